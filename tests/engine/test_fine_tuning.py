@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import pickle
 
 import pytest
@@ -97,6 +98,22 @@ def test_files_that_do_not_fit_are_refused_by_the_names_of_parameters(tmp_path):
         load(network(), Weights(file=str(path), skip=["3.*"]))
     with pytest.raises(UsageError, match="digest"):
         read(path, "0" * 64)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda weight: weight * math.nan, "not finite"),
+        (lambda weight: weight.to(torch.complex64), "complex64"),
+        (lambda weight: weight.to(torch.int64), "int64"),
+        (lambda weight: weight.to_sparse(), "sparse"),
+    ],
+)
+def test_weights_that_are_no_numbers_of_the_network_are_refused(tmp_path, spoil, words):
+    weights = network().state_dict()
+    torch.save(weights | {"0.weight": spoil(weights["0.weight"])}, tmp_path / "w.pt")
+    with pytest.raises(UsageError, match=f"0.weight holds .*{words}"):
+        load(network(), Weights(file=str(tmp_path / "w.pt")))
 
 
 class Harmful:

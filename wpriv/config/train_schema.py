@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from wpriv.config.cluster_schema import Cluster
+from wpriv.config.data_schema import DataSet
 from wpriv.config.field_types import (
     MAX_POINTS,
     Claim,
     Count,
     Expect,
-    LocalNoise,
     OwnCode,
     Positive,
     Probability,
@@ -24,32 +24,6 @@ from wpriv.config.field_types import (
     as_list,
 )
 from wpriv.config.technique_schema import STABILITY, Adapt, Augment, Average, Init, LowRank, Patterns
-
-
-class DataSet(OwnCode):
-    """The data set of a training: a reader in ``wpriv/data`` or in a file of the user's, and where to look."""
-
-    file: Word | None = Field(
-        None,
-        description="for readers of your own files, the path of one; or a Python file of your own (.py) that defines "
-        "the name, a function that returns the records; it is run",
-    )
-
-    root: Word | None = Field(None, description="folder to look in before $WPRIV_DATA and the system's places")
-    records: Count | None = Field(
-        None, description="size of the training set that the recipe counts on; another one found is refused"
-    )
-    limit: Count | None = Field(None, description="take only the first so many training records (and test records)")
-    first: Count | None = Field(None, description="take only the first so many training records, and all test records")
-    privatize: LocalNoise | None = Field(
-        None,
-        description="put noise on the training records first, as wpriv privatize does; for experiments",
-    )
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the parameters of the reader."""
-        path = {} if self.file is None or self.own else {"file": self.file}
-        return {**path, **super().parameters()}
 
 
 def _clip(value: Any) -> Any:

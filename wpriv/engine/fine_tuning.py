@@ -133,6 +133,11 @@ def load(model: nn.Module, source: Weights) -> None:
         if name in stored and stored[name].shape != present[name].shape
     ]
     faults += [f"{name} is not in the network" for name in stored if name not in present]
+    faults += [
+        f"{name} holds {fault}"
+        for name in wanted
+        if name in stored and (fault := _unusable(stored[name], present[name])) is not None
+    ]
     if faults:
         more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
         raise UsageError(
@@ -140,6 +145,15 @@ def load(model: nn.Module, source: Weights) -> None:
             f"those that begin at random by skip, or give another file"
         )
     model.load_state_dict({name: stored[name] if name in wanted else present[name] for name in present})
+
+
+def _unusable(tensor: Tensor, like: Tensor) -> str | None:
+    """Return what a stored tensor holds that no weight may hold; None where it can be loaded."""
+    if tensor.layout != torch.strided:
+        return "a sparse tensor"
+    if tensor.is_complex() or tensor.is_floating_point() != like.is_floating_point():
+        return f"numbers of type {tensor.dtype} for {like.dtype}"
+    return None if bool(tensor.isfinite().all()) else "numbers that are not finite"
 
 
 def read(path: Path, digest: str | None = None) -> dict[str, Tensor]:
@@ -152,9 +166,9 @@ def read(path: Path, digest: str | None = None) -> dict[str, Tensor]:
         content = path.read_bytes()
     except OSError as error:
         raise MissingResource(f"init: {path} cannot be read: {error.strerror}. Give the path of a file") from None
-    found = hashlib.sha256(content).hexdigest()
-    if digest is not None and found != digest:
-        raise UsageError(f"init: the recipe begins from {path} with the digest {digest}; found {found}. Remove sha256")
+    actual = hashlib.sha256(content).hexdigest()
+    if digest is not None and actual != digest:
+        raise UsageError(f"init: the recipe begins from {path} with the digest {digest}; found {actual}. Remove sha256")
     stored: Any
     try:
         if path.suffix == ".safetensors":

@@ -28,9 +28,9 @@ def save(folder: Path, step: int, position: dict[str, Any] | None, model: nn.Mod
     Args:
         position: of the main process, whose ledger is on disk: identity, run, position in the ledger; else None.
     """
-    own = distributed.broadcast(position)  # no process writes before the ledger is on disk
+    shared = distributed.broadcast(position)  # no process writes before the ledger is on disk
     content = {
-        **own,
+        **shared,
         "step": step,
         "weights": {name: local(value).clone() for name, value in model.state_dict().items()},
         "optimizers": {name: _local_state(each) for name, each in optimizers.items()},

@@ -117,7 +117,7 @@ class Job:
         self.results: dict[tuple[object, ...], Lattice | Inversion | None] = {}
 
     def computed(self, key: tuple[object, ...], compute: Callable[[], Lattice | Inversion]) -> Lattice | Inversion:
-        """What was computed before under this key, or is computed now."""
+        """Return the value that is stored under this key; if there is none, compute and store it."""
         if key not in self.results:
             self.results[key] = None
             self.results[key] = compute()

@@ -52,7 +52,7 @@ class Kind:
 
     @property
     def is_gauss(self) -> bool:
-        """Whether this is Gaussian noise without sampling."""
+        """Tell whether the process is Gaussian noise without sampling."""
         return self.name == "gauss" and self.q == 1
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 
 import jsonschema
@@ -13,7 +14,7 @@ import yaml
 import wpriv
 from tests.run.training.test_training_statement import RECIPE
 from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError
-from wpriv.run.results import file_names, registry_entry
+from wpriv.run.results import file_names, registry_entry, web_page
 from wpriv.run.results.report import report
 
 # everything that a person must know, by path
@@ -263,6 +264,17 @@ def test_a_sweep_is_summed_up_and_one_of_its_trainings_is_named(tmp_path):
     assert f"eps = {result.data['together']['epsilon']:g}" in report(tmp_path / "out", "html").text
     with pytest.raises(Unsupported, match=result.data["trainings"][0]):
         report(tmp_path / "out", "checklist")
+    for damage in ("", "{", "[]", '{"together": {"epsilon": 1}, "warnings": []}', '{"together": 3, "warnings": []}'):
+        (tmp_path / "out" / file_names.STATEMENT).write_text(damage)
+        for form in ("summary", "html"):
+            with pytest.raises(UsageError, match="is damaged"):
+                report(tmp_path / "out", form)
+
+
+def test_numbers_behind_a_figure_are_rounded_to_the_safe_side():
+    row = {"epsilon": 3.0000049, "epsilon_lower": 2.9999999, "delta": 1.00000049e-5, "sigma": 3.0000049}
+    page = web_page.numbers_behind([row])
+    assert re.findall(r"<td>([^<]*)</td>", page) == ["3.00001", "2.99999", "1.00001e-05", "3"]
 
 
 def test_folders_without_results_and_unknown_forms_are_refused(tmp_path):

@@ -18,7 +18,7 @@ from wpriv.engine.clipping.per_sample import loop, vmap
 from wpriv.engine.model_checks import model_state
 from wpriv.engine.model_checks.model_pass import Probed, Scores
 from wpriv.engine.model_checks.probe_model import probe
-from wpriv.engine.model_checks.repeatable_draws import SameDraws, repeated
+from wpriv.engine.model_checks.repeatable_draws import SameDraws, repeated, sizes_of
 from wpriv.errors import Unsupported
 
 METHODS = {"ghost": ghost, "vmap": vmap, "loop": loop}
@@ -63,7 +63,7 @@ def method_for(
     cache = _methods.setdefault(model, {})
     if key not in cache:
         probed = Probed(model, loss, scores)
-        dimensions = set(inputs.shape[1:]) | _sizes(model)
+        dimensions = set(inputs.shape[1:]) | sizes_of(model)
         count = next((count for count in COUNTS if dimensions.isdisjoint((count, count - 1))), COUNTS[0])
         with _full_precision(inputs.device.type):
             try:
@@ -274,12 +274,6 @@ def _structure(model: nn.Module) -> Any:
     return modules, tuple(
         (parameter.requires_grad, parameter.dtype, parameter.device) for parameter in model.parameters()
     )
-
-
-def _sizes(model: nn.Module) -> set[int]:
-    """Return the whole numbers among the settings of a model's layers, and the dimensions of its parameters."""
-    settings = {value for module in model.modules() for value in vars(module).values() if isinstance(value, int)}
-    return settings | {size for parameter in model.parameters() for size in parameter.shape}
 
 
 def _kind(tensor: Tensor | None) -> Any:

@@ -133,3 +133,9 @@ def _attends_without_dropout(func: Any, args: Sequence[Any], given: Mapping[str,
             value = args[place] if place < len(args) else given.get("dropout_p", argument.default_value)
             return bool(value == 0)
     return False
+
+
+def sizes_of(model: nn.Module) -> set[int]:
+    """Return the whole numbers among the settings of a model's layers, and the dimensions of its parameters."""
+    settings = {value for module in model.modules() for value in vars(module).values() if isinstance(value, int)}
+    return settings | {size for parameter in model.parameters() for size in parameter.shape}

@@ -12,7 +12,7 @@ from typing import Any
 from wpriv.errors import UsageError, WprivError, of_file
 from wpriv.run.reproduction import reproduce
 from wpriv.run.reproduction.items import Item, Paper
-from wpriv.run.results import file_names, read
+from wpriv.run.results import file_names, read, summary
 
 SCHEMA = "wpriv.reproduction/1"
 VERDICTS = {
@@ -23,6 +23,7 @@ VERDICTS = {
     "not covered": "no recipe reproduces it; the reason is said",
 }
 KEPT = ("panel", "where", "column", "kind", "ours", "difference", "within", "absolute", "source")  # of expect.json
+CLAIM = {"paper", "found", "because"}  # the keys of a claim
 Row = dict[str, Any]
 
 
@@ -113,10 +114,12 @@ def _result(name: str, out: Path, status: Mapping[str, Row], *, quick: bool) -> 
         expect = _expected(folder / file_names.EXPECT)
         table = next((read.table(path) for path in files if path.is_file()), [])
         runs = read.table(folder / file_names.RUNS) if (folder / file_names.RUNS).is_file() else []
-        statement = _json(folder / file_names.STATEMENT) if (folder / file_names.STATEMENT).exists() else {}
+        together = summary.statement_of_all(folder)[0] or {}
+        claims = provenance.get("claims", [])
+        if not isinstance(claims, list) or not all(isinstance(claim, dict) and set(claim) >= CLAIM for claim in claims):
+            raise UsageError(f"{folder / file_names.PROVENANCE} is damaged: its claims are none")
     except WprivError as error:
         return RecipeResult(name, folder, "damaged", f"{error}. Remove {folder} and run it again")
-    claims, together = provenance.get("claims", []), statement.get("together", {})
     return RecipeResult(name, folder, "done", "", expect, claims, provenance, table, runs, together)
 
 

@@ -10,11 +10,10 @@ from typing import Any
 
 from wpriv.files import durable_writes
 from wpriv.files.json_values import plain
-from wpriv.numerics.safe_rounding import text
 from wpriv.run.reproduction import collect
 from wpriv.run.reproduction.collect import ItemResult, RecipeResult, Row
 from wpriv.run.reproduction.items import Paper, slug
-from wpriv.run.results import plot, web_page
+from wpriv.run.results import plot, summary, web_page
 
 REPORT, INDEX = "report.json", "index.html"
 
@@ -112,11 +111,8 @@ def _together(together: Row) -> str:
     """The cost of all trainings of a recipe together; empty for a single one, and where none is private."""
     if not together.get("trainings"):
         return ""
-    if together.get("epsilon") is None:
-        found = f"no figure, since {together.get('problem')}"
-    else:
-        found = f"eps = {text(together['epsilon'], up=True)} at delta = {together['delta']:g}, {together['claim']}"
-    return f'<p class="soft">All {together["trainings"]} private trainings together: {web_page.text(found)}.</p>'
+    guarantee = web_page.text(summary.guarantee_of_all(together))
+    return f'<p class="soft">All {together["trainings"]} private trainings together: {guarantee}.</p>'
 
 
 def _figures(result: RecipeResult) -> list[str]:

@@ -87,11 +87,15 @@ def of_audit(path: Path) -> str:
     answer = _json(path / AUDIT)
     certified = answer["certified"]
     rows = read.table(path / AUDIT_TABLE)
-    at_least = f"{answer['epsilon_at_least']:.4g} at delta = {answer['delta']:g}, confidence {answer['confidence']:.0%}"
+    lower = rounded(answer["epsilon_at_least"], up=False)
+    at_least = f"{lower} at delta = {answer['delta']:g}, confidence {answer['confidence']:.0%}"
     entries = [
         ("verdict", str(answer["verdict"])),
         ("eps is at least", at_least),
-        ("eps is at most", f"{certified['epsilon']:.6g}, {certified['claim']} by {certified['accountant']}"),
+        (
+            "eps is at most",
+            f"{rounded(certified['epsilon'], up=True)}, {certified['claim']} by {certified['accountant']}",
+        ),
         ("gap", f"{answer['gap']:.3g}"),
         ("canaries", f"{answer['canaries']} in {answer['runs']} runs, method {answer['method']}"),
         ("adjacency", str(answer["adjacency"])),
@@ -131,7 +135,7 @@ def _guarantees(rows: list[Row]) -> list[str]:
         [
             *(text(row[key]) for key in ("accountant", "notion", "claim")),
             *_ends(row),
-            text(web_page.number(row["delta"])),
+            text(rounded(float(row["delta"]), up=True)),
             text(row["source"]),
         ]
         for row in rows

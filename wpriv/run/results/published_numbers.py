@@ -39,8 +39,8 @@ def matched(rows: Any, numbers: Sequence[Published]) -> list[tuple[dict[str, Any
     points = []
     for number in numbers:
         where = number.where.items()
-        found = [row for row in rows if all(expectations.is_same(row.get(key), value) for key, value in where)]
+        matches = [row for row in rows if all(expectations.is_same(row.get(key), value) for key, value in where)]
         # the row of a training is its last epoch
-        if found and (len(found) == 1 or "epoch" in found[-1]):
-            points.append((found[-1], number.column, number.value))
+        if matches and (len(matches) == 1 or "epoch" in matches[-1]):
+            points.append((matches[-1], number.column, number.value))
     return points

@@ -87,24 +87,40 @@ def of_table(path: Path, kind: str, recipe: dict[str, Any], provenance: dict[str
 
 
 def statement_of_all(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
-    """Return the guarantee of several trainings together and its warnings; None where there is no such statement."""
-    try:
-        statement = json.loads((path / file_names.STATEMENT).read_text(encoding="utf-8"))
-        return dict(statement["together"]), [str(line) for line in statement["warnings"]]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    """Return the guarantee of several trainings together and its warnings; None where there is no such statement.
+
+    Raises:
+        UsageError: the statement is damaged.
+    """
+    file = path / file_names.STATEMENT
+    if not file.exists():
         return None, []
+    try:
+        statement = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(statement, dict) and "together" not in statement:
+            return None, []
+        together = dict(statement["together"])
+        guarantee_of_all(together)
+        return together, [str(line) for line in statement["warnings"]]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UsageError(
+            f"{file} is damaged ({type(error).__name__}: {error}). Write it again by the command of the trainings"
+        ) from None
+
+
+def guarantee_of_all(together: dict[str, Any]) -> str:
+    """Return the guarantee of several trainings together in words, eps rounded up; or why there is none."""
+    if together.get("epsilon") is None:
+        return f"no figure, since {together.get('problem')}"
+    eps = text(together["epsilon"], up=True)
+    return f"eps = {eps} at delta = {together['delta']:g}, {together['claim']} by {together['accountant']}"
 
 
 def lines_of_all(together: dict[str, Any] | None, warnings: list[str]) -> list[tuple[str, str]]:
     """Return the lines on the guarantee of several trainings together, and the warnings, with their names."""
     if together is None:
         return []
-    if together.get("epsilon") is None:
-        found = f"no figure: {together.get('problem')}"
-    else:
-        eps = text(together["epsilon"], up=True)
-        found = f"eps = {eps} at delta = {together['delta']:g}, {together['claim']} by {together['accountant']}"
-    return [("together", found), *(("warning", line) for line in warnings)]
+    return [("together", guarantee_of_all(together)), *(("warning", line) for line in warnings)]
 
 
 def _last_metrics(path: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ All text is escaped: names and texts of recipes may hold anything.
 from __future__ import annotations
 
 import html
+import math
 import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.errors import WprivError
+from wpriv.numerics.safe_rounding import text as rounded
 
 Row = dict[str, Any]
 STYLE = Path(__file__).parent / "web_page.css"
 # rows of a table that a page shows in full below a figure
 MAX_ROWS = 60
+BOUNDS = ("eps", "delta")  # beginnings of the columns that hold a guarantee
 NO_COLUMNS = {"process", "source", "warnings", "reason"}
 
 
@@ -115,9 +118,16 @@ def numbers_behind(rows: Sequence[Row], title: str = "The numbers of the figure"
     ]
     step = -(-len(rows) // MAX_ROWS)
     shown = rows[::step]
-    cells = [[text(number(row.get(name))) for name in names] for row in shown]
+    cells = [[text(_cell(name, row.get(name))) for name in names] for row in shown]
     count = f"{len(shown)} of {len(rows)} rows" if step > 1 else f"{len(rows)} row{'s' * (len(rows) != 1)}"
     return f"<details><summary>{title}, {count}</summary>{table(names, cells)}</details>"
+
+
+def _cell(name: str, value: Any) -> str:
+    """A number of a table: a lower end of eps or delta rounded down, other figures of them up, the rest to nearest."""
+    if isinstance(value, float) and math.isfinite(value) and name.startswith(BOUNDS) and not name.endswith("_estimate"):
+        return rounded(value, up=not name.endswith("_lower"))
+    return number(value)
 
 
 def origin(provenance: Row) -> str:
@@ -125,12 +135,12 @@ def origin(provenance: Row) -> str:
     parts = [f"wpriv {provenance.get('wpriv', '')}"]
     if provenance.get("git_commit"):
         parts.append(f"commit {str(provenance['git_commit'])[:12]}")
-    if provenance.get("wall_seconds") is not None:
+    if isinstance(provenance.get("wall_seconds"), (int, float)):
         parts.append(f"{provenance['wall_seconds']:.3g} s")
     parts.append(f"device {provenance.get('device', 'cpu')}")
     if provenance.get("seed") is not None:
         parts.append(f"seed {provenance['seed']}")
-    if (provenance.get("seeds") or 1) > 1:
+    if isinstance(provenance.get("seeds"), int) and provenance["seeds"] > 1:
         parts.append(f"{provenance['seeds']} runs of each setting")
     parts += [str(provenance[key]) for key in ("platform",) if provenance.get(key)]
     return ", ".join(parts)

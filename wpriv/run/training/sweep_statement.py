@@ -52,7 +52,7 @@ class Finished:
         return self.trained.out.name
 
     def release(self) -> Release | None:
-        """What it released; None if it was trained without privacy."""
+        """The release of the training, for the common accounting; None if it was trained without privacy."""
         plan = self.trained.plan
         return (
             None if plan.private is None else all_trainings.of_folder(plan, all_trainings.entries_of(self.trained.out))

@@ -131,7 +131,7 @@ class TaskQueue:
         )
 
     def _outcome(self, cell: Cell, job: Any) -> Outcome:
-        """How a task that is over has ended; the folder of the cell decides whether it is trained."""
+        """Return the outcome of a finished task; the folder of the cell decides whether it is trained."""
         if self.plan.is_done(cell):
             return Outcome()
         log = job.paths.stdout
