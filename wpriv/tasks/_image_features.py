@@ -6,8 +6,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import field_validator
-
 from wpriv.config import document
 from wpriv.config.diagnostics import form_diagnostics
 from wpriv.config.field_types import Field, Positive, StrictModel
@@ -53,18 +51,11 @@ class Features(StrictModel):
         description="normalise each map by itself, and then all features of a cell; of scattering, order 2 is first "
         "divided by the order 1 from which it comes",
     )
-    decorrelate: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        0,
+    decorrelate: Annotated[int, Field(ge=2, le=10_000)] | None = Field(
+        None,
         description="number of synthetic images, drawn from a fixed seed, by whose mean and covariance the features "
-        "are centred and decorrelated; 0 for none",
+        "are centred and decorrelated; left out for none",
     )
-
-    @field_validator("decorrelate")
-    @classmethod
-    def _several_images(cls, count: int) -> int:
-        if count == 1:
-            raise ValueError("must be 0 or at least 2: one image has no covariance")
-        return count
 
 
 def feature_count(features: Features, shape: Sequence[int]) -> int:
@@ -99,7 +90,7 @@ def image_features(
     scales: Sequence[float] = (0.8, 1.6),
     cell: int = 4,
     local: bool = False,
-    decorrelate: int = 0,
+    decorrelate: int | None = None,
 ) -> NDArray[np.float32]:
     """Return fixed features of images as rows of numbers, each computed from its own image alone.
 
@@ -179,9 +170,9 @@ def _fixed_map(features: str, shape: tuple[int, int, int], device: torch.device)
     from wpriv.tasks import _decorrelation, _synthetic_images
 
     parsed = Features.model_validate_json(features)
-    images = _synthetic_images.synthetic_images(parsed.decorrelate, *shape)
+    images = _synthetic_images.synthetic_images(parsed.decorrelate or 0, *shape)
     with torch.no_grad():
-        rows = rows_of_images(images, parsed.model_copy(update={"decorrelate": 0}))
+        rows = rows_of_images(images, parsed.model_copy(update={"decorrelate": None}))
         return _decorrelation.of_rows(rows).to(device)
 
 
