@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from wpriv import tasks
 from wpriv.config.recipe import Recipe
@@ -124,8 +124,7 @@ class Plan:
             try:
                 tol = evaluate.answer_tol(process)
                 tol = tol if steps == self.steps else max(tol, EPOCH_TOL)
-                curve = evaluate.curve(process, ACCOUNTANT, tol)
-                self._eps[steps] = evaluate.ask(curve, delta=self.private.delta).epsilon.safe
+                self._eps[steps] = _guarantee(process, ACCOUNTANT, tol, self.private.delta).epsilon.safe
             except Unsupported:
                 self._eps[steps] = None
         return self._eps[steps]
@@ -183,11 +182,24 @@ def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[eval
     rows, refused = [], []
     for name in plan.train.accountants:
         try:
-            row = evaluate.ask(evaluate.curve(process, name, evaluate.answer_tol(process)), delta=private.delta)
+            row = _guarantee(process, name, evaluate.answer_tol(process), private.delta)
             rows.append(replace(row, accountant=name))  # with its options, which distinguish its answers
         except Unsupported as error:
             refused.append(evaluate.Refusal(name, str(error)))
     return rows, refused
+
+
+def _guarantee(process: Process, accountant: str, tol: float, delta: float | None) -> Guarantee:
+    """The guarantee of a process at delta; a training asks for that of its whole process several times."""
+    observed = any(step.observed is not None for step in process.steps)  # arrays, which are not hashable
+    return (_ask if observed else _ask_once)(process, accountant, tol, delta)
+
+
+def _ask(process: Process, accountant: str, tol: float, delta: float | None) -> Guarantee:
+    return evaluate.ask(evaluate.curve(process, accountant, tol), delta=delta)
+
+
+_ask_once = lru_cache(maxsize=64)(_ask)
 
 
 def _check_earlier(recipe: Recipe, task: str, release: ReleaseSpec, before: Process) -> None:
