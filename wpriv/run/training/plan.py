@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from wpriv import tasks
 from wpriv.config.recipe import Recipe
@@ -23,6 +23,7 @@ from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.repetition import repetition
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import solve_for
+from wpriv.run.training import shared_answers
 
 ACCOUNTANT = "pld"
 # width of the brackets of eps after each epoch; the bracket of the whole run is as narrow as that of its statement
@@ -124,7 +125,7 @@ class Plan:
             try:
                 tol = evaluate.answer_tol(process)
                 tol = tol if steps == self.steps else max(tol, EPOCH_TOL)
-                self._eps[steps] = _guarantee(process, ACCOUNTANT, tol, self.private.delta).epsilon.safe
+                self._eps[steps] = shared_answers.guarantee(process, ACCOUNTANT, tol, self.private.delta).epsilon.safe
             except Unsupported:
                 self._eps[steps] = None
         return self._eps[steps]
@@ -182,24 +183,11 @@ def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[eval
     rows, refused = [], []
     for name in plan.train.accountants:
         try:
-            row = _guarantee(process, name, evaluate.answer_tol(process), private.delta)
+            row = shared_answers.guarantee(process, name, evaluate.answer_tol(process), private.delta)
             rows.append(replace(row, accountant=name))  # with its options, which distinguish its answers
         except Unsupported as error:
             refused.append(evaluate.Refusal(name, str(error)))
     return rows, refused
-
-
-def _guarantee(process: Process, accountant: str, tol: float, delta: float | None) -> Guarantee:
-    """The guarantee of a process at delta; a training asks for that of its whole process several times."""
-    observed = any(step.observed is not None for step in process.steps)  # arrays, which are not hashable
-    return (_ask if observed else _ask_once)(process, accountant, tol, delta)
-
-
-def _ask(process: Process, accountant: str, tol: float, delta: float | None) -> Guarantee:
-    return evaluate.ask(evaluate.curve(process, accountant, tol), delta=delta)
-
-
-_ask_once = lru_cache(maxsize=64)(_ask)
 
 
 def _check_earlier(recipe: Recipe, task: str, release: ReleaseSpec, before: Process) -> None:
