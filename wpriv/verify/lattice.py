@@ -37,7 +37,7 @@ class Outcomes:
 
 def outcomes(pair: Pair, h: arb, small: float, start: arb) -> Outcomes:
     """Cut a pair into outcomes, from just below ``start``; masses of about ``small`` may lie below and above all."""
-    offset = start.mid() - h / arb(2) ** 90
+    offset = start.lower() - h / arb(2) ** 90
     low, high = -pair.reversed().largest_loss(small), pair.largest_loss(small)
     first = math.floor((low - float(offset)) / float(h)) - 1
     count = math.ceil((high - low) / float(h)) + 3
@@ -221,5 +221,5 @@ def spacing(steps: Sequence[tuple[Pair, int]], delta: float, level: int) -> arb:
         heavy = sorted(pair.atoms, key=lambda row: -float(row[1] + row[2]))
         if len(heavy) > 1:
             gap = abs(heavy[0][0] - heavy[1][0])
-            return gap / max(1, math.ceil(float(gap / h)))
+            return (gap / max(1, math.ceil(float(gap / h)))).mid()
     return h

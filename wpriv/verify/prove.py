@@ -19,6 +19,7 @@ from flint import arb, ctx
 
 from wpriv.errors import Unsupported
 from wpriv.verify import pairs
+from wpriv.verify.allocation import allocation
 from wpriv.verify.certificate import Claim, Step
 from wpriv.verify.lattice import LEVELS, Lattice, spacing
 from wpriv.verify.pairs import BITS, ZERO, Pair, Unprovable, ball
@@ -37,6 +38,8 @@ def step_pair(step: Step, claim: Claim, upper: bool) -> Pair:
         return base
     if step.sampling == "fixed":
         return pairs.fixed_size(base, rate)
+    if step.sampling == "allocation":
+        return allocation(base, step.rate.denominator, upper, claim.negligible)
     if step.max_batch:
         two = pairs.base_pair(step.mech, number, 2)
         return pairs.largest_batch(base, two, step.rate, step.max_batch, claim.records, upper)
