@@ -17,7 +17,7 @@ from wpriv.verify.lattice import Outcomes, heaviest, outcomes
 from wpriv.verify.pairs import ONE, Pair, Unprovable
 
 WORK = 3 * 10**6  # products of masses in a sum of two ratios, about
-EXACT = 60  # masses of a lower bound have at least so many bits
+EXACT = 110  # masses of a lower bound have at least so many bits
 MAX_PASS, FAR = 10**7, 10**9
 
 

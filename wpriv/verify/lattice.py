@@ -37,7 +37,7 @@ class Outcomes:
 
 def outcomes(pair: Pair, h: arb, small: float, start: arb) -> Outcomes:
     """Cut a pair into outcomes, from just below ``start``; masses of about ``small`` may lie below and above all."""
-    offset = start.lower() - h / arb(2) ** 90
+    offset = start.lower() - h / arb(2) ** 80
     low, high = -pair.reversed().largest_loss(small), pair.largest_loss(small)
     first = math.floor((low - float(offset)) / float(h)) - 1
     count = math.ceil((high - low) / float(h)) + 3
