@@ -127,10 +127,20 @@ def sum_of(a: Ratio, b: Ratio, points: Points) -> Ratio:
                 continue
             qs, ps = x.masses[start:stop], x.means[start:stop]
             near, near_means = (
-                list(map(sub, section(row, start + shift + high + 1, stop - start), section(row, start + shift + low, stop - start)))
+                list(
+                    map(
+                        sub,
+                        section(row, start + shift + high + 1, stop - start),
+                        section(row, start + shift + low, stop - start),
+                    )
+                )
                 for row in (sums, mean_sums)
             )
-            put(x.first + start + k - first, list(map(mul, qs, near)), list(map(add, map(mul, qs, near_means), map(mul, ps, near))))
+            put(
+                x.first + start + k - first,
+                list(map(mul, qs, near)),
+                list(map(add, map(mul, qs, near_means), map(mul, ps, near))),
+            )
     for x, y in ((a, b), (b, a)):
         put(x.first - first, [y.zero * q for q in x.masses], [y.zero * p for p in x.means])
     return rounded(Ratio(first, masses, means, a.zero * b.zero), points)
