@@ -23,7 +23,6 @@ from wpriv.errors import UsageError
 from wpriv.run.accounting import certificates
 from wpriv.verify import allocation, certificate, pairs, prove
 
-
 CONTENT = {
     **{"schema": "wpriv.certificate/1", "notion": "approximate-dp", "asked": "delta", "adjacency": "add-remove"},
     **{"epsilon_lower": 1, "epsilon_upper": 1, "delta_lower": 0.1, "delta_upper": 0.2},

@@ -14,7 +14,7 @@ from wpriv import FixedSize, Gauss, Poisson, Process, Step, budget
 from wpriv.core.sampling.kinds import Allocation, Sampling
 from wpriv.errors import Unsupported
 from wpriv.run.accounting import certificates
-from wpriv.verify import certificate, lattice, pairs, prove
+from wpriv.verify import allocation, certificate, lattice, pairs, prove
 
 Z = np.arange(-12, 16, 0.0005)
 
@@ -86,8 +86,9 @@ SMALL = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SMALL)
-def test_every_number_that_is_changed_to_the_unsafe_side_is_refused(kind):
+def test_every_number_that_is_changed_to_the_unsafe_side_is_refused(kind, monkeypatch):
     """Numbers are changed by about one unit of their second digit, and ends by a hundredth."""
+    monkeypatch.setattr(allocation, "WORK", 10**5)
     content = certificates.of_guarantee(budget(SMALL[kind], delta=1e-3, tol=1e-4), 1e-3)
     assert answers(content) == ["proved", "proved"]
     step = content["process"][0]
