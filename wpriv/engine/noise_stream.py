@@ -17,11 +17,14 @@ import torch
 from torch import Tensor
 
 from wpriv.engine import rounded_normals
+from wpriv.engine.compiled import library
 from wpriv.errors import UsageError
 from wpriv.randomness.keystream import KEY_BYTES, Keystream, new_key
 
 PAIRS = 2**18
 """Pairs that are made at a time; smaller pieces take longer per number."""
+COMPILE = 2**13
+"""Pairs of a draw from which the compiled function is worth compiling."""
 FINE, MORE = 2**127, 2**127 + 2**126
 """Counters of a key: from 0 the next key and the words of all draws, from FINE the low bits of angles, from MORE the
 further bits for ``rounded_normal``."""
@@ -170,14 +173,20 @@ class Noise:
         With a ``count`` of pairs, ``numbers`` has room for one piece, and each piece overwrites the one before.
         """
         fine_stream, total = Keystream(key, FINE), len(numbers) // 2 if count is None else count
+        large = self.device.type == "cpu" and total >= COMPILE
+        functions = library.library() if large else None
         for start in range(0, total, PAIRS):
             n, place = min(PAIRS, total - start), 2 * start if count is None else 0
             fine = self._buffer("fine", torch.int32, PAIRS, self.device)[:n].copy_(self._words(fine_stream, n))
             words = self._words(stream, 3 * n).view(3, n)
-            # U in (0, 1) of 62 bits, in the middle of the interval that the bits not drawn leave
             words[:2].bitwise_and_(2**31 - 1)
             pairs = numbers[place : place + 2 * n].view(2, n)
             radius, low, angle = self._buffer("numbers", torch.float64, 3 * PAIRS, self.device)[: 3 * n].view(3, n)
+            if functions is not None:
+                library.normal_pairs(functions, words, fine, scale, pairs, radius)
+                yield Piece(start, pairs, words, fine, radius)
+                continue
+            # U in (0, 1) of 62 bits, in the middle of the interval that the bits not drawn leave
             low.copy_(words[1]).add_(0.5)
             radius.copy_(words[0]).add_(low, alpha=2.0**-31).mul_(2.0**-31).log_().mul_(-2).sqrt_().mul_(scale)
             angle.copy_(words[2]).add_(low.copy_(fine), alpha=2.0**-32).mul_(math.pi * 2.0**-31)
