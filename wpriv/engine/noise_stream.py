@@ -2,8 +2,9 @@
 
 Normal numbers come in pairs, by the rule of Box and Muller. A pair takes 126 bits of the stream: 62 of a uniform
 number U in (0, 1) and 64 of an angle T in turns; it is sqrt(-2 ln U) cos(2 pi T) and sqrt(-2 ln U) sin(2 pi T), in
-float64. ``rounded_normal`` returns the same numbers rounded to whole ones without error: where float64 cannot
-determine the whole number, more bits of U and T are drawn (wpriv/engine/rounded_normals.py).
+float64, by torch or, of many numbers on a CPU, by the compiled function (compiled/library.py). ``rounded_normal``
+returns the same numbers rounded to whole ones without error: where float64 cannot determine the whole number, more
+bits of U and T are drawn (wpriv/engine/rounded_normals.py).
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ class Noise:
         roundings of up to pi and 2^-64 turns, and moves z by less than 5.77 * 2^-49. Both together are below 2^-41,
         and leave 2^-39 - 2^-41 to the float64 functions of torch: the error of z stays below 2^-39 as long as those of
         log, sqrt, cos and sin are below 2^-44 of their largest values (log and sqrt: of their own), five hundred units
-        in the last place, where the libraries that torch uses promise four or fewer. Numbers with U outside that
+        in the last place, where the libraries that torch uses promise four or fewer. (The functions of kernels.c cut
+        their series below 2^-54 and have a dozen roundings.) Numbers with U outside that
         range, or closer to a midpoint than ``deviation * 2^-39``, go to rounded_normals.py, which computes with
         intervals in as many digits as it needs.
 

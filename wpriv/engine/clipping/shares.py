@@ -34,6 +34,7 @@ Rule = Callable[[Tensor, Tensor], dict[str, Share]]
 Record = Callable[[Tensor, Tensor, Rule], None]
 """Notes a linear map within a layer: its input [B, ...], its output in the graph, and its rule."""
 INSTEAD = "use the clipping method 'auto'"
+BLOCK = 512
 
 
 def together(shares: Sequence[Share]) -> Share:
@@ -94,9 +95,18 @@ def pairing_is_cheaper(positions: int, inputs: int, outputs: int) -> bool:
 
 
 def squares_of(rows: Tensor) -> Tensor:
-    """Return the squared norms [B] of rows [B, k], plus a bound on what underflow may have removed."""
-    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return norms.square() + rows.shape[1] * torch.finfo(rows.dtype).tiny
+    """Return the squared norms [B] of rows [B, k], plus a bound on what underflow may have removed.
+
+    Torch adds the squares of a norm one after another, in as many sums as a register holds, so that their error grows
+    with k: a norm is taken of ``BLOCK`` numbers at a time, and the squares of these norms are added in pairs.
+    """
+    rows, count = rows.contiguous(), rows.shape[1] // BLOCK
+    whole = count * BLOCK
+    blocks, rest = rows[:, :whole].reshape(len(rows), count, BLOCK), rows[:, whole:]
+    squares: Tensor = torch.linalg.vector_norm(rest, dim=1).square()
+    if count:
+        squares = squares + torch.linalg.vector_norm(blocks, dim=2).square().sum(dim=1)
+    return squares + rows.shape[1] * torch.finfo(rows.dtype).tiny
 
 
 def trains(parameter: Tensor | None) -> bool:
