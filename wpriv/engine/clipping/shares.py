@@ -98,15 +98,22 @@ def squares_of(rows: Tensor) -> Tensor:
     """Return the squared norms [B] of rows [B, k], plus a bound on what underflow may have removed.
 
     Torch adds the squares of a norm one after another, in as many sums as a register holds, so that their error grows
-    with k: a norm is taken of ``BLOCK`` numbers at a time, and the squares of these norms are added in pairs.
+    with k: a norm is taken of at most ``BLOCK`` numbers at a time, and the squares of these norms are added in pairs.
     """
-    rows, count = rows.contiguous(), rows.shape[1] // BLOCK
-    whole = count * BLOCK
-    blocks, rest = rows[:, :whole].reshape(len(rows), count, BLOCK), rows[:, whole:]
-    squares: Tensor = torch.linalg.vector_norm(rest, dim=1).square()
-    if count:
-        squares = squares + torch.linalg.vector_norm(blocks, dim=2).square().sum(dim=1)
-    return squares + rows.shape[1] * torch.finfo(rows.dtype).tiny
+    rows, length = rows.contiguous(), rows.shape[1]
+    slack = length * torch.finfo(rows.dtype).tiny
+    if length <= BLOCK:
+        return _squared_norm(rows) + slack
+    count = -(-length // BLOCK)
+    size = BLOCK if length % count else length // count  # equal blocks where there are some
+    whole = length - length % size
+    squares = _squared_norm(rows[:, :whole].reshape(len(rows), whole // size, size)).sum(dim=1)
+    return (squares if whole == length else squares + _squared_norm(rows[:, whole:])) + slack
+
+
+def _squared_norm(rows: Tensor) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=-1)
+    return norms.square()
 
 
 def trains(parameter: Tensor | None) -> bool:
