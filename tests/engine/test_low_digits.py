@@ -14,13 +14,16 @@ NEAR = 3  # neighbours of the noise that would be needed, on both sides, that ar
 
 
 class Given:
-    """A source whose noise is what is given, in the precision that the release asks for."""
+    """A source whose noise is what is given, times the scale and in the precision that the release asks for.
+
+    A release of standard deviation 1 asks for multiples of its grid: the scale is a power of two, the product exact.
+    """
 
     def __init__(self, wanted: torch.Tensor):
         self.wanted = wanted
 
     def normal(self, count: int, scale: float, dtype: torch.dtype) -> torch.Tensor:
-        return self.wanted.to(dtype)
+        return self.wanted.to(dtype) * scale
 
 
 def asked_precision(part: torch.Tensor) -> torch.dtype:

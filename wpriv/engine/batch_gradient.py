@@ -21,6 +21,7 @@ from wpriv.config.train_schema import Privacy
 from wpriv.engine import exact_sums
 from wpriv.engine.clipping.clip import clipped_sum, method_of
 from wpriv.engine.clipping.scale_factors import Automatic, Scaling
+from wpriv.engine.clipping.shares import squares_of
 from wpriv.engine.release import Bounded
 from wpriv.engine.sampler import Indices, chunks
 from wpriv.errors import UsageError
@@ -185,7 +186,7 @@ def _diagnostics(indices: Indices, losses: Tensor) -> Tensor:
 
 def clip(parts: list[Tensor], norm: float) -> list[Tensor]:
     """Scale one vector, given in parts, down to an l2 norm of at most ``norm``."""
-    length = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part) for part in parts]))
+    length = torch.cat([squares_of(part.reshape(1, -1)) for part in parts]).sum().sqrt()
     if not bool(length.isfinite()):
         raise UsageError("a gradient is not finite. Look for NaN in the data; a lower learning rate may help")
     factor = (norm / (length * (1 + 64 * torch.finfo(length.dtype).eps))).clamp(max=1.0)

@@ -11,7 +11,8 @@ import torch
 
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
-from wpriv.engine import distributed, sharding
+from wpriv.engine import allocator, distributed, sharding
+from wpriv.engine.compiled import library
 from wpriv.engine.job import Job, Schedule
 from wpriv.engine.loop import Engine
 from wpriv.engine.training_state import inherit
@@ -57,6 +58,7 @@ def prepare(
         UsageError, Unsupported, MissingResource: the task does not accept the recipe, or the device is missing.
     """
     distributed.join()
+    allocator.keep_memory()
     torch_device = device_of(device)
     if distributed.size() > 1 and recipe.privacy is not None and recipe.privacy.clip == "batch-mean":
         raise Unsupported(
@@ -83,6 +85,7 @@ def about() -> dict[str, Any]:
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "processes": distributed.size(),
+        "kernels": library.used(),
     }
     if torch.cuda.is_available():
         versions["gpu"] = torch.cuda.get_device_name()

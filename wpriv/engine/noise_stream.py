@@ -2,8 +2,9 @@
 
 Normal numbers come in pairs, by the rule of Box and Muller. A pair takes 126 bits of the stream: 62 of a uniform
 number U in (0, 1) and 64 of an angle T in turns; it is sqrt(-2 ln U) cos(2 pi T) and sqrt(-2 ln U) sin(2 pi T), in
-float64. ``rounded_normal`` returns the same numbers rounded to whole ones without error: where float64 cannot
-determine the whole number, more bits of U and T are drawn (wpriv/engine/rounded_normals.py).
+float64, by torch or, of many numbers on a CPU, by the compiled function (compiled/library.py). ``rounded_normal``
+returns the same numbers rounded to whole ones without error: where float64 cannot determine the whole number, more
+bits of U and T are drawn (wpriv/engine/rounded_normals.py).
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ import torch
 from torch import Tensor
 
 from wpriv.engine import rounded_normals
+from wpriv.engine.compiled import library
 from wpriv.errors import UsageError
 from wpriv.randomness.keystream import KEY_BYTES, Keystream, new_key
 
 PAIRS = 2**18
 """Pairs that are made at a time; smaller pieces take longer per number."""
+COMPILE = 2**13
+"""Pairs of a draw from which the compiled function is worth compiling."""
 FINE, MORE = 2**127, 2**127 + 2**126
 """Counters of a key: from 0 the next key and the words of all draws, from FINE the low bits of angles, from MORE the
 further bits for ``rounded_normal``."""
@@ -128,7 +132,8 @@ class Noise:
         roundings of up to pi and 2^-64 turns, and moves z by less than 5.77 * 2^-49. Both together are below 2^-41,
         and leave 2^-39 - 2^-41 to the float64 functions of torch: the error of z stays below 2^-39 as long as those of
         log, sqrt, cos and sin are below 2^-44 of their largest values (log and sqrt: of their own), five hundred units
-        in the last place, where the libraries that torch uses promise four or fewer. Numbers with U outside that
+        in the last place, where the libraries that torch uses promise four or fewer. (The functions of kernels.c cut
+        their series below 2^-54 and have a dozen roundings.) Numbers with U outside that
         range, or closer to a midpoint than ``deviation * 2^-39``, go to rounded_normals.py, which computes with
         intervals in as many digits as it needs.
 
@@ -170,14 +175,20 @@ class Noise:
         With a ``count`` of pairs, ``numbers`` has room for one piece, and each piece overwrites the one before.
         """
         fine_stream, total = Keystream(key, FINE), len(numbers) // 2 if count is None else count
+        large = self.device.type == "cpu" and total >= COMPILE
+        functions = library.library() if large else None
         for start in range(0, total, PAIRS):
             n, place = min(PAIRS, total - start), 2 * start if count is None else 0
             fine = self._buffer("fine", torch.int32, PAIRS, self.device)[:n].copy_(self._words(fine_stream, n))
             words = self._words(stream, 3 * n).view(3, n)
-            # U in (0, 1) of 62 bits, in the middle of the interval that the bits not drawn leave
             words[:2].bitwise_and_(2**31 - 1)
             pairs = numbers[place : place + 2 * n].view(2, n)
             radius, low, angle = self._buffer("numbers", torch.float64, 3 * PAIRS, self.device)[: 3 * n].view(3, n)
+            if functions is not None:
+                library.normal_pairs(functions, words, fine, scale, pairs, radius)
+                yield Piece(start, pairs, words, fine, radius)
+                continue
+            # U in (0, 1) of 62 bits, in the middle of the interval that the bits not drawn leave
             low.copy_(words[1]).add_(0.5)
             radius.copy_(words[0]).add_(low, alpha=2.0**-31).mul_(2.0**-31).log_().mul_(-2).sqrt_().mul_(scale)
             angle.copy_(words[2]).add_(low.copy_(fine), alpha=2.0**-32).mul_(math.pi * 2.0**-31)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency
+from wpriv.engine.compiled import library
 from wpriv.engine.noise_stream import Noise
 from wpriv.errors import Unsupported, UsageError
 
@@ -143,7 +144,8 @@ def add_noise(
         if exact:
             raise Unsupported("noise: exact draws the noise of a whole vector; found a part of one. Use noise: rounded")
         deviation = sigma * total.sensitivity
-        grid, numbers = grid_of(deviation), source.normal_at(*coordinates, deviation)
+        grid = grid_of(deviation)
+        numbers = source.normal_at(*coordinates, deviation / grid)
     else:
         draw = _exact_noise if exact else _real_noise
         grid, numbers = draw(total, sigma, source, sum(sizes))
@@ -172,9 +174,10 @@ def exact_form(total: Bounded, sigma: float, count: int) -> tuple[float, float]:
 
 
 def _real_noise(total: Bounded, sigma: float, noise: Noise, count: int) -> tuple[float, Tensor]:
-    """Return the grid, and normal noise in float64, not rounded yet."""
+    """Return the grid, and normal noise in multiples of it, in float64 and not rounded yet."""
     deviation = sigma * total.sensitivity
-    return grid_of(deviation), noise.normal(count, deviation, torch.float64)
+    grid = grid_of(deviation)
+    return grid, noise.normal(count, deviation / grid, torch.float64)
 
 
 def _exact_noise(total: Bounded, sigma: float, noise: Noise, count: int) -> tuple[float, Tensor]:
@@ -195,13 +198,19 @@ def _exact_noise(total: Bounded, sigma: float, noise: Noise, count: int) -> tupl
 
 
 def _rounded_sum(numbers: Tensor, part: Tensor, grid: float, exact: bool, dtype: torch.dtype) -> Tensor:
-    """Return one part plus its noise, on the grid; on a CPU a piece at a time.
+    """Return one part plus its noise, given in multiples of the grid; on a CPU a piece at a time.
+
+    Multiplying by the grid or its inverse, powers of two, is exact.
 
     Raises:
         UsageError: the sum exceeds 2^52 of the grid of an exact release.
     """
     result = torch.empty(part.shape, dtype=dtype, device=part.device)
     if not len(numbers):
+        return result
+    functions = library.loaded()
+    if functions is not None and not exact and part.device.type == "cpu" and dtype == part.dtype == torch.float32:
+        library.rounded_sum(functions, numbers, part.reshape(-1), grid, result.view(-1))
         return result
     size = PIECE if part.device.type == "cpu" else len(numbers)
     pieces = (torch.split(each, size) for each in (numbers, part.reshape(-1), result.view(-1)))
@@ -212,6 +221,6 @@ def _rounded_sum(numbers: Tensor, part: Tensor, grid: float, exact: bool, dtype:
                 limit = f"noise: exact holds sums up to {2.0**52 * grid:.3g} at this noise multiplier"
                 raise UsageError(f"{limit}; use a smaller batch or more noise")
         else:
-            noise.add_(value).div_(grid).round_()
-        place.copy_(noise.mul_(grid))
+            noise.add_(value, alpha=1 / grid).round_()
+        torch.mul(noise, grid, out=place)
     return result

@@ -23,11 +23,14 @@ from tests.engine.networks import (
     volumes,
     words,
 )
+from wpriv.engine import batch_gradient
 from wpriv.engine.clipping import conv_rules
 from wpriv.engine.clipping.clip import choose, clipped_sum
+from wpriv.engine.clipping.common import clip_factors
 from wpriv.engine.clipping.conv_unfold import Geometry, Windows
 from wpriv.engine.clipping.ghost import ghost
 from wpriv.engine.clipping.per_sample import vmap
+from wpriv.engine.clipping.scale_factors import Automatic, bound
 from wpriv.engine.clipping.shares import explicit
 from wpriv.errors import Unsupported
 
@@ -252,3 +255,17 @@ def test_vmap_and_book_keeping_agree_on_an_lstm_in_single_precision():
     inputs, targets = torch.randn(RECORDS, 5, 4), torch.randint(CLASSES, (RECORDS,))
     sums = [flat(method(model, losses, inputs, targets, 0.2, None).parts) for method in (ghost, vmap)]
     torch.testing.assert_close(*sums, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 512, 513, 784, 36_864, 1_000_003])
+@pytest.mark.parametrize("norm", [1e-3, 1.0, Automatic()])
+def test_many_numbers_of_one_size_stay_within_the_norm_although_each_addition_rounds_the_same_way(count, norm):
+    sizes = torch.linspace(0.5, 1.5, 7).view(-1, 1)
+    grads = sizes.expand(7, count).contiguous()
+    share = explicit(grads)
+    lengths = (grads.double() * clip_factors({"weight": share.squares}, norm).double().unsqueeze(1)).norm(dim=1)
+    assert (lengths <= bound(norm)).all()
+    torch.testing.assert_close(share.squares.double(), count * sizes[:, 0].double().square(), rtol=1e-5, atol=0.0)
+    if not isinstance(norm, Automatic):
+        (part,) = batch_gradient.clip([grads[3]], norm)
+        assert part.double().norm() <= norm

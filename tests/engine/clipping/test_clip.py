@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tests.engine.models import CLASSES, EXAMPLES, NAMES, case, cross_entropy, head
 from wpriv.engine.clipping import choose_method, layer_rules
-from wpriv.engine.clipping.clip import Clipped, choose, choose_for, clipped_sum
+from wpriv.engine.clipping.clip import Clipped, choose, clipped_sum
 from wpriv.engine.clipping.ghost import ghost
 from wpriv.errors import Unsupported, UsageError
 
@@ -387,9 +387,9 @@ def test_a_model_that_takes_no_made_up_examples_is_tried_on_those_that_are_given
 
 
 @pytest.mark.parametrize(("model", "wanted"), [(nn.Linear(6, CLASSES), "ghost"), (Tied(), "vmap")])
-def test_choose_for_a_shape_needs_no_records_and_draws_nothing(model, wanted):
-    state = torch.get_rng_state()
-    assert choose_for(model, cross_entropy, (6,), CLASSES) == wanted
+def test_the_choice_needs_no_records_and_draws_nothing(model, wanted):
+    state, labels = torch.get_rng_state(), torch.empty(0, dtype=torch.int64)
+    assert choose(model, cross_entropy, torch.empty(0, 6), labels, classes=CLASSES) == wanted
     assert torch.equal(torch.get_rng_state(), state)
 
 

@@ -125,17 +125,6 @@ def choose(
     return method_for(model, loss, inputs, targets, candidates=_candidates(method), classes=classes)
 
 
-def choose_for(model: nn.Module, loss: Loss, shape: tuple[int, ...], classes: int, method: str = "auto") -> str:
-    """Return ``choose`` for records of a shape with labels below ``classes``.
-
-    Raises:
-        As ``clipped_sum``.
-    """
-    first = next(model.parameters())
-    inputs = torch.empty(0, *shape, dtype=first.dtype, device=first.device)
-    return choose(model, loss, inputs, inputs.new_empty(0, dtype=torch.int64), method=method, classes=classes)
-
-
 def exact_method(method: str) -> str:
     """Return the method of an exact sum, which takes one example after another.
 

@@ -65,9 +65,9 @@ def clip_factors(squares: dict[str, Tensor], norm: Scaling, weights: Tensor | No
 
     With automatic clipping it is 1 / (length + stability), and the scaled length at most 1.
 
-    A squared length is a sum of terms of one sign, which torch adds pairwise, so that its relative error, and that of
-    scaling and summing the gradient, is a few units in the last place; 64 are allowed for. Where products are computed
-    in less than full precision, the slack includes theirs.
+    A squared length is a sum of terms of one sign, of which few are added one after another (``squares_of`` of
+    shares.py), so that the relative error of the length, and of scaling the gradient, is at most 60 units in the last
+    place; 64 are allowed for. Where products are computed in less than full precision, the slack includes theirs.
     """
     length = total(squares).sqrt()
     slack = 63 * torch.finfo(length.dtype).eps + roughness(length.dtype)

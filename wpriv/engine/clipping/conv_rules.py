@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -63,6 +63,9 @@ def _kernel(weight: Tensor, windows: Windows) -> Share:
     if _pairing_is_cheaper(windows):
         squares = windows.paired_squares(roughness(windows.h.dtype))
         return Share(squares, lambda factors: windows.weighted(factors).view(shape), each)
+    compiled = windows.compiled()
+    if compiled is not None:
+        return _in_pieces(windows, shape, [(chunk, explicit(grads)) for chunk, grads in compiled], each)
     if windows.on_cpu() and _work(windows) >= ONE_BY_ONE:
         share = explicit(windows.each())
         return Share(share.squares, lambda factors: windows.as_kernel(share.weighted(factors)).view(shape), each)
@@ -71,11 +74,18 @@ def _kernel(weight: Tensor, windows: Windows) -> Share:
         (chunk, explicit((d @ values).view(-1, windows.groups, windows.channels, windows.size)))
         for chunk, values, d in windows.chunks()
     ]
+    return _in_pieces(windows, shape, pieces, each)
+
+
+def _in_pieces(
+    windows: Windows, shape: torch.Size, pieces: list[tuple[slice, Share]], each: Callable[[], Tensor]
+) -> Share:
+    """Return the share of a kernel of which some examples' gradients, in the order of windows, are in each piece."""
 
     def weighted(factors: Tensor) -> Tensor:
-        total = windows.h.new_zeros(windows.groups, windows.channels, windows.size)
+        total = windows.h.new_zeros(windows.groups * windows.channels * windows.size)
         for chunk, piece in pieces:
-            total += piece.weighted(factors[chunk])
+            total += piece.weighted(factors[chunk]).view(-1)
         return windows.as_kernel(total).view(shape)
 
     return Share(torch.cat([piece.squares for _, piece in pieces]), weighted, each)

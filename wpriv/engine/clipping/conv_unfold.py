@@ -8,10 +8,12 @@ exchanged.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,9 +21,14 @@ from torch import Tensor
 from torch.nn.grad import conv2d_weight, conv3d_weight
 
 from wpriv.engine.clipping.common import full_convolutions
+from wpriv.engine.compiled import library
 
 CPU_VALUES, GPU_VALUES = 2**18, 2**28
 """The largest number of values in the windows of a chunk: for the cache of a CPU, and for the memory of a GPU."""
+PIECE = 2**20
+"""Values of the gradients that the compiled function computes at a time."""
+COMPILE = 2**17
+"""Multiply-adds of an example's gradient from which the compiled function is worth compiling."""
 Sizes = tuple[int, ...]
 
 
@@ -94,6 +101,26 @@ class Windows:
         for place, k in enumerate(numbers):
             grads[place] = self._summed(self.h[k : k + 1], delta[k : k + 1]).movedim(1, -1)
         return grads
+
+    def compiled(self) -> Iterator[tuple[slice, Tensor]] | None:
+        """Yield some examples at a time: their slice and gradients [n, P, kernel, C], by the compiled function.
+
+        Return None where there is none for this convolution, or its gradients are too small to compile one.
+        """
+        suits = self.groups == 1 and self.h.dim() == 4 and self.h.dtype == self.delta.dtype == torch.float32
+        if not suits or not self.on_cpu() or self.positions * self.size * self.channels < COMPILE:
+            return None
+        functions = library.library()
+        return None if functions is None else self._compiled(functions)
+
+    def _compiled(self, functions: ctypes.CDLL) -> Iterator[tuple[slice, Tensor]]:
+        g = self.geometry
+        n = max(1, PIECE // (self.size * self.channels))
+        for at in range(0, len(self.h), n):
+            chunk = slice(at, min(at + n, len(self.h)))
+            h, d = self.h[chunk], self.delta[chunk]
+            sizes: Any = (g.kernel, g.stride, g.padding, g.dilation)
+            yield chunk, library.kernel_gradients(functions, h, d, *sizes)
 
     def paired_squares(self, roughness: float) -> Tensor:
         """Return |g_i|^2 [B] without windows, plus a bound on the rounding error: see ``paired_squares`` of rules.

@@ -34,6 +34,7 @@ Rule = Callable[[Tensor, Tensor], dict[str, Share]]
 Record = Callable[[Tensor, Tensor, Rule], None]
 """Notes a linear map within a layer: its input [B, ...], its output in the graph, and its rule."""
 INSTEAD = "use the clipping method 'auto'"
+BLOCK = 512
 
 
 def together(shares: Sequence[Share]) -> Share:
@@ -94,9 +95,25 @@ def pairing_is_cheaper(positions: int, inputs: int, outputs: int) -> bool:
 
 
 def squares_of(rows: Tensor) -> Tensor:
-    """Return the squared norms [B] of rows [B, k], plus a bound on what underflow may have removed."""
-    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return norms.square() + rows.shape[1] * torch.finfo(rows.dtype).tiny
+    """Return the squared norms [B] of rows [B, k], plus a bound on what underflow may have removed.
+
+    Torch adds the squares of a norm one after another, in as many sums as a register holds, so that their error grows
+    with k: a norm is taken of at most ``BLOCK`` numbers at a time, and the squares of these norms are added in pairs.
+    """
+    rows, length = rows.contiguous(), rows.shape[1]
+    slack = length * torch.finfo(rows.dtype).tiny
+    if length <= BLOCK:
+        return _squared_norm(rows) + slack
+    count = -(-length // BLOCK)
+    size = BLOCK if length % count else length // count  # equal blocks where there are some
+    whole = length - length % size
+    squares = _squared_norm(rows[:, :whole].reshape(len(rows), whole // size, size)).sum(dim=1)
+    return (squares if whole == length else squares + _squared_norm(rows[:, whole:])) + slack
+
+
+def _squared_norm(rows: Tensor) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=-1)
+    return norms.square()
 
 
 def trains(parameter: Tensor | None) -> bool:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from wpriv.core.adjacency import Adjacency
 from wpriv.engine.clipping import choose_method
 from wpriv.engine.clipping.common import Loss, clip_factors
+from wpriv.engine.clipping.shares import squares_of
 from wpriv.engine.model_checks.validate_model import check
 from wpriv.engine.penalty import score_pass
 from wpriv.engine.penalty.jacobian import row_factors, spectral_factors
@@ -179,8 +180,7 @@ def project(scores: Tensor, bound: float) -> Tensor:
     """Project scores [n, d] to norms of at most ``bound``; for d = 1 all numbers beyond the bound are tied."""
     if scores.shape[1] == 1:
         return scores.clamp(-bound, bound)
-    lengths = torch.linalg.vector_norm(scores, dim=1)
-    return scores * clip_factors({"score": lengths.square()}, bound).unsqueeze(1)
+    return scores * clip_factors({"score": squares_of(scores)}, bound).unsqueeze(1)
 
 
 def _score_slopes(

@@ -120,7 +120,8 @@ def statement(
         **guarantee,
         "seed": train.seed,
         "versions": {
-            key: about.get(key) for key in ("wpriv", "python", "torch", "numpy", "device", "gpu", "git_commit")
+            key: about.get(key)
+            for key in ("wpriv", "python", "torch", "numpy", "device", "gpu", "kernels", "git_commit")
         },
         "data": {
             "name": train.data.name,
