@@ -1,5 +1,7 @@
 """``python -m benchmarks verifier [--first K] [--jobs N] [--seconds S]``: certificates of N random jobs.
 
+The jobs from 1000 on are of random allocation.
+
 The verifier (``wpriv/verify/``) is an oracle for the accountant, with which it shares no code: for every job, the
 bracket of ``budget`` is written as a certificate with the narrowest ends that are proved. A line has the CPU time of a
 certificate.
@@ -21,12 +23,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from wpriv import DiscreteGauss, DiscreteLaplace, FixedSize, Gauss, Laplace, Poisson, Process, RandomizedResponse, Step
-from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.kinds import Allocation, Sampling
 from wpriv.errors import Unsupported, UsageError
 
 SIZES = {"gauss": (0.6, 8), "laplace": (1, 20), "discrete-gauss": (1, 12), "discrete-laplace": (1, 12)}
 CLASSES = {"gauss": Gauss, "laplace": Laplace, "discrete-gauss": DiscreteGauss, "discrete-laplace": DiscreteLaplace}
 KINDS = ("none", "poisson", "poisson", "poisson", "fixed", "group", "group-poisson", "replaced", "batch")
+FIRST_ALLOCATION = 1000
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,12 @@ def random_mechanism(draw: random.Random, names: list[str]) -> Any:
 def random_job(seed: int) -> tuple[str, tuple[Step, ...], dict[str, Any], float]:
     """A kind, one to three steps of up to 10^4 releases, further arguments of a process, and a delta."""
     draw = random.Random(seed)
-    kind = draw.choice(KINDS)
+    kind = draw.choice(KINDS) if seed < FIRST_ALLOCATION else "allocation"
     names = ["gauss"] if kind in ("group-poisson", "replaced") else [*SIZES, "gauss", "randomized-response"]
+    if kind == "allocation":
+        mechanism, length = random_mechanism(draw, [*SIZES, "gauss"]), int(10 ** draw.uniform(0.4, 3.5))
+        steps = (Step(mechanism, length * draw.choice([1, 2, 5, 20, 100]), Allocation(1 / length)),)
+        return kind, steps, {}, 10 ** draw.uniform(-12, -3)
     steps = []
     for _ in range(draw.choice([1, 1, 2, 3])):
         mechanism = random_mechanism(draw, names)

@@ -1,1 +1,1 @@
-"""An independent verifier of certificates: one file, ``prove.py``, that shares no code with the accountants."""
+"""An independent verifier of certificates, which shares no code with the accountants; ``prove.py`` is its entry."""

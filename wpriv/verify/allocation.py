@@ -164,14 +164,14 @@ def rounded(ratio: Ratio, points: Points) -> Ratio:
     value, factor, unit = points.loss(ratio.first).exp(), points.h.exp(), arb(2) ** bits
     carried = 0
     for mass, mean in zip([*ratio.masses, 0], [*ratio.means, 0], strict=True):
-        above = (value * unit).upper()
-        point, gap = integer(above.ceil()), integer((above * (factor - 1)).upper().ceil())
+        scaled = value * unit
+        point, gap = integer(scaled.upper().ceil()), integer((scaled * (factor - 1)).upper().ceil())
         up = max(0, (mean << bits) - point * mass) // gap >> bits
         masses.append((mass >> bits) - up + carried)
-        means.append(masses[-1] * (point - 2) >> bits)
+        means.append(masses[-1] * integer(scaled.lower().floor()) >> bits)
         carried, value = up, value * factor
-    kept = trimmed(Ratio(ratio.first, masses, means, 0), points)
-    return replace(kept, zero=(1 << bits) - sum(kept.masses))
+    within = trimmed(Ratio(ratio.first, masses, means, 0), points)
+    return replace(within, zero=(1 << bits) - sum(within.masses))
 
 
 def trimmed(ratio: Ratio, points: Points) -> Ratio:
