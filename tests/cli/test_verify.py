@@ -144,7 +144,7 @@ def test_a_malformed_certificate_is_refused(capsys, tmp_path, data, word):
     "change",
     [
         {"process": [{**STEP, "mech": "uniform"}]},
-        {"process": [{**STEP, "sampling": "allocation", "rate": 0.01}]},
+        {"process": [{**STEP, "sampling": "shuffle", "rate": 0.01}]},
         {
             "group": 2,
             "process": [
@@ -173,7 +173,7 @@ def test_without_python_flint_the_exit_code_is_that_of_the_environment(capsys, t
         ("budget --mech gauss --sigma 4 --delta 1e-4 --accountant all --certificate c.json", "--accountant", 2),
         ("budget --mech gauss --sigma 4 --delta 1e-4 --accountant clt --certificate c.json", "--accountant pld", 3),
         (
-            "budget --mech gauss --sigma 4 --n 10 --delta 1e-4 --sampling allocation --rate 0.1 --certificate c.json",
+            "budget --mech gauss --sigma 4 --n 10 --delta 1e-4 --sampling shuffle --rate 0.1 --certificate c.json",
             "without a certificate",
             3,
         ),

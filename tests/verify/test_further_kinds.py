@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("flint", reason="python-flint is not installed")
 
 from wpriv import FixedSize, Gauss, Poisson, Process, Step, budget
-from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.kinds import Allocation, Sampling
 from wpriv.errors import Unsupported
 from wpriv.run.accounting import certificates
-from wpriv.verify import certificate, lattice, pairs, prove
+from wpriv.verify import allocation, certificate, lattice, pairs, prove
 
 Z = np.arange(-12, 16, 0.0005)
 
@@ -80,18 +80,20 @@ SMALL = {
     "group": Process((Step(Gauss(2.0), 3, Poisson(0.2)),), group=2),
     "replaced": Process((Step(Gauss(1.0), 3, Poisson(0.2)),), adjacency="replace-one"),
     "largest batch": Process((Step(Gauss(1.0), 3, Sampling("poisson", 0.2, 80)),), records=200),
+    "allocation": Process((Step(Gauss(1.0), 10, Allocation(0.2)),)),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SMALL)
-def test_every_number_that_is_changed_to_the_unsafe_side_is_refused(kind):
+def test_every_number_that_is_changed_to_the_unsafe_side_is_refused(kind, monkeypatch):
     """Numbers are changed by about one unit of their second digit, and ends by a hundredth."""
+    monkeypatch.setattr(allocation, "WORK", 10**5)
     content = certificates.of_guarantee(budget(SMALL[kind], delta=1e-3, tol=1e-4), 1e-3)
     assert answers(content) == ["proved", "proved"]
     step = content["process"][0]
-    changes = [{"sigma": step["sigma"] - 0.1}, {"sensitivity": 1.1}, {"n": 4}]
-    changes += [{"rate": 0.22}] if step["sampling"] != "none" else []
+    changes = [{"sigma": step["sigma"] - 0.1}, {"sensitivity": 1.1}, {"n": 11 if kind == "allocation" else 4}]
+    changes += [{"rate": 0.25 if kind == "allocation" else 0.22}] if step["sampling"] != "none" else []
     for change in changes:
         assert answers({**content, "process": [{**step, **change}]})[0] == "refuted", change
     low, high = content["epsilon_lower"], content["epsilon_upper"]
@@ -135,7 +137,8 @@ def test_the_lattice_encloses_the_masses_and_affinities_of_a_pair(rate, width):
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"process": [{**GAUSS, "n": 10, "sampling": "allocation", "rate": 0.1}]}, "allocation"),
+        ({"process": [{**GAUSS, "n": 10, "sampling": "shuffle", "rate": 0.1}]}, "shuffle"),
+        ({"process": [{**GAUSS, "n": 10, "sampling": "allocation", "rate": 0.1}], "group": 2}, "allocation"),
         ({"process": [{**GAUSS, "rate": 0.1}], "group": 30}, "30 records"),
         ({"process": [{**GAUSS, "rate": 0.1}], "adjacency": "replace-one", "group": 2}, "replace-one"),
         ({"process": [{**GAUSS, "rate": 0.1, "max_batch": 5}]}, "largest batch"),

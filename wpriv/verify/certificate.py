@@ -28,6 +28,7 @@ ADJACENCIES = {
     "none": ("add-remove", "replace-one", "replace-within-group", "any-two", "zero-out"),
     "poisson": ("add-remove", "zero-out", "replace-one"),
     "fixed": ("replace-one", "replace-within-group"),
+    "allocation": ("add-remove", "zero-out"),
 }
 KEYS = ("schema", "notion", "asked", "adjacency", "group", "records", "process", *ENDS, "claim_width", "version")
 # further keys of a guarantee, which do not change what its ends mean
@@ -43,7 +44,7 @@ MAX_BYTES, MAX_STEPS, MAX_COUNT = 1_000_000, 10_000, 2**40
 
 @dataclass(frozen=True)
 class Step:
-    """``n`` releases of a mechanism with these parameters; ``sampling`` is a key of ``ADJACENCIES``."""
+    """``n`` releases of a mechanism, or passes of 1 / ``rate`` releases; ``sampling`` is a key of ``ADJACENCIES``."""
 
     mech: str
     parameters: tuple[tuple[str, Fraction], ...]
@@ -66,6 +67,13 @@ class Claim:
     adjacency: str = "add-remove"
     group: int = 1
     records: int = 0
+
+    @property
+    def negligible(self) -> float:
+        """A mass that is far below every delta of the claim."""
+        deltas = [float(end) for name in ("delta_lower", "delta_upper") if (end := self.ends.get(name))]
+        steps = sum(step.n / step.rate for step in self.steps)
+        return max(min(deltas, default=0.0), 1e-60) * 1e-6 / float(steps)
 
     def widened(self, width: Fraction) -> Claim:
         """The claim with the ends of the unknown moved outwards by this share of themselves."""
@@ -136,7 +144,7 @@ def _check_covered(step: Step, adjacency: str, group: int, records: int) -> None
         )
     if (step.sampling, adjacency) == ("poisson", "replace-one") and (step.mech, group) != ("gauss", 1):
         raise Unsupported(f"{where} under replace-one, but for gauss and single records (group 1). {UNPROVED}")
-    sampled = step.sampling == "fixed" or (step.sampling == "poisson" and step.mech != "gauss")
+    sampled = step.sampling in ("fixed", "allocation") or (step.sampling == "poisson" and step.mech != "gauss")
     others = adjacency not in ("add-remove", "replace-one") or group > MAX_GROUP
     if group > 1 and (sampled or others or step.mech == "randomized-response"):
         raise Unsupported(
@@ -182,6 +190,11 @@ def _step(data: Any, adjacency: Any, place: str) -> Step:
     rate = Fraction(1) if sampling == "none" else _number(data, "rate", place)
     if not 0 < rate <= 1:
         _fault(f"{place}.rate", "a number above 0, at most 1", data["rate"])
+    if sampling == "allocation":
+        if abs(rate * round(1 / rate) - 1) > Fraction(1, 10**12):
+            _fault(f"{place}.rate", "1/t with a whole number t of steps a pass", data["rate"])
+        rate = Fraction(1, round(1 / rate))
+        n = Fraction(math.ceil(n * rate))  # a pass that was cut short is a whole one
     max_batch = _count(data, "max_batch", 0, f"{place}.")
     if max_batch and sampling != "poisson":
         _fault(f"{place}.max_batch", "with sampling poisson only", data["max_batch"])

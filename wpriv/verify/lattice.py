@@ -18,6 +18,8 @@ from wpriv.verify.pairs import ONE, ZERO, Masses, Pair, Unprovable
 MAX_CELLS = 2**22
 # cells of the composition, and of all its single steps, at the levels of the lattice
 LEVELS = ((4_000, 1_000), (20_000, 4_000), (60_000, 10_000), (150_000, 20_000), (600_000, 100_000))
+# ln of delta over the mass that is cut off all steps, at the first level and at the others
+MARGINS = (30, 16)
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Outcomes:
 
 def outcomes(pair: Pair, h: arb, small: float, start: arb) -> Outcomes:
     """Cut a pair into outcomes, from just below ``start``; masses of about ``small`` may lie below and above all."""
-    offset = start.mid() - h / arb(2) ** 90
+    offset = start.lower() - h / arb(2) ** 80
     low, high = -pair.reversed().largest_loss(small), pair.largest_loss(small)
     first = math.floor((low - float(offset)) / float(h)) - 1
     count = math.ceil((high - low) / float(h)) + 3
@@ -130,18 +132,20 @@ class Cells:
 class Lattice:
     """A bound on the profile of a composition by convolution of exact integers; section "Lattice"."""
 
-    def __init__(self, steps: Sequence[tuple[Pair, int]], h: arb, upper: bool, delta: float):
+    def __init__(self, steps: Sequence[tuple[Pair, int]], upper: bool, delta: float, level: int):
         """Bound the profile where it is about ``delta``."""
+        small = math.exp(-MARGINS[min(level, 1)]) * delta / sum(n for _, n in steps)
+        h = spacing(steps, small, level)
         self.h, self.upper = h, upper
         log = math.log(sum(n for _, n in steps) / delta)
         self.bits, self.small = 100 + int(1.45 * log), fmpz(int(Fraction(delta) * 2 ** (60 + int(1.45 * log))))
         product: Cells | None = None
         for pair, n in steps:
             if upper:
-                cut = outcomes(pair, h, math.exp(-30 - log), heaviest(pair))
+                cut = outcomes(pair, h, small, heaviest(pair))
                 masses, infinite = dominating(cut), pair.infinite + pair.cut + cut.top[0]
             else:
-                (cut, masses), infinite = best_dominated(pair, h, math.exp(-30 - log)), pair.infinite + pair.cut
+                (cut, masses), infinite = best_dominated(pair, h, small), pair.infinite + pair.cut
             poly = fmpz_poly([self.whole(mass) for mass in masses])
             power = self.power(Cells(poly, cut.first, cut.offset, self.whole(infinite)), n)
             product = power if product is None else self.times(product, power, 1)
@@ -204,9 +208,8 @@ class Lattice:
         return (arb(tail(1)) - falling + cells.infinite) / arb(2) ** self.bits
 
 
-def spacing(steps: Sequence[tuple[Pair, int]], delta: float, level: int) -> arb:
+def spacing(steps: Sequence[tuple[Pair, int]], small: float, level: int) -> arb:
     """The h of a level, chosen in floats; two heavy atoms lie on points of the lattice."""
-    small = math.exp(-30) * delta / sum(n for _, n in steps)
     width = variance = continuous = most = 0.0
     for pair, n in steps:
         one = max(pair.largest_loss(small) + pair.reversed().largest_loss(small), 1e-12)
@@ -221,5 +224,5 @@ def spacing(steps: Sequence[tuple[Pair, int]], delta: float, level: int) -> arb:
         heavy = sorted(pair.atoms, key=lambda row: -float(row[1] + row[2]))
         if len(heavy) > 1:
             gap = abs(heavy[0][0] - heavy[1][0])
-            return gap / max(1, math.ceil(float(gap / h)))
+            return (gap / max(1, math.ceil(float(gap / h)))).mid()
     return h

@@ -19,8 +19,9 @@ from flint import arb, ctx
 
 from wpriv.errors import Unsupported
 from wpriv.verify import pairs
+from wpriv.verify.allocation import allocation
 from wpriv.verify.certificate import Claim, Step
-from wpriv.verify.lattice import LEVELS, Lattice, spacing
+from wpriv.verify.lattice import LEVELS, Lattice
 from wpriv.verify.pairs import BITS, ZERO, Pair, Unprovable, ball
 from wpriv.verify.transform_inversion import Inversion, Kind
 
@@ -37,6 +38,8 @@ def step_pair(step: Step, claim: Claim, upper: bool) -> Pair:
         return base
     if step.sampling == "fixed":
         return pairs.fixed_size(base, rate)
+    if step.sampling == "allocation":
+        return allocation(base, step.rate.denominator, upper, claim.negligible)
     if step.max_batch:
         two = pairs.base_pair(step.mech, number, 2)
         return pairs.largest_batch(base, two, step.rate, step.max_batch, claim.records, upper)
@@ -133,9 +136,7 @@ class Job:
 
     def lattice(self, order: int, upper: bool, x: arb, delta: float, level: int) -> arb:
         steps = self.orders[order][upper]
-        return self.computed(
-            (order, upper, level), lambda: Lattice(steps, spacing(steps, delta, level), upper, delta)
-        ).bound(x, upper)
+        return self.computed((order, upper, level), lambda: Lattice(steps, upper, delta, level)).bound(x, upper)
 
     def proofs(self, claim: Claim, thorough: bool = True) -> list[Proof]:
         """Prove or refute both ends of a claim about this process, the upper one first."""

@@ -154,7 +154,7 @@ def run(
         if draw:
             from wpriv.run.results import plot  # loads matplotlib
 
-            files += tuple(plot.draw(rows, plot.panels_of(recipe), out, ("png",), asked=False))
+            files += tuple(plot.draw(rows, plot.panels_of(recipe), out, ("png",), required=False))
     return Comparison(recipe, rows, verdicts, out, files, reused)
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wpriv.errors import UsageError, WprivError, of_file
+from wpriv.errors import UsageError, WprivError
 from wpriv.run.reproduction import reproduce
 from wpriv.run.reproduction.items import Item, Paper
-from wpriv.run.results import file_names, read, summary
+from wpriv.run.results import expectations, file_names, read, stored_json, summary
 
 SCHEMA = "wpriv.reproduction/1"
 VERDICTS = {
@@ -110,7 +109,9 @@ def _result(name: str, out: Path, status: Mapping[str, Row], *, quick: bool) -> 
         return RecipeResult(name, folder, str(noted.get("status")), str(noted.get("reason", "")))
     files = [folder / file_names.TABLE, folder / file_names.METRICS]
     try:
-        provenance = _json(folder / file_names.PROVENANCE) if (folder / file_names.PROVENANCE).exists() else {}
+        provenance = (
+            stored_json.read(folder / file_names.PROVENANCE) if (folder / file_names.PROVENANCE).exists() else {}
+        )
         expect = _expected(folder / file_names.EXPECT)
         table = next((read.table(path) for path in files if path.is_file()), [])
         runs = read.table(folder / file_names.RUNS) if (folder / file_names.RUNS).is_file() else []
@@ -137,7 +138,7 @@ def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
 
 def _numbers(row: Row) -> Row:
     """An expected number of ``expect.json`` as a row of the report."""
-    verdict = "ok" if row["ok"] else "missed" if row["held"] else "not reached"
+    verdict = expectations.verdict_word(row).lower()
     more = {key: row[key] for key in ("commit", "noise_version", "seeds", "deviation") if row.get(key) is not None}
     return {**{key: row[key] for key in KEPT}, **more, "expected": row["expected"], "verdict": verdict}
 
@@ -146,20 +147,8 @@ def _expected(path: Path) -> list[Row]:
     """The rows of ``expect.json``; none where the recipe expects no numbers."""
     if not path.exists():
         return []
-    rows = _json(path).get("expect")
+    rows = stored_json.read(path).get("expect")
     needed = {*KEPT, "expected", "ok", "held"}
     if not isinstance(rows, list) or not all(isinstance(row, dict) and needed <= set(row) for row in rows):
         raise UsageError(f"{path} is damaged: it lacks the expected numbers")
     return rows
-
-
-def _json(path: Path) -> Row:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise of_file(error, path, "read", "run the recipe again") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is damaged: {error}") from None
-    if not isinstance(data, dict):
-        raise UsageError(f"{path} is damaged: it holds no JSON object")
-    return data

@@ -15,6 +15,7 @@ from typing import Any
 
 from wpriv.errors import WprivError
 from wpriv.numerics.safe_rounding import text as rounded
+from wpriv.run.results import expectations
 
 Row = dict[str, Any]
 STYLE = Path(__file__).parent / "web_page.css"
@@ -148,7 +149,7 @@ def origin(provenance: Row) -> str:
 
 def _expected(row: Row) -> list[str]:
     place = {**({"panel": row["panel"]} if row["panel"] else {}), **row["where"]}
-    verdict = "ok" if row["ok"] else "missed" if row["held"] else "not reached"
+    verdict = expectations.verdict_word(row).lower()
     within = f"{row['within']:g}" + (" absolute" if row["absolute"] else "")
     kind = f"{row['kind']}, commit {row['commit']}" if row.get("commit") else row["kind"]
     cells = [", ".join(f"{key} {value}" for key, value in place.items()), row["column"], kind]
