@@ -15,9 +15,11 @@ from torch import nn
 import wpriv
 from wpriv.cli.main import main
 from wpriv.errors import UsageError
+from wpriv.tasks import _decorrelation
 from wpriv.tasks._image_features import feature_count, features_of
 from wpriv.tasks._oriented_energy import oriented_energy
 from wpriv.tasks._scattering import scattering
+from wpriv.tasks._synthetic_images import synthetic_images
 
 NAMES = ("oriented-energy", "scattering")
 RNG = np.random.default_rng(5)
@@ -167,6 +169,8 @@ steps: 2
         ("options.features.name=hog", ["name", "oriented-energy", "scattering", "hog"]),
         ("options.features.orientation=4", ["orientation", "did you mean 'orientations'"]),
         ("options.features.orientations=1", ["orientations", "2"]),
+        ("options.features.decorrelate=1", ["decorrelate", "greater than or equal to 2"]),
+        ("options.features.local=maybe", ["local", "boolean"]),
         ("options.features.cell=3", ["multiples of cell (here 3)", "8 x 8"]),
         ("options.features.name=scattering", ["scattering", "at least 9", "8 x 8"]),
     ],
@@ -191,3 +195,73 @@ def test_records_that_are_no_images_are_refused():
         wpriv.image_features(np.zeros((3, 5), np.float32))
     with pytest.raises(UsageError, match="`features`: orientations"):
         wpriv.image_features(IMAGES, orientations=100)
+
+
+SETTINGS = [{"local": True}, {"decorrelate": 50}, {"local": True, "decorrelate": 50}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("keys", SETTINGS)
+def test_with_local_and_decorrelated_features_too_one_image_changes_one_row(name, keys):
+    rows = wpriv.image_features(IMAGES, name, orientations=4, **keys)
+    changed = IMAGES.copy()
+    changed[2] = 255 - changed[2]
+    moved = np.abs(wpriv.image_features(changed, name, orientations=4, **keys) - rows).max(axis=1)
+    assert moved[2] > 0.1
+    assert np.delete(moved, 2).max() < 1e-4
+    alone = wpriv.image_features(IMAGES[3:4], name, orientations=4, **keys)
+    assert np.allclose(alone, rows[3:4], atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_local_features_are_those_of_their_definition(name):
+    """By numpy from the maps: order 2 over order 1, each map to mean 0 and variance 1, then each cell."""
+    image = torch.rand(1, 2, 16, 16, generator=torch.Generator().manual_seed(4))
+    if name == "scattering":
+        maps = scattering(image, orientations=4, cell=4)[0].double().numpy().copy()
+        for channel in maps:
+            for direction in range(4):
+                second = slice(9 + 4 * direction, 13 + 4 * direction)
+                channel[second] = channel[second] / (channel[1 + direction] + 0.01)
+        maps = maps.reshape(-1, 4, 4)
+    else:
+        maps = oriented_energy(image, orientations=4, scales=[0.8, 1.6], cell=4)[0].double().numpy().reshape(-1, 4, 4)
+    maps = np.stack([(m - m.mean()) / np.sqrt(m.var() + 1e-5) for m in maps])
+    for row in range(4):
+        for column in range(4):
+            cell = maps[:, row, column] - maps[:, row, column].mean()
+            maps[:, row, column] = cell / (cell.std() + 0.3)
+    found = wpriv.image_features(image, name, orientations=4, local=True)[0]
+    assert np.allclose(found, maps.ravel(), atol=2e-3)
+
+
+@pytest.mark.parametrize("count", [30, 200])
+def test_decorrelation_is_the_inverse_root_of_the_covariance_plus_the_mean_of_its_eigenvalues(count):
+    """Against a dense matrix function of numpy, with fewer and with more public rows than features."""
+    rows = np.random.default_rng(6).normal(size=(count, 60)) * np.linspace(0.1, 3, 60) + 1
+    mean, covariance = rows.mean(axis=0), np.cov(rows.T, bias=True)
+    values, vectors = np.linalg.eigh(covariance + np.eye(60) * np.trace(covariance) / 60)
+    expected = (rows[:5] - mean) @ (vectors / np.sqrt(values)) @ vectors.T
+    found = _decorrelation.of_rows(torch.from_numpy(rows).float())(torch.from_numpy(rows[:5]).float())
+    assert np.allclose(found.numpy(), expected, atol=1e-3)
+
+
+def test_synthetic_images_are_the_same_in_every_call_whatever_the_global_seed():
+    torch.manual_seed(1)
+    first = synthetic_images(8, 3, 12, 16)
+    torch.manual_seed(2)
+    assert torch.equal(first, synthetic_images(8, 3, 12, 16))
+    assert first.shape == (8, 3, 12, 16)
+    assert 0 <= float(first.min()) < float(first.max()) <= 1
+    assert float(first.flatten(1).std(dim=1).min()) > 0
+
+
+@pytest.mark.slow
+def test_the_statement_names_the_synthetic_images(tmp_path):
+    keys = {"name": "oriented-energy", "orientations": 4, "decorrelate": 20}
+    x, y = RNG.random((60, 1, 12, 12), dtype=np.float32), np.arange(60) % 2
+    width = wpriv.image_features(x[:1], **keys).shape[1]
+    trained = wpriv.train(nn.Linear(width, 2), (x, y), test=(x, y), features=keys, out=tmp_path / "o", **OPTIONS)
+    assert "decorrelated by 20 synthetic images, which hold no record" in json.dumps(trained.statement)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,8 +13,11 @@ from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
     from numpy.typing import NDArray
     from torch import Tensor
+
+    from wpriv.tasks._decorrelation import Decorrelation
 
 MEANING = (
     "{name: oriented-energy or scattering, ...}: fixed features of each image, in place of its pixels; computed from "
@@ -21,6 +25,8 @@ MEANING = (
 )
 CHUNK = 200
 """Images whose features are computed at once."""
+CELL_FLOOR, FIRST_ORDER_FLOOR = 0.3, 0.01
+"""Of local normalisation: what is added to the deviation in a cell, and to scattering of order 1 where it divides."""
 
 
 class Features(StrictModel):
@@ -39,6 +45,16 @@ class Features(StrictModel):
     )
     cell: Annotated[int, Field(ge=1, le=16)] = Field(
         4, description="pixels between the centres of neighbouring cells, in which the features are averaged"
+    )
+    local: bool = Field(
+        False,
+        description="normalise each map by itself, and then all features of a cell; of scattering, order 2 is first "
+        "divided by the order 1 from which it comes",
+    )
+    decorrelate: Annotated[int, Field(ge=2, le=10_000)] | None = Field(
+        None,
+        description="number of synthetic images, drawn from a fixed seed, by whose mean and covariance the features "
+        "are centred and decorrelated; left out for none",
     )
 
 
@@ -73,18 +89,22 @@ def image_features(
     orientations: int = 8,
     scales: Sequence[float] = (0.8, 1.6),
     cell: int = 4,
+    local: bool = False,
+    decorrelate: int | None = None,
 ) -> NDArray[np.float32]:
     """Return fixed features of images as rows of numbers, each computed from its own image alone.
 
     These are the features of ``options: {features: {...}}`` of a recipe and of ``features`` of ``wpriv.train``. They
     cost no privacy, since changing one image changes one row. Within an image, each group of features is brought
     to mean 0 and variance 1, so that a row has a norm of about sqrt(D): a group is a scale of ``oriented-energy``, or
-    for each channel L + 1 of the (L + 1)^2 coefficients of ``scattering`` with L orientations.
+    for each channel L + 1 of the (L + 1)^2 coefficients of ``scattering`` with L orientations. With ``local``, each map
+    is a group, and then all features of a cell.
 
     Args:
         x: [N, C, H, W] images as an array or a tensor; bytes are divided by 255, other numbers should lie in [0, 1].
         name: ``oriented-energy`` or ``scattering``.
         orientations: number of directions. scales: of ``oriented-energy``, in pixels. cell: size of a cell in pixels.
+        local: normalise in each cell as well. decorrelate: number of synthetic images that decorrelate the features.
     Returns:
         [N, D] float32.
     Raises:
@@ -95,7 +115,16 @@ def image_features(
 
     from wpriv.tasks import _normalisation
 
-    features = features_of({"name": name, "orientations": orientations, "scales": list(scales), "cell": cell})
+    features = features_of(
+        {
+            "name": name,
+            "orientations": orientations,
+            "scales": list(scales),
+            "cell": cell,
+            "local": local,
+            "decorrelate": decorrelate,
+        }
+    )
     images = _normalisation.to_floats(np.asarray(x), torch.device("cpu"))
     return rows_of_images(images, features).numpy()
 
@@ -121,10 +150,30 @@ def rows_of_images(images: Tensor, features: Features) -> Tensor:
     import torch
 
     rows = torch.empty(len(images), feature_count(features, images.shape[1:]), device=images.device)
+    shape = tuple(images.shape[1:])
+    fixed = _fixed_map(features.model_dump_json(), shape, images.device) if features.decorrelate else None
     with torch.no_grad():
         for first in range(0, len(images), CHUNK):
-            rows[first : first + CHUNK] = _rows_of_few(images[first : first + CHUNK], features)
+            part = _rows_of_few(images[first : first + CHUNK], features)
+            rows[first : first + CHUNK] = part if fixed is None else fixed(part)
     return rows
+
+
+@functools.lru_cache(maxsize=2)
+def _fixed_map(features: str, shape: tuple[int, int, int], device: torch.device) -> Decorrelation:
+    """Return the fixed map that decorrelates features, given as JSON, of images of one shape.
+
+    It is computed on the CPU in every case, so that a network meets the same features on every device.
+    """
+    import torch
+
+    from wpriv.tasks import _decorrelation, _synthetic_images
+
+    parsed = Features.model_validate_json(features)
+    images = _synthetic_images.synthetic_images(parsed.decorrelate or 0, *shape)
+    with torch.no_grad():
+        rows = rows_of_images(images, parsed.model_copy(update={"decorrelate": None}))
+        return _decorrelation.of_rows(rows).to(device)
 
 
 def _rows_of_few(images: Tensor, features: Features) -> Tensor:
@@ -139,6 +188,23 @@ def _rows_of_few(images: Tensor, features: Features) -> Tensor:
         maps = oriented_energy(images, orientations=size, scales=features.scales, cell=features.cell)
     else:
         maps = scattering(images, orientations=size, cell=features.cell)
+        if features.local:
+            maps = _relative_to_first_order(maps, size)
+    maps = maps.flatten(1, 2)
+    if features.local:
+        maps = group_norm(maps, maps.shape[1])
+        centred = maps - maps.mean(dim=1, keepdim=True)
+        return (centred / (centred.square().mean(dim=1, keepdim=True).sqrt() + CELL_FLOOR)).flatten(1)
     # one group for each scale, or for each L + 1 of the (L + 1)^2 coefficients of scattering
     groups = len(features.scales) if features.name == "oriented-energy" else images.shape[1] * (size + 1)
-    return group_norm(maps.flatten(1, 2), groups).flatten(1)
+    return group_norm(maps, groups).flatten(1)
+
+
+def _relative_to_first_order(maps: Tensor, orientations: int) -> Tensor:
+    """Divide scattering of order 2 by the fine scattering of order 1 from which it comes: [N, C, K, H, W]."""
+    import torch
+
+    first, second = maps[:, :, : 1 + 2 * orientations], maps[:, :, 1 + 2 * orientations :]
+    divisors = maps[:, :, 1 : 1 + orientations, None] + FIRST_ORDER_FLOOR
+    by_first = second.reshape(*maps.shape[:2], orientations, orientations, *maps.shape[-2:])
+    return torch.cat([first, (by_first / divisors).flatten(2, 3)], dim=2)
