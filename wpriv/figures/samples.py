@@ -56,7 +56,8 @@ def _mosaic(images: Any, columns: int) -> Any:
 
 
 def _draw_points(samples: Any, target: Any, axes: Any) -> None:
-    style = {"s": 4, "alpha": 0.5, "linewidths": 0}
+    # many points are one picture in vector formats
+    style = {"s": 4, "alpha": 0.5, "linewidths": 0, "rasterized": True}
     if target is not None:
         axes.scatter(*np.asarray(target)[:MAX_POINTS].T, color=_draw.COLOURS[-2], label="target", **style)
     axes.scatter(*samples[:MAX_POINTS].T, color=_draw.COLOURS[0], label="generated", **style)
