@@ -182,6 +182,6 @@ def test_a_page_shows_the_mean_its_deviation_and_its_seeds_and_the_commit_of_an_
 
 def test_a_page_says_what_several_trainings_cost_together():
     whole = {"trainings": 5, "epsilon": 2.00001, "delta": 1e-5, "claim": "certified", "accountant": "pld"}
-    assert "All 5 private trainings together: eps = 2.00001 at delta = 1e-05, certified" in page._together(whole)
-    assert "no figure, since they differ" in page._together({"trainings": 2, "problem": "they differ"})
-    assert page._together({}) == ""
+    assert "All 5 private trainings together: eps = 2.00001 at delta = 1e-05, certified" in page._of_all(whole)
+    assert "no figure, since they differ" in page._of_all({"trainings": 2, "problem": "they differ"})
+    assert page._of_all({}) == ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from wpriv.config import yaml_document
 from wpriv.errors import UsageError
 from wpriv.files import durable_writes
 from wpriv.files.json_values import plain
-from wpriv.run.reproduction import reproduce, small_svg, stored
+from wpriv.run.reproduction import reproduce, small_svg, stored, together
 from wpriv.run.reproduction.collect import ItemResult, RecipeResult
 from wpriv.run.results import expectations, file_names, plot, web_page, write
 
@@ -53,6 +54,7 @@ def store(results: Iterable[ItemResult], out: Path, folder: Path) -> list[str]:
         UsageError: the folder holds other files. MissingResource: it cannot be written.
     """
     require_folder(folder)
+    results = list(results)
     done = {each.name: each for result in results for each in result.recipes if each.status == "done" and not each.kept}
     notes, kept = reproduce.stored_status(out), reproduce.stored_status(folder)
     for name, result in done.items():
@@ -60,6 +62,11 @@ def store(results: Iterable[ItemResult], out: Path, folder: Path) -> list[str]:
         _store(result, folder / name)
         kept[name] = {"status": reproduce.KEPT, "reason": "", "seconds": note.get("seconds")}
         _write_status(folder, kept)
+    for item in results:
+        if together.can_be_drawn(item, needs_all=True):
+            path = folder / together.file_name(item)
+            durable_writes.make_folder(path.parent)
+            small_svg.write(partial(together.plot, item), path.parent)
     _write_status(folder, kept)
     return list(done)
 
@@ -83,7 +90,11 @@ def _store(result: RecipeResult, folder: Path) -> None:
         _json(folder / file_names.EXPECT, entries)
     if result.together:
         _json(folder / file_names.STATEMENT, {"together": result.together, "warnings": []})
-    small_svg.write(plot.plot, result.folder, folder)
+
+    def draw(out: Path) -> list[Path]:
+        return plot.plot(result.folder, formats=("svg",), out=out)
+
+    small_svg.write(draw, folder)
 
 
 def _write_status(folder: Path, notes: dict[str, Row]) -> None:

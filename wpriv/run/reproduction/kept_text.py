@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wpriv.files import durable_writes
-from wpriv.run.reproduction import collect, page
+from wpriv.run.reproduction import collect, page, together
 from wpriv.run.reproduction.collect import ItemResult, RecipeResult, Row
 from wpriv.run.reproduction.items import Paper, slug
 from wpriv.run.results import web_page
@@ -80,6 +80,8 @@ def _paper(paper: Paper, results: Sequence[ItemResult], folder: Path) -> str:
         parts.append(f"**{each.verdict}**: {each.item.about}.\n")
         if each.item.missing:
             parts.append(f"Not reproduced: {each.item.missing}.\n")
+        if (folder / (file := together.file_name(each))).is_file():
+            parts.append(f"![{each.item.name} from all recipes]({file})\n")
         parts += [_recipe(result, folder) for result in each.recipes]
     return "\n".join(parts)
 

@@ -11,7 +11,7 @@ from wpriv.config import yaml_document
 from wpriv.files import durable_writes
 from wpriv.files.json_values import plain
 from wpriv.run import recipe_files
-from wpriv.run.reproduction import collect
+from wpriv.run.reproduction import collect, together
 from wpriv.run.reproduction.collect import ItemResult, RecipeResult, Row
 from wpriv.run.reproduction.items import Paper, slug
 from wpriv.run.results import file_names, plot, summary, web_page
@@ -101,6 +101,7 @@ def _section(result: ItemResult, out: Path) -> str:
     parts = [f"{head} {web_page.word(result.verdict)}<p>{web_page.text(item.about)}</p>"]
     if item.missing:
         parts.append(f'<p class="missing">Not reproduced: {web_page.text(item.missing)}.</p>')
+    parts += _together_figure(result, out)
     for each in result.recipes:
         parts.append(_recipe(each, out))
     return "\n".join([*parts, "</section>"])
@@ -125,12 +126,12 @@ def _recipe(result: RecipeResult, out: Path) -> str:
     lengths = lengths if isinstance(lengths, dict) else {}
     parts.append(web_page.numbers_behind(result.table, length=int(lengths.get(file_names.TABLE, 0))))
     parts.append(web_page.numbers_behind(result.runs, "Each training", length=int(lengths.get(file_names.RUNS, 0))))
-    parts.append(_together(result.together))
+    parts.append(_of_all(result.together))
     parts.append(f'<p class="soft">{web_page.text(web_page.origin(result.provenance))}</p>')
     return "\n".join(parts)
 
 
-def _together(together: Row) -> str:
+def _of_all(together: Row) -> str:
     """The cost of all trainings of a recipe together; empty for a single one, and where none is private."""
     if not together.get("trainings"):
         return ""
@@ -151,6 +152,16 @@ def _figures(result: RecipeResult, base: Path | None) -> list[str]:
         return plot.plot(result.folder, formats=("svg",), out=folder)
 
     return web_page.figures(draw, name, label)
+
+
+def _together_figure(result: ItemResult, out: Path) -> list[str]:
+    """The figure over all recipes of an item, where it has one and their results are there."""
+    name = f"{result.item.paper}-{slug(result.item.name)}-together"
+    label = f"{result.item.name} from all recipes; their numbers are in the tables below"
+    if together.can_be_drawn(result):
+        return web_page.figures(lambda folder: together.plot(result, folder), name, label)
+    file = together.file_name(result)
+    return web_page.linked([file], label) if (out / file).is_file() else []
 
 
 def commit_of(result: RecipeResult) -> str:

@@ -19,11 +19,11 @@ _METADATA = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->", re.S)
 _PICTURE = re.compile(r"(?<=data:image/png;base64,)[A-Za-z0-9+/=\s]+")
 
 
-def write(plot: Callable[..., list[Path]], source: Path, out: Path) -> list[Path]:
-    """Draw the figures of a results folder into small files; none where it has nothing to draw.
+def write(draw: Callable[[Path], list[Path]], out: Path) -> list[Path]:
+    """Draw figures into small files; none where there is nothing to draw.
 
     Args:
-        plot: draws the figures of a folder: ``wpriv.run.results.plot.plot``.
+        draw: draws figures into a folder as SVG and returns the files, others among them.
     """
     from matplotlib import rc_context
 
@@ -31,7 +31,7 @@ def write(plot: Callable[..., list[Path]], source: Path, out: Path) -> list[Path
     with tempfile.TemporaryDirectory() as folder:
         try:
             with rc_context({"svg.fonttype": "none"}):
-                pictures = plot(source, formats=("svg",), out=Path(folder))
+                pictures = draw(Path(folder))
         except WprivError:
             return []
         for path in pictures:
