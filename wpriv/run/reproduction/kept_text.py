@@ -76,7 +76,7 @@ def _overview(paper: Paper, results: Sequence[ItemResult]) -> str:
 def _paper(paper: Paper, results: Sequence[ItemResult], folder: Path) -> str:
     parts = [f"# {paper.title}\n", f"{paper.authors}: {page.summary_of(results)}. [All papers]({README}).\n"]
     for each in results:
-        parts.append(f"## {each.item.name}\n")
+        parts.append(f'<a id="{slug(each.item.name)}"></a>\n\n## {each.item.name}\n')
         parts.append(f"**{each.verdict}**: {each.item.about}.\n")
         if each.item.missing:
             parts.append(f"Not reproduced: {each.item.missing}.\n")
