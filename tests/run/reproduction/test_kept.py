@@ -106,6 +106,11 @@ def test_kept_results_of_a_recipe_that_has_changed_say_so(folders, tmp_path):
     assert "has changed since" in result.recipes[0].note
 
 
+def test_files_of_observations_are_kept_by_their_names():
+    assert kept._without_place({"n": 1, "file": "/home/me/times.csv"}) == {"n": 1, "file": "times.csv"}
+    assert kept._without_place({"n": 1}) == {"n": 1}
+
+
 @pytest.mark.parametrize(
     ("words", "fragment"), [(["--quick"], "--quick"), (["--kept", "elsewhere"], "--kept"), ([], "same folder")]
 )

@@ -81,7 +81,7 @@ def _store(result: RecipeResult, folder: Path) -> None:
     rows = {file_names.TABLE: result.table, file_names.RUNS: result.runs}
     for name, table in rows.items():
         if table:
-            _write(folder / name, write.csv_text(web_page.thinned(table)))
+            _write(folder / name, write.csv_text([_without_place(row) for row in web_page.thinned(table)]))
     lengths = {name: len(table) for name, table in rows.items() if table}
     origin = {key: value for key, value in result.provenance.items() if key not in _NOT_KEPT}
     _json(folder / file_names.PROVENANCE, {**origin, "rows": lengths})
@@ -95,6 +95,11 @@ def _store(result: RecipeResult, folder: Path) -> None:
         return plot.plot(result.folder, formats=("svg",), out=out)
 
     small_svg.write(draw, folder)
+
+
+def _without_place(row: Row) -> Row:
+    """A row of a table with the file of observations that it read, without the folder that holds it."""
+    return {**row, "file": Path(str(row["file"])).name} if row.get("file") else row
 
 
 def _write_status(folder: Path, notes: dict[str, Row]) -> None:
