@@ -73,8 +73,11 @@ def command(
 
     papers, limit = items.select(what), seconds_of(at_most)
     folder = out or Path("reproduction-quick" if quick else "reproduction")
+    if quick and (keep or kept):
+        name = "--keep" if keep else "--kept"
+        raise UsageError(f"{name} is for reproductions, and runs with --quick are none. Leave one of the two out")
     if keep is not None:
-        _check_keep(keep, kept, folder, quick)
+        _check_keep(keep, kept, folder)
     plans = reproduce.planned(papers, folder, quick=quick)
     reproduce.run(plans, folder, at_most=limit, jobs=jobs, root=data_root, say=say)
     selected = {item for paper in papers for item in paper.items}
@@ -98,16 +101,14 @@ def command(
         raise CheckFailed(f"{len(missed)} expected numbers are missed; the pages show them")
 
 
-def _check_keep(keep: Path, kept: Path | None, out: Path, quick: bool) -> None:
+def _check_keep(keep: Path, kept: Path | None, out: Path) -> None:
     """Refuse, before anything is run, what cannot be kept.
 
     Raises:
-        UsageError: the runs are quick ones, or the folder is not one of kept results.
+        UsageError: the folder is not one of kept results, or that of the reproduction.
     """
     from wpriv.run.reproduction import kept as keeping
 
-    if quick:
-        raise UsageError("--keep keeps reproductions, and runs with --quick are none. Leave one of the two out")
     if kept is not None and kept != keep:
         raise UsageError("--keep shows the results of its own folder: leave out --kept")
     if keep.resolve() == out.resolve():

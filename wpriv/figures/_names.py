@@ -77,6 +77,8 @@ METHODS = {
     "dann": "DANN",
     "dp-dann": "DP-DANN",
     "dp-swd-projections": "DP-SWD, noise on projections",
+    "projections": "DP-SWD, noise on projections",
+    "gradient": "DP-SWD, noise on gradients",
     "dp-swd-paper": "DP-SWD, published noise",
     "dp-dann-paper": "DP-DANN, published noise",
     "source-only": "source only",

@@ -37,6 +37,8 @@ FIXED: dict[str, tuple[int, str]] = {
     "dann": (2, "^"),
     "dp-dann": (3, "D"),
     "dp-swd-projections": (5, "<"),
+    "projections": (5, "<"),
+    "gradient": (1, "s"),
     "dp-swd-paper": (7, "v"),
     "dp-dann-paper": (8, "^"),
     "source-only": (6, "x"),

@@ -123,6 +123,11 @@ def test_what_cannot_be_kept_is_refused_before_anything_runs(tmp_path, capsys, w
     assert not (tmp_path / "r").exists()
 
 
+def test_kept_results_are_not_shown_beside_quick_runs(folders, tmp_path, capsys):
+    assert reproduced(tmp_path / "r", "--quick", "--kept", folders[1]) == 2
+    assert "--kept" in capsys.readouterr().err
+
+
 def test_a_folder_of_other_files_is_not_overwritten_and_nothing_is_run_in_kept_results(folders, tmp_path, capsys):
     full, small = folders
     (tmp_path / "mine").mkdir()

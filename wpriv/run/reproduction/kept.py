@@ -74,7 +74,8 @@ def store(results: Iterable[ItemResult], out: Path, folder: Path) -> list[str]:
 def _store(result: RecipeResult, folder: Path) -> None:
     """Write the results of one recipe in small, in place of earlier ones."""
     if folder.is_dir():
-        shutil.rmtree(folder)
+        with durable_writes.reported(folder):
+            shutil.rmtree(folder)
     durable_writes.make_folder(folder)
     recipe = yaml_document.read(result.folder / file_names.RECIPE).data
     _write(folder / file_names.RECIPE, yaml_document.as_yaml(stored.with_names_of_files(recipe)))
