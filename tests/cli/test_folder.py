@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -46,6 +47,21 @@ def out(tmp_path, monkeypatch):
     return tmp_path / "out"
 
 
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("first")
+    (folder / "toy.yaml").write_text(RECIPE)
+    with contextlib.chdir(folder):
+        assert main(["train", "toy.yaml", "--out", "out"]) == 0
+    return folder / "out"
+
+
+@pytest.fixture
+def trained(out, first_run):
+    """A finished training in ``out``."""
+    return shutil.copytree(first_run, out)
+
+
 def run(capsys, *words):
     code = main(["train", "toy.yaml", "--out", "out", *words])
     captured = capsys.readouterr()
@@ -87,8 +103,7 @@ def chained(releases):
 @pytest.mark.parametrize(
     "gone", [[], [file_names.PROVENANCE], [file_names.STATEMENT, file_names.STATEMENT_TEXT], [file_names.METRICS]]
 )
-def test_every_fork_is_paid_for_whatever_else_is_deleted_between(out, capsys, gone):
-    assert run(capsys)[0] == 0
+def test_every_fork_is_paid_for_whatever_else_is_deleted_between(out, trained, capsys, gone):
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
     for name in gone:
         (out / name).unlink()
@@ -97,8 +112,7 @@ def test_every_fork_is_paid_for_whatever_else_is_deleted_between(out, capsys, go
     assert [entry.run for entry in ledger.entries(out / file_names.LEDGER)] == [1] * STEPS + [2] * STEPS + [3] * STEPS
 
 
-def test_a_run_number_that_was_edited_into_the_provenance_changes_nothing(out, capsys):
-    assert run(capsys)[0] == 0
+def test_a_run_number_that_was_edited_into_the_provenance_changes_nothing(out, trained, capsys):
     about = json.loads((out / file_names.PROVENANCE).read_text())
     (out / file_names.PROVENANCE).write_text(json.dumps({**about, "run": 7}))
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
@@ -122,8 +136,7 @@ def louder(path):
 
 @pytest.mark.parametrize("change", [lambda path: cut(path, 5), lambda path: cut(path, 0), Path.unlink, louder])
 @pytest.mark.parametrize("concluded", [True, False])
-def test_nothing_is_stated_by_a_ledger_that_was_changed_after_the_run(out, capsys, change, concluded):
-    assert run(capsys)[0] == 0
+def test_nothing_is_stated_by_a_ledger_that_was_changed_after_the_run(out, trained, capsys, change, concluded):
     change(out / file_names.LEDGER)
     if not concluded:
         (out / file_names.STATEMENT).unlink()
@@ -181,8 +194,7 @@ def test_steps_whose_checkpoint_is_gone_are_not_dropped_without_a_word(out, caps
     assert len(ledger.entries(out / file_names.LEDGER)) == 4
 
 
-def test_a_fork_whose_checkpoint_is_gone_does_not_begin_again_unpaid(out, capsys, monkeypatch):
-    assert run(capsys)[0] == 0
+def test_a_fork_whose_checkpoint_is_gone_does_not_begin_again_unpaid(out, trained, capsys, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 75
@@ -193,8 +205,7 @@ def test_a_fork_whose_checkpoint_is_gone_does_not_begin_again_unpaid(out, capsys
     assert statement(out)["steps"] == STEPS + 4 + STEPS
 
 
-def test_what_was_spent_before_a_fresh_start_is_named_with_the_cost_of_all_together(out, capsys):
-    assert run(capsys)[0] == 0
+def test_what_was_spent_before_a_fresh_start_is_named_with_the_cost_of_all_together(out, trained, capsys):
     alone = statement(out)["guarantees"][0]["epsilon"]
     assert run(capsys, "--fresh", "--set", "privacy.sigma=3")[0] == 0
     stated = statement(out)
@@ -220,8 +231,7 @@ def test_a_run_without_privacy_that_was_moved_aside_is_named(out, capsys):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 nothing"])
-def test_a_finished_run_whose_model_is_gone_or_broken_is_not_shown_as_done(out, capsys, content):
-    assert run(capsys)[0] == 0
+def test_a_finished_run_whose_model_is_gone_or_broken_is_not_shown_as_done(out, trained, capsys, content):
     (out / file_names.MODEL).unlink()
     if content is not None:
         (out / file_names.MODEL).write_bytes(content)
@@ -315,8 +325,7 @@ def test_a_checkpoint_from_before_the_first_step_draws_no_second_noise_for_steps
 
 
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: cut(path, 2), lambda path: cut(path, 0), louder])
-def test_an_earlier_run_whose_ledger_was_changed_is_named_as_not_known(out, capsys, change):
-    assert run(capsys)[0] == 0
+def test_an_earlier_run_whose_ledger_was_changed_is_named_as_not_known(out, trained, capsys, change):
     assert run(capsys, "--fresh", "--set", "optimizer.lr=0.25")[0] == 0
     change(out / "before-1" / file_names.LEDGER)
     # the statement of the run after it no longer fits what is there, and says so
@@ -328,8 +337,7 @@ def test_an_earlier_run_whose_ledger_was_changed_is_named_as_not_known(out, caps
     assert not any("All runs together" in line for line in statement(out)["warnings"])
 
 
-def test_a_private_run_that_went_on_without_privacy_has_no_cost_together_with_a_later_one(out, capsys):
-    assert run(capsys)[0] == 0
+def test_a_private_run_that_went_on_without_privacy_has_no_cost_together_with_a_later_one(out, trained, capsys):
     assert run(capsys, "--fork", "--set", "privacy=none")[0] == 0
     assert run(capsys, "--fresh")[0] == 0
     [row] = statement(out)["earlier_runs"]
@@ -389,8 +397,7 @@ def test_steps_under_other_neighbours_are_not_added_up(out, capsys):
     )
 
 
-def test_a_fork_under_other_sampling_is_refused_before_its_first_step(out, capsys):
-    assert run(capsys)[0] == 0
+def test_a_fork_under_other_sampling_is_refused_before_its_first_step(out, trained, capsys):
     assert run(capsys, "--fork", "--set", "privacy.sampling=fixed")[0] == UNSUPPORTED
     assert len(ledger.entries(out / file_names.LEDGER)) == STEPS
     assert run(capsys)[0] == 0
@@ -401,9 +408,8 @@ def test_a_fork_under_other_sampling_is_refused_before_its_first_step(out, capsy
     [b"", b"{}", b"[]", b"\xff", None, "steps", "earlier_runs", "process"],
 )
 def test_a_statement_that_is_not_that_of_its_folder_is_refused_and_written_anew_where_it_is_deleted(
-    out, capsys, content
+    out, trained, capsys, content
 ):
-    assert run(capsys)[0] == 0
     assert run(capsys, "--fresh")[0] == 0
     right = statement(out)
     if content is None:
@@ -419,15 +425,13 @@ def test_a_statement_that_is_not_that_of_its_folder_is_refused_and_written_anew_
     assert statement(out)["guarantees"] == right["guarantees"]
 
 
-def test_a_statement_that_names_earlier_runs_by_something_else_than_a_list_is_refused(out, capsys):
-    assert run(capsys)[0] == 0
+def test_a_statement_that_names_earlier_runs_by_something_else_than_a_list_is_refused(out, trained, capsys):
     assert run(capsys, "--fresh")[0] == 0
     (out / file_names.STATEMENT).write_text(json.dumps({**statement(out), "earlier_runs": 5}))
     assert run(capsys)[0] == USAGE
 
 
-def test_the_statement_of_the_run_before_a_fork_is_not_that_of_the_fork(out, capsys):
-    assert run(capsys)[0] == 0
+def test_the_statement_of_the_run_before_a_fork_is_not_that_of_the_fork(out, trained, capsys):
     old = (out / file_names.STATEMENT).read_bytes()
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
     (out / file_names.STATEMENT).write_bytes(old)
@@ -435,8 +439,7 @@ def test_the_statement_of_the_run_before_a_fork_is_not_that_of_the_fork(out, cap
 
 
 @pytest.mark.parametrize("content", [None, b"", b"a,b\n1,2\n", b"\xff\n"])
-def test_metrics_that_are_lost_are_written_anew_from_the_model(out, capsys, content):
-    assert run(capsys)[0] == 0
+def test_metrics_that_are_lost_are_written_anew_from_the_model(out, trained, capsys, content):
     right = (out / file_names.METRICS).read_text()
     (out / file_names.METRICS).unlink()
     if content is not None:
@@ -459,8 +462,9 @@ def test_a_run_goes_on_once_metrics_that_were_changed_are_deleted(out, capsys, m
     assert len((out / file_names.METRICS).read_text().splitlines()) == 1 + 2  # both epochs
 
 
-def test_a_ledger_cut_short_is_held_against_the_checkpoint_where_there_is_no_statement_yet(out, capsys, monkeypatch):
-    assert run(capsys)[0] == 0
+def test_a_ledger_cut_short_is_held_against_the_checkpoint_where_there_is_no_statement_yet(
+    out, trained, capsys, monkeypatch
+):
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 75
@@ -470,8 +474,7 @@ def test_a_ledger_cut_short_is_held_against_the_checkpoint_where_there_is_no_sta
         assert (code, answer) == (USAGE, "")
 
 
-def test_a_ledger_is_held_against_its_statement_also_through_a_link(out, capsys):
-    assert run(capsys)[0] == 0
+def test_a_ledger_is_held_against_its_statement_also_through_a_link(out, trained, capsys):
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
     link = out.parent / "link.jsonl"
     link.symlink_to(out / file_names.LEDGER)
@@ -480,8 +483,7 @@ def test_a_ledger_is_held_against_its_statement_also_through_a_link(out, capsys)
     assert budget(capsys, "--history", link, "--delta", "1e-5")[0] == USAGE
 
 
-def test_a_ledger_with_runs_before_it_is_accounted_for_with_a_note(out, capsys):
-    assert run(capsys)[0] == 0
+def test_a_ledger_with_runs_before_it_is_accounted_for_with_a_note(out, trained, capsys):
     assert run(capsys, "--fresh")[0] == 0
     code, answer, notes = budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5")
     assert (code, "before-1" in answer + notes) == (0, True)
@@ -509,16 +511,14 @@ def test_a_dry_run_counts_the_steps_before_a_fork_that_was_killed_before_its_fir
     assert statement(out)["guarantees"][0]["epsilon"] == pytest.approx(foreseen, rel=1e-3)
 
 
-def test_a_fork_that_does_not_fit_the_weights_leaves_the_folder_as_it_was(out, capsys):
-    assert run(capsys)[0] == 0
+def test_a_fork_that_does_not_fit_the_weights_leaves_the_folder_as_it_was(out, trained, capsys):
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     assert run(capsys, "--fork", "--set", "model.width=4")[0] == USAGE
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert run(capsys)[0] == 0
 
 
-def test_a_sweep_and_a_training_do_not_overwrite_each_other(out, capsys):
-    assert run(capsys)[0] == 0
+def test_a_sweep_and_a_training_do_not_overwrite_each_other(out, trained, capsys):
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     (out.parent / "toy.yaml").write_text(RECIPE + "sweep: {over: optimizer.lr, values: [0.5, 0.25]}\n")
     assert run(capsys)[0] == USAGE

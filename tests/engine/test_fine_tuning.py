@@ -116,6 +116,31 @@ def test_weights_that_are_no_numbers_of_the_network_are_refused(tmp_path, spoil,
         load(network(), Weights(file=str(tmp_path / "w.pt")))
 
 
+@pytest.mark.parametrize("form", ["model.pt", "safetensors"])
+def test_a_private_training_begins_from_weights_trained_without_privacy_only_where_their_records_are_public(
+    tmp_path, form
+):
+    weights, path = network().state_dict(), tmp_path / f"w.{form.removeprefix('model.')}"
+    if form == "model.pt":
+        torch.save({"weights": weights, "clear": True}, path)
+    else:
+        save_file(weights, path, metadata={"privacy": "none"})
+    with pytest.raises(UsageError, match=r"without privacy.* records: public"):
+        load(network(), Weights(file=str(path)), private=True)
+    load(network(), Weights(file=str(path), records="public"), private=True)
+    load(network(), Weights(file=str(path)), private=False)
+
+
+@pytest.mark.parametrize("form", ["model.pt", "safetensors"])
+def test_a_private_training_begins_from_weights_trained_with_privacy(tmp_path, form):
+    weights, path = network().state_dict(), tmp_path / f"w.{form.removeprefix('model.')}"
+    if form == "model.pt":
+        torch.save({"weights": weights, "clear": False}, path)
+    else:
+        save_file(weights, path, metadata={"privacy": "training"})
+    load(network(), Weights(file=str(path)), private=True)
+
+
 class Harmful:
     def __reduce__(self):
         return (print, ("code of the file was run",))

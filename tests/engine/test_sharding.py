@@ -147,8 +147,8 @@ def test_one_process_divides_nothing():
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"privacy": {**sharded_toys.RECIPE["privacy"], "mask": 0.5}}, "the key mask"),
-        ({"privacy": {**sharded_toys.RECIPE["privacy"], "noise": "exact"}}, "the key noise"),
+        ({"privacy": {**sharded_toys.RECIPE["privacy"], "mask": 0.5}}, "the key privacy.mask"),
+        ({"privacy": {**sharded_toys.RECIPE["privacy"], "noise": "exact"}}, "the key privacy.noise"),
     ],
 )
 def test_keys_that_need_whole_weights_are_refused(monkeypatch, changes, text):
@@ -188,6 +188,29 @@ def test_no_fork_begins_from_divided_weights(tmp_path):
         inherit(sharded_toys.network(), tmp_path, torch.device("cpu"))
 
 
+# keys that divided training does not take, each with a value
+WHOLE = [
+    ("privacy.adapt", "{}"),
+    ("privacy.clip", "batch-mean"),
+    ("augment", "{copies: 2, flip: both}"),
+    ("average", "{}"),
+    ("init", str(Path(__file__))),
+    ("freeze", "x"),
+    ("lora", "{rank: 1}"),
+    ("optimizer.warmup", "2"),
+]
+
+
+def test_the_check_of_a_recipe_and_the_start_of_a_training_refuse_a_key_by_the_same_words(monkeypatch, capsys):
+    monkeypatch.setattr("wpriv.engine.distributed.size", lambda: 2)
+    changes = {"average": {"decay": 0.9}, "shard_weights": True}
+    with pytest.raises(Unsupported) as start:
+        sharding.divided(sharded_toys.job(12), Train.model_validate({**sharded_toys.RECIPE, **changes}))
+    words = ["--dry-run", "--set", "shard_weights=true", "--set", "average={decay: 0.9}"]
+    assert main(["train", "quick/digits", *words]) == 2
+    assert str(start.value) in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -195,6 +218,7 @@ def test_no_fork_begins_from_divided_weights(tmp_path):
         (["--set", "shard_weights=true", "--set", "privacy.method=vmap"], "privacy.method"),
         (["--set", "shard_weights=true", "--set", "privacy.noise=exact"], "privacy.noise"),
         (["--set", "shard_weights=true", "--set", "privacy.mask=0.5"], "privacy.mask"),
+        *((["--set", "shard_weights=true", "--set", f"{key}={value}"], f"the key {key} needs") for key, value in WHOLE),
         (["--set", "shard_weights=3"], "shard_weights"),
     ],
 )

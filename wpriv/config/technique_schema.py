@@ -87,6 +87,11 @@ class Weights(StrictModel):
     skip: Patterns | None = Field(
         None, description="parameters that begin at random all the same, such as those of a new last layer: head.*"
     )
+    records: Literal["public"] | None = Field(
+        None,
+        description="public: the records that the weights were trained on are declared public; a training with "
+        "privacy needs this for weights that wpriv trained without",
+    )
 
 
 def _weights(value: Any) -> Any:

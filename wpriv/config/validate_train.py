@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wpriv.config import resolve_train, technique_rules, validate_tune
+from wpriv.config import resolve_train, sharded_keys, technique_rules, validate_tune
 from wpriv.config.diagnostics import abbreviate, form_diagnostics, unknown_name, unknown_parameter
 from wpriv.config.document import Diagnostic, Document, Key
 from wpriv.config.field_types import OwnCode
@@ -47,30 +47,14 @@ def _combinations(part: Document, model: Train) -> Iterator[Diagnostic]:
     if model.cluster is not None and not model.has_several:
         message = "'cluster' says where the trainings of a sweep, or repeated runs, take place. Leave it out"
         yield part.diagnostic(("cluster",), message, at_key=True)
-    if model.shard_weights and (path := _whole_weights(model)) is not None:
-        message = "shard_weights clips by the rules of layers (ghost), and this key needs each weight as a whole"
-        yield part.diagnostic(path, f"{message}. Leave one of them out", at_key=True)
+    if model.shard_weights and (fault := sharded_keys.fault(model)) is not None:
+        yield part.diagnostic(*fault, at_key=True)
     if (model.seeds or 1) > 1 and any(axis.over == "run" for axis in model.sweep or []):
         yield part.diagnostic(
             ("sweep",), "with seeds the column run numbers the runs; call the axis otherwise", at_key=True
         )
     for path, message in () if model.privacy is None else _privacy(model, model.privacy):
         yield part.diagnostic(path, message, at_key=True)
-
-
-def _whole_weights(model: Train) -> Key | None:
-    """Return a key that rules out ``shard_weights``; None where there is none."""
-    if model.tune is not None:
-        return ("tune",)
-    if model.privacy is None:
-        return None
-    faults = {
-        "clip": model.privacy.clip == "batch-mean",
-        "mask": model.privacy.mask > 0,
-        "method": model.privacy.method not in ("auto", "ghost"),
-        "noise": model.privacy.exact,
-    }
-    return next((("privacy", key) for key, fault in faults.items() if fault), None)
 
 
 def _tuning(part: Document, model: Train) -> Iterator[Diagnostic]:

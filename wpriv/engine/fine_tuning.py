@@ -14,6 +14,7 @@ import math
 import pickle
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,18 @@ from wpriv.config.train_schema import Train
 from wpriv.engine import checkpoint, weight_export
 from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.hints import did_you_mean
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """The content of a file of weights.
+
+    Attributes:
+        tensors: by name. without_privacy: the file says that wpriv trained them without noise on clear records.
+    """
+
+    tensors: dict[str, Tensor]
+    without_privacy: bool
 
 
 class AdaptedLinear(nn.Module):
@@ -65,7 +78,7 @@ def prepared(model: nn.Module, recipe: Train) -> nn.Module:
         MissingResource: the file of weights cannot be read.
     """
     if recipe.init is not None:
-        load(model, recipe.init)
+        load(model, recipe.init, private=recipe.privacy is not None)
     if recipe.freeze is not None:
         parameters = dict(model.named_parameters())
         for name in matching(parameters, recipe.freeze, "freeze", "parameters"):
@@ -116,13 +129,24 @@ def matching(names: Iterable[str], patterns: Sequence[str], key: str, kind: str)
     return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
 
-def load(model: nn.Module, source: Weights) -> None:
+def load(model: nn.Module, source: Weights, *, private: bool = False) -> None:
     """Load weights from a file into a model, except for those to skip.
 
+    Args:
+        private: the training that begins from them has privacy.
     Raises:
-        UsageError: the file is another one than the recipe's, damaged, or does not fit. MissingResource: it is missing.
+        UsageError: the file is another one than the recipe's, damaged, does not fit, or says that its weights were
+            trained without privacy where ``private`` and the recipe does not declare their records public.
+        MissingResource: it is missing.
     """
-    stored = read(Path(source.file), source.sha256)
+    content = read(Path(source.file), source.sha256)
+    if private and content.without_privacy and source.records != "public":
+        raise UsageError(
+            f"init: the weights in {source.file} were trained without privacy, and the guarantee of a training that "
+            f"begins from them does not cover the records behind them. Give weights that were trained on public "
+            f"records; if these were, write init: {{file: {source.file}, records: public}}"
+        )
+    stored = content.tensors
     present = model.state_dict()
     skipped = set(matching(present, source.skip, "init: skip", "parameters")) if source.skip else set()
     wanted = [name for name in present if name not in skipped]
@@ -156,8 +180,8 @@ def _unusable(tensor: Tensor, like: Tensor) -> str | None:
     return None if bool(tensor.isfinite().all()) else "numbers that are not finite"
 
 
-def read(path: Path, digest: str | None = None) -> dict[str, Tensor]:
-    """Return the tensors in a file of weights; no code in it is run.
+def read(path: Path, digest: str | None = None) -> StoredWeights:
+    """Return the content of a file of weights; no code in it is run.
 
     Raises:
         UsageError: it has another digest, or is damaged. MissingResource: it cannot be read.
@@ -170,9 +194,10 @@ def read(path: Path, digest: str | None = None) -> dict[str, Tensor]:
     if digest is not None and actual != digest:
         raise UsageError(f"init: the recipe begins from {path} with the digest {digest}; found {actual}. Remove sha256")
     stored: Any
+    header: dict[str, str] = {}
     try:
         if path.suffix == ".safetensors":
-            stored = weight_export.decode(content)
+            stored, header = weight_export.decode(content), weight_export.metadata(content)
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -183,7 +208,11 @@ def read(path: Path, digest: str | None = None) -> dict[str, Tensor]:
         raise UsageError(
             f"init: {path} cannot be read as weights: wanted a safetensors file, or tensors saved by torch.save"
         ) from None
-    stored = stored.get("weights", stored) if isinstance(stored, dict) else stored
+    # what model.pt and the header of model.safetensors say of the training that wrote them
+    without_privacy = header.get("privacy") == "none"
+    if isinstance(stored, dict) and "weights" in stored:
+        without_privacy = stored.get("clear") is True
+        stored = stored["weights"]
     if not isinstance(stored, dict) or not all(isinstance(value, Tensor) for value in stored.values()):
         raise UsageError(f"init: {path} holds no state_dict, a mapping from names to tensors")
-    return stored
+    return StoredWeights(stored, without_privacy)

@@ -23,7 +23,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from wpriv.config.train_schema import Optimizer, Privacy, Train
+from wpriv.config import sharded_keys
+from wpriv.config.train_schema import Train
 from wpriv.engine import batch_gradient, distributed
 from wpriv.engine.batch_gradient import Batches, BatchGradient
 from wpriv.engine.clipping import clip, ghost
@@ -36,18 +37,6 @@ from wpriv.errors import Unsupported
 
 KINDS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.GroupNorm, nn.LayerNorm)
 """The layers whose weights are divided: their rules need no weight. Weights of other layers stay whole everywhere."""
-# keys that a training with divided weights takes with any value; others must have their default
-KEYS = {
-    Train: {
-        "kind", "source", "task", "data", "model", "options", "privacy", "optimizer", "batch", "epochs", "steps",
-        "seed", "physical", "memory", "shard_weights", "checkpoint", "accountants", "figure", "title", "expect",
-        "claims", "time", "quick",
-    },
-    Privacy: {
-        "eps", "delta", "sigma", "accountant", "sampling", "adjacency", "group", "clip", "norm", "pairs", "method",
-    },
-    Optimizer: {"name", "lr", "momentum", "nesterov", "betas", "weight_decay", "decay"},
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -255,14 +244,9 @@ def _refuse(job: Job, recipe: Train) -> None:
     Raises:
         Unsupported: the message names the task, the key or the method.
     """
-    models = [recipe, recipe.optimizer, *([] if recipe.privacy is None else [recipe.privacy])]
-    for model in models:
-        for key, field in type(model).model_fields.items():
-            if key not in KEYS[type(model)] and getattr(model, key) != field.get_default(call_default_factory=True):
-                raise Unsupported(
-                    f"shard_weights: the key {key} needs each weight as a whole. Leave it out, or train without "
-                    f"shard_weights"
-                )
+    fault = sharded_keys.fault(recipe)
+    if fault is not None:
+        raise Unsupported(fault[1])
     if job.batches is None or job.observe_distances is not None or job.groups:
         reason = f"the task {recipe.task}" if job.batches is None else "an accountant of observed distances (bdp, wdp)"
         raise Unsupported(f"shard_weights: {reason} needs each weight as a whole. Leave shard_weights out")

@@ -36,8 +36,8 @@ class WeightAverage:
 
     def load(self, values: Sequence[Tensor]) -> None:
         """Continue from the average of a checkpoint."""
-        for own, stored in zip(self.values, values, strict=True):
-            own.copy_(stored)
+        for value, stored in zip(self.values, values, strict=True):
+            value.copy_(stored)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:

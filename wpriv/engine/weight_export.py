@@ -44,6 +44,13 @@ def decode(content: bytes) -> dict[str, torch.Tensor]:
         raise Unsupported(f"it is no safetensors file: {str(error)[:160]}") from None
 
 
+def metadata(content: bytes) -> dict[str, str]:
+    """Return the metadata, text by name, in the content of a safetensors file that ``decode`` accepts."""
+    size = int.from_bytes(content[:8], "little")
+    entries: dict[str, str] = json.loads(content[8 : 8 + size]).get("__metadata__", {})
+    return entries
+
+
 def _in_order(content: bytes) -> bytes:
     """The content with its metadata in the order of their names, which the library leaves to chance.
 

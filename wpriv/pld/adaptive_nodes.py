@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from wpriv.core.loss_pair import LossPair, Reversed
 from wpriv.numerics.arrays import Array
-from wpriv.pld import constants
+from wpriv.pld import constants, work
 from wpriv.pld.stacking import batch_pairs
 
 Flags = NDArray[np.bool_]
@@ -223,7 +223,9 @@ def _steep(mass: Array, tail: Array, rest: Array, depth: float, shares: Shares) 
 
 
 def _tails(pair: LossPair, y: Array) -> Array:
-    return np.array([np.atleast_2d(tail) for tail in pair.probabilities(y)])
+    tails = np.array([np.atleast_2d(tail) for tail in pair.probabilities(y)])
+    work.add("loss", tails[0].size)
+    return tails
 
 
 def _mass_between(above: Array, below: Array, next_above: Array, next_below: Array) -> Array:

@@ -9,14 +9,13 @@ requested.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import WeightedPairs
 from wpriv.errors import Unsupported
 from wpriv.numerics.bracket import TINY
-from wpriv.pld import constants
+from wpriv.pld import constants, work
 from wpriv.pld.adaptive_nodes import TailScan, scan_tails
 from wpriv.pld.chernoff_bound import chernoff_suffices
 from wpriv.pld.lattice.compose_on_lattices import compose_on_lattices
@@ -55,10 +54,10 @@ class Composition:
         self.mass_at_plus_infinity = -math.expm1(self.log_finite)
         self.max_loss = sum(n * pair.support[1] for pair, n in merged.items())
         self.recent: list[TwoSidedComposition] = []
-        self.seconds_left = constants.COMPOSITION_CPU_SECONDS
+        self.work_left = constants.COMPOSITION_WORK
         self._total, self._distinct_steps = sum(merged.values()), len(merged)
         self._deepest_log_delta = math.inf
-        self._question_start, self._question_seconds = 0.0, constants.QUESTION_CPU_SECONDS
+        self._work_limit = math.inf
         self._accepted_error = math.inf
         self._answered = False
 
@@ -66,26 +65,25 @@ class Composition:
         """Lower and upper delta at eps.
 
         Args:
-            tol: relative width asked of the bracket; a wider one is returned where it cannot be had in time.
+            tol: relative width asked of the bracket; a wider one is returned where it would take too much work.
             sufficient_upper: an upper end of at most this need not be refined.
         Raises:
             Unsupported: no composition fits in memory.
         """
-        return self._timed(self._bracket_delta, eps, tol, sufficient_upper)
+        return self._limited(self._bracket_delta, eps, tol, sufficient_upper)
 
     def epsilon(self, delta: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
         """Lower and upper eps >= 0 at delta, as for ``delta``; Unsupported also beyond ``MAX_CERTIFIED_EPS``."""
-        return self._timed(self._bracket_epsilon, delta, tol, sufficient_upper)
+        return self._limited(self._bracket_epsilon, delta, tol, sufficient_upper)
 
-    def _timed(self, evaluate: Callable[..., tuple[float, float]], *question: float) -> tuple[float, float]:
-        """Evaluate a question within its time, which shrinks once earlier questions have used up the total."""
-        self._question_start = time.process_time()
-        allowed = min(constants.QUESTION_CPU_SECONDS, self.seconds_left)
-        self._question_seconds = max(allowed, constants.MIN_QUESTION_CPU_SECONDS)
+    def _limited(self, evaluate: Callable[..., tuple[float, float]], *question: float) -> tuple[float, float]:
+        """Evaluate a question within its work, which shrinks once earlier questions have used up the total."""
+        start = work.total()
+        self._work_limit = start + max(min(constants.QUESTION_WORK, self.work_left), constants.MIN_QUESTION_WORK)
         try:
             return evaluate(*question)
         finally:
-            self.seconds_left -= time.process_time() - self._question_start
+            self.work_left -= work.total() - start
 
     def _bracket_delta(self, eps: float, tol: float, sufficient_upper: float) -> tuple[float, float]:
         if eps >= self.max_loss:
@@ -121,7 +119,7 @@ class Composition:
             if best[1] - best[0] <= tol * best[1] or best[1] <= max(sufficient_upper, constants.NEGLIGIBLE_DELTA):
                 break
             factor = refinement_factor((high - low) / high, width, tol, composition)
-            if factor is None or self._out_of_time():
+            if factor is None or self._out_of_work():
                 break
             accuracy = min(accuracy * factor, constants.DISCRETIZATION_SHARE * tol)
             width = (high - low) / high
@@ -195,7 +193,7 @@ class Composition:
                 tilt = tilt_for_eps(self.steps.pmfs, self.counts, high)
                 continue
             factor = refinement_factor((high - low) / high, width, tol, composition)
-            if factor is None or self._out_of_time():
+            if factor is None or self._out_of_work():
                 break
             accuracy, width = accuracy * factor, (high - low) / high
         return _ordered(best)
@@ -214,7 +212,7 @@ class Composition:
             return composition.delta(at) if delta is None else composition.epsilon(delta, at, 1 / slope)
 
         best, composed = bracket_rare_losses(
-            self.steps, at, delta or alone, tol, delta is not None, read, self._out_of_time
+            self.steps, at, delta or alone, tol, delta is not None, read, self._out_of_work
         )
         self.recent = [*self.recent[1 - constants.RETAINED_COMPOSITIONS :], *composed]
         self._answered = bool(composed) and best[1] < math.inf
@@ -268,9 +266,9 @@ class Composition:
         refusal: Unsupported | None = None
         for compose in METHODS:
             for candidate in errors:
-                # without any answer yet, the fastest attempts are made even out of time
-                fast = math.isinf(self._accepted_error) and candidate in errors[-constants.ATTEMPTS_OUT_OF_TIME :]
-                if self._out_of_time() and not fast:
+                # without any answer yet, the fastest attempts are made even out of work
+                fast = math.isinf(self._accepted_error) and candidate in errors[-constants.ATTEMPTS_OUT_OF_WORK :]
+                if self._out_of_work() and not fast:
                     continue
                 try:
                     composition = compose(self.steps, state, tilt, eps, candidate, delta)
@@ -285,9 +283,9 @@ class Composition:
             raise refusal
         return None
 
-    def _out_of_time(self) -> bool:
-        """Tell whether the question's time is spent, so that the best answer so far is returned."""
-        return time.process_time() - self._question_start > self._question_seconds
+    def _out_of_work(self) -> bool:
+        """Tell whether the question's work is spent, so that the best answer so far is returned."""
+        return work.total() > self._work_limit
 
 
 def _ordered(ends: tuple[float, float]) -> tuple[float, float]:

@@ -2,7 +2,8 @@
 
 The engine evaluates them as ``constants.NAME`` at call time, so that a test can replace one by
 ``monkeypatch.setattr(constants, "NAME", value)``. "Speed" and "width" name what a change affects: the run time, or the
-width of the certified bracket. No constant affects the validity of a bracket except those of the first section.
+width of the certified bracket. No constant affects the validity of a bracket except those of the first section. Those
+of the composition by transform alone are in ``transform/transform_constants.py``.
 """
 
 from __future__ import annotations
@@ -64,17 +65,25 @@ MAX_EXPONENT_TAIL_SUMS = 600.0  # (1 + tilt) times the window of a lattice compo
 MAX_EXPONENT_EVALUATION = 690.0  # tilt times the distance of eps below the centre; trivial answer beyond it: width
 MAX_EXPONENT_TAIL_PROBABILITY = 600.0  # the same limit where the tail probability is bounded by secants: width
 
-# ---- time and rounds of one question (composition.py): width and speed ----
-# CPU seconds after which one question about one direction is not refined further
-QUESTION_CPU_SECONDS = 0.8
-# CPU seconds for all questions to one composition, and the least of a later question
-COMPOSITION_CPU_SECONDS, MIN_QUESTION_CPU_SECONDS = 3.0, 0.05
+# ---- work and rounds of one question (composition.py, work.py): width and speed ----
+# nanoseconds of a usual processor that an operation takes, with what is done beside it: an atom that is tilted; an
+# exponential; a wave e^it at an atom; a product of a frequency and an atom; a cell of a Fourier transform, per doubling
+# of the length; a coefficient of a spectrum; a node removed from a convex minorant; a node of a discretisation; a loss
+# of a scan; a composition read at an eps
+WORK = {
+    "atom": 500.0, "exponential": 10.0, "wave": 25.0, "product": 0.4, "cell": 3.0, "coefficient": 20.0,
+    "removal": 2500.0, "node": 450.0, "loss": 3000.0, "reading": 150_000.0,
+}  # fmt: skip
+# work after which one question about one direction is not refined further
+QUESTION_WORK = 1.2e9
+# work for all questions to one composition, and the least of a later question
+COMPOSITION_WORK, MIN_QUESTION_WORK = 4.5e9, 0.075e9
 # refinements of a bracket, and scans of the tails at ever smaller delta where eps is given
 MAX_REFINEMENTS, MAX_SCANS = 6, 6
 # discretisation errors tried where a composition does not fit: how many, and the factor from one to the next
 COARSENING_ATTEMPTS, COARSENING_FACTOR = 10, 3
-# how many of these, the coarsest, are still tried once the time of a question without an answer is spent
-ATTEMPTS_OUT_OF_TIME = 5
+# how many of these, the coarsest, are still tried once the work of a question without an answer is spent
+ATTEMPTS_OUT_OF_WORK = 5
 # two-sided compositions that are kept for later questions
 RETAINED_COMPOSITIONS = 4
 
@@ -109,6 +118,9 @@ RARE_LOSS_VARIANCE_RATIO = 20
 # there: divisor of the allowed error of eps (ln delta falls less steeply than the tilt says), and bound of delta in
 # units of what single large losses contribute
 RARE_LOSS_ERROR_DIVISOR, RARE_LOSS_DELTA_FACTOR = 1.6, 10
+# range of losses around eps (ratio) that single losses are resolved in; share of eps that a bulk's losses add up to at
+# most
+FOCUS_RATIO, BULK_EPS_SHARE = 1.5, 0.6
 # share of the tolerance by which delta may change when the rarest losses are neglected
 NEGLIGIBLE_DELTA_SHARE = 0.02
 # factor by which scanned masses go below delta / (steps * distinct steps)
@@ -274,61 +286,3 @@ MAX_STORED_COEFFICIENTS = 1 << 22
 # cells of the coarse transforms that find the cutoff, parts that their spacing is then divided into, and nodes summed
 # at once
 MIN_COARSE_CELLS, CUTOFF_REFINEMENT, NODES_PER_SUM = 512, 4, 256
-
-# ---- composition by transform (transform/compose_by_transform.py, scattered_atoms.py): speed and width ----
-# range of losses around eps (ratio) that single losses are resolved in, and the share of delta they must contribute
-FOCUS_RATIO, MIN_SINGLE_LOSS_SHARE = 1.5, 0.5
-# least tilt for the choice of nodes, in units of 1 / standard deviation
-MIN_NODE_TILT = 1.0
-# nats by which wrap-around stays below the allowed error of delta
-WRAPAROUND_LOG_MARGIN = 7.0
-# about the rounding of a transform of n steps over sqrt(n), and the share of the allowed error it may take
-TRANSFORM_ROUNDING = 3e-10
-# atoms up to which a discrete pair is used exactly
-MAX_EXACT_ATOMS = 6000
-# scattered nodes of a step, for which few frequencies could be afforded
-MAX_SCATTERED_NODES = 1 << 18
-# finest spacing of scattered nodes in units of their mean spacing, and distance in it within which a node yields to
-# an atom
-FINEST_NODE_SPACING, ATOM_NODE_DISTANCE = 1e-6, 0.25
-
-# ---- inversion of the transform (transform/inversion.py, atomic_transforms.py): speed and width ----
-# products of a frequency and an atom that one composition may cost, and up to which no frequency is omitted
-MAX_TRANSFORM_WORK, CHEAP_TRANSFORM_WORK = 1_200_000_000, 20_000_000
-# frequencies that take as long as the waves of an interval, times the square root of its length; longest gap filled
-INTERVAL_WORK, MAX_FILLED_GAP = 40, 150
-# frequencies below the edge of the kernel beyond which a composition is refused
-MAX_KERNEL_FREQUENCIES = 30_000_000
-# tilts at which wrap-around is bounded, relative to the contour's, in units of 1 / standard deviation
-WRAP_TILTS = np.array([0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.5, 8.0, 11.0, 15.0])
-# share of the allowed relative error for each error that more frequencies would reduce
-FREQUENCY_ERROR_SHARE = 1e-3
-# a bulk's losses add up to at most the first share of eps, and with the kernel to at most the second
-BULK_EPS_SHARE, BULK_KERNEL_EPS_SHARE = 0.6, 0.9
-# largest tilted probability of a loss beyond the bulk, and least probability that there is none
-MAX_JUMP_PROBABILITY, MIN_NO_JUMP_PROBABILITY = 0.2, 1e-3
-# share of the allowed error for smoothing; widest kernel in nats (in units of eps with a bulk), and in standard
-# deviations
-SMOOTHING_SHARE, MAX_KERNEL_WIDTH, MAX_KERNEL_DEVIATIONS = 0.1, 0.02, 0.3
-# frequencies up to which a transform is summed directly, and atoms summed at once
-MAX_DIRECT_FREQUENCIES, ATOMS_PER_SUM = 12, 256
-
-# ---- omitted frequencies (transform/negligible_frequencies.py): speed ----
-# rows of a group by which a product is bounded
-MAX_LEADING_ROWS = 16
-# tilted mass left out of a bulk
-BULK_TRIM = 0.03
-# first sample spacing, in units of 1 / standard deviation of a step's bulk, for steps with at least so many
-# compositions
-SAMPLE_SPACINGS = ((2000, 1.2), (300, 0.6), (0, 0.35))
-# first sample, in units of 1 / standard deviation, and the factor between the first samples
-FIRST_SAMPLE, SAMPLE_GROWTH = 4, 1.3
-# parts that an interval between samples is divided into, how often, and ln of the product below which it is not
-SAMPLE_DIVISIONS, SAMPLE_ROUNDS, NEGLIGIBLE_LOG_PRODUCT = 4, 4, -40.0
-# products of a frequency and an atom that samples may cost, and the cost of an isolated sample relative to one on an
-# even grid
-MAX_SAMPLE_WORK, ISOLATED_SAMPLE_COST = 250_000_000, 20
-# products that all isolated samples of a composition may cost
-MAX_DIVISION_WORK = 12_000_000
-# frequencies of one composition
-MAX_FREQUENCIES = 2_000_000

@@ -49,13 +49,13 @@ def bracket_rare_losses(
     tol: float,
     answer_is_eps: bool,
     read: Callable[[TwoSidedComposition, float], Ends],
-    out_of_time: Callable[[], bool],
+    out_of_work: Callable[[], bool],
 ) -> tuple[Ends, list[TwoSidedComposition]]:
     """Bracket an answer about eps and delta, refining until it is as narrow as asked.
 
     Args:
         read: the bracket of the answer from a composition and the slope of -ln delta at eps.
-        out_of_time: tells whether the question's time is spent.
+        out_of_work: tells whether the question's work is spent.
     Returns:
         The bracket, (0, inf) where no composition fits; and the last composition, if any.
     """
@@ -69,13 +69,13 @@ def bracket_rare_losses(
             low, high = read(composition, slope)
         except Unsupported:
             relative *= constants.RARE_COARSENING
-            if composed or out_of_time():
+            if composed or out_of_work():
                 break
             continue
         composed = [composition]
         best = max(best[0], low), min(best[1], high)
         width = (best[1] - best[0]) / best[1] if 0 < best[1] < math.inf else 1.0
-        if width <= tol or width > constants.HOPELESS_RARE_WIDTH or out_of_time():
+        if width <= tol or width > constants.HOPELESS_RARE_WIDTH or out_of_work():
             break
         relative *= max(0.8 * tol / width, 0.01)
     return best, composed

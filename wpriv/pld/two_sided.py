@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Protocol
 
 from wpriv.numerics.root_finding import smallest_meeting
-from wpriv.pld import constants
+from wpriv.pld import constants, work
 
 
 class OneSidedComposition(Protocol):
@@ -62,6 +62,7 @@ class TwoSidedComposition:
 
     def delta(self, eps: float) -> tuple[float, float]:
         """Lower and upper delta at eps."""
+        work.add("reading", 1)
         return self.lower.delta(eps + self.lower_eps_slack, -1), self.upper.delta(eps - self.upper_eps_slack, +1)
 
     def meets_target(self, eps: float, delta: float) -> bool:

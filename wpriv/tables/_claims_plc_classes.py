@@ -22,7 +22,7 @@ from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import normal_log_delta
 from wpriv.numerics.root_finding import smallest_meeting
 from wpriv.tables import _plc_formulas
-from wpriv.tables._claims_plc_losses import pair_of
+from wpriv.tables._plc_pairs import pair_of
 from wpriv.tables._statement import Case, Statement
 
 # distributions A against B for which the third moment of the loss is smaller than that about its mean

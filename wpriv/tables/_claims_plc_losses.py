@@ -10,7 +10,6 @@ from itertools import product
 import numpy as np
 
 from wpriv.accountants import markov, rdp, rdp_mironov
-from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.mechanisms.gauss import Gauss
@@ -18,27 +17,8 @@ from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import normal_log_delta
 from wpriv.tables import _plc_formulas
+from wpriv.tables._plc_pairs import PAIRS, delta_of, pair_of
 from wpriv.tables._statement import Case, Statement
-
-# pairs (A, B) of distributions on few outcomes, the simplest first
-PAIRS = (
-    ([0.9, 0.1], [0.5, 0.5]),
-    ([0.2, 0.3, 0.5], [0.4, 0.4, 0.2]),
-    ([0.5, 0.3, 0.2, 0.0], [0.4, 0.35, 0.0, 0.25]),
-)
-
-
-def pair_of(p: Sequence[float] | Array, q: Sequence[float] | Array) -> AtomicPair:
-    """The loss pair of two distributions on the same outcomes."""
-    a, b = np.array(p), np.array(q)
-    both = (a > 0) & (b > 0)
-    losses, log_p = np.log(a[both] / b[both]), np.log(a[both])
-    return AtomicPair(losses, log_p, float(a[b == 0].sum()), float(b[a == 0].sum()), log_q=np.log(b[both]))
-
-
-def delta_of(p: Array, q: Array, eps: float) -> float:
-    """Definition 5: the largest A(S) - e^eps B(S), from the probabilities of all outcomes."""
-    return float(np.maximum(p - math.exp(eps) * q, 0).sum())
 
 
 def _product(p: Sequence[float], n: int) -> Array:
@@ -200,8 +180,8 @@ def _same_delta() -> Iterator[Case]:
 
 def _inner_divergences(p: Array, q: Array, alpha: float) -> tuple[float, float]:
     """Renyi divergences of the inner distribution, and of the mechanism conditioned on the outcomes of both inputs."""
-    both = (p > 0) & (q > 0)
-    a, b = p[both], q[both]
+    common = (p > 0) & (q > 0)
+    a, b = p[common], q[common]
     inner = float(np.sum(a / a.sum() * (a / b) ** (alpha - 1)))
     conditioned = float(np.sum((a / a.sum()) ** alpha * (b / b.sum()) ** (1 - alpha)))
     return math.log(inner) / (alpha - 1), math.log(conditioned) / (alpha - 1)

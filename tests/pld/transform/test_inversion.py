@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import time
 
 import mpmath
 import numpy as np
@@ -179,24 +181,38 @@ def test_sampled_discrete_gauss_is_as_narrow_as_gauss(sigma, q, n, delta, order)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [{"delta": 1e-9}, {"eps": 0.9}])
-def test_a_question_that_takes_too_long_gets_the_best_bracket_so_far(target, monkeypatch):
+def test_a_question_that_takes_too_much_work_gets_the_best_bracket_so_far(target, monkeypatch):
     from wpriv import budget
 
     asked = {"mech": "gauss", "sigma": 0.5, "rate": 1e-5, "n": 1000, "sampling": "poisson", **target}
-    monkeypatch.setattr(constants, "QUESTION_CPU_SECONDS", 0.0)
+    monkeypatch.setattr(constants, "QUESTION_WORK", 0.0)
     found = budget(**asked)
     bracket = found.epsilon if "delta" in target else found.delta
     assert 0 <= bracket.lower < bracket.upper < math.inf
     assert any("`tol=" in line or "no answer" in line for line in found.warnings)
 
 
-def test_a_question_after_others_have_taken_all_the_time_is_still_answered(monkeypatch):
+@pytest.mark.slow
+def test_the_bracket_of_a_wide_question_does_not_depend_on_the_speed_of_the_machine(monkeypatch):
+    monkeypatch.setattr(constants, "QUESTION_WORK", 1e8)
+    brackets = set()
+    # the clock of a fast machine stands still, that of a slow one jumps at each look
+    for seconds in (0.0, 1000.0):
+        for name in ("process_time", "perf_counter", "monotonic", "time"):
+            monkeypatch.setattr(time, name, itertools.count(0.0, seconds).__next__)
+        asked = Composition([(poisson(GaussPair(2.0), 1e-5), 1000)])
+        brackets.add(asked.delta(0.9, 1e-9))
+        assert asked._out_of_work()
+    assert len(brackets) == 1
+
+
+def test_a_question_after_others_have_taken_all_the_work_is_still_answered(monkeypatch):
     """Oracle: inversion of the exact moments."""
     log_m = oracles.poisson_gauss(0.01, 0.25, "remove")
     asked = Composition([(poisson(GaussPair(0.25), 0.01), 65536)])
     asked.epsilon(1e-4, 1e-3)
-    monkeypatch.setattr(constants, "MIN_QUESTION_CPU_SECONDS", 0.0)
-    asked.seconds_left = -1.0
+    monkeypatch.setattr(constants, "MIN_QUESTION_WORK", 0.0)
+    asked.work_left = -1.0
     low, high = asked.epsilon(1e-9, 1e-6)
     assert 0 < low <= high < math.inf
     assert oracles.contour_delta([(log_m, 65536)], low) >= 1e-9 * (1 - 1e-8)

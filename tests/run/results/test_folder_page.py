@@ -12,7 +12,7 @@ import wpriv
 from tests.run.results.pages import Balanced, browser, console
 from tests.run.training.test_training_statement import RECIPE
 from wpriv.errors import Unsupported, UsageError
-from wpriv.run.results import file_names, guarantee_reading
+from wpriv.run.results import file_names, guarantee_reading, web_page
 from wpriv.run.results.report import report
 
 HOSTILE = "<script>document.title = 'taken'</script> & \"'--></style>"
@@ -77,6 +77,22 @@ def test_the_page_of_a_training_has_statement_guarantee_reading_and_measurements
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", [file_names.EXPECT, file_names.PROVENANCE])
+@pytest.mark.parametrize(
+    "damage", ["", "{", "[]", "\0", '{"expect": [{"ok": true}], "claims": [{}]}', '{"expect": 3, "claims": 3}']
+)
+def test_the_page_says_which_file_is_damaged(comparison, tmp_path, monkeypatch, name, damage):
+    monkeypatch.setattr(web_page, "figures", lambda *_: [])
+    for kept in (file_names.TABLE, file_names.RECIPE, file_names.EXPECT, file_names.PROVENANCE):
+        (tmp_path / kept).write_bytes((comparison / kept).read_bytes())
+    (tmp_path / name).write_text(damage)
+    text = report(tmp_path, "html").text
+    require_sound(text)
+    assert len(re.findall(rf'class="missing">[^<]*{name} is damaged', text)) == 1
+    assert "How to make it again" in text
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(browser() is None, reason="no browser")
 def test_a_browser_opens_the_page_without_an_error_and_runs_nothing(comparison, tmp_path):
     page = tmp_path / "page.html"
@@ -121,9 +137,10 @@ def test_an_audit_has_a_page_and_no_other_report(tmp_path):
     assert "0.84 at delta = 1e-05, confidence 95%" in result.text
     with pytest.raises(Unsupported, match="--as html"):
         report(tmp_path)
-    (tmp_path / "audit.json").write_text("{}")
-    with pytest.raises(UsageError, match="lacks an entry"):
-        report(tmp_path, "html")
+    for damage, words in (("{}", "lacks an entry"), ("{", "is damaged"), ("[]", "is damaged")):
+        (tmp_path / "audit.json").write_text(damage)
+        with pytest.raises(UsageError, match=words):
+            report(tmp_path, "html")
 
 
 @pytest.mark.parametrize(("eps", "delta"), [(0.0, 0.0), (1.0, 1e-5), (0.3, 0.1), (50.0, 1e-9), (5.0, 1.0)])

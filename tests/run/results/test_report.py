@@ -261,7 +261,10 @@ def test_a_sweep_is_summed_up_and_one_of_its_trainings_is_named(tmp_path):
     assert main(["train", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out")]) == 0
     result = report(tmp_path / "out")
     assert (result.data["kind"], len(result.data["trainings"])) == ("sweep", 2)
-    assert f"eps = {result.data['together']['epsilon']:g}" in report(tmp_path / "out", "html").text
+    page = report(tmp_path / "out", "html").text
+    assert f"eps = {result.data['together']['epsilon']:g}" in page
+    assert "marked below" not in page
+    assert "Do not publish this page" in page
     with pytest.raises(Unsupported, match=result.data["trainings"][0]):
         report(tmp_path / "out", "checklist")
     for damage in ("", "{", "[]", '{"together": {"epsilon": 1}, "warnings": []}', '{"together": 3, "warnings": []}'):

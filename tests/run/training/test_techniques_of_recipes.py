@@ -43,6 +43,12 @@ def trained(tmp_path, **changes: object) -> train.Trained:
     return train.run(recipe(**changes), tmp_path / "out")
 
 
+@pytest.fixture(scope="module")
+def not_private(tmp_path_factory):
+    """The folder of a training without privacy."""
+    return train.run(recipe(privacy="none"), tmp_path_factory.mktemp("none") / "out").out
+
+
 @pytest.mark.slow
 def test_the_average_is_measured_released_and_named_in_the_statement(tmp_path):
     result = trained(tmp_path, average={"decay": 0.7}, augment={"copies": 2, "shift": 1})
@@ -236,6 +242,22 @@ def test_a_recipe_begins_from_a_file_freezes_and_adapts_and_says_that_the_first_
     assert torch.equal(stored["1.weight"], first["1.weight"])
     assert stored["3.up.weight"].any()
     assert any("taken as public" in line and "w.pt" in line for line in result.statement["not_covered"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["model.pt", "model.safetensors"])
+def test_weights_of_a_training_without_privacy_begin_a_private_one_only_where_they_are_declared_public(
+    not_private, tmp_path, capsys, file
+):
+    begun = {**BASE, "init": str(not_private / file)}
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(begun))
+    assert main(["train", str(tmp_path / "a.yaml"), "--out", str(tmp_path / "out")]) == 2
+    printed = capsys.readouterr()
+    assert "were trained without privacy" in printed.err
+    assert f"init: {{file: {not_private / file}, records: public}}" in printed.err
+    assert not (tmp_path / "out" / "model.pt").exists()
+    result = train.run(recipe(init={"file": str(not_private / file), "records": "public"}), tmp_path / "public")
+    assert any(line.endswith("the recipe declares those records public") for line in result.statement["not_covered"])
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.numerics.arrays import Array
-from wpriv.pld import constants
+from wpriv.pld import constants, work
 
 
 def push_down(width: Array, mass: Array, gap: Array, tangent_left: Array, tangent_right: Array, tilt: float) -> Array:
@@ -119,6 +119,7 @@ def convexify(width: Array, mass: Array, tilt: float) -> Array | None:
     removed = np.zeros(mass.size, dtype=bool)
     rounding = constants.MINORANT_ROUNDING * float(mass.sum())
     while pending:
+        work.add("removal", 1)
         i = pending.pop()
         if removed[i] or mass[i] >= 0:
             continue

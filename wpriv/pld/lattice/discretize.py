@@ -25,7 +25,7 @@ import numpy as np
 from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
-from wpriv.pld import constants
+from wpriv.pld import constants, work
 from wpriv.pld.lattice.convex_minorant import push_down
 
 
@@ -85,6 +85,7 @@ def cell_masses(pair: LossPair, nodes: Array) -> CellMasses:
         atoms = np.zeros(before.sf_p.shape)
     start, end = Tails(*(tail[..., :-1] for tail in after)), Tails(*(tail[..., 1:] for tail in before))
     middle = tails(a + width / 2)
+    work.add("node", middle.sf_p.size)
     masses = _masses if plain else _masses_from_logs
     (p1, q1), (p2, q2) = masses(start, middle, a), masses(middle, end, a)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.numerics.log_space import log_one_plus
-from wpriv.pld import constants
+from wpriv.pld import constants, work
 from wpriv.pld.lattice.lattice_pmf import LatticePmf
 
 Spectrum = NDArray[np.complex128]
@@ -54,6 +54,7 @@ class SpectrumProducts:
 
     def product(self, powers: list[Counts]) -> Spectrum | None:
         """The product over PMFs and rows of the spectrum to its power; rows of equal power are multiplied first."""
+        work.add("coefficient", self.cut * len(self._rows))
         by_power: dict[int, list[tuple[int, int]]] = {}
         for j, k in self._rows:
             by_power.setdefault(int(powers[j][k]), []).append((j, k))
@@ -75,6 +76,7 @@ class SpectrumProducts:
         Args:
             further: relative rounding of the other factors, whose moduli are at most one, at every frequency.
         """
+        work.add("coefficient", self.cut * len(self._rows))
         unit, steps = constants.UNIT_ROUNDOFF, sum(int(n.sum()) for n in powers)
         relative = constants.PRODUCT_ROUNDINGS * unit * steps + further
         relative += constants.FFT_VECTOR_ROUNDINGS * unit * math.log2(self.size)
@@ -215,6 +217,7 @@ def energy(values: Values) -> float:
 
 def spectrum(index: NDArray[np.int64], mass: Array, size: int) -> Spectrum:
     """[size/2 + 1] the discrete Fourier transform of masses [m] on cells ``index`` [m], wrapped around ``size``."""
+    work.add("cell", size * math.log2(size) + mass.size)
     return np.fft.rfft(np.bincount(index % size, weights=mass, minlength=size))
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.numerics.arrays import Array, Counts
-from wpriv.pld import constants
+from wpriv.pld import constants, work
 from wpriv.pld.lattice.step_pmfs import total_excess
+from wpriv.pld.transform import transform_constants
 
 Spectrum = NDArray[np.complex128]
 
@@ -40,6 +41,7 @@ class TiltedAtoms:
     def of(y: Array, mass: Array, tilt: float, counts: Counts, infinity: Array) -> TiltedAtoms:
         """Tilt P-masses [K, m] at finite losses [m]; ``infinity`` [K] is the P-mass at an infinite loss."""
         mass = np.atleast_2d(mass)
+        work.add("atom", mass.size)
         keep = (mass > 0).any(axis=0)
         y, mass = y[keep], mass[:, keep]
         exponent = tilt * y
@@ -94,6 +96,7 @@ class TiltedAtoms:
             [n] sums over all steps of ln E[e^{(tilt + shift) L}], or inf; and of ln of the bulk's share of these.
         """
         large = self.y > bulk_end
+        work.add("exponential", shifts.size * self.y.size)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             growth = np.exp(shifts[:, None] * self.offset)
             moment = growth @ self.weight.T
@@ -126,7 +129,7 @@ class TiltedAtoms:
     @property
     def roundings(self) -> float:
         """Bound on the number of roundings in a sum over the atoms."""
-        chunk = constants.ATOMS_PER_SUM
+        chunk = transform_constants.ATOMS_PER_SUM
         return 3 * (min(self.y.size, chunk) + self.y.size / chunk) + 24
 
     def rounding(self, t: Array, mean_distance: Array) -> Array:
@@ -137,6 +140,7 @@ class TiltedAtoms:
 
 def wave_minus_one(angle: Array) -> Spectrum:
     """e^{i angle} - 1, without cancellation where the angle is small."""
+    work.add("wave", angle.size)
     half = np.sin(angle / 2)
     return np.asarray(-2 * half * half + 1j * np.sin(angle))
 
@@ -150,7 +154,8 @@ def even_sums(offset: Array, weights: Array, start: float, spacing: float, count
         offset: [m] losses.
         weights: [K, m] weights.
     """
-    if count <= constants.MAX_DIRECT_FREQUENCIES:
+    work.add("product", count * weights.size)
+    if count <= transform_constants.MAX_DIRECT_FREQUENCIES:
         waves = wave_minus_one((start + spacing * np.arange(count))[:, None] * offset)
         return np.asarray(sum(waves[:, chunk] @ weights[:, chunk].T for chunk in _chunks(offset.size)))
     inner = math.isqrt(count - 1) + 1
@@ -171,5 +176,5 @@ def _multiples(first: int, last: int, spacing: float) -> Array:
 
 
 def _chunks(size: int) -> list[slice]:
-    chunk = constants.ATOMS_PER_SUM
+    chunk = transform_constants.ATOMS_PER_SUM
     return [slice(start, start + chunk) for start in range(0, size, chunk)]

@@ -9,6 +9,7 @@ from wpriv.pld.lattice.step_nodes import split_by_node_count
 from wpriv.pld.saddle_point import Cumulants, tilt_for_contour
 from wpriv.pld.single_losses import approximate_single_loss_delta
 from wpriv.pld.step_groups import Steps
+from wpriv.pld.transform import transform_constants
 from wpriv.pld.transform.atomic_transforms import TiltedAtoms
 from wpriv.pld.transform.inversion import TransformComposition, invert_transform
 from wpriv.pld.transform.scattered_atoms import scatter_atoms
@@ -26,16 +27,16 @@ def compose_by_transform(
     deviation = math.sqrt(state.variance)
     relative = error * (tilt + 1 / deviation)
     relative = min(max(relative, constants.MIN_RELATIVE_ERROR), constants.MAX_RELATIVE_ERROR)
-    node_tilt = max(tilt, constants.MIN_NODE_TILT / deviation)
+    node_tilt = max(tilt, transform_constants.MIN_NODE_TILT / deviation)
     plain = steps.cumulants(0.0).variance
     focus = None
     # where rare large losses decide, it may be a single one, whose weight at the saddle point's tilt vanishes beside
     # larger ones
     rare = state.variance > constants.RARE_LOSS_VARIANCE_RATIO * plain
-    if rare and approximate_single_loss_delta(steps, eps) > constants.MIN_SINGLE_LOSS_SHARE * delta:
+    if rare and approximate_single_loss_delta(steps, eps) > transform_constants.MIN_SINGLE_LOSS_SHARE * delta:
         focus = (eps / constants.FOCUS_RATIO, eps * constants.FOCUS_RATIO)
-    log_range = math.log(max(relative / (constants.TRANSFORM_ROUNDING * math.sqrt(steps.total)), 1.0))
-    log_allowance = math.log(delta * relative) - constants.WRAPAROUND_LOG_MARGIN
+    log_range = math.log(max(relative / (transform_constants.TRANSFORM_ROUNDING * math.sqrt(steps.total)), 1.0))
+    log_allowance = math.log(delta * relative) - transform_constants.WRAPAROUND_LOG_MARGIN
     tilt = tilt_for_contour(steps.pmfs, steps.counts, node_tilt, eps, math.log(delta), log_allowance, log_range)
     share = math.exp(min(math.log(delta) - steps.cumulants(node_tilt).cgf + node_tilt * eps, 0.0))
     state = steps.cumulants(tilt)

@@ -30,6 +30,7 @@ import numpy as np
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 from wpriv.pld import constants
+from wpriv.pld.transform import transform_constants
 from wpriv.pld.transform.atomic_transforms import Spectrum, TiltedAtoms
 from wpriv.pld.transform.negligible_frequencies import (
     TOO_MANY_FREQUENCIES,
@@ -133,31 +134,33 @@ def invert_transform(
     centre = sum(float(p.counts.sum()) * p.centre for p in parts)
     moved = centre + sum(float(p.counts @ (p.weight @ p.offset)) for p in parts) - mean
     bulk = Bulk.of(parts, eps)
-    kernel = _kernel(deviation if bulk is None else max(deviation, constants.MAX_KERNEL_WIDTH * eps), tilt, error)
+    kernel = _kernel(
+        deviation if bulk is None else max(deviation, transform_constants.MAX_KERNEL_WIDTH * eps), tilt, error
+    )
     shift = kernel.shift
     if bulk is not None:
         largest = bulk.end * step_count(parts) + kernel.width + shift
-        bulk = None if largest > constants.BULK_KERNEL_EPS_SHARE * eps else bulk
+        bulk = None if largest > transform_constants.BULK_KERNEL_EPS_SHARE * eps else bulk
     near = [eps - shift, eps - shift + moved]
-    log_allowance = math.log(max(constants.FREQUENCY_ERROR_SHARE * relative * delta, constants.MASS_FLOOR))
+    log_allowance = math.log(max(transform_constants.FREQUENCY_ERROR_SHARE * relative * delta, constants.MASS_FLOOR))
     wraps, period = wrap_around(parts, tilt, deviation, near, log_allowance, kernel, bulk)
     if not math.isfinite(period):
         raise Unsupported(TOO_MANY_FREQUENCIES)
     spacing = 2 * math.pi / period
     count = math.ceil(kernel.edge / spacing)
-    if count > constants.MAX_KERNEL_FREQUENCIES:
+    if count > transform_constants.MAX_KERNEL_FREQUENCIES:
         raise Unsupported(TOO_MANY_FREQUENCIES)
     log_scale = log_norm - tilt * centre
     # what all omitted frequencies together may contribute to the sum, whose size is about this
     size = math.exp(min(math.log(delta) - log_scale + tilt * (min(near) - centre), 0.0))
     allowance = min(size, 0.1 / ((1 + deviation * tilt) * (1 + tilt)))
-    allowance = constants.FREQUENCY_ERROR_SHARE * relative * allowance
+    allowance = transform_constants.FREQUENCY_ERROR_SHARE * relative * allowance
     atoms = sum(p.weight.size for p in parts)
     chosen = (
         SignificantFrequencies([(0, count)])
-        if count * atoms <= constants.CHEAP_TRANSFORM_WORK
+        if count * atoms <= transform_constants.CHEAP_TRANSFORM_WORK
         else significant_frequencies(
-            parts, tilt, deviation, spacing, count, kernel, allowance, constants.MAX_TRANSFORM_WORK
+            parts, tilt, deviation, spacing, count, kernel, allowance, transform_constants.MAX_TRANSFORM_WORK
         )
     )
     t, value, density, errors = _weighted_values(parts, chosen, tilt, spacing, kernel, bulk, allowance)
@@ -182,8 +185,10 @@ def invert_transform(
 
 def _kernel(scale: float, tilt: float, error: float) -> SmoothingKernel:
     """The kernel whose smoothing moves eps by its share of the error; its width stays well below ``scale``."""
-    width = math.sqrt(constants.SMOOTHING_SHARE * error / (1 + tilt) / constants.KERNEL_VARIANCE)
-    return SmoothingKernel(min(width, constants.MAX_KERNEL_WIDTH, constants.MAX_KERNEL_DEVIATIONS * scale))
+    width = math.sqrt(transform_constants.SMOOTHING_SHARE * error / (1 + tilt) / constants.KERNEL_VARIANCE)
+    return SmoothingKernel(
+        min(width, transform_constants.MAX_KERNEL_WIDTH, transform_constants.MAX_KERNEL_DEVIATIONS * scale)
+    )
 
 
 def _weighted_values(

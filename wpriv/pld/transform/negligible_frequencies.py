@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.pld import constants
+from wpriv.pld.transform import transform_constants
 from wpriv.pld.transform.atomic_transforms import Spectrum, TiltedAtoms, even_sums, wave_minus_one
 from wpriv.pld.transform.smoothing_kernel import SmoothingKernel
 
@@ -114,19 +115,23 @@ def significant_frequencies(
         Unsupported: there are too many of them, or it would take too long to tell.
     """
     atoms = sum(p.weight.size for p in parts)
-    rows = [np.argsort(-(p.counts * p.variances))[: constants.MAX_LEADING_ROWS] for p in parts]
-    bulks = [_LeadingRows.of(p, some, constants.BULK_TRIM) for p, some in zip(parts, rows, strict=True)]
+    rows = [np.argsort(-(p.counts * p.variances))[: transform_constants.MAX_LEADING_ROWS] for p in parts]
+    bulks = [_LeadingRows.of(p, some, transform_constants.BULK_TRIM) for p, some in zip(parts, rows, strict=True)]
     full = [_LeadingRows.of(p, some, 0.0) for p, some in zip(parts, rows, strict=True)]
     t, log_bound = _first_samples(full, bulks, deviation, count * spacing)
     sample_cost = sum(some.offset.size for some in (*full, *bulks))
-    divisions, work = constants.SAMPLE_DIVISIONS, 0.0
-    for _ in range(constants.SAMPLE_ROUNDS):
+    divisions, work = transform_constants.SAMPLE_DIVISIONS, 0.0
+    for _ in range(transform_constants.SAMPLE_ROUNDS):
         divisible = np.diff(t) > 4 * divisions * spacing
-        coarse = np.flatnonzero((log_bound > constants.NEGLIGIBLE_LOG_PRODUCT) & divisible)
+        coarse = np.flatnonzero((log_bound > transform_constants.NEGLIGIBLE_LOG_PRODUCT) & divisible)
         saved = float(np.diff(t)[coarse].sum()) / spacing * atoms
         cost = float(divisions * coarse.size * sample_cost)
         work += cost
-        if not coarse.size or saved < constants.ISOLATED_SAMPLE_COST * cost or work > constants.MAX_DIVISION_WORK:
+        if (
+            not coarse.size
+            or saved < transform_constants.ISOLATED_SAMPLE_COST * cost
+            or work > transform_constants.MAX_DIVISION_WORK
+        ):
             break
         t, log_bound = _divide(t, log_bound, coarse, full, bulks)
     numbers = np.diff(t) / spacing + 1
@@ -139,8 +144,8 @@ def significant_frequencies(
     omitted[order[np.cumsum(value_terms[order]) <= allowance]] = True
     runs = _runs(t, ~omitted, spacing)
     lengths = [last - first for first, last in runs]
-    work = sum(length + constants.INTERVAL_WORK * math.sqrt(length) for length in lengths) * atoms
-    if sum(lengths) > constants.MAX_FREQUENCIES or work > max_work:
+    work = sum(length + transform_constants.INTERVAL_WORK * math.sqrt(length) for length in lengths) * atoms
+    if sum(lengths) > transform_constants.MAX_FREQUENCIES or work > max_work:
         raise Unsupported(TOO_MANY_FREQUENCIES)
     return SignificantFrequencies(runs, float(value_terms[omitted].sum()), float(density_terms[omitted].sum()))
 
@@ -150,13 +155,13 @@ def _first_samples(
 ) -> tuple[Array, Array]:
     """The first samples up to a frequency: growing by a factor, then evenly spaced; and the bounds between them."""
     most_compositions = max(int(some.counts.max()) for some in bulks)
-    relative_step = next(step for least, step in constants.SAMPLE_SPACINGS if most_compositions >= least)
+    relative_step = next(step for least, step in transform_constants.SAMPLE_SPACINGS if most_compositions >= least)
     step = relative_step / math.sqrt(max(float(some.square.max()) for some in bulks))
-    growing = [min(constants.FIRST_SAMPLE / deviation, edge)]
-    while growing[-1] < edge and growing[-1] * (constants.SAMPLE_GROWTH - 1) < step:
-        growing.append(min(growing[-1] * constants.SAMPLE_GROWTH, edge))
+    growing = [min(transform_constants.FIRST_SAMPLE / deviation, edge)]
+    while growing[-1] < edge and growing[-1] * (transform_constants.SAMPLE_GROWTH - 1) < step:
+        growing.append(min(growing[-1] * transform_constants.SAMPLE_GROWTH, edge))
     even = math.ceil((edge - growing[-1]) / step)
-    if even * sum(some.weight.size for some in bulks) > constants.MAX_SAMPLE_WORK:
+    if even * sum(some.weight.size for some in bulks) > transform_constants.MAX_SAMPLE_WORK:
         raise Unsupported(TOO_MANY_FREQUENCIES)
     first, even_spacing = np.array(growing), (edge - growing[-1]) / max(even, 1)
     t = np.append(first, growing[-1] + even_spacing * np.arange(1, even + 1))
@@ -177,7 +182,7 @@ def _divide(
     t: Array, log_bound: Array, coarse: Indices, full: Sequence[_LeadingRows], bulks: Sequence[_LeadingRows]
 ) -> tuple[Array, Array]:
     """The samples and bounds with the ``coarse`` intervals divided."""
-    low, high, divisions = t[coarse], t[coarse + 1], constants.SAMPLE_DIVISIONS
+    low, high, divisions = t[coarse], t[coarse + 1], transform_constants.SAMPLE_DIVISIONS
     inner = low + (high - low) * np.arange(divisions + 1)[:, None] / divisions
     spacing = np.broadcast_to((high - low) / divisions, (divisions, low.size))
     finer = np.zeros(spacing.shape)
@@ -201,7 +206,7 @@ def _runs(t: Array, significant: Array, spacing: float) -> list[tuple[int, int]]
     runs = [(0, math.ceil(t[0] / spacing))]
     for i in np.flatnonzero(significant):
         low, high = math.floor(t[i] / spacing), math.ceil(t[i + 1] / spacing)
-        if low <= runs[-1][1] + constants.MAX_FILLED_GAP:
+        if low <= runs[-1][1] + transform_constants.MAX_FILLED_GAP:
             runs[-1] = (runs[-1][0], max(high, runs[-1][1]))
         else:
             runs.append((low, high))

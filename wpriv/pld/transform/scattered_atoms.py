@@ -18,6 +18,7 @@ from wpriv.pld.lattice.discretize import cell_masses, discretize_optimistic, dis
 from wpriv.pld.lattice.step_nodes import choose_nodes
 from wpriv.pld.saddle_point import ApproximatePmf
 from wpriv.pld.stacking import StepGroup
+from wpriv.pld.transform import transform_constants
 from wpriv.pld.transform.atomic_transforms import TiltedAtoms
 
 Sides = tuple[TiltedAtoms, Callable[[], TiltedAtoms]]
@@ -44,14 +45,14 @@ def scatter_atoms(
         Unsupported: the losses are too large for chords, or too many nodes would be needed.
     """
     pair, (node_tilt, tilt) = group.pair, tilts
-    if isinstance(pair, AtomicPair) and pair.losses.size <= constants.MAX_EXACT_ATOMS:
+    if isinstance(pair, AtomicPair) and pair.losses.size <= transform_constants.MAX_EXACT_ATOMS:
         return _exact_atoms(pair, tilt, group, masses[0])
     distance = math.sqrt(8 * error / (node_tilt + 1))
     if distance > constants.MAX_CHORD_SPACING:
         raise Unsupported("pld finds the losses of a step too large for its nodes at this tolerance. Use rdp")
-    finest = constants.FINEST_NODE_SPACING
+    finest = transform_constants.FINEST_NODE_SPACING
     step = finest * distance
-    limit = constants.MAX_SCATTERED_NODES
+    limit = transform_constants.MAX_SCATTERED_NODES
     index = choose_nodes(group, pmf, step, node_tilt, *masses, extra=finest**-2, focus=focus, limit=limit)
     y = np.asarray(index * step, dtype=np.float64)
     if pair.atoms.size <= constants.MAX_NODE_ATOMS:
@@ -88,6 +89,6 @@ def _with_atoms(y: Array, atoms: Array, step: float) -> Array:
     distance = np.minimum(
         np.abs(y - inside[np.minimum(at, inside.size - 1)]), np.abs(y - inside[np.maximum(at - 1, 0)])
     )
-    kept = distance > constants.ATOM_NODE_DISTANCE * step
+    kept = distance > transform_constants.ATOM_NODE_DISTANCE * step
     kept[[0, -1]] = True
     return np.unique(np.concatenate([y[kept], inside]))

@@ -11,6 +11,7 @@ import numpy as np
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.numerics.log_space import log_one_plus
 from wpriv.pld import constants
+from wpriv.pld.transform import transform_constants
 from wpriv.pld.transform.atomic_transforms import Spectrum, TiltedAtoms
 
 
@@ -28,8 +29,8 @@ class Bulk:
             return None
         jumps = [p.weight[:, p.y > end].sum(axis=1) for p in parts]
         log_none = sum(float(p.counts @ np.log1p(-np.minimum(some, 0.5))) for p, some in zip(parts, jumps, strict=True))
-        rare = all(float(some.max()) < constants.MAX_JUMP_PROBABILITY for some in jumps)
-        rare = rare and log_none > math.log(constants.MIN_NO_JUMP_PROBABILITY)
+        rare = all(float(some.max()) < transform_constants.MAX_JUMP_PROBABILITY for some in jumps)
+        rare = rare and log_none > math.log(transform_constants.MIN_NO_JUMP_PROBABILITY)
         return Bulk(end) if rare and any(float(some.max()) > 0 for some in jumps) else None
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from wpriv.numerics.arrays import Array
 from wpriv.pld import constants
+from wpriv.pld.transform import transform_constants
 from wpriv.pld.transform.atomic_transforms import TiltedAtoms
 from wpriv.pld.transform.smoothing_kernel import SmoothingKernel
 from wpriv.pld.transform.transform_product import Bulk
@@ -33,7 +34,7 @@ def wrap_around(
     Returns:
         [2, 2n] tilts and logarithms of bounds, those above the tilt first; and the period, inf where none suffices.
     """
-    shifts = constants.WRAP_TILTS / deviation
+    shifts = transform_constants.WRAP_TILTS / deviation
     below = np.minimum(shifts, tilt)
     other = np.concatenate([shifts, -below])
     tilts = tilt + other

@@ -37,16 +37,16 @@ def of_guarantee(row: Guarantee, width: float) -> dict[str, Any]:
             f"a certificate holds proven bounds of (eps, delta)-DP; {row.accountant} gives an answer of the claim "
             f"{row.claim!r} and the notion {row.notion!r}. Use `accountant='pld'`"
         )
-    asked = row.extra.get("asked", "eps" if row.delta.lower == row.delta.upper else "delta")
+    question = row.extra.get("asked", "eps" if row.delta.lower == row.delta.upper else "delta")
     eps, delta = _ends(row.epsilon), _ends(row.delta)
-    if asked == "eps":
+    if question == "eps":
         eps = (eps[0] * (1 - width), eps[1] * (1 + width))
     else:
         delta = (delta[0] * (1 - width), delta[1] * (1 + width))
     data = {
         "schema": certificate.SCHEMA,
         "notion": row.notion,
-        "asked": asked,
+        "asked": question,
         "adjacency": str(row.process.adjacency),
         "group": row.process.group,
         "records": row.process.records,

@@ -155,7 +155,7 @@ def run(
             from wpriv.run.results import plot, published_numbers  # loads matplotlib
 
             numbers = published_numbers.of_recipe(recipe)
-            files += tuple(plot.draw(rows, plot.panels_of(recipe), out, ("png",), asked=False, numbers=numbers))
+            files += tuple(plot.draw(rows, plot.panels_of(recipe), out, ("png",), required=False, numbers=numbers))
     return Comparison(recipe, rows, verdicts, out, files, reused)
 
 

@@ -12,7 +12,7 @@ from wpriv.errors import UsageError, WprivError
 from wpriv.run import load_recipe
 from wpriv.run.reproduction import reproduce, stored
 from wpriv.run.reproduction.items import Item, Paper
-from wpriv.run.results import file_names, read, summary
+from wpriv.run.results import expectations, file_names, read, stored_json, summary
 
 SCHEMA = "wpriv.reproduction/1"
 VERDICTS = {
@@ -140,7 +140,7 @@ def _finished(name: str, folder: Path, *, quick: bool, kept: bool) -> RecipeResu
         UsageError: a file of the folder is damaged.
     """
     file = folder / file_names.PROVENANCE
-    provenance = stored.json_object(file) if file.exists() else {}
+    provenance = stored_json.read(file) if file.exists() else {}
     expect = stored.entries(folder / file_names.EXPECT)
     files = [folder / file_names.TABLE, folder / file_names.METRICS]
     table = next((read.table(path) for path in files if path.is_file()), [])
@@ -173,6 +173,6 @@ def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
 
 def _numbers(row: Row) -> Row:
     """An expected number of ``expect.json`` as a row of the report."""
-    verdict = "ok" if row["ok"] else "missed" if row["held"] else "not reached"
+    verdict = expectations.verdict_word(row).lower()
     more = {key: row[key] for key in ("commit", "noise_version", "seeds", "deviation") if row.get(key) is not None}
     return {**{key: row.get(key) for key in COLUMNS}, **more, "expected": row["expected"], "verdict": verdict}

@@ -9,7 +9,7 @@ from wpriv.files import durable_writes
 from wpriv.run.reproduction import collect, page, together
 from wpriv.run.reproduction.collect import ItemResult, RecipeResult, Row
 from wpriv.run.reproduction.items import Paper, slug
-from wpriv.run.results import web_page
+from wpriv.run.results import expectations, web_page
 
 README = "README.md"
 ABOUT = """\
@@ -116,7 +116,8 @@ def _kind(row: Row) -> str:
 
 
 def _numbers(row: Row) -> list[str]:
-    verdict = "ok" if row["ok"] else "**missed**" if row["held"] else "not reached"
+    word = expectations.verdict_word(row).lower()
+    verdict = f"**{word}**" if row["held"] and not row["ok"] else word
     difference = web_page.number(row["difference"], 2)
     return [web_page.number(row["expected"]), web_page.ours(row), difference, verdict]
 

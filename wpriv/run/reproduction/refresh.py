@@ -24,7 +24,7 @@ from wpriv.files import durable_writes
 from wpriv.randomness.seeds import NOISE_VERSION
 from wpriv.run import load_recipe, recipe_files
 from wpriv.run.reproduction import stored
-from wpriv.run.results import expectations, file_names, write
+from wpriv.run.results import expectations, file_names, stored_json, write
 from wpriv.run.results.expectations import Verdict
 
 COMMIT_DIGITS = 12
@@ -183,7 +183,7 @@ def _finished(recipe: Recipe, results: Path) -> dict[str, Any]:
         raise UsageError(
             f"{results} holds the results of another recipe, or of {recipe.name} before it was changed. Run it again"
         )
-    provenance = stored.json_object(file)
+    provenance = stored_json.read(file)
     if provenance.get("quick"):
         raise UsageError(f"{results} holds a run with quick settings, whose numbers are not those of the whole recipe")
     if provenance.get("finished") != provenance.get("trainings"):

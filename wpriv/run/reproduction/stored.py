@@ -12,8 +12,8 @@ from typing import Any
 
 from wpriv.config import resolve_train, yaml_document
 from wpriv.config.recipe import Check, Recipe
-from wpriv.errors import UsageError, of_file
-from wpriv.run.results import expectations, file_names, means, write
+from wpriv.errors import UsageError
+from wpriv.run.results import expectations, file_names, means, stored_json, write
 from wpriv.run.results.expectations import Verdict
 
 Row = dict[str, Any]
@@ -59,30 +59,13 @@ def entries(path: Path) -> list[Row]:
     """
     if not path.exists():
         return []
-    rows = json_object(path).get("expect")
+    rows = stored_json.read(path).get("expect")
     needed = {"panel", "where", "column", "kind", "expected", "ours", "difference", "within", "absolute", "source"}
     if not isinstance(rows, list) or not all(
         isinstance(row, dict) and {*needed, "ok", "held"} <= set(row) for row in rows
     ):
         raise UsageError(f"{path} is damaged: it lacks the expected numbers")
     return rows
-
-
-def json_object(path: Path) -> Row:
-    """Return the object that a JSON file holds.
-
-    Raises:
-        UsageError: the file is damaged. MissingResource: it cannot be read.
-    """
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise of_file(error, path, "read", "run the recipe again") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is damaged: {error}") from None
-    if not isinstance(data, dict):
-        raise UsageError(f"{path} is damaged: it holds no JSON object")
-    return data
 
 
 def answers(rows: Iterable[Row]) -> list[Row]:

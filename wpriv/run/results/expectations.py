@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,10 +50,15 @@ class Verdict:
     @property
     def word(self) -> str:
         """The verdict as the table shows it."""
-        return "ok" if self.ok else "MISSED" if self.held else "not reached"
+        return verdict_word(vars(self))
 
     def as_dict(self) -> dict[str, Any]:
         return dict(vars(self))
+
+
+def verdict_word(row: Mapping[str, Any]) -> str:
+    """Return the verdict of a row of ``expect.json`` as a terminal shows it; pages show it in small letters."""
+    return "ok" if row["ok"] else "MISSED" if row["held"] else "not reached"
 
 
 def require(verdicts: list[Verdict]) -> None:

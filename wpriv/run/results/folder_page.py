@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from wpriv.run.results import (
     plot,
     read,
     statement_facts,
+    stored_json,
     summary,
     web_page,
 )
@@ -24,9 +25,10 @@ from wpriv.run.results.model_check import FITS, ModelCheck
 from wpriv.run.results.web_page import Row, bullets, facts, text
 
 AUDIT, AUDIT_TABLE = "audit.json", "audit.csv"
-NOT_FOR_PUBLICATION = (
-    "Do not publish this page: it shows what was measured without noise. The statement and the files that are marked "
-    "below may be published."
+_MEASURED = "Do not publish this page: it shows what was measured without noise."
+NOT_FOR_PUBLICATION = f"{_MEASURED} The statement and the files that are marked below may be published."
+SWEEP_NOT_FOR_PUBLICATION = (
+    f"{_MEASURED} The statement of each training, in its folder, lists the files of it that may be published."
 )
 _LISTS = {
     "trust_model": "Trust model",
@@ -46,7 +48,7 @@ def of_training(path: Path, statement: dict[str, Any], model: ModelCheck) -> str
     _, data = summary.of_training(path, statement, model)
     parts = [
         _heading(str(statement["recipe"]), str(statement["source"])),
-        f'<p class="missing">{text(NOT_FOR_PUBLICATION)}</p>',
+        _alert(NOT_FOR_PUBLICATION),
         f'<p class="promise">{text(model_header.promise(statement))}.</p>',
         *_warnings(statement.get("warnings", [])),
         *_guarantees(source.get("guarantees", [])),
@@ -72,9 +74,9 @@ def of_table(path: Path, kind: str, recipe: Mapping[str, Any], provenance: Mappi
     verb = "wpriv train" if kind == "sweep" else "wpriv compare"
     parts = [_heading(name, str(recipe.get("source", "no source given")))]
     if kind == "sweep":
-        parts.append(f'<p class="missing">{text(NOT_FOR_PUBLICATION)}</p>')
+        parts.append(_alert(SWEEP_NOT_FOR_PUBLICATION))
     if provenance.get("quick"):
-        parts.append('<p class="missing">This run used the quick settings of the recipe: it is no reproduction.</p>')
+        parts.append(_alert("This run used the quick settings of the recipe: it is no reproduction."))
     parts += _accountants(path, kind, recipe, provenance)
     if kind == "sweep":
         parts += _section("Its trainings", _trainings(path))
@@ -84,7 +86,7 @@ def of_table(path: Path, kind: str, recipe: Mapping[str, Any], provenance: Mappi
 
 def of_audit(path: Path) -> str:
     """Return the page of an audit."""
-    answer = _json(path / AUDIT)
+    answer = stored_json.read(path / AUDIT)
     certified = answer["certified"]
     rows = read.table(path / AUDIT_TABLE)
     lower = rounded(answer["epsilon_at_least"], up=False)
@@ -116,6 +118,10 @@ def _page(title: str, parts: list[str]) -> str:
 
 def _heading(title: str, source: str) -> str:
     return f'<h1>{text(title)}</h1><p class="soft">{text(source)}</p>'
+
+
+def _alert(words: str) -> str:
+    return f'<p class="missing">{text(words)}</p>'
 
 
 def _section(heading: str, body: str) -> list[str]:
@@ -215,11 +221,12 @@ def _trainings(path: Path) -> str:
     """The guarantee of all trainings of a sweep together, and a line for each finished one with its own."""
     cells = []
     for file in sorted(path.glob(f"*/{file_names.STATEMENT}")):
-        statement = _json(file)
         try:
-            promise = model_header.promise(statement)
+            promise = model_header.promise(stored_json.read(file))
         except (KeyError, TypeError) as error:
             promise = f"its statement lacks an entry: {error}"
+        except WprivError as error:
+            promise = str(error)
         cells.append([text(file.parent.name), text(promise)])
     together = [("all together" if name == "together" else name, line) for name, line in _of_all(path)]
     each = web_page.table(["folder", "guarantee of it alone"], cells)
@@ -232,16 +239,35 @@ def _of_all(path: Path) -> list[tuple[str, str]]:
 
 
 def _results(path: Path, rows: list[Row], draw: Callable[[Path], list[Path]]) -> list[str]:
-    """Expected numbers, claims, figures and their numbers."""
-    entries = _json(path / file_names.EXPECT).get("expect", [])
-    parts = []
-    try:
-        parts += _section("Expected numbers beside ours", web_page.expected(entries)) if entries else []
-        parts += web_page.claims(_json(path / file_names.PROVENANCE).get("claims", []))
-    except (KeyError, TypeError, ValueError) as error:
-        parts.append(f'<p class="missing">{text(f"{file_names.EXPECT} is damaged: {error}")}</p>')
+    """Figures and their numbers, expected numbers, and claims."""
     pictures = web_page.figures(draw, "figure", f"Figure of {path.name}; its numbers are in the table below")
-    return [*_section("Figures", "\n".join([*pictures, web_page.numbers_behind(rows)])), *parts]
+    parts = _section("Figures", "\n".join([*pictures, web_page.numbers_behind(rows)]))
+    return parts + _or_damage(path / file_names.EXPECT, _expected) + _or_damage(path / file_names.PROVENANCE, _claims)
+
+
+def _expected(content: Row) -> list[str]:
+    rows = content["expect"]
+    return _section("Expected numbers beside ours", web_page.expected(rows)) if rows else []
+
+
+def _claims(content: Row) -> list[str]:
+    return web_page.claims(content.get("claims", []))
+
+
+def _or_damage(path: Path, parts: Callable[[Row], list[str]]) -> list[str]:
+    """The parts of a page on the content of a JSON file, or one that says that it is damaged; none where it is missing.
+
+    Args:
+        parts: the parts on the content; it raises a LookupError, TypeError or the like where the content is not sound.
+    """
+    if not path.exists():
+        return []
+    try:
+        return parts(stored_json.read(path))
+    except WprivError as error:
+        return [_alert(str(error))]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return [_alert(f"{path.name} is damaged ({type(error).__name__}: {error})")]
 
 
 def _files(path: Path, entries: list[dict[str, str]]) -> str:
@@ -265,16 +291,8 @@ def _making(path: Path, verb: str) -> list[str]:
         parts.append(
             f"<details open><summary>{file_names.RECIPE}, as it ran</summary><pre>{text(shown)}</pre></details>"
         )
-    provenance = _json(path / file_names.PROVENANCE) or _json(path / AUDIT)
-    if provenance:
-        parts.append(f'<p class="soft">{text(web_page.origin(provenance))}</p>')
+    file = next((path / name for name in (file_names.PROVENANCE, AUDIT) if (path / name).exists()), None)
+    if file is not None:
+        with contextlib.suppress(WprivError):  # a damaged file is named beside the results
+            parts.append(f'<p class="soft">{text(web_page.origin(stored_json.read(file)))}</p>')
     return _section("How to make it again", "".join(parts))
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """The content of a JSON file; empty where it is missing or damaged."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}

@@ -149,7 +149,7 @@ def draw(
     out: Path,
     formats: Sequence[str],
     *,
-    asked: bool = True,
+    required: bool = True,
     stem: str = "figure",
     style: Style = _SCREEN,
     numbers: Sequence[Published] = (),
@@ -158,7 +158,7 @@ def draw(
 
     Args:
         rows: of a table; or the arrays of a .npz by name, which are one panel; or arrays by panel.
-        asked: if False, a panel that names no figure, and that the default figure does not fit, is left out.
+        required: if False, a panel that names no figure, and that the default figure does not fit, is left out.
         numbers: published ones, which are drawn beside ours where the figure shows their column.
     Raises:
         UsageError: a figure needs columns that the table lacks, or the files cannot be written.
@@ -176,7 +176,7 @@ def draw(
         for spare in grid[len(views) :]:
             spare.remove()
         for view, axes in zip(views, grid, strict=False):
-            _draw_panel(rows, view, axes, asked, numbers)
+            _draw_panel(rows, view, axes, required, numbers)
         drawn = [(view, axes) for view, axes in zip(views, grid, strict=False) if axes.figure is not None]
         panels = [(axes, *_title(view, rows)) for view, axes in drawn]
         if not panels:
@@ -210,7 +210,7 @@ def _rows_of(rows: Any, view: View) -> list[dict[str, Any]]:
     return [row for row in rows if _panel_of(row) == view.name] if isinstance(rows, list) else []
 
 
-def _draw_panel(rows: Any, view: View, axes: Any, asked: bool, numbers: Sequence[Published]) -> None:
+def _draw_panel(rows: Any, view: View, axes: Any, required: bool, numbers: Sequence[Published]) -> None:
     """Draw one panel, or remove its axes if no figure was asked for and the default one does not fit."""
     if isinstance(rows, composite.ArraysByPanel):
         rows = rows.of(view.name)
@@ -224,7 +224,7 @@ def _draw_panel(rows: Any, view: View, axes: Any, asked: bool, numbers: Sequence
             if points:
                 module.draw_published(panel, points, axes)
     except KeyError as error:
-        if not asked and view.figure is None:
+        if not required and view.figure is None:
             axes.remove()
             return
         raise figure_file.unfit(f"the figure {name!r} does not fit this table: the column {error} is missing") from None

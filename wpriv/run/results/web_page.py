@@ -15,6 +15,7 @@ from typing import Any
 
 from wpriv.errors import WprivError
 from wpriv.numerics.safe_rounding import text as rounded
+from wpriv.run.results import expectations
 
 Row = dict[str, Any]
 STYLE = Path(__file__).parent / "web_page.css"
@@ -200,7 +201,7 @@ def origin(provenance: Row) -> str:
 
 def _expected(row: Row) -> dict[str, str]:
     """The cells of an expected number by their columns."""
-    verdict = "ok" if row["ok"] else "missed" if row["held"] else "not reached"
+    verdict = expectations.verdict_word(row).lower()
     within = f"{row['within']:g}" + (" absolute" if row["absolute"] else "")
     kind = f"{row['kind']}, commit {row['commit']}" if row.get("commit") else row["kind"]
     cells = {

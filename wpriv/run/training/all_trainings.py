@@ -18,10 +18,9 @@ from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine import ledger
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.safe_rounding import text
 from wpriv.randomness.seeds import stream_digest, training_seeds
 from wpriv.run.accounting import evaluate
-from wpriv.run.results import file_names
+from wpriv.run.results import file_names, summary
 from wpriv.run.training.plan import Plan
 
 ACCOUNTANT = "pld"
@@ -72,11 +71,7 @@ class Together:
         if not self.trainings:
             return "no training is private: there is no guarantee"
         name = f"all {self.trainings} private trainings together" if self.trainings > 1 else "the only private training"
-        if self.guarantee is None:
-            return f"{name}: no figure, since {self.problem}"
-        row = self.guarantee
-        eps = text(row.epsilon.safe, up=True)
-        return f"{name}: eps = {eps} at delta = {row.delta.safe:g}, {row.claim} by {row.accountant}"
+        return f"{name}: {summary.guarantee_of_all(self.as_dict())}"
 
 
 def together(releases: Sequence[Release]) -> Together:

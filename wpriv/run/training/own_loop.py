@@ -47,11 +47,11 @@ def training_loop(
         As ``train``, here or at the beginning of the ``with`` block.
     """
     logs = metric_logs.logs_of(log, log_private_losses)
-    own = own_training.own_training(
+    training = own_training.own_training(
         model, data, test=test, loss=loss, tokens=tokens, features=features, options=own_training.options_of(**options)
     )
-    folder = Path(out) if out is not None else own_training.free_folder(own.recipe)
-    run = TrainingRun(own.recipe, folder, own.data, device, None, _never, time.time(), own, logs)
+    folder = Path(out) if out is not None else own_training.free_folder(training.recipe)
+    run = TrainingRun(training.recipe, folder, training.data, device, None, _never, time.time(), training, logs)
     return Loop(run, {"resume": resume, "fork": fork, "fresh": fresh})
 
 
@@ -159,8 +159,8 @@ class Loop:
     @property
     def model(self) -> Any:
         """The network in training: the one that was given."""
-        assert self._run.own is not None
-        return self._run.own.model
+        assert self._run.given is not None
+        return self._run.given.model
 
     @property
     def steps(self) -> int:

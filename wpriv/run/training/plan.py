@@ -23,6 +23,7 @@ from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.repetition import repetition
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import solve_for
+from wpriv.run.training import shared_answers
 
 ACCOUNTANT = "pld"
 # width of the brackets of eps after each epoch; the bracket of the whole run is as narrow as that of its statement
@@ -124,8 +125,7 @@ class Plan:
             try:
                 tol = evaluate.answer_tol(process)
                 tol = tol if steps == self.steps else max(tol, EPOCH_TOL)
-                curve = evaluate.curve(process, ACCOUNTANT, tol)
-                self._eps[steps] = evaluate.ask(curve, delta=self.private.delta).epsilon.safe
+                self._eps[steps] = shared_answers.guarantee(process, ACCOUNTANT, tol, self.private.delta).epsilon.safe
             except Unsupported:
                 self._eps[steps] = None
         return self._eps[steps]
@@ -183,7 +183,7 @@ def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[eval
     rows, refused = [], []
     for name in plan.train.accountants:
         try:
-            row = evaluate.ask(evaluate.curve(process, name, evaluate.answer_tol(process)), delta=private.delta)
+            row = shared_answers.guarantee(process, name, evaluate.answer_tol(process), private.delta)
             rows.append(replace(row, accountant=name))  # with its options, which distinguish its answers
         except Unsupported as error:
             refused.append(evaluate.Refusal(name, str(error)))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wpriv.config import document, resolve_train
+from wpriv.config.grid_schema import Axis
 from wpriv.config.recipe import Recipe, check
-from wpriv.config.train_schema import Axis
 from wpriv.errors import UsageError
 
 MAX_CELLS = 10_000

@@ -169,8 +169,8 @@ def asked_of_cluster(recipe: Recipe) -> Cluster:
 
 def tasks_in_words(recipe: Recipe, backend: str, device: str) -> str | None:
     """Return the cluster and what each task asks of it, in words; None with other backends than submitit."""
-    asked = asked_of_cluster(recipe)
-    return f"{asked.system}: {cluster.words(asked, device)} each" if backend == cluster.BACKEND else None
+    request = asked_of_cluster(recipe)
+    return f"{request.system}: {cluster.words(request, device)} each" if backend == cluster.BACKEND else None
 
 
 def _sequential(selected: list[Cell], out: Path, options: dict[str, Any], say: Say | None) -> dict[str, Trained]:

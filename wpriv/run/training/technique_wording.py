@@ -28,13 +28,15 @@ INITIAL = (
     "the weights that the training began from, {source}, which are taken as public: nothing here covers what they show "
     "of the records that they were trained on, and those must not be the records of this training"
 )
+DECLARED = "; the recipe declares those records public"
 
 
 def not_covered(train: Train) -> list[str]:
     """Return the statement's lines on what a training began from."""
     if train.init is not None:
         digest = f" (SHA-256 {train.init.sha256})" if train.init.sha256 is not None else ""
-        return [INITIAL.format(source=f"those in {Path(train.init.file).name}{digest}")]
+        declared = DECLARED if train.init.records == "public" else ""
+        return [INITIAL.format(source=f"those in {Path(train.init.file).name}{digest}") + declared]
     return [INITIAL.format(source="those of the network that the calling program gave")] if _is_given(train) else []
 
 

@@ -130,13 +130,15 @@ def train(
         {"set": set, "quick": quick or None, "data_root": data_root},
     )
     given = {name: value for name, value in options.items() if value is not None}
-    own = own_training.own_training(
+    training = own_training.own_training(
         recipe, data, test=test, loss=loss, tokens=tokens, features=features, options=own_training.options_of(**given)
     )
-    folder = Path(out) if out is not None else own_training.free_folder(own.recipe)
+    folder = Path(out) if out is not None else own_training.free_folder(training.recipe)
     say = None if progress is False else _print_lines
     with signals() as stop:
-        return TrainingRun(own.recipe, folder, own.data, device, say, stop, time.time(), own, logs).run(**start)
+        return TrainingRun(training.recipe, folder, training.data, device, say, stop, time.time(), training, logs).run(
+            **start
+        )
 
 
 def _refuse(owner: str, arguments: Mapping[str, Any]) -> None:

@@ -54,7 +54,7 @@ class TrainingRun:
 
     Args:
         out: the folder. device: ``cpu`` or ``cuda``. say, stop: see ``train.run``. started: when it began, in seconds.
-        own: network, loss and records of the calling program, in place of what the recipe names.
+        given: network, loss and records of the calling program, in place of what the recipe names.
         logs: where figures are sent at the end.
     """
 
@@ -65,7 +65,7 @@ class TrainingRun:
     say: progress.Say | None
     stop: Stop
     started: float
-    own: OwnTraining | None = None
+    given: OwnTraining | None = None
     logs: Logs = metric_logs.NOWHERE
 
     def run(self, **start: bool) -> Trained:
@@ -120,12 +120,12 @@ class TrainingRun:
             trained = replace(trained, files=(*trained.files, *written))
         if self.logs.names and is_main():
             trained = self._send(trained)
-        if self.own is None:
+        if self.given is None:
             return trained
-        trained = replace(trained, model=self.own.with_weights(folder.path, self.device))
+        trained = replace(trained, model=self.given.with_weights(folder.path, self.device))
         if job.train.average is None:
             return trained
-        return replace(trained, averaged=self.own.averaged(folder.path))
+        return replace(trained, averaged=self.given.averaged(folder.path))
 
     def _send(self, trained: Trained) -> Trained:
         """Send the figures of a finished training; the statement names private ones before anything is sent."""
@@ -170,7 +170,7 @@ class TrainingRun:
             resume=folder.resume,
             fork=folder.fork,
             begin=claim,
-            build_job=None if self.own is None else self.own.build_job,
+            build_job=None if self.given is None else self.given.build_job,
         )
         return Prepared(engine, reporter, self.stop)
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from wpriv.config.grid_schema import Tune
 from wpriv.config.recipe import Recipe
-from wpriv.config.train_schema import Privacy, Tune
+from wpriv.config.train_schema import Privacy
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.process import Process
 from wpriv.core.repeats import MAX_DRAWN_MEAN, Repeats, parse
