@@ -284,7 +284,7 @@ def test_samples_draws_a_grid_of_images_or_points_beside_their_target():
 def test_accuracy_over_eps_has_a_line_for_each_method_and_level_lines_without_privacy():
     rows = [{"method": "a", "privacy.eps": eps, "accuracy": eps / 10, "transductive": 0.5} for eps in (5, 1)]
     axes = drawn("accuracy-over-eps", [*rows, {"method": "plain", "accuracy": 0.9}])
-    assert entries(axes) == ["a, held out", "a, adapted to", "plain W₂, held out, without privacy (ε = ∞)"]
+    assert entries(axes) == ["a, held out", "a, adapted to", "plain, held out, without privacy (ε = ∞)"]
     assert list(axes.lines[0].get_xdata()) == [1, 5]
     assert list(axes.lines[0].get_ydata()) == [0.1, 0.5]
     with pytest.raises(KeyError):

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-Source = Annotated[
-    Path, typer.Argument(metavar="DIR|TABLE.CSV", help="A results folder of compare or train, or one table.")
+from wpriv.errors import UsageError
+
+Sources = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="DIR|TABLE.CSV...",
+        help="A results folder of compare or train, or one table; or several folders, for one figure of all.",
+    ),
 ]
 Figure = Annotated[
     str | None, typer.Option("--figure", metavar="NAME", help="Draw this figure instead of the recipe's.")
@@ -36,7 +42,7 @@ Columns = Annotated[
 
 
 def command(
-    source: Source,
+    sources: Sources,
     figure: Figure = None,
     formats: Format = "png",
     style: Style = "screen",
@@ -48,12 +54,43 @@ def command(
     wpriv plot results/fig7-dpsgd --format pdf,svg
 
     wpriv plot results/fig7-dpsgd --format pdf --style paper --columns 2
+
+    wpriv plot results/fig1-gauss results/fig1-laplace --figure samples --out figures
     """
     from wpriv.cli import flags, output
-    from wpriv.run.results import plot
 
-    names = [name.strip() for name in formats.split(",") if name.strip()]
-    for path in plot.plot(
-        source, figure=flags.folded(figure), formats=names, out=out, style=style.casefold(), columns=columns
+    name = flags.folded(figure)
+    options: dict[str, Any] = {
+        "formats": [word.strip() for word in formats.split(",") if word.strip()],
+        "style": style.casefold(),
+        "columns": columns,
+    }
+    for path in (
+        _plot_several(sources, name, out, options) if len(sources) > 1 else _plot(sources[0], name, out, options)
     ):
         output.emit(str(path))
+
+
+def _plot(source: Path, figure: str | None, out: Path | None, options: dict[str, Any]) -> list[Path]:
+    from wpriv.run.results import plot
+
+    return plot.plot(source, figure=figure, out=out, **options)
+
+
+def _plot_several(sources: list[Path], figure: str | None, out: Path | None, options: dict[str, Any]) -> list[Path]:
+    """Draw one figure of several folders, whose names are those of its panels.
+
+    Raises:
+        UsageError: no figure is named, or a folder is named twice or is none.
+    """
+    from wpriv.run.results import composite_figure
+
+    if figure is None:
+        raise UsageError("several folders need --figure NAME: samples, losses, or a figure that fits all their tables")
+    folders = {path.resolve().name: path for path in sources}
+    if len(folders) < len(sources):
+        raise UsageError("the folders of one figure need different names, which are those of its panels")
+    for path in sources:
+        if not path.is_dir():
+            raise UsageError(f"one figure of several takes results folders; {path} is none")
+    return composite_figure.plot_folders(folders, figure, out=out or Path(), **options)

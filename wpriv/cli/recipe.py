@@ -39,6 +39,12 @@ Jobs = Annotated[
 Root = Annotated[
     Path | None, typer.Option("--data-root", metavar="DIR", help="Folder of the data sets (before $WPRIV_DATA).")
 ]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from", metavar="DIR", help="Take the numbers of finished results, or of a reproduction: run nothing."
+    ),
+]
 Beginning = Annotated[
     str | None,
     typer.Argument(metavar="PAPER", help="Only recipes whose names begin like this: plc, plc/fig7."),
@@ -117,14 +123,29 @@ def cp(recipe: Name, to: Target = Path()) -> None:
 
 
 @app.command(cls=Command)
-def refresh(recipe: Refreshed, out: Out = None, at_most: AtMost = None, jobs: Jobs = 1, data_root: Root = None) -> None:
+def refresh(
+    recipe: Refreshed,
+    out: Out = None,
+    at_most: AtMost = None,
+    jobs: Jobs = 1,
+    data_root: Root = None,
+    results: From = None,
+) -> None:
     """Run recipes, and write their own numbers anew, with the commit that gave them, into their files.
 
     Own numbers are expected numbers that come from an earlier run (kind: own). Numbers that are published or computed
     apart, comments and layout stay as they are. Exit code 1: a run has no answer for some number, which stays too.
 
     wpriv recipe refresh ldp/fig7
+
+    wpriv recipe refresh all --from reproduction
     """
     from wpriv.cli import refresh_output
 
+    if results is not None:
+        running = {"--out": out, "--at-most": at_most, "--data-root": data_root}
+        if names := [name for name, value in running.items() if value is not None]:
+            raise UsageError(f"--from runs nothing, and {names[0]} is for runs. Leave out one of the two")
+        refresh_output.refresh_from(recipe, results)
+        return
     refresh_output.refresh(recipe, out or Path("refresh"), at_most, jobs, data_root)

@@ -6,13 +6,44 @@ from pathlib import Path
 
 from wpriv.cli import output
 from wpriv.cli.reproduce import say, seconds_of
-from wpriv.errors import CheckFailed, Interrupted, WprivError
+from wpriv.errors import CheckFailed, Interrupted, UsageError, WprivError
 from wpriv.run import load_recipe, recipe_duration
 from wpriv.run.reproduction import refresh as refreshing
 from wpriv.run.reproduction.refresh import Refreshed, Result
+from wpriv.run.results import file_names
 
 # nothing is known of the time of a recipe without one
 UNKNOWN_SECONDS = 3600.0
+
+
+def refresh_from(word: str, folder: Path) -> None:
+    """Write own numbers from finished results into recipes, and print a table of them.
+
+    Args:
+        word: a recipe, whose results ``folder`` holds; or ``all``, for those of a reproduction in ``folder``.
+    Raises:
+        CheckFailed: some recipe has no such results, or they have no answer for some number.
+    """
+    names = refreshing.selected(word)
+    if word != "all":
+        # the folder of the recipe, or a reproduction with it
+        own = folder / word if (folder / word).is_dir() else folder
+        _finish([refreshing.refresh_from(word, own)], [])
+        return
+    results: list[Result] = []
+    problems = []
+    finished = [name for name in names if (folder / name / file_names.PROVENANCE).is_file()]
+    for name in finished:
+        try:
+            results.append(refreshing.refresh_from(name, folder / name))
+        except WprivError as error:
+            problems.append(f"{name} was not refreshed: {error}")
+    if len(finished) < len(names):
+        missing = ", ".join(name for name in names if name not in finished)
+        say(f"without finished results in {folder}, left as they are: {missing}")
+    if not finished:
+        raise UsageError(f"--from {folder} holds no finished results of a recipe with own numbers")
+    _finish(results, problems)
 
 
 def refresh(word: str, out: Path, at_most: str | None, jobs: int, root: Path | None) -> None:
@@ -41,6 +72,11 @@ def refresh(word: str, out: Path, at_most: str | None, jobs: int, root: Path | N
             if len(names) == 1:
                 raise
             problems.append(f"{name} was not refreshed: {error}")
+    _finish(results, problems)
+
+
+def _finish(results: list[Result], problems: list[str]) -> None:
+    """Print the results, and fail where some number has none."""
     _print(results)
     problems += [
         f"{result.name} has no answer for {len(result.unanswered)} own numbers"

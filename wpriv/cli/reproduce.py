@@ -15,6 +15,7 @@ from wpriv.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from wpriv.run.reproduction.collect import ItemResult
+    from wpriv.run.reproduction.items import Paper
 
 What = Annotated[
     str, typer.Argument(metavar="WHAT", help="all, a paper (plc, wdp, dpswd, wgrad, ldp), or an item: plc/figure-4.")
@@ -35,6 +36,18 @@ Jobs = Annotated[
 Root = Annotated[
     Path | None, typer.Option("--data-root", metavar="DIR", help="Folder of the data sets (before $WPRIV_DATA).")
 ]
+Keep = Annotated[
+    Path | None,
+    typer.Option(
+        "--keep", metavar="DIR", help="Keep what is finished in this folder, in small, and show all it holds."
+    ),
+]
+Kept = Annotated[
+    Path | None,
+    typer.Option(
+        "--kept", metavar="DIR", help="Show the kept results of this folder for recipes that are not run here."
+    ),
+]
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
@@ -45,6 +58,8 @@ def command(
     at_most: AtMost = None,
     jobs: Jobs = 1,
     data_root: Root = None,
+    keep: Keep = None,
+    kept: Kept = None,
     as_json: flags.Json = False,
 ) -> None:
     """Run the recipes of the papers, and write their numbers, ours and every figure to web pages.
@@ -58,13 +73,19 @@ def command(
 
     papers, limit = items.select(what), seconds_of(at_most)
     folder = out or Path("reproduction-quick" if quick else "reproduction")
+    if quick and (keep or kept):
+        name = "--keep" if keep else "--kept"
+        raise UsageError(f"{name} is for reproductions, and runs with --quick are none. Leave one of the two out")
+    if keep is not None:
+        _check_keep(keep, kept, folder)
     plans = reproduce.planned(papers, folder, quick=quick)
     reproduce.run(plans, folder, at_most=limit, jobs=jobs, root=data_root, say=say)
+    selected = {item for paper in papers for item in paper.items}
+    files = [] if keep is None else _keep(papers, folder, keep)
     # the pages show all papers, with what earlier calls have left in the folder
     every = items.select("all")
-    results = collect.collect(every, folder, quick=quick)
-    files = page.write(every, results, folder, quick=quick)
-    selected = {item for paper in papers for item in paper.items}
+    results = collect.collect(every, folder, quick=quick, kept=keep or kept)
+    files += page.write(every, results, folder, quick=quick)
     results = [result for result in results if result.item in selected]
     if as_json:
         output.emit_json(collect.report(results, quick=quick))
@@ -78,6 +99,33 @@ def command(
     ]
     if missed:
         raise CheckFailed(f"{len(missed)} expected numbers are missed; the pages show them")
+
+
+def _check_keep(keep: Path, kept: Path | None, out: Path) -> None:
+    """Refuse, before anything is run, what cannot be kept.
+
+    Raises:
+        UsageError: the folder is not one of kept results, or that of the reproduction.
+    """
+    from wpriv.run.reproduction import kept as keeping
+
+    if kept is not None and kept != keep:
+        raise UsageError("--keep shows the results of its own folder: leave out --kept")
+    if keep.resolve() == out.resolve():
+        raise UsageError(f"--keep and --out are the same folder {out}: name another one with --keep")
+    keeping.require_folder(keep)
+
+
+def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:
+    """Keep the finished recipes of some papers, write the pages of the kept results, and return their files."""
+    from wpriv.run.reproduction import collect, items, kept_text, page
+    from wpriv.run.reproduction import kept as keeping
+
+    names = keeping.store(collect.collect(papers, out, quick=False), out, keep)
+    say(f"kept {len(names)} recipes in {keep}")
+    every = items.select("all")
+    results = collect.collect(every, keep, quick=False)
+    return [*page.write(every, results, keep, quick=False), *kept_text.write(every, results, keep)]
 
 
 def _counts(result: ItemResult) -> list[str]:

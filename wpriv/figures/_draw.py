@@ -107,7 +107,8 @@ def lines(rows: list[Row], axes: Any, x: str, y: str) -> None:
     entries: list[LegendEntry] = []
     cases = list(dict.fromkeys(row["case"] for row in rows))
     colours = {case: _palette.of(axes).colour(str(case)) for case in cases}
-    wide_case = next((row["case"] for row in rows if row.get("claim") in ("exact", "certified")), cases[0])
+    tight = {row["case"] for row in rows if row.get("claim") in ("exact", "certified")}
+    wide_case = tight.pop() if len(tight) == 1 else None
     for case in sorted(cases, key=lambda name: name != wide_case):
         line = sorted((row for row in rows if row["case"] == case), key=lambda row: float(row[x]))
         colour = colours[case]

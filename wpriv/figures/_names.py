@@ -76,6 +76,11 @@ METHODS = {
     "dp-swd": "DP-SWD",
     "dann": "DANN",
     "dp-dann": "DP-DANN",
+    "dp-swd-projections": "DP-SWD, noise on projections",
+    "projections": "DP-SWD, noise on projections",
+    "gradient": "DP-SWD, noise on gradients",
+    "dp-swd-paper": "DP-SWD, published noise",
+    "dp-dann-paper": "DP-DANN, published noise",
     "source-only": "source only",
     "merf": "DP-MERF",
     "cgan": "DP-CGAN",
@@ -85,12 +90,15 @@ METHODS = {
     "truncated-laplace": "truncated Laplace",
     "discrete-gauss": "discrete Gauss",
     "discrete-laplace": "discrete Laplace",
-    "entropic": "entropic W₂",
-    "entropic-l1": "entropic W₁",
-    "plain": "plain W₂",
     "wgan": "WGAN",
     "tight": "tight constant",
     "paper": "published constant",
+}
+LOSSES = {
+    "entropic": "entropic W₂",
+    "entropic-l1": "entropic W₁",
+    "plain": "plain W₂",
+    "sinkhorn-divergence": "Sinkhorn divergence",
 }
 # columns of metrics
 MEASURES = {
@@ -163,8 +171,32 @@ def accountant(text: str) -> str:
 
 
 def method(text: str) -> str:
-    """Return the display name of a method, loss, formula or case; text that is not listed is returned as it is."""
-    return METHODS.get(text, text)
+    """Return the display name of a method, formula or case; text that is not listed is returned as it is.
+
+    The case of a sweep, such as ``method = dann``, is its value where that is a name.
+
+    >>> method("merf"), method("method = dp-dann"), method("loss = plain, α = 0.5")
+    ('DP-MERF', 'DP-DANN', 'plain W₂, α = 0.5')
+    """
+    return ", ".join(_setting(part) for part in text.split(", "))
+
+
+def _setting(text: str) -> str:
+    name, sign, value = text.partition(" = ")
+    if not sign:
+        return METHODS.get(text, text)
+    return accountant(value) if name == "accountant" else (LOSSES if name == "loss" else METHODS).get(value, text)
+
+
+def loss(text: str) -> str:
+    """Return the display name of a loss or a model; text that is not listed is returned as it is."""
+    return LOSSES.get(text, method(text))
+
+
+def key(text: str) -> str:
+    """Return what the colour of a case belongs to: ``dann`` of ``method = dann``, and any other case as it is."""
+    value = text.partition(" = ")[2]
+    return value if value in METHODS or value in LOSSES else text
 
 
 def measure(column: str) -> str:

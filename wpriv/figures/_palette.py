@@ -12,6 +12,7 @@ MARKS = ("", "o", "s", "^", "D", "v", "P", "X", "<", ">")
 # the colour and the mark of known methods: the tight answer has no mark, and is drawn wide instead
 FIXED: dict[str, tuple[int, str]] = {
     "pld": (0, ""),
+    "exact": (0, ""),
     "rdp": (1, "o"),
     "markov": (2, "s"),
     "clt": (3, "^"),
@@ -35,9 +36,17 @@ FIXED: dict[str, tuple[int, str]] = {
     "dp-swd": (1, "s"),
     "dann": (2, "^"),
     "dp-dann": (3, "D"),
+    "dp-swd-projections": (5, "<"),
+    "projections": (5, "<"),
+    "gradient": (1, "s"),
+    "dp-swd-paper": (7, "v"),
+    "dp-dann-paper": (8, "^"),
     "source-only": (6, "x"),
     "merf": (2, "v"),
     "cgan": (4, "P"),
+    "entropic": (0, "o"),
+    "plain": (1, "s"),
+    "sinkhorn-divergence": (2, "^"),
 }
 
 

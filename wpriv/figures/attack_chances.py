@@ -32,7 +32,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         if abs(row["difference"]) > WRONG:
             x, printed, computed = row["eps_printed"], row["printed"], row["computed"]
             axes.plot([x, x], [printed, computed], color="#D55E00", linewidth=1, linestyle=(0, (2, 2)))
-            text = f"{row['data']}: {printed:g}, computed {computed:.3f}"
+            text = f"{row['data']}: {printed:g},\ncomputed {computed:.3f}"
             axes.annotate(text, (x, min(printed, computed)), xytext=(6, -3), textcoords="offset points", va="top")
     axes.set_xlabel("ε as printed (of three notions, which share no unit)")
     axes.set_ylabel("chance of a successful attack")

@@ -30,18 +30,21 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(", ".join(_label(key, row[key]) for key in grouped_by), []).append(row)
+    axes.set_ylabel(f"{_names.measure('w2')} (units of the data)")
+    if len(groups) > 1 and len({row.get(x) for row in rows}) == 1:
+        _draw_columns(groups, axes, {label: _key(group[0], grouped_by, label) for label, group in groups.items()})
+        return
     for label, group in groups.items():
         points = sorted(
             (float(row[x]), float(row["w2"]), float(row.get("w2_sd") or 0.0))
             for row in group
             if row.get("w2") is not None
         )
-        colour, mark = _palette.of(axes).style(label)
+        colour, mark = _palette.of(axes).style(_key(group[0], grouped_by, label))
         places, values, spreads = zip(*points, strict=True)
         axes.plot(places, values, color=colour, marker=mark, markersize=4, label=label)
         _draw.bars(axes, places, values, spreads, colour)
     axes.set_xlabel(X[x])
-    axes.set_ylabel(f"{_names.measure('w2')} (units of the data)")
     _draw.grid(axes)
     if x == "data.privatize.eps":
         ticks = sorted({float(row[x]) for row in rows})
@@ -58,6 +61,25 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         axes.legend(fontsize="small")
 
 
+def _draw_columns(groups: dict[str, list[dict[str, Any]]], axes: Any, keys: dict[str, str]) -> None:
+    """Draw one column for each group, with its number, where nothing is swept over which there could be a line."""
+    for place, (label, group) in enumerate(groups.items()):
+        value, spread = float(group[-1]["w2"]), float(group[-1].get("w2_sd") or 0.0)
+        colour = _palette.of(axes).colour(keys[label])
+        axes.bar([place], [value], width=0.6, color=colour, label=label)
+        _draw.bars(axes, [place], [value], [spread], "#000000")
+        axes.annotate(f"{value:.3g}", (place, value + spread), xytext=(0, 3), textcoords="offset points", ha="center")
+    axes.set_xticks(range(len(groups)), list(groups))
+    axes.set_xlabel("loss")
+    axes.margins(y=0.15)
+    _draw.grid(axes, axis="y")
+
+
+def _key(row: dict[str, Any], grouped_by: list[str], label: str) -> str:
+    """What the colour of a group belongs to: a loss has the same in every figure."""
+    return str(row[grouped_by[0]]) if grouped_by == ["options.loss"] else label
+
+
 def _label(key: str, value: Any) -> str:
     name = key.rpartition(".")[2]
-    return _names.method(str(value)) if name in ("loss", "name") else _names.value(name, value)
+    return _names.loss(str(value)) if name in ("loss", "name") else _names.value(name, value)

@@ -17,7 +17,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     for case in cases:
         case_rows = [row for row in rows if row.get("case") == case and row["loss"] is not None]
         points = [(row["step"], row["loss"]) for row in case_rows]
-        style: dict[str, Any] = {"color": _palette.of(axes).colour(str(case)), "linewidth": 1.2}
+        style: dict[str, Any] = {"color": _palette.of(axes).colour(_names.key(str(case))), "linewidth": 1.2}
         style |= {"marker": "o"} if len(points) == 1 else {}  # a line through one point is invisible
         label = "" if case is None else _names.method(str(case))
         axes.plot([step for step, _ in points], [loss for _, loss in points], label=label, **style)

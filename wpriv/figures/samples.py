@@ -10,6 +10,9 @@ import numpy as np
 
 from wpriv.figures import _draw
 
+# the names of rows beside generated images, whatever a task calls them
+GENERATED = "generated"
+ROWS = {"original": "test images", "privatised": "reports", "wavelets": "denoised reports"}
 GAP = 1  # pixels between images
 MAX_POINTS = 2000
 
@@ -31,6 +34,7 @@ def draw(arrays: Mapping[str, Any], axes: Any) -> None:
     if samples.ndim != 4 or samples.shape[1] not in (1, 3) or len(samples) == 0:
         raise ValueError(f"samples must be images [N, 1 or 3, H, W] or points [N, 2]; found {list(samples.shape)}")
     names = [str(name) for name in arrays["names"]] if "names" in arrays else []
+    names = [ROWS.get(name, name) for name in names] if GENERATED in names else names
     if names and len(samples) % len(names):
         raise ValueError(f"{len(samples)} images cannot be split into {len(names)} equal rows")
     columns = len(samples) // len(names) if names else math.ceil(math.sqrt(len(samples)))
@@ -56,10 +60,11 @@ def _mosaic(images: Any, columns: int) -> Any:
 
 
 def _draw_points(samples: Any, target: Any, axes: Any) -> None:
-    style = {"s": 4, "alpha": 0.5, "linewidths": 0}
+    # many points are one picture in vector formats
+    style = {"s": 4, "alpha": 0.5, "linewidths": 0, "rasterized": True}
     if target is not None:
         axes.scatter(*np.asarray(target)[:MAX_POINTS].T, color=_draw.COLOURS[-2], label="target", **style)
     axes.scatter(*samples[:MAX_POINTS].T, color=_draw.COLOURS[0], label="generated", **style)
     axes.set_aspect("equal")
     _draw.grid(axes)
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="small", markerscale=3)

@@ -37,6 +37,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
 
 def _draw_plane(rows: list[dict[str, Any]], axes: Any, colour: str, label: Any, text: str) -> None:
     style = {"s": 5, "marker": "x" if label == 1 else "o", "color": colour, "alpha": 0.35, "linewidths": 0.4}
+    style["rasterized"] = True  # many points are one picture in vector formats
     axes.scatter([row["x"] for row in rows], [row["y"] for row in rows], label=text, **style)
 
 

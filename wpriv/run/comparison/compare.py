@@ -152,9 +152,10 @@ def run(
         files = (out / file_names.TABLE, out / file_names.RECIPE, out / file_names.PROVENANCE)
         files += expectations.write(out, recipe, verdicts)
         if draw:
-            from wpriv.run.results import plot  # loads matplotlib
+            from wpriv.run.results import plot, published_numbers  # loads matplotlib
 
-            files += tuple(plot.draw(rows, plot.panels_of(recipe), out, ("png",), required=False))
+            numbers = published_numbers.of_recipe(recipe)
+            files += tuple(plot.draw(rows, plot.panels_of(recipe), out, ("png",), required=False, numbers=numbers))
     return Comparison(recipe, rows, verdicts, out, files, reused)
 
 

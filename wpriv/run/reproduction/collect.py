@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.errors import UsageError, WprivError
-from wpriv.run.reproduction import reproduce
+from wpriv.run import load_recipe
+from wpriv.run.reproduction import reproduce, stored
 from wpriv.run.reproduction.items import Item, Paper
 from wpriv.run.results import expectations, file_names, read, stored_json, summary
 
@@ -21,7 +22,8 @@ VERDICTS = {
     "not run": "there is a recipe that was not run here, or could not be",
     "not covered": "no recipe reproduces it; the reason is said",
 }
-KEPT = ("panel", "where", "column", "kind", "ours", "difference", "within", "absolute", "source")  # of expect.json
+COLUMNS = ("panel", "where", "column", "kind", "ours", "difference", "within", "absolute", "source", "claim")
+ORIGIN = ("wpriv", "git_commit", "platform", "device", "seed", "seeds", "noise_version", "wall_seconds")
 CLAIM = {"paper", "found", "because"}  # the keys of a claim
 Row = dict[str, Any]
 
@@ -40,6 +42,8 @@ class RecipeResult:
         table: the rows of its table; of repeated trainings their means and deviations.
         runs: of repeated trainings a row for each of them.
         together: what all trainings of it together keep, as in their statement; empty for a single one.
+        kept: whether the results are kept ones of an earlier run, with their figures in the folder.
+        note: what a reader must know of the results besides: that the recipe has changed since.
     """
 
     name: str
@@ -52,11 +56,15 @@ class RecipeResult:
     table: list[Row] = field(default_factory=list)
     runs: list[Row] = field(default_factory=list)
     together: Row = field(default_factory=dict)
+    kept: bool = False
+    note: str = ""
 
     def as_dict(self) -> Row:
         """The recipe as ``report.json`` holds it, without its expected numbers."""
-        kept = {"recipe": self.name, "status": self.status, "reason": self.reason, "claims": self.claims}
-        return {**kept, **({"runs": self.runs} if self.runs else {})}
+        facts = {"recipe": self.name, "status": self.status, "reason": self.reason, "claims": self.claims}
+        origin = {key: self.provenance[key] for key in ORIGIN if self.provenance.get(key) is not None}
+        more = {"runs": self.runs, "note": self.note, "together": self.together, "origin": origin}
+        return {**facts, "kept": self.kept, **{key: value for key, value in more.items() if value}}
 
 
 @dataclass(frozen=True)
@@ -81,13 +89,24 @@ class ItemResult:
         }
 
 
-def collect(papers: Iterable[Paper], out: Path, *, quick: bool) -> list[ItemResult]:
-    """Read the results of the items of some papers."""
+def collect(papers: Iterable[Paper], out: Path, *, quick: bool, kept: Path | None = None) -> list[ItemResult]:
+    """Read the results of the items of some papers.
+
+    Args:
+        kept: folder of kept results, which stand for recipes that are not done in ``out``.
+    """
     status = reproduce.stored_status(out)
+    stand_in = {} if kept is None or kept == out else reproduce.stored_status(kept)
     results = []
     for paper in papers:
         for item in paper.items:
-            recipes = [_result(name, out, status, quick=quick) for name in item.recipes]
+            recipes = []
+            for name in item.recipes:
+                result = _result(name, out, status, quick=quick)
+                if result.status != "done" and kept is not None and name in stand_in:
+                    earlier = _result(name, kept, stand_in, quick=False)
+                    result = earlier if earlier.status == "done" else result
+                recipes.append(result)
             results.append(ItemResult(item, recipes, _verdict(item, recipes)))
     return results
 
@@ -105,23 +124,39 @@ def report(results: list[ItemResult], *, quick: bool) -> Row:
 def _result(name: str, out: Path, status: Mapping[str, Row], *, quick: bool) -> RecipeResult:
     folder = reproduce.folder_of(out, name, quick=quick)
     noted = status.get(str(folder.relative_to(out)), {"status": "not run", "reason": ""})
-    if noted.get("status") != "done":
-        return RecipeResult(name, folder, str(noted.get("status")), str(noted.get("reason", "")))
-    files = [folder / file_names.TABLE, folder / file_names.METRICS]
+    word = noted.get("status")
+    if word not in ("done", reproduce.KEPT):
+        return RecipeResult(name, folder, str(word), str(noted.get("reason", "")))
     try:
-        provenance = (
-            stored_json.read(folder / file_names.PROVENANCE) if (folder / file_names.PROVENANCE).exists() else {}
-        )
-        expect = _expected(folder / file_names.EXPECT)
-        table = next((read.table(path) for path in files if path.is_file()), [])
-        runs = read.table(folder / file_names.RUNS) if (folder / file_names.RUNS).is_file() else []
-        together = summary.statement_of_all(folder)[0] or {}
-        claims = provenance.get("claims", [])
-        if not isinstance(claims, list) or not all(isinstance(claim, dict) and set(claim) >= CLAIM for claim in claims):
-            raise UsageError(f"{folder / file_names.PROVENANCE} is damaged: its claims are none")
+        return _finished(name, folder, quick=quick, kept=word == reproduce.KEPT)
     except WprivError as error:
         return RecipeResult(name, folder, "damaged", f"{error}. Remove {folder} and run it again")
-    return RecipeResult(name, folder, "done", "", expect, claims, provenance, table, runs, together)
+
+
+def _finished(name: str, folder: Path, *, quick: bool, kept: bool) -> RecipeResult:
+    """The results in the folder of a recipe, its numbers beside those that the recipe expects today.
+
+    Raises:
+        UsageError: a file of the folder is damaged.
+    """
+    file = folder / file_names.PROVENANCE
+    provenance = stored_json.read(file) if file.exists() else {}
+    expect = stored.entries(folder / file_names.EXPECT)
+    files = [folder / file_names.TABLE, folder / file_names.METRICS]
+    table = next((read.table(path) for path in files if path.is_file()), [])
+    runs = read.table(folder / file_names.RUNS) if (folder / file_names.RUNS).is_file() else []
+    together = summary.statement_of_all(folder)[0] or {}
+    claims = provenance.get("claims", [])
+    if not isinstance(claims, list) or not all(isinstance(claim, dict) and set(claim) >= CLAIM for claim in claims):
+        raise UsageError(f"{file} is damaged: its claims are none")
+    recipe, note = load_recipe.recipe(name, quick=quick), ""
+    expect = stored.with_claims(expect, table, recipe.kind)
+    if stored.is_of(recipe, folder):
+        expect = stored.today(recipe, expect)
+        claims = [claim.model_dump() for claim in recipe.claims]
+    else:
+        note = "The recipe has changed since; these are the results of the recipe as it was then"
+    return RecipeResult(name, folder, "done", "", expect, claims, provenance, table, runs, together, kept, note)
 
 
 def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
@@ -140,15 +175,4 @@ def _numbers(row: Row) -> Row:
     """An expected number of ``expect.json`` as a row of the report."""
     verdict = expectations.verdict_word(row).lower()
     more = {key: row[key] for key in ("commit", "noise_version", "seeds", "deviation") if row.get(key) is not None}
-    return {**{key: row[key] for key in KEPT}, **more, "expected": row["expected"], "verdict": verdict}
-
-
-def _expected(path: Path) -> list[Row]:
-    """The rows of ``expect.json``; none where the recipe expects no numbers."""
-    if not path.exists():
-        return []
-    rows = stored_json.read(path).get("expect")
-    needed = {*KEPT, "expected", "ok", "held"}
-    if not isinstance(rows, list) or not all(isinstance(row, dict) and needed <= set(row) for row in rows):
-        raise UsageError(f"{path} is damaged: it lacks the expected numbers")
-    return rows
+    return {**{key: row.get(key) for key in COLUMNS}, **more, "expected": row["expected"], "verdict": verdict}

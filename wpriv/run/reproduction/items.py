@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from wpriv.config import yaml_document
 from wpriv.errors import UsageError
@@ -23,6 +24,7 @@ class Item:
         about: what it shows.
         recipes: names of the shipped recipes that reproduce it; empty where nothing does.
         missing: what is not reproduced and why; empty where all is.
+        together: the figure, and the name of the panels of each recipe, of one figure over several recipes.
     """
 
     paper: str
@@ -30,6 +32,7 @@ class Item:
     about: str
     recipes: tuple[str, ...] = ()
     missing: str = ""
+    together: tuple[str, tuple[tuple[str, str], ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,15 @@ def paper(name: str) -> Paper:
     """Read the items of one paper."""
     data = yaml_document.read(_FOLDER / f"{name}.yaml").data
     rows = tuple(
-        Item(name, row["item"], row["about"], tuple(row.get("recipes", ())), row.get("missing", ""))
+        Item(name, row["item"], row["about"], tuple(row.get("recipes", ())), row.get("missing", ""), _together(row))
         for row in data["items"]
     )
     return Paper(name, data["title"], data["authors"], rows)
+
+
+def _together(row: dict[str, Any]) -> tuple[str, tuple[tuple[str, str], ...]] | None:
+    entry = row.get("together")
+    return None if entry is None else (str(entry["figure"]), tuple(entry["panels"].items()))
 
 
 def select(word: str) -> list[Paper]:

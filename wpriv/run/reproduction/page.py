@@ -6,14 +6,15 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
+from wpriv.config import yaml_document
 from wpriv.files import durable_writes
 from wpriv.files.json_values import plain
-from wpriv.run.reproduction import collect
+from wpriv.run import recipe_files
+from wpriv.run.reproduction import collect, together
 from wpriv.run.reproduction.collect import ItemResult, RecipeResult, Row
 from wpriv.run.reproduction.items import Paper, slug
-from wpriv.run.results import plot, summary, web_page
+from wpriv.run.results import file_names, plot, summary, web_page
 
 REPORT, INDEX = "report.json", "index.html"
 
@@ -27,7 +28,7 @@ def write(papers: Sequence[Paper], results: Sequence[ItemResult], out: Path, *, 
     for paper in papers:
         of_paper = [result for result in results if result.item.paper == paper.name]
         files.append(out / f"{paper.name}.html")
-        durable_writes.replace(files[-1], _paper_page(paper, of_paper, quick=quick))
+        durable_writes.replace(files[-1], _paper_page(paper, of_paper, out, quick=quick))
     files.append(out / INDEX)
     durable_writes.replace(files[-1], _index(papers, results, quick=quick))
     return files
@@ -43,24 +44,39 @@ def _index(papers: Sequence[Paper], results: Sequence[ItemResult], *, quick: boo
                 f'<a href="{paper.name}.html#{slug(each.item.name)}">{web_page.text(each.item.name)}</a>',
                 web_page.text(each.item.about),
                 web_page.word(each.verdict),
-                web_page.text(_counts(each)),
+                web_page.text(counts(each)),
             ]
             for each in of_paper
         ]
         parts.append(
             f'<section><h2><a href="{paper.name}.html">{web_page.text(paper.title)}</a></h2>'
-            f'<p class="soft">{web_page.text(paper.authors)}: {web_page.text(_summary(of_paper))}</p>'
+            f'<p class="soft">{web_page.text(paper.authors)}: {web_page.text(summary_of(of_paper))}</p>'
             f"{web_page.table(['item', 'what it shows', 'verdict', 'numbers'], rows)}</section>"
         )
     return web_page.document("wpriv: the five papers reproduced", "\n".join(parts))
 
 
-def _paper_page(paper: Paper, results: Sequence[ItemResult], *, quick: bool) -> str:
+def _paper_page(paper: Paper, results: Sequence[ItemResult], out: Path, *, quick: bool) -> str:
     head = (
         f'<p class="soft"><a href="{INDEX}">all papers</a></p><h1>{web_page.text(paper.title)}</h1>'
-        f"<p>{web_page.text(paper.authors)}. {web_page.text(_summary(results))}.</p>{_legend(quick)}"
+        f"<p>{web_page.text(paper.authors)}. {web_page.text(summary_of(results))}.</p>{_legend(quick)}"
     )
-    return web_page.document(f"{paper.title}: reproduced", "\n".join([head, *(_section(result) for result in results)]))
+    sections = (_section(result, out) for result in results)
+    return web_page.document(f"{paper.title}: reproduced", "\n".join([head, _contents(results), *sections]))
+
+
+def _contents(results: Sequence[ItemResult]) -> str:
+    """The items of a page with their verdicts, each linked."""
+    rows = [
+        [
+            f'<a href="#{slug(each.item.name)}">{web_page.text(each.item.name)}</a>',
+            web_page.word(each.verdict),
+            web_page.text(counts(each)),
+        ]
+        for each in results
+    ]
+    table = web_page.table(["item", "verdict", "numbers met"], rows)
+    return f"<details><summary>Contents: {len(rows)} items</summary>{table}</details>"
 
 
 def _legend(quick: bool) -> str:
@@ -78,36 +94,44 @@ def _legend(quick: bool) -> str:
     )
 
 
-def _section(result: ItemResult) -> str:
+def _section(result: ItemResult, out: Path) -> str:
     """One item: the verdict, what is missing, and for each recipe its numbers, claims and figures."""
     item = result.item
     head = f'<section id="{slug(item.name)}"><h2>{web_page.text(item.name)}</h2>'
     parts = [f"{head} {web_page.word(result.verdict)}<p>{web_page.text(item.about)}</p>"]
     if item.missing:
         parts.append(f'<p class="missing">Not reproduced: {web_page.text(item.missing)}.</p>')
+    parts += _together_figure(result, out)
     for each in result.recipes:
-        parts.append(_recipe(each))
+        parts.append(_recipe(each, out))
     return "\n".join([*parts, "</section>"])
 
 
-def _recipe(result: RecipeResult) -> str:
-    command = f"<code>{web_page.text(_command(result))}</code>"
+def _recipe(result: RecipeResult, out: Path) -> str:
+    is_own = result.folder == out / result.name
+    command = f"<code>{web_page.text(command_of(result))}</code>"
     if result.status != "done":
         reason = f": {web_page.text(result.reason)}" if result.reason else ""
         return f'<p class="missing">{command} {web_page.text(result.status)}{reason}</p>'
     parts = [f"<p>{command}</p>"]
+    if result.kept and not is_own:
+        parts.append(f'<p class="kept">Kept results of an earlier run: {web_page.text(commit_of(result))}.</p>')
+    if result.note:
+        parts.append(f'<p class="kept">{web_page.text(result.note)}.</p>')
     if result.expect:
         parts.append(web_page.expected(result.expect))
     parts += web_page.claims(result.claims)
-    parts += _figures(result)
-    parts.append(web_page.numbers_behind(result.table))
-    parts.append(web_page.numbers_behind(result.runs, "Each training"))
-    parts.append(_together(result.together))
+    parts += _figures(result, out if is_own else None)
+    lengths = result.provenance.get("rows") if result.kept else None
+    lengths = lengths if isinstance(lengths, dict) else {}
+    parts.append(web_page.numbers_behind(result.table, length=int(lengths.get(file_names.TABLE, 0))))
+    parts.append(web_page.numbers_behind(result.runs, "Each training", length=int(lengths.get(file_names.RUNS, 0))))
+    parts.append(_of_all(result.together))
     parts.append(f'<p class="soft">{web_page.text(web_page.origin(result.provenance))}</p>')
     return "\n".join(parts)
 
 
-def _together(together: Row) -> str:
+def _of_all(together: Row) -> str:
     """The cost of all trainings of a recipe together; empty for a single one, and where none is private."""
     if not together.get("trainings"):
         return ""
@@ -115,34 +139,50 @@ def _together(together: Row) -> str:
     return f'<p class="soft">All {together["trainings"]} private trainings together: {guarantee}.</p>'
 
 
-def _figures(result: RecipeResult) -> list[str]:
-    """The figures of a results folder as inline SVG."""
+def _figures(result: RecipeResult, base: Path | None) -> list[str]:
+    """The figures of a results folder as inline SVG; kept ones below the folder ``base`` as links to their files."""
+    name, label = result.name.replace("/", "-"), f"Figure of {result.name}; its numbers are in the table below"
+    if result.kept:
+        files = sorted(result.folder.glob("*.svg"))
+        if base is not None:
+            return web_page.linked([path.relative_to(base).as_posix() for path in files], label)
+        return web_page.inline([path.read_text(encoding="utf-8") for path in files], name, label)
 
     def draw(folder: Path) -> list[Path]:
         return plot.plot(result.folder, formats=("svg",), out=folder)
 
-    label = f"Figure of {result.name}; its numbers are in the table below"
-    return web_page.figures(draw, result.name.replace("/", "-"), label)
+    return web_page.figures(draw, name, label)
 
 
-def _command(result: RecipeResult) -> str:
-    verb = "train" if "task" in _stored_recipe(result.folder) else "compare"
-    return f"wpriv {verb} {result.name}"
+def _together_figure(result: ItemResult, out: Path) -> list[str]:
+    """The figure over all recipes of an item, where it has one and their results are there."""
+    name = f"{result.item.paper}-{slug(result.item.name)}-together"
+    label = f"{result.item.name} from all recipes; their numbers are in the tables below"
+    if together.can_be_drawn(result):
+        return web_page.figures(lambda folder: together.plot(result, folder), name, label)
+    file = together.file_name(result)
+    return web_page.linked([file], label) if (out / file).is_file() else []
 
 
-def _stored_recipe(folder: Path) -> dict[str, Any]:
-    from wpriv.config import yaml_document
-    from wpriv.run.results import file_names
-
-    path = folder / file_names.RECIPE
-    return yaml_document.read(path).data if path.is_file() else {}
+def commit_of(result: RecipeResult) -> str:
+    """Return the commit that computed results, in words."""
+    commit = result.provenance.get("git_commit")
+    return f"commit {str(commit)[:12]}" if commit else f"wpriv {result.provenance.get('wpriv', 'of unknown version')}"
 
 
-def _summary(results: Iterable[ItemResult]) -> str:
+def command_of(result: RecipeResult) -> str:
+    """Return the command that runs the recipe."""
+    kind = yaml_document.read(recipe_files.find(result.name)).data["kind"]
+    return f"wpriv {kind} {result.name}"
+
+
+def summary_of(results: Iterable[ItemResult]) -> str:
+    """Return how many items have each verdict, in words."""
     counts = Counter(result.verdict for result in results)
     return ", ".join(f"{counts[word]} {word}" for word in collect.VERDICTS if counts[word])
 
 
-def _counts(result: ItemResult) -> str:
+def counts(result: ItemResult) -> str:
+    """Return how many expected numbers of an item are met, and how many there are."""
     rows = [row for recipe in result.recipes for row in recipe.expect]
     return f"{sum(row['ok'] for row in rows)} of {len(rows)}" if rows else ""

@@ -7,7 +7,7 @@ touched, and neither are comments and layout.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from wpriv.errors import UsageError, WprivError
 from wpriv.files import durable_writes
 from wpriv.randomness.seeds import NOISE_VERSION
 from wpriv.run import load_recipe, recipe_files
-from wpriv.run.results import expectations, write
+from wpriv.run.reproduction import stored
+from wpriv.run.results import expectations, file_names, stored_json, write
 from wpriv.run.results.expectations import Verdict
 
 COMMIT_DIGITS = 12
@@ -140,10 +141,82 @@ def refresh(name: str, out: Path, commit: str, *, jobs: int = 1, root: Path | No
     recipe = load_recipe.recipe(path)
     folder = out / commit.replace(" ", "-") / recipe_files.short_name(path)
     rows, first = _rows(recipe, folder, jobs=jobs, root=root)
+
+    def verdict_of(check: Check, column: str, expected: float) -> Verdict:
+        return expectations.verdict(check, column, expected, rows, first=first)
+
+    return _write(name, path, verdict_of, commit, NOISE_VERSION if recipe.kind == "train" else None)
+
+
+def refresh_from(name: str, results: Path) -> Result:
+    """Write the own numbers that a finished results folder holds into the file of a recipe, with their commit.
+
+    Args:
+        results: what ``compare``, ``train`` or ``reproduce`` left of the whole recipe, without quick settings.
+    Raises:
+        UsageError: the folder holds the results of another recipe, of quick settings, of a part of the trainings, or of
+            a program whose files differ from its commit.
+    """
+    path = recipe_files.find(name)
+    recipe = load_recipe.recipe(path)
+    provenance = _finished(recipe, results)
+    rows = stored.answers(stored.entries(results / file_names.EXPECT))
+
+    def verdict_of(check: Check, column: str, expected: float) -> Verdict:
+        match = stored.answered(check, column, expected, rows)
+        return expectations.verdict(check, column, expected, []) if match is None else match[0]
+
+    noise_version = int(provenance["noise_version"]) if recipe.kind == "train" else None
+    return _write(name, path, verdict_of, _commit_of(provenance), noise_version)
+
+
+def _finished(recipe: Recipe, results: Path) -> dict[str, Any]:
+    """The provenance of finished results of a whole recipe.
+
+    Raises:
+        UsageError: the folder holds something else.
+    """
+    file = results / file_names.PROVENANCE
+    if not file.is_file():
+        raise UsageError(f"{results} holds no finished results of {recipe.name}. Give a folder with {file.name}")
+    if not stored.is_of(recipe, results):
+        raise UsageError(
+            f"{results} holds the results of another recipe, or of {recipe.name} before it was changed. Run it again"
+        )
+    provenance = stored_json.read(file)
+    if provenance.get("quick"):
+        raise UsageError(f"{results} holds a run with quick settings, whose numbers are not those of the whole recipe")
+    if provenance.get("finished") != provenance.get("trainings"):
+        raise UsageError(f"{results} holds a part of the trainings of {recipe.name}. Finish them first")
+    if recipe.kind == "train" and not isinstance(provenance.get("noise_version"), int):
+        raise UsageError(f"{file} does not say which version of the rule made the noise. Run {recipe.name} again")
+    return provenance
+
+
+def _commit_of(provenance: dict[str, Any]) -> str:
+    """What own numbers of stored results carry: see ``version``.
+
+    Raises:
+        UsageError: files of the program had been changed since its commit.
+    """
+    commit = provenance.get("git_commit")
+    if commit is None:
+        return f"version {provenance.get('wpriv', __version__)}"
+    if str(commit).endswith("+"):
+        raise UsageError(
+            f"the results are those of a program that had been changed since its commit {str(commit)[:COMMIT_DIGITS]}, "
+            f"and no commit names it. Run the recipe again"
+        )
+    return str(commit)[:COMMIT_DIGITS]
+
+
+def _write(
+    name: str, path: Path, verdict_of: Callable[[Check, str, float], Verdict], commit: str, noise_version: int | None
+) -> Result:
+    """Write the own numbers that a run answers into the file of its recipe."""
     text = _text(path)
     document = yaml_document.parse(text, str(path))
-    numbers = [_refreshed(number, document, text, rows, first) for number in own_numbers(document)]
-    noise_version = NOISE_VERSION if recipe.kind == "train" else None
+    numbers = [_refreshed(number, document, text, verdict_of) for number in own_numbers(document)]
     new_text = edited(text, _edits(document, text, numbers, commit, noise_version))
     _require_others_unchanged(document, yaml_document.parse(new_text, str(path)))
     if new_text != text:
@@ -175,9 +248,11 @@ def _text(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {error}") from None
 
 
-def _refreshed(number: OwnNumber, document: Document, text: str, rows: list[dict[str, Any]], first: bool) -> Refreshed:
+def _refreshed(
+    number: OwnNumber, document: Document, text: str, verdict_of: Callable[[Check, str, float], Verdict]
+) -> Refreshed:
     old = float(document.at((*number.row, number.key)))
-    verdict = expectations.verdict(number.check, number.column, old, rows, first=first)
+    verdict = verdict_of(number.check, number.column, old)
     new = verdict.ours
     if not isinstance(new, (int, float)) or not math.isfinite(new):
         return Refreshed(number, old, None, verdict)

@@ -5,7 +5,6 @@ A recipe that is done is not run again: its folder says which version computed i
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable
@@ -14,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.config.recipe import Recipe
-from wpriv.errors import CheckFailed, Interrupted, WprivError
+from wpriv.errors import CheckFailed, Interrupted, UsageError, WprivError
 from wpriv.files import durable_writes
 from wpriv.run import load_recipe
+from wpriv.run.reproduction import stored
 from wpriv.run.reproduction.items import Paper
+from wpriv.run.results import file_names
 
 STATUS = "status.json"
+# the status of kept results, which no run continues
+KEPT = "kept"
 # nothing is known of the time of a recipe without one
 UNKNOWN_SECONDS = 3600.0
 
@@ -67,27 +70,30 @@ def run(
         root: folder of the data sets.
         say: called with a line before each recipe that is run.
     Returns:
-        For each recipe ``status`` (done, refused or not run), ``reason``, ``seconds`` and a fingerprint of the recipe;
-        also kept in the folder.
+        For each recipe ``status`` (done, refused or not run), ``reason`` and ``seconds``; also kept in the folder.
     Raises:
         Interrupted: a signal arrived; the same command continues.
+        UsageError: the folder is one of kept results.
     """
     status = stored_status(out)
+    if any(note.get("status") == KEPT for note in status.values()):
+        raise UsageError(
+            f"{out} holds kept results, in which nothing is run. Name another folder with --out, and give this one "
+            f"with --keep"
+        )
     left = at_most
     for number, plan in enumerate(plans, start=1):
-        key, fingerprint = str(plan.folder.relative_to(out)), _fingerprint(plan.recipe)
-        before = status.get(key, {})
-        finished = before.get("status") == "done" and before.get("recipe") == fingerprint
-        if finished and plan.folder.is_dir():
+        key, is_same = str(plan.folder.relative_to(out)), stored.is_of(plan.recipe, plan.folder)
+        if status.get(key, {}).get("status") == "done" and is_same:
             continue
         if plan.seconds > left:
             note: dict[str, Any] = {"status": "not run", "reason": f"it takes about {plan.seconds:.2g} s of one core"}
         else:
             say(f"{number} of {len(plans)}: {plan.name}, about {plan.seconds:.2g} s")
-            changed = before.get("recipe") not in (None, fingerprint)
+            changed = not is_same and (plan.folder / file_names.RECIPE).is_file()
             note = _run_one(plan, jobs=jobs, root=root, changed=changed)
             left -= plan.seconds
-        status[key] = {**note, "recipe": fingerprint}
+        status[key] = note
         durable_writes.make_folder(out)
         durable_writes.replace(out / STATUS, json.dumps(status, indent=2, sort_keys=True) + "\n")
     return status
@@ -100,11 +106,6 @@ def stored_status(out: Path) -> dict[str, dict[str, Any]]:
     except (OSError, ValueError):
         return {}
     return status if isinstance(status, dict) else {}
-
-
-def _fingerprint(recipe: Recipe) -> str:
-    text = json.dumps(recipe.data, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _run_one(plan: Planned, *, jobs: int, root: Path | None, changed: bool) -> dict[str, Any]:

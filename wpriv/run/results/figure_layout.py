@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,10 @@ LetteredPanel = tuple[Any, str, bool]  # axes; title; whether the title is only 
 # entries of a legend for all panels that any single panel may lack
 EXTRA = 4
 MOST_ENTRIES = 48
+# entries of a legend that is set below the axes where it would cover a curve
+LARGE = 4
+TITLE = 0.45  # inches above a picture
+LABEL = 0.8  # of the size of a panel, the most that a line of a label takes
 LINE_HEIGHT, LETTER_WIDTH, HANDLE = 1.55, 0.56, 4.5  # of the size of type
 
 
@@ -22,11 +27,23 @@ def finish(figure: Any, panels: Sequence[LetteredPanel], columns: int, style: St
     Args:
         panels: in reading order. columns: panels side by side.
     """
+    _fit_pictures(figure, [axes for axes, _, _ in panels], columns)
     _set_titles(panels, style, figure.get_size_inches()[0] / columns)
     _drop_repeated_labels([axes for axes, _, _ in panels], columns)
+    _wrap_labels(figure, columns, -(-len(panels) // columns))
     _set_lines(figure, style)
     _set_legends(figure, [axes for axes, _, _ in panels], columns, style)
     _set_least_type(figure, style)
+
+
+def _fit_pictures(figure: Any, panels: Sequence[Any], columns: int) -> None:
+    """Make a figure of pictures alone as high as they need."""
+    if not all(axes.images for axes in panels):
+        return
+    width, height = figure.get_size_inches()
+    ratio = max(image.get_array().shape[0] / image.get_array().shape[1] for axes in panels for image in axes.images)
+    needed = -(-len(panels) // columns) * (width / columns * ratio + TITLE)
+    figure.set_size_inches(width, min(height, needed))
 
 
 def caption(panels: Sequence[LetteredPanel], source: str) -> str:
@@ -53,7 +70,7 @@ def _set_titles(panels: Sequence[LetteredPanel], style: Style, width: float) -> 
             continue
         size = style.settings.get("axes.titlesize", 10.0)
         letters = max(12, int(width * POINTS * 0.92 / (size * LETTER_WIDTH)))
-        lines = textwrap.wrap(words, letters) if len(words) > letters else [words]
+        lines = [part for line in words.splitlines() for part in textwrap.wrap(line, letters)]
         axes.set_title("\n".join(lines), fontsize=size, loc="left" if len(panels) > 1 else "center")
 
 
@@ -66,6 +83,17 @@ def _drop_repeated_labels(panels: Sequence[Any], columns: int) -> None:
             axes.set_ylabel("")
         if place + columns < len(panels):
             axes.set_xlabel("")
+
+
+def _wrap_labels(figure: Any, columns: int, lines: int) -> None:
+    """Wrap labels of axes that are longer than their panel, so that they do not run into those of its neighbours."""
+    width, height = figure.get_size_inches()
+    for axes in figure.axes:
+        for axis, length in ((axes.xaxis, width / columns), (axes.yaxis, height / lines)):
+            label = axis.get_label()
+            letters = max(12, int(length * POINTS * LABEL / (label.get_fontsize() * LETTER_WIDTH)))
+            parts = [part for line in label.get_text().splitlines() for part in textwrap.wrap(line, letters)]
+            label.set_text("\n".join(parts))
 
 
 def _set_lines(figure: Any, style: Style) -> None:
@@ -84,7 +112,10 @@ def _set_lines(figure: Any, style: Style) -> None:
 
 
 def _set_legends(figure: Any, panels: Sequence[Any], columns: int, style: Style) -> None:
-    """Replace the legends of the panels by one below them if they agree, and long ones by ones below their axes."""
+    """Replace the legends of the panels by one below them if they agree.
+
+    Long ones, and those that would cover a curve, are set below their axes.
+    """
     legends = {axes: axes.get_legend() for axes in panels if axes.get_legend() is not None}
     entries = {axes: _entries(legend) for axes, legend in legends.items()}
     longest = max(map(len, entries.values()), default=0)
@@ -100,13 +131,35 @@ def _set_legends(figure: Any, panels: Sequence[Any], columns: int, style: Style)
         figure.legend(handles=list(together.values()), loc="outside lower center", **options)
         return
     rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
+    covering = _covering(figure, legends)
     for row in rows:
-        long = [axes for axes in row if len(entries.get(axes, ())) > style.legend_inside]
+        long = [axes for axes in row if axes in covering or len(entries.get(axes, ())) > style.legend_inside]
         for axes in long:
             legends[axes].remove()
             options = _below(figure, list(entries[axes]), columns, style, grow=axes is long[0])
-            place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}
-            axes.legend(handles=list(entries[axes].values()), **place, **options)
+            lower = -0.22 if axes.get_xlabel() else -0.12
+            axes.legend(
+                handles=list(entries[axes].values()), loc="upper center", bbox_to_anchor=(0.5, lower), **options
+            )
+
+
+def _covering(figure: Any, legends: dict[Any, Any]) -> set[Any]:
+    """The axes whose legend, of several entries, covers a part of a curve or a text."""
+    large = {axes: legend for axes, legend in legends.items() if len(legend.get_texts()) >= LARGE}
+    if not large:
+        return set()
+    with warnings.catch_warnings():
+        # a layout that leaves no room for the axes is refused where the file is written
+        warnings.filterwarnings("ignore", message="constrained_layout not applied")
+        figure.draw_without_rendering()
+    covering = set()
+    for axes, legend in large.items():
+        box = legend.get_window_extent()
+        paths = (line.get_transform().transform_path(line.get_path()) for line in axes.lines if len(line.get_xdata()))
+        texts = (text.get_window_extent() for text in axes.texts)
+        if any(path.intersects_bbox(box, filled=False) for path in paths) or any(map(box.overlaps, texts)):
+            covering.add(axes)
+    return covering
 
 
 def _entries(legend: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ NAMES = (SCREEN, PAPER)
 # widths of a text column and of a page in inches: 85 mm and 175 mm fit the common journals and proceedings
 COLUMN, PAGE = 3.35, 6.89
 POINTS = 72.0  # of an inch
+MOST_LINES, MOST_SIDE_BY_SIDE = 6, 4  # of panels of a grid on a screen
 MARGIN = 0.62  # inches of a row of panels above and below the axes: label, numbers and title
 # fonts as TrueType, which publishers can embed; the same identifiers in every file of the same table
 _COMMON = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "wpriv", "axes.formatter.use_mathtext": True}
@@ -74,6 +75,8 @@ class Style:
         if wide:
             return min(panels, 1 if self.is_paper and self.width < PAGE else 2)
         if not self.is_paper:
+            if grid is not None and panels > MOST_LINES * grid:
+                grid *= max(1, MOST_SIDE_BY_SIDE // grid)  # of a high grid, several rows stand side by side
             return grid or min(panels, 3 if panels in (3, 5, 6) or panels > 8 else 2)
         most = (1 if panels < 5 else 2) if self.width < PAGE else 2 if panels in (2, 4) else 3 if panels < 12 else 4
         if grid is not None:

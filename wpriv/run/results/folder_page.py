@@ -229,7 +229,9 @@ def _trainings(path: Path) -> str:
             promise = str(error)
         cells.append([text(file.parent.name), text(promise)])
     together = [("all together" if name == "together" else name, line) for name, line in _of_all(path)]
-    return (facts(together) if together else "") + web_page.table(["folder", "guarantee of it alone"], cells)
+    each = web_page.table(["folder", "guarantee of it alone"], cells)
+    folded = f"<details><summary>Each of the {len(cells)} trainings alone</summary>{each}</details>" if cells else ""
+    return (facts(together) if together else "") + folded
 
 
 def _of_all(path: Path) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
 from wpriv.core import registry
 from wpriv.errors import UsageError
-from wpriv.figures import _palette
+from wpriv.figures import _names, _palette
 from wpriv.files import durable_writes
 from wpriv.run.results import (
     composite,
@@ -70,9 +70,7 @@ def plot(
     setting = figure_style.of(style, columns)
     path = Path(source)
     table = _table_of(path) if path.is_dir() else path
-    unknown = [name for name in formats if name not in FORMATS]
-    if unknown or not formats:
-        raise UsageError(f"--format takes {', '.join(FORMATS)}; found {', '.join(unknown) or 'none'}")
+    check_formats(formats)
     if figure is not None:
         registry.load("figures", figure)
     folder = Path(out) if out is not None else table.parent
@@ -85,14 +83,27 @@ def plot(
     if figure is not None:
         views = [replace(view, figure=figure) for view in views]
         return draw(rows, views, folder, formats, style=setting, numbers=numbers)
-    files = draw(rows, views, folder, formats, style=setting, numbers=numbers)
-    if path.is_dir() and recipe.is_file():
-        task = yaml_document.read(recipe).data.get("task")
-        if task is not None:
-            several = (path / file_names.TABLE).is_file()
-            draw_others = sweep_files if several else task_files
-            files += draw_others(path, str(task), formats, out=folder, style=setting)
+    data = yaml_document.read(recipe).data if path.is_dir() and recipe.is_file() else {}
+    files = []
+    # the table of a sweep of trainings is no course over epochs, which a training has by default
+    if not ("task" in data and "sweep" in data and data.get("figure") is None):
+        files += draw(rows, views, folder, formats, style=setting, numbers=numbers)
+    if data.get("task") is not None:
+        several = (path / file_names.TABLE).is_file()
+        draw_others = sweep_files if several else task_files
+        files += draw_others(path, str(data["task"]), formats, out=folder, style=setting)
     return files
+
+
+def check_formats(formats: Sequence[str]) -> None:
+    """Refuse unknown formats.
+
+    Raises:
+        UsageError: there is none, or one is not known.
+    """
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown or not formats:
+        raise UsageError(f"--format takes {', '.join(FORMATS)}; found {', '.join(unknown) or 'none'}")
 
 
 def over_runs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -184,12 +195,12 @@ def _methods(rows: Any) -> set[str]:
     if not isinstance(rows, list):
         return set()
     keys = ("accountant", "case") if any("asked" in row for row in rows) else ("method", "case")
-    return {str(row[key]) for row in rows for key in keys if row.get(key)}
+    return {_names.key(str(row[key])) for row in rows for key in keys if row.get(key)}
 
 
 def _title(view: View, rows: Any) -> tuple[str, bool]:
     """The title of a panel with the measures that its rows have as a ``header``, and whether it is only its name."""
-    title = view.name if view.title is None else view.title
+    title = _names.method(view.name) if view.title is None else view.title
     header = next((row["header"] for row in _rows_of(rows, view) if row.get("header")), "")
     lines = [str(title), *(str(header).split("; ") if header else [])]
     return "\n".join(lines), view.title is None and not header

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wpriv.config.recipe import Recipe
 from wpriv.run.results import expectations
 
 
@@ -32,6 +33,16 @@ def of_file(path: Path) -> list[Published]:
         ]
     except (OSError, ValueError, KeyError, TypeError):
         return []
+
+
+def of_recipe(recipe: Recipe) -> list[Published]:
+    """Return the published numbers that a recipe expects."""
+    return [
+        Published(check.panel, check.where, column, float(value))
+        for check in recipe.checks
+        if check.expect.kind == "published"
+        for column, value in check.columns.items()
+    ]
 
 
 def matched(rows: Any, numbers: Sequence[Published]) -> list[tuple[dict[str, Any], str, float]]:

@@ -21,8 +21,18 @@ Row = dict[str, Any]
 STYLE = Path(__file__).parent / "web_page.css"
 # rows of a table that a page shows in full below a figure
 MAX_ROWS = 60
+# expected numbers that a page shows without being unfolded
+MOST_OPEN = 16
 BOUNDS = ("eps", "delta")  # beginnings of the columns that hold a guarantee
 NO_COLUMNS = {"process", "source", "warnings", "reason"}
+# the columns of expected numbers, and whether a table of some rows has them
+_COLUMNS: dict[str, Callable[[Sequence[Row]], bool]] = {
+    "at": lambda rows: any(row["where"] or row["panel"] for row in rows),
+    **dict.fromkeys(("column", "kind", "expected", "ours"), lambda rows: True),
+    "our claim": lambda rows: any(row.get("claim") for row in rows),
+    **dict.fromkeys(("difference", "within", "verdict", "source"), lambda rows: True),
+}
+_NUMBERS = {"expected", "ours", "difference", "within"}
 
 
 def document(title: str, body: str) -> str:
@@ -52,8 +62,12 @@ def word(verdict: str) -> str:
     return f'<span class="verdict {text(name)}">{text(verdict)}</span>'
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[int] = ()) -> str:
-    """Return a table of cells that are HTML already; columns of ``numbers`` are set flush right."""
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[int] = (), name: str = "") -> str:
+    """Return a table of cells that are HTML already.
+
+    Args:
+        numbers: columns that are set flush right. name: the class of the table.
+    """
 
     def line(tag: str, cells: Sequence[str]) -> str:
         marks = (' class="number"' if place in numbers else "" for place in range(len(cells)))
@@ -63,7 +77,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collect
 
     head = line("th", [text(name) for name in header])
     body = "\n".join(line("td", row) for row in rows)
-    return f'<div class="wide"><table><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
+    kind = f' class="{name}"' if name else ""
+    return f'<div class="wide"><table{kind}><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> str:
@@ -78,9 +93,27 @@ def bullets(lines: Iterable[str]) -> str:
 
 
 def expected(rows: Sequence[Row]) -> str:
-    """Return the expected numbers of ``expect.json`` beside ours, as a table."""
-    header = ["at", "column", "kind", "expected", "ours", "difference", "within", "verdict", "source"]
-    return table(header, [_expected(row) for row in rows], numbers={3, 4, 5, 6})
+    """Return the expected numbers of ``expect.json`` beside ours, as a table.
+
+    Of a long table, the numbers that are met can be unfolded.
+    """
+    if len(rows) <= MOST_OPEN:
+        return _expected_table(rows)
+    open_rows, folded = [row for row in rows if not row["ok"]], [row for row in rows if row["ok"]]
+    shown = _expected_table(open_rows) if open_rows else ""
+    summary = f"{len(folded)} of {len(rows)} numbers, all within their tolerances"
+    return f"{shown}<details><summary>{summary}</summary>{_expected_table(folded)}</details>" if folded else shown
+
+
+def _expected_table(rows: Sequence[Row]) -> str:
+    columns = [name for name, is_shown in _COLUMNS.items() if is_shown(rows)]
+    numbers = {place for place, name in enumerate(columns) if name in _NUMBERS}
+    return table(
+        columns,
+        [[cell for name, cell in _expected(row).items() if name in columns] for row in rows],
+        numbers,
+        "numbers",
+    )
 
 
 def claims(entries: Iterable[Mapping[str, str]]) -> list[str]:
@@ -104,24 +137,43 @@ def figures(draw: Callable[[Path], Iterable[Path]], prefix: str, label: str) -> 
             pictures = [path.read_text(encoding="utf-8") for path in draw(Path(folder)) if path.suffix == ".svg"]
         except WprivError as error:
             return [f'<p class="soft">No figure: {text(error)}</p>']
+    return inline(pictures, prefix, label)
+
+
+def inline(pictures: Iterable[str], prefix: str, label: str) -> list[str]:
+    """Return SVG files, given as text, as figures within the page; ``prefix`` and ``label`` as for ``figures``."""
     return [
         f'<figure role="img" aria-label="{text(label)}">{_inline(picture, f"{prefix}-{place}")}</figure>'
         for place, picture in enumerate(pictures)
     ]
 
 
-def numbers_behind(rows: Sequence[Row], title: str = "The numbers of the figure") -> str:
-    """Return the table behind a figure, or another one, which can be unfolded; at most 60 rows, evenly chosen."""
+def linked(addresses: Iterable[str], label: str) -> list[str]:
+    """Return pictures in files beside the page as figures; they are loaded when they are scrolled to."""
+    return [f'<figure><img src="{text(address)}" alt="{text(label)}" loading="lazy"></figure>' for address in addresses]
+
+
+def numbers_behind(rows: Sequence[Row], title: str = "The numbers of the figure", length: int = 0) -> str:
+    """Return the table behind a figure, or another one, which can be unfolded; at most 60 rows, evenly chosen.
+
+    Args:
+        length: of the whole table, where rows of it were left out before.
+    """
     if not rows:
         return ""
     names = [
         name for name in rows[0] if name not in NO_COLUMNS and any(row.get(name) not in (None, "") for row in rows)
     ]
-    step = -(-len(rows) // MAX_ROWS)
-    shown = rows[::step]
+    shown = thinned(rows)
+    total = max(length, len(rows))
     cells = [[text(_cell(name, row.get(name))) for name in names] for row in shown]
-    count = f"{len(shown)} of {len(rows)} rows" if step > 1 else f"{len(rows)} row{'s' * (len(rows) != 1)}"
+    count = f"{len(shown)} of {total} rows" if total > len(shown) else f"{total} row{'s' * (total != 1)}"
     return f"<details><summary>{title}, {count}</summary>{table(names, cells)}</details>"
+
+
+def thinned(rows: Sequence[Row]) -> list[Row]:
+    """Return at most 60 rows of a table, evenly chosen."""
+    return list(rows[:: -(-len(rows) // MAX_ROWS)]) if rows else []
 
 
 def _cell(name: str, value: Any) -> str:
@@ -147,18 +199,35 @@ def origin(provenance: Row) -> str:
     return ", ".join(parts)
 
 
-def _expected(row: Row) -> list[str]:
-    place = {**({"panel": row["panel"]} if row["panel"] else {}), **row["where"]}
+def _expected(row: Row) -> dict[str, str]:
+    """The cells of an expected number by their columns."""
     verdict = expectations.verdict_word(row).lower()
     within = f"{row['within']:g}" + (" absolute" if row["absolute"] else "")
     kind = f"{row['kind']}, commit {row['commit']}" if row.get("commit") else row["kind"]
-    cells = [", ".join(f"{key} {value}" for key, value in place.items()), row["column"], kind]
-    cells += [number(row["expected"]), _ours(row), number(row["difference"], 2), within]
-    return [*map(text, cells), word(verdict), text(row["source"])]
+    cells = {
+        "at": place(row),
+        "column": row["column"],
+        "kind": kind,
+        "expected": number(row["expected"]),
+        "ours": ours(row),
+        "our claim": row.get("claim") or "",
+        "difference": number(row["difference"], 2),
+        "within": within,
+        "verdict": "",
+        "source": row["source"],
+    }
+    return {name: text(cell) for name, cell in cells.items()} | {"verdict": word(verdict)}
 
 
-def _ours(row: Row) -> str:
-    """Our number; of repeated trainings the mean, the standard deviation of one of them and their number."""
+def place(row: Row) -> str:
+    """Return the panel and the columns that select the row of an expected number, in words."""
+    entries = {**({"panel": row["panel"]} if row["panel"] else {}), **row["where"]}
+    # the path of a key in the recipe is left out: privacy.eps
+    return ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in entries.items())
+
+
+def ours(row: Row) -> str:
+    """Return our number; of repeated trainings the mean, the standard deviation of one of them and their number."""
     if row.get("deviation") is None:
         return number(row["ours"])
     return f"{number(row['ours'])} ± {number(row['deviation'], 2)} ({row['seeds']} seeds)"

@@ -46,7 +46,7 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
                 )
             if fresh:
                 durable_writes.remove(out / file_names.CELLS)
-            elif _essence(_stored(out / file_names.RECIPE)) != _essence(json.loads(json.dumps(recipe.data))):
+            elif essence(_stored(out / file_names.RECIPE)) != essence(json.loads(json.dumps(recipe.data))):
                 raise UsageError(
                     f"{out} holds the results of another recipe, or of this one before it was changed. Name another "
                     f"folder with --out, or replace the results with --fresh"
@@ -64,11 +64,12 @@ def _stored(path: Path) -> Any:
         return None
 
 
-def _essence(data: Any) -> Any:
+def essence(data: Any) -> Any:
+    """Return what decides the results of a comparison: its recipe without texts, figures and expected numbers."""
     if not isinstance(data, dict):
         return data
     kept = {k: v for k, v in data.items() if k not in _COSMETIC}
-    return {**kept, "panels": [_essence(p) for p in kept["panels"]]} if isinstance(kept.get("panels"), list) else kept
+    return {**kept, "panels": [essence(p) for p in kept["panels"]]} if isinstance(kept.get("panels"), list) else kept
 
 
 def finished(out: Path) -> dict[str, list[dict[str, Any]]]:

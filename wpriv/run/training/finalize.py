@@ -16,7 +16,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import adaptive_history, evaluate, history
-from wpriv.run.results import file_names, model_check, plot, read, write
+from wpriv.run.results import file_names, model_check, plot, published_numbers, read, write
 from wpriv.run.training import earlier_runs, plan, portable_weights, training_statement
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.run_folder import RunFolder
@@ -129,7 +129,8 @@ def conclude(job: Plan, folder: RunFolder, about: dict[str, Any], reports: dict[
         )
     )
     durable_writes.replace(path / file_names.STATEMENT_TEXT, training_statement.to_markdown(statement))
-    plot.draw(metrics, [plot.View(figure=job.train.figure or "training", title=job.train.title)], path, ("png",))
+    view = plot.View(figure=job.train.figure or "training", title=job.train.title)
+    plot.draw(metrics, [view], path, ("png",), numbers=published_numbers.of_recipe(job.recipe))
     plot.task_files(path, job.train.task, ("png",))
     content = json.dumps(statement, indent=2) + "\n"
     portable_weights.write_all(path, stored, statement, content)

@@ -253,12 +253,13 @@ def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str, trained: di
     durable_writes.replace(table, write.csv_text(rows))
     if runs:
         durable_writes.replace(out / file_names.RUNS, write.csv_text(runs))
-    merge_sweep.write_all(recipe, [(run.labels, run.trained.out) for run in finished], out)
-    durable_writes.replace(out / file_names.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
     complete = len(finished) == len(grid)
     verdicts = expectations.verdicts(recipe, rows, first=sweep_tables.is_repeated_only(recipe)) if complete else []
     if complete:
         expectations.write(out, recipe, verdicts)
+    # figures show the published ones of the expected numbers
+    merge_sweep.write_all(recipe, [(run.labels, run.trained.out) for run in finished], out)
+    durable_writes.replace(out / file_names.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
     return SweepResult(recipe, rows, len(grid), len(finished), verdicts, table, together, statement, runs)
 
 

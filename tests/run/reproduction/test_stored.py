@@ -1,0 +1,67 @@
+"""Stored results beside the numbers that a recipe expects today."""
+
+from __future__ import annotations
+
+import json
+
+from wpriv.config import yaml_document
+from wpriv.run import load_recipe
+from wpriv.run.comparison import compare
+from wpriv.run.reproduction import stored
+
+RECIPE = """\
+kind: compare
+source: "a test"
+process: [{mech: gauss, sigma: 1}]
+accountants: [gdp]
+sweep: {over: eps, values: [0.5, 1]}
+figure: delta-over-eps
+expect:
+  - {where: {eps: 1}, delta: 0.126936737507, within: 1e-9, kind: reference, source: "Balle and Wang 2018"}
+"""
+
+
+def stored_run(tmp_path, text=RECIPE):
+    path = tmp_path / "toy.yaml"
+    path.write_text(text)
+    recipe = load_recipe.recipe(path)
+    compare.run(recipe, tmp_path / "out", draw=False)
+    return path, tmp_path / "out"
+
+
+def test_texts_figures_and_expected_numbers_do_not_decide_whose_results_a_folder_holds(tmp_path):
+    path, out = stored_run(tmp_path)
+    path.write_text(RECIPE.replace("a test", "another").replace("0.1269", "0.2269").replace("delta-over-eps", "curves"))
+    assert stored.is_of(load_recipe.recipe(path), out)
+    path.write_text(RECIPE.replace("sigma: 1", "sigma: 2"))
+    assert not stored.is_of(load_recipe.recipe(path), out)
+    assert not stored.is_of(load_recipe.recipe(path), tmp_path / "nowhere")
+
+
+def test_files_of_observations_are_known_by_their_names():
+    data = {"kind": "compare", "process": [{"mech": "histogram", "file": "/a/b/times.csv"}]}
+    elsewhere = {"kind": "compare", "process": [{"mech": "histogram", "file": "/c/times.csv"}]}
+    assert stored.essence(data) == stored.essence(elsewhere)
+    assert stored.with_names_of_files(data)["process"][0]["file"] == "times.csv"
+
+
+def test_the_verdict_is_on_the_numbers_of_today_and_a_new_place_has_none(tmp_path):
+    path, out = stored_run(tmp_path)
+    new = '  - {where: {eps: 0.5}, delta: 0.5, within: 0.1, kind: published, source: "none"}\n'
+    path.write_text(RECIPE.replace("0.126936737507", "0.2") + new)
+    rows = stored.today(load_recipe.recipe(path), stored.entries(out / "expect.json"))
+    assert [(row["expected"], round(row["ours"], 9), row["ok"]) for row in rows] == [(0.2, 0.126936738, False)]
+
+
+def test_a_number_has_the_claim_of_its_row_and_measurements_are_so_called(tmp_path):
+    _, out = stored_run(tmp_path)
+    entries = stored.entries(out / "expect.json")
+    table = [{"epsilon": 0.5, "claim": "exact"}, {"epsilon": 1, "claim": "certified"}]
+    assert [row["claim"] for row in stored.with_claims(entries, table, "compare")] == ["certified"]
+    # two rows of different claims: none can be named
+    table.append({"epsilon": 1, "claim": "exact"})
+    assert [row["claim"] for row in stored.with_claims(entries, table, "compare")] == [None]
+    accuracy = [{**entries[0], "column": "accuracy"}]
+    assert [row["claim"] for row in stored.with_claims(accuracy, table, "train")] == ["measured"]
+    assert json.loads((out / "expect.json").read_text())["expect"] == entries
+    assert yaml_document.read(out / "recipe.yaml").data["kind"] == "compare"

@@ -1,0 +1,116 @@
+"""Keep the results of a reproduction in small, to be read without a run: numbers, origin, and figures as small SVG.
+
+The folder is itself one of a reproduction, in which each recipe has its recipe as it ran, the expected numbers beside
+ours, the table in short, the origin and the figures. Later runs replace the recipes that they have finished, and leave
+the others as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from wpriv.config import yaml_document
+from wpriv.errors import UsageError
+from wpriv.files import durable_writes
+from wpriv.files.json_values import plain
+from wpriv.run.reproduction import reproduce, small_svg, stored, together
+from wpriv.run.reproduction.collect import ItemResult, RecipeResult
+from wpriv.run.results import expectations, file_names, plot, web_page, write
+
+Row = dict[str, Any]
+# of the origin, what no reader needs and what names places of the machine
+_NOT_KEPT = ("command", "python", "pyyaml", "pydantic")
+
+
+def require_folder(path: Path) -> None:
+    """Check that kept results can be in a folder.
+
+    Raises:
+        UsageError: it holds something else, such as the full results of a reproduction.
+    """
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    notes = reproduce.stored_status(path)
+    is_kept = (path / reproduce.STATUS).is_file() and all(
+        note.get("status") == reproduce.KEPT for note in notes.values()
+    )
+    if not is_kept:
+        raise UsageError(
+            f"{path} holds no kept results of a reproduction. Name a new folder with --keep, or one that was written so"
+        )
+
+
+def store(results: Iterable[ItemResult], out: Path, folder: Path) -> list[str]:
+    """Keep the finished recipes of some items in a folder, and return their names.
+
+    Args:
+        results: as collected from ``out``, the folder of the reproduction; kept ones among them are left out.
+    Raises:
+        UsageError: the folder holds other files. MissingResource: it cannot be written.
+    """
+    require_folder(folder)
+    results = list(results)
+    done = {each.name: each for result in results for each in result.recipes if each.status == "done" and not each.kept}
+    notes, kept = reproduce.stored_status(out), reproduce.stored_status(folder)
+    for name, result in done.items():
+        note = notes.get(name, {})
+        _store(result, folder / name)
+        kept[name] = {"status": reproduce.KEPT, "reason": "", "seconds": note.get("seconds")}
+        _write_status(folder, kept)
+    for item in results:
+        if together.can_be_drawn(item, needs_all=True):
+            path = folder / together.file_name(item)
+            durable_writes.make_folder(path.parent)
+            small_svg.write(partial(together.plot, item), path.parent)
+    _write_status(folder, kept)
+    return list(done)
+
+
+def _store(result: RecipeResult, folder: Path) -> None:
+    """Write the results of one recipe in small, in place of earlier ones."""
+    if folder.is_dir():
+        with durable_writes.reported(folder):
+            shutil.rmtree(folder)
+    durable_writes.make_folder(folder)
+    recipe = yaml_document.read(result.folder / file_names.RECIPE).data
+    _write(folder / file_names.RECIPE, yaml_document.as_yaml(stored.with_names_of_files(recipe)))
+    rows = {file_names.TABLE: result.table, file_names.RUNS: result.runs}
+    for name, table in rows.items():
+        if table:
+            _write(folder / name, write.csv_text([_without_place(row) for row in web_page.thinned(table)]))
+    lengths = {name: len(table) for name, table in rows.items() if table}
+    origin = {key: value for key, value in result.provenance.items() if key not in _NOT_KEPT}
+    _json(folder / file_names.PROVENANCE, {**origin, "rows": lengths})
+    if result.expect:
+        entries = {"schema": expectations.SCHEMA, "recipe": result.name, "quick": False, "expect": result.expect}
+        _json(folder / file_names.EXPECT, entries)
+    if result.together:
+        _json(folder / file_names.STATEMENT, {"together": result.together, "warnings": []})
+
+    def draw(out: Path) -> list[Path]:
+        return plot.plot(result.folder, formats=("svg",), out=out)
+
+    small_svg.write(draw, folder)
+
+
+def _without_place(row: Row) -> Row:
+    """A row of a table with the file of observations that it read, without the folder that holds it."""
+    return {**row, "file": Path(str(row["file"])).name} if row.get("file") else row
+
+
+def _write_status(folder: Path, notes: dict[str, Row]) -> None:
+    durable_writes.make_folder(folder)
+    _json(folder / reproduce.STATUS, dict(sorted(notes.items())))
+
+
+def _json(path: Path, content: Row) -> None:
+    _write(path, json.dumps(plain(content), indent=1, allow_nan=False) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    durable_writes.replace(path, text)

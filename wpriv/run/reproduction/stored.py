@@ -1,0 +1,132 @@
+"""Finished results folders: whether they are those of a recipe as it is today, and its expected numbers beside theirs.
+
+Expected numbers, sources and claims of a recipe may change after it was run; the results stay those of the recipe.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wpriv.config import resolve_train, yaml_document
+from wpriv.config.recipe import Check, Recipe
+from wpriv.errors import UsageError
+from wpriv.run.results import expectations, file_names, means, stored_json, write
+from wpriv.run.results.expectations import Verdict
+
+Row = dict[str, Any]
+# columns of which the claim of a row speaks; other columns of trainings are measured
+_PROMISED = ("epsilon", "delta", "sigma", "noise")
+
+
+def is_of(recipe: Recipe, folder: Path) -> bool:
+    """Return True if a folder holds results of this recipe, with equal keys in all that decides the results."""
+    try:
+        data = yaml_document.read(folder / file_names.RECIPE).data
+    except UsageError:
+        return False
+    return bool(essence(data) == essence(json.loads(json.dumps(recipe.data))))
+
+
+def essence(data: Any) -> Any:
+    """Return what decides the results of a recipe: without texts, figures and expected numbers, files by name."""
+    if isinstance(data, Mapping) and data.get("kind") == "train":
+        return _names_of_files(resolve_train.essence(data))
+    return _names_of_files(write.essence(data))
+
+
+def with_names_of_files(data: Row) -> Row:
+    """Return a recipe with the files of observations that it reads without the folders that hold them."""
+    return dict(_names_of_files(data))
+
+
+def _names_of_files(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {
+            key: Path(value).name if key == "file" and isinstance(value, str) else _names_of_files(value)
+            for key, value in data.items()
+        }
+    return [_names_of_files(value) for value in data] if isinstance(data, list) else data
+
+
+def entries(path: Path) -> list[Row]:
+    """Return the rows of ``expect.json``; none where the recipe expects no numbers.
+
+    Raises:
+        UsageError: the file is damaged. MissingResource: it cannot be read.
+    """
+    if not path.exists():
+        return []
+    rows = stored_json.read(path).get("expect")
+    needed = {"panel", "where", "column", "kind", "expected", "ours", "difference", "within", "absolute", "source"}
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict) and {*needed, "ok", "held"} <= set(row) for row in rows
+    ):
+        raise UsageError(f"{path} is damaged: it lacks the expected numbers")
+    return rows
+
+
+def answers(rows: Iterable[Row]) -> list[Row]:
+    """Return our numbers in rows of ``expect.json`` as rows of a table: where, column, deviation and seeds."""
+    return [
+        {
+            "panel": row["panel"],
+            **row["where"],
+            row["column"]: row["ours"],
+            means.SEEDS: row.get("seeds", 1),
+            f"{row['column']}{means.DEVIATION}": row.get("deviation"),
+            "claim": row.get("claim"),
+        }
+        for row in rows
+    ]
+
+
+def answered(check: Check, column: str, expected: float, rows: Sequence[Row]) -> tuple[Verdict, str | None] | None:
+    """Return the verdict on an expected number by the ``answers`` of a folder, and the claim of our number.
+
+    None where the folder has no answer at that place.
+    """
+    place = {"panel": check.panel, **check.where}
+    for row in rows:
+        keys = set(row) - {column, means.SEEDS, f"{column}{means.DEVIATION}", "claim"}
+        same = keys == set(place) and all(expectations.is_same(row[key], value) for key, value in place.items())
+        if column in row and same:
+            return expectations.verdict(check, column, expected, [row]), row.get("claim")
+    return None
+
+
+def today(recipe: Recipe, rows: list[Row]) -> list[Row]:
+    """Return rows of ``expect.json`` for the numbers that a recipe expects today, by the answers of its earlier run.
+
+    A number that is expected since then has no row.
+    """
+    ours = answers(rows)
+    matches = (
+        answered(check, column, float(number), ours)
+        for check in recipe.checks
+        for column, number in check.columns.items()
+    )
+    return [{**match[0].as_dict(), "claim": match[1]} for match in matches if match is not None]
+
+
+def with_claims(rows: list[Row], table: Sequence[Row], kind: str) -> list[Row]:
+    """Return rows of ``expect.json`` with the claim of our number: exact, certified, ..., or measured.
+
+    Args:
+        table: the rows of the results. kind: of the recipe.
+    """
+    return [row if row.get("claim") else {**row, "claim": _claim(row, table, kind)} for row in rows]
+
+
+def _claim(entry: Row, table: Sequence[Row], kind: str) -> str | None:
+    if kind == "train" and entry["column"] not in _PROMISED:
+        return "measured"
+    place = {**({"panel": entry["panel"]} if entry["panel"] else {}), **entry["where"]}
+    words = {
+        row.get("claim")
+        for row in table
+        if all(expectations.is_same(row.get(key), value) for key, value in place.items())
+    }
+    return words.pop() if len(words) == 1 else None
