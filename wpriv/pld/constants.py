@@ -67,12 +67,12 @@ MAX_EXPONENT_TAIL_PROBABILITY = 600.0  # the same limit where the tail probabili
 
 # ---- work and rounds of one question (composition.py, work.py): width and speed ----
 # nanoseconds of a usual processor that an operation takes, with what is done beside it: an atom that is tilted; an
-# exponential; a wave e^it at an atom; a product of a frequency and an atom; a cell of a Fourier transform, per doubling
-# of the length; a coefficient of a spectrum; a node removed from a convex minorant; a node of a discretisation; a loss
-# of a scan; a composition read at an eps
+# exponential; a wave e^it at an atom; a frequency of a transform, and its product with an atom; a cell of a Fourier
+# transform, per doubling of the length; a coefficient of a spectrum; a node removed from a convex minorant; a node of a
+# discretisation; a loss of a scan; a composition read at an eps
 WORK = {
-    "atom": 500.0, "exponential": 10.0, "wave": 25.0, "product": 0.4, "cell": 3.0, "coefficient": 20.0,
-    "removal": 2500.0, "node": 450.0, "loss": 3000.0, "reading": 150_000.0,
+    "atom": 300.0, "exponential": 10.0, "wave": 25.0, "frequency": 500.0, "product": 0.3, "cell": 3.0,
+    "coefficient": 20.0, "removal": 2500.0, "node": 600.0, "loss": 3000.0, "reading": 150_000.0,
 }  # fmt: skip
 # work after which one question about one direction is not refined further
 QUESTION_WORK = 1.2e9

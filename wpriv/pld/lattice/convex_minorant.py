@@ -119,7 +119,6 @@ def convexify(width: Array, mass: Array, tilt: float) -> Array | None:
     removed = np.zeros(mass.size, dtype=bool)
     rounding = constants.MINORANT_ROUNDING * float(mass.sum())
     while pending:
-        work.add("removal", 1)
         i = pending.pop()
         if removed[i] or mass[i] >= 0:
             continue
@@ -128,6 +127,7 @@ def convexify(width: Array, mass: Array, tilt: float) -> Array | None:
         amount, mass[i] = float(mass[i]), 0.0
         if right >= mass.size:
             if amount < -rounding:
+                work.add("removal", int(removed.sum()))
                 return None
             if left >= 0:
                 after[left] = right
@@ -140,4 +140,5 @@ def convexify(width: Array, mass: Array, tilt: float) -> Array | None:
         mass[right] += amount * share * math.exp(tilt * (y[right] - y[i]))
         before[right] = left
         pending += [k for k in (left, right) if k >= 0 and mass[k] < 0]
+    work.add("removal", int(removed.sum()))
     return mass

@@ -10,7 +10,7 @@ import numpy as np
 
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.numerics.log_space import log_one_plus
-from wpriv.pld import constants
+from wpriv.pld import constants, work
 from wpriv.pld.transform import transform_constants
 from wpriv.pld.transform.atomic_transforms import Spectrum, TiltedAtoms
 
@@ -51,6 +51,7 @@ def product_of_powers(
     jump_logs, jump_noise = np.zeros(last - first, dtype=np.complex128), np.zeros(last - first)
     unit = constants.UNIT_ROUNDOFF
     for p in parts:
+        work.add("frequency", (last - first) * p.counts.size)
         if bulk is None:
             power = power.times(*p.transform(first, last, spacing), p.counts)
             continue
