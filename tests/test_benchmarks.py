@@ -71,7 +71,7 @@ def test_the_quick_benchmark_of_training_prints_times_and_targets():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr  # 1 says that a target was missed, as on a busy machine
     assert "| step, ms (MiB above import) | plain | wpriv | noise |" in done.stdout
-    assert "| MLP 784-256-256-10, batch 1024 | times a plain step | <= 1.4 |" in done.stdout
+    assert "| MLP 784-256-256-10, batch 1024 | times a plain step | <= 1.2 |" in done.stdout
 
 
 @pytest.mark.parametrize(("network", "parameters"), [("cnn", 26_010), ("mlp", 269_322), ("wrn", 2_748_890)])
