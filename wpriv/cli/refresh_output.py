@@ -9,7 +9,7 @@ from wpriv.cli.reproduce import say, seconds_of
 from wpriv.errors import CheckFailed, Interrupted, UsageError, WprivError
 from wpriv.run import load_recipe, recipe_duration
 from wpriv.run.reproduction import refresh as refreshing
-from wpriv.run.reproduction.refresh import Refreshed, Result
+from wpriv.run.reproduction.own_numbers import Refreshed, Result
 from wpriv.run.results import file_names
 
 # nothing is known of the time of a recipe without one

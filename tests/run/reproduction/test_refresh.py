@@ -9,7 +9,7 @@ from wpriv.cli.main import main
 from wpriv.config import yaml_document
 from wpriv.errors import UsageError
 from wpriv.run.recipe_files import shipped
-from wpriv.run.reproduction import refresh
+from wpriv.run.reproduction import own_numbers, refresh
 from wpriv.run.results import write
 
 RECIPE = """\
@@ -103,7 +103,7 @@ def test_changed_files_of_the_program_and_recipes_without_own_numbers_are_refuse
 def test_a_number_is_written_to_a_hundredth_of_its_tolerance_and_not_shorter_than_before(
     value, written, tolerance, text
 ):
-    assert refresh._number(value, written, tolerance) == text
+    assert own_numbers._number(value, written, tolerance) == text
 
 
 def test_all_means_every_shipped_recipe_with_own_numbers():
@@ -117,14 +117,16 @@ def test_all_means_every_shipped_recipe_with_own_numbers():
 def test_the_own_numbers_of_all_shipped_recipes_can_be_edited(monkeypatch):
     for name in refresh.selected("all"):
         path = shipped()[name]
-        text = refresh._text(path)
+        text = own_numbers._text(path)
         document = yaml_document.parse(text, str(path))
         verdict = None
-        numbers = [refresh.Refreshed(each, 0.0, 1.25, verdict, "1.25") for each in refresh.own_numbers(document)]
-        new = refresh.edited(text, refresh._edits(document, text, numbers, "abc", 1))
+        numbers = [
+            own_numbers.Refreshed(each, 0.0, 1.25, verdict, "1.25") for each in own_numbers.own_numbers(document)
+        ]
+        new = own_numbers.edited(text, own_numbers._edits(document, text, numbers, "abc", 1))
         after = yaml_document.parse(new, str(path))
-        refresh._require_others_unchanged(document, after)
-        assert all(after.at((*each.row, each.key)) == 1.25 for each in refresh.own_numbers(after)), name
+        own_numbers._require_others_unchanged(document, after)
+        assert all(after.at((*each.row, each.key)) == 1.25 for each in own_numbers.own_numbers(after)), name
         assert [line for line in new.splitlines() if line.startswith("#")] == [
             line for line in text.splitlines() if line.startswith("#")
         ]
