@@ -170,6 +170,27 @@ def test_without_a_compiler_that_works_torch_is_used(compiler, monkeypatch, afre
     assert Noise(bytes(32)).normal(100_000).isfinite().all()
 
 
+@pytest.fixture
+def double_by_default():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_functions_are_compiled_and_used_under_autocast_and_another_default_type(afresh, double_by_default):
+    with torch.autocast("cpu", torch.bfloat16), torch.device("meta"):
+        functions = library.library()
+    assert functions is not None
+    h, delta = torch.randn(2, 3, 6, 6, dtype=torch.float32), torch.randn(2, 4, 6, 6, dtype=torch.float32)
+    grads = library.kernel_gradients(functions, h, delta, (3, 3), (1, 1), (1, 1), (1, 1))
+    assert grads.dtype == torch.float32
+    for example in range(2):
+        wanted = conv2d_weight(h[[example]].double(), (4, 3, 3, 3), delta[[example]].double(), padding=1)
+        torch.testing.assert_close(grads[example].movedim(-1, 1).double(), wanted, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(

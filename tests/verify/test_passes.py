@@ -118,9 +118,11 @@ def test_brackets_of_random_allocation_are_proved(mechanism, steps, n, delta, mo
     assert [proof.verdict for proof in prove.verify(claim, thorough=False)] == ["proved", "proved"]
 
 
-def test_a_pass_that_was_cut_short_counts_as_a_whole_one():
+def test_steps_that_are_not_whole_passes_are_refused_since_the_lower_end_of_a_whole_pass_is_not_theirs():
     step = {"mech": "gauss", "sigma": 1, "sensitivity": 1, "n": 95, "sampling": "allocation", "rate": 0.05}
-    assert certificate.read(json.dumps({**CONTENT, "process": [step]})).steps[0].n == 5
+    with pytest.raises(UsageError, match="n to be a multiple of 20"):
+        certificate.read(json.dumps({**CONTENT, "process": [step]}))
+    assert certificate.read(json.dumps({**CONTENT, "process": [{**step, "n": 100}]})).steps[0].n == 5
 
 
 def test_a_rate_that_is_not_one_over_a_whole_number_is_refused():

@@ -27,8 +27,8 @@ def refresh_from(word: str, folder: Path) -> None:
     names = refreshing.selected(word)
     if word != "all":
         # the folder of the recipe, or a reproduction with it
-        own = folder / word if (folder / word).is_dir() else folder
-        _finish([refreshing.refresh_from(word, own)], [])
+        results_folder = folder / word if (folder / word).is_dir() else folder
+        _finish([refreshing.refresh_from(word, results_folder)], [])
         return
     results: list[Result] = []
     problems = []

@@ -78,6 +78,8 @@ def command(
         raise UsageError(f"{name} is for reproductions, and runs with --quick are none. Leave one of the two out")
     if keep is not None:
         _check_keep(keep, kept, folder)
+    elif kept is not None:
+        _check_kept(kept)
     plans = reproduce.planned(papers, folder, quick=quick)
     reproduce.run(plans, folder, at_most=limit, jobs=jobs, root=data_root, say=say)
     selected = {item for paper in papers for item in paper.items}
@@ -114,6 +116,18 @@ def _check_keep(keep: Path, kept: Path | None, out: Path) -> None:
     if keep.resolve() == out.resolve():
         raise UsageError(f"--keep and --out are the same folder {out}: name another one with --keep")
     keeping.require_folder(keep)
+
+
+def _check_kept(kept: Path) -> None:
+    """Refuse a folder without kept results, which would show nothing.
+
+    Raises:
+        UsageError: the folder holds no kept results.
+    """
+    from wpriv.run.reproduction import kept as keeping
+
+    if not keeping.is_kept(kept):
+        raise UsageError(f"--kept {kept} holds no kept results. Name a folder that was written with --keep")
 
 
 def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:

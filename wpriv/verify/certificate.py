@@ -194,7 +194,9 @@ def _step(data: Any, adjacency: Any, place: str) -> Step:
         if abs(rate * round(1 / rate) - 1) > Fraction(1, 10**12):
             _fault(f"{place}.rate", "1/t with a whole number t of steps a pass", data["rate"])
         rate = Fraction(1, round(1 / rate))
-        n = Fraction(math.ceil(n * rate))  # a pass that was cut short is a whole one
+        n = n * rate
+        if n.denominator > 1:
+            _fault(f"{place}.n", f"a multiple of {rate.denominator}, the steps of a pass", data["n"])
     max_batch = _count(data, "max_batch", 0, f"{place}.")
     if max_batch and sampling != "poisson":
         _fault(f"{place}.max_batch", "with sampling poisson only", data["max_batch"])

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -137,6 +138,35 @@ def test_a_folder_of_other_files_is_not_overwritten_and_nothing_is_run_in_kept_r
             kept.require_folder(folder)
     assert main(["reproduce", "plc/figure-4", "--out", str(small)]) == 2
     assert "kept results, in which nothing is run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("status", ["garbage", "[1]", '{"plc/fig4-adp-pdp": 5}', None])
+def test_a_folder_with_a_damaged_status_is_no_folder_of_kept_results(folders, tmp_path, capsys, status):
+    shutil.copytree(folders[1], target := tmp_path / "kept")
+    (target / "status.json").unlink()
+    if status is not None:
+        (target / "status.json").write_text(status)
+    for option in ("--keep", "--kept"):
+        assert reproduced(tmp_path / "r", option, target) == 2
+        assert option in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()
+    assert (target / FIRST / "figure.svg").is_file()
+
+
+def test_results_that_are_not_noted_as_kept_are_not_replaced(folders, tmp_path, capsys):
+    (tmp_path / "kept" / FIRST).mkdir(parents=True)
+    (tmp_path / "kept" / FIRST / "weights.txt").write_text("important")
+    (tmp_path / "kept" / "status.json").write_text("{}")
+    assert reproduced(folders[0], "--keep", tmp_path / "kept") == 2
+    assert "no kept result" in capsys.readouterr().err
+    assert (tmp_path / "kept" / FIRST / "weights.txt").is_file()
+
+
+def test_damaged_kept_results_are_shown_as_damaged(folders, tmp_path):
+    shutil.copytree(folders[1], small := tmp_path / "kept")
+    (small / FIRST / "provenance.json").write_text("{")
+    results = collect.collect(items.select("plc/figure-4"), tmp_path / "empty", quick=False, kept=small)
+    assert {recipe.name: recipe.status for recipe in results[0].recipes}[FIRST] == "damaged"
 
 
 def test_a_figure_with_large_pictures_is_made_coarser_until_it_is_small():

@@ -128,7 +128,7 @@ def test_a_damaged_folder_is_no_reproduction_and_runs_again_once_it_is_removed(t
     assert result.verdict == "reproduced"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null"])
+@pytest.mark.parametrize("text", ['{"plc/fig4-adp-pdp": 5}', "", "{", "[]", "null"])
 def test_a_damaged_status_is_that_of_no_run(tmp_path, text):
     (tmp_path / reproduce.STATUS).write_text(text)
     assert reproduce.stored_status(tmp_path) == {}

@@ -73,7 +73,7 @@ def kernel_gradients(
     Raises:
         MemoryError: there is no room for one padded image.
     """
-    result = torch.empty(len(h), delta.shape[1], *kernel, h.shape[1])
+    result = h.new_empty(len(h), delta.shape[1], *kernel, h.shape[1])
     threads = min(torch.get_num_threads(), len(h))
 
     def treat(part: int) -> int:
@@ -123,8 +123,12 @@ def _address(tensor: Tensor) -> ctypes.c_void_p:
 
 
 def _agrees(functions: ctypes.CDLL) -> bool:
-    """Return whether the functions give what torch gives for made-up numbers."""
-    return _agree_on_pairs(functions) and _agree_on_gradients(functions)
+    """Return whether the functions give what torch gives for made-up numbers.
+
+    The caller's autocast and default type and device have no part in it.
+    """
+    with torch.device("cpu"), torch.autocast("cpu", enabled=False), torch.no_grad():
+        return _agree_on_pairs(functions) and _agree_on_gradients(functions)
 
 
 def _agree_on_pairs(functions: ctypes.CDLL) -> bool:
@@ -138,7 +142,8 @@ def _agree_on_pairs(functions: ctypes.CDLL) -> bool:
     length = (((high + (low + 0.5) * 2.0**-31) * 2.0**-31).log() * -2).sqrt()
     angle = (turn + fine * 2.0**-32) * (math.pi * 2.0**-31)
     wanted = torch.stack([length * angle.cos(), length * angle.sin(), length])
-    value, sums, grid = torch.linspace(-3.0, 3.0, words.shape[1]), torch.empty(words.shape[1]), 2.0**-20
+    value, grid = torch.linspace(-3.0, 3.0, words.shape[1], dtype=torch.float32), 2.0**-20
+    sums = torch.empty_like(value)
     rounded_sum(functions, numbers[0] / grid, value, grid, sums)
     rounded = ((numbers[0] / grid + value / grid).round() * grid).float()
     return bool(((numbers - wanted).abs() <= MAX_ERROR * (1 + length)).all()) and torch.equal(sums, rounded)
@@ -152,9 +157,11 @@ def _agree_on_gradients(functions: ctypes.CDLL) -> bool:
         ((2, 8, 13, 13), (2, 16, 13, 13), (3, 3), (1, 1), (1, 1)),
     )
     for inputs, outputs, kernel, stride, dilation in cases:
-        h, delta = torch.randn(inputs, generator=generator), torch.randn(outputs, generator=generator)
+        h, delta = (torch.randn(shape, dtype=torch.float32, generator=generator) for shape in (inputs, outputs))
         grads = kernel_gradients(functions, h, delta, kernel, stride, (1, 1), dilation)
-        windows = F.unfold(h, kernel, dilation, (1, 1), stride)
-        wanted = (delta.flatten(2) @ windows.transpose(1, 2)).view(*outputs[:2], inputs[1], *kernel).movedim(2, -1)
-        agree = agree and torch.allclose(grads, wanted, rtol=1e-4, atol=1e-4)
+        windows = F.unfold(h.double(), kernel, dilation, (1, 1), stride)
+        wanted = (
+            (delta.flatten(2).double() @ windows.transpose(1, 2)).view(*outputs[:2], inputs[1], *kernel).movedim(2, -1)
+        )
+        agree = agree and torch.allclose(grads.double(), wanted, rtol=1e-4, atol=1e-4)
     return agree

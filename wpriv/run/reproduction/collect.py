@@ -105,7 +105,7 @@ def collect(papers: Iterable[Paper], out: Path, *, quick: bool, kept: Path | Non
                 result = _result(name, out, status, quick=quick)
                 if result.status != "done" and kept is not None and name in stand_in:
                     earlier = _result(name, kept, stand_in, quick=False)
-                    result = earlier if earlier.status == "done" else result
+                    result = earlier if earlier.status in ("done", "damaged") else result
                 recipes.append(result)
             results.append(ItemResult(item, recipes, _verdict(item, recipes)))
     return results

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.config import yaml_document
-from wpriv.errors import UsageError
+from wpriv.errors import MissingResource, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.json_values import plain
 from wpriv.run.reproduction import reproduce, small_svg, stored, together
 from wpriv.run.reproduction.collect import ItemResult, RecipeResult
-from wpriv.run.results import expectations, file_names, plot, web_page, write
+from wpriv.run.results import expectations, file_names, plot, stored_json, web_page, write
 
 Row = dict[str, Any]
 # of the origin, what no reader needs and what names places of the machine
@@ -31,18 +31,23 @@ def require_folder(path: Path) -> None:
     """Check that kept results can be in a folder.
 
     Raises:
-        UsageError: it holds something else, such as the full results of a reproduction.
+        UsageError: it holds something else, such as the full results of a reproduction, or its status is damaged.
     """
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
-    notes = reproduce.stored_status(path)
-    is_kept = (path / reproduce.STATUS).is_file() and all(
-        note.get("status") == reproduce.KEPT for note in notes.values()
-    )
-    if not is_kept:
+    if not is_kept(path):
         raise UsageError(
             f"{path} holds no kept results of a reproduction. Name a new folder with --keep, or one that was written so"
         )
+
+
+def is_kept(path: Path) -> bool:
+    """Return whether a folder holds kept results and no others."""
+    try:
+        notes = stored_json.read(path / reproduce.STATUS).values()
+    except (UsageError, MissingResource):
+        return False
+    return all(isinstance(note, dict) and note.get("status") == reproduce.KEPT for note in notes)
 
 
 def store(results: Iterable[ItemResult], out: Path, folder: Path) -> list[str]:
@@ -51,12 +56,16 @@ def store(results: Iterable[ItemResult], out: Path, folder: Path) -> list[str]:
     Args:
         results: as collected from ``out``, the folder of the reproduction; kept ones among them are left out.
     Raises:
-        UsageError: the folder holds other files. MissingResource: it cannot be written.
+        UsageError: the folder holds other files, or other results of these recipes. MissingResource: it cannot be
+            written.
     """
     require_folder(folder)
     results = list(results)
     done = {each.name: each for result in results for each in result.recipes if each.status == "done" and not each.kept}
     notes, kept = reproduce.stored_status(out), reproduce.stored_status(folder)
+    others = [name for name in done if name not in kept and (folder / name).exists()]
+    if others:
+        raise UsageError(f"{folder / others[0]} is no kept result, and would be replaced. Remove it, or move it away")
     for name, result in done.items():
         note = notes.get(name, {})
         _store(result, folder / name)

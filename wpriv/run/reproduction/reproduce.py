@@ -105,7 +105,9 @@ def stored_status(out: Path) -> dict[str, dict[str, Any]]:
         status = json.loads((out / STATUS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return status if isinstance(status, dict) else {}
+    if not isinstance(status, dict):
+        return {}
+    return {name: note for name, note in status.items() if isinstance(note, dict)}
 
 
 def _run_one(plan: Planned, *, jobs: int, root: Path | None, changed: bool) -> dict[str, Any]:
