@@ -146,8 +146,8 @@ class Trial:
 
 def no_pictures(plot: ModuleType) -> None:
     """Leaves the figures out, which take most of the time of so short a training."""
-    plot.draw = lambda *_: []  # type: ignore[attr-defined]
-    plot.task_files = lambda *_: []  # type: ignore[attr-defined]
+    plot.draw = lambda *_, **__: []  # type: ignore[attr-defined]
+    plot.task_files = lambda *_, **__: []  # type: ignore[attr-defined]
 
 
 def finished(trial: Trial) -> None:

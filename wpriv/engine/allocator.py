@@ -7,7 +7,8 @@ import os
 
 TRIM, MMAP = -1, -3
 """Numbers of glibc's parameters M_TRIM_THRESHOLD and M_MMAP_THRESHOLD."""
-LARGEST = 2**31 - 1
+LARGEST, LARGEST_OLD = 2**31 - 1, 2**25
+"""Block sizes from which memory goes back to the system; some versions of glibc refuse more than 32 MiB."""
 VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
@@ -25,4 +26,5 @@ def keep_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    return bool(mallopt(MMAP, LARGEST)) and bool(mallopt(TRIM, LARGEST))
+    kept = mallopt(MMAP, LARGEST) or mallopt(MMAP, LARGEST_OLD)
+    return bool(kept and mallopt(TRIM, LARGEST))

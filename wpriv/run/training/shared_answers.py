@@ -17,8 +17,16 @@ def guarantee(process: Process, accountant: str, tol: float, delta: float | None
     Raises:
         UsageError, Unsupported: as for ``evaluate.curve`` and ``evaluate.ask``.
     """
-    observed = any(step.observed is not None for step in process.steps)  # arrays, which are not hashable
-    return (_ask if observed else _ask_once)(process, accountant, tol, delta)
+    return (_ask_once if _is_hashable(process) else _ask)(process, accountant, tol, delta)
+
+
+def _is_hashable(process: Process) -> bool:
+    """Return whether a process has a hash: one with arrays, as of observed distances, has none."""
+    try:
+        hash(process)
+    except TypeError:
+        return False
+    return True
 
 
 def _ask(process: Process, accountant: str, tol: float, delta: float | None) -> Guarantee:
