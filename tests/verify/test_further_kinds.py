@@ -87,13 +87,13 @@ SMALL = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SMALL)
 def test_every_number_that_is_changed_to_the_unsafe_side_is_refused(kind, monkeypatch):
-    """Numbers are changed by about one unit of their second digit, and ends by a hundredth."""
+    """Numbers are changed by about one unit of their second digit, ends by a hundredth, and passes to whole passes."""
     monkeypatch.setattr(allocation, "WORK", 10**5)
     content = certificates.of_guarantee(budget(SMALL[kind], delta=1e-3, tol=1e-4), 1e-3)
     assert answers(content) == ["proved", "proved"]
     step = content["process"][0]
-    changes = [{"sigma": step["sigma"] - 0.1}, {"sensitivity": 1.1}, {"n": 11 if kind == "allocation" else 4}]
-    changes += [{"rate": 0.25 if kind == "allocation" else 0.22}] if step["sampling"] != "none" else []
+    changes = [{"sigma": step["sigma"] - 0.1}, {"sensitivity": 1.1}, {"n": 15 if kind == "allocation" else 4}]
+    changes += [{"rate": 0.5 if kind == "allocation" else 0.22}] if step["sampling"] != "none" else []
     for change in changes:
         assert answers({**content, "process": [{**step, **change}]})[0] == "refuted", change
     low, high = content["epsilon_lower"], content["epsilon_upper"]
