@@ -144,10 +144,12 @@ def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:
 
 def _counts(result: ItemResult) -> list[str]:
     """Of one item: how many expected numbers are met, and what is not reproduced."""
+    from wpriv.run.results import expectations
+
     rows = [row for recipe in result.recipes for row in recipe.expect]
     reasons = [f"{each.name} {each.status}" for each in result.recipes if each.status != "done"]
     return [
-        f"{sum(row['ok'] for row in rows)} of {len(rows)}" if rows else "",
+        expectations.counts(rows),
         "; ".join([*([result.item.missing] if result.item.missing else []), *reasons]),
     ]
 

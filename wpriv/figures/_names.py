@@ -194,7 +194,7 @@ def loss(text: str) -> str:
 
 
 def key(text: str) -> str:
-    """Return what the colour of a case belongs to: ``dann`` of ``method = dann``, and any other case as it is."""
+    """Return the name by which the palette gives a case its colour: ``dann`` for ``method = dann``, or the case."""
     value = text.partition(" = ")[2]
     return value if value in METHODS or value in LOSSES else text
 

@@ -76,7 +76,7 @@ def _draw_columns(groups: dict[str, list[dict[str, Any]]], axes: Any, keys: dict
 
 
 def _key(row: dict[str, Any], grouped_by: list[str], label: str) -> str:
-    """What the colour of a group belongs to: a loss has the same in every figure."""
+    """The name by which the palette gives a group its colour: its loss, which has one colour in all figures."""
     return str(row[grouped_by[0]]) if grouped_by == ["options.loss"] else label
 
 

@@ -148,7 +148,7 @@ def on_line(kind: Kind, c: arb, h: arb, count: int, goal: int) -> list[acb]:
 
 def layers(kind: Kind, c: arb, total: arb) -> list[Row]:
     """Uniform distributions within the loss tilted by c: their masses and widths; section "Decay"."""
-    found: list[Row] = []
+    distributions: list[Row] = []
     for sign in kind.signs:
         z, cells = (c + 1 if sign > 0 else -c), []
         for a, b in panels(kind, sign, c, ZERO, 40)[0]:
@@ -165,9 +165,9 @@ def layers(kind: Kind, c: arb, total: arb) -> list[Row]:
             while stack and stack[-1][0] >= level:
                 peak, more = stack.pop()
                 run += more
-                found.append(((peak - (stack[-1][0].max(level) if stack else level)) * run, run))
+                distributions.append(((peak - (stack[-1][0].max(level) if stack else level)) * run, run))
             stack.append((level, run + width))
-    return [(mass.lower(), width.lower()) for mass, width in found if mass > 0]
+    return [(mass.lower(), width.lower()) for mass, width in distributions if mass > 0]
 
 
 class Inversion:

@@ -8,6 +8,7 @@ from wpriv.config import yaml_document
 from wpriv.run import load_recipe
 from wpriv.run.comparison import compare
 from wpriv.run.reproduction import stored
+from wpriv.run.results import expectations
 
 RECIPE = """\
 kind: compare
@@ -65,3 +66,13 @@ def test_a_number_has_the_claim_of_its_row_and_measurements_are_so_called(tmp_pa
     assert [row["claim"] for row in stored.with_claims(accuracy, table, "train")] == ["measured"]
     assert json.loads((out / "expect.json").read_text())["expect"] == entries
     assert yaml_document.read(out / "recipe.yaml").data["kind"] == "compare"
+
+
+def test_an_own_number_of_the_commit_of_the_results_is_not_counted_as_met():
+    own = {"kind": "own", "commit": "0123456789ab", "ok": True, "held": True}
+    rows = [own, {**own, "kind": "published"}, {**own, "commit": "ba9876543210"}, {**own, "ok": False}]
+    marked = stored.with_same_commit(rows, "0123456789abcdef")
+    assert [expectations.verdict_word(row) for row in marked] == ["same commit", "ok", "ok", "MISSED"]
+    assert expectations.counts(marked) == "2 of 3"
+    assert expectations.counts(marked[:1]) == ""
+    assert stored.with_same_commit(rows, None) == rows

@@ -156,6 +156,7 @@ def _finished(name: str, folder: Path, *, quick: bool, kept: bool) -> RecipeResu
         claims = [claim.model_dump() for claim in recipe.claims]
     else:
         note = "The recipe has changed since; these are the results of the recipe as it was then"
+    expect = stored.with_same_commit(expect, provenance.get("git_commit"))
     return RecipeResult(name, folder, "done", "", expect, claims, provenance, table, runs, together, kept, note)
 
 

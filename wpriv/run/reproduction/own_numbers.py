@@ -94,7 +94,7 @@ def rewrite(
     """Write the own numbers that a run answers into the file of its recipe.
 
     Args:
-        verdict_of: the answer of the run to one check, by column and expected number. commit: what the rows carry.
+        verdict_of: the answer of the run to one check, by column and expected number. commit: written into the rows.
         noise_version: that of the noise of a training, or None.
     Raises:
         UsageError: the file cannot be read. WprivError: more than own numbers would change.

@@ -14,7 +14,7 @@ from wpriv.run import recipe_files
 from wpriv.run.reproduction import collect, together
 from wpriv.run.reproduction.collect import ItemResult, RecipeResult, Row
 from wpriv.run.reproduction.items import Paper, slug
-from wpriv.run.results import file_names, plot, summary, web_page
+from wpriv.run.results import expectations, file_names, plot, summary, web_page
 
 REPORT, INDEX = "report.json", "index.html"
 
@@ -90,7 +90,8 @@ def _legend(quick: bool) -> str:
     return (
         f'<p class="soft">{words}. A number is <b>published</b> (printed in the paper), a <b>reference</b> (computed '
         f"apart: closed form, mpmath, another program) or our <b>own</b> (an earlier run of the same recipe, by the "
-        f"program of a commit). After ± stands the standard deviation of one training, of so many seeds.</p>{note}"
+        f"program of a commit; <b>same commit</b>: the results are of this commit too, so that nothing was compared). "
+        f"After ± stands the standard deviation of one training, of so many seeds.</p>{note}"
     )
 
 
@@ -184,5 +185,4 @@ def summary_of(results: Iterable[ItemResult]) -> str:
 
 def counts(result: ItemResult) -> str:
     """Return how many expected numbers of an item are met, and how many there are."""
-    rows = [row for recipe in result.recipes for row in recipe.expect]
-    return f"{sum(row['ok'] for row in rows)} of {len(rows)}" if rows else ""
+    return expectations.counts([row for recipe in result.recipes for row in recipe.expect])

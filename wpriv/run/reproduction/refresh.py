@@ -122,7 +122,7 @@ def _finished(recipe: Recipe, results: Path) -> dict[str, Any]:
 
 
 def _commit_of(provenance: dict[str, Any]) -> str:
-    """What own numbers of stored results carry: see ``version``.
+    """The commit of stored results, or the version of the program, that is written beside own numbers.
 
     Raises:
         UsageError: files of the program had been changed since its commit.

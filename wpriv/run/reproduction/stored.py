@@ -120,6 +120,16 @@ def with_claims(rows: list[Row], table: Sequence[Row], kind: str) -> list[Row]:
     return [row if row.get("claim") else {**row, "claim": _claim(row, table, kind)} for row in rows]
 
 
+def with_same_commit(rows: list[Row], commit: object) -> list[Row]:
+    """Return rows of ``expect.json``, those marked whose expected number is an own one of the commit of the results."""
+    return [
+        {**row, "same_commit": True}
+        if row["kind"] == "own" and row.get("commit") and str(commit).startswith(str(row["commit"]))
+        else row
+        for row in rows
+    ]
+
+
 def _claim(entry: Row, table: Sequence[Row], kind: str) -> str | None:
     if kind == "train" and entry["column"] not in _PROMISED:
         return "measured"

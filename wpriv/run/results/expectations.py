@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,18 @@ class Verdict:
 
 def verdict_word(row: Mapping[str, Any]) -> str:
     """Return the verdict of a row of ``expect.json`` as a terminal shows it; pages show it in small letters."""
-    return "ok" if row["ok"] else "MISSED" if row["held"] else "not reached"
+    if row["ok"]:
+        return "same commit" if row.get("same_commit") else "ok"
+    return "MISSED" if row["held"] else "not reached"
+
+
+def counts(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many rows of ``expect.json`` are met, of how many; empty where there are none.
+
+    An own number that is met by the commit which it comes from is in neither count: it was compared with itself.
+    """
+    compared = [row for row in rows if not (row["ok"] and row.get("same_commit"))]
+    return f"{sum(row['ok'] for row in compared)} of {len(compared)}" if compared else ""
 
 
 def require(verdicts: list[Verdict]) -> None:

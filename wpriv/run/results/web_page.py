@@ -101,7 +101,7 @@ def expected(rows: Sequence[Row]) -> str:
         return _expected_table(rows)
     open_rows, folded = [row for row in rows if not row["ok"]], [row for row in rows if row["ok"]]
     shown = _expected_table(open_rows) if open_rows else ""
-    summary = f"{len(folded)} of {len(rows)} numbers, all within their tolerances"
+    summary = f"{len(folded)} of {len(rows)} numbers, all within their tolerances or of the same commit"
     return f"{shown}<details><summary>{summary}</summary>{_expected_table(folded)}</details>" if folded else shown
 
 
