@@ -127,7 +127,7 @@ def test_a_curve_that_pokes_out_between_two_points_is_not_missed(height):
     assert not lies_below(eps, upper, (lower, lower))[0] or height > 0.05
 
 
-def test_without_time_only_proven_orders_are_named():
-    wide = order(gauss(1), gauss(1.02), seconds=0.0, within=1e-6)
+def test_without_work_only_proven_orders_are_named():
+    wide = order(gauss(1), gauss(1.02), work=0.0, within=1e-6)
     assert wide.verdict in ("dominates", "undecided")
     assert order(gauss(1), gauss(1.0001), width=0.1, within=0.01).verdict == "undecided"

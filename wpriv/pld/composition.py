@@ -14,8 +14,9 @@ from collections.abc import Callable
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import WeightedPairs
 from wpriv.errors import Unsupported
+from wpriv.numerics import counted_work
 from wpriv.numerics.bracket import TINY
-from wpriv.pld import constants, work
+from wpriv.pld import constants
 from wpriv.pld.adaptive_nodes import TailScan, scan_tails
 from wpriv.pld.chernoff_bound import chernoff_suffices
 from wpriv.pld.lattice.compose_on_lattices import compose_on_lattices
@@ -78,12 +79,12 @@ class Composition:
 
     def _limited(self, evaluate: Callable[..., tuple[float, float]], *question: float) -> tuple[float, float]:
         """Evaluate a question within its work, which shrinks once earlier questions have used up the total."""
-        start = work.total()
+        start = counted_work.total()
         self._work_limit = start + max(min(constants.QUESTION_WORK, self.work_left), constants.MIN_QUESTION_WORK)
         try:
             return evaluate(*question)
         finally:
-            self.work_left -= work.total() - start
+            self.work_left -= counted_work.total() - start
 
     def _bracket_delta(self, eps: float, tol: float, sufficient_upper: float) -> tuple[float, float]:
         if eps >= self.max_loss:
@@ -285,7 +286,7 @@ class Composition:
 
     def _out_of_work(self) -> bool:
         """Tell whether the question's work is spent, so that the best answer so far is returned."""
-        return work.total() > self._work_limit
+        return counted_work.total() > self._work_limit
 
 
 def _ordered(ends: tuple[float, float]) -> tuple[float, float]:

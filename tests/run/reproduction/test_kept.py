@@ -13,7 +13,7 @@ import pytest
 
 from tests.run.results.pages import Balanced
 from wpriv.cli.main import main
-from wpriv.errors import UsageError
+from wpriv.errors import MissingResource, UsageError
 from wpriv.run.reproduction import collect, items, kept, reproduce, small_svg
 
 pytestmark = pytest.mark.slow
@@ -43,6 +43,20 @@ def test_kept_results_have_numbers_origin_and_small_figures_but_no_cells_and_no_
     assert "command" not in origin
     assert str(full) not in "".join(path.read_text() for path in small.rglob("*") if path.is_file())
     assert (small / FIRST / "figure.svg").stat().st_size < 300_000
+
+
+def test_kept_results_that_cannot_be_drawn_leave_the_earlier_ones_as_they_were(folders, tmp_path, monkeypatch):
+    full, small = folders
+    shutil.copytree(small, tmp_path / "kept")
+    files = {path: path.read_bytes() for path in (tmp_path / "kept" / FIRST).iterdir()}
+
+    def fail(*_):
+        raise MissingResource("no space left")
+
+    monkeypatch.setattr(small_svg, "write", fail)
+    with pytest.raises(MissingResource):
+        kept.store(collect.collect(items.select("plc/figure-4"), full, quick=False), full, tmp_path / "kept")
+    assert {path: path.read_bytes() for path in (tmp_path / "kept" / FIRST).iterdir()} == files
 
 
 def test_the_report_of_kept_results_holds_each_number_with_its_claim_and_origin(folders):

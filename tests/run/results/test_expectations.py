@@ -64,3 +64,10 @@ def test_a_folder_of_a_recipe_without_expected_numbers_has_no_verdicts(tmp_path)
     made = recipe.check(yaml_document.parse(TEXT.partition("expect:")[0], "r.yaml"))
     assert expectations.write(tmp_path, made, []) == ()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_row_at_infinity_is_at_no_finite_number():
+    assert expectations.is_same(math.inf, math.inf)
+    assert not expectations.is_same(math.inf, -1)
+    assert not expectations.is_same(1.0, -math.inf)
+    assert not expectations.is_same(math.nan, 1.0)

@@ -9,7 +9,6 @@ docs/theory/order-of-curves.md has the proof.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.core.attacks.trade_off import PROFILE_ROUNDING
+from wpriv.numerics import counted_work
 from wpriv.numerics.arrays import Array
 
 DOMINATES, DOMINATED, EQUAL, CROSSES, UNDECIDED = "dominates", "dominated", "equal", "crosses", "undecided"
@@ -80,7 +80,7 @@ class _Points:
 
 
 def order_curves(
-    a: Ends, b: Ends, top: float, within: float, *, kinks: tuple[float, ...] = (), seconds: float = math.inf
+    a: Ends, b: Ends, top: float, within: float, *, kinks: tuple[float, ...] = (), work: float = math.inf
 ) -> CurveOrder:
     """Decide the order of two curves on 0 <= eps <= top.
 
@@ -88,14 +88,14 @@ def order_curves(
         a, b: lower and upper end of delta at eps >= 0, of profiles that are convex in e^eps.
         within: the relative difference up to which curves that cannot be ordered are called equal.
         kinks: eps at which a curve may have a kink; they become points.
-        seconds: CPU time after which no further point is added.
+        work: amount of ``numerics.counted_work`` after which no further point is added.
     """
-    end = time.process_time() + seconds
+    is_out_of_work = counted_work.limit(work)
     known: dict[float, tuple[float, float, float, float]] = {}
 
     def evaluate(values: list[float]) -> None:
         for eps in values:
-            if eps not in known and (len(known) < FIRST_CELLS or time.process_time() < end):
+            if eps not in known and (len(known) < FIRST_CELLS or not is_out_of_work()):
                 known[eps] = (*_outward(a(eps)), *_outward(b(eps)))
 
     evaluate([top * k / FIRST_CELLS for k in range(FIRST_CELLS + 1)])

@@ -7,7 +7,6 @@ worse of both, that one stands for either order: every bound on attacks holds al
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -21,6 +20,7 @@ from wpriv.core.loss_pair import gaussian_mu
 from wpriv.core.process import Process, closed_form
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics import counted_work
 from wpriv.numerics.parse_numbers import finite_number
 
 # relative width of the bounds of an error rate
@@ -81,19 +81,20 @@ class Membership:
 
     Args:
         curve: of approximate DP, by a rigorous accountant.
-        seconds: CPU time after which bounds at further points follow from those known, as delta decreases in eps.
+        work: amount of ``numerics.counted_work`` after which bounds at further points follow from those known, as
+            delta decreases in eps.
     Raises:
         Unsupported: any other curve.
     """
 
-    def __init__(self, curve: ProvenCurve, *, seconds: float = math.inf):
+    def __init__(self, curve: ProvenCurve, *, work: float = math.inf):
         if not curve.is_proven:
             raise Unsupported(
                 f"bounds on attacks need proven bounds of (eps, delta)-DP at every eps; {curve.accountant} gives "
                 f"{curve.notion} figures of the claim {curve.claim}. Use `accountant='pld'`"
             )
         self.curve = curve
-        self._end = time.process_time() + seconds
+        self._is_out_of_work = counted_work.limit(work)
         self._known: list[dict[float, tuple[float, float]]] = [{} for _ in curve.orders or (None,)]
         forward, backward = self._ends(0), self._ends(-1)
         self.trade_offs = [TradeOff(forward, backward)]
@@ -175,7 +176,7 @@ class Membership:
 
         def ends(eps: float) -> tuple[float, float]:
             if eps not in known:
-                if known and time.process_time() > self._end:
+                if known and self._is_out_of_work():
                     return _between(known, eps)
                 known[eps] = self._delta(index, eps)
             return known[eps]

@@ -18,8 +18,8 @@ from wpriv.run.claims.decision import delta_ends, order_names
 
 # relative width of the brackets, the relative difference of curves that are called equal, the end of the range
 ORDER_TOL, WITHIN, SMALLEST_DELTA = 1e-5, 1e-2, 1e-10
-# the end of the range where no finite eps holds at that delta; CPU seconds of one comparison
-FARTHEST, SECONDS = 10.0, 15.0
+# the end of the range where no finite eps holds at that delta; counted work (ns of a usual processor) of one comparison
+FARTHEST, MAX_WORK = 10.0, 15e9
 # the largest end of a range, for which e^eps is a number
 MAX_EPS = 500.0
 
@@ -110,13 +110,13 @@ def privacy_order(
         raise Unsupported(f"the range of an order ends at an eps of at most {MAX_EPS:g}; found {top:.6g}. Give `eps`")
     ends = [[delta_ends(order) for order in curve.orders] for curve in curves]
     kinks = tuple(sorted({kink for process in (a, b) for kink in _kinks(process)}))
-    worst = order_curves(_worst(ends[0]), _worst(ends[1]), top, within, kinks=kinks, seconds=SECONDS)
+    worst = order_curves(_worst(ends[0]), _worst(ends[1]), top, within, kinks=kinks, work=MAX_WORK)
     orders = {}
     count = max(map(len, ends))
     if count > 1 and a.adjacency == b.adjacency:
         for index, name in enumerate(order_names(a, count)):
             one, other = (each[min(index, len(each) - 1)] for each in ends)
-            orders[name] = order_curves(one, other, top, within, kinks=kinks, seconds=SECONDS)
+            orders[name] = order_curves(one, other, top, within, kinks=kinks, work=MAX_WORK)
     reason = f"decided from certified brackets at {worst.points} values of eps, and between them by convexity"
     if worst.verdict == CROSSES:
         reason = f"each curve is certified to be the smaller one at some of {worst.points} values of eps"

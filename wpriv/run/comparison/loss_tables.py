@@ -86,7 +86,7 @@ def _infinity_row(infinity: float) -> dict[str, Any]:
         "part": "infinity",
         "loss": math.inf,
         "width": 0.0,
-        "mass": infinity,
+        "mass": infinity + 0.0,  # no -0
         "density": None,
         "class_density": None,
     }

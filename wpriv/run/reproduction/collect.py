@@ -17,6 +17,7 @@ from wpriv.run.results import expectations, file_names, read, stored_json, summa
 SCHEMA = "wpriv.reproduction/1"
 VERDICTS = {
     "reproduced": "all that the item shows is reproduced within the tolerances",
+    "shown": "it is computed and drawn, but neither the paper nor a reference has a number that it was compared with",
     "partly": "a part of the item is reproduced; what is missing is said",
     "differs": "it was run, and what the paper says or prints is not borne out",
     "not run": "there is a recipe that was not run here, or could not be",
@@ -169,7 +170,10 @@ def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
         return "differs"
     if not done:
         return "not run"
-    return "reproduced" if len(done) == len(recipes) and not item.missing else "partly"
+    if len(done) < len(recipes) or item.missing:
+        return "partly"
+    is_compared = any(row["kind"] in ("published", "reference") for result in done for row in result.expect)
+    return "reproduced" if is_compared else "shown"
 
 
 def _numbers(row: Row) -> Row:

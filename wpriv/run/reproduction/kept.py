@@ -81,11 +81,26 @@ def store(results: Iterable[ItemResult], out: Path, folder: Path) -> list[str]:
 
 
 def _store(result: RecipeResult, folder: Path) -> None:
-    """Write the results of one recipe in small, in place of earlier ones."""
+    """Write the results of one recipe in small, and only then put them in place of earlier ones."""
+    new, earlier = (folder.with_name(f".{folder.name}.{word}") for word in ("new", "earlier"))
+    _remove(new)
+    _remove(earlier)
+    durable_writes.make_folder(new)
+    _write_small(result, new)
+    if folder.is_dir():
+        durable_writes.rename(folder, earlier.name)
+    durable_writes.rename(new, folder.name)
+    _remove(earlier)
+
+
+def _remove(folder: Path) -> None:
     if folder.is_dir():
         with durable_writes.reported(folder):
             shutil.rmtree(folder)
-    durable_writes.make_folder(folder)
+
+
+def _write_small(result: RecipeResult, folder: Path) -> None:
+    """Write the recipe, the table in short, the origin, the expected numbers and the figures."""
     recipe = yaml_document.read(result.folder / file_names.RECIPE).data
     _write(folder / file_names.RECIPE, yaml_document.as_yaml(stored.with_names_of_files(recipe)))
     rows = {file_names.TABLE: result.table, file_names.RUNS: result.runs}

@@ -121,7 +121,7 @@ def write(out: Path, recipe: Recipe, verdicts: list[Verdict]) -> tuple[Path, ...
 def is_same(value: Any, expected: Any) -> bool:
     """Return True if a cell holds the expected value, for numbers up to rounding."""
     if isinstance(value, (int, float)) and isinstance(expected, (int, float)):
-        return value == expected or abs(value - expected) <= ROUNDING * max(abs(value), abs(expected))
+        return math.isclose(value, expected, rel_tol=ROUNDING)  # never true of an infinite and a finite one
     return bool(value == expected)
 
 
