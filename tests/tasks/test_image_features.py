@@ -15,7 +15,7 @@ from torch import nn
 import wpriv
 from wpriv.cli.main import main
 from wpriv.errors import UsageError
-from wpriv.tasks import _decorrelation
+from wpriv.tasks import _decorrelation, _supervised
 from wpriv.tasks._image_features import feature_count, features_of
 from wpriv.tasks._oriented_energy import oriented_energy
 from wpriv.tasks._scattering import scattering
@@ -171,6 +171,8 @@ steps: 2
         ("options.features.orientations=1", ["orientations", "2"]),
         ("options.features.decorrelate=1", ["decorrelate", "greater than or equal to 2"]),
         ("options.features.local=maybe", ["local", "boolean"]),
+        ("options.features.scaling=synthetic", ["scaling: synthetic takes decorrelate"]),
+        ("options.features.opponent=true", ["opponent", "red, green and blue", "found 1 channels"]),
         ("options.features.cell=3", ["multiples of cell (here 3)", "8 x 8"]),
         ("options.features.name=scattering", ["scattering", "at least 9", "8 x 8"]),
     ],
@@ -197,7 +199,12 @@ def test_records_that_are_no_images_are_refused():
         wpriv.image_features(IMAGES, orientations=100)
 
 
-SETTINGS = [{"local": True}, {"decorrelate": 50}, {"local": True, "decorrelate": 50}]
+SETTINGS = [
+    {"local": True},
+    {"decorrelate": 50},
+    {"local": True, "decorrelate": 50},
+    {"mirror": True, "scaling": "synthetic", "decorrelate": 50},
+]
 
 
 @pytest.mark.slow
@@ -265,3 +272,68 @@ def test_the_statement_names_the_synthetic_images(tmp_path):
     width = wpriv.image_features(x[:1], **keys).shape[1]
     trained = wpriv.train(nn.Linear(width, 2), (x, y), test=(x, y), features=keys, out=tmp_path / "o", **OPTIONS)
     assert "decorrelated by 20 synthetic images, which hold no record" in json.dumps(trained.statement)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scaling_by_synthetic_images_takes_roots_deviations_and_the_inverse_root_of_the_covariance(name):
+    """By dense matrices of numpy from the maps of the image and of the synthetic images."""
+    image = torch.rand(3, 2, 16, 16, generator=torch.Generator().manual_seed(8))
+
+    def maps(images):  # [N, maps, cells]
+        if name == "oriented-energy":
+            return oriented_energy(images, orientations=2, scales=[0.8, 1.6], cell=8).double().numpy().reshape(-1, 8, 4)
+        values = scattering(images, orientations=2, cell=8).double().numpy().copy()
+        values[:, :, 1:] = np.sqrt(values[:, :, 1:])
+        return values.reshape(-1, 18, 4)
+
+    synthetic = maps(synthetic_images(60, 2, 16, 16))
+    deviations = synthetic.std(axis=(0, 2), ddof=1)[:, None]
+    public, rows = ((values / deviations).reshape(len(values), -1) for values in (synthetic, maps(image)))
+    covariance = np.cov(public.T, bias=True)
+    values, vectors = np.linalg.eigh(covariance + np.eye(len(covariance)) * np.trace(covariance) / len(covariance))
+    expected = (rows - public.mean(axis=0)) @ (vectors / np.sqrt(values)) @ vectors.T
+    found = wpriv.image_features(image, name, orientations=2, cell=8, scaling="synthetic", decorrelate=60)
+    assert np.allclose(found, expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("keys", [{}, {"scaling": "synthetic", "decorrelate": 30}])
+def test_an_image_and_its_mirror_image_have_the_same_features_with_mirror(keys):
+    image = torch.rand(2, 1, 16, 16, generator=torch.Generator().manual_seed(9))
+    rows, mirrored, turned = (
+        wpriv.image_features(x, "scattering", orientations=3, mirror=True, **keys)
+        for x in (image, image.flip(-1), image.flip(-2))
+    )
+    assert np.allclose(rows, mirrored, atol=1e-3)
+    assert np.abs(rows - turned).max() > 0.1
+
+
+def test_mirror_takes_the_mean_with_the_features_of_the_mirror_image():
+    image = torch.rand(2, 1, 16, 16, generator=torch.Generator().manual_seed(9))
+    apart = [wpriv.image_features(x, orientations=3) for x in (image, image.flip(-1))]
+    assert np.allclose(wpriv.image_features(image, orientations=3, mirror=True), sum(apart) / 2, atol=1e-5)
+
+
+def test_opponent_colours_are_orthogonal_and_the_first_is_the_brightness():
+    image = np.random.default_rng(3).random((2, 3, 16, 16), dtype=np.float32)
+    red, green, blue = image[:, 0], image[:, 1], image[:, 2]
+    colours = [
+        (red + green + blue) / math.sqrt(3),
+        (red - blue) / math.sqrt(2),
+        (2 * green - red - blue) / math.sqrt(6),
+    ]
+    expected = wpriv.image_features(np.stack(colours, axis=1), "scattering", orientations=2)
+    found = wpriv.image_features(image, "scattering", orientations=2, opponent=True)
+    assert np.allclose(found, expected, atol=2e-3)
+    grey = image[:, :1].repeat(3, axis=1)
+    maps = wpriv.image_features(grey, "scattering", orientations=2, opponent=True).reshape(2, 3, -1)
+    assert np.abs(maps[:, 1:]).max() < 1e-2
+
+
+def test_synthetic_images_are_normalised_as_the_records_are():
+    """Constants that multiply every image by a number change no decorrelated feature of roots but by their scale."""
+    x = np.random.default_rng(4).random((3, 1, 16, 16), dtype=np.float32)
+    keys = {"name": "scattering", "orientations": 2, "scaling": "synthetic", "decorrelate": 40}
+    plain = _supervised.to_inputs(x, _supervised.InputOptions(features=keys), torch.device("cpu"))
+    constants = {"mean": [0.0], "std": [0.25]}
+    options = _supervised.InputOptions(features=keys, normalise=constants)
+    assert torch.allclose(_supervised.to_inputs(x, options, torch.device("cpu")), plain, atol=1e-2)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import model_validator
 
 from wpriv.config import document
 from wpriv.config.diagnostics import form_diagnostics
 from wpriv.config.field_types import Field, Positive, StrictModel
 from wpriv.errors import UsageError
+from wpriv.tasks._normalisation import Normalise
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,14 +20,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from wpriv.tasks._decorrelation import Decorrelation
-
 MEANING = (
     "{name: oriented-energy or scattering, ...}: fixed features of each image, in place of its pixels; computed from "
     "that image alone, so that they cost no privacy"
 )
 CHUNK = 200
 """Images whose features are computed at once."""
+DEVIATION_FLOOR = 1e-6
+"""The least deviation by which a map is divided, where synthetic images hardly vary in it."""
 CELL_FLOOR, FIRST_ORDER_FLOOR = 0.3, 0.01
 """Of local normalisation: what is added to the deviation in a cell, and to scattering of order 1 where it divides."""
 
@@ -56,6 +59,21 @@ class Features(StrictModel):
         description="number of synthetic images, drawn from a fixed seed, by whose mean and covariance the features "
         "are centred and decorrelated; left out for none",
     )
+    scaling: Literal["image", "synthetic"] = Field(
+        "image",
+        description="image: features are normalised within each image; synthetic: the roots of scattering of orders 1 "
+        "and 2 are taken, and each map is divided by its deviation over the images of decorrelate",
+    )
+    opponent: bool = Field(
+        False, description="of colour images: brightness, red less blue, and green less both, in place of the channels"
+    )
+    mirror: bool = Field(False, description="take the mean of the features of an image and of its mirror image")
+
+    @model_validator(mode="after")
+    def _keys_fit(self) -> Features:
+        if self.scaling == "synthetic" and (self.decorrelate is None or self.local):
+            raise ValueError("scaling: synthetic takes decorrelate, the number of synthetic images, and not local")
+        return self
 
 
 def feature_count(features: Features, shape: Sequence[int]) -> int:
@@ -70,6 +88,10 @@ def feature_count(features: Features, shape: Sequence[int]) -> int:
             f"{list(shape)}. Leave features out"
         )
     channels, height, width = shape
+    if features.opponent and channels != 3:
+        raise UsageError(
+            f"options: features: opponent takes images of red, green and blue; found {channels} channels. Leave it out"
+        )
     least, step, even = (9, 2, "even, ") if features.name == "scattering" else (4, 1, "")
     if min(height, width) < least or any(side % features.cell or side % step for side in (height, width)):
         raise UsageError(
@@ -91,6 +113,9 @@ def image_features(
     cell: int = 4,
     local: bool = False,
     decorrelate: int | None = None,
+    scaling: str = "image",
+    opponent: bool = False,
+    mirror: bool = False,
 ) -> NDArray[np.float32]:
     """Return fixed features of images as rows of numbers, each computed from its own image alone.
 
@@ -98,13 +123,16 @@ def image_features(
     cost no privacy, since changing one image changes one row. Within an image, each group of features is brought
     to mean 0 and variance 1, so that a row has a norm of about sqrt(D): a group is a scale of ``oriented-energy``, or
     for each channel L + 1 of the (L + 1)^2 coefficients of ``scattering`` with L orientations. With ``local``, each map
-    is a group, and then all features of a cell.
+    is a group, and then all features of a cell. ``scaling="synthetic"`` leaves images as they are, and scales roots of
+    the features by constants.
 
     Args:
         x: [N, C, H, W] images as an array or a tensor; bytes are divided by 255, other numbers should lie in [0, 1].
         name: ``oriented-energy`` or ``scattering``.
         orientations: number of directions. scales: of ``oriented-energy``, in pixels. cell: size of a cell in pixels.
         local: normalise in each cell as well. decorrelate: number of synthetic images that decorrelate the features.
+        scaling: ``image``, or ``synthetic``: by the same synthetic images. opponent: take opponent colours in place of
+            red, green and blue. mirror: take the mean with the features of the mirror image.
     Returns:
         [N, D] float32.
     Raises:
@@ -123,6 +151,9 @@ def image_features(
             "cell": cell,
             "local": local,
             "decorrelate": decorrelate,
+            "scaling": scaling,
+            "opponent": opponent,
+            "mirror": mirror,
         }
     )
     images = _normalisation.to_floats(np.asarray(x), torch.device("cpu"))
@@ -141,9 +172,11 @@ def features_of(given: Mapping[str, Any]) -> Features:
     return Features.model_validate(given)
 
 
-def rows_of_images(images: Tensor, features: Features) -> Tensor:
+def rows_of_images(images: Tensor, features: Features, constants: Normalise | None = None) -> Tensor:
     """Return the features of images [N, C, H, W], as ``image_features``, on their device: [N, D] float32.
 
+    Args:
+        constants: by which the images have been normalised; synthetic images are normalised alike.
     Raises:
         UsageError: as ``feature_count``.
     """
@@ -151,46 +184,75 @@ def rows_of_images(images: Tensor, features: Features) -> Tensor:
 
     rows = torch.empty(len(images), feature_count(features, images.shape[1:]), device=images.device)
     shape = tuple(images.shape[1:])
-    fixed = _fixed_map(features.model_dump_json(), shape, images.device) if features.decorrelate else None
+    fixed = None
+    if features.decorrelate:
+        fixed = _fixed_map(features.model_dump_json(), constants and constants.model_dump_json(), shape, images.device)
     with torch.no_grad():
         for first in range(0, len(images), CHUNK):
-            part = _rows_of_few(images[first : first + CHUNK], features)
+            chunk = images[first : first + CHUNK]
+            part = _rows_of_few(chunk, features)
+            if features.mirror:
+                part = (part + _rows_of_few(chunk.flip(-1), features)) / 2
             rows[first : first + CHUNK] = part if fixed is None else fixed(part)
     return rows
 
 
 @functools.lru_cache(maxsize=2)
-def _fixed_map(features: str, shape: tuple[int, int, int], device: torch.device) -> Decorrelation:
-    """Return the fixed map that decorrelates features, given as JSON, of images of one shape.
+def _fixed_map(
+    features: str, constants: str | None, shape: tuple[int, int, int], device: torch.device
+) -> Callable[[Tensor], Tensor]:
+    """Return the fixed map that scales and decorrelates features, given as JSON, of images of one shape.
 
     It is computed on the CPU in every case, so that a network meets the same features on every device.
     """
     import torch
 
-    from wpriv.tasks import _decorrelation, _synthetic_images
+    from wpriv.tasks import _decorrelation, _normalisation, _synthetic_images
 
     parsed = Features.model_validate_json(features)
     images = _synthetic_images.synthetic_images(parsed.decorrelate or 0, *shape)
+    if constants is not None:
+        images = _normalisation.normalise(images, Normalise.model_validate_json(constants))
+    # what is left of the features is the part that depends on the image alone
+    alone = parsed.model_copy(update={"decorrelate": None})
     with torch.no_grad():
-        rows = rows_of_images(images, parsed.model_copy(update={"decorrelate": None}))
-        return _decorrelation.of_rows(rows).to(device)
+        rows = rows_of_images(images, alone)
+        if parsed.scaling == "image":
+            return _decorrelation.of_rows(rows).to(device)
+        deviations = _deviations(rows, cells=(shape[1] // parsed.cell) * (shape[2] // parsed.cell))
+        decorrelation = _decorrelation.of_rows(rows.div_(deviations)).to(device)
+        divisors = deviations.to(device)
+    return lambda part: decorrelation(part / divisors)
+
+
+def _deviations(rows: Tensor, cells: int) -> Tensor:
+    """Return the standard deviation of the map of each feature over all cells and rows, [D], at least a floor."""
+    deviations = rows.reshape(len(rows), -1, cells).std(dim=(0, 2)).clamp_min(DEVIATION_FLOOR)
+    return deviations.repeat_interleave(cells)
 
 
 def _rows_of_few(images: Tensor, features: Features) -> Tensor:
-    """Return the normalised features of a few images, [N, D]."""
+    """Return the features of a few images before those of synthetic images come in, [N, D]."""
+    import torch
     from torch.nn.functional import group_norm
 
     from wpriv.tasks._oriented_energy import oriented_energy
     from wpriv.tasks._scattering import scattering
 
     size = features.orientations
+    if features.opponent:
+        images = _opponent_colours(images)
     if features.name == "oriented-energy":
         maps = oriented_energy(images, orientations=size, scales=features.scales, cell=features.cell)
     else:
         maps = scattering(images, orientations=size, cell=features.cell)
         if features.local:
             maps = _relative_to_first_order(maps, size)
+        if features.scaling == "synthetic":
+            maps = torch.cat([maps[:, :, :1], maps[:, :, 1:].clamp_min(0).sqrt()], dim=2)
     maps = maps.flatten(1, 2)
+    if features.scaling == "synthetic":
+        return maps.flatten(1)
     if features.local:
         maps = group_norm(maps, maps.shape[1])
         centred = maps - maps.mean(dim=1, keepdim=True)
@@ -198,6 +260,14 @@ def _rows_of_few(images: Tensor, features: Features) -> Tensor:
     # one group for each scale, or for each L + 1 of the (L + 1)^2 coefficients of scattering
     groups = len(features.scales) if features.name == "oriented-energy" else images.shape[1] * (size + 1)
     return group_norm(maps, groups).flatten(1)
+
+
+def _opponent_colours(images: Tensor) -> Tensor:
+    """Return images [N, 3, H, W] along three orthogonal axes of length 1 of the space of red, green and blue."""
+    import torch
+
+    axes = torch.tensor([[1.0, 1.0, 1.0], [1.0, 0.0, -1.0], [-0.5, 1.0, -0.5]], device=images.device)
+    return torch.einsum("kc,nchw->nkhw", axes / axes.norm(dim=1, keepdim=True), images)
 
 
 def _relative_to_first_order(maps: Tensor, orientations: int) -> Tensor:

@@ -184,7 +184,9 @@ def to_inputs(x: Any, options: InputOptions, device: torch.device) -> Tensor:
                 raise UsageError(f"options: {key}: tokens are names of words and no quantities; leave it out")
         return torch.tensor(x, device=device)
     inputs = _normalisation.normalise(_normalisation.to_floats(x, device), options.normalise)
-    return inputs if options.features is None else _image_features.rows_of_images(inputs, options.features)
+    if options.features is None:
+        return inputs
+    return _image_features.rows_of_images(inputs, options.features, options.normalise)
 
 
 def input_remarks(options: InputOptions) -> tuple[str, ...]:
