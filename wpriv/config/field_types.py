@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, WithJsonSchema
 
-# tasks declare their options with these two; nothing outside of config/ imports pydantic
+# tasks declare their options with these three; nothing outside of config/ imports pydantic
 from pydantic import BeforeValidator as BeforeValidator
 from pydantic import Field as Field
+from pydantic import model_validator as model_validator
 
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.numerics.parse_numbers import to_int

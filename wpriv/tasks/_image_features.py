@@ -6,11 +6,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import model_validator
-
 from wpriv.config import document
 from wpriv.config.diagnostics import form_diagnostics
-from wpriv.config.field_types import Field, Positive, StrictModel
+from wpriv.config.field_types import Field, Positive, StrictModel, model_validator
 from wpriv.errors import UsageError
 from wpriv.tasks._normalisation import Normalise
 

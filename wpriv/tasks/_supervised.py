@@ -194,7 +194,8 @@ def input_remarks(options: InputOptions) -> tuple[str, ...]:
     if options.features is None:
         return ()
     count = options.features.decorrelate
-    public = f", decorrelated by {count} synthetic images, which hold no record" if count else ""
+    scaled = "scaled and " if options.features.scaling == "synthetic" else ""
+    public = f", {scaled}decorrelated by {count} synthetic images, which hold no record" if count else ""
     return (
         f"The model takes features of each record in place of the record: {options.features.name}, a fixed map that "
         f"was not learnt from records{public}. Each record's features depend on that record alone, and cost no privacy",
