@@ -63,7 +63,7 @@ def _kernel(weight: Tensor, windows: Windows) -> Share:
     pieces = [explicit(piece.gradients()) for piece in windows.pieces()]
 
     def weighted(factors: Tensor) -> Tensor:
-        parts = factors.split([len(piece.squares) for piece in pieces])
+        parts = torch.split(factors, [len(piece.squares) for piece in pieces])
         sums = [piece.weighted(part) for piece, part in zip(pieces, parts, strict=True)]
         return windows.as_kernel(sums[0] if len(sums) == 1 else torch.stack(sums).sum(dim=0)).view(shape)
 

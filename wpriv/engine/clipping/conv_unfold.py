@@ -78,7 +78,7 @@ class Windows:
         The C library's allocator returns larger blocks to the system, whatever its settings.
         """
         n = max(1, PIECE // (self.geometry.outputs * self.size))
-        pairs = zip(self.h.split(n), self.delta.split(n), strict=True)
+        pairs = zip(torch.split(self.h, n), torch.split(self.delta, n), strict=True)
         return [self] if n >= len(self.h) else [Windows(self.geometry, h, delta) for h, delta in pairs]
 
     def gradients(self) -> Tensor:
