@@ -24,7 +24,7 @@ from torch.nn.grad import conv2d_weight, conv3d_weight
 from wpriv.engine.clipping.common import full_convolutions
 from wpriv.engine.compiled import library
 
-CPU_VALUES, GPU_VALUES = 2**17, 2**28
+CPU_VALUES, GPU_VALUES = 2**19, 2**28
 """The largest number of values in the windows of a chunk: for the cache of a CPU, and for the memory of a GPU."""
 PIECE = 2**22
 """Values of the gradients that are in one block of memory."""
@@ -94,17 +94,16 @@ class Windows:
             return grads.view(-1, 1, 1, self.channels, self.size)
         blocks = len(self._offsets())
         grads = self.h.new_empty(len(self.h), self.groups, blocks, self.channels, self.size // blocks)
-        small = self.positions * grads[0, 0, 0].numel() <= SMALL
-        by_numpy = small and self.on_cpu() and torch.get_num_threads() == 1
-        for chunk, windows, delta in self.chunks():
-            for out, matrices in zip(grads[chunk].flatten(0, 1).unbind(1), windows, strict=True):
-                if by_numpy:
-                    with np.errstate(all="ignore"):  # infinite gradients are refused later, with their parameter
+        by_numpy = self._small() and self.on_cpu() and torch.get_num_threads() == 1
+        with np.errstate(all="ignore"):  # infinite gradients are refused later, with their parameter
+            for chunk, windows, delta in self.chunks():
+                for out, matrices in zip(grads[chunk].flatten(0, 1).unbind(1), windows, strict=True):
+                    if by_numpy:
                         np.matmul(delta.numpy(), matrices.numpy(), out=out.numpy())
-                elif len(out) == 1:
-                    torch.bmm(delta, matrices, out=out)
-                else:
-                    out.copy_(delta @ matrices)
+                    elif len(out) == 1:
+                        torch.bmm(delta, matrices, out=out)
+                    else:
+                        out.copy_(delta @ matrices)
         return grads
 
     def as_kernel(self, grads: Tensor) -> Tensor:
@@ -131,7 +130,7 @@ class Windows:
         shape = (phases, lines, *self.output[1:], together, *g.kernel[1:], self.inputs)
         strides = (example, self.inputs * channel, first, first * g.stride[0], *steps, *inner, channel)
         views = h.as_strided((len(h), self.groups, *shape), strides)
-        n = self._chunk(self.groups * math.prod(shape))
+        n = self._chunk(self.groups * math.prod(shape)) if self._small() or not self.on_cpu() else 1
         buffer = h.new_empty((n, *views.shape[1:]))
         delta, line = self.delta.flatten(2), math.prod(self.output[1:])
         for at in range(0, len(h), n):
@@ -140,6 +139,10 @@ class Windows:
             matrices = filled.view(-1, phases, lines * line, self.size // len(offsets))
             windows = [matrices[:, phase, start * line : start * line + self.positions] for start, phase in offsets]
             yield chunk, windows, delta[chunk].reshape(-1, self.channels, self.positions)
+
+    def _small(self) -> bool:
+        """Return whether the products are small, so that several examples are treated at a time."""
+        return self.positions * self.channels * self.size <= SMALL * len(self._offsets())
 
     def _together(self) -> int:
         """Return how many lines of a window are unfolded together: those of a step, if a kernel has whole steps."""
