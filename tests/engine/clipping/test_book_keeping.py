@@ -171,6 +171,21 @@ def test_every_path_of_a_convolution_gives_the_same(name, path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("path", ["torch", "numpy"])
+def test_a_record_clipped_by_products_of_its_windows_is_not_longer_than_the_norm(path, monkeypatch):
+    monkeypatch.setattr(conv_rules, "_pairing_is_cheaper", lambda windows: False)
+    monkeypatch.setattr(conv_unfold, "SMALL", 2**60 if path == "numpy" else 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    torch.manual_seed(5)
+    model, inputs = head(nn.Conv2d(4, 24, 4, 2, 1), nn.Tanh(), nn.Conv2d(24, 6, 3, 1, 1)), images(4, 12)
+    model(inputs)
+    for k, x in enumerate(inputs):
+        x = x[None] * 10.0 ** (k - 1)
+        parts = ghost(model, losses, x, torch.tensor([k % CLASSES]), 0.7e-3, None).parts
+        assert 0.69e-3 < flat(parts).double().norm() <= 0.7e-3  # norm in float64
+
+
+@pytest.mark.slow
 def test_no_common_network_is_left_to_the_slow_methods():
     slow = set(SLOW.replace("\n", "|").split("|"))
     assert slow < set(NETWORKS)

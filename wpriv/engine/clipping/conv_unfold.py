@@ -1,8 +1,8 @@
 """Gradients of the kernel of a convolution in one to three dimensions, for each example or summed over a batch.
 
 The kernel multiplies a window of the input at each position of the output. Its gradient for an example is the sum over
-positions of the gradient at the output times the window, and so is computed from unfolded windows by a matrix product,
-or by torch's own kernel for the gradient of a convolution. A transposed convolution is the same with input and output
+positions of the gradient at the output times the window: a product of matrices, one of which holds the windows. The
+sum over a batch is torch's gradient of a convolution. A transposed convolution is the same with input and output
 exchanged.
 """
 
@@ -29,7 +29,7 @@ CPU_VALUES, GPU_VALUES = 2**19, 2**28
 PIECE = 2**22
 """Values of the gradients that are in one block of memory."""
 SMALL = 2**18
-"""Multiply-adds of a matrix product that numpy computes faster than torch, which prepares each for longer."""
+"""Multiply-adds of a matrix product up to which one thread of numpy is faster than torch, by up to half."""
 COMPILE = 2**17
 """Multiply-adds of an example's gradient from which the compiled function is worth compiling."""
 Sizes = tuple[int, ...]
@@ -82,9 +82,9 @@ class Windows:
         return [self] if n >= len(self.h) else [Windows(self.geometry, h, delta) for h, delta in pairs]
 
     def gradients(self) -> Tensor:
-        """Return the examples' gradients [B, groups, blocks, channels, size / blocks], by blocks of a window.
+        """Return the examples' gradients [B, groups, blocks, channels, size / blocks], for blocks of lines of a window.
 
-        The gradient of an example is a product of its own matrices, whatever the others are.
+        The gradient of an example is computed by products of its own matrices, whatever the other examples are.
         """
         functions = self._functions()
         if functions is not None:
@@ -141,7 +141,7 @@ class Windows:
             yield chunk, windows, delta[chunk].reshape(-1, self.channels, self.positions)
 
     def _small(self) -> bool:
-        """Return whether the products are small, so that several examples are treated at a time."""
+        """Return whether the products are small, so that treating one example at a time would take longer."""
         return self.positions * self.channels * self.size <= SMALL * len(self._offsets())
 
     def _together(self) -> int:
