@@ -96,7 +96,6 @@ def test_clipped_sums_are_those_without_the_compiled_function_and_no_gradient_is
     half, monkeypatch
 ):
     monkeypatch.setattr(conv_unfold, "COMPILE", 0)
-    monkeypatch.setattr(conv_unfold, "PIECE", 1000)
     calls, compiled = [], library.kernel_gradients
     monkeypatch.setattr(library, "kernel_gradients", lambda *args: calls.append(1) or compiled(*args))
     x, y = torch.randn(40, 1, 15, 15) * torch.logspace(-2, 3, 40).view(-1, 1, 1, 1), torch.randint(3, (40,))
@@ -105,7 +104,7 @@ def test_clipped_sums_are_those_without_the_compiled_function_and_no_gradient_is
     arguments = {"norm": 0.7, "adjacency": "add-remove"}
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
         found = clipped_sum(model, losses, x, y, **arguments)
-        assert len(calls) > 2
+        assert calls
         for k in range(40):
             parts = clipped_sum(model, losses, x[[k]], y[[k]], **arguments).total.parts
             assert torch.cat([part.double().flatten() for part in parts]).norm() <= 0.7

@@ -24,7 +24,7 @@ from tests.engine.networks import (
     words,
 )
 from wpriv.engine import batch_gradient
-from wpriv.engine.clipping import conv_rules
+from wpriv.engine.clipping import conv_rules, conv_unfold
 from wpriv.engine.clipping.clip import choose, clipped_sum
 from wpriv.engine.clipping.common import clip_factors
 from wpriv.engine.clipping.conv_unfold import Geometry, Windows
@@ -98,6 +98,9 @@ MORE: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
     "tied embedding and outputs": (lambda: head(tied_language_model()), words),
     "convolution called twice": (lambda: head(siamese()), images),
     "prelu of one slope": (lambda: head(nn.Conv2d(4, 3, 3), nn.PReLU()), images),
+    "conv 2d, whole steps": (lambda: head(nn.Conv2d(4, 6, 4, 2, 1, groups=2)), images),
+    "conv 2d, a pixel in two": (lambda: head(nn.Conv2d(4, 6, 1, 2)), images),
+    "conv 2d, dilated steps": (lambda: head(nn.Conv2d(4, 6, (3, 2), (2, 1), (3, 2), dilation=(3, 2))), images),
     "conv 3d, circular": (lambda: head(nn.Conv3d(2, 3, 2, padding=1, padding_mode="circular")), volumes),
     "transposed conv 3d, options": (
         lambda: head(nn.ConvTranspose3d(2, 4, 2, stride=2, padding=1, output_padding=1, groups=2)),
@@ -150,17 +153,36 @@ def test_book_keeping_gives_the_sum_and_the_norms_of_autograd_on_each_record(nam
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["pairs", "torch", "unfolded"])
+@pytest.mark.parametrize("path", ["pairs", "pairs and windows", "torch", "numpy"])
 @pytest.mark.parametrize("name", [name for name in (*NETWORKS, *MORE) if "conv" in name and "kernel" not in name])
 def test_every_path_of_a_convolution_gives_the_same(name, path, monkeypatch):
-    monkeypatch.setattr(conv_rules, "_pairing_is_cheaper", lambda windows: path == "pairs")
-    monkeypatch.setattr(conv_rules, "ONE_BY_ONE", 0 if path == "torch" else 2**60)
+    monkeypatch.setattr(conv_rules, "_pairing_is_cheaper", lambda windows: path.startswith("pairs"))
+    monkeypatch.setattr(conv_unfold, "full_convolutions", lambda: path == "pairs")
+    monkeypatch.setattr(conv_unfold, "SMALL", 2**60 if path == "numpy" else 0)
+    monkeypatch.setattr(conv_unfold, "CPU_VALUES", 2**9)  # several chunks of records, the last of them smaller
+    monkeypatch.setattr(conv_unfold, "PIECE", 2**9)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     model, inputs, targets = built(*(MORE[name] if name in MORE else NETWORKS[name][:2]))
     wanted, lengths = one_by_one(model, inputs, targets, 0.3)
     clipped = ghost(model, losses, inputs, targets, 0.3, None)
     torch.testing.assert_close(flat(clipped.parts), wanted, rtol=1e-9, atol=1e-11)
     norms = torch.stack(list(clipped.squares.values())).sum(dim=0).sqrt()
     torch.testing.assert_close(norms, lengths, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["torch", "numpy"])
+def test_a_record_clipped_by_products_of_its_windows_is_not_longer_than_the_norm(path, monkeypatch):
+    monkeypatch.setattr(conv_rules, "_pairing_is_cheaper", lambda windows: False)
+    monkeypatch.setattr(conv_unfold, "SMALL", 2**60 if path == "numpy" else 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    torch.manual_seed(5)
+    model, inputs = head(nn.Conv2d(4, 24, 4, 2, 1), nn.Tanh(), nn.Conv2d(24, 6, 3, 1, 1)), images(4, 12)
+    model(inputs)
+    for k, x in enumerate(inputs):
+        x = x[None] * 10.0 ** (k - 1)
+        parts = ghost(model, losses, x, torch.tensor([k % CLASSES]), 0.7e-3, None).parts
+        assert 0.69e-3 < flat(parts).double().norm() <= 0.7e-3  # norm in float64
 
 
 @pytest.mark.slow
@@ -199,7 +221,7 @@ def test_windows_that_cancel_cannot_hide_the_length_of_a_kernels_gradient(seed):
     squares = windows.paired_squares(torch.finfo(torch.float32).eps)
     length = windows.weighted(torch.ones(1)).double().norm()
     assert 0 < length <= squares.double().sqrt()
-    assert explicit(windows.each()).squares.double() <= squares.double()
+    assert explicit(windows.gradients()).squares.double() <= squares.double()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,9 +12,6 @@ from torch import Tensor
 from wpriv.engine.clipping.common import roughness
 from wpriv.engine.clipping.conv_unfold import Geometry, Windows
 from wpriv.engine.clipping.shares import Share, explicit, trains
-
-ONE_BY_ONE = 2**24
-"""Multiply-adds of an example's gradient from which torch's gradient of a convolution is called for each example."""
 
 
 def convolution(layer: Any, h: Tensor, delta: Tensor) -> dict[str, Share]:
@@ -58,42 +55,19 @@ def _kernel(weight: Tensor, windows: Windows) -> Share:
     shape = weight.shape
 
     def each() -> Tensor:
-        return windows.each().movedim(-1, 2).reshape(-1, *shape)
+        return torch.cat([windows.as_kernel(piece.gradients()) for piece in windows.pieces()]).reshape(-1, *shape)
 
     if _pairing_is_cheaper(windows):
         squares = windows.paired_squares(roughness(windows.h.dtype))
         return Share(squares, lambda factors: windows.weighted(factors).view(shape), each)
-    compiled = windows.compiled()
-    if compiled is not None:
-        return _in_pieces(windows, shape, [(chunk, explicit(grads)) for chunk, grads in compiled], each)
-    if windows.on_cpu() and _work(windows) >= ONE_BY_ONE:
-        share = explicit(windows.each())
-        return Share(share.squares, lambda factors: windows.as_kernel(share.weighted(factors)).view(shape), each)
-    # in pieces: the allocator returns large blocks to the system, and getting them again takes longer than filling them
-    pieces = [
-        (chunk, explicit((d @ values).view(-1, windows.groups, windows.channels, windows.size)))
-        for chunk, values, d in windows.chunks()
-    ]
-    return _in_pieces(windows, shape, pieces, each)
-
-
-def _in_pieces(
-    windows: Windows, shape: torch.Size, pieces: list[tuple[slice, Share]], each: Callable[[], Tensor]
-) -> Share:
-    """Return the share of a kernel of which some examples' gradients, in the order of windows, are in each piece."""
+    pieces = [explicit(piece.gradients()) for piece in windows.pieces()]
 
     def weighted(factors: Tensor) -> Tensor:
-        total = windows.h.new_zeros(windows.groups * windows.channels * windows.size)
-        for chunk, piece in pieces:
-            total += piece.weighted(factors[chunk]).view(-1)
-        return windows.as_kernel(total).view(shape)
+        parts = torch.split(factors, [len(piece.squares) for piece in pieces])
+        sums = [piece.weighted(part) for piece, part in zip(pieces, parts, strict=True)]
+        return windows.as_kernel(sums[0] if len(sums) == 1 else torch.stack(sums).sum(dim=0)).view(shape)
 
-    return Share(torch.cat([piece.squares for _, piece in pieces]), weighted, each)
-
-
-def _work(windows: Windows) -> int:
-    """Return the multiply-adds of the gradient of one example."""
-    return windows.groups * windows.positions * windows.size * windows.channels
+    return Share(torch.cat([piece.squares for piece in pieces]), weighted, each)
 
 
 def _pairing_is_cheaper(windows: Windows) -> bool:

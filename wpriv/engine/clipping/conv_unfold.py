@@ -1,8 +1,8 @@
 """Gradients of the kernel of a convolution in one to three dimensions, for each example or summed over a batch.
 
 The kernel multiplies a window of the input at each position of the output. Its gradient for an example is the sum over
-positions of the gradient at the output times the window, and so is computed from unfolded windows by a matrix product,
-or by torch's own kernel for the gradient of a convolution. A transposed convolution is the same with input and output
+positions of the gradient at the output times the window: a product of matrices, one of which holds the windows. The
+sum over a batch is torch's gradient of a convolution. A transposed convolution is the same with input and output
 exchanged.
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -23,10 +24,12 @@ from torch.nn.grad import conv2d_weight, conv3d_weight
 from wpriv.engine.clipping.common import full_convolutions
 from wpriv.engine.compiled import library
 
-CPU_VALUES, GPU_VALUES = 2**18, 2**28
+CPU_VALUES, GPU_VALUES = 2**19, 2**28
 """The largest number of values in the windows of a chunk: for the cache of a CPU, and for the memory of a GPU."""
-PIECE = 2**20
-"""Values of the gradients that the compiled function computes at a time."""
+PIECE = 2**22
+"""Values of the gradients that are in one block of memory."""
+SMALL = 2**18
+"""Multiply-adds of a matrix product up to which one thread of numpy is faster than torch, by up to half."""
 COMPILE = 2**17
 """Multiply-adds of an example's gradient from which the compiled function is worth compiling."""
 Sizes = tuple[int, ...]
@@ -69,58 +72,94 @@ class Windows:
         self.positions, self.size = math.prod(self.output), math.prod(geometry.kernel) * self.inputs
         self.pixels = math.prod(n + 2 * pad for n, pad in zip(h.shape[2:], geometry.padding, strict=True))
 
-    def chunks(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield a few examples at a time: their slice, windows [n groups, T, size], and delta [n groups, channels, T].
+    def pieces(self) -> list[Windows]:
+        """Return these windows divided by examples, so that the gradients of each piece are one small block of memory.
 
-        The windows of a chunk overwrite those of the chunk before.
+        The C library's allocator returns larger blocks to the system, whatever its settings.
         """
-        g, h = self.geometry, self._padded()
-        example, channel, *spatial = h.stride()
-        steps = [step * stride for step, stride in zip(spatial, g.stride, strict=True)]
-        steps += [step * dilation for step, dilation in zip(spatial, g.dilation, strict=True)]
-        shape = (len(h), self.groups, *self.output, *g.kernel, self.inputs)
-        views = h.as_strided(shape, (example, self.inputs * channel, *steps, channel))
-        n = self._chunk(self.groups * self.positions * self.size)
-        buffer = h.new_empty((n, *shape[1:]))
-        delta = self.delta.flatten(2)
-        for at in range(0, len(h), n):
-            chunk = slice(at, min(at + n, len(h)))
-            windows = buffer[: chunk.stop - at]
-            windows.copy_(views[chunk])
-            rows = delta[chunk].reshape(-1, self.channels, self.positions)
-            yield chunk, windows.view(-1, self.positions, self.size), rows
+        n = max(1, PIECE // (self.geometry.outputs * self.size))
+        pairs = zip(torch.split(self.h, n), torch.split(self.delta, n), strict=True)
+        return [self] if n >= len(self.h) else [Windows(self.geometry, h, delta) for h, delta in pairs]
 
-    def each(self, examples: slice = slice(None)) -> Tensor:
-        """Return the gradients [B, P, kernel, C / groups] by torch's gradient of a convolution, one after another.
+    def gradients(self) -> Tensor:
+        """Return the examples' gradients [B, groups, blocks, channels, size / blocks], for blocks of lines of a window.
 
-        Faster than unfolding where an example takes longer than calling a function.
+        The gradient of an example is computed by products of its own matrices, whatever the other examples are.
         """
-        numbers = range(len(self.h))[examples]
-        delta = self.delta.contiguous(memory_format=self.layout)
-        grads = self.h.new_empty(len(numbers), self.geometry.outputs, *self.geometry.kernel, self.inputs)
-        for place, k in enumerate(numbers):
-            grads[place] = self._summed(self.h[k : k + 1], delta[k : k + 1]).movedim(1, -1)
+        functions = self._functions()
+        if functions is not None:
+            g = self.geometry
+            sizes: Any = (g.kernel, g.stride, g.padding, g.dilation)
+            grads = library.kernel_gradients(functions, self.h, self.delta, *sizes)
+            return grads.view(-1, 1, 1, self.channels, self.size)
+        blocks = len(self._offsets())
+        grads = self.h.new_empty(len(self.h), self.groups, blocks, self.channels, self.size // blocks)
+        by_numpy = self._small() and self.on_cpu() and torch.get_num_threads() == 1
+        with np.errstate(all="ignore"):  # infinite gradients are refused later, with their parameter
+            for chunk, windows, delta in self.chunks():
+                for out, matrices in zip(grads[chunk].flatten(0, 1).unbind(1), windows, strict=True):
+                    if by_numpy:
+                        np.matmul(delta.numpy(), matrices.numpy(), out=out.numpy())
+                    elif len(out) == 1:
+                        torch.bmm(delta, matrices, out=out)
+                    else:
+                        out.copy_(delta @ matrices)
         return grads
 
-    def compiled(self) -> Iterator[tuple[slice, Tensor]] | None:
-        """Yield some examples at a time: their slice and gradients [n, P, kernel, C], by the compiled function.
+    def as_kernel(self, grads: Tensor) -> Tensor:
+        """Return gradients [..., groups, blocks, channels, size / blocks] as kernels [..., P, C / groups, kernel]."""
+        g = self.geometry
+        ordered = grads.transpose(-3, -2).reshape(*grads.shape[:-4], g.outputs, *g.kernel, self.inputs)
+        return ordered.movedim(-1, -1 - len(g.kernel))
 
-        Return None where there is none for this convolution, or its gradients are too small to compile one.
+    def chunks(self) -> Iterator[tuple[slice, list[Tensor], Tensor]]:
+        """Yield a few examples at a time: their slice, windows and delta [n groups, channels, T].
+
+        The windows are a list of matrices [n groups, T, part of size], one for each offset of the kernel in the first
+        spatial dimension. They are parts of the same memory, since a window that is moved by one line is the window of
+        another output, and so only the other dimensions are unfolded. The windows of a chunk overwrite those of the
+        chunk before.
         """
+        g, offsets, together = self.geometry, self._offsets(), self._together()
+        phases, lines = max(phase for _, phase in offsets) + 1, max(line for line, _ in offsets) + self.output[0]
+        last = (lines - 1) * g.stride[0] + phases + together - 2
+        h = self._padded(last + 1)
+        example, channel, first, *spatial = h.stride()
+        steps = [step * stride for step, stride in zip(spatial, g.stride[1:], strict=True)]
+        inner = [first, *(step * dilation for step, dilation in zip(spatial, g.dilation[1:], strict=True))]
+        shape = (phases, lines, *self.output[1:], together, *g.kernel[1:], self.inputs)
+        strides = (example, self.inputs * channel, first, first * g.stride[0], *steps, *inner, channel)
+        views = h.as_strided((len(h), self.groups, *shape), strides)
+        n = self._chunk(self.groups * math.prod(shape)) if self._small() or not self.on_cpu() else 1
+        buffer = h.new_empty((n, *views.shape[1:]))
+        delta, line = self.delta.flatten(2), math.prod(self.output[1:])
+        for at in range(0, len(h), n):
+            filled = buffer[: min(n, len(h) - at)].copy_(views[at : at + n])
+            chunk = slice(at, at + len(filled))
+            matrices = filled.view(-1, phases, lines * line, self.size // len(offsets))
+            windows = [matrices[:, phase, start * line : start * line + self.positions] for start, phase in offsets]
+            yield chunk, windows, delta[chunk].reshape(-1, self.channels, self.positions)
+
+    def _small(self) -> bool:
+        """Return whether the products are small, so that treating one example at a time would take longer."""
+        return self.positions * self.channels * self.size <= SMALL * len(self._offsets())
+
+    def _together(self) -> int:
+        """Return how many lines of a window are unfolded together: those of a step, if a kernel has whole steps."""
+        g = self.geometry
+        return g.stride[0] if g.dilation[0] == 1 and g.kernel[0] % g.stride[0] == 0 else 1
+
+    def _offsets(self) -> list[tuple[int, int]]:
+        """Return the offsets of the kernel in the first dimension as whole steps and rests."""
+        g = self.geometry
+        return [divmod(k * g.dilation[0], g.stride[0]) for k in range(0, g.kernel[0], self._together())]
+
+    def _functions(self) -> ctypes.CDLL | None:
+        """Return the compiled functions if they suit this convolution and its gradients are worth compiling them."""
         suits = self.groups == 1 and self.h.dim() == 4 and self.h.dtype == self.delta.dtype == torch.float32
         if not suits or not self.on_cpu() or self.positions * self.size * self.channels < COMPILE:
             return None
-        functions = library.library()
-        return None if functions is None else self._compiled(functions)
-
-    def _compiled(self, functions: ctypes.CDLL) -> Iterator[tuple[slice, Tensor]]:
-        g = self.geometry
-        n = max(1, PIECE // (self.size * self.channels))
-        for at in range(0, len(self.h), n):
-            chunk = slice(at, min(at + n, len(self.h)))
-            h, d = self.h[chunk], self.delta[chunk]
-            sizes: Any = (g.kernel, g.stride, g.padding, g.dilation)
-            yield chunk, library.kernel_gradients(functions, h, d, *sizes)
+        return library.library()
 
     def paired_squares(self, roughness: float) -> Tensor:
         """Return |g_i|^2 [B] without windows, plus a bound on the rounding error: see ``paired_squares`` of rules.
@@ -155,17 +194,16 @@ class Windows:
         if self.on_cpu() and full_convolutions():
             delta = self.delta * factors.view(-1, *[1] * (self.delta.dim() - 1))
             return self._summed(self.h, delta.contiguous(memory_format=self.layout))
-        total = self.h.new_zeros(self.groups, self.channels, self.size)
+        blocks = len(self._offsets())
+        total = self.h.new_zeros(self.groups, blocks, self.channels, self.size // blocks)
         for chunk, windows, delta in self.chunks():
             delta = delta * factors[chunk].repeat_interleave(self.groups).view(-1, 1, 1)
             for group in range(self.groups):
                 rows = slice(group, None, self.groups)
-                total[group].addmm_(delta[rows].transpose(0, 1).flatten(1), windows[rows].flatten(0, 1))
+                left = delta[rows].transpose(0, 1).flatten(1)
+                for k, matrices in enumerate(windows):
+                    total[group, k].addmm_(left, matrices[rows].flatten(0, 1))
         return self.as_kernel(total)
-
-    def as_kernel(self, grad: Tensor) -> Tensor:
-        """Return a gradient [P, kernel, C / groups], in any shape of as many numbers, in the order of a kernel."""
-        return grad.view(-1, *self.geometry.kernel, self.inputs).movedim(-1, 1)
 
     def on_cpu(self) -> bool:
         """Return whether to use torch's gradient of a convolution: on a GPU it computes in TF32 by default."""
@@ -177,8 +215,10 @@ class Windows:
         shape = (g.outputs, self.inputs, *g.kernel)
         return gradient(h, shape, delta, g.stride, g.padding, g.dilation, g.groups)
 
-    def _padded(self) -> Tensor:
+    def _padded(self, lines: int = 0) -> Tensor:
+        """Return the input with its padding, extended by zeros to so many lines in the first spatial dimension."""
         pads = [amount for pad in reversed(self.geometry.padding) for amount in (pad, pad)]
+        pads[-1] += max(0, lines - self.h.shape[2] - 2 * self.geometry.padding[0])
         return F.pad(self.h, pads).contiguous(memory_format=self.layout) if any(pads) else self.h
 
     def _chunk(self, values: int) -> int:
