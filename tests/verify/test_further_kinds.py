@@ -124,14 +124,58 @@ def test_the_lattice_encloses_the_masses_and_affinities_of_a_pair(rate, width):
         return math.fsum(p for _, p in rows), math.fsum(p * math.exp(-loss / 2) for loss, p in rows)
 
     above = lattice.outcomes(pair, h, 1e-30, lattice.heaviest(pair))
-    mass, affinity = sums(above, lattice.dominating(above))
+    masses, infinite = lattice.dominating(above)
+    mass, affinity = sums(above, masses)
     below, merged = lattice.best_dominated(pair, h, 1e-30)
     least, largest = sums(below, merged)
     middle = math.fsum(math.sqrt(max(float(p * q), 0)) for p, q in above.masses)
-    assert mass == pytest.approx(1, abs=1e-12)
+    assert mass + float(infinite) == pytest.approx(1, abs=1e-12)
     assert least == pytest.approx(1, abs=1e-12)
     assert affinity <= largest
     assert affinity <= middle + 1e-12
+
+
+LAPLACE = pairs.base_pair("laplace", {"scale": pairs.Fraction(2), "sensitivity": pairs.Fraction(1)})
+GAUSSIAN = pairs.base_pair("gauss", {"sigma": pairs.Fraction(1), "sensitivity": pairs.Fraction(1)})
+COUNT = pairs.base_pair("discrete-laplace", {"scale": pairs.Fraction(3), "sensitivity": pairs.Fraction(2)})
+ANSWER = pairs.base_pair("randomized-response", {"eps0": pairs.Fraction(1, 2), "delta0": pairs.Fraction(1, 1000)})
+
+
+def profile_of(cut: lattice.Outcomes, masses: list, x: float) -> float:
+    points = [float(cut.offset + (cut.first + j) * cut.h) for j in range(len(masses))]
+    return math.fsum(float(p) * -math.expm1(x - loss) for p, loss in zip(masses, points, strict=True) if loss > x)
+
+
+@pytest.mark.parametrize("width", [0.3, 0.07, 0.01])
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("base", [LAPLACE, GAUSSIAN, COUNT, ANSWER], ids=["laplace", "gauss", "discrete", "rr"])
+def test_the_profiles_of_both_lattices_enclose_that_of_the_step(base, sampled, width):
+    """At losses between and at the points, in both orders; the profile of one step is in closed form."""
+    one = pairs.poisson(base, pairs.ball(pairs.Fraction(1, 5))) if sampled else base
+    for pair in (one, one.reversed()):
+        cut = lattice.outcomes(pair, pairs.arb(width), 1e-25, lattice.heaviest(pair))
+        masses, infinite = lattice.dominating(cut)
+        below, merged = lattice.best_dominated(pair, pairs.arb(width), 1e-25)
+        for k in range(-20, 60):
+            x = k * 0.037
+            truth = float(prove.closed_form([(pair, 1)], pairs.arb(x)))
+            above = profile_of(cut, masses, x) + float(infinite + pair.infinite)
+            assert profile_of(below, merged, x) + float(pair.infinite) <= truth + 1e-14
+            assert truth <= above + 1e-14
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_the_errors_of_the_lattice_decrease_with_the_square_of_its_spacing(order):
+    one = pairs.poisson(GAUSSIAN, pairs.ball(pairs.Fraction(1, 5)))
+    pair = one.reversed() if order else one
+    truth, errors = float(prove.closed_form([(pair, 1)], pairs.arb(0.1))), []
+    for width in (0.04, 0.008):
+        cut = lattice.outcomes(pair, pairs.arb(width), 1e-25, pairs.ZERO)
+        below, merged = lattice.best_dominated(pair, pairs.arb(width), 1e-25)
+        masses, _ = lattice.dominating(cut)
+        errors.append((profile_of(cut, masses, 0.1) - truth, truth - profile_of(below, merged, 0.1)))
+    for coarse, fine in zip(*errors, strict=True):
+        assert 0 < fine < coarse / 10
 
 
 @pytest.mark.parametrize(
