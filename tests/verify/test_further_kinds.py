@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("flint", reason="python-flint is not installed")
 
+from flint import ctx
+
 from wpriv import FixedSize, Gauss, Poisson, Process, Step, budget
 from wpriv.core.sampling.kinds import Allocation, Sampling
 from wpriv.errors import Unsupported
@@ -135,10 +137,18 @@ def test_the_lattice_encloses_the_masses_and_affinities_of_a_pair(rate, width):
     assert affinity <= middle + 1e-12
 
 
-LAPLACE = pairs.base_pair("laplace", {"scale": pairs.Fraction(2), "sensitivity": pairs.Fraction(1)})
-GAUSSIAN = pairs.base_pair("gauss", {"sigma": pairs.Fraction(1), "sensitivity": pairs.Fraction(1)})
-COUNT = pairs.base_pair("discrete-laplace", {"scale": pairs.Fraction(3), "sensitivity": pairs.Fraction(2)})
-ANSWER = pairs.base_pair("randomized-response", {"eps0": pairs.Fraction(1, 2), "delta0": pairs.Fraction(1, 1000)})
+BASES = {
+    "laplace": {"scale": "2", "sensitivity": "1"},
+    "gauss": {"sigma": "1", "sensitivity": "1"},
+    "discrete-laplace": {"scale": "3", "sensitivity": "2"},
+    "randomized-response": {"eps0": "0.5", "delta0": "0.001"},
+}
+
+
+def step_pair(mech: str, sampled: bool) -> pairs.Pair:
+    ctx.prec = pairs.BITS
+    base = pairs.base_pair(mech, {name: pairs.Fraction(value) for name, value in BASES[mech].items()})
+    return pairs.poisson(base, pairs.ball(pairs.Fraction(1, 5))) if sampled else base
 
 
 def profile_of(cut: lattice.Outcomes, masses: list, x: float) -> float:
@@ -148,10 +158,10 @@ def profile_of(cut: lattice.Outcomes, masses: list, x: float) -> float:
 
 @pytest.mark.parametrize("width", [0.3, 0.07, 0.01])
 @pytest.mark.parametrize("sampled", [False, True])
-@pytest.mark.parametrize("base", [LAPLACE, GAUSSIAN, COUNT, ANSWER], ids=["laplace", "gauss", "discrete", "rr"])
-def test_the_profiles_of_both_lattices_enclose_that_of_the_step(base, sampled, width):
+@pytest.mark.parametrize("mech", BASES)
+def test_the_profiles_of_both_lattices_enclose_that_of_the_step(mech, sampled, width):
     """At losses between and at the points, in both orders; the profile of one step is in closed form."""
-    one = pairs.poisson(base, pairs.ball(pairs.Fraction(1, 5))) if sampled else base
+    one = step_pair(mech, sampled)
     for pair in (one, one.reversed()):
         cut = lattice.outcomes(pair, pairs.arb(width), 1e-25, lattice.heaviest(pair))
         masses, infinite = lattice.dominating(cut)
@@ -166,7 +176,7 @@ def test_the_profiles_of_both_lattices_enclose_that_of_the_step(base, sampled, w
 
 @pytest.mark.parametrize("order", [0, 1])
 def test_the_errors_of_the_lattice_decrease_with_the_square_of_its_spacing(order):
-    one = pairs.poisson(GAUSSIAN, pairs.ball(pairs.Fraction(1, 5)))
+    one = step_pair("gauss", True)
     pair = one.reversed() if order else one
     truth, errors = float(prove.closed_form([(pair, 1)], pairs.arb(0.1))), []
     for width in (0.04, 0.008):

@@ -136,10 +136,37 @@ def lowered(sums: list[arb], j: int, mass: arb, excess: arb, ratio: arb) -> arb:
     return excess.max(ZERO)
 
 
+def dominated_from_above(cut: Outcomes) -> tuple[list[arb], float]:
+    """The same from above to below, which leaves the largest atoms whole, and how much more Q-mass the new pair has."""
+    ps, qs = [p for p, _ in cut.masses], [q for _, q in cut.masses]
+    point, ratio = (cut.offset + (cut.first + len(ps) - 1) * cut.h).exp(), (-cut.h).exp()
+    lower, lack = len(ps), 0.0  # outcomes between this one and the current one have been merged into those above
+    for j in range(len(ps) - 1, -1, -1):
+        lower, excess = min(lower, j), ps[j] - point * qs[j]
+        while excess > 0 and lower > 0:
+            p, q = ps[lower - 1], qs[lower - 1]
+            deficit = point * q - p
+            part = ONE if excess >= deficit else (excess / deficit).lower() if deficit > excess else ZERO
+            ps[j], qs[j], ps[lower - 1], qs[lower - 1] = ps[j] + part * p, qs[j] + part * q, p - part * p, q - part * q
+            if part != 1:
+                excess = ZERO
+                break
+            ps[lower - 1], qs[lower - 1] = ZERO, ZERO
+            excess, lower = excess - deficit, lower - 1
+        lack += float(excess / point)
+        point *= ratio
+    return ps, lack
+
+
 def best_dominated(pair: Pair, h: arb, small: float) -> tuple[Outcomes, list[arb]]:
     """The outcomes and masses of the dominated pair that rounds losses down least, of up to three lattices."""
     rows: list[tuple[float, Outcomes, list[arb]]] = []
     start, most = heaviest(pair), 3 if pair.atoms else 1
+    if pair.atoms:
+        cut = outcomes(pair, h, small, start - 2 * h * NEAR)
+        sums, lack = dominated_from_above(cut)
+        if lack < 1e-4 * float(h):
+            return cut, sums
     while len(rows) < most and (not rows or rows[-1][0] > 1e-12):
         cut = outcomes(pair, h, small, start)
         sums, lack, place = dominated(cut)
