@@ -204,3 +204,17 @@ def test_what_is_not_proved_is_refused_with_what_to_do(change, word):
     with pytest.raises(Unsupported, match="without a certificate") as error:
         certificate.read(json.dumps({**content_of("group", 1.0, 0.1, 0.2), "group": 1, **change}))
     assert word in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_mix_of_a_hundred_kinds_of_steps_is_proved_and_a_wrong_end_refused():
+    """Gaussian noise of sigma 2.00, 2.01, ... under Poisson sampling; the figure is that of the accountant."""
+    steps = tuple(Step(Gauss(2 + i / 100), 3, Poisson(0.02)) for i in range(100))
+    content = certificates.of_guarantee(budget(Process(steps), delta=1e-5), 1e-3)
+    assert len(content["process"]) == 100
+    low = content["epsilon_lower"]
+    wrong = {**content, "epsilon_lower": low * 0.98, "epsilon_upper": low * 0.99}
+    claim, other = (certificate.read(json.dumps(each)) for each in (content, wrong))
+    job = prove.Job(claim)
+    assert [proof.verdict for proof in job.proofs(claim, thorough=False)] == ["proved", "proved"]
+    assert job.proofs(other, thorough=False)[0].verdict != "proved"
