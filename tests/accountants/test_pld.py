@@ -36,7 +36,7 @@ def test_gauss_is_exact(sigma, n, delta):
 
     row = account(Process((Step(Gauss(sigma), n),))).at(delta=delta)
     assert row.claim == "exact"
-    assert row.epsilon.lower == row.epsilon.upper == row.epsilon.estimate
+    assert row.epsilon.upper * (1 - 1e-11) < row.epsilon.lower < row.epsilon.upper == row.epsilon.estimate
     low, high = Composition([(GaussPair(1 / sigma), n)]).epsilon(delta, 1e-4)
     assert low <= row.epsilon.estimate * (1 + 1e-10)
     assert row.epsilon.estimate <= high * (1 + 1e-10)

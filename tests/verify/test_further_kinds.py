@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("flint", reason="python-flint is not installed")
 
+from flint import ctx
+
 from wpriv import FixedSize, Gauss, Poisson, Process, Step, budget
 from wpriv.core.sampling.kinds import Allocation, Sampling
 from wpriv.errors import Unsupported
@@ -124,14 +126,66 @@ def test_the_lattice_encloses_the_masses_and_affinities_of_a_pair(rate, width):
         return math.fsum(p for _, p in rows), math.fsum(p * math.exp(-loss / 2) for loss, p in rows)
 
     above = lattice.outcomes(pair, h, 1e-30, lattice.heaviest(pair))
-    mass, affinity = sums(above, lattice.dominating(above))
+    masses, infinite = lattice.dominating(above)
+    mass, affinity = sums(above, masses)
     below, merged = lattice.best_dominated(pair, h, 1e-30)
     least, largest = sums(below, merged)
     middle = math.fsum(math.sqrt(max(float(p * q), 0)) for p, q in above.masses)
-    assert mass == pytest.approx(1, abs=1e-12)
+    assert mass + float(infinite) == pytest.approx(1, abs=1e-12)
     assert least == pytest.approx(1, abs=1e-12)
     assert affinity <= largest
     assert affinity <= middle + 1e-12
+
+
+BASES = {
+    "laplace": {"scale": "2", "sensitivity": "1"},
+    "gauss": {"sigma": "1", "sensitivity": "1"},
+    "discrete-laplace": {"scale": "3", "sensitivity": "2"},
+    "randomized-response": {"eps0": "0.5", "delta0": "0.001"},
+}
+
+
+def step_pair(mech: str, sampled: bool) -> pairs.Pair:
+    ctx.prec = pairs.BITS
+    base = pairs.base_pair(mech, {name: pairs.Fraction(value) for name, value in BASES[mech].items()})
+    return pairs.poisson(base, pairs.ball(pairs.Fraction(1, 5))) if sampled else base
+
+
+def profile_of(cut: lattice.Outcomes, masses: list, x: float) -> float:
+    points = [float(cut.offset + (cut.first + j) * cut.h) for j in range(len(masses))]
+    return math.fsum(float(p) * -math.expm1(x - loss) for p, loss in zip(masses, points, strict=True) if loss > x)
+
+
+@pytest.mark.parametrize("width", [0.3, 0.07, 0.01])
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("mech", BASES)
+def test_the_profiles_of_both_lattices_enclose_that_of_the_step(mech, sampled, width):
+    """At losses between and at the points, in both orders; the profile of one step is in closed form."""
+    one = step_pair(mech, sampled)
+    for pair in (one, one.reversed()):
+        cut = lattice.outcomes(pair, pairs.arb(width), 1e-25, lattice.heaviest(pair))
+        masses, infinite = lattice.dominating(cut)
+        below, merged = lattice.best_dominated(pair, pairs.arb(width), 1e-25)
+        for k in range(-20, 60):
+            x = k * 0.037
+            truth = float(prove.closed_form([(pair, 1)], pairs.arb(x)))
+            above = profile_of(cut, masses, x) + float(infinite + pair.infinite)
+            assert profile_of(below, merged, x) + float(pair.infinite) <= truth + 1e-14
+            assert truth <= above + 1e-14
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_the_errors_of_the_lattice_decrease_with_the_square_of_its_spacing(order):
+    one = step_pair("gauss", True)
+    pair = one.reversed() if order else one
+    truth, errors = float(prove.closed_form([(pair, 1)], pairs.arb(0.1))), []
+    for width in (0.04, 0.008):
+        cut = lattice.outcomes(pair, pairs.arb(width), 1e-25, pairs.ZERO)
+        below, merged = lattice.best_dominated(pair, pairs.arb(width), 1e-25)
+        masses, _ = lattice.dominating(cut)
+        errors.append((profile_of(cut, masses, 0.1) - truth, truth - profile_of(below, merged, 0.1)))
+    for coarse, fine in zip(*errors, strict=True):
+        assert 0 < fine < coarse / 10
 
 
 @pytest.mark.parametrize(
@@ -150,3 +204,17 @@ def test_what_is_not_proved_is_refused_with_what_to_do(change, word):
     with pytest.raises(Unsupported, match="without a certificate") as error:
         certificate.read(json.dumps({**content_of("group", 1.0, 0.1, 0.2), "group": 1, **change}))
     assert word in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_mix_of_a_hundred_kinds_of_steps_is_proved_and_a_wrong_end_refused():
+    """Gaussian noise of sigma 2.00, 2.01, ... under Poisson sampling; the figure is that of the accountant."""
+    steps = tuple(Step(Gauss(2 + i / 100), 3, Poisson(0.02)) for i in range(100))
+    content = certificates.of_guarantee(budget(Process(steps), delta=1e-5), 1e-3)
+    assert len(content["process"]) == 100
+    low = content["epsilon_lower"]
+    wrong = {**content, "epsilon_lower": low * 0.98, "epsilon_upper": low * 0.99}
+    claim, other = (certificate.read(json.dumps(each)) for each in (content, wrong))
+    job = prove.Job(claim)
+    assert [proof.verdict for proof in job.proofs(claim, thorough=False)] == ["proved", "proved"]
+    assert job.proofs(other, thorough=False)[0].verdict != "proved"

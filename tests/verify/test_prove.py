@@ -92,7 +92,7 @@ def test_the_transform_of_sampled_gaussian_noise_is_that_of_quadrature(sigma, ra
     base = pairs.base_pair("gauss", {"sigma": Fraction(sigma), "sensitivity": EXACT})
     pair = pairs.poisson(base, pairs.ball(Fraction(rate)))
     turned = pair if sign > 0 else pair.reversed()
-    kind = transform_inversion.Kind.of(turned, 1)
+    kind = transform_inversion.Kind.of(turned, 1, 1e-30)
     values = transform_inversion.on_line(kind, arb(2), arb(3), 4, 80)
     q, mu = mpmath.mpf(rate), 1 / mpmath.mpf(sigma)
     for k, value in enumerate(values):
@@ -126,7 +126,7 @@ def test_the_brackets_of_the_methods_overlap(steps):
         for method in (
             lambda order, side: job.lattice(order, side, x, 1e-4, 1),
             lambda order, side: job.lattice(order, side, x, 1e-4, 2),
-            lambda order, side: job.inversion(order, side, x),
+            lambda order, side: job.inversion(order, side, x, 1e-4),
         ):
             low, high = (job.attempt(method, order, side) for side in (False, True))
             if low is not None and high is not None:

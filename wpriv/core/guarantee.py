@@ -20,6 +20,8 @@ CLAIMS = ("exact", "certified", "upper-bound", "approximate", "as-published")
 # the claim of an audit (wpriv/run/audit): a lower bound of eps at a stated confidence; no ``Guarantee`` has it
 STATISTICAL = "statistical"
 # the claims on which a guarantee of (eps, delta)-DP may rest
+# relative error of ln delta of a pair in closed form (per unit of 1 + |ln delta|), and the width of an exact bracket
+ROUNDING, WIDTH_OF_EXACT = 1e-13, 1e-9
 RIGOROUS = ("exact", "certified", "upper-bound")
 SCHEMA = "wpriv.guarantee/1"
 
@@ -188,7 +190,10 @@ class Curve:
                 )
         warnings = self.process.caveats() + self.warnings + tuple(notes)
         # a number that is only known to lie in an interval is not exact, whatever it was computed from
-        interval = any(bracket.lower != bracket.upper for bracket in (epsilon, delta))
+        interval = any(
+            bracket.lower is None or bracket.upper is None or bracket.lower < bracket.upper * (1 - WIDTH_OF_EXACT)
+            for bracket in (epsilon, delta)
+        )
         claim = "upper-bound" if self.claim == "exact" and interval else self.claim
         source = "; ".join([self.source, *(bracket.by for bracket in (epsilon, delta) if bracket.by)])
         return Guarantee(self.notion, claim, self.accountant, epsilon, delta, self.process, source, warnings)
@@ -231,25 +236,39 @@ def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, s
         return Bracket.exact_exp(log_delta(eps))
 
     def epsilon(delta: float) -> Bracket:
-        return Bracket.exact(epsilon_at(log_delta, delta, high=max(pair.support[1] for pair in pairs)))
+        # both ends rounded outwards, by the rounding of the profile and of the search
+        high = max(pair.support[1] for pair in pairs)
+        slack = ROUNDING * (1 - math.log(delta))
+        safe = epsilon_at(lambda eps: log_delta(eps) + slack, delta, high=high, rtol=ROUNDING)
+        if not 0 < safe < math.inf:
+            return Bracket.exact(epsilon_at(log_delta, delta, high=high))
+        least = epsilon_at(lambda eps: log_delta(eps) - slack, delta, guess=safe, high=high, rtol=ROUNDING)
+        safe *= 1 + 2 * ROUNDING  # where it is the largest loss, which is rounded itself
+        return Bracket(safe, least * (1 - 2 * ROUNDING), safe)
 
     orders = tuple(order(pair) for pair in pairs)
     return Curve(process, accountant, "approximate-dp", "exact", source, delta, epsilon, orders=orders)
 
 
 def epsilon_at(
-    log_delta: Callable[[float], float], delta: float, *, guess: float = 1.0, high: float = math.inf
+    log_delta: Callable[[float], float],
+    delta: float,
+    *,
+    guess: float = 1.0,
+    high: float = math.inf,
+    rtol: float = 1e-12,
 ) -> float:
     """The smallest eps >= 0 with ``log_delta(eps) <= ln delta``, rounded up; inf where there is none.
 
     Args:
         log_delta: ln of a decreasing profile (or of an upper bound of one) at eps >= 0.
         high: an eps beyond which the profile is constant, where one is known (the largest finite loss).
+        rtol: relative width to which the answer is rounded up.
     """
     target = math.log(delta)
     if math.isfinite(high) and log_delta(max(high, 0.0)) > target:
         return math.inf
     try:
-        return smallest_meeting(lambda eps: log_delta(eps) - target, guess, high=max(high, 0.0))
+        return smallest_meeting(lambda eps: log_delta(eps) - target, guess, high=max(high, 0.0), rtol=rtol)
     except Unsupported:
         return math.inf

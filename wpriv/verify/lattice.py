@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from flint import arb, arb_poly, fmpz, fmpz_poly
@@ -16,8 +16,9 @@ from flint import arb, arb_poly, fmpz, fmpz_poly
 from wpriv.verify.pairs import ONE, ZERO, Masses, Pair, Unprovable
 
 MAX_CELLS = 2**22
+NEAR = arb(2) ** -80  # distance of a point from a loss, as a share of the distance of two points
 # cells of the composition, and of all its single steps, at the levels of the lattice
-LEVELS = ((4_000, 1_000), (20_000, 4_000), (60_000, 10_000), (150_000, 20_000), (600_000, 100_000))
+LEVELS = ((4_000, 1_000), (30_000, 6_000), (200_000, 36_000), (600_000, 100_000))
 # ln of delta over the mass that is cut off all steps, at the first level and at the others
 MARGINS = (30, 16)
 
@@ -38,8 +39,15 @@ class Outcomes:
 
 
 def outcomes(pair: Pair, h: arb, small: float, start: arb) -> Outcomes:
-    """Cut a pair into outcomes, from just below ``start``; masses of about ``small`` may lie below and above all."""
-    offset = start.lower() - h / arb(2) ** 80
+    """Cut a pair into outcomes, from just above ``start``; masses of about ``small`` may lie below and above all."""
+    key = (h, small, start.upper())
+    cut: Outcomes = pair.cuts[key] if key in pair.cuts else _outcomes(pair, *key)
+    pair.cuts[key] = cut
+    return cut
+
+
+def _outcomes(pair: Pair, h: arb, small: float, start: arb) -> Outcomes:
+    offset = start + h * NEAR
     low, high = -pair.reversed().largest_loss(small), pair.largest_loss(small)
     first = math.floor((low - float(offset)) / float(h)) - 1
     count = math.ceil((high - low) / float(h)) + 3
@@ -63,26 +71,76 @@ def outcomes(pair: Pair, h: arb, small: float, start: arb) -> Outcomes:
     return Outcomes(h, offset, first, masses, bottom, top)
 
 
-def dominating(cut: Outcomes) -> list[arb]:
-    """P-masses on the points of the lattice of a pair that dominates; section "Lattice"."""
+def dominating(cut: Outcomes) -> tuple[list[arb], arb]:
+    """P-masses on the points of the lattice and at infinity of a pair that dominates; section "Lattice"."""
     sums = [cut.bottom[0], *[ZERO] * len(cut.masses)]
     point, ratio, factor = (cut.offset + cut.first * cut.h).exp(), cut.h.exp(), 1 / (1 - (-cut.h).exp())
     for j, (p, q) in enumerate(cut.masses):
         up = (p - point * q) * factor
         sums[j], sums[j + 1] = sums[j] + p - up, up
         point *= ratio
-    return sums
+    sums[-1] += point * cut.top[1]
+    return sums, cut.top[0] - point * cut.top[1]
 
 
-def dominated(cut: Outcomes) -> tuple[list[arb], arb, arb]:
-    """The P-masses of a pair that is dominated, how much Q-mass they lack, and a loss at which they lack most of it.
+def dominated(cut: Outcomes) -> tuple[list[arb], float, arb]:
+    """P-masses on points just below those of the lattice of a pair that is dominated; section "Lattice".
 
-    Outcomes are merged from above to below; section "Lattice".
+    Also returned are how much more Q-mass the new pair has, since some losses are rounded down, and the loss at which
+    it has most of that.
     """
+    rows, sums = [cut.bottom, *cut.masses, cut.top], [ZERO] * (len(cut.masses) + 1)
+    point, ratio = (below(cut).offset + cut.first * cut.h).exp(), cut.h.exp()
+    lack, most, place = 0.0, 0.0, ZERO
+    above = 1  # outcomes between the current one and this one have been merged into those below
+    for j in range(len(sums)):
+        above, (p, q) = max(above, j + 1), rows[j]
+        deficit = point * q - p
+        while not deficit <= 0 and above < len(rows):
+            p1, q1 = rows[above]
+            excess = p1 - point * q1
+            if excess > deficit:
+                part, deficit = (deficit / excess).upper().min(ONE), ZERO
+                p, q, rows[above] = p + part * p1, q + part * q1, (p1 - part * p1, q1 - part * q1)
+            else:
+                p, q, rows[above], deficit = p + p1, q + q1, (ZERO, ZERO), deficit - excess
+                above += 1
+        if deficit <= 0:
+            sums[j] += p
+        elif j > 0:
+            rest = lowered(sums, j - 1, p, p - point / ratio * q, ratio)
+            lack += float(rest * ratio / point)
+            if rest * ratio > most * point:
+                most, place = float(rest * ratio / point), (p / q).log()
+        point *= ratio
+    sums[-1] += rows[-1][0]
+    return sums, lack, place
+
+
+def below(cut: Outcomes) -> Outcomes:
+    """The same outcomes with points just below ``start``, so that outcomes of this loss reach their point."""
+    return replace(cut, offset=cut.offset - 2 * cut.h * NEAR)
+
+
+def lowered(sums: list[arb], j: int, mass: arb, excess: arb, ratio: arb) -> arb:
+    """Put an outcome on the point j below its loss, merged with masses below; return the excess that is left."""
+    k, gap = j - 1, ratio
+    while excess > 0 and k >= 0:
+        deficit = sums[k] * (gap - 1)
+        part = (excess / deficit).lower() if deficit > excess else ONE if deficit <= excess else ZERO
+        mass, excess, sums[k] = mass + part * sums[k], excess - part * deficit, sums[k] - part * sums[k]
+        if 0 < part < 1:
+            break
+        k, gap = k - 1, gap * ratio
+    sums[j] += mass
+    return excess.max(ZERO)
+
+
+def dominated_from_above(cut: Outcomes) -> tuple[list[arb], float]:
+    """The same from above to below, which leaves the largest atoms whole, and how much more Q-mass the new pair has."""
     ps, qs = [p for p, _ in cut.masses], [q for _, q in cut.masses]
     point, ratio = (cut.offset + (cut.first + len(ps) - 1) * cut.h).exp(), (-cut.h).exp()
-    lower = len(ps)  # outcomes between this one and the current one have been merged into those above
-    lack, most, place = ZERO, ZERO, ZERO
+    lower, lack = len(ps), 0.0  # outcomes between this one and the current one have been merged into those above
     for j in range(len(ps) - 1, -1, -1):
         lower, excess = min(lower, j), ps[j] - point * qs[j]
         while excess > 0 and lower > 0:
@@ -95,21 +153,24 @@ def dominated(cut: Outcomes) -> tuple[list[arb], arb, arb]:
                 break
             ps[lower - 1], qs[lower - 1] = ZERO, ZERO
             excess, lower = excess - deficit, lower - 1
-        lack += excess / point
-        if excess > most * point:
-            most, place = excess / point, (ps[j] / qs[j]).log()
+        lack += float(excess / point)
         point *= ratio
-    return ps, lack, place
+    return ps, lack
 
 
 def best_dominated(pair: Pair, h: arb, small: float) -> tuple[Outcomes, list[arb]]:
-    """The outcomes and masses of the dominated pair that lacks least, of up to three lattices."""
+    """The outcomes and masses of the dominated pair that rounds losses down least, of up to three lattices."""
     rows: list[tuple[float, Outcomes, list[arb]]] = []
-    start, most = heaviest(pair), 3 if pair.atoms else 2
+    start, most = heaviest(pair), 3 if pair.atoms else 1
+    if pair.atoms:
+        cut = outcomes(pair, h, small, start - 2 * h * NEAR)
+        sums, lack = dominated_from_above(cut)
+        if lack < 1e-4 * float(h):
+            return cut, sums
     while len(rows) < most and (not rows or rows[-1][0] > 1e-12):
         cut = outcomes(pair, h, small, start)
         sums, lack, place = dominated(cut)
-        rows.append((float(lack), cut, sums))
+        rows.append((lack, below(cut), sums))
         start = place if len(rows) == 1 else ZERO
     return min(rows, key=lambda row: row[0])[1:]
 
@@ -134,7 +195,8 @@ class Lattice:
 
     def __init__(self, steps: Sequence[tuple[Pair, int]], upper: bool, delta: float, level: int):
         """Bound the profile where it is about ``delta``."""
-        small = math.exp(-MARGINS[min(level, 1)]) * delta / sum(n for _, n in steps)
+        log_small = math.log(delta / sum(n for _, n in steps)) - MARGINS[min(level, 1)]
+        small = math.pow(2, math.floor(log_small / math.log(2)))  # the same one for deltas near each other
         h = spacing(steps, small, level)
         self.h, self.upper = h, upper
         log = math.log(sum(n for _, n in steps) / delta)
@@ -143,7 +205,8 @@ class Lattice:
         for pair, n in steps:
             if upper:
                 cut = outcomes(pair, h, small, heaviest(pair))
-                masses, infinite = dominating(cut), pair.infinite + pair.cut + cut.top[0]
+                masses, beyond = dominating(cut)
+                infinite = pair.infinite + pair.cut + beyond
             else:
                 (cut, masses), infinite = best_dominated(pair, h, small), pair.infinite + pair.cut
             poly = fmpz_poly([self.whole(mass) for mass in masses])
@@ -224,5 +287,5 @@ def spacing(steps: Sequence[tuple[Pair, int]], small: float, level: int) -> arb:
         heavy = sorted(pair.atoms, key=lambda row: -float(row[1] + row[2]))
         if len(heavy) > 1:
             gap = abs(heavy[0][0] - heavy[1][0])
-            return (gap / max(1, math.ceil(float(gap / h)))).mid()
+            return (gap / math.ceil(float(gap / h))).mid() if gap > h / 3 else h
     return h

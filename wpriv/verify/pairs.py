@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from flint import arb, arb_poly, fmpq
 
@@ -34,6 +35,7 @@ class Pair:
         tails: P- and Q-mass of the continuous part with a loss above a number. whole: those of all of it.
         symmetric: -L under Q has the distribution of L under P.
         form: mechanism, mu, rate and parts (section "Sampling") of a continuous part that the inversion can use.
+        cuts: the outcomes on lattices that were computed before.
     """
 
     atoms: tuple[tuple[arb, arb, arb], ...] = ()
@@ -44,6 +46,7 @@ class Pair:
     whole: Masses = (ZERO, ZERO)
     symmetric: bool = True
     form: Form | None = None
+    cuts: dict[Any, Any] = field(default_factory=dict)
 
     def reversed(self) -> Pair:
         """The pair (Q, P)."""
@@ -60,7 +63,7 @@ class Pair:
         return Pair(atoms, self.missing, self.infinite, self.cut, self.tails and tails, self.whole[::-1], False, form)
 
     def largest_loss(self, small: float) -> float:
-        """A number above which the losses have a mass of about ``small`` under P and under Q."""
+        """A number above which P has about ``small`` more mass than its losses allow, and Q no more than ``small``."""
         largest = max((float(loss) for loss, p, q in self.atoms if p > small or q > small), default=-math.inf)
         if self.tails is None:
             return largest
@@ -68,7 +71,7 @@ class Pair:
         while high - low > 0.01:
             middle = (low + high) / 2
             p, q = self.tails(arb(math.pow(2, middle)))
-            low, high = (middle, high) if p > small or q > small else (low, middle)
+            low, high = (middle, high) if p - arb(math.pow(2, middle)).exp() * q > small else (low, middle)
         return max(largest, math.pow(2, high))
 
 

@@ -76,6 +76,19 @@ def closed_form(steps: Steps, x: arb) -> arb:
     return p - x.exp() * q + inner + pair.infinite + pair.cut
 
 
+def orders(claim: Claim) -> list[dict[bool, Steps]]:
+    """The steps of both orders of the neighbours, or of one where they are alike: those from above and from below."""
+    above = below = composed(claim, True)
+    if any(step.sampling == "allocation" or step.max_batch for step in claim.steps):
+        below = composed(claim, False)
+    rows = [{True: above, False: below}]
+    if not all(pair.symmetric for pair, _ in above):
+        turned = [(pair.reversed(), n) for pair, n in above]
+        other = turned if below is above else [(pair.reversed(), n) for pair, n in below]
+        rows.append({True: turned, False: other})
+    return rows
+
+
 @dataclass(frozen=True)
 class Proof:
     """The verdict on the claim delta(eps) <= delta (``upper``) or delta(eps) >= delta, with the bound that was proven.
@@ -112,11 +125,9 @@ class Job:
     def __init__(self, claim: Claim):
         ctx.prec = BITS
         try:
-            sides = {upper: composed(claim, upper) for upper in (True, False)}
+            self.orders = orders(claim)
         except Unprovable as error:
             raise Unsupported(f"the verifier has no proof for this process: {error}") from None
-        turned = {side: [(pair.reversed(), n) for pair, n in steps] for side, steps in sides.items()}
-        self.orders = [sides] if all(pair.symmetric for pair, _ in sides[True]) else [sides, turned]
         self.results: dict[tuple[object, ...], Lattice | Inversion | None] = {}
 
     def computed(self, key: tuple[object, ...], compute: Callable[[], Lattice | Inversion]) -> Lattice | Inversion:
@@ -129,10 +140,12 @@ class Job:
             raise Unprovable("this failed before")
         return result
 
-    def inversion(self, order: int, upper: bool, x: arb) -> arb:
+    def inversion(self, order: int, upper: bool, x: arb, delta: float) -> arb:
         ctx.prec = INVERSION_BITS
-        kinds = [Kind.of(*step) for step in self.orders[order][upper]]
-        return self.computed((order, upper), lambda: Inversion(kinds, x)).bound(x, upper)
+        steps = self.orders[order][upper]
+        small = math.exp(-25) * delta / sum(n for _, n in steps)
+        kinds = [Kind.of(*step, small) for step in steps]
+        return self.computed((id(steps),), lambda: Inversion(kinds, x, delta)).bound(x, upper)
 
     def lattice(self, order: int, upper: bool, x: arb, delta: float, level: int) -> arb:
         steps = self.orders[order][upper]
@@ -164,7 +177,7 @@ class Job:
         return [
             ("closed form", lambda order, side: closed_form(self.orders[order][side], x)),
             levels[0],
-            ("inversion", lambda order, side: self.inversion(order, side, x)),
+            ("inversion", lambda order, side: self.inversion(order, side, x, delta)),
             *levels[1:],
         ]
 
@@ -178,8 +191,10 @@ class Job:
         largest = {True: [arb.pos_inf()] * count, False: [ZERO] * count}
         for name, method in self.methods(x, float(delta), thorough):
             for side in (upper, not upper) if thorough else (upper,):
+                most = largest_of(largest[False])
                 for order, known in enumerate(largest[side]):
-                    if upper and side and known <= goal:
+                    # of the other order there is nothing left to prove, or it is far from being the larger one
+                    if (upper and known <= goal) if side else 1000 * known < most:
                         continue
                     value = self.attempt(method, order, side)
                     largest[side][order] = known if value is None else known.min(value) if side else known.max(value)

@@ -20,7 +20,7 @@ from wpriv.verify.pairs import ONE, ZERO, Pair, Unprovable, normal_tail
 
 Row = tuple[arb, arb]
 RHO = 4  # sum of the semi-axes of a Bernstein ellipse, in half lengths of its panel
-MAX_NODES, MAX_PRODUCTS = 10**5, 4 * 10**7
+MAX_NODES, MAX_PRODUCTS, MAX_PANELS = 10**5, 4 * 10**7, 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +37,23 @@ class Kind:
     name: str = ""
     mu: arb = ZERO
     q: arb = ONE
+    top: float = math.inf
 
     @classmethod
-    def of(cls, pair: Pair, n: int) -> Kind:
+    def of(cls, pair: Pair, n: int, small: float) -> Kind:
+        """The kind of a pair, without losses of sampled Gaussian noise above a number, whose mass is about ``small``.
+
+        Their moments would be infinite or far above those of all others.
+        """
         if pair.tails is not None and pair.form is None:
             raise Unprovable("there is no transform of this pair")
-        name, mu, rate, signs = pair.form or ("", ZERO, ONE, ())
-        return cls(n, [(loss, p) for loss, p, _ in pair.atoms], pair.infinite + pair.cut, signs, name, mu, rate)
+        name, mu, q, signs = pair.form or ("", ZERO, ONE, ())
+        top, infinite = math.inf, pair.infinite + pair.cut
+        if name == "gauss" and q < 1 and 1 in signs:
+            log, log_q = -math.log(small), math.log(float(q))
+            top = max(math.sqrt(2 * log), float(mu) * 1.5, float(mu) + math.sqrt(2 * max(log + log_q, 0)))
+            infinite += ZERO.union(q * normal_tail(top - mu) + normal_tail(arb(top)))
+        return cls(n, [(loss, p) for loss, p, _ in pair.atoms], infinite, signs, name, mu, q, top)
 
     @property
     def fixed(self) -> bool:
@@ -76,8 +86,11 @@ def legendre(count: int, bits: int) -> list[Row]:
     return [arb.legendre_p_root(count, k, weight=True) for k in range(count)]
 
 
-def panels(kind: Kind, sign: int, c: arb, top: arb, goal: int) -> tuple[list[Row], arb]:
-    """Panels of x for Gauss quadrature of one part at s = c + it, |t| <= top, and its error; section "Quadrature"."""
+def panels(kind: Kind, sign: int, c: arb, top: arb, goal: int, most: float) -> tuple[list[Row], arb]:
+    """Panels of x for Gauss quadrature of one part at s = c + it, |t| <= top, and its error; section "Quadrature".
+
+    There are at most ``most`` of them.
+    """
     mu, z, room = kind.mu, c + 1 if sign > 0 else -c, goal * math.log(2)
     low, high, error = (ONE / 2 if kind.fixed else ZERO), ONE, ZERO
     if kind.name == "gauss":
@@ -85,7 +98,10 @@ def panels(kind: Kind, sign: int, c: arb, top: arb, goal: int) -> tuple[list[Row
         growth = ((z * z - z) * mu * mu / 2) if sign > 0 else ZERO
         high = (z * mu).max(mu / 2).mid() + 1 + math.ceil(math.sqrt(2 * (room + float(growth))))
         low = mu / 2 if kind.fixed else arb(-math.ceil(math.sqrt(2 * (room + float(lift)))))
-        error += normal_tail(high) + (growth.exp() * normal_tail(high - z * mu) if sign > 0 else ZERO)
+        if sign > 0 and high >= kind.top:
+            high = arb(kind.top)
+        else:
+            error += normal_tail(high) + (growth.exp() * normal_tail(high - z * mu) if sign > 0 else ZERO)
         error += ZERO if kind.fixed else normal_tail(-low) * lift.exp()
     rows, todo = [], [(low, high, 0)]
     while todo:
@@ -100,7 +116,7 @@ def panels(kind: Kind, sign: int, c: arb, top: arb, goal: int) -> tuple[list[Row
         if bound < arb(2) ** -goal:
             rows.append((a, b))
             error += bound
-        elif depth > 24:
+        elif depth > 24 or len(rows) + len(todo) > most:
             raise Unprovable("an integrand varies too fast")
         else:
             todo += [((a + b) / 2, b, depth + 1), (a, (a + b) / 2, depth + 1)]
@@ -112,11 +128,11 @@ def points(goal: int) -> int:
     return goal // 4 + 8
 
 
-def discretised(kind: Kind, c: arb, top: arb, goal: int) -> tuple[list[Row], arb]:
-    """Losses and masses with M(s) = sum of mass e^(s loss) up to the error that is returned, |Im s| <= top."""
+def discretised(kind: Kind, c: arb, h: arb, count: int, goal: int) -> tuple[list[Row], arb]:
+    """Losses and masses with M(s) = sum of mass e^(s loss) up to the error that is returned, |Im s| <= count h."""
     rows, error = list(kind.atoms), ZERO
     for sign in kind.signs:
-        pieces, bound = panels(kind, sign, c, top, goal)
+        pieces, bound = panels(kind, sign, c, h * count, goal, min(MAX_PANELS, MAX_PRODUCTS / (count * points(goal))))
         error += bound
         for a, b in pieces:
             for root, weight in legendre(points(goal), ctx.prec):
@@ -131,7 +147,7 @@ def on_line(kind: Kind, c: arb, h: arb, count: int, goal: int) -> list[acb]:
     if kind.is_gauss:
         line = [acb(c, h * k) for k in range(count)]
         return [(kind.mu**2 * s * (s + 1) / 2).exp() for s in line]
-    rows, error = discretised(kind, c, h * count, goal)
+    rows, error = discretised(kind, c, h, count, goal)
     if len(rows) * count > MAX_PRODUCTS:
         raise Unprovable("the transform has too many terms")
     inner = math.isqrt(count) + 1  # k = j + inner m, a product of matrices
@@ -151,7 +167,7 @@ def layers(kind: Kind, c: arb, total: arb) -> list[Row]:
     distributions: list[Row] = []
     for sign in kind.signs:
         z, cells = (c + 1 if sign > 0 else -c), []
-        for a, b in panels(kind, sign, c, ZERO, 40)[0]:
+        for a, b in panels(kind, sign, c, ZERO, 40, MAX_PANELS)[0]:
             edges = [a + (b - a) * i / 4 for i in range(5)]
             for left, right in itertools.pairwise(edges):
                 box = left.union(right)
@@ -173,8 +189,8 @@ def layers(kind: Kind, c: arb, total: arb) -> list[Row]:
 class Inversion:
     """The profile of a composition by the trapezoidal rule along Re s = c; section "Inversion"."""
 
-    def __init__(self, kinds: list[Kind], x: arb):
-        choice = line(kinds, float(x))
+    def __init__(self, kinds: list[Kind], x: arb, delta: float):
+        choice = line(kinds, float(x), math.log(delta))
         self.kinds, self.c, self.other = kinds, arb(choice[0]), arb(choice[1])
         period, log_delta, log_scale = choice[2:]
         self.h = 2 * arb.pi() / arb(period)
@@ -215,7 +231,7 @@ class Inversion:
         period, more = 2 * arb.pi() / self.h, self.other - self.c
         below, above = (-self.c * period).exp(), (-more * period).exp()
         alias = below / (1 - below) + above / (1 - above) * self.other_moment * (-self.other * x).exp()
-        infinite: arb = 1 - product(self.kinds, [1 - kind.infinite for kind in self.kinds])
+        infinite: arb = -sum((kind.n * (-kind.infinite).log1p() for kind in self.kinds), ZERO).expm1()
         bound: arb = (total + rest if upper else total - rest - alias) + infinite
         return bound
 
@@ -243,7 +259,7 @@ def sketch(kind: Kind, c: float, points: int) -> tuple[float, float, float]:
     for sign in kind.signs:
         slope, shift = (float(value) for value in kind.line)
         low, high = (-9.0, 10.0 + (c + 1) * mu) if kind.name == "gauss" else (0.0, 1.0)
-        low = -shift / slope if kind.fixed else low
+        low, high = -shift / slope if kind.fixed else low, min(high, kind.top) if sign > 0 else high
         cell = math.log((high - low) / points)
         for i in range(points):
             x = low + (i + 0.5) * (high - low) / points
@@ -266,7 +282,7 @@ def exponent(kinds: list[Kind], x: float, c: float) -> tuple[float, float, float
     return log - c * x, mean - x - 1 / c - 1 / (c + 1), square
 
 
-def line(kinds: list[Kind], x: float) -> tuple[float, ...]:
+def line(kinds: list[Kind], x: float, log_delta: float) -> tuple[float, ...]:
     """c near the saddle point, a second tilt, the least period at which the aliases are small, and ln of two sizes."""
     low, high = 1e-4, 1e-3
     while exponent(kinds, x, high)[1] < 0 and high < 1e8:
@@ -275,7 +291,8 @@ def line(kinds: list[Kind], x: float) -> tuple[float, ...]:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if exponent(kinds, x, middle)[1] < 0 else (low, middle)
     log, _, square = exponent(kinds, x, high)
-    delta = min(log - math.log(high * (high + 1)) - math.log(2 * math.pi * square + 1e-300) / 2, 0.0)
+    estimate = log - math.log(high * (high + 1)) - math.log(2 * math.pi * square + 1e-300) / 2
+    delta = min(estimate, log_delta)
     logs = {f: exponent(kinds, x, f * high)[0] for f in (0.5, 0.7, 0.85, 1.0, 1.03, 1.1, 1.2, 1.4, 1.8, 2.5, 4.0)}
     lines = []
     for f in (0.5, 0.7, 0.85, 1.0):
