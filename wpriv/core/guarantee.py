@@ -20,9 +20,11 @@ CLAIMS = ("exact", "certified", "upper-bound", "approximate", "as-published")
 # the claim of an audit (wpriv/run/audit): a lower bound of eps at a stated confidence; no ``Guarantee`` has it
 STATISTICAL = "statistical"
 # the claims on which a guarantee of (eps, delta)-DP may rest
-# relative error of ln delta of a pair in closed form (per unit of 1 + |ln delta|), and the width of an exact bracket
-ROUNDING, WIDTH_OF_EXACT = 1e-13, 1e-9
 RIGOROUS = ("exact", "certified", "upper-bound")
+# rounding of ln delta of a pair in closed form, relative to 1 + |ln delta|: ten times the largest that was seen
+ROUNDING = 1e-13
+# brackets that are relatively wider than this are no longer called exact
+WIDTH_OF_EXACT = 1e-9
 SCHEMA = "wpriv.guarantee/1"
 
 
