@@ -1,5 +1,6 @@
 """The command ``wpriv``, and ``python -m wpriv``."""
 
+import os
 import sys
 
 
@@ -8,11 +9,26 @@ def main() -> int:
     try:
         from wpriv.cli.main import main as run
 
-        return run()
+        code = run()
     except KeyboardInterrupt:
         if sys.stderr is not None:
             print("wpriv: interrupted", file=sys.stderr)
         return 130
+    if os.environ.get("WORLD_SIZE", "1") != "1" and "torch.distributed" in sys.modules:
+        _end(code)
+    return code
+
+
+def _end(code: int) -> None:
+    """End a process of torchrun at once: threads of torch that outlive the group can abort the interpreter's own end."""
+    import atexit
+    import contextlib
+
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, AttributeError):
+            stream.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from wpriv.core.guarantee import Guarantee, unit_notes
 from wpriv.core.process import Process
 from wpriv.files import csv_tables
 from wpriv.files.json_values import plain
-from wpriv.numerics.bracket import TINY, Bracket
+from wpriv.numerics.bracket import TINY
 from wpriv.numerics.safe_rounding import echo, text
 
 TABLE_SCHEMA = "wpriv.table/1"
@@ -176,15 +176,17 @@ def _comparison(rows: Sequence[Guarantee], limit: float | None = None) -> str:
     columns = [name if notion == "approximate-dp" else f"{name} [{notion}]" for notion in notions]
     body = []
     for row in rows:
-        cells = [_cell(answered(row)[1], limit) if row.notion == notion else "" for notion in notions]
+        cells = [_cell(row, limit) if row.notion == notion else "" for notion in notions]
         body.append([row.accountant, row.claim, *cells, row.source])
     return output.table(["accountant", "claim", *columns, "source"], body)
 
 
-def _cell(bracket: Bracket, limit: float | None) -> str:
+def _cell(row: Guarantee, limit: float | None) -> str:
+    """The safe end, and the bracket unless it is as wide as roundings or has no lower end."""
+    bracket = answered(row)[1]
     safe = text(bracket.safe, up=True, limit=limit)
-    narrow = bracket.lower is None or bracket.lower in (0.0, bracket.upper)
-    return safe if narrow else f"{safe} {bracket_text(bracket, limit)}"
+    is_alone = row.claim == "exact" or bracket.lower in (None, 0.0, bracket.upper)
+    return safe if is_alone else f"{safe} {bracket_text(bracket, limit)}"
 
 
 def _csv(rows: Sequence[Guarantee]) -> str:
