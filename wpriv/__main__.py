@@ -20,7 +20,7 @@ def main() -> int:
 
 
 def _end(code: int) -> None:
-    """End a process of torchrun at once: threads of torch that outlive the group can abort the interpreter's own end."""
+    """End a process of torchrun at once: threads that torch leaves over can abort the end of the interpreter."""
     import atexit
     import contextlib
 
