@@ -28,6 +28,7 @@ def finish(figure: Any, panels: Sequence[LetteredPanel], columns: int, style: St
         panels: in reading order. columns: panels side by side.
     """
     _fit_pictures(figure, [axes for axes, _, _ in panels], columns)
+    _fit_squares(figure, [axes for axes, _, _ in panels], columns, style)
     _set_titles(panels, style, figure.get_size_inches()[0] / columns)
     _drop_repeated_labels([axes for axes, _, _ in panels], columns)
     _wrap_labels(figure, columns, -(-len(panels) // columns))
@@ -44,6 +45,22 @@ def _fit_pictures(figure: Any, panels: Sequence[Any], columns: int) -> None:
     ratio = max(image.get_array().shape[0] / image.get_array().shape[1] for axes in panels for image in axes.images)
     needed = -(-len(panels) // columns) * (width / columns * ratio + TITLE)
     figure.set_size_inches(width, min(height, needed))
+
+
+def _fit_squares(figure: Any, panels: Sequence[Any], columns: int, style: Style) -> None:
+    """Give panels whose axes have the same unit the same limits, and places that are about square."""
+    if len(panels) < 2 or any(axes.images or axes.get_aspect() != 1.0 for axes in panels):
+        return
+    for axis in ("x", "y"):
+        ends = [getattr(axes, f"get_{axis}lim")() for axes in panels]
+        for axes in panels:
+            getattr(axes, f"set_{axis}lim")(min(low for low, _ in ends), max(high for _, high in ends))
+    width, height = figure.get_size_inches()
+    lines = -(-len(panels) // columns)
+    if style.is_paper:
+        figure.set_size_inches(width, lines * width / columns)
+    else:
+        figure.set_size_inches(columns * height / lines, height)
 
 
 def caption(panels: Sequence[LetteredPanel], source: str) -> str:
