@@ -6,6 +6,7 @@ from typing import Any
 
 from wpriv.figures import _draw
 
+MANY = 200
 COLOURS = {"target": _draw.COLOURS[1], "moved": _draw.COLOURS[0]}
 
 
@@ -17,7 +18,8 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     """
     for kind, colour in COLOURS.items():
         points = [row for row in rows if row["kind"] == kind]
-        style = {"s": 5, "color": colour, "alpha": 0.4, "linewidths": 0}
+        # many points are one picture in a vector file, which would take megabytes for their shapes
+        style = {"rasterized": len(points) > MANY, "s": 5, "color": colour, "alpha": 0.4, "linewidths": 0}
         axes.scatter([row["x"] for row in points], [row["y"] for row in points], label=kind, **style)
     axes.set_aspect("equal")
     _draw.grid(axes)
