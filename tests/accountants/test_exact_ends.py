@@ -103,3 +103,22 @@ def test_both_ends_of_an_exact_eps_enclose_the_truth(name):
             assert delta_of(name, *numbers, mpmath.mpf(high)) <= delta, (noise, rate, delta)
             assert delta_of(name, *numbers, mpmath.mpf(low)) >= delta, (noise, rate, delta)
     assert checked >= 20
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "delta"),
+    [(Gauss(1000), 3.98941e-4), (Gauss(3), 0.13236), (Laplace(1000), 4.9987e-4), (RandomizedResponse(1e-5), 4.9999e-6)],
+)
+def test_a_tiny_eps_in_closed_form_is_still_called_exact(mechanism, delta):
+    row = budget(Process((Step(mechanism, 1),)), delta=delta)
+    assert 0 < row.epsilon.upper < 1e-4
+    assert row.claim == "exact"
+
+
+@pytest.mark.parametrize("mechanism", [RandomizedResponse(1.0), Laplace(2.0), Laplace(3.0)])
+@pytest.mark.parametrize("delta", [1e-20, 1e-40, 1e-300])
+def test_no_eps_exceeds_the_largest_loss_of_pure_dp(mechanism, delta):
+    process = Process((Step(mechanism, 1),))
+    largest = 1.0 if isinstance(mechanism, RandomizedResponse) else 1 / mechanism.scale
+    row = budget(process, delta=delta)
+    assert largest * (1 - 1e-12) < row.epsilon.lower <= row.epsilon.upper <= largest

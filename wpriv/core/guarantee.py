@@ -23,7 +23,7 @@ STATISTICAL = "statistical"
 RIGOROUS = ("exact", "certified", "upper-bound")
 # rounding of ln delta of a pair in closed form, relative to 1 + |ln delta|: ten times the largest that was seen
 ROUNDING = 1e-13
-# brackets that are relatively wider than this are no longer called exact
+# brackets wider than this, relative to eps or delta and for eps below 1 absolute, are no longer called exact
 WIDTH_OF_EXACT = 1e-9
 SCHEMA = "wpriv.guarantee/1"
 
@@ -192,11 +192,8 @@ class Curve:
                 )
         warnings = self.process.caveats() + self.warnings + tuple(notes)
         # a number that is only known to lie in an interval is not exact, whatever it was computed from
-        interval = any(
-            bracket.lower is None or bracket.upper is None or bracket.lower < bracket.upper * (1 - WIDTH_OF_EXACT)
-            for bracket in (epsilon, delta)
-        )
-        claim = "upper-bound" if self.claim == "exact" and interval else self.claim
+        is_exact = _is_narrow(epsilon, least_scale=1.0) and _is_narrow(delta, least_scale=0.0)
+        claim = "upper-bound" if self.claim == "exact" and not is_exact else self.claim
         source = "; ".join([self.source, *(bracket.by for bracket in (epsilon, delta) if bracket.by)])
         return Guarantee(self.notion, claim, self.accountant, epsilon, delta, self.process, source, warnings)
 
@@ -245,11 +242,20 @@ def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, s
         if not 0 < safe < math.inf:
             return Bracket.exact(epsilon_at(log_delta, delta, high=high))
         least = epsilon_at(lambda eps: log_delta(eps) - slack, delta, guess=safe, high=high, rtol=ROUNDING)
-        safe *= 1 + 2 * ROUNDING  # where it is the largest loss, which is rounded itself
-        return Bracket(safe, least * (1 - 2 * ROUNDING), safe)
+        # no eps is needed beyond the largest loss, which is also the answer at delta = 0
+        safe = min(safe * (1 + 2 * ROUNDING), max(high, 0.0))
+        return Bracket(safe, min(least * (1 - 2 * ROUNDING), safe), safe)
 
     orders = tuple(order(pair) for pair in pairs)
     return Curve(process, accountant, "approximate-dp", "exact", source, delta, epsilon, orders=orders)
+
+
+def _is_narrow(bracket: Bracket, least_scale: float) -> bool:
+    """Return whether both ends are the same up to roundings, relative to the upper one or to a least scale."""
+    if bracket.lower is None or bracket.upper is None:
+        return False
+    same = bracket.lower == bracket.upper  # also where both are infinite
+    return same or bracket.upper - bracket.lower <= WIDTH_OF_EXACT * max(bracket.upper, least_scale) < math.inf
 
 
 def epsilon_at(

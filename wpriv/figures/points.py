@@ -7,6 +7,7 @@ from typing import Any
 from wpriv.figures import _draw
 
 MANY = 200
+"""Points from which they are drawn as pixels in vector files."""
 COLOURS = {"target": _draw.COLOURS[1], "moved": _draw.COLOURS[0]}
 
 
@@ -18,7 +19,6 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     """
     for kind, colour in COLOURS.items():
         points = [row for row in rows if row["kind"] == kind]
-        # many points are one picture in a vector file, which would take megabytes for their shapes
         style = {"rasterized": len(points) > MANY, "s": 5, "color": colour, "alpha": 0.4, "linewidths": 0}
         axes.scatter([row["x"] for row in points], [row["y"] for row in points], label=kind, **style)
     axes.set_aspect("equal")

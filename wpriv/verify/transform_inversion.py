@@ -28,6 +28,7 @@ class Kind:
     """``n`` steps of one pair: atoms with P-masses, and parts of P-mass B r (sign +1) or B, with the loss sign ln r.
 
     B is a density in x, and r = 1 - q + q e^U the ratio after sampling at rate q, with U = slope x + shift.
+    Part + has no x above ``top``; the mass that it would have there is a part of ``infinite``.
     """
 
     n: int
@@ -87,10 +88,7 @@ def legendre(count: int, bits: int) -> list[Row]:
 
 
 def panels(kind: Kind, sign: int, c: arb, top: arb, goal: int, most: float) -> tuple[list[Row], arb]:
-    """Panels of x for Gauss quadrature of one part at s = c + it, |t| <= top, and its error; section "Quadrature".
-
-    There are at most ``most`` of them.
-    """
+    """At most ``most`` panels of x for quadrature of a part at s = c + it, |t| <= top, and its error; "Quadrature"."""
     mu, z, room = kind.mu, c + 1 if sign > 0 else -c, goal * math.log(2)
     low, high, error = (ONE / 2 if kind.fixed else ZERO), ONE, ZERO
     if kind.name == "gauss":
