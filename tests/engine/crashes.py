@@ -35,7 +35,7 @@ source: "a test"
 task: classify
 data: {name: digits, limit: 40}
 model: {name: mlp, width: 3, depth: 1, activation: tanh}
-privacy: {sigma: 2, delta: 1e-5}
+privacy: {sigma: 2, delta: 1e-5, method: ghost}
 optimizer: {name: sgd, lr: LR}
 batch: 10
 steps: 3
@@ -195,9 +195,13 @@ SCENARIOS: dict[str, tuple[Callable[[Trial], None], dict[str, Any], list[dict[st
 
 
 @contextlib.contextmanager
-def trial_in(home: Path, name: str) -> Iterator[Trial]:
-    path = home / name
-    path.mkdir()
+def trial_in(home: Path, saved: Path | None = None) -> Iterator[Trial]:
+    """A trial in an empty folder, or in a copy of a saved one; always at the same place, and removed afterwards."""
+    path = home / "trial"
+    if saved is None:
+        path.mkdir()
+    else:
+        shutil.copytree(saved, path)
     yield Trial(path)
     shutil.rmtree(path)
 
@@ -205,13 +209,14 @@ def trial_in(home: Path, name: str) -> Iterator[Trial]:
 def killed_everywhere(scenario: str, home: Path) -> dict[str, Any]:
     """Kill a scenario before every operation in turn; return their number and a line for each wrong outcome."""
     before, killed, ways = SCENARIOS[scenario]
-    with trial_in(home, "whole") as trial:
+    saved = home / scenario
+    with trial_in(home) as trial:
         before(trial)
+        shutil.copytree(home / "trial", saved)
         code, left = trial.train(**killed)
         operations, faults = 10**6 - left, [] if code == DONE else [f"not killed at all, it ends with {code}"]
     for k in range(1, operations + 1):
-        with trial_in(home, str(k)) as trial:
-            before(trial)
+        with trial_in(home, saved) as trial:
             code, _ = trial.train(kill=k, **killed)
             faults += [f"operation {k}: {path} has no statement" for path in trial.unstated()]
             if code not in (KILLED, DONE):
@@ -234,7 +239,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     no_pictures(finalize.plot)
     with tempfile.TemporaryDirectory() as home:
-        with trial_in(Path(home), "warm") as warm:  # loads here what every child would load anew
+        with trial_in(Path(home)) as warm:  # loads here what every child would load anew
             train.run(train.recipe_of(warm.recipes["0.5"]), warm.out, stop=lambda: None)
         for scenario in sys.argv[1:] or SCENARIOS:
             print(json.dumps(killed_everywhere(scenario, Path(home))), flush=True)

@@ -120,15 +120,15 @@ def test_each_published_number_names_one_row_of_the_full_grid(path):
         for c in cells
         if c.table in ONE_ROW_TABLES
     ]
+    computed_rows: dict[int, list[dict]] = {}  # of cells of other tables, by their place
     for check in made.checks:
         where = check.where
-        # rows of other tables must be computed
-        table_cells = [
-            c
-            for c in cells
-            if c.table not in ONE_ROW_TABLES and c.labels.get("panel", "") == check.panel and may_hold(c, where)
-        ]
-        computed = [row for c in table_cells for row in compare.compute(c, {})]
+        computed = []
+        for place, c in enumerate(cells):
+            if c.table not in ONE_ROW_TABLES and c.labels.get("panel", "") == check.panel and may_hold(c, where):
+                if place not in computed_rows:
+                    computed_rows[place] = compare.compute(c, {})
+                computed += computed_rows[place]
         candidates = [row for row in rows + computed if row.get("panel", "") == check.panel]
         hits = [row for row in candidates if all(expectations.is_same(row.get(k), v) for k, v in where.items())]
         assert len(hits) == 1, f"{check.where} names {len(hits)} rows"
