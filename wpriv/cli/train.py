@@ -129,28 +129,17 @@ def command(
     loaded = train.recipe_of(recipe, quick=quick, changes=changed_keys(changes or []) | divided)
     logs = metric_logs.logs_of(log, log_private_losses)
     several = loaded.training is not None and loaded.training.has_several
-    if logs.names and (dry_run or several):
-        raise UsageError(
-            "--log is for one training that runs; leave it out of sweeps, of repeated runs (seeds) and of --dry-run"
-        )
-    folder = out or train.default_out(loaded)
     tuned = loaded.training is not None and loaded.training.tune is not None
-    if certificate is not None and tuned:
-        raise UsageError(
-            "--certificate holds the bracket of one training, and this recipe keeps the best of a random number of "
-            "runs (tune), for which the verifier has no proof. Leave it out"
-        )
-    if certificate is not None and (dry_run or several):
-        raise UsageError(
-            "--certificate is for one training that runs; leave it out of sweeps, of repeated runs (seeds) and of "
-            "--dry-run"
-        )
+    if dry_run or several:
+        _refuse_for_several(logs=bool(logs.names), certificate=certificate is not None and not tuned)
+    if tuned:
+        _refuse_for_tuned(fork=fork, fresh=fresh, certificate=certificate is not None)
+    folder = out or train.default_out(loaded)
     if several:
         if fork or fresh:
             raise UsageError(
                 f"--{'fork' if fork else 'fresh'} is for one training, and a sweep or repeated runs (seeds) continue "
-                f"all of their trainings. "
-                f"Name another folder with --out to begin all of them again"
+                f"all of their trainings. Name another folder with --out to begin all of them again"
             )
         options = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
         _sweep(loaded, folder, data_root, dry_run, as_json, options)
@@ -160,26 +149,34 @@ def command(
             + (", and the runs of a tuned training are made one after another" if tuned else "")
             + ". Leave them out"
         )
-    elif tuned and (fork or fresh):
-        raise UsageError(
-            f"--{'fork' if fork else 'fresh'} is for one training, and the number of runs of a tuned training is drawn "
-            f"once. Name another folder with --out; what was trained in this one is spent all the same"
-        )
     elif tuned and dry_run:
         _tuning_plan(loaded, folder, data_root, as_json, resume)
     else:
-        _train(
-            loaded,
-            folder,
-            data_root,
-            dry_run,
-            as_json,
-            device,
-            certificate,
-            logs,
-            resume=resume,
-            fork=fork,
-            fresh=fresh,
+        start = {"resume": resume, "fork": fork, "fresh": fresh}
+        _train(loaded, folder, data_root, dry_run, as_json, device, certificate, logs, **start)
+
+
+def _refuse_for_several(*, logs: bool, certificate: bool) -> None:
+    """Refuse flags that need exactly one training that runs."""
+    for flag, is_given in (("--log", logs), ("--certificate", certificate)):
+        if is_given:
+            raise UsageError(
+                f"{flag} is for one training that runs; leave it out of sweeps, of repeated runs (seeds) and of "
+                f"--dry-run"
+            )
+
+
+def _refuse_for_tuned(*, fork: bool, fresh: bool, certificate: bool) -> None:
+    """Refuse flags that a tuned training, which keeps the best of a random number of runs, has no answer to."""
+    if certificate:
+        raise UsageError(
+            "--certificate holds the bracket of one training, and this recipe keeps the best of a random number of "
+            "runs (tune), for which the verifier has no proof. Leave it out"
+        )
+    if fork or fresh:
+        raise UsageError(
+            f"--{'fork' if fork else 'fresh'} is for one training, and the number of runs of a tuned training is drawn "
+            f"once. Name another folder with --out; what was trained in this one is spent all the same"
         )
 
 
