@@ -88,12 +88,16 @@ class Engine(TrainingState):
                 saved = time.monotonic()
         self.finish()
 
-    def step(self, indices: Indices) -> None:
-        """Train one step on the records at some places, which is written to the ledger before its result is used."""
+    def step(self, indices: Indices, lr: float | None = None) -> None:
+        """Train one step on the records at some places, which is written to the ledger before its result is used.
+
+        Args:
+            lr: the learning rate of this step; by default that of the plan.
+        """
         plan = self.schedule
         if self.ledger is not None and plan.step is not None and self._is_release():
             self.ledger.spend(self.steps_done + 1, plan.step)
-        self._set_rates()
+        self._set_rates(lr)
         if self.job.augmentation is not None:
             self.job.augmentation.step = self.steps_done
         run_step = self._gradient_step if self.job.custom_step is None else self._custom_step
@@ -156,11 +160,11 @@ class Engine(TrainingState):
         for optimizer in self.optimizers.values():
             optimizer.step()
 
-    def _set_rates(self) -> None:
+    def _set_rates(self, lr: float | None) -> None:
         factor = rate_factor(self.schedule.optimizer, self.steps_done, self.schedule.steps)
         for name, optimizer in self.optimizers.items():
             for group, rate in zip(optimizer.param_groups, self.rates[name], strict=True):
-                group["lr"] = rate * factor
+                group["lr"] = rate * factor if lr is None else lr
 
     def _mask(self, parts: list[Tensor]) -> list[Tensor]:
         """Return 1 for coordinates that are kept, else 0, the same for all pairs of a step; [] without a mask."""

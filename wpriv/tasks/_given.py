@@ -95,7 +95,7 @@ def per_record(loss: Any) -> Loss:
     Raises:
         UsageError: it is none of these.
     """
-    from torch import nn
+    from torch import Tensor, nn
 
     if isinstance(loss, str):
         return fit.loss_of(loss)
@@ -105,9 +105,10 @@ def per_record(loss: Any) -> Loss:
         loss.reduction = "none"
         return functools.partial(_mean_over_outputs, loss)
     if not callable(loss):
+        why = ". Each record's gradient is clipped, for which its value on a batch is of no use"
         raise UsageError(
             f"`loss` must be a function (outputs, targets) -> losses [B], a loss of torch.nn, or a name; "
-            f"found {type(loss).__name__}"
+            f"found {type(loss).__name__}{why if isinstance(loss, Tensor) else ''}"
         )
     return loss  # type: ignore[no-any-return]
 

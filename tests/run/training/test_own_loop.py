@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -129,3 +131,169 @@ def test_learning_rates_and_weights_may_be_looked_at_between_steps(tmp_path):
             before = [p.detach().clone() for p in run.model.parameters()]
             run.step()
             assert any(not torch.equal(p, old) for p, old in zip(run.model.parameters(), before, strict=True))
+
+
+def test_a_batch_is_drawn_by_one_loop_at_a_time(tmp_path):
+    with loop(tmp_path / "r") as run:
+        first = iter(run)
+        next(first)
+        with pytest.raises(UsageError, match="another"):
+            next(iter(run))
+        run.step()
+        assert [batch.step for batch in first if run.step() is None] == [2, 3, 4]
+
+
+def test_a_batch_that_was_left_is_not_trained_on_and_drawn_again(tmp_path, reference):
+    batches = []
+    with loop(tmp_path / "r") as run:
+        for batch in run:
+            batches.append(batch)
+            break
+        with pytest.raises(UsageError, match="no batch"):
+            run.step()
+        for batch in run:
+            batches.append(batch)
+            run.step()
+    assert [batch.step for batch in batches] == [1, 1, 2, 3, 4]
+    assert torch.equal(batches[0].inputs, batches[1].inputs)
+    assert same(weights(tmp_path / "r"), reference)
+
+
+def test_a_batch_that_is_kept_open_when_the_block_ends_is_drawn_again(tmp_path, reference):
+    with loop(tmp_path / "r") as run:
+        rounds = iter(run)
+        next(rounds)
+    take_steps(tmp_path / "r", resume=True)
+    assert same(weights(tmp_path / "r"), reference)
+
+
+def test_a_step_that_failed_cannot_be_taken_again_with_other_noise(tmp_path, reference):
+    def interrupted():
+        with loop(tmp_path / "r") as run:
+            optimizer = run._prepared.engine.optimizers["model"]
+            update = optimizer.step
+
+            def cut():
+                update()
+                raise KeyboardInterrupt
+
+            for batch in run:
+                optimizer.step = cut if batch.step == 3 else update
+                with contextlib.suppress(KeyboardInterrupt):
+                    run.step()
+
+    with pytest.raises(UsageError, match="step 3 failed"):
+        interrupted()
+    take_steps(tmp_path / "r", resume=True)
+    assert same(weights(tmp_path / "r"), reference)
+
+
+def _freeze(model):
+    model[0].weight.requires_grad_(False)
+
+
+def _replace(model):
+    model[2] = torch.nn.Linear(8, 2)
+
+
+def _add(model):
+    model.append(torch.nn.Linear(2, 2))
+
+
+def _descend(model):
+    with torch.no_grad():
+        model[0].weight.sub_(0.1 * torch.ones(8, 5))
+
+
+def _assign(model):
+    model[0].weight.data = torch.zeros(8, 5)
+
+
+def _remember(model):
+    model.scale.fill_(3.0)
+
+
+@pytest.mark.parametrize("change", [_freeze, _replace, _add, _descend, _assign, _remember])
+@pytest.mark.parametrize("before", [True, False])
+def test_only_a_step_may_change_the_network(tmp_path, reference, change, before):
+    def steps(change, **start):
+        model = network()
+        model.register_buffer("scale", torch.ones(1))
+        with wpriv.training_loop(model, (X, Y), out=tmp_path / "r", **LOOP, **start) as run:
+            for batch in run:
+                if before and batch.step == 2:
+                    change(run.model)
+                run.step()
+                if not before and batch.step == 2:
+                    change(run.model)
+
+    with pytest.raises(UsageError, match="changed by something else"):
+        steps(change)
+    # nothing of the change is saved: the run goes on as if it had not been
+    steps(lambda model: None, resume=True)
+    kept = weights(tmp_path / "r")
+    assert kept.pop("scale") == 1
+    assert same(kept, reference)
+
+
+def test_a_change_after_the_last_round_of_a_loop_that_is_left_is_not_saved(tmp_path):
+    def left():
+        with loop(tmp_path / "r") as run:
+            for _ in run:
+                run.step()
+                break
+            _descend(run.model)
+
+    with pytest.raises(UsageError, match="changed by something else"):
+        left()
+
+
+def test_weights_that_are_swapped_for_a_test_and_put_back_are_no_change(tmp_path, reference):
+    with loop(tmp_path / "r") as run:
+        for _ in run:
+            run.step()
+            kept = {name: value.clone() for name, value in run.model.state_dict().items()}
+            _descend(run.model)
+            run.model.load_state_dict(kept)
+    assert same(weights(tmp_path / "r"), reference)
+
+
+def test_the_learning_rate_of_a_step_is_the_given_one(tmp_path):
+    """Against the difference that one step of plain gradient descent makes: it is proportional to the rate."""
+    changes = {}
+    for rate in (0.5, 0.25, 0.0):
+        with loop(tmp_path / str(rate), steps=1) as run:
+            before = {name: value.clone() for name, value in run.model.state_dict().items()}
+            for _ in run:
+                run.step(lr=rate)
+            changes[rate] = {name: value - before[name] for name, value in run.model.state_dict().items()}
+    for name, change in changes[0.5].items():
+        assert torch.allclose(change, 2 * changes[0.25][name], atol=1e-6)
+        assert not changes[0.0][name].any()
+
+
+@pytest.mark.parametrize("rate", [-1.0, float("nan"), float("inf"), "0.1"])
+def test_a_learning_rate_that_is_none_is_refused_before_the_step(tmp_path, rate):
+    with loop(tmp_path / "r", steps=1) as run:
+        for _ in run:
+            with pytest.raises(UsageError, match="lr"):
+                run.step(lr=rate)
+            run.step()
+
+
+@pytest.mark.parametrize("loss", [torch.nn.CrossEntropyLoss(), "cross-entropy"])
+def test_a_step_takes_a_loss_in_each_form_that_train_takes(tmp_path, reference, loss):
+    take_steps(tmp_path / "r", loss=lambda step: loss)
+    assert same(weights(tmp_path / "r"), reference)
+
+
+def test_the_value_of_a_loss_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="function"):
+        take_steps(tmp_path / "r", loss=lambda step: torch.tensor(0.7, requires_grad=True))
+
+
+def test_what_is_known_in_the_block_alone_is_an_error_before_it(tmp_path):
+    run = loop(tmp_path / "r")
+    for name in ("steps", "sigma", "epsilon"):
+        with pytest.raises(UsageError, match="with block"):
+            getattr(run, name)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import numbers
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from wpriv.errors import UsageError
-from wpriv.run.training import metric_logs, own_training
+from wpriv.run.training import metric_logs, network_guard, own_training
+from wpriv.run.training.plan import Plan
 from wpriv.run.training.trained import Trained
 from wpriv.run.training.training_run import Begun, Prepared, TrainingRun
-
-Loss = Callable[[Any, Any], Any]
 
 
 def training_loop(
@@ -65,7 +66,8 @@ class Batch:
 
     Args:
         step: the number of the step, from 1.
-        inputs, targets: [B, ...] tensors; B differs from step to step, and may be 0.
+        inputs, targets: [B, ...] tensors; B differs from step to step, and may be 0. They are copies: what is written
+            to them changes nothing.
     """
 
     step: int
@@ -79,8 +81,9 @@ class Loop:
     Each round of ``for batch in run`` draws the records of a step, and ``run.step()`` must be called exactly once in
     it: it writes the ledger, clips each record's gradient, adds the noise and updates the network. Everything else
     (learning rates, logging, figures on test records, stopping early) is the caller's. A step cannot be left out, since
-    whether it is left out could depend on its records. After the last step the statement is written, and ``result`` is
-    the ``Trained``; a loop that is left before stays resumable (``resume=True``).
+    whether it is left out could depend on its records, and only ``run.step()`` may change the network. After the last
+    step the statement is written, and ``result`` is the ``Trained``; a loop that is left before stays resumable
+    (``resume=True``).
     """
 
     def __init__(self, run: TrainingRun, start: Mapping[str, bool]):
@@ -88,9 +91,13 @@ class Loop:
         self._stack = contextlib.ExitStack()
         self._begun: Begun | None = None
         self._prepared: Prepared | None = None
+        self._batches: Generator[Any, None, None] | None = None
         self._batch: Any = None
-        # false while a step is under way, and after one that failed: its checkpoint would not fit the ledger
-        self._whole = True
+        self._loss: Any = None
+        # what the last step left of the network, which nothing else may change
+        self._state: dict[str, tuple[Any, ...]] = {}
+        # why no step can follow and no checkpoint may be written: its state would not fit the ledger
+        self._fault: str | None = None
         self._result: Trained | None = None
 
     def __enter__(self) -> Loop:
@@ -98,6 +105,7 @@ class Loop:
             self._begun = self._run.begin(self._stack, **self._start)
             if self._begun.to_train:
                 self._prepared = self._run.prepare(self._begun)
+                self._state = network_guard.state_of(self.model)
             else:
                 self._result = self._run.conclude(self._begun)
         except BaseException:
@@ -109,52 +117,104 @@ class Loop:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._stack:
-            if self._prepared is not None and self._result is None and self._whole:
-                self._prepared.engine.save()
+            if self._batches is not None:
+                # a batch that was drawn and not trained on is drawn again
+                self._batches.close()
+            if self._prepared is None or self._result is not None:
+                return
+            try:
+                self._require_sound()
+            except UsageError:
+                if kind is None:
+                    raise
+                return
+            self._prepared.engine.save()
 
     def __iter__(self) -> Iterator[Batch]:
         """Draw the records of each step that is left, and conclude the training after the last.
 
         Raises:
-            UsageError: outside of a ``with`` block, or a round ended without ``step``.
+            UsageError: outside of a ``with`` block, within another ``for batch in run``, after a step that failed, or
+                a round ended without ``step`` or with a network that something else changed.
         """
         if self._begun is None:
             raise UsageError("a loop of private steps runs in a with block: `with wpriv.training_loop(...) as run:`")
-        if self._prepared is None:
+        if self._prepared is None or self._result is not None:
             return
-        engine = self._prepared.engine
-        with contextlib.closing(self._prepared.batches()) as batches:
-            for indices in batches:
-                self._batch = indices
-                yield Batch(engine.steps_done + 1, *engine.job.fetch(indices))
-                if self._batch is not None:
-                    raise UsageError(
-                        f"step {engine.steps_done + 1} was drawn and not trained on: call `run.step()` in every round "
-                        f"of the loop. Whether a step is left out could depend on its records"
-                    )
+        if self._batches is not None:
+            raise UsageError(
+                "the records of a step are drawn by another `for batch in run`: a choice between two batches could "
+                "depend on their records. Use one at a time"
+            )
+        self._require_sound()
+        self._batches = self._prepared.batches()
+        try:
+            yield from self._rounds(self._batches, self._prepared.engine)
+        finally:
+            self._batches.close()
+            self._batches = self._batch = None
         self._result = self._run.conclude(self._begun)
 
-    def step(self, loss: Loss | None = None) -> None:
+    def _rounds(self, batches: Iterator[Any], engine: Any) -> Iterator[Batch]:
+        """Yield each batch, and check what its round did."""
+        for indices in batches:
+            self._batch = indices
+            yield Batch(engine.steps_done + 1, *engine.job.fetch(indices))
+            if self._batch is not None:
+                raise UsageError(
+                    f"step {engine.steps_done + 1} was drawn and not trained on: call `run.step()` in every round "
+                    f"of the loop. Whether a step is left out could depend on its records"
+                )
+            self._require_sound()
+
+    def _require_sound(self) -> None:
+        """Refuse to go on after a step that failed, or with a network that something else than a step changed.
+
+        Raises:
+            UsageError: one of the two.
+        """
+        if self._fault is None:
+            change = network_guard.difference(self._state, network_guard.state_of(self.model))
+            if change is not None:
+                self._fault = (
+                    f"the network was changed by something else than `run.step()`: {change}. What the change was "
+                    f"computed from is not covered by the guarantee. Take it out of the loop (weights that are swapped "
+                    f"for a test must be put back)"
+                )
+        if self._fault is not None:
+            raise UsageError(f"{self._fault}, and continue from the last checkpoint with resume=True")
+
+    def step(self, loss: Any = None, *, lr: float | None = None) -> None:
         """Train on the records of this round: clip each record's gradient, add the noise, update the network.
 
         Args:
-            loss: (outputs [B, ...], targets [B, ...]) -> losses [B], from this step on; by default that of the loop.
+            loss: from this step on, in the forms that ``train`` takes: a function (outputs [B, ...], targets [B, ...])
+                -> losses [B], a loss of torch.nn, or a name; by default that of the loop.
+            lr: the learning rate of this step; by default that of the loop. It must not depend on the records.
         Raises:
-            UsageError: no batch was drawn for this step: it is outside of the loop, or the second in one round.
+            UsageError: no batch was drawn for this step: it is outside of the loop, or the second in one round. Or the
+                network was changed since the last step, or an argument is none of these.
             Unsupported: the loss mixes records.
         """
-        indices, self._batch = self._batch, None
-        if indices is None or self._prepared is None:
+        if self._batch is None or self._prepared is None:
             raise UsageError(
                 "this step has no batch: call `run.step()` once in every round of `for batch in run`, which draws the "
                 "records that the accounting assumes"
             )
+        self._require_sound()
         engine = self._prepared.engine
-        if loss is not None:
-            engine.job.aggregate = engine.job.with_loss(loss)
-        self._whole = False
-        engine.step(indices)
-        self._whole = True
+        if lr is not None and not (isinstance(lr, numbers.Real) and 0 <= lr < math.inf):
+            raise UsageError(f"`lr` must be a number of at least 0, the learning rate of this step; found {lr!r}")
+        if loss is not None and loss is not self._loss:
+            engine.job.aggregate = engine.job.with_loss(own_training.loss_of(loss))
+            self._loss = loss
+        indices, self._batch = self._batch, None
+        self._fault = (
+            f"step {engine.steps_done + 1} failed, and may have drawn noise that the network holds in part: it cannot "
+            f"be taken again here. Leave the with block"
+        )
+        engine.step(indices, None if lr is None else float(lr))
+        self._fault, self._state = None, network_guard.state_of(self.model)
 
     @property
     def model(self) -> Any:
@@ -165,23 +225,32 @@ class Loop:
     @property
     def steps(self) -> int:
         """The number of steps of the whole training."""
-        assert self._begun is not None
-        return self._begun.plan.steps
+        return self._plan.steps
 
     @property
     def sigma(self) -> float:
         """The noise multiplier: standard deviation of the noise over the clipping norm."""
-        assert self._begun is not None
-        return self._begun.plan.multiplier
+        return self._plan.multiplier
 
     @property
     def epsilon(self) -> float | None:
         """The eps that is spent after the steps so far, at the delta of the training; None without privacy."""
-        assert self._begun is not None
+        plan = self._plan
         if self._prepared is None:
-            return self._begun.plan.eps(self.steps)
+            return plan.eps(plan.steps)
         done = self._prepared.engine.steps_done
-        return 0.0 if done == 0 else self._begun.plan.eps(done)
+        return 0.0 if done == 0 else plan.eps(done)
+
+    @property
+    def _plan(self) -> Plan:
+        """The plan of the training.
+
+        Raises:
+            UsageError: it is made at the beginning of the ``with`` block.
+        """
+        if self._begun is None:
+            raise UsageError("steps, sigma and epsilon are known in the with block: `with wpriv.training_loop(...)`")
+        return self._begun.plan
 
     @property
     def result(self) -> Trained:

@@ -112,8 +112,19 @@ def own_training(
     if loss is not None and not isinstance(loss, str):
         written["model"]["loss"] = _given.name_of(loss)
     recipe = check(document.of_data(type(model).__name__, written))
-    per_record = None if loss is None else _given.per_record(loss)
+    per_record = None if loss is None else loss_of(loss)
     return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record)
+
+
+def loss_of(loss: Any) -> Any:
+    """Return a loss of each record, from a function, a loss of torch.nn, or the name of a loss of the task fit.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    from wpriv.tasks import _given
+
+    return _given.per_record(loss)
 
 
 def options_of(

@@ -29,15 +29,20 @@ INITIAL = (
     "of the records that they were trained on, and those must not be the records of this training"
 )
 DECLARED = "; the recipe declares those records public"
+CALLER = (
+    "what the calling program computed from the records by itself, for example from the batches of a loop of its own: "
+    "figures, and learning rates, losses or settings that were chosen by them"
+)
 
 
 def not_covered(train: Train) -> list[str]:
-    """Return the statement's lines on what a training began from."""
+    """Return the statement's lines on what a training began from, and on what the program that called it does."""
     if train.init is not None:
         digest = f" (SHA-256 {train.init.sha256})" if train.init.sha256 is not None else ""
         declared = DECLARED if train.init.records == "public" else ""
         return [INITIAL.format(source=f"those in {Path(train.init.file).name}{digest}") + declared]
-    return [INITIAL.format(source="those of the network that the calling program gave")] if _is_given(train) else []
+    given = INITIAL.format(source="those of the network that the calling program gave")
+    return [given, CALLER] if _is_given(train) else []
 
 
 def _is_given(train: Train) -> bool:

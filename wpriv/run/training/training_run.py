@@ -14,7 +14,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, UsageError
 from wpriv.files.file_lock import LOCK, locked
 from wpriv.run.results import expectations, file_names
-from wpriv.run.training import finalize, load_data, metric_logs, plan, progress, run_folder
+from wpriv.run.training import finalize, load_data, metric_logs, network_guard, plan, progress, run_folder
 from wpriv.run.training.metric_logs import Logs
 from wpriv.run.training.own_training import OwnTraining
 from wpriv.run.training.plan import Plan
@@ -80,6 +80,7 @@ class TrainingRun:
     def begin(self, stack: contextlib.ExitStack, **start: bool) -> Begun:
         """Plan the run and determine how it begins in its folder, which is locked until the stack is closed."""
         recipe, data = self.recipe, self.data
+        self._hold_network(stack)
         sizes = load_data.sizes_of(recipe, data)
         folder = together(lambda: run_folder.inspect(self.out, recipe, **start))
         if folder.done:
@@ -95,7 +96,16 @@ class TrainingRun:
         job = plan.plan(recipe, sizes, folder.earlier_process())
         identity = run_folder.identity(recipe, job.steps, job.multiplier, data.fingerprint, folder.run)
         trained = folder.done or (folder.weights and together(lambda: _is_trained(folder, identity)))
+        if self.given is not None and job.private is not None and not (trained or folder.resume or folder.fork):
+            network_guard.require_unused(self.given.model, data.fingerprint)
         return Begun(job, folder, identity, self._provenance(), to_train=not trained)
+
+    def _hold_network(self, stack: contextlib.ExitStack) -> None:
+        """Keep other trainings away from the network of the calling program until the stack is closed."""
+        if self.given is not None:
+            private = self.recipe.training is not None and self.recipe.training.privacy is not None
+            origin = network_guard.Origin(self.out, self.data.fingerprint, private)
+            stack.enter_context(network_guard.in_training(self.given.model, origin))
 
     def conclude(self, begun: Begun) -> Trained:
         """Write the statement of a run that has been trained, and return it."""
