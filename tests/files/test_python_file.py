@@ -28,6 +28,9 @@ def open_to_all(**options):
 def broken():
     return math.sqrt(-1)
 
+def calling(function):
+    return function()
+
 if LIMIT > 5:
     raise RuntimeError
 """
@@ -121,3 +124,22 @@ def test_the_digest_is_that_of_the_text(net):
     net.write_text(NET + "\n")
     assert len(first) == 16
     assert python_file.digest(net) != first
+
+
+def raised(function):
+    try:
+        function()
+    except (ValueError, KeyError, MissingResource) as error:
+        return python_file.failure(error)
+    raise AssertionError("wanted an error")
+
+
+def test_an_error_that_the_file_raised_or_a_library_below_it_is_its_failure(net):
+    assert "net.py" in raised(python_file.function(net, "broken"))
+    words = raised(lambda: python_file.function(net, "calling")(lambda: {}[3]))
+    assert words.endswith("calling failed: KeyError: 3")
+
+
+def test_an_error_of_this_program_below_a_file_and_one_without_a_file_are_no_failures_of_it(net):
+    assert raised(lambda: python_file.function(net, "calling")(lambda: python_file.source("\0" + 3 * "x"))) is None
+    assert raised(lambda: {}[3]) is None

@@ -84,6 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Exception as error:  # the only place where a bug becomes an exit code
             if os.environ.get("WPRIV_DEBUG") == "1":
                 raise
+            if (message := _failure_of_own_code(error)) is not None:
+                return _fail(message, UsageError.exit_code)
             package = _missing_package(error)
             return _bug(error) if package is None else _environment_lacks(package)
 
@@ -127,6 +129,14 @@ def _with_flags(message: str, words: Sequence[str]) -> str:
             break
         command = inner
     return as_flags(message, [option for parameter in command.params for option in parameter.opts])
+
+
+def _failure_of_own_code(error: BaseException) -> str | None:
+    """Return a message about an error that a Python file of the user's raised; None for other errors."""
+    from wpriv.files import python_file
+
+    failure = python_file.failure(error)
+    return None if failure is None else f"{failure}. WPRIV_DEBUG=1 shows the traceback"
 
 
 def _bug(error: BaseException) -> int:

@@ -109,15 +109,20 @@ def written_out(model: Train) -> dict[str, Any]:
 
 
 def merged(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge overrides into a mapping and its inner mappings; epochs and steps replace each other."""
+    """Merge overrides into a mapping and its inner mappings.
+
+    None removes a key, epochs and steps replace each other, and the digest of a file goes with the file.
+    """
     result = dict(data)
+    if "file" in overrides and "sha256" not in overrides:
+        result.pop("sha256", None)
     for one, other in (("epochs", "steps"), ("steps", "epochs")):
         if one in overrides and other not in overrides:
             result.pop(other, None)
     for key, value in overrides.items():
         inner = result.get(key)
         result[key] = merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
-    return result
+    return {key: value for key, value in result.items() if value is not None or key not in overrides}
 
 
 def overridden(data: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:

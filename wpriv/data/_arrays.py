@@ -61,6 +61,7 @@ def of_arrays(
         _check_lengths(name, "test", x_test, y_test)
     if x.dtype != x_test.dtype:
         x, x_test = x.astype(np.float32), x_test.astype(np.float32)
+    _require_one_kind(name, y, y_test)
     response, responses = _responses(name, y, y_test)
     if response and not all(part.ndim == 1 and np.all(part == np.floor(part)) for part in (y, y_test)):
         y, y_test, classes = np.zeros(len(y), np.int64), np.zeros(len(y_test), np.int64), ("a number",)
@@ -121,6 +122,17 @@ def _labels(name: str, part: str, given: Any) -> Array:
             f"[N] or [N, K]; found {y.dtype} {list(y.shape)}"
         )
     return y.astype(np.int64) if y.dtype.kind in "uib" else y
+
+
+def _require_one_kind(name: str, y: Array, y_test: Array) -> None:
+    """Refuse labels of which one part are numbers to predict and the other classes."""
+    floats = [part for part in (y, y_test) if part.dtype.kind == "f"]
+    if len(floats) == 1 and (floats[0].ndim == 2 or not np.all(floats[0] == np.floor(floats[0]))):
+        kinds = " and ".join(f"{part.dtype} {list(part.shape)}" for part in (y, y_test))
+        raise FaultyRecords(
+            f"{name}: the labels of training and test records must both be classes, [N], or both numbers to predict; "
+            f"found {kinds}"
+        )
 
 
 def _responses(name: str, y: Array, y_test: Array) -> tuple[tuple[str, ...], tuple[Array | None, Array | None]]:

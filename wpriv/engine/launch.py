@@ -16,7 +16,7 @@ from wpriv.engine.compiled import library
 from wpriv.engine.job import Job, Schedule
 from wpriv.engine.loop import Engine
 from wpriv.engine.training_state import inherit
-from wpriv.errors import MissingResource, Unsupported
+from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.randomness.seeds import Seeds, training_seeds
 
 
@@ -24,6 +24,7 @@ def device_of(name: str) -> torch.device:
     """Return the device called ``cpu`` or ``cuda``; under torchrun each process has its own GPU.
 
     Raises:
+        UsageError: the name is another one.
         MissingResource: torch sees no usable GPU.
     """
     if name == "cuda":
@@ -32,6 +33,8 @@ def device_of(name: str) -> torch.device:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
         return device
+    if name != "cpu":
+        raise UsageError(f"`device` must be cpu or cuda; found {name!r}")
     return torch.device("cpu")
 
 

@@ -18,6 +18,8 @@ from wpriv.errors import MissingResource, UsageError
 from wpriv.hints import did_you_mean
 
 MAX_BYTES = 10_000_000
+PREFIX = "wpriv_user_"
+"""The begin of the names of the modules that files of the user's become."""
 
 
 @dataclass(frozen=True)
@@ -140,12 +142,29 @@ def function(path: str | Path, name: str) -> Callable[..., Any]:
     return defined  # type: ignore[no-any-return]
 
 
+def failure(error: BaseException) -> str | None:
+    """Return the place in a file of the user's, and the words of an error, where code of such a file raised it.
+
+    It did where the last frame that is of such a file or of this program is of the file: an error within a library that
+    the file called is one of the file's own too. None for other errors.
+    """
+    place, trace = None, error.__traceback__
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__"))
+        if module.startswith(PREFIX):
+            code = trace.tb_frame.f_code
+            place = f"{code.co_filename}:{trace.tb_lineno}: {code.co_qualname} failed: {_words(error)}"
+        elif module.partition(".")[0] == "wpriv":
+            place = None
+        trace = trace.tb_next
+    return place
+
+
 @cache
 def _module(path: Path, content: str) -> ModuleType:
     """Run a file with some digest as a module of its own; files beside it can be imported from it."""
     place = hashlib.sha256(str(path).encode()).hexdigest()[:12]
-    place = hashlib.sha256(str(path).encode()).hexdigest()[:12]
-    name = f"wpriv_user_{place}_{content}"
+    name = f"{PREFIX}{place}_{content}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path}: a Python file ends with .py")

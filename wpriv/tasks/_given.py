@@ -17,20 +17,26 @@ if TYPE_CHECKING:
 
     Loss = Callable[[Tensor, Tensor], Tensor]
 
+ELEMENTWISE = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss")
+"""Losses of torch.nn that compare each output with the target in its place."""
+
 
 def require_network(model: Any) -> None:
-    """Refuse what is no network.
+    """Refuse what is no network, or one with layers that have no shape yet.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is such a thing.
     """
     from torch import nn
+
+    from wpriv.engine.model_checks import validate_model
 
     if not isinstance(model, nn.Module):
         raise UsageError(
             f"wpriv.train wants the path or name of a recipe, or a torch.nn.Module and its records; "
             f"found {type(model).__name__}"
         )
+    validate_model.require_shapes(model)
 
 
 def pair(given: Any, argument: str) -> tuple[Any, Any]:
@@ -114,6 +120,13 @@ def per_record(loss: Any) -> Loss:
 
 
 def _mean_over_outputs(loss: Any, outputs: Tensor, targets: Tensor) -> Tensor:
+    if type(loss).__name__ in ELEMENTWISE and outputs.shape != targets.shape:
+        # torch would compare each output with the targets of other records
+        raise UsageError(
+            f"the loss {type(loss).__name__} compares outputs and targets of one shape; found {list(outputs.shape)} "
+            f"and {list(targets.shape)}. Whole numbers as targets are classes: give floats where they are to be "
+            f"predicted, and a network with one output for each of them"
+        )
     values: Tensor = loss(outputs, targets)
     return values.flatten(1).mean(dim=1) if values.dim() > 1 else values
 

@@ -61,10 +61,12 @@ def build_job(
     from wpriv.engine import adaptive_norm, batch_gradient, copied_records, distance_observer, fine_tuning, memory
     from wpriv.engine.clipping import clip
     from wpriv.engine.job import Job
+    from wpriv.engine.model_checks import validate_model
 
     private, (inputs, targets) = recipe.privacy, train
+    validate_model.require_shapes(model)
     model = fine_tuning.prepared(model, recipe)
-    _check_fit(model, loss, inputs, targets, vocabulary)
+    _check_fit(model, loss, inputs, targets, vocabulary, classes)
     if inputs.dim() == 4:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch omits it
     copied = copied_records.of(recipe.augment, inputs)
@@ -124,9 +126,14 @@ def build_job(
 
 
 def _check_fit(
-    model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, targets: Tensor, vocabulary: int
+    model: nn.Module,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    inputs: Tensor,
+    targets: Tensor,
+    vocabulary: int,
+    classes: int,
 ) -> None:
-    """Refuse a model or a loss that fails on records of this shape; they are made of zeros, or of the last token.
+    """Refuse a model or a loss that fails on records of this shape: zeros, or the last token, of the last class.
 
     Raises:
         UsageError: it fails; the message has torch's own.
@@ -140,11 +147,14 @@ def _check_fit(
         try:
             outputs = model.eval()(torch.full_like(inputs[:2], max(vocabulary - 1, 0)))
             what = "the loss"
-            losses = loss(outputs, torch.zeros_like(targets[:2]))
+            last = 0 if targets.is_floating_point() else max(classes - 1, 0)
+            losses = loss(outputs, torch.full_like(targets[:2], last))
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            message = (str(error).splitlines() or [type(error).__name__])[0]
+            message = (str(error).splitlines() or [type(error).__name__])[0].removesuffix(".")
             if what == "the network":
-                message += _advice_on_tokens(model, inputs, vocabulary)
+                message += _advice_on_tokens(model, inputs, vocabulary) or _advice_on_precision(model, inputs)
+            elif not targets.is_floating_point():
+                message += f". The targets are classes, from 0 to {classes - 1}"
             raise UsageError(
                 f"{what} fails on records of shape {list(inputs.shape[1:])} with targets of shape "
                 f"{list(targets.shape[1:])}: {message}"
@@ -165,6 +175,28 @@ def _advice_on_tokens(model: nn.Module, inputs: Tensor, vocabulary: int) -> str:
     if inputs.is_floating_point():
         return ". An embedding takes tokens: give the data set tokens, the size of the vocabulary"
     return f". The records are tokens from 0 to {vocabulary - 1}: the embedding must have at least {vocabulary} rows"
+
+
+def _advice_on_precision(model: nn.Module, inputs: Tensor) -> str:
+    """Advice for a network that fails where its weights have another precision than the records."""
+    other = next((p.dtype for p in model.parameters() if p.is_floating_point() and p.dtype != inputs.dtype), None)
+    if other is None or not inputs.is_floating_point():
+        return ""
+    return f". The records are {inputs.dtype} and the weights {other}: call float() of the network"
+
+
+def require_classes(data: Any) -> None:
+    """Refuse records without two classes, for a loss of classes.
+
+    Raises:
+        UsageError: the targets are numbers to predict, or all of one class.
+    """
+    if len(data.classes) < 2:
+        what = "numbers to predict" if data.response else f"all of the class {', '.join(data.classes)}"
+        raise UsageError(
+            f"the targets of {data.name} are {what}, and cross-entropy is for two classes or more. Give whole numbers "
+            f"or words as targets; for numbers to predict take the task fit with another loss, such as squared"
+        )
 
 
 def to_inputs(x: Any, options: InputOptions, device: torch.device) -> Tensor:

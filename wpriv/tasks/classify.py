@@ -89,6 +89,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     import torch
     from torch.nn.functional import cross_entropy
 
+    _supervised.require_classes(data)
     options = Options.model_validate(recipe.options)
     train, test = (
         (_supervised.to_inputs(x, options, device), torch.tensor(y, device=device).long())

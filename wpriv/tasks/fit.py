@@ -77,6 +77,8 @@ def job_of(
         As ``build_job``.
     """
     options = Options.model_validate(recipe.options)
+    if loss is None and options.loss == "cross-entropy":
+        _supervised.require_classes(data)
     classes = len(data.classes)
     width = data.response_train.shape[1] if data.response else classes
     train, test = (

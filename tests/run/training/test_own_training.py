@@ -12,6 +12,7 @@ from torch.utils.data import TensorDataset
 
 import wpriv
 from wpriv.errors import MissingResource, Unsupported, UsageError
+from wpriv.files import python_file
 from wpriv.run import load_recipe
 from wpriv.run.training import train as train_verb
 
@@ -164,6 +165,15 @@ def test_no_number_computed_from_the_records_stands_in_the_recipe(tmp_path):
         ({"loss": lambda outputs, targets: outputs.sum(1) * outputs.mean()}, Unsupported, "mixes"),
         ({"model": nn.Sequential(nn.Linear(5, 2), nn.BatchNorm1d(2))}, Unsupported, "BatchNorm1d"),
         ({"model": 3}, UsageError, "torch.nn.Module"),
+        ({"model": nn.Sequential(nn.LazyLinear(2))}, UsageError, "no shape yet"),
+        ({"model": nn.Linear(5, 2).double()}, UsageError, r"float\(\)"),
+        ({"data": (X, np.arange(400) % 3)}, UsageError, "from 0 to 2"),
+        ({"test": (X[:50], np.full(50, 7))}, UsageError, "from 0 to 2"),
+        ({"data": (X, np.eye(2)[Y])}, MissingResource, "both be classes"),
+        ({"loss": nn.MSELoss()}, UsageError, "one shape"),
+        ({"loss": "cross-entropy", "data": (X, X[:, 0]), "test": (X[:5], X[:5, 0])}, UsageError, "numbers"),
+        ({"privacy": "none"}, UsageError, "leave out"),
+        ({"device": "gpu"}, UsageError, "cpu or cuda"),
         ({"set": {"steps": 1}}, UsageError, "`set`"),
         ({"sampling": "poison"}, UsageError, "sampling"),
     ],
@@ -242,3 +252,22 @@ def test_a_finished_training_prints_as_one_line(tmp_path):
     assert "\n" not in line
     assert line.startswith("Trained(Sequential: accuracy 0.")
     assert "eps = 3 at delta = 1e-05" in line
+
+
+def test_classification_of_numbers_to_predict_is_refused_and_not_trained_as_one_class(tmp_path):
+    np.savez(tmp_path / "mine.npz", x=X, y=X[:, 0])
+    changes = {"data": {"name": "arrays", "file": str(tmp_path / "mine.npz")}, "data.records": None}
+    with pytest.raises(UsageError, match="to predict"):
+        wpriv.train("quick/digits", set=changes, out=tmp_path / "r")
+
+
+def test_the_digest_of_a_file_goes_with_the_file_where_a_key_is_changed(tmp_path):
+    for name, width in (("a.py", 2), ("b.py", 3)):
+        text = f"from torch import nn\n\ndef net(classes):\n    return nn.Linear(64, classes)  # {width}\n"
+        (tmp_path / name).write_text(text)
+    written = load_recipe.recipe("quick/digits").data | {"model": {"file": str(tmp_path / "a.py"), "name": "net"}}
+    (tmp_path / "own.yaml").write_text(json.dumps(written))
+    first = train_verb.recipe_of(tmp_path / "own.yaml")
+    second = train_verb.recipe_of(tmp_path / "own.yaml", changes={"model.file": str(tmp_path / "b.py")})
+    assert second.data["model"]["sha256"] == python_file.digest(tmp_path / "b.py")
+    assert first.data["model"]["sha256"] == python_file.digest(tmp_path / "a.py") != second.data["model"]["sha256"]

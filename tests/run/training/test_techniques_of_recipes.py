@@ -98,6 +98,8 @@ def test_an_adaptive_norm_costs_the_eps_of_its_multiplier_and_the_statement_divi
     noise = result.statement["noise"]
     # Andrew et al. (2021), Theorem 1: (1 - (2 x 4)^-2)^(-1/2)
     assert noise["gradient_multiplier"] == pytest.approx((1 - 1 / 64) ** -0.5, rel=1e-12)
+    # of the first step, whose norm is 0.1
+    assert noise["standard_deviation"] == pytest.approx(0.1 * (1 - 1 / 64) ** -0.5, rel=1e-12)
     assert "follows the quantile 0.5" in (result.out / "statement.md").read_text()
     assert result.metrics[-1]["clip_norm"] != 0.1
 

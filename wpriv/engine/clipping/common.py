@@ -38,6 +38,8 @@ def losses_of(outputs: Tensor, targets: Tensor, loss: Loss) -> Tensor:
             f"the loss must give one number for each of {len(targets)} examples; found shape {tuple(losses.shape)}. "
             f"Losses of torch need reduction='none'"
         )
+    if not losses.requires_grad and torch.is_inference_mode_enabled():
+        raise UsageError("gradients cannot be computed within torch.inference_mode; take the steps outside of it")
     if not losses.requires_grad:
         raise UsageError("the loss does not depend on the model's trainable parameters")
     return losses

@@ -24,11 +24,7 @@ def check(model: nn.Module) -> None:
             in precision or device, or have a precision in which the bound on a clipped gradient would not hold.
         UsageError: no parameter is trainable, or a lazy layer has no shape yet.
     """
-    for name, parameter in model.named_parameters():
-        if isinstance(parameter, nn.parameter.UninitializedParameter):
-            raise UsageError(
-                f"{name!r} has no shape yet: pass made-up examples through a model with lazy layers before training it"
-            )
+    require_shapes(model)
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise Unsupported(
@@ -52,6 +48,19 @@ def check(model: nn.Module) -> None:
         if parameter.dtype != like.dtype or parameter.device != like.device:
             places = f"{first!r} is {like.dtype} on {like.device}, {name!r} {parameter.dtype} on {parameter.device}"
             raise Unsupported(f"trainable parameters must share one precision and one device; {places}")
+
+
+def require_shapes(model: nn.Module) -> None:
+    """Refuse a model with lazy layers that have no shape yet.
+
+    Raises:
+        UsageError: it has one.
+    """
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise UsageError(
+                f"{name!r} has no shape yet: pass made-up examples through a model with lazy layers before training it"
+            )
 
 
 def _instead(module: nn.Module) -> str:

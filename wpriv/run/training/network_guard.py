@@ -74,13 +74,10 @@ def require_unused(model: Any, fingerprint: str) -> None:
 
 
 def _digests(model: Any) -> dict[str, str]:
-    """Return a digest of each parameter that has a shape, by name."""
-    from torch import nn
-
+    """Return a digest of each parameter, by name."""
     return {
         name: hashlib.sha256(_bits(parameter).cpu().numpy().tobytes()).hexdigest()
         for name, parameter in model.named_parameters()
-        if not isinstance(parameter, nn.parameter.UninitializedParameter)
     }
 
 

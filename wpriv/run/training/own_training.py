@@ -93,7 +93,7 @@ def own_training(
     pair = _given.pair(data, "data")
     vocabulary = _given.vocabulary(model, pair[0], tokens)
     loaded = of_arrays("given", pair, held_out, source="arrays of a Python program", tokens=vocabulary)
-    if loss is None and len(loaded.classes) < 2:
+    if (loss is None or (isinstance(loss, str) and loss == "cross-entropy")) and len(loaded.classes) < 2:
         raise UsageError(
             "the targets are numbers or of one class, and cross-entropy is the loss of classes. Give `loss='squared'`, "
             "or a loss of your own"
@@ -150,8 +150,8 @@ def options_of(
     """Return the keys of a recipe from the keyword arguments of ``wpriv.train``.
 
     Raises:
-        UsageError: an unknown keyword; neither ``eps`` nor ``sigma`` is given and privacy is not declined; or no
-            learning rate.
+        UsageError: an unknown keyword; neither ``eps`` nor ``sigma`` is given and privacy is not declined, or one of
+            them is and it is; or no learning rate.
     """
     if unknown:
         name = next(iter(unknown))
@@ -161,6 +161,10 @@ def options_of(
     named |= {} if lr is None else {"lr": lr}
     if "lr" not in named:
         raise UsageError("wpriv.train needs `lr`, the learning rate; found none")
+    if privacy == "none" and any(value is not None for value in (eps, delta, sigma)):
+        raise UsageError(
+            "`privacy='none'` trains without privacy, and `eps`, `delta` and `sigma` ask for it; leave out one of both"
+        )
     if privacy == "none" or eps == math.inf:
         target: Any = "none"
     elif eps is None and sigma is None and not isinstance(privacy, Mapping):

@@ -165,6 +165,7 @@ def _guaranteed(
     assert private is not None
     assert private.delta is not None
     observed = [OBSERVED] if any(step.observed for step in process.steps) else []
+    rule = technique_wording.clipping(plan)
     buffers = BUFFERS_UNCHECKED if private.clip == "batch-mean" else BUFFERS_CHECKED
     return {
         "trust_model": privacy_statement.CENTRAL,
@@ -185,8 +186,8 @@ def _guaranteed(
             "clipped": release.clipped,
             **({"clipped_by": about["clipping"]} if "clipping" in about else {}),
             "sensitivity": release.sensitivity,
-            **technique_wording.clipping(plan),
-            **noise_wording.deviation(private, plan.multiplier * release.sensitivity),
+            **rule,
+            **noise_wording.deviation(private, rule.get("gradient_multiplier", plan.multiplier) * release.sensitivity),
             "of": release.of,
         },
         "steps": sum(step.n for step in process.steps),
