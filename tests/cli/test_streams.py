@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from wpriv.cli import budget as budget_command
 from wpriv.cli.main import main
+from wpriv.verify.certificate import SCHEMA
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +36,26 @@ def shell(line: str, **env: str) -> tuple[int, str, str]:
 def test_a_reader_that_leaves_ends_the_command_as_sigpipe_does(words, encoding):
     code, _, err = shell(f"{words} | true; exit ${{PIPESTATUS[0]}}", PYTHONIOENCODING=encoding)
     assert (code, err) == (141, "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        BUDGET,
+        f"{BUDGET} --json",
+        f"{WPRIV} calibrate --mech gauss --eps 1 --delta 1e-5",
+        f"{WPRIV} train quick/digits --quick --out run",
+    ],
+)
+def test_a_reader_that_leaves_costs_no_certificate(words, tmp_path):
+    line = f"cd {tmp_path} && {words} --certificate c.json | true; exit ${{PIPESTATUS[0]}}"
+    assert shell(line)[0] == 141
+    assert json.loads((tmp_path / "c.json").read_text())["schema"] == SCHEMA
+
+
+def test_an_answer_is_printed_though_its_certificate_cannot_be_written():
+    code, out, err = shell(f"{BUDGET} --quiet --certificate /proc/none/c.json")
+    assert (code, out, err.count("wpriv: ")) == (4, "0.926342\n", 1)
 
 
 @pytest.mark.parametrize("words", [BUDGET, f"{WPRIV} --help", f"{WPRIV} --version"])

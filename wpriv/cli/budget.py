@@ -157,7 +157,7 @@ def _print_curve(process: Any, name: str, question: dict[str, Any], mode: str) -
 def _print_answer(
     process: Any, names: list[str], question: dict[str, Any], limit: float | None, mode: str, explain: bool, file: Any
 ) -> None:
-    from wpriv.cli import guarantee_output
+    from wpriv.cli import guarantee_output, output
     from wpriv.run.accounting import budget, evaluate, gate, plausibility, tabulate
 
     single = len(names) == 1 and names != ["all"]
@@ -170,16 +170,15 @@ def _print_answer(
     rows = answers.rows if limit is None else gate.narrow_to_decide(process, answers.rows, limit, question.get("tol"))
     rows = [evaluate.with_warnings(row, plausibility.plausibility_warnings(row, process.records)) for row in rows]
     rows = [_explained(row) for row in rows] if explain else rows
-    if single:
-        guarantee_output.print_guarantee(rows[0], mode, limit)
-    else:
+
+    def show() -> None:
+        if single:
+            guarantee_output.print_guarantee(rows[0], mode, limit)
+            return
         refused = [{"accountant": refusal.accountant, "reason": refusal.reason} for refusal in answers.refused]
         guarantee_output.print_guarantees(rows, refused, mode, limit)
-    if file is not None:
-        from wpriv.cli import output
-        from wpriv.run.accounting import certificates
 
-        output.say("wrote", certificates.write(rows[0], file))
+    output.print_with_certificate(show, lambda: rows[0], file)
     if limit is not None:
         gate.check_max_eps(rows, limit)
 

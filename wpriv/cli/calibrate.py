@@ -67,7 +67,7 @@ def command(
 
     wpriv calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000
     """
-    from wpriv.cli import guarantee_output, terminal
+    from wpriv.cli import guarantee_output, output, terminal
     from wpriv.run.accounting.calibrate import calibrate
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
@@ -88,12 +88,7 @@ def command(
         from wpriv.run.accounting.explain import explain as explanation
 
         row = row.with_extra(explain=explanation(row))
-    guarantee_output.print_guarantee(row, mode)
-    if certificate is not None:
-        from wpriv.cli import output
-        from wpriv.run.accounting import certificates
-
-        output.say("wrote", certificates.write(row, certificate))
+    output.print_with_certificate(lambda: guarantee_output.print_guarantee(row, mode), lambda: row, certificate)
 
 
 def _arguments(job: flags.Job) -> dict[str, Any]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from wpriv.cli import terminal
 from wpriv.cli.flags import as_flags
 from wpriv.files.json_values import plain
+
+if TYPE_CHECKING:
+    from wpriv.core.guarantee import Guarantee
 
 
 def emit(line: str) -> None:
@@ -48,6 +51,28 @@ def emit_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, above: s
 def say(kind: str, line: str) -> None:
     """Print a note or a warning to standard error, with arguments in backticks as flags; file names stay unchanged."""
     print(f"wpriv: {kind}: {line if kind == 'wrote' else as_flags(line)}", file=sys.stderr)
+
+
+def print_with_certificate(show: Callable[[], None], row: Callable[[], Guarantee], path: str | None) -> None:
+    """Write the certificate of an answer where one was asked for, and print the answer.
+
+    The file comes first, since the reader of the answer may close the pipe. The answer is printed even where the file
+    cannot be written.
+
+    Args:
+        show: prints the answer.
+        row: returns the guarantee that is certified. path: of the certificate; None where none was asked for.
+    """
+    note = ""
+    try:
+        if path is not None:
+            from wpriv.run.accounting import certificates
+
+            note = certificates.write(row(), path)
+    finally:
+        show()
+    if note:
+        say("wrote", note)
 
 
 def warn(lines: Iterable[str]) -> None:

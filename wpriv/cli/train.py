@@ -214,7 +214,8 @@ def _train(
     logs: Logs,
     **start: Any,
 ) -> None:
-    from wpriv.cli import terminal, training_output
+    from wpriv.cli import output, terminal, training_output
+    from wpriv.run.accounting import certificates
     from wpriv.run.training import process_group, train
 
     if dry_run:
@@ -229,12 +230,11 @@ def _train(
 
             tuning_output.print_nothing(trained, as_json)
             return
-        training_output.print_training(trained, as_json)
-        if certificate is not None:
-            from wpriv.cli import output
-            from wpriv.run.accounting import certificates
-
-            output.say("wrote", certificates.write(certificates.best(trained.guarantees), certificate))
+        output.print_with_certificate(
+            lambda: training_output.print_training(trained, as_json),
+            lambda: certificates.best(trained.guarantees),
+            certificate,
+        )
     trained.require()
 
 
