@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -186,14 +185,3 @@ def test_a_page_says_what_several_trainings_cost_together():
     assert "All 5 private trainings together: eps = 2.00001 at delta = 1e-05, certified" in page._of_all(whole)
     assert "no figure, since they differ" in page._of_all({"trainings": 2, "problem": "they differ"})
     assert page._of_all({}) == ""
-
-
-@pytest.mark.parametrize(
-    ("kinds", "verdict"),
-    [((), "shown"), (("own",), "shown"), (("reference",), "reproduced"), (("own", "published"), "reproduced")],
-)
-def test_an_item_is_reproduced_only_where_a_number_of_the_paper_or_a_reference_was_compared(kinds, verdict):
-    rows = [{"kind": kind, "ok": True, "held": True} for kind in kinds]
-    item = items.Item("plc", "Figure 1", "the privacy loss", ("plc/fig1-laplace-loss",), "")
-    result = collect.RecipeResult("plc/fig1-laplace-loss", Path("folder"), "done", "", rows)
-    assert collect._verdict(item, [result]) == verdict

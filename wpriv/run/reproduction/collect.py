@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ VERDICTS = {
     "reproduced": "all that the item shows is reproduced within the tolerances",
     "shown": "it is computed and drawn, but neither the paper nor a reference has a number that it was compared with",
     "partly": "a part of the item is reproduced; what is missing is said",
+    "not reached": "it was run with a smaller budget than the paper's, or by another procedure, as is said, and does "
+    "not reach a number that the paper prints; this is no evidence against the paper",
     "differs": "it was run, and what the paper says or prints is not borne out",
     "not run": "there is a recipe that was not run here, or could not be",
     "not covered": "no recipe reproduces it; the reason is said",
@@ -59,6 +61,11 @@ class RecipeResult:
     together: Row = field(default_factory=dict)
     kept: bool = False
     note: str = ""
+
+    @property
+    def failing(self) -> list[str]:
+        """The names of the statements that fail, of a recipe whose table has one in each row."""
+        return [str(row.get("proposition")) for row in self.table if row.get("verdict") == "fails"]
 
     def as_dict(self) -> Row:
         """The recipe as ``report.json`` holds it, without its expected numbers."""
@@ -107,7 +114,7 @@ def collect(papers: Iterable[Paper], out: Path, *, quick: bool, kept: Path | Non
                 if result.status != "done" and kept is not None and name in stand_in:
                     earlier = _result(name, kept, stand_in, quick=False)
                     result = earlier if earlier.status in ("done", "damaged") else result
-                recipes.append(result)
+                recipes.append(result if item.has_claims else replace(result, claims=[]))
             results.append(ItemResult(item, recipes, _verdict(item, recipes)))
     return results
 
@@ -161,19 +168,30 @@ def _finished(name: str, folder: Path, *, quick: bool, kept: bool) -> RecipeResu
     return RecipeResult(name, folder, "done", "", expect, claims, provenance, table, runs, together, kept, note)
 
 
+def counts(result: ItemResult) -> str:
+    """Return how many expected numbers of an item are met, of how many, and how many statements fail, in words."""
+    numbers = expectations.counts([row for recipe in result.recipes for row in recipe.expect])
+    failing = sum(len(recipe.claims) + len(recipe.failing) for recipe in result.recipes)
+    words = f"{failing} statement{'s fail' if failing > 1 else ' fails'}" if failing else ""
+    return ", ".join(part for part in (numbers, words) if part)
+
+
 def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
+    """The verdict on an item; own numbers, which say nothing about the paper, have no part in it."""
     if not recipes:
         return "not covered"
     done = [result for result in recipes if result.status == "done"]
-    missed = any(not row["ok"] for result in done for row in result.expect)
-    if missed or any(result.claims for result in done):
-        return "differs"
     if not done:
         return "not run"
-    if len(done) < len(recipes) or item.missing:
-        return "partly"
-    is_compared = any(row["kind"] in ("published", "reference") for result in done for row in result.expect)
-    return "reproduced" if is_compared else "shown"
+    compared = [row for result in done for row in result.expect if row["kind"] in ("published", "reference")]
+    missed = [row for row in compared if not row["ok"]]
+    if any(row["held"] for row in missed) or any(result.claims or result.failing for result in done):
+        return "differs"
+    if missed:
+        return "not reached"
+    if not compared:
+        return "shown"
+    return "partly" if len(done) < len(recipes) or item.missing else "reproduced"
 
 
 def _numbers(row: Row) -> Row:

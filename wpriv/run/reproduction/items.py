@@ -25,6 +25,7 @@ class Item:
         recipes: names of the shipped recipes that reproduce it; empty where nothing does.
         missing: what is not reproduced and why; empty where all is.
         together: the figure, and the name of the panels of each recipe, of one figure over several recipes.
+        has_claims: False where the claims of its recipes are about other items.
     """
 
     paper: str
@@ -33,6 +34,7 @@ class Item:
     recipes: tuple[str, ...] = ()
     missing: str = ""
     together: tuple[str, tuple[tuple[str, str], ...]] | None = None
+    has_claims: bool = True
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,15 @@ def paper(name: str) -> Paper:
     """Read the items of one paper."""
     data = yaml_document.read(_FOLDER / f"{name}.yaml").data
     rows = tuple(
-        Item(name, row["item"], row["about"], tuple(row.get("recipes", ())), row.get("missing", ""), _together(row))
+        Item(
+            name,
+            row["item"],
+            row["about"],
+            tuple(row.get("recipes", ())),
+            row.get("missing", ""),
+            _together(row),
+            row.get("has_claims", True),
+        )
         for row in data["items"]
     )
     return Paper(name, data["title"], data["authors"], rows)

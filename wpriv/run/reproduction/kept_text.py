@@ -52,7 +52,7 @@ def _overview(paper: Paper, results: Sequence[ItemResult]) -> str:
             f"[{_cell(each.item.name)}]({paper.name}.md#{slug(each.item.name)})",
             each.item.about,
             f"**{each.verdict}**",
-            page.counts(each),
+            collect.counts(each),
         ]
         for each in results
     ]
@@ -93,6 +93,8 @@ def _recipe(result: RecipeResult, folder: Path) -> str:
         return f"`{page.command_of(result)}`: {result.status}.\n"
     note = f" {result.note}." if result.note else ""
     parts = [f"`{page.command_of(result)}`: {web_page.origin(result.provenance)}.{note}\n"]
+    if result.failing:
+        parts.append(f"{page.failing_in_words(result)}.\n")
     for claim in result.claims:
         parts.append(
             f"> The paper says: {claim['paper']}\n>\n> We find: {claim['found']}\n>\n> Because: {claim['because']}\n"

@@ -14,7 +14,7 @@ from wpriv.run import recipe_files
 from wpriv.run.reproduction import collect, together
 from wpriv.run.reproduction.collect import ItemResult, RecipeResult, Row
 from wpriv.run.reproduction.items import Paper, slug
-from wpriv.run.results import expectations, file_names, plot, summary, web_page
+from wpriv.run.results import file_names, plot, summary, web_page
 
 REPORT, INDEX = "report.json", "index.html"
 
@@ -44,14 +44,14 @@ def _index(papers: Sequence[Paper], results: Sequence[ItemResult], *, quick: boo
                 f'<a href="{paper.name}.html#{slug(each.item.name)}">{web_page.text(each.item.name)}</a>',
                 web_page.text(each.item.about),
                 web_page.word(each.verdict),
-                web_page.text(counts(each)),
+                web_page.text(collect.counts(each)),
             ]
             for each in of_paper
         ]
         parts.append(
             f'<section><h2><a href="{paper.name}.html">{web_page.text(paper.title)}</a></h2>'
             f'<p class="soft">{web_page.text(paper.authors)}: {web_page.text(summary_of(of_paper))}</p>'
-            f"{web_page.table(['item', 'what it shows', 'verdict', 'numbers'], rows)}</section>"
+            f"{web_page.table(['item', 'what it shows', 'verdict', 'numbers met'], rows)}</section>"
         )
     return web_page.document("wpriv: the five papers reproduced", "\n".join(parts))
 
@@ -71,7 +71,7 @@ def _contents(results: Sequence[ItemResult]) -> str:
         [
             f'<a href="#{slug(each.item.name)}">{web_page.text(each.item.name)}</a>',
             web_page.word(each.verdict),
-            web_page.text(counts(each)),
+            web_page.text(collect.counts(each)),
         ]
         for each in results
     ]
@@ -121,6 +121,8 @@ def _recipe(result: RecipeResult, out: Path) -> str:
         parts.append(f'<p class="kept">{web_page.text(result.note)}.</p>')
     if result.expect:
         parts.append(web_page.expected(result.expect))
+    if result.failing:
+        parts.append(f'<p class="missing">{web_page.text(failing_in_words(result))}.</p>')
     parts += web_page.claims(result.claims)
     parts += _figures(result, out if is_own else None)
     lengths = result.provenance.get("rows") if result.kept else None
@@ -165,6 +167,11 @@ def _together_figure(result: ItemResult, out: Path) -> list[str]:
     return web_page.linked([file], label) if (out / file).is_file() else []
 
 
+def failing_in_words(result: RecipeResult) -> str:
+    """Return how many of the statements in the table of a recipe fail, and which."""
+    return f"{len(result.failing)} of {len(result.table)} statements fail: {', '.join(result.failing)}"
+
+
 def commit_of(result: RecipeResult) -> str:
     """Return the commit that computed results, in words."""
     commit = result.provenance.get("git_commit")
@@ -181,8 +188,3 @@ def summary_of(results: Iterable[ItemResult]) -> str:
     """Return how many items have each verdict, in words."""
     counts = Counter(result.verdict for result in results)
     return ", ".join(f"{counts[word]} {word}" for word in collect.VERDICTS if counts[word])
-
-
-def counts(result: ItemResult) -> str:
-    """Return how many expected numbers of an item are met, and how many there are."""
-    return expectations.counts([row for recipe in result.recipes for row in recipe.expect])
