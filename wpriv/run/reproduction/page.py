@@ -51,7 +51,7 @@ def _index(papers: Sequence[Paper], results: Sequence[ItemResult], *, quick: boo
         parts.append(
             f'<section><h2><a href="{paper.name}.html">{web_page.text(paper.title)}</a></h2>'
             f'<p class="soft">{web_page.text(paper.authors)}: {web_page.text(summary_of(of_paper))}</p>'
-            f"{web_page.table(['item', 'what it shows', 'verdict', 'numbers met'], rows)}</section>"
+            f"{web_page.table(['item', 'what it shows', 'verdict', 'numbers met'], rows, name='items')}</section>"
         )
     return web_page.document("wpriv: the five papers reproduced", "\n".join(parts))
 

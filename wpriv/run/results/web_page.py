@@ -66,17 +66,20 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collect
     """Return a table of cells that are HTML already.
 
     Args:
-        numbers: columns that are set flush right. name: the class of the table.
+        numbers: columns that are set flush right. name: the class of the table; on a narrow screen the cells of a table
+            with a class stand below one another, each with the name of its column.
     """
+    marks = [' class="number"' if place in numbers else "" for place in range(len(header))]
+    labels = [f' data-label="{text(column)}"' if name else "" for column in header]
 
-    def line(tag: str, cells: Sequence[str]) -> str:
-        marks = (' class="number"' if place in numbers else "" for place in range(len(cells)))
+    def line(tag: str, cells: Sequence[str], marks: Sequence[str]) -> str:
         return (
             "<tr>" + "".join(f"<{tag}{mark}>{cell}</{tag}>" for mark, cell in zip(marks, cells, strict=True)) + "</tr>"
         )
 
-    head = line("th", [text(name) for name in header])
-    body = "\n".join(line("td", row) for row in rows)
+    head = line("th", [text(column) for column in header], marks)
+    marks = [mark + label for mark, label in zip(marks, labels, strict=True)]
+    body = "\n".join(line("td", row, marks) for row in rows)
     kind = f' class="{name}"' if name else ""
     return f'<div class="wide"><table{kind}><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
 
@@ -102,7 +105,8 @@ def expected(rows: Sequence[Row]) -> str:
     open_rows, folded = [row for row in rows if not row["ok"]], [row for row in rows if row["ok"]]
     shown = _expected_table(open_rows) if open_rows else ""
     summary = f"{len(folded)} of {len(rows)} numbers, all within their tolerances or of the same commit"
-    return f"{shown}<details><summary>{summary}</summary>{_expected_table(folded)}</details>" if folded else shown
+    details = f'<details class="expected"><summary>{summary}</summary>{_expected_table(folded)}</details>'
+    return f"{shown}{details}" if folded else shown
 
 
 def _expected_table(rows: Sequence[Row]) -> str:
@@ -156,6 +160,8 @@ def linked(addresses: Iterable[str], label: str) -> list[str]:
 def numbers_behind(rows: Sequence[Row], title: str = "The numbers of the figure", length: int = 0) -> str:
     """Return the table behind a figure, or another one, which can be unfolded; at most 60 rows, evenly chosen.
 
+    Columns that have one value in all rows stand in a line above it.
+
     Args:
         length: of the whole table, where rows of it were left out before.
     """
@@ -165,10 +171,14 @@ def numbers_behind(rows: Sequence[Row], title: str = "The numbers of the figure"
         name for name in rows[0] if name not in NO_COLUMNS and any(row.get(name) not in (None, "") for row in rows)
     ]
     shown = thinned(rows)
+    alike = [name for name in names if len(rows) > 1 and all(row.get(name) == rows[0][name] for row in rows)]
+    names = [name for name in names if name not in alike] or names
     total = max(length, len(rows))
     cells = [[text(_cell(name, row.get(name))) for name in names] for row in shown]
     count = f"{len(shown)} of {total} rows" if total > len(shown) else f"{total} row{'s' * (total != 1)}"
-    return f"<details><summary>{title}, {count}</summary>{table(names, cells)}</details>"
+    words = ", ".join(f"{name} {_cell(name, rows[0][name])}" for name in alike if name not in names)
+    above = f'<p class="soft">In all rows: {text(words)}</p>' if words else ""
+    return f"<details><summary>{title}, {count}</summary>{above}{table(names, cells)}</details>"
 
 
 def thinned(rows: Sequence[Row]) -> list[Row]:
@@ -216,7 +226,9 @@ def _expected(row: Row) -> dict[str, str]:
         "verdict": "",
         "source": row["source"],
     }
-    return {name: text(cell) for name, cell in cells.items()} | {"verdict": word(verdict)}
+    # the name of a column may break behind an underscore
+    column = text(row["column"]).replace("_", "_<wbr>")
+    return {name: text(cell) for name, cell in cells.items()} | {"column": column, "verdict": word(verdict)}
 
 
 def place(row: Row) -> str:

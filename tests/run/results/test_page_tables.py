@@ -1,0 +1,44 @@
+"""Tables of web pages: names of columns in the cells for narrow screens, and columns with one value above the table."""
+
+from __future__ import annotations
+
+import re
+
+from wpriv.run.results import web_page
+
+
+def test_each_cell_of_a_table_with_a_class_names_its_column_and_those_of_others_do_not():
+    text = web_page.table(["item", "a < b"], [["1", "2"], ["3", "4"]], {1}, name="items")
+    assert re.findall(r'data-label="([^"]+)"', text) == ["item", "a &lt; b"] * 2
+    assert text.count('class="number"') == 3
+    assert "data-label" not in web_page.table(["item"], [["1"]])
+
+
+def test_every_column_of_expected_numbers_that_the_style_sheet_names_is_one():
+    named = set(re.findall(r'numbers td\[data-label="([^"]+)"\]', web_page.STYLE.read_text(encoding="utf-8")))
+    assert len(named) >= 4
+    assert named <= set(web_page._COLUMNS)
+
+
+def test_columns_with_one_value_stand_above_the_table_with_that_value():
+    rows = [{"eps": 1.0, "mech": "gauss", "n": 1}, {"eps": 2.0, "mech": "gauss", "n": 1}]
+    text = web_page.numbers_behind(rows)
+    assert "In all rows: mech gauss, n 1</p>" in text
+    assert re.findall(r"<th>(.*?)</th>", text) == ["eps"]
+
+
+def test_a_single_row_and_rows_that_are_all_alike_stay_tables():
+    row = {"eps": 1.0, "mech": "gauss"}
+    for rows in ([row], [row, row]):
+        text = web_page.numbers_behind(rows)
+        assert "In all rows" not in text
+        assert re.findall(r"<th>(.*?)</th>", text) == ["eps", "mech"]
+
+
+def test_folded_expected_numbers_can_be_opened_by_the_style_sheet_for_paper():
+    row = {"panel": "", "where": {"n": 1}, "column": "delta_lower", "kind": "reference", "expected": 1.0, "ours": 1.0}
+    row |= {"difference": 0.0, "within": 0.1, "absolute": False, "ok": True, "held": True, "source": "by hand"}
+    text = web_page.expected([row] * (web_page.MOST_OPEN + 1))
+    assert '<details class="expected">' in text
+    assert "details.expected" in web_page.STYLE.read_text(encoding="utf-8")
+    assert "delta_<wbr>lower" in text
