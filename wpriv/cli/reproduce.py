@@ -138,7 +138,7 @@ def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:
     from wpriv.run.reproduction import kept as keeping
 
     names = keeping.store(collect.collect(papers, out, quick=False), out, keep)
-    say(f"kept {len(names)} recipes in {keep}")
+    say(f"kept {len(names)} recipe{'s' * (len(names) != 1)} in {keep}")
     every = items.select("all")
     results = collect.collect(every, keep, quick=False)
     return [*page.write(every, results, keep, quick=False), *kept_text.write(every, results, keep)]

@@ -90,7 +90,9 @@ def test_a_recipe_that_is_refused_is_noted_and_the_others_run(tmp_path, monkeypa
     monkeypatch.setattr(compare, "run", without_data)
     papers = [*items.select("plc/figure-4"), *items.select("plc/figure-9")]
     plans = reproduce.planned(papers, tmp_path, quick=True)
-    status = reproduce.run(plans, tmp_path, at_most=1e9, say=lambda line: None)
+    lines = []
+    status = reproduce.run(plans, tmp_path, at_most=1e9, say=lines.append)
+    assert [line for line in lines if "no such data" in line and "plc/fig4-adp-pdp" in line]
     assert {name: note["status"] for name, note in status.items()} == {
         "plc/fig4-adp-pdp-quick": "refused",
         "plc/fig9-pure-dp-quick": "done",
@@ -104,7 +106,7 @@ def test_a_recipe_that_is_refused_is_noted_and_the_others_run(tmp_path, monkeypa
 def test_a_signal_stops_the_reproduction_and_what_is_done_stays(tmp_path, monkeypatch):
     run("plc/figure-4", tmp_path)
     monkeypatch.setattr(compare, "run", lambda *_, **__: (_ for _ in ()).throw(Interrupted("stopped")))
-    with pytest.raises(Interrupted):
+    with pytest.raises(Interrupted, match=r"plc/fig9-pure-dp.*same command"):
         run("plc/figure-9", tmp_path)
     assert reproduce.stored_status(tmp_path)["plc/fig4-adp-pdp-quick"]["status"] == "done"
 

@@ -8,7 +8,7 @@ import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
-VOID = {"meta", "link", "br", "img", "input", "hr"}
+VOID = {"meta", "link", "br", "img", "input", "hr", "wbr"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 # messages of the browser on the machine it runs on; those of a page begin by the file and the line of its console
 CONSOLE = re.compile(r":CONSOLE[:(]")

@@ -68,7 +68,7 @@ def run(
         at_most: seconds of one core; a recipe that would exceed what is left of them is not begun.
         jobs: trainings of a sweep that run at the same time.
         root: folder of the data sets.
-        say: called with a line before each recipe that is run.
+        say: called with a line before each recipe that is run, and for each that cannot be run.
     Returns:
         For each recipe ``status`` (done, refused or not run), ``reason`` and ``seconds``; also kept in the folder.
     Raises:
@@ -92,6 +92,8 @@ def run(
             say(f"{number} of {len(plans)}: {plan.name}, about {plan.seconds:.2g} s")
             changed = not is_same and (plan.folder / file_names.RECIPE).is_file()
             note = _run_one(plan, jobs=jobs, root=root, changed=changed)
+            if note["status"] == "refused":
+                say(f"{plan.name} was not run: {note['reason']}")
             left -= plan.seconds
         status[key] = note
         durable_writes.make_folder(out)
@@ -121,7 +123,7 @@ def _run_one(plan: Planned, *, jobs: int, root: Path | None, changed: bool) -> d
 
             compare.run(plan.recipe, plan.folder, fresh=changed)
     except Interrupted:
-        raise
+        raise Interrupted(f"{plan.name} was interrupted; its progress is saved. The same command continues") from None
     except CheckFailed:
         pass  # an expected number was missed: the page shows it
     except WprivError as error:
