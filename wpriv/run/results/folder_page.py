@@ -146,7 +146,7 @@ def _guarantees(rows: list[Row]) -> list[str]:
         ]
         for row in rows
     ]
-    parts = [web_page.table(header, cells, numbers={3, 4, 5, 6})]
+    parts = [web_page.table(header, cells, numbers={3, 4, 5, 6}, name="numbers")]
     row = model_header.best(rows)
     if row is not None:
         parts.append(bullets(guarantee_reading.lines(float(row["epsilon"]), float(row["delta"]))))
@@ -276,7 +276,7 @@ def _files(path: Path, entries: list[dict[str, str]]) -> str:
         for entry in entries
         if (path / entry["file"]).exists()
     ]
-    return web_page.table(["file", "publish", "why"], cells)
+    return web_page.table(["file", "publish", "why"], cells, name="numbers")
 
 
 def _making(path: Path, verb: str) -> list[str]:
