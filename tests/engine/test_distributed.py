@@ -118,3 +118,21 @@ def test_what_two_processes_release_lies_on_the_grid_of_the_noise(tmp_path):
     for rank in range(2):
         multiples = torch.load(folder / f"rank{rank}.pt", weights_only=True) / 2.0**-22
         assert torch.equal(multiples, multiples.round())
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+def test_one_program_joins_a_group_for_each_of_several_trainings(tmp_path):
+    # the store of torchrun outlives the groups, and each group must find its own addresses there
+    (tmp_path / "several.py").write_text(
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "import os, time, torch\n"
+        "from wpriv.engine import distributed\n"
+        "for _ in range(4):\n"
+        "    time.sleep(0.3 * (os.environ['RANK'] == '0'))  # the other one comes first, and finds what is there\n"
+        "    assert distributed.join()\n"
+        "    assert float(distributed.all_reduce_sum([torch.ones(())])[0]) == 2\n"
+        "    distributed.leave()\n"
+    )
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "several.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -5,6 +5,7 @@ In a single process every function is the identity. The sum over processes is di
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import Any
 
@@ -15,6 +16,9 @@ from torch import Tensor, nn
 from wpriv.engine.sampler import Indices
 from wpriv.errors import UsageError
 
+_joined = itertools.count()
+"""The numbers of the groups of this process, one after another, the same in each process."""
+
 
 def join() -> bool:
     """Join the group of processes that torchrun started; return whether there is one."""
@@ -23,7 +27,14 @@ def join() -> bool:
     if not dist.is_available():
         raise UsageError("this torch has no torch.distributed; run wpriv train without torchrun")
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo")
+        from torch.distributed import distributed_c10d
+        from torch.distributed.rendezvous import rendezvous
+
+        store, place, count = next(rendezvous("env://"))
+        # the store outlives a group: addresses of an earlier group of this program must not be taken for those of this
+        store = distributed_c10d.PrefixStore(f"wpriv {next(_joined)}", store)
+        backend = "nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+        dist.init_process_group(backend, store=store, rank=place, world_size=count)
     return True
 
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from wpriv.errors import UsageError
-from wpriv.run.training import metric_logs, network_guard, own_training
+from wpriv.run.training import metric_logs, own_training
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.trained import Trained
 from wpriv.run.training.training_run import Begun, Prepared, TrainingRun
@@ -105,7 +105,7 @@ class Loop:
             self._begun = self._run.begin(self._stack, **self._start)
             if self._begun.to_train:
                 self._prepared = self._run.prepare(self._begun)
-                self._state = network_guard.state_of(self.model)
+                self._state = self._state_of_network()
             else:
                 self._result = self._run.conclude(self._begun)
         except BaseException:
@@ -174,7 +174,9 @@ class Loop:
             UsageError: one of the two.
         """
         if self._fault is None:
-            change = network_guard.difference(self._state, network_guard.state_of(self.model))
+            from wpriv.engine import network_guard
+
+            change = network_guard.difference(self._state, self._state_of_network())
             if change is not None:
                 self._fault = (
                     f"the network was changed by something else than `run.step()`: {change}. What the change was "
@@ -183,6 +185,11 @@ class Loop:
                 )
         if self._fault is not None:
             raise UsageError(f"{self._fault}, and continue from the last checkpoint with resume=True")
+
+    def _state_of_network(self) -> dict[str, tuple[Any, ...]]:
+        from wpriv.engine import network_guard
+
+        return network_guard.state_of(self.model)
 
     def step(self, loss: Any = None, *, lr: float | None = None) -> None:
         """Train on the records of this round: clip each record's gradient, add the noise, update the network.
@@ -214,7 +221,7 @@ class Loop:
             f"be taken again here. Leave the with block"
         )
         engine.step(indices, None if lr is None else float(lr))
-        self._fault, self._state = None, network_guard.state_of(self.model)
+        self._fault, self._state = None, self._state_of_network()
 
     @property
     def model(self) -> Any:

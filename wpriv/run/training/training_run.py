@@ -14,7 +14,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, UsageError
 from wpriv.files.file_lock import LOCK, locked
 from wpriv.run.results import expectations, file_names
-from wpriv.run.training import finalize, load_data, metric_logs, network_guard, plan, progress, run_folder
+from wpriv.run.training import finalize, load_data, metric_logs, plan, progress, run_folder
 from wpriv.run.training.metric_logs import Logs
 from wpriv.run.training.own_training import OwnTraining
 from wpriv.run.training.plan import Plan
@@ -85,7 +85,7 @@ class TrainingRun:
         folder = together(lambda: run_folder.inspect(self.out, recipe, **start))
         if folder.done:
             return Begun(plan.plan(recipe, sizes, folder.earlier_process()), folder, "", {}, to_train=False)
-        from wpriv.engine import launch
+        from wpriv.engine import launch, network_guard
 
         self._warn_of_scales()
         launch.device_of(self.device)  # before anything is written
@@ -103,6 +103,8 @@ class TrainingRun:
     def _hold_network(self, stack: contextlib.ExitStack) -> None:
         """Keep other trainings away from the network of the calling program until the stack is closed."""
         if self.given is not None:
+            from wpriv.engine import network_guard
+
             private = self.recipe.training is not None and self.recipe.training.privacy is not None
             origin = network_guard.Origin(self.out, self.data.fingerprint, private)
             stack.enter_context(network_guard.in_training(self.given.model, origin))

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
 from wpriv.errors import UsageError
 
 
@@ -26,13 +29,13 @@ class Origin:
     private: bool
 
 
-_in_training: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
+_in_training: weakref.WeakKeyDictionary[nn.Module, Path] = weakref.WeakKeyDictionary()
 _left: dict[str, Origin] = {}
 """By the digest of a weight, the training that left it."""
 
 
 @contextlib.contextmanager
-def in_training(model: Any, origin: Origin) -> Iterator[None]:
+def in_training(model: nn.Module, origin: Origin) -> Iterator[None]:
     """Hold a network for one training within the block, and note the weights that it leaves.
 
     Raises:
@@ -52,7 +55,7 @@ def in_training(model: Any, origin: Origin) -> Iterator[None]:
         _left.update({digest: origin for digest in _digests(model).values() if digest not in before})
 
 
-def require_unused(model: Any, fingerprint: str) -> None:
+def require_unused(model: nn.Module, fingerprint: str) -> None:
     """Refuse a network whose weights an earlier training of this process left, on the same records.
 
     Args:
@@ -73,7 +76,7 @@ def require_unused(model: Any, fingerprint: str) -> None:
         )
 
 
-def _digests(model: Any) -> dict[str, str]:
+def _digests(model: nn.Module) -> dict[str, str]:
     """Return a digest of each parameter, by name."""
     return {
         name: hashlib.sha256(_bits(parameter).cpu().numpy().tobytes()).hexdigest()
@@ -81,14 +84,12 @@ def _digests(model: Any) -> dict[str, str]:
     }
 
 
-def state_of(model: Any) -> dict[str, tuple[Any, ...]]:
+def state_of(model: nn.Module) -> dict[str, tuple[Any, ...]]:
     """Return what a step depends on, by name: each parameter, whether it is trained, and sums over the bits of values.
 
     Two states differ where a weight or a buffer was changed, up to a chance of 2^-32, or a layer was replaced, added,
     removed or frozen.
     """
-    import torch
-
     tensors = {f"the parameter {name!r}": each for name, each in model.named_parameters(remove_duplicate=False)}
     buffers = {f"the buffer {name!r}": each for name, each in model.named_buffers(remove_duplicate=False)}
     # one transfer for all sums: on a GPU each would wait for the device
@@ -116,10 +117,8 @@ def difference(before: dict[str, tuple[Any, ...]], after: dict[str, tuple[Any, .
     return None
 
 
-def _bits(tensor: Any) -> Any:
+def _bits(tensor: Tensor) -> Tensor:
     """Return the bits of a tensor as integers of the size of its numbers."""
-    import torch
-
     values = tensor.detach()
     values = torch.view_as_real(values) if values.is_complex() else values
     size = values.element_size()
