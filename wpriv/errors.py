@@ -93,9 +93,11 @@ class Interrupted(WprivError):
     exit_code = 75
 
 
-def of_file(
-    error: OSError, path: str | Path, action: str = "written", advice: str = "name another place with --out"
-) -> WprivError:
+ADVICE = "name another place with --out"
+"""What ``of_file`` advises by default."""
+
+
+def of_file(error: OSError, path: str | Path, action: str = "written", advice: str = ADVICE) -> WprivError:
     """Convert an error of the operating system at a file into one of wpriv that names the file.
 
     Args:

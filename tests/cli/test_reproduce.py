@@ -52,3 +52,12 @@ def test_an_unknown_paper_is_refused(tmp_path, capsys):
     code, out, err = call(capsys, "plcc", "--out", tmp_path / "r")
     assert (code, out) == (2, "")
     assert "did you mean 'plc'" in err
+
+
+def test_a_reproduction_of_which_nothing_can_be_run_is_code_4_and_says_why(tmp_path, capsys):
+    code, out, err = call(capsys, "dpswd/table-1-m-u", "--out", tmp_path / "r", "--data-root", tmp_path)
+    assert code == 4
+    assert "refused" in out
+    assert "was not run: mnist" in err
+    assert "none of the recipes could be run" in err
+    assert (tmp_path / "r" / "dpswd.html").is_file()

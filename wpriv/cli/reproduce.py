@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wpriv.cli import flags
-from wpriv.errors import CheckFailed, UsageError
+from wpriv.errors import CheckFailed, MissingResource, UsageError
 
 if TYPE_CHECKING:
     from wpriv.run.reproduction.collect import ItemResult
@@ -103,6 +103,9 @@ def command(
     ]
     if missed:
         raise CheckFailed(f"{len(missed)} expected numbers are missed; the pages show them")
+    status = {recipe.name: recipe.status for each in results for recipe in each.recipes}
+    if status and set(status.values()) == {"refused"}:
+        raise MissingResource("none of the recipes could be run; the pages say why")
 
 
 def _check_keep(keep: Path, kept: Path | None, out: Path) -> None:

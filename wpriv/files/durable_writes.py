@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from wpriv.errors import UsageError, of_file
+from wpriv.errors import ADVICE, UsageError, of_file
 
 PART = ".part"  # suffix of a file that is being written; one that a crash leaves behind may be deleted
 
 
 @contextlib.contextmanager
-def reported(path: Path) -> Iterator[None]:
-    """Turn an error of the file system into one of wpriv that names the file.
+def reported(path: Path, advice: str = ADVICE) -> Iterator[None]:
+    """Turn an error of the file system into one of wpriv that names the file and says what to change.
 
     Raises:
         UsageError: the path itself is wrong (a file where a folder is wanted, a name that is too long).
@@ -29,21 +29,24 @@ def reported(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise of_file(error, path) from None
+        raise of_file(error, path, advice=advice) from None
 
 
-def replace(path: Path, content: str | bytes | Callable[[IO[bytes]], object], mode: int = 0o666) -> None:
+def replace(
+    path: Path, content: str | bytes | Callable[[IO[bytes]], object], mode: int = 0o666, advice: str = ADVICE
+) -> None:
     """Write a file atomically: after a crash it has the old content or the new.
 
     Args:
         path: the file.
         content: text (UTF-8), bytes, or a function that writes to the open file.
         mode: permissions of a new file, before the umask.
+        advice: what to change where it cannot be written, in the imperative and without a full stop.
     Raises:
         MissingResource: the file cannot be written.
     """
     part = path.with_name(f"{path.name}.{os.getpid()}{PART}")
-    with reported(path):
+    with reported(path, advice):
         try:
             with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
                 if callable(content):

@@ -74,7 +74,7 @@ def write(row: Guarantee, path: str | Path) -> str:
     data, note = of_guarantee(row, WIDTHS[0]), "not verified here, since python-flint is not installed"
     if importlib.util.find_spec("flint") is not None:
         data, note = _proven(row)
-    durable_writes.replace(Path(path), json.dumps(data) + "\n")
+    durable_writes.replace(Path(path), json.dumps(data) + "\n", advice="name another file with --certificate")
     return f"{path}: ends {data['claim_width']:g} (relative) outside of the printed ones; {note}"
 
 
