@@ -172,6 +172,7 @@ def test_the_report_holds_each_number_with_its_kind_and_verdict(tmp_path):
 def test_a_page_shows_the_mean_its_deviation_and_its_seeds_and_the_commit_of_an_own_number():
     row = {"panel": "", "where": {"eps": 1}, "column": "accuracy", "kind": "own", "expected": 0.5, "ours": 0.52}
     row |= {"difference": 0.02, "within": 0.1, "absolute": True, "ok": True, "held": True, "source": "this program"}
+    assert [collect._numbers(row | {"kind": kind})["published"] for kind in ("published", "own")] == [0.5, None]
     several = row | {"commit": "0123456789ab", "noise_version": 1, "seeds": 5, "deviation": 0.0123}
     kept = collect._numbers(several)
     assert {key: kept[key] for key in ("commit", "noise_version", "seeds", "deviation")} == {

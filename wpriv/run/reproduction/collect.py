@@ -198,4 +198,6 @@ def _numbers(row: Row) -> Row:
     """An expected number of ``expect.json`` as a row of the report."""
     verdict = expectations.verdict_word(row).lower()
     more = {key: row[key] for key in ("commit", "noise_version", "seeds", "deviation") if row.get(key) is not None}
-    return {**{key: row.get(key) for key in COLUMNS}, **more, "expected": row["expected"], "verdict": verdict}
+    published = row["expected"] if row["kind"] == "published" else None
+    numbers = {"published": published, "expected": row["expected"]}
+    return {**{key: row.get(key) for key in COLUMNS}, **more, **numbers, "verdict": verdict}
