@@ -41,3 +41,13 @@ def test_distance_refuses_a_table_without_distances():
 def test_training_draws_more_measures_than_there_are_colours():
     axes = drawn(training, [{"epoch": k, **{f"m{i}": i for i in range(12)}} for k in (1, 2)])
     assert len(axes.get_lines()) == 12
+
+
+def test_distance_over_named_kinds_of_noise_has_a_column_for_each():
+    # the column noise holds a number where trainings have noise of their own: no names, and so no groups
+    rows = [{"noise": f"Gauss, eps {eps}", "epoch": 12, "w2": 1.0 * eps} for eps in (3, 4)]
+    axes = drawn(distance, rows)
+    assert [bar.get_height() for bar in axes.patches] == [3, 4]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["Gauss,\nε 3", "Gauss,\nε 4"]
+    numbers = [{"noise": 0.1 * epoch, "epoch": epoch, "w2": 1.0} for epoch in (1, 2)]
+    assert len(drawn(distance, numbers).lines) == 1

@@ -14,6 +14,8 @@ X = {
     "epoch": "epoch",
 }
 GROUPS = ("options.loss", "options.lam", "model.name", "seed")
+SETTING = "noise"
+"""The column of a sweep over named kinds of noise; where it holds a number it is the noise of the trainings."""
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
@@ -26,13 +28,16 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     if not varying or not any("w2" in row for row in rows):
         raise KeyError("w2" if varying else f"a swept column ({', '.join(X)})")
     x = varying[0]
-    grouped_by = [key for key in GROUPS if len({row.get(key) for row in rows}) > 1]
+    is_named = all(isinstance(row.get(SETTING), str) for row in rows)
+    names = (*GROUPS, SETTING) if is_named else GROUPS
+    grouped_by = [key for key in names if len({row.get(key) for row in rows}) > 1]
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(", ".join(_label(key, row[key]) for key in grouped_by), []).append(row)
     axes.set_ylabel(f"{_names.measure('w2')} (units of the data)")
     if len(groups) > 1 and len({row.get(x) for row in rows}) == 1:
         _draw_columns(groups, axes, {label: _key(group[0], grouped_by, label) for label, group in groups.items()})
+        axes.set_xlabel(SETTING if grouped_by == [SETTING] else "loss")
         return
     for label, group in groups.items():
         points = sorted(
@@ -70,7 +75,6 @@ def _draw_columns(groups: dict[str, list[dict[str, Any]]], axes: Any, keys: dict
         _draw.bars(axes, [place], [value], [spread], "#000000")
         axes.annotate(f"{value:.3g}", (place, value + spread), xytext=(0, 3), textcoords="offset points", ha="center")
     axes.set_xticks(range(len(groups)), list(groups))
-    axes.set_xlabel("loss")
     axes.margins(y=0.15)
     _draw.grid(axes, axis="y")
 
@@ -81,5 +85,7 @@ def _key(row: dict[str, Any], grouped_by: list[str], label: str) -> str:
 
 
 def _label(key: str, value: Any) -> str:
+    if key == SETTING:
+        return str(value).replace(", ", ",\n").replace("eps", "ε")
     name = key.rpartition(".")[2]
     return _names.loss(str(value)) if name in ("loss", "name") else _names.value(name, value)

@@ -15,7 +15,7 @@ from typing import Any
 from wpriv.config.recipe import Recipe
 from wpriv.errors import CheckFailed, Interrupted, UsageError, WprivError
 from wpriv.files import durable_writes
-from wpriv.run import load_recipe
+from wpriv.run import load_recipe, recipe_duration
 from wpriv.run.reproduction import stored
 from wpriv.run.reproduction.items import Paper
 from wpriv.run.results import file_names
@@ -86,10 +86,11 @@ def run(
         key, is_same = str(plan.folder.relative_to(out)), stored.is_of(plan.recipe, plan.folder)
         if status.get(key, {}).get("status") == "done" and is_same:
             continue
+        duration = recipe_duration.words(plan.seconds)
         if plan.seconds > left:
-            note: dict[str, Any] = {"status": "not run", "reason": f"it takes about {plan.seconds:.2g} s of one core"}
+            note: dict[str, Any] = {"status": "not run", "reason": f"it takes about {duration} of one core"}
         else:
-            say(f"{number} of {len(plans)}: {plan.name}, about {plan.seconds:.2g} s")
+            say(f"{number} of {len(plans)}: {plan.name}, about {duration}")
             changed = not is_same and (plan.folder / file_names.RECIPE).is_file()
             note = _run_one(plan, jobs=jobs, root=root, changed=changed)
             if note["status"] == "refused":

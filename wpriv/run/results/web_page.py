@@ -15,6 +15,7 @@ from typing import Any
 
 from wpriv.errors import WprivError
 from wpriv.numerics.safe_rounding import text as rounded
+from wpriv.run import recipe_duration
 from wpriv.run.results import expectations
 
 Row = dict[str, Any]
@@ -199,7 +200,7 @@ def origin(provenance: Row) -> str:
     if provenance.get("git_commit"):
         parts.append(f"commit {str(provenance['git_commit'])[:12]}")
     if isinstance(provenance.get("wall_seconds"), (int, float)):
-        parts.append(f"{provenance['wall_seconds']:.3g} s")
+        parts.append(recipe_duration.words(provenance["wall_seconds"]))
     parts.append(f"device {provenance.get('device', 'cpu')}")
     if provenance.get("seed") is not None:
         parts.append(f"seed {provenance['seed']}")
