@@ -94,7 +94,7 @@ class Interrupted(WprivError):
 
 
 ADVICE = "name another place with --out"
-"""What ``of_file`` advises by default."""
+"""The advice in an error about a file that cannot be written, unless the caller of ``of_file`` gives another."""
 
 
 def of_file(error: OSError, path: str | Path, action: str = "written", advice: str = ADVICE) -> WprivError:

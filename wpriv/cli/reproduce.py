@@ -148,7 +148,7 @@ def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:
 
 
 def _missing(result: ItemResult) -> str:
-    """What of one item is not reproduced."""
+    """Return which parts of an item are not reproduced, and why each recipe that is not done was not run."""
     reasons = [f"{each.name} {each.status}" for each in result.recipes if each.status != "done"]
     return "; ".join([*([result.item.missing] if result.item.missing else []), *reasons])
 

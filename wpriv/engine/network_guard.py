@@ -85,16 +85,16 @@ def _digests(model: nn.Module) -> dict[str, str]:
 
 
 def state_of(model: nn.Module) -> dict[str, tuple[Any, ...]]:
-    """Return what a step depends on, by name: each parameter, whether it is trained, and sums over the bits of values.
+    """Return what a step depends on, by name: each parameter, whether it is trained, and a checksum of its values.
 
-    Two states differ where a weight or a buffer was changed, up to a chance of 2^-32, or a layer was replaced, added,
-    removed or frozen.
+    Two states differ where a number of a weight or a buffer was changed, or two were swapped, and, up to chance,
+    where more were; and where a layer was replaced, added, removed or frozen.
     """
     tensors = {f"the parameter {name!r}": each for name, each in model.named_parameters(remove_duplicate=False)}
     buffers = {f"the buffer {name!r}": each for name, each in model.named_buffers(remove_duplicate=False)}
-    # one transfer for all sums: on a GPU each would wait for the device
-    bits = [_bits(each).sum(dtype=torch.int64) for each in (*tensors.values(), *buffers.values())]
-    sums = torch.stack(bits).tolist() if bits else []
+    # one transfer for all: on a GPU each would wait for the device
+    checksums = [_checksum(each) for each in (*tensors.values(), *buffers.values())]
+    sums = torch.stack(checksums).tolist() if checksums else []
     named = [(name, id(each), each.requires_grad, tuple(each.shape), each.dtype) for name, each in tensors.items()]
     named += [(name, 0, False, tuple(each.shape), each.dtype) for name, each in buffers.items()]
     return {name: (*parts, total) for (name, *parts), total in zip(named, sums, strict=True)}
@@ -115,6 +115,12 @@ def difference(before: dict[str, tuple[Any, ...]], after: dict[str, tuple[Any, .
             return f"{name} was {'frozen' if mine[1] else 'made trainable'}"
         return f"{name} was replaced"
     return None
+
+
+def _checksum(tensor: Tensor) -> Tensor:
+    """Return the sum of the bits of all numbers, each times an odd number of its own, modulo 2^64."""
+    bits = _bits(tensor).reshape(-1).to(torch.int64)
+    return (bits * (2 * torch.arange(len(bits), device=bits.device) + 1)).sum()
 
 
 def _bits(tensor: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ def test_an_item_is_reproduced_only_where_a_number_of_the_paper_or_a_reference_w
     assert verdict(result(*(row(kind) for kind in kinds))) == expected
 
 
-def test_nothing_that_was_compared_is_no_part_of_a_reproduction():
+def test_an_item_of_which_nothing_was_compared_is_shown_and_not_partly_reproduced():
     assert verdict(result(), missing="two data sets") == "shown"
     assert verdict(result(), result(status="not run")) == "shown"
 

@@ -205,6 +205,11 @@ def _descend(model):
         model[0].weight.sub_(0.1 * torch.ones(8, 5))
 
 
+def _flip(model):
+    with torch.no_grad():
+        model[0].weight.copy_(model[0].weight.flip(0))
+
+
 def _assign(model):
     model[0].weight.data = torch.zeros(8, 5)
 
@@ -213,7 +218,7 @@ def _remember(model):
     model.scale.fill_(3.0)
 
 
-@pytest.mark.parametrize("change", [_freeze, _replace, _add, _descend, _assign, _remember])
+@pytest.mark.parametrize("change", [_freeze, _replace, _add, _descend, _flip, _assign, _remember])
 @pytest.mark.parametrize("before", [True, False])
 def test_only_a_step_may_change_the_network(tmp_path, reference, change, before):
     def steps(change, **start):
