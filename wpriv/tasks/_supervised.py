@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from wpriv.engine.adaptive_norm import AdaptiveNorm
+    from wpriv.engine.batch_gradient import Batches
     from wpriv.engine.job import Job
 
 
@@ -55,10 +57,9 @@ def build_job(
         UsageError, Unsupported: the model does not fit the records, or mixes or keeps examples where each one is
             clipped.
     """
-    import numpy as np
     import torch
 
-    from wpriv.engine import adaptive_norm, batch_gradient, copied_records, distance_observer, fine_tuning, memory
+    from wpriv.engine import batch_gradient, copied_records, distance_observer, fine_tuning
     from wpriv.engine.clipping import clip
     from wpriv.engine.job import Job
     from wpriv.engine.model_checks import validate_model
@@ -70,17 +71,7 @@ def build_job(
     if inputs.dim() == 4:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch omits it
     copied = copied_records.of(recipe.augment, inputs)
-
-    def fetch(indices: Any) -> tuple[Tensor, Tensor]:
-        rows = torch.from_numpy(indices).to(inputs.device)
-        records = inputs.index_select(0, rows)
-        if records.dim() == 4:
-            records = records.contiguous(memory_format=torch.channels_last)
-        return records, targets.index_select(0, rows)
-
-    def evaluate() -> dict[str, float]:
-        return _means(model, test, measure)
-
+    fetch = _fetcher(inputs, targets)
     batches = copied.batches(batch_gradient.Batches(model, loss, fetch, 1))
     method = ""
     if private is not None and private.clip != "batch-mean":
@@ -89,33 +80,18 @@ def build_job(
         method = clip.choose(
             batches.model, batches.loss, empty, targets[:0], method=clip.method_of(private), classes=max(classes, 1)
         )
-    probe_indices = np.arange(min(2, len(inputs)))
-    physical = recipe.physical or memory.physical_batch(
-        batches.model, batches.loss, batches.fetch, probe_indices, recipe.memory
-    )
-    batches = replace(batches, physical=physical)
-    expected = release_spec.expected_batch(recipe, len(inputs))
-    adaptive = None
-    if private is not None and private.adapt is not None:
-        adaptive = adaptive_norm.AdaptiveNorm(private.adapt, private.bound, expected)
-
-    def aggregator(of: batch_gradient.Batches, method: str = "") -> Any:
-        if private is None or adaptive is None:
-            return batch_gradient.make_aggregator(of, private, adjacency, expected, method)
-        at_norm = functools.partial(batch_gradient.at_norm, of, private, adjacency, expected, method)
-        return adaptive.attach(at_norm)
-
-    observe = distance_observer.make_observer(batches, recipe, adjacency)
+    batches = replace(batches, physical=_physical_batch(batches, recipe, len(inputs)))
+    aggregator, adaptive = _aggregators(recipe, len(inputs), adjacency)
 
     def with_loss(other: Callable[[Tensor, Tensor], Tensor]) -> Any:
         # how this loss is clipped is tried anew, at its first batch
-        return aggregator(replace(batches, loss=copied.loss(other)))
+        return aggregator(replace(batches, loss=copied.loss(other)), "")
 
     return Job(
         model,
         aggregator(batches, method),
-        evaluate,
-        observe,
+        lambda: _means(model, test, measure),
+        distance_observer.make_observer(batches, recipe, adjacency),
         method=method,
         fetch=fetch,
         with_loss=with_loss,
@@ -123,6 +99,47 @@ def build_job(
         adaptive=adaptive,
         batches=batches,
     )
+
+
+def _fetcher(inputs: Tensor, targets: Tensor) -> Callable[[Any], tuple[Tensor, Tensor]]:
+    """Return what takes the records of a batch by their indices; images as the layers read them fastest."""
+    import torch
+
+    def fetch(indices: Any) -> tuple[Tensor, Tensor]:
+        rows = torch.from_numpy(indices).to(inputs.device)
+        records = inputs.index_select(0, rows)
+        if records.dim() == 4:
+            records = records.contiguous(memory_format=torch.channels_last)
+        return records, targets.index_select(0, rows)
+
+    return fetch
+
+
+def _physical_batch(batches: Batches, recipe: Train, records: int) -> int:
+    """Return how many records are processed at once: the recipe's number, or what fits in memory."""
+    import numpy as np
+
+    from wpriv.engine import memory
+
+    few = np.arange(min(2, records))
+    return recipe.physical or memory.physical_batch(batches.model, batches.loss, batches.fetch, few, recipe.memory)
+
+
+def _aggregators(
+    recipe: Train, records: int, adjacency: str
+) -> tuple[Callable[[Batches, str], Any], AdaptiveNorm | None]:
+    """Return what makes the private sum of given batches by a clipping method, and the norm that it adapts, if any."""
+    from wpriv.engine import adaptive_norm, batch_gradient
+
+    private, expected = recipe.privacy, release_spec.expected_batch(recipe, records)
+    if private is None or private.adapt is None:
+        return lambda of, method: batch_gradient.make_aggregator(of, private, adjacency, expected, method), None
+    adaptive = adaptive_norm.AdaptiveNorm(private.adapt, private.bound, expected)
+
+    def aggregator(of: Batches, method: str) -> Any:
+        return adaptive.attach(functools.partial(batch_gradient.at_norm, of, private, adjacency, expected, method))
+
+    return aggregator, adaptive
 
 
 def _check_fit(
