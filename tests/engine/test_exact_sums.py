@@ -221,6 +221,24 @@ def test_an_exact_sum_of_more_records_than_add_up_without_rounding_is_refused(mo
         total.add([torch.ones(2)])
 
 
+def test_the_records_of_all_processes_together_add_up_without_rounding(monkeypatch):
+    monkeypatch.setattr(exact_sums, "MAX_RECORDS", 3)
+    monkeypatch.setattr(distributed, "size", lambda: 2)
+    with pytest.raises(UsageError):
+        batch_gradient.per_example(
+            batches(), np.arange(2), norm=0.5, adjacency="add-remove", divisor=1.0, method="loop", exact=True
+        )
+
+
+def test_vectors_whose_squares_underflow_are_clipped():
+    # oracle: rational arithmetic on the released numbers
+    norm = 1e-170
+    total = exact_sums.ExactSum([torch.zeros(50, dtype=torch.float64)], norm)
+    total.add([torch.full((50,), 1e-165, dtype=torch.float64)])
+    (part,) = total.bounded("add-remove").parts
+    assert 0 < sum(Fraction(number) ** 2 for number in part.tolist()) <= Fraction(norm) ** 2
+
+
 def test_a_sum_too_large_for_whole_numbers_of_the_grid_is_refused():
     total = Bounded([torch.full((1,), 2.0**40, dtype=torch.float64)], 1.0, "add-remove", 2.0**-31)
     with pytest.raises(UsageError):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -356,11 +357,31 @@ def test_a_step_without_records_is_noise_alone():
 
 
 def test_a_clipped_mean_is_no_longer_than_its_norm_and_bounded_by_twice_that():
-    own = batch_gradient.batch_mean(batches(), np.arange(5), norm=1e-3)
+    own = batch_gradient.batch_mean(batches(), np.arange(5), norm=1e-3, adjacency="add-remove")
     length = torch.cat([p.reshape(-1) for p in own.total.parts]).double().norm()
     assert float(length) == pytest.approx(1e-3, rel=1e-4)
     assert length <= 1e-3
     assert own.total.sensitivity == 2e-3
+
+
+def test_a_sum_bounded_under_other_neighbours_than_the_accounted_ones_is_not_released(tmp_path):
+    # its sensitivity may be half of what the noise must be scaled to
+    own = still(tmp_path)
+    own.schedule = replace(own.schedule, adjacency="replace-one")
+    with pytest.raises(UsageError):
+        own.step(own.sampler.draw())
+    assert not weights(own).any()
+
+
+def test_a_job_that_may_release_once_does_not_release_a_second_sum(tmp_path):
+    own = still(tmp_path)
+    own.schedule = replace(own.schedule, once=True)
+    own.step(own.sampler.draw())
+    before = weights(own)
+    with pytest.raises(RuntimeError):
+        own.step(own.sampler.draw())
+    assert torch.equal(weights(own), before)
+    assert len(ledger.entries(tmp_path / LEDGER)) == 1
 
 
 def test_leaving_records_out_by_difference_is_leaving_them_out():

@@ -102,3 +102,17 @@ def test_no_noise_is_added_where_no_privacy_is_asked_for():
 def test_parts_of_different_precision_are_not_released_together():
     with pytest.raises(UsageError, match=r"torch.float64 on cpu beside torch.float32 on cpu"):
         add_noise(Bounded([torch.zeros(1), torch.zeros(1, dtype=torch.float64)], 1.0, "add-remove"), 1.0)
+
+
+@pytest.mark.parametrize(("sensitivity", "sigma"), [(1e-180, 1e-180), (1e-305, 1e-3), (1e200, 1e200)])
+def test_noise_that_float64_cannot_hold_is_refused(sensitivity, sigma):
+    # their product is 0, below the grid of normal numbers, or infinite: the sum would be released as it is
+    total = Bounded([torch.full((3,), sensitivity, dtype=torch.float64)], sensitivity, "add-remove")
+    with pytest.raises(UsageError):
+        add_noise(total, sigma)
+
+
+def test_the_least_noise_that_float64_can_hold_is_added():
+    total = Bounded([torch.zeros(1000, dtype=torch.float64)], 2.0**-1002, "add-remove")
+    (released,) = add_noise(total, 1.0, fixed(3))
+    assert float((released * 2.0**1002).std()) == pytest.approx(1.0, rel=0.1)

@@ -71,6 +71,17 @@ def test_exact_refuses_samples_that_do_not_match(x, y, fact):
         exact.exact(x, y)
     with pytest.raises(UsageError, match=r"p .*0\.5"):
         exact.exact(torch.zeros(2, 1), torch.zeros(2, 1), 0.5)
+    with pytest.raises(UsageError):
+        exact.exact(torch.zeros(2, 1), torch.zeros(2, 1), torch.inf)
+
+
+@pytest.mark.parametrize("p", [2.0, 3.0])
+@pytest.mark.parametrize("n", [1, 2])
+def test_exact_refuses_points_whose_cost_overflows(n, p):
+    x = torch.full((n, 1), 1e30)
+    x[0] *= 2
+    with pytest.raises(UsageError):
+        exact.exact(x, -x, p)
 
 
 @pytest.mark.parametrize("shape", [(5, 1, 28, 28), (3, 2, 4, 6), (4, 9), (2, 1)])

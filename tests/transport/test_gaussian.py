@@ -38,3 +38,12 @@ def test_w2_of_gaussians_agrees_with_the_matrix_root_of_scipy():
 def test_gaussian_refuses_covariances_of_another_size():
     with pytest.raises(UsageError, match=r"\[2, 2\].*\[3, 3\]"):
         gaussian.squared(torch.zeros(2), torch.eye(2), torch.zeros(2), torch.eye(3))
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf, 1e200])
+def test_gaussian_gives_no_distance_of_numbers_that_are_not_finite_or_overflow(number):
+    zero, one = torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
+    for mean, cov in ((zero + number, one), (zero, number * (one if number < torch.inf else one + 1))):
+        if cov is one or not 0 < number < torch.inf:
+            with pytest.raises(UsageError):
+                gaussian.squared(mean, cov, zero, one)

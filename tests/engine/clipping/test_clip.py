@@ -498,3 +498,38 @@ def test_a_gpu_gives_what_the_literal_loop_gives(name):
     wanted, _ = literal(model, inputs, targets, 0.7, weights)
     found = clipped(model.cuda(), inputs.cuda(), targets.cuda(), weights=weights.cuda())
     torch.testing.assert_close(flat(found.total.parts).cpu(), flat(wanted), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["vmap", "loop"])
+def test_gradients_whose_squares_underflow_are_clipped(method):
+    # the squares of most coordinates are 0 in float32; oracle: the norm in float64
+    torch.manual_seed(0)
+    model, norm = nn.Linear(5, 3), 1e-25
+    tiny = clipped_sum(
+        model,
+        lambda outputs, targets: 1e-22 * cross_entropy(outputs, targets),
+        torch.randn(1, 5),
+        torch.tensor([1]),
+        norm=norm,
+        adjacency="add-remove",
+        method=method,
+    )
+    assert 0 < float(flat(tiny.total.parts).double().norm()) <= norm
+
+
+@pytest.mark.parametrize("method", ["auto", "vmap", "loop"])
+def test_a_parameter_that_is_one_number_is_clipped_with_the_others(method):
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.scale = nn.Linear(5, CLASSES), nn.Parameter(torch.tensor(3.0))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.scale * self.layer(x)
+
+    torch.manual_seed(0)
+    model, inputs, targets = Scaled(), torch.randn(4, 5), torch.tensor([0, 1, 2, 0])
+    wanted, norms = literal(model, inputs, targets, 0.7, torch.ones(4))
+    own = clipped(model, inputs, targets, method)
+    torch.testing.assert_close(own.total.parts, wanted)
+    torch.testing.assert_close(own.norms.double(), norms, rtol=1e-4, atol=0)

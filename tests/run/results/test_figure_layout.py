@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from wpriv.figures import points
+from wpriv.figures import points, samples
 from wpriv.run.results import figure_layout, figure_style
 
 
@@ -27,3 +28,16 @@ def test_panels_of_points_have_the_same_limits_and_no_title_leaves_the_figure(ki
         # matplotlib keeps the left title apart from the one in the middle
         text = next(each for each in axes.get_children() if getattr(each, "get_text", str)().startswith("("))
         assert text.get_window_extent().x1 <= figure.bbox.x1
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(1, 1), (3, 2)])
+def test_pictures_fill_the_width_of_their_figure(columns, lines):
+    style = figure_style.of("screen")
+    figure = Figure(figsize=style.size(columns, lines), layout="constrained")
+    panels = list(np.atleast_1d(figure.subplots(lines, columns)).ravel())
+    for axes in panels:
+        samples.draw({"samples": np.zeros((100, 1, 28, 28))}, axes)
+    figure_layout.finish(figure, [(axes, "DP-SWD, eps = 10", True) for axes in panels], columns, style)
+    figure.draw_without_rendering()
+    pictures = sum(axes.images[0].get_window_extent().width for axes in panels) / lines
+    assert 0.85 * figure.bbox.width <= pictures <= figure.bbox.width

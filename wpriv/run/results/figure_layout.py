@@ -16,7 +16,7 @@ EXTRA = 4
 MOST_ENTRIES = 48
 # entries of a legend that is set below the axes where it would cover a curve
 LARGE = 4
-TITLE = 0.45  # inches above a picture
+TITLE, GAP = 0.45, 0.25  # inches above a picture, and beside it
 LABEL = 0.8  # of the size of a panel, the most that a line of a label takes
 LINE_HEIGHT, LETTER_WIDTH, HANDLE = 1.55, 0.56, 4.5  # of the size of type
 
@@ -27,7 +27,7 @@ def finish(figure: Any, panels: Sequence[LetteredPanel], columns: int, style: St
     Args:
         panels: in reading order. columns: panels side by side.
     """
-    _fit_pictures(figure, [axes for axes, _, _ in panels], columns)
+    _fit_pictures(figure, [axes for axes, _, _ in panels], columns, style)
     _fit_squares(figure, [axes for axes, _, _ in panels], columns, style)
     _set_titles(panels, style, figure.get_size_inches()[0] / columns)
     _drop_repeated_labels([axes for axes, _, _ in panels], columns)
@@ -37,13 +37,16 @@ def finish(figure: Any, panels: Sequence[LetteredPanel], columns: int, style: St
     _set_least_type(figure, style)
 
 
-def _fit_pictures(figure: Any, panels: Sequence[Any], columns: int) -> None:
-    """Make a figure of pictures alone as high as they need."""
+def _fit_pictures(figure: Any, panels: Sequence[Any], columns: int, style: Style) -> None:
+    """Make a figure of pictures alone as high as they need, or else as wide; one for a paper keeps its width."""
     if not all(axes.images for axes in panels):
         return
     width, height = figure.get_size_inches()
     ratio = max(image.get_array().shape[0] / image.get_array().shape[1] for axes in panels for image in axes.images)
-    needed = -(-len(panels) // columns) * (width / columns * ratio + TITLE)
+    lines = -(-len(panels) // columns)
+    needed = lines * (width / columns * ratio + TITLE)
+    if needed > height and not style.is_paper and not any(axes.get_yticklabels() for axes in panels):
+        width = columns * ((height / lines - TITLE) / ratio + GAP)
     figure.set_size_inches(width, min(height, needed))
 
 
