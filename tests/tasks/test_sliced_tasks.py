@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -314,6 +315,48 @@ def test_matched_points_are_protected_on_both_sides_and_kept_along_the_way(ran, 
     assert list(dict.fromkeys(row["panel"] for row in rows)) == ["step 0", "step 2", "step 6"]
     assert len(rows) == 3 * 2 * 200
     assert (tmp_path / "done" / "points.png").is_file()
+
+
+@pytest.mark.slow
+def test_the_file_of_a_matching_network_depends_on_no_test_record(ran, tmp_path):
+    weights = []
+    for tests in (200, 60):
+        ran(MATCH, f"tests-{tests}", **{"data.tests": tests})
+        weights.append(torch.load(tmp_path / f"tests-{tests}" / "model.pt", weights_only=True)["weights"])
+    assert weights[0].keys() == weights[1].keys()
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+
+
+@pytest.mark.slow
+def test_points_shown_are_those_that_the_weights_of_their_step_move(ran, tmp_path):
+    # oracle: a training that ends at that step
+    for name, steps in (("short", 2), ("long", 6)):
+        ran(MATCH.replace("eps: 2", "sigma: 1"), name, steps=steps)
+    moved = [
+        [(row["x"], row["y"]) for row in table(tmp_path / name / "points.csv") if row["panel"] == "step 2"]
+        for name in ("short", "long")
+    ]
+    assert moved[0] == moved[1]
+    assert len(moved[0]) == 400
+
+
+def test_a_class_called_records_is_no_number_of_all_records():
+    x, y = np.zeros((5, 2), np.float32), np.array([0, 1, 1, 1, 0])
+    given = data.Data("toy", x, y, x, y, ("other", "records"), "a test")
+    assert matching.sizes(None, given) == {"records": 5, "other": 2, "class records": 3}
+
+
+def test_a_representation_needs_test_records_of_both_groups():
+    x, y, groups = np.zeros((4, 2), np.float32), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
+    given = data.Data(
+        *("toy", x, y, x[:2], y[:2], ("no", "yes"), "a test"),
+        sensitive="s",
+        sensitive_train=groups,
+        sensitive_test=groups[:2],
+    )
+    recipe = SimpleNamespace(options={"alpha": 0.5})
+    with pytest.raises(UsageError, match="test set: group s=1"):
+        represent.build_job(recipe, given, torch.device("cpu"), adjacency="")
 
 
 @pytest.mark.parametrize(("private", "factor"), [("both", 8), ("x", 8), ("z", 4)])

@@ -34,7 +34,7 @@ def predict(codes: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.bool_]
 def fit_logistic(x: Floats, y: NDArray[np.int64]) -> Floats:
     """Minimise sum log(1 + exp(-(2y - 1) x w)) + |w|^2 / 2 over w [d] by Newton's method with step halving.
 
-    The last column of ``x`` is constant; its weight, the intercept, is not penalised.
+    The last column of ``x`` is constant; its weight, the intercept, is hardly penalised.
     """
     sign = 2.0 * y - 1
     ridge = np.full(x.shape[1], RIDGE)

@@ -9,6 +9,7 @@ nothing, and replacing one of them changes the gradient less.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,7 +57,8 @@ class Options(_sliced.Options):
 def sizes(recipe: Train, data: Any) -> dict[str, int]:
     """Return the numbers of records, in all and of each class: public, since neighbouring data sets share them."""
     groups = _class_indices(data, data.y_train)
-    return {"records": data.records, **{data.classes[k]: len(indices) for k, indices in enumerate(groups)}}
+    names = ["class records" if name == "records" else name for name in data.classes]  # not the number of all records
+    return {"records": data.records, **{name: len(indices) for name, indices in zip(names, groups, strict=True)}}
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
@@ -90,9 +92,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     records = torch.tensor(scaled(data.x_train), device=device)
     test_points, goal = (torch.tensor(scaled(data.x_test[indices]), device=device) for indices in test_groups)
     width = records.shape[1]
-    model = _with_saved_points(
-        models.build(recipe.model, (width,), width), test_points[:POINTS_SHOWN], options.shown
-    ).to(device)
+    model = _with_earlier_networks(models.build(recipe.model, (width,), width), options.shown).to(device)
     network, weights = model.network, list(model.network.parameters())
     optimizer = optimizer_of(weights, recipe.optimizer)
     penalty = _penalty(recipe, [len(indices) for indices in groups])
@@ -111,14 +111,14 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     objective = Objective(network, None, fetch_moved, penalty, lambda outputs: outputs, directions, fetch_goal)
     aggregate = objective.make_aggregator(recipe.privacy, records, None)
 
-    def moved_points() -> Tensor:
+    def moved_points(mover: nn.Module) -> Tensor:
         with torch.no_grad():
-            points: Tensor = network(test_points[:POINTS_SHOWN])
+            points: Tensor = mover(test_points[:POINTS_SHOWN])
             return points
 
     def custom_step(indices: Any, gate: ReleaseGate) -> Tensor:
         if int(model.taken) in options.shown:
-            model.get_buffer(f"shown_{int(model.taken)}").copy_(moved_points())
+            model[f"after_{int(model.taken)}"].load_state_dict(network.state_dict())
         gathered = aggregate(indices)
         parts = gate(gathered.total)
         if options.cap is not None:
@@ -135,8 +135,9 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
 
     def save_artifacts(folder: Path) -> None:
         taken = int(model.taken)
-        saved = {step: model.get_buffer(f"shown_{step}") for step in sorted(set(options.shown)) if step < taken}
-        _point_csv.write(folder / "points.csv", _rows({**saved, taken: moved_points()}, goal[:POINTS_SHOWN]))
+        movers = {step: model[f"after_{step}"] for step in sorted(set(options.shown)) if step < taken}
+        points = {step: moved_points(mover) for step, mover in {**movers, taken: network}.items()}
+        _point_csv.write(folder / "points.csv", _rows(points, goal[:POINTS_SHOWN]))
 
     return Job(
         model,
@@ -149,15 +150,18 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     )
 
 
-def _with_saved_points(network: nn.Module, points: Tensor, steps: Sequence[int]) -> Any:
-    """The network with buffers, so that checkpoints hold them: the steps taken, and the points after some of them."""
+def _with_earlier_networks(network: nn.Module, steps: Sequence[int]) -> Any:
+    """The network, the number of steps taken, and copies that hold the weights after some steps, for checkpoints.
+
+    Weights are kept in place of the points that they move: these are test records, which have no noise, and the file of
+    the model may be published.
+    """
     import torch
     from torch import nn
 
-    model = nn.ModuleDict({"network": network})
+    earlier = {f"after_{step}": copy.deepcopy(network).requires_grad_(False) for step in sorted(set(steps))}
+    model = nn.ModuleDict({"network": network, **earlier})
     model.register_buffer("taken", torch.zeros((), dtype=torch.int64))
-    for step in sorted(set(steps)):
-        model.register_buffer(f"shown_{step}", torch.zeros_like(points))
     return model
 
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from wpriv.config.field_types import Count, Field, Share
 from wpriv.config.train_schema import Train
 from wpriv.data import scaled
@@ -54,7 +52,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     """Build the autoencoder of a recipe on its data.
 
     Raises:
-        UsageError: the data have no two groups or two classes, or the model has no codes.
+        UsageError: the data have no two groups or two classes, no test records of a group, or the model has no codes.
     """
     import torch
 
@@ -62,7 +60,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     from wpriv.engine.penalty.objective import Objective
 
     options = Options.model_validate(recipe.options)
-    groups = _fairness.groups(data)
+    groups, test_groups = _fairness.groups(data), _fairness.groups(data, "test")
     inputs, tests = (torch.tensor(scaled(x), device=device) for x in (data.x_train, data.x_test))
     model = _sliced.build_autoencoder(recipe, tuple(inputs.shape[1:])).to(device)
     penalty = _penalty(recipe, [len(indices) for indices in groups.values()])
@@ -71,7 +69,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     if core > numbers:
         raise UsageError(f"options: core must be at most {numbers}, the numbers of a record; found {core}")
     scale = 1 / numbers if options.error == "mean" else 1.0
-    test_groups = [torch.from_numpy(np.flatnonzero(data.sensitive_test == group)).to(device) for group in (0, 1)]
+    compared = [torch.from_numpy(indices).to(device) for indices in test_groups.values()]
 
     def fetch(indices: Any) -> tuple[torch.Tensor, torch.Tensor]:
         records = inputs.index_select(0, torch.from_numpy(indices).to(device))
@@ -84,7 +82,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
         return {
             "reconstruction": float(errors.mean()),
             "core": float(errors[:, :core].mean()),
-            "distance": _sliced.distance(*(codes[indices] for indices in test_groups)),
+            "distance": _sliced.distance(*(codes[indices] for indices in compared)),
             **_probe_codes(codes.cpu().numpy(), data.sensitive_test, data.y_test),
         }
 
@@ -93,7 +91,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
             codes = model(tests)[0]
         rows = [
             {"group": group, **_point_csv.xy(code)}
-            for group, indices in enumerate(test_groups)
+            for group, indices in enumerate(compared)
             for code in codes[indices[:POINTS_SHOWN]].tolist()
         ]
         _point_csv.write(folder / "codes.csv", rows)
