@@ -281,6 +281,7 @@ def test_an_interrupted_run_resumes_with_the_same_results(name, root):
         ("dp-swd-paper", {"options": {"method": "dp-swd", "variant": "paper"}}, "sigma"),
         ("dp-swd-projections", {"options": {"method": "dp-swd", "route": "projections"}}, "dimension"),
         ("dp-dann", {"privacy": {"sigma": 1, "delta": 1e-3, "clip": "batch-mean"}}, "batch-mean"),
+        ("dp-swd", {"privacy": {**PRIVATE, "sigma": 1, "clip": "batch-mean"}}, "dp-swd clips no mean"),
     ],
 )
 def test_options_and_privacy_that_conflict_are_refused_by_the_check(name, changes, message):

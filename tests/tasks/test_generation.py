@@ -382,6 +382,12 @@ seed: 1
 """
 
 
+def test_mean_embeddings_have_no_gradient_of_a_batch_to_clip(bars, tmp_path):
+    privacy = "{sigma: 5, delta: 1e-5, sampling: none, clip: batch-mean}"
+    with pytest.raises(UsageError, match="leave clip out"):
+        run(tmp_path, MERF.format(root=bars, moves=1, privacy=privacy))
+
+
 @pytest.mark.slow
 def test_mean_embeddings_are_released_once_and_the_generator_meets_them(bars, tmp_path):
     done = run(tmp_path, MERF.format(root=bars, moves=60, privacy="{eps: 10, delta: 1e-5, sampling: none}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from wpriv.config.field_types import Field, Number, Positive, StrictModel
+from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -36,11 +37,21 @@ def to_floats(x: Any, device: torch.device) -> Tensor:
 
 
 def normalise(inputs: Tensor, constants: Normalise | None) -> Tensor:
-    """Normalise records [N, C, ...] by channel; return them unchanged without constants."""
+    """Normalise records [N, C, ...] by channel; return them unchanged without constants.
+
+    Raises:
+        UsageError: mean or std has neither one number nor one for each channel.
+    """
     import torch
 
     if constants is None:
         return inputs
+    for name, values in (("mean", constants.mean), ("std", constants.std)):
+        if len(values) not in (1, inputs.shape[1]):
+            raise UsageError(
+                f"options: normalise: {name} must have one number, or one for each of the {inputs.shape[1]} channels "
+                f"or columns of a record; found {len(values)}"
+            )
     shape = (1, -1, *[1] * (inputs.dim() - 2))
     mean, std = (torch.tensor(values, device=inputs.device).view(shape) for values in (constants.mean, constants.std))
     return (inputs - mean) / std

@@ -79,9 +79,10 @@ def validate(recipe: Train) -> list[tuple[Key, str]]:
     if private is not None and method == "dp-swd" and private.sampling != "fixed":
         message = f"dp-swd compares samples of a fixed size: write sampling: fixed; found {private.sampling}"
         faults.append((("privacy", "sampling"), message))
-    if private is not None and method == "dp-dann" and private.clip == "batch-mean":
-        message = "dp-dann clips the gradient of each record: give a norm; found batch-mean"
-        faults.append((("privacy", "clip"), message))
+    if private is not None and private.clip == "batch-mean" and method in PRIVATE_METHODS:
+        each = "dp-dann clips the gradient of each record: give a norm"
+        message = each if method == "dp-dann" else "dp-swd clips no mean gradient: leave clip out"
+        faults.append((("privacy", "clip"), f"{message}; found batch-mean"))
     if method == "dp-swd" and options.variant == "sound" and options.route == "projections" and not options.dimension:
         message = (
             "route projections needs dimension, the number of features that are projected, on which the noise depends"

@@ -57,6 +57,9 @@ def validate(recipe: Train) -> list[tuple[Key, str]]:
     if recipe.privacy is not None and recipe.privacy.adjacency == "add-remove":
         message = "the number of records is public and neighbouring data sets replace one record; leave adjacency out"
         faults.append((("privacy", "adjacency"), message))
+    if recipe.privacy is not None and recipe.privacy.clip == "batch-mean":
+        message = "each record's features have norm 1, and no gradient of a record is taken: leave clip out"
+        faults.append((("privacy", "clip"), message))
     if options.features % 2:
         message = f"half of the features are cosines and half sines: give an even number; found {options.features}"
         faults.append((("options", "features"), message))
