@@ -56,6 +56,13 @@ def test_counterexamples_equal_those_computed_by_hand(name, published, exact):
     assert row["exact"] == pytest.approx(exact, rel=1e-4)
 
 
+@pytest.mark.parametrize("kind", [{}, {"equal": True}, {"lower": True}])
+@pytest.mark.parametrize("case", [("a", math.nan, 1.0), ("a", 1.0, math.nan)])
+def test_a_claim_about_what_is_no_number_gets_no_verdict(case, kind):
+    with pytest.raises(ArithmeticError, match="not a number"):
+        Statement("x", "y", lambda: iter([case]), **kind).row()
+
+
 def test_the_tightest_case_is_shown_for_a_claim_that_holds():
     row = Statement("x", "y", lambda: iter([("a", 3.0, 1.0), ("b", 2.0, 1.0), ("c", 4.0, 1.0)])).row()
     assert (row["verdict"], row["at"]) == ("holds", "b")

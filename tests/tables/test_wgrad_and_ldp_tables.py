@@ -8,7 +8,7 @@ import pytest
 import wpriv
 from tests.points import GOLDEN
 from wpriv.errors import UsageError
-from wpriv.tables import gauss_formulas, limit_error, wgrad_sensitivity, wp_gradient
+from wpriv.tables import gauss_formulas, limit_error, linear_generator, wgrad_sensitivity, wp_gradient
 
 
 def by_case(rows):
@@ -47,6 +47,13 @@ def test_the_sensitivity_of_w_2_squared_is_below_its_bound(n):
     assert found["W_p^p"]["sensitivity"] <= found["bound on W_2^2"]["sensitivity"]
 
 
+def test_the_slope_of_w_p_survives_powers_that_underflow():
+    row = by_case(wp_gradient.rows(wp_gradient.Params(order=200.0, records=1000)))["W_p"]
+    # oracle: all gaps are 1/(2n) before the record is replaced, and -1/(2n) after, so that W_p is |theta +- 1/(2n)|
+    assert (row["value"], row["slope"]) == pytest.approx((1 / 2000, 1.0))
+    assert (row["value_replaced"], row["slope_replaced"]) == pytest.approx((1 / 2000, -1.0))
+
+
 def test_wp_gradient_refuses_too_many_records():
     with pytest.raises(UsageError, match="1,000,000"):
         wp_gradient.rows(wp_gradient.Params(order=2, records=10**7))
@@ -73,6 +80,21 @@ def test_limit_error_noise_meets_its_target_and_the_bracket_is_certified(formula
     assert row["epsilon_lower"] <= finer.upper
     assert finer.lower <= row["epsilon_upper"]
     assert row["ratio"] == row["epsilon_upper"] / 1.5
+
+
+def test_limit_error_finds_noise_below_a_third_of_the_sensitivity():
+    rows = by_case(limit_error.rows(limit_error.Params(target=1.0, rate=1e-4, steps=10, delta=1e-5)))
+    for formula in ("uniform", "poisson"):
+        process = {"sigma": rows[f"noise by the {formula} limit"]["multiplier"], "sampling": "fixed", "rate": 1e-4}
+        limit = wpriv.budget("gauss", **process, n=10, delta=1e-5, accountant=f"gdp-clt:formula={formula}").epsilon
+        assert limit.estimate == pytest.approx(1.0, rel=1e-7)
+
+
+@pytest.mark.parametrize(("s", "scale"), [(0.1, 1.0), (0.3, 3.0)])
+def test_a_linear_generator_learns_a_variance_far_below_that_of_the_noise(s, scale):
+    (row,) = linear_generator.rows(linear_generator.Params(s=s, scale=scale, draws=0))
+    # oracle: Theorem 1 of Reshetova, Chen, Ozgur (2023)
+    assert row["grid"] == pytest.approx(s**2, rel=1e-6)
 
 
 def test_gauss_formulas_have_the_eps_of_the_calculator():

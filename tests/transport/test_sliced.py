@@ -11,7 +11,6 @@ from torch import Tensor
 
 from tests.points import GOLDEN
 from wpriv.errors import UsageError
-from wpriv.tables.sliced_distance import closed_form
 from wpriv.transport import line, sliced
 
 CASES = [(20, 20, 3, 10), (20, 13, 30, 10), (7, 40, 5, 4), (1, 9, 2, 3)]
@@ -19,6 +18,19 @@ CASES = [(20, 20, 3, 10), (20, 13, 30, 10), (7, 40, 5, 4), (1, 9, 2, 3)]
 
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def closed_form(apart: float, d: int, sigma: float, s1: float, s2: float, p: int) -> float:
+    """The smoothed SW_p^p between N(m1, s1^2 I) and N(m2, s2^2 I) in d dimensions with |m1 - m2| = ``apart``.
+
+    A projection is N(u.m, s^2 + sigma^2). On the line, W_2^2 of two Gaussians is (u.(m1 - m2))^2 plus the square of the
+    difference of their standard deviations, and E (u.m)^2 = |m|^2 / d. For p = 1 and equal standard deviations, W_1 is
+    |u.(m1 - m2)|.
+    """
+    if p == 2:
+        return apart**2 / d + (math.hypot(s1, sigma) - math.hypot(s2, sigma)) ** 2
+    assert s1 == s2
+    return apart * math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2)) / math.sqrt(math.pi)
 
 
 def problem(n: int, m: int, d: int, k: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:

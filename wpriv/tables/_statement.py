@@ -31,7 +31,11 @@ class Statement:
     lower: bool = False
 
     def row(self) -> dict[str, Any]:
-        """Return the row of the first case at which the claim fails, else of the case at which it is tightest."""
+        """Return the row of the first case at which the claim fails, else of the case at which it is tightest.
+
+        Raises:
+            ArithmeticError: a figure is nan, of which no verdict is known.
+        """
         tightest: tuple[float, Case] | None = None
         for at, published, exact in self.cases():
             case = (at, float(published), float(exact))
@@ -46,6 +50,8 @@ class Statement:
         return self._row(tightest[1], "holds")
 
     def _fails(self, published: float, exact: float) -> bool:
+        if math.isnan(published) or math.isnan(exact):
+            raise ArithmeticError(f"{self.proposition}: a figure is not a number")
         allowed = ROUNDING * abs(exact)
         if self.equal:
             return abs(published - exact) > allowed

@@ -7,6 +7,7 @@ Lalanne, Loubes (2025), Section 5.3.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from wpriv.accountants import gdp_clt, pld
 from wpriv.core.parameters import Parameters, parameter
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Sampling
+from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.numerics.root_finding import smallest_meeting
 
@@ -43,11 +45,14 @@ def rows(params: Params) -> list[dict[str, Any]]:
     for formula in ("uniform", "poisson"):
 
         def excess(multiplier: float, formula: str = formula) -> float:
-            limit = gdp_clt.account(process(multiplier), formula=formula)
+            try:
+                limit = gdp_clt.account(process(multiplier), formula=formula)
+            except Unsupported:  # mu of the limit overflows: far too little noise
+                return math.inf
             return limit.at(delta=params.delta).epsilon.estimate - params.target
 
         guess = 1 + params.rate * params.steps**0.5 / params.target
-        multiplier = smallest_meeting(excess, guess=guess, low=0.3, rtol=1e-9)
+        multiplier = smallest_meeting(excess, guess=guess, low=1e-3, rtol=1e-9)
         eps = pld.account(process(multiplier), tol=TOL).at(delta=params.delta).epsilon
         table.append(
             {

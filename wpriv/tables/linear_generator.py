@@ -21,7 +21,6 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +34,7 @@ ORDERS = {"gauss": 2, "laplace": 1}
 class Params(Parameters):
     """The distributions, the regularisation, and the batches."""
 
-    noise: str = parameter("gauss (p = 2) or laplace (p = 1)", default="gauss")
+    noise: str = parameter("gauss (p = 2) or laplace (p = 1)", default="gauss", choices=tuple(ORDERS))
     s: float = parameter("standard deviation of the data X", default=1.0, exclusive_minimum=0)
     scale: float = parameter("sigma of Gauss noise, b of Laplace noise", default=1.0, exclusive_minimum=0)
     lam: float = parameter("lambda, as a multiple of the theorem's: 2 sigma^2, or b", default=1.0, exclusive_minimum=0)
@@ -44,11 +43,6 @@ class Params(Parameters):
         "batches whose mean loss is minimised, each with Z and with -Z; 0 omits them", default=4, minimum=0
     )
     seed: int = parameter("seed of the batches", default=0, minimum=0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.noise not in ORDERS:
-            raise UsageError(f"linear-generator: noise must be gauss or laplace; found {self.noise!r}")
 
     @property
     def regularisation(self) -> float:
@@ -96,7 +90,7 @@ def minimiser(
         return float(torch.autograd.grad(loss.value.mean(), x)[0])
 
     width = math.hypot(params.s, 2 * params.scale)
-    low, high = 0.05 * width, 3 * width
+    low, high = min(0.05 * width, 0.2 * params.s), 3 * width
     # the loss is even in a, so 0 is always stationary; it is the minimum if the slope beside it is positive
     return float(brentq(slope, low, high, xtol=tol, rtol=tol)) ** 2 if slope(low) < 0 else 0.0
 

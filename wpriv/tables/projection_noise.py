@@ -89,6 +89,7 @@ def _row(name: str, setting: Setting, eps: float) -> dict[str, Any]:
     }
     return {
         "data": name,
+        "eps": eps,
         "delta": setting.delta,
         "n": setting.steps,
         "printed": setting.sigma,

@@ -38,22 +38,9 @@ def rows(params: Params) -> list[dict[str, Any]]:
         {**inputs, "case": case, "distance": mean(values), "spread": stdev(values), "claim": "approximate"}
         for case, values in zip(("SWD", "DP-SWD"), distances, strict=True)
     ]
-    limit = math.sqrt(closed_form(abs(params.c) * math.sqrt(params.d), params.d, params.sigma))
+    # u.m has the mean square |m|^2 / d = c^2 over directions u, and both projections the variance 1 + sigma^2
+    limit = abs(params.c)
     return [*sampled, {**inputs, "case": "closed form", "distance": limit, "spread": 0.0, "claim": "exact"}]
-
-
-def closed_form(apart: float, d: int, sigma: float, s1: float = 1.0, s2: float = 1.0, p: int = 2) -> float:
-    """Return the smoothed SW_p^p between N(m1, s1^2 I) and N(m2, s2^2 I) in d dimensions with |m1 - m2| = ``apart``.
-
-    A projection is N(u.m, s^2 + sigma^2). On the line, W_2^2 of two Gaussians is (u.(m1 - m2))^2 plus the square of the
-    difference of their standard deviations, and E (u.m)^2 = |m|^2 / d. For p = 1 the standard deviations must be equal:
-    W_1 is then |u.(m1 - m2)|.
-    """
-    if p == 2:
-        return apart**2 / d + (math.hypot(s1, sigma) - math.hypot(s2, sigma)) ** 2
-    if p == 1 and s1 == s2:
-        return apart * math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2)) / math.sqrt(math.pi)
-    raise ValueError(f"no closed form for p = {p}, s1 = {s1}, s2 = {s2}")
 
 
 def _sampled_distances(params: Params, draw: int) -> tuple[float, float]:

@@ -75,9 +75,13 @@ def _loss(gap: Array, p: float, *, root: bool) -> tuple[float, float | None]:
     The slope is None at a kink: if p = 1 and some gap is 0, or for the root if all gaps are 0.
     """
     size = np.abs(gap)
-    kink = size.min() < 1e-12 if p == 1 else root and size.max() < 1e-12
+    largest = float(size.max())
+    kink = size.min() < 1e-12 if p == 1 else root and largest < 1e-12
+    if root and not kink and largest > 0:
+        # in units of the largest gap, so that high powers of small gaps do not vanish
+        share = size / largest
+        mean = float(np.mean(share**p))
+        return largest * mean ** (1 / p), float(np.mean(np.sign(gap) * share ** (p - 1))) * mean ** (1 / p - 1)
     power = float(np.mean(size**p))
     slope = None if kink else float(p * np.mean(np.sign(gap) * size ** (p - 1)))
-    if not root:
-        return power, slope
-    return power ** (1 / p), None if slope is None else slope * power ** (1 / p - 1) / p
+    return (power ** (1 / p) if root else power), slope
