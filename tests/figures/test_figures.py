@@ -293,6 +293,28 @@ def test_accuracy_over_eps_has_a_line_for_each_method_and_level_lines_without_pr
     assert entries(sweep) == ["held out", "held out, without privacy (ε = ∞)"]
 
 
+def test_a_training_with_given_noise_is_drawn_at_its_certified_eps_beside_one_with_a_target():
+    rows = [
+        {"method": "a", "privacy.eps": 2.0, "epsilon": 1.999, "accuracy": 0.5},
+        {"method": "b", "privacy.eps": None, "epsilon": 4.2, "accuracy": 0.6},
+    ]
+    axes = drawn("accuracy-over-eps", rows)
+    assert entries(axes) == ["a, held out", "b, held out"]
+    assert [list(line.get_xdata()) for line in axes.lines] == [[2.0], [4.2]]
+
+
+def test_a_measure_that_is_0_throughout_is_drawn():
+    rows = [{"options.alpha": alpha, "accuracy": 0.5, "odds_gap": 0.0} for alpha in (0.0, 1.0)]
+    axes = drawn("odds", rows)
+    assert entries(axes) == ["accuracy", "odds gap"]
+
+
+def test_mu_in_the_legend_of_a_trade_off_is_rounded_up():
+    ends = {f"{rate}_{end}": 0.5 for rate in ("fnr", "tpr") for end in ("lower", "upper")}
+    axes = drawn("trade-off", [{"fpr": fpr, "mu_upper": 12.341001, **ends} for fpr in (0.1, 0.9)])
+    assert any("μ = 12.35" in label for label in entries(axes))
+
+
 def test_a_privacy_curve_is_drawn_as_delta_over_eps(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["budget", "--mech", "gauss", "--sigma", "4", "--eps", "3", "--curve", "--csv"]) == 0

@@ -23,7 +23,7 @@ def draw(rows: list[dict[str, Any]], axes: Any, measures: Mapping[str, str]) -> 
     Raises:
         KeyError: no column of alpha or eps, or none of the measures.
     """
-    shown = {column: label for column, label in measures.items() if any(_draw.finite(row.get(column)) for row in rows)}
+    shown = {column: label for column, label in measures.items() if _is_measured(rows, column)}
     if not shown or not any(key in rows[0] for key in (ALPHA, EPS)):
         raise KeyError(" or ".join([*measures] if not shown else [ALPHA, EPS]))
     x = ALPHA if len({row.get(ALPHA) for row in rows}) > 1 else EPS
@@ -57,6 +57,10 @@ def draw(rows: list[dict[str, Any]], axes: Any, measures: Mapping[str, str]) -> 
     _draw.grid(axes)
     size = "x-small" if len(cases) * len(shown) > 6 else "small"
     axes.legend(fontsize=size, framealpha=0.85, ncols=2 if len(cases) > 2 else 1)
+
+
+def _is_measured(rows: list[dict[str, Any]], column: str) -> bool:
+    return any(_draw.finite(row.get(column)) is not None for row in rows)
 
 
 def _finite_values(rows: list[dict[str, Any]], x: str, tick: Any, column: str) -> list[float]:

@@ -103,7 +103,7 @@ LOSSES = {
 # columns of metrics
 MEASURES = {
     "accuracy": "accuracy",
-    "group_accuracy": "accuracy, worst group",
+    "group_accuracy": "accuracy, group guessed from code",
     "transductive": "accuracy, adapted records",
     "on_source": "accuracy, source",
     "logistic": "accuracy, logistic regression",

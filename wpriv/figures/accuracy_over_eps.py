@@ -63,4 +63,5 @@ def draw_published(rows: list[dict[str, Any]], points: list[tuple[dict[str, Any]
 
 def _eps(row: dict[str, Any]) -> float | None:
     """Return the target eps, or else the certified one; None if it is not finite."""
-    return _draw.finite(row.get("privacy.eps", row.get("epsilon")))
+    target = row.get("privacy.eps")
+    return _draw.finite(row.get("epsilon") if target is None else target)

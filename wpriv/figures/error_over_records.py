@@ -8,11 +8,14 @@ from typing import Any
 from wpriv.figures import _draw
 
 DASHED = (0, (4, 3))
-LINES = (("w2", "distance W₂ to the data (r.m.s.)", -0.5), ("excess", "cost above its least (mean)", -1.0))
+LINES = (
+    ("w2", "distance W₂ to the data (r.m.s. ± 2 standard errors)", -0.5),
+    ("excess", "cost above its least (mean)", -1.0),
+)
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
-    """Draw ``w2`` with its standard error and, if present, ``excess``, each beside the expected power of n (dashed).
+    """Draw ``w2`` with two standard errors and, if present, ``excess``, each beside the expected power of n (dashed).
 
     Source:
         Reshetova, Chen, Ozgur (2023), Theorem 2.

@@ -13,6 +13,8 @@ WAYS = {
     "clt": ("central limit (no bound)", "^", _draw.COLOURS[3]),
     "certified": ("certified", "D", _draw.COLOURS[0]),
 }
+PAPER_EPS = 10.0
+"""The eps of tables that do not state theirs."""
 TICKS = (0.2, 0.5, 1, 2, 5, 10)
 
 
@@ -37,6 +39,6 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.set_yticks(places, [row["data"] for row in rows])
     axes.set_ylabel("row of Table 4")
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xlabel("noise σ for ε = 10, records at most 1 apart")
+    axes.set_xlabel(f"noise σ for ε = {rows[0].get('eps', PAPER_EPS):g}, records at most 1 apart")
     _draw.grid(axes, axis="x")
     axes.legend(fontsize="x-small", framealpha=0.85, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
