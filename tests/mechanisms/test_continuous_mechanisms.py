@@ -247,6 +247,9 @@ def test_truncated_noise_by_monte_carlo():
         (lambda: Laplace(0.0), "scale"),
         (lambda: Laplace(float("nan")), "scale"),
         (lambda: Laplace(1e-200, 1e200), "sensitivity/scale"),
+        # a ratio of infinity would have a delta of 0
+        (lambda: Gauss(1e-320), "sensitivity/sigma"),
+        (lambda: Gauss(1.0, 1e200), "sensitivity/sigma"),
         (lambda: TruncatedGauss(1.0, -1.0), "bound"),
         (lambda: TruncatedGauss(float("inf"), 1.0), "sigma"),
         (lambda: TruncatedLaplace(1e-150, 1.0), "sensitivity/scale"),

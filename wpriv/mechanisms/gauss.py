@@ -14,6 +14,7 @@ from scipy.special import erfc, log_ndtr
 from wpriv.core.loss_pair import LossPair, Tails, as_column, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
+from wpriv.mechanisms._validation import ratio
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import log_mills_drop
 
@@ -33,6 +34,10 @@ class Gauss(Mechanism):
     sensitivity: float = parameter(
         "l2 sensitivity of the query between neighbours, in its units", default=1.0, exclusive_minimum=0
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ratio(self, "sensitivity", "sigma")
 
     def additive_noise(self) -> AdditiveNoise:
         return AdditiveNoise("gauss", self.sigma, self.sensitivity)

@@ -13,7 +13,7 @@ from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
 from wpriv.mechanisms import _strategies
-from wpriv.mechanisms._validation import whole_number
+from wpriv.mechanisms._validation import ratio, whole_number
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.safe_rounding import text
@@ -58,6 +58,7 @@ class MatrixGauss(Mechanism):
         super().__post_init__()
         whole_number(self, "separation", 1)
         whole_number(self, "participations", 0)
+        ratio(self, "sensitivity", "sigma")
         if not isinstance(self.strategy, str) or not self.strategy:
             raise UsageError(f"matrix-gauss: strategy must be {_strategies.HELP}; found {self.strategy!r}")
 
@@ -73,8 +74,8 @@ class MatrixGauss(Mechanism):
 
     def pair(self) -> LossPair:
         lower, upper = self.sensitivity_bounds()
-        ratio = self.sensitivity / self.sigma
-        return GaussPair(upper * ratio) if self._exact else StrategyPair(lower * ratio, upper * ratio)
+        inverse = self.sensitivity / self.sigma
+        return GaussPair(upper * inverse) if self._exact else StrategyPair(lower * inverse, upper * inverse)
 
     def renyi_bound(self) -> LossPair | None:
         return None if self._exact else self.pair()
