@@ -153,3 +153,16 @@ def test_points_of_a_sweep_in_any_order_are_one_curve():
     rows = monotone_rows(cells, [[row(0.2, 0.9)], [row(0.1, 0.5)], [row(0.0, 0.7)]])
     # eps = 1: [.1, .5] and .2 from eps = 2 below; the others: at most .5
     assert [(r["delta_lower"], r["delta_upper"]) for r in rows] == [(0.2, 0.5), (0.2, 0.5), (0.0, 0.5)]
+
+
+@pytest.mark.parametrize(("rate", "largest", "eps"), [(1e-3, 840.0, 850.0), (1e-40, 772.0, 699.0)])
+def test_a_lower_bound_of_delta_holds_where_exponentials_leave_the_doubles(rate, largest, eps):
+    """No loss exceeds M = ln(1 - rate + rate e^largest) < eps, so that both must exceed eps - M > 15.
+
+    The loss of a record that is not drawn does so with a probability below e^-100 only. Hence delta(eps) <= P(sum of
+    both losses > eps) <= (rate + e^-100)^2.
+    """
+    most = math.log(rate) + largest + 1e-9
+    assert most + 15 < eps < 2 * most
+    job = Process((Step(Laplace(1 / largest), 2, Sampling("poisson", rate)),))
+    assert other_bounds.OtherBounds(job, ()).delta_lower_bound(eps)() <= (rate + math.exp(-100)) ** 2

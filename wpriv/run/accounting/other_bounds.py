@@ -26,6 +26,8 @@ OPTIMAL = "the recursion for the optimal adaptive composition"
 ONE = "the largest loss of releases of one kind, and the distinguishing events of all"
 # thresholds for the largest loss, in units of eps
 THRESHOLDS = np.array([0.9, 0.95, 0.98, 1.0, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0])
+# the largest eps for which e^eps is a number with room to spare; probabilities below the second may have lost digits
+MAX_EXPONENT, TINY_TAIL = 700.0, 1e-300
 # relative width of the sandwich that replaces a pair whose PLD is not known exactly, for a lower bound
 SANDWICH_TOL = 1e-2
 
@@ -241,10 +243,12 @@ def _log_largest(pair: LossPair, n: int, eps: float) -> float:
     The privacy profile of a single release is another lower bound, and included.
     """
     alone = float(pair.log_delta(eps))
-    if n == 1:
+    if n == 1 or eps > MAX_EXPONENT:
         return alone
     tails = pair.probabilities(eps * THRESHOLDS)
     with np.errstate(divide="ignore"):
         p, q = (-np.expm1(n * np.log1p(-np.minimum(tail, 1.0))) for tail in (tails.sf_p, tails.sf_q))
-    best = float(np.max(p * (1 - 1e-12) - math.exp(min(eps, 700.0)) * q * (1 + 1e-12)))
+    # a tail that underflows is below TINY_TAIL in each of the n releases
+    q = np.maximum(q, n * TINY_TAIL)
+    best = float(np.max(p * (1 - 1e-12) - math.exp(eps) * q * (1 + 1e-12)))
     return max(alone, math.log(best)) if best > 0 else alone
