@@ -286,3 +286,7 @@ def test_rare_large_losses_bring_no_warning_of_numpy(words, capsys):
     answer = json.loads(capsys.readouterr().out)
     for name in ("epsilon", "delta"):
         assert 0 <= answer[f"{name}_lower"] <= answer[f"{name}_upper"]
+
+
+def test_the_largest_n_is_printed_with_all_its_digits(capsys):
+    assert run(capsys, "calibrate --mech gauss --sigma 1 --eps 1e308 --delta 1e-5 --quiet") == f"{2**40}\n"

@@ -46,6 +46,20 @@ def test_the_golden_exact_sigma():
     assert gaussian_calibration.epsilon(gaussian_calibration.exact(eps, delta), delta) == pytest.approx(eps, rel=1e-11)
 
 
+def test_the_exact_sigma_where_its_square_is_beyond_doubles():
+    """Balle, Wang 2018, Theorem 8: delta(0) = 2 Phi(mu/2) - 1 ~ mu / sqrt(2 pi), and delta = 1/2 at mu^2/2 = eps."""
+    assert gaussian_calibration.exact(0.0, 1e-300) == pytest.approx(1e300 / math.sqrt(2 * math.pi), rel=1e-11)
+    assert gaussian_calibration.exact(1e308, 0.5) == pytest.approx(math.sqrt(0.5) / 1e154, rel=1e-11)
+
+
+def test_every_sigma_is_a_number_at_the_smallest_delta():
+    # ln 5e-324 = -744.44; the exact sigma lies below both formulas
+    classical, zhao = (formula(1.0, 5e-324) for formula in (gaussian_calibration.classical, gaussian_calibration.zhao))
+    assert classical == pytest.approx(math.sqrt(2 * (math.log(1.25) + 744.4400719213812)), rel=1e-12)
+    assert math.isfinite(zhao)
+    assert 0 < gaussian_calibration.exact(1.0, 5e-324) < min(classical, zhao)
+
+
 @pytest.mark.slow
 @given(st.floats(0, 2000), st.floats(-40, -0.4))
 @settings(max_examples=200, deadline=None)

@@ -43,7 +43,7 @@ def print_guarantee(row: Guarantee, mode: str, limit: float | None = None) -> No
         _print_explanation(row)
     elif mode == "quiet":
         calibrated = row.extra.get("calibrated")
-        output.emit(f"{calibrated['value']:.12g}" if calibrated else text(answered(row)[1].safe, up=True, limit=limit))
+        output.emit(f"{calibrated['value']:.13g}" if calibrated else text(answered(row)[1].safe, up=True, limit=limit))
     elif mode == "json":
         output.emit_json(row.as_dict())
     else:
@@ -150,7 +150,7 @@ def _calibrated(row: Guarantee) -> str:
     if not calibrated:
         return ""
     words = "is enough" if "most" not in calibrated else "is the most" if calibrated["most"] else "is allowed"
-    return f"{calibrated['parameter']} = {calibrated['value']:.12g} {words}: "
+    return f"{calibrated['parameter']} = {calibrated['value']:.13g} {words}: "
 
 
 def _question(row: Guarantee) -> str:

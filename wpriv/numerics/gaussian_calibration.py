@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from wpriv.errors import UsageError
-from wpriv.numerics.conversions import normal_log_delta
+from wpriv.numerics.conversions import log_mills_drop, normal_log_delta
 from wpriv.numerics.root_finding import smallest_meeting
 
 
@@ -23,9 +25,16 @@ def exact(eps: float, delta: float) -> float:
     """
     target = math.log(delta)
     return smallest_meeting(
-        lambda sigma: normal_log_delta(eps, 1 / (2 * sigma**2), 1 / sigma**2) - target,
+        lambda sigma: _log_delta(eps, sigma) - target,
         guess=classical(max(eps, 1.0), delta),
     )
+
+
+def _log_delta(eps: float, sigma: float) -> float:
+    """ln delta at sensitivity 1, by sigma itself, whose square may overflow or underflow."""
+    a = eps * sigma - 1 / (2 * sigma)
+    # far below every positive double; the omitted factor is below 1
+    return -a * a / 2 if a > 1e6 else float(log_mills_drop(np.array(a), 1 / sigma))
 
 
 def epsilon(sigma: float, delta: float) -> float:
@@ -36,7 +45,7 @@ def epsilon(sigma: float, delta: float) -> float:
 
 def classical(eps: float, delta: float) -> float:
     """Compute sigma = sqrt(2 ln(1.25/delta))/eps, proven for 0 < eps <= 1 only: Dwork, Roth (2014), Theorem A.1."""
-    return math.sqrt(2 * math.log(1.25 / delta)) / eps
+    return math.sqrt(2 * (math.log(1.25) - math.log(delta))) / eps  # 1.25 / delta may overflow
 
 
 def zhao(eps: float, delta: float) -> float:
@@ -53,5 +62,5 @@ def zhao(eps: float, delta: float) -> float:
         raise UsageError(f"equation (4) requires 0 < delta < 1/2; found delta {delta:g}")
     # sqrt(16 delta + 1) - 1, without cancellation
     root = 16 * delta / (math.sqrt(16 * delta + 1) + 1)
-    square = math.log(2 / root)
+    square = math.log(2) - math.log(root)  # 2 / root may overflow
     return (math.sqrt(square) + math.sqrt(square + eps)) / (eps * math.sqrt(2))

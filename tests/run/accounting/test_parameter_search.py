@@ -194,3 +194,12 @@ def test_an_n_is_never_called_the_most_where_one_more_is_proven(monkeypatch):
     assert safe[0].upper <= 1 < safe[1].upper
     assert safe[1].lower <= 1
     assert gauss_delta(1, 100, calibrated["misses"]) > 1e-5
+
+
+def test_a_calibration_without_limits_says_that_it_ends():
+    """Noise of any size meets eps = 1e308, and 1e-12 is the least that is tried; so does every n up to 2^40."""
+    answer = wpriv.calibrate("gauss", eps=1e308, delta=1e-5)
+    assert (answer.value, answer.within) == (1e-12, None)
+    assert any("less may be enough" in line for line in answer.guarantee.warnings)
+    answer = wpriv.calibrate("gauss", sigma=1, eps=1e308, delta=1e-5)
+    assert (answer.value, answer.within) == (2**40, 0.0)

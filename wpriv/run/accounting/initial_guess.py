@@ -35,7 +35,7 @@ def initial_guess(
         mu = delta
     else:
         mu = 1 / gaussian_calibration.exact(eps, delta) if fpr is None else float(ndtri(delta) - ndtri(fpr))
-    target = mu**2
+    target = min(max(mu, 1e-150), 1e150) ** 2  # in the range of doubles; a guess affects the speed only
     target = max(target - _spent(knob, at), target / 1000)
 
     def total_mu_squared(value: float) -> float:

@@ -35,7 +35,8 @@ class SolvedParameter:
     def within(self) -> float | None:
         """Relative distance within which the best value lies; None where it is not known."""
         if self.knob.at_end(self.value, -1):
-            return 0.0
+            # n and the rate end here; noise does not, but no smaller one is tried
+            return 0.0 if self.knob.privacy_direction < 0 else None
         if self.missed is None:
             return None
         # the best whole number is at most the last one before the first known to miss
@@ -52,27 +53,26 @@ class SolvedParameter:
     def warnings(self) -> list[str]:
         """Warn that the target does not bound the value, or that a better one was not ruled out."""
         name, accountant = self.knob.name, self.row.accountant
-        if self.knob.privacy_direction < 0 and self.value == self.knob.high:
-            return [f"every {name} up to the largest allowed meets the target"]
+        if self.knob.at_end(self.value, -1):
+            if self.knob.privacy_direction < 0:
+                return [f"every {name} up to the largest allowed meets the target"]
+            return [f"{name} = {self.value:g} is the smallest that is tried; less may be enough"]
         if self.refusal:
             best = "most" if self.knob.privacy_direction < 0 else "least"
             until = (
-                "beyond it" if self.missed is None else f"between it and {self.missed:.12g}, which misses the target"
+                "beyond it" if self.missed is None else f"between it and {self.missed:.13g}, which misses the target"
             )
             return [
-                f"{name} = {self.value:.12g} may not be the {best}: {accountant} has no narrow answer {until} "
+                f"{name} = {self.value:.13g} may not be the {best}: {accountant} has no narrow answer {until} "
                 f"({self.refusal})"
             ]
         if self.knob.whole and not self.most:
-            last = (
-                ""
-                if self.missed in (None, self.value + 2 * self.knob.unit)
-                else " and more"
-                if self.missed is None
-                else f" to {self.missed - self.knob.unit:.12g}"
-            )
+            last = " and more"
+            if self.missed is not None:
+                most = self.missed - self.knob.unit
+                last = "" if most == self.value + self.knob.unit else f" to {most:.13g}"
             return [
-                f"n = {self.value + self.knob.unit:.12g}{last} may meet the target as well: the bracket of "
+                f"n = {self.value + self.knob.unit:.13g}{last} may meet the target as well: the bracket of "
                 f"{accountant} is too wide to tell"
             ]
         return []

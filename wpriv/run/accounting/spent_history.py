@@ -169,9 +169,9 @@ def lines(room: dict[str, Any]) -> list[str]:
     if room["accountant"] is None:
         return words
     if name != "n":
-        bound = "" if most is None else f"; {name} = {most:.12g} misses the target even if it was fixed in advance"
-        return [*words, f"room: {name} = {least:.12g} certainly fits, by {room['accountant']}{bound}"]
+        bound = "" if most is None else f"; {name} = {most:.13g} misses the target even if it was fixed in advance"
+        return [*words, f"room: {name} = {least:.13g} certainly fits, by {room['accountant']}{bound}"]
     bound = (
-        "" if most is None else f"; at most {most:.12g} fit, since one more exceeds the target even if fixed in advance"
+        "" if most is None else f"; at most {most:.13g} fit, since one more exceeds the target even if fixed in advance"
     )
-    return [*words, f"room: at least {least:.12g} more steps fit, by {room['accountant']}{bound}"]
+    return [*words, f"room: at least {least:.13g} more steps fit, by {room['accountant']}{bound}"]
