@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from wpriv.core import registry
@@ -60,6 +61,15 @@ def test_the_fingerprint_follows_what_decides_the_result(tmp_path):
         file.write_text(f"outcome,p,q\n0,{p},0.5\n1,{1 - float(p)},0.5\n")
         keys.append(cells(process=[{"mech": "histogram", "file": str(file)}], accountants=["pld"], eps=1)[0].key())
     assert keys[0] != keys[1]
+
+
+def test_the_fingerprint_follows_a_file_of_a_strategy(tmp_path):
+    file, keys = tmp_path / "strategy.npy", set()
+    for scale in (1.0, 2.0):
+        np.save(file, scale * np.eye(3))
+        step = {"mech": "matrix-gauss", "sigma": 1, "strategy": str(file)}
+        keys.add(cells(process=[step], accountants=["pld"], eps=1)[0].key())
+    assert len(keys) == 2
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,9 @@ from wpriv.errors import Unsupported
 from wpriv.run.accounting import build_process
 from wpriv.run.accounting.repetition import check_bands, with_repetition
 
+# keys of a step whose value may be the path of a file
+FILES = ("file", "observed", "strategy")
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -54,7 +57,7 @@ class Cell:
     def curve_key(self) -> str:
         """Return a fingerprint of process and accountant: cells with equal ones evaluate one curve."""
         # a file counts by its content, which may change between runs
-        contents = [_content(spec[key]) for spec in self.specs for key in ("file", "observed") if key in spec]
+        contents = [_content(spec[key]) for spec in self.specs for key in FILES if key in spec]
         relation = [self.adjacency, self.group, self.records]
         job = [self.specs, relation, self.accountant, self.options, self.tol, contents]
         return _fingerprint(job if self.repeats is None else [*job, self.repeats])
