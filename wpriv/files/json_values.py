@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -16,3 +16,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return ("inf" if value > 0 else "-inf") if math.isinf(value) else float(value)
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of a JSON file as a dict; an ``object_pairs_hook`` of ``json.loads``.
+
+    Raises:
+        ValueError: a key stands twice, of which json would take the last value without a word.
+    """
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice[:60]!r} stands twice in one object")
+    return data

@@ -134,6 +134,13 @@ def test_a_missing_history_is_a_missing_resource(tmp_path):
         build_process.read_history(tmp_path / "none.json")
 
 
+def test_a_history_with_a_key_twice_is_refused(tmp_path):
+    file = tmp_path / "steps.json"
+    file.write_text('[{"mech": "gauss", "sigma": 1, "sigma": 100}]')
+    with pytest.raises(UsageError, match="'sigma' stands twice"):
+        build_process.read_history(file)
+
+
 def test_history_stands_alone():
     with pytest.raises(UsageError, match="sigma"):
         build_process.described_process(None, params={"sigma": 1}, history="steps.json")

@@ -81,6 +81,7 @@ def test_faulty_files_are_refused_with_the_flag(tmp_path):
         ("h.csv", b"distance,distance\n1,2\n", "'distance'"),
         ("e.csv", b"step,distance\n0,1\n0,2\n1,1\n", "same number of rows"),
         ("f.csv", b"a,b\n1,2\n", "two records"),
+        ("i.csv", b"id,distance\n100,0.1\n200,0.2\n", "found id, distance"),
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UsageError, match=told) as caught:

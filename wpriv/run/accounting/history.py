@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from wpriv.core.sampling.kinds import PASSES
 from wpriv.errors import MissingResource, UsageError
+from wpriv.files.json_values import unique_keys
 from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.run.accounting.adaptive_history import PlannedRuns
 from wpriv.run.results import file_names
@@ -60,7 +61,7 @@ def read_history(path: str | Path) -> History:
             raise UsageError(
                 f"`history` {file}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first"
             )
-        data = json.loads(content.decode("utf-8"))
+        data = json.loads(content.decode("utf-8"), object_pairs_hook=unique_keys)
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError):
             raise MissingResource(
@@ -91,8 +92,7 @@ def _ledger(file: Path) -> History:
 
     Raises:
         UsageError: it has no steps; it does not match the statement (or else the checkpoint and the model) beside it;
-            or it
-            has fewer steps than planned, and no checkpoint beside it shows that the run is unfinished.
+            or it has fewer steps than planned, and no checkpoint beside it shows that the run is unfinished.
     """
     from wpriv.engine import ledger
 

@@ -56,8 +56,8 @@ def generate(text: str) -> Observed:
     seed.
 
     Every step draws a fresh set of records. ``shape`` is the Weibull shape, or the standard deviation of the normal
-    law. With ``quantile`` > 0 the unit of a step is that quantile of its gradient norms, and ``clip=1`` clips the
-    gradients to it.
+    distribution. With ``quantile`` > 0 the unit of a step is that quantile of its gradient norms, and ``clip=1`` clips
+    the gradients to it.
     """
     plan = observation_generator.parse(text)
     rng = np.random.default_rng(plan.seed)
@@ -104,6 +104,8 @@ def _csv(text: str) -> Observed:
         raise UsageError(f"not a CSV of numbers with a header ({str(error)[:120]}); wanted {HELP}") from None
     if table.size == 0:
         raise UsageError(f"wanted rows of {len(header)} numbers below the header; found {table.shape[0]} rows")
+    if "distance" in header and set(header) - {"distance", "step"}:
+        raise UsageError(f"wanted a column distance, and perhaps a column step, alone; found {', '.join(header)[:120]}")
     step = table[:, header.index("step")] if "step" in header else np.zeros(len(table))
     rest = table[:, [i for i, name in enumerate(header) if name != "step"]]
     parts = [rest[step == value] for value in np.unique(step)]

@@ -9,6 +9,7 @@ from typing import Any
 
 from wpriv.core import registry
 from wpriv.errors import UsageError, of_file
+from wpriv.files.json_values import unique_keys
 from wpriv.run.accounting import build_process
 from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.results import file_names
@@ -57,7 +58,7 @@ def _of_json(path: Path) -> DescribedProcess:
     except OSError as error:
         raise of_file(error, path, "read", f"give {FORMS}") from None
     try:
-        data = json.loads(content)
+        data = json.loads(content, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError):
         data = None
     if isinstance(data, dict) and isinstance(data.get("process"), list):
