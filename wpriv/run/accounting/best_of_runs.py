@@ -177,17 +177,8 @@ def curve_for_attacks(process: Process, accountant: str, repeats: str | Repeats,
 
 
 def largest_loss(processes: Iterable[Process]) -> float:
-    """The largest privacy loss of several processes, raised for rounding: they are DP with this eps and delta = 0.
-
-    Infinite where some loss is infinite or has no bound, or only bounds of Renyi divergences are known.
-    """
-    try:
-        runs = [run for process in processes for run in process.directions()]
-    except Unsupported:
-        return math.inf
-    if any(pair.mass_at_plus_infinity > 0 for run in runs for pair, _ in run):
-        return math.inf
-    return max(math.fsum(n * max(pair.support[1], 0.0) for pair, n in run) for run in runs) * (1 + LOSS_ROUNDING)
+    """The largest privacy loss of several processes, raised for rounding: they are DP with this eps and delta = 0."""
+    return max(map(evaluate.largest_loss, processes)) * (1 + LOSS_ROUNDING)
 
 
 def _solved(selection: Selection, delta: float) -> tuple[float, float]:

@@ -31,9 +31,8 @@ def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL, **options
         accountant: a name, with options where it has any (``wdp:order=16``); ``options`` are added to those.
         tol: relative width asked of a certified bracket, in [1e-9, 0.5].
     Raises:
-        UsageError: no accountant of that name, or ``tol`` out of range. Unsupported: the accountant refuses the
-            process, or
-            some step of it hides nothing at all.
+        UsageError: no accountant of that name, or ``tol`` out of range.
+        Unsupported: the accountant refuses the process, or some step of it hides nothing at all.
     """
     tol = checked_tol(tol)
     module, named_options = registry.accountant(accountant)
@@ -144,8 +143,7 @@ def _why_infinite(row: Guarantee) -> str:
     if revealed > delta:
         return (
             f"no finite eps holds at delta = {delta:g}: the distinguishing events alone have probability "
-            f"{revealed:.6g} > delta. "
-            f"Ask for a larger delta, or use a mechanism whose supports overlap"
+            f"{revealed:.6g} > delta. Ask for a larger delta, or use a mechanism whose supports overlap"
         )
     if row.notion not in EPS_DELTA:
         return f"{row.accountant} has no finite {row.notion} eps here, at any delta. Use `accountant='pld'`"
@@ -160,6 +158,20 @@ def _why_infinite(row: Guarantee) -> str:
 def infinity_mass(process: Process) -> float:
     """The probability of a distinguishing event (an infinite privacy loss) in some step, in the worse direction."""
     return max(-math.expm1(log_finite(run)) for run in process.renyi_directions())
+
+
+def largest_loss(process: Process) -> float:
+    """An upper bound of every privacy loss of a process, by addition over its steps.
+
+    Infinite where some loss is infinite or has no bound, or only bounds of Renyi divergences are known.
+    """
+    try:
+        directions = process.directions()
+    except Unsupported:
+        return math.inf
+    if any(pair.mass_at_plus_infinity > 0 for run in directions for pair, _ in run):
+        return math.inf
+    return max(math.fsum(n * max(pair.support[1], 0.0) for pair, n in run) for run in directions)
 
 
 @dataclass(frozen=True)

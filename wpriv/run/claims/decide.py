@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
 from wpriv.core.guarantee import Curve
-from wpriv.core.process import Process
 from wpriv.errors import Unsupported
 from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.safe_rounding import echo
@@ -43,7 +40,7 @@ def approximate(question: Question) -> Decision:
             allowed=allowed,
             not_simulated="a single such outcome is enough",
         )
-    largest = largest_loss(question.process)
+    largest = evaluate.largest_loss(question.process)
     if largest <= eps * (1 + ROUNDING):
         return question.decision(
             PROVED,
@@ -108,17 +105,6 @@ def _why_open(curve: Curve, delta: Bracket, eps: float, allowed: float) -> str:
     if curve.claim == "upper-bound" or not delta.lower:
         return f"{upper} by {curve.accountant}, and nothing above {echo(allowed)} is proven from below"
     return f"{upper} and at least {_down(delta.lower, allowed)}, which leaves the claim between the two ends"
-
-
-def largest_loss(process: Process) -> float:
-    """An upper bound of every privacy loss of the whole process; inf where there is none."""
-    if evaluate.infinity_mass(process) > 0:
-        return math.inf
-    try:
-        directions = process.directions()
-    except Unsupported:
-        return math.inf
-    return max(math.fsum(n * pair.support[1] for pair, n in pairs) for pairs in directions)
 
 
 def _up(x: float, limit: float) -> str:

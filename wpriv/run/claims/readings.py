@@ -47,10 +47,8 @@ class Reading:
         return about if self.decision is None else {**self.decision.as_dict(), **about}
 
 
-def decide_readings(
-    spec: Mapping[str, Any], claim: Claim, *, tol: float | None = None, simulated: bool = False, seed: int = 0
-) -> list[Reading]:
-    """Decide a claim about one step specification under every interpretation of it.
+def decide_readings(spec: Mapping[str, Any], claim: Claim, *, tol: float | None = None) -> list[Reading]:
+    """Decide a claim about one step specification under every interpretation of it, without simulations.
 
     Args:
         spec: as for ``compare_interpretations``.
@@ -61,11 +59,11 @@ def decide_readings(
     for interpretation in interpretations.interpretations_of(spec):
         if interpretation.accountant != "pld":
             continue  # the other accountants bound the same curve
-        readings.append(_reading(interpretation, claim, tol, simulated, seed))
+        readings.append(_reading(interpretation, claim, tol))
     return readings
 
 
-def _reading(interpretation: Interpretation, claim: Claim, tol: float | None, simulated: bool, seed: int) -> Reading:
+def _reading(interpretation: Interpretation, claim: Claim, tol: float | None) -> Reading:
     try:
         process = build_process.process(
             [interpretation.spec],
@@ -73,7 +71,7 @@ def _reading(interpretation: Interpretation, claim: Claim, tol: float | None, si
             group=interpretation.group,
             records=interpretation.records,
         )
-        decision = decide(Question(claim, process, tol=tol, simulated=simulated, seed=seed))
+        decision = decide(Question(claim, process, tol=tol, simulated=False))
     except Unsupported as error:
         return Reading(interpretation, None, str(error))
     return Reading(interpretation, decision, decision.reason)
