@@ -56,6 +56,12 @@ CASES = [
     (f"{GAUSS} --delta 1e-5 --json --csv", 2, ("--json and --csv",)),
     (f"{GAUSS} --delta 1e-5 --accountant all --quiet", 2, ("--accountant",)),
     (f"{GAUSS} --eps 1 --max-eps 1", 2, ("--max-eps",)),
+    (f"{GAUSS} --curve --eps -1", 2, ("--eps", "found -1")),
+    ("budget --mech gauss --sigma 1e-320 --delta 1e-5", 2, ("sensitivity/sigma",)),
+    ("budget --mech matrix-gauss --sigma 1e-320 --param strategy=identity:n=9 --delta 1e-5", 2, ("sensitivity/sigma",)),
+    ("compare --mech gauss --sigma 1 --delta 1e-5 --why --adjacency replace-one", 2, ("leave out --adjacency",)),
+    ("compare --mech gauss --sigma 1 --delta 1e-5 --quick", 2, ("leave out --quick",)),
+    ("recipe refresh ldp/fig7 --from results --jobs 3", 2, ("--from", "--jobs")),
     (f"{GAUSS} --delta 1e-5 --max-eps 1", 1, ("eps", "4.377")),
     (
         "budget --mech laplace --scale 1 --delta 1e-5 --sampling poisson --rate 0.1 --adjacency replace-one",
@@ -104,6 +110,8 @@ CASES = [
     ("calibrate --mech randomized-response --eps 1 --delta 1e-5 --compare-classical", 2, ("gauss",)),
     ("calibrate --mech gauss --sensitivity -1 --eps 1 --delta 1e-5", 2, ("sensitivity", "-1")),
     ("calibrate --mech gauss --sigma 0.1 --eps 1 --delta 1e-5", 3, ("n = 1",)),
+    ("calibrate --mech gauss --eps 1e-300 --delta 1e-300", 3, ("1e+15",)),
+    ("calibrate --mech gauss --max-mu 1e-300", 3, ("1e+15",)),
     ("calibrate --mech truncated-gauss --sigma 3 --n 10 --eps 1 --delta 1e-3", 3, ()),
     ("calibrate --mech gauss --sampling poisson --rate 0.1 --n 10 --eps 1 --delta 1e-5 --accountant gdp", 3, ("gdp",)),
 ]

@@ -127,6 +127,8 @@ def test_calibrated_noise_of_sampled_steps_meets_its_target_by_budget(capsys):
         ("calibrate --mech gauss --tpr 0.01 --fpr 0.1", "--tpr must be above --fpr"),
         ("calibrate --mech gauss --tpr 0.1 --fpr 0", "--fpr"),
         ("calibrate --mech gauss --advantage 0.1 --compare-classical", "--compare-classical"),
+        ("calibrate --mech gauss --max-mu 1 --certificate c.json", "--certificate"),
+        ("calibrate --mech gauss --tpr 0.1 --fpr 0.01 --certificate c.json", "--certificate"),
     ],
 )
 def test_a_faulty_question_is_refused_with_the_flag_named(capsys, line, words):

@@ -71,8 +71,10 @@ def command(
     from wpriv.run.accounting.calibrate import calibrate
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
-    if certificate is not None and (adaptive or repeats):
-        raise UsageError("--certificate holds one answer for fixed parameters; leave out --adaptive and --repeats")
+    if certificate is not None and (adaptive or repeats or tpr or max_mu):
+        raise UsageError(
+            "--certificate holds one eps or delta for fixed parameters; leave out --adaptive, --repeats, --tpr and --mu"
+        )
     if recipe is None:
         numbers = flags.numbers(advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
         arguments = {**_arguments(job), **numbers, "history": history, "repeats": repeats}

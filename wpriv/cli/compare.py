@@ -96,12 +96,15 @@ def command(
         flags.no_flags(recipe, job, **source, why=why)
         loaded = load_recipe.recipe(recipe, quick=quick, kind="compare")
         out = out or compare.default_out(loaded)
-    elif quick or not (any(vars(job).values()) or any(source.values()) or why):
+    elif quick:
+        raise UsageError("--quick applies the quick overrides of a recipe: name a recipe, or leave out --quick")
+    elif not (any(vars(job).values()) or any(source.values()) or why):
         raise UsageError(
             "compare needs a recipe (`wpriv recipe ls` lists them) or a job in flags, such as --mech gauss --sigma 4"
         )
     elif why:
-        _print_interpretations(job, {**source, "accountant": job.accountant, "out": out, "fresh": fresh}, mode)
+        others = {**source, "adjacency": job.adjacency, "accountant": job.accountant, "out": out, "fresh": fresh}
+        _print_interpretations(job, others, mode)
         return
     else:
         axes = [flag_recipes.sweep(text) for text in sweep or []]
@@ -121,7 +124,9 @@ def _print_interpretations(job: flags.Job, others: dict[str, Any], mode: str) ->
 
     repeats = others.pop("repeats")
     if given := [name for name, value in others.items() if value]:
-        raise UsageError(f"--why chooses the accountants and assumptions for one mechanism; leave out --{given[0]}")
+        raise UsageError(
+            f"--why chooses the neighbours, accountants and assumptions for one mechanism; leave out --{given[0]}"
+        )
     process = {"mech": job.mech, **job.params(), **job.schedule(), "group": job.group}
     comparison_output.print_interpretations(compare.readings(process, repeats=repeats, **job.question()), mode)
 

@@ -174,8 +174,7 @@ def as_flags(message: str, options: Collection[str] | None = None) -> str:
     Args:
         message: text as in ``wpriv.errors``.
         options: the flags of the command, such as ``--tol``; None where all arguments have flags. `name=value` without
-            a flag of its own
-            becomes --param name=value where the command has --param; anything else stays as it is.
+            a flag of its own becomes --param name=value where the command has --param; anything else stays as it is.
     """
 
     def flag(match: re.Match[str]) -> str:
@@ -205,7 +204,7 @@ def no_flags(recipe: str, job: Job, **others: Any) -> None:
     Raises:
         UsageError: a recipe and such a flag are given together.
     """
-    given = [name for name, value in {**vars(job), **others}.items() if value]
+    given = [name for name, value in {**vars(job), **others}.items() if value is not None and value is not False]
     if given:
         flag = f"--{given[0].replace('_', '-')}"
         raise UsageError(

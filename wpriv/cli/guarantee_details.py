@@ -9,6 +9,7 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process
 from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.safe_rounding import echo, text
+from wpriv.run.accounting import membership_figures
 
 ORDERS = {
     "remove": 'attacks whose false positives are records called "in the data" that are not (order remove)',
@@ -153,9 +154,9 @@ def _distance_to_best(row: Guarantee) -> list[str]:
     ):
         return []
     best = "most" if "most" in calibrated else "least"
-    misses = f"{calibrated['parameter']} = {calibrated['misses']:.12g} misses the target by {row.accountant}"
+    misses = f"{calibrated['parameter']} = {calibrated['misses']:.13g} misses the target by {row.accountant}"
     within = text(calibrated["within"], up=True, digits=2)
-    return [f"{best}: {misses}; {calibrated['value']:.12g} is within {within} (relative) of the {best}"]
+    return [f"{best}: {misses}; {calibrated['value']:.13g} is within {within} (relative) of the {best}"]
 
 
 def bracket_text(bracket: Bracket, limit: float | None = None) -> str:
@@ -173,10 +174,9 @@ def bounds_text(lower: float, upper: float) -> str:
 def answered(row: Guarantee) -> tuple[str, Bracket]:
     """The name and the bracket of the quantity that was computed."""
     if row.extra.get("asked") == "mu":
-        return "mu", Bracket(row.extra["mu_upper"], row.extra["mu_lower"], row.extra["mu_upper"])
+        return "mu", membership_figures.mu_bracket(row)
     if row.extra.get("asked") == "tpr":
-        (point,) = row.extra["attack"]["tpr_at_fpr"]
-        return "TPR", Bracket(point["tpr_upper"], point["tpr_lower"], point["tpr_upper"])
+        return "TPR", membership_figures.true_positive_rate(row)
     return ("delta", row.delta) if row.extra.get("asked") == "delta" else ("eps", row.epsilon)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,7 @@ def emit(line: str) -> None:
 
 def emit_bold(line: str) -> None:
     """Print a result in bold where standard output is a terminal that may have colour."""
-    plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    print(line if plain else f"\x1b[1m{line}\x1b[0m")
+    print(f"\x1b[1m{line}\x1b[0m" if terminal.has_colour(sys.stdout) else line)
 
 
 def emit_json(data: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,11 +128,17 @@ def command(
 def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
     """The arguments that the flags give, the parameters of the data set's reader in their types."""
     from wpriv.run.list_data import typed
+    from wpriv.run.local.privatize import privatize
+    from wpriv.run.local.records import ENDINGS
 
     if given["data"] is None:
         raise UsageError("privatize needs records: give --data NAME or FILE, or a recipe")
-    reader = typed(given["data"].partition(":")[0], flags.params(param)) if param else {}
-    return {key: value for key, value in given.items() if value is not None} | reader
+    parameters = flags.params(param)
+    if clash := next((name for name in parameters if name in inspect.signature(privatize).parameters), None):
+        raise UsageError(f"--param is for parameters of the reader of --data, and cannot set {clash}")
+    if not given["data"].lower().endswith(ENDINGS):  # a file has no reader, and its parameters are refused as such
+        parameters = typed(given["data"].partition(":")[0], parameters) if parameters else {}
+    return {key: value for key, value in given.items() if value is not None} | parameters
 
 
 def _of_recipe(recipe: str, given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:

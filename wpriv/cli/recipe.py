@@ -143,7 +143,7 @@ def refresh(
     from wpriv.cli import refresh_output
 
     if results is not None:
-        running = {"--out": out, "--at-most": at_most, "--data-root": data_root}
+        running = {"--out": out, "--at-most": at_most, "--jobs": None if jobs == 1 else jobs, "--data-root": data_root}
         if names := [name for name, value in running.items() if value is not None]:
             raise UsageError(f"--from runs nothing, and {names[0]} is for runs. Leave out one of the two")
         refresh_output.refresh_from(recipe, results)

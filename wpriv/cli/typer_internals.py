@@ -43,8 +43,8 @@ def expand_record(name: str, record: type) -> Callable[[Callable[..., None]], Ca
     ``__annotations__``.
 
     Args:
-        name: the parameter of the command that receives the record. record: a dataclass whose fields are annotated as
-            flags.
+        name: the parameter of the command that receives the record.
+        record: a dataclass whose fields are annotated as flags.
     """
     types = get_type_hints(record, include_extras=True)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -62,16 +62,18 @@ def along_eps(
     """The guarantee at 41 equally spaced eps, from 0 to ``eps``, or to where delta falls to ``delta`` (default 1e-10).
 
     Raises:
-        UsageError: both ends are given. Unsupported: the accountant refuses.
+        UsageError: both ends are given, or eps is below 0. Unsupported: the accountant refuses.
     """
     if eps is not None and delta is not None:
         raise UsageError("--curve goes up to --eps, or down to --delta; give one of them or neither")
+    if eps is not None and eps < 0:
+        raise UsageError(f"`eps` must be a finite number of at least 0; found {eps:g}")
     tol = subject.tol() if tol is None else tol
     curve = repeated_selection.curve_of(subject.process, accountant, tol, repeats)
     top = eps if eps is not None else _end(curve, delta)
     # six digits write each inner point in full
     points = [*(rounded(top * k / (CURVE_POINTS - 1), up=False) for k in range(CURVE_POINTS - 1)), top]
-    rows = [evaluate.ask(curve, eps=point) for point in points]
+    rows = [evaluate.ask(curve, eps=point) for point in dict.fromkeys(points)]  # one where the curve ends at eps = 0
     deltas = monotone([row.delta for row in rows])
     warnings = count_confusion(subject.process, subject.records)
     return [
