@@ -29,8 +29,7 @@ from wpriv.run.accounting import evaluate
 FILTER, GAUSS = "rdp-filter", "gdp"
 FIXED = (
     "holds where noise, sampling rates and the number of steps of all runs were fixed before the first release; "
-    "queries "
-    "may depend on earlier outputs"
+    "queries may depend on earlier outputs"
 )
 FILTERED = (
     "holds where noise, sampling rates and the number of steps were chosen from earlier outputs, by a rule under which "
@@ -39,13 +38,11 @@ FILTERED = (
 SUMS = {FILTER: "this figure", GAUSS: "the sum of (sensitivity / sigma)^2"}
 LOSS = (
     "without such a rule: with probability at least 1 - delta over the outputs, the privacy loss of all releases so "
-    "far is "
-    "at most this"
+    "far is at most this"
 )
 EXCEEDED = (
     "eps = {eps:g} holds if the noise, the rates and the lengths of all runs were fixed before the first one. If "
-    "anything "
-    "that the first run showed led to this fork, they were not, and eps = {found} holds, by {name}"
+    "anything that the first run showed led to this fork, they were not, and eps = {found} holds, by {name}"
 )
 
 

@@ -32,7 +32,7 @@ def step(spec: Mapping[str, Any]) -> Step:
     """Build a step from ``{mech, <parameters of the mechanism>, n, sampling, rate, observed}``.
 
     Numbers may be text as users type it: ``1e-5``, ``2^20``, ``2**20``, ``256/60000``. n defaults to 1, sampling to
-        none.
+    none.
 
     Raises:
         UsageError: an unknown mechanism or parameter (with a suggestion), a missing parameter (naming its flag), a bad

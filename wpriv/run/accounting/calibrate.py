@@ -209,6 +209,5 @@ def _check_classical(spec: dict[str, Any], search: SearchParameter) -> None:
     ):
         raise UsageError(
             "`compare_classical` shows other formulas for Gauss and Laplace noise, as of `mech='gauss'`: it needs such "
-            "a "
-            "mechanism, without sampling, and with the noise left to solve for"
+            "a mechanism, without sampling, and with the noise left to solve for"
         )

@@ -29,10 +29,8 @@ FRESH = "every step draws fresh noise"
 # Rogers, Roth, Ullman, Vadhan (2016) distinguish the two; Feldman, Zrnic (2021) have a filter for adaptive parameters
 ADAPTIVE = (
     "each query may be chosen after seeing earlier outputs, but its noise, sampling rate and sensitivity, and the "
-    "number "
-    "of steps, must be fixed before the first one: a run whose length or noise depends on outputs, such as one more "
-    "run "
-    "after looking at the first, is not covered"
+    "number of steps, must be fixed before the first one: a run whose length or noise depends on outputs, such as one "
+    "more run after looking at the first, is not covered"
 )
 FILTERED = (
     "each query, its noise, its sampling rate and the number of steps may be chosen after seeing earlier outputs, by a "
@@ -104,8 +102,7 @@ def _reading(step: Step) -> list[str]:
     elif noise is not None and noise.family == "laplace":
         lines.append(
             f"scale = {echo(noise.scale)} is the Laplace b; with sensitivity {echo(noise.sensitivity)} one release has "
-            f"a "
-            f"privacy loss of at most {noise.sensitivity / noise.scale:g}"
+            f"a privacy loss of at most {noise.sensitivity / noise.scale:g}"
         )
     if step.sampling.kind != "none":
         lines.append(

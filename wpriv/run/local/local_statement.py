@@ -29,8 +29,7 @@ LABELS_PUBLIC = "the labels: written unchanged, since --public-labels declares t
 NOT_ASSESSED = [
     f"the generator: noise is {publication.GENERATOR}; 64 bits a number are turned into noise by inversion in float64; "
     "probabilities are off by about 2^-64 each, and magnitudes end at {largest} {unit}, beyond which a probability of "
-    "2^-64 is left (also of "
-    "pure DP)",
+    "2^-64 is left (also of pure DP)",
     "side channels: run time, memory, error messages, other programs that read the records",
 ]
 
