@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -30,7 +32,8 @@ def exact(x: Tensor, y: Tensor, p: float = 2.0) -> Tensor:
         x, y: [n, d] points.
         p: order of the ground cost, p >= 1.
     Raises:
-        UsageError: the samples differ in size, type or device, a point is not finite, or p < 1.
+        UsageError: the samples differ in size, type or device, a point is not finite, p is not a finite number of at
+            least 1, or a cost overflows.
     Source:
         Birkhoff: extreme couplings of uniform samples are permutations. The assignment is solved by the modified
         Jonker-Volgenant algorithm of scipy.
@@ -39,13 +42,22 @@ def exact(x: Tensor, y: Tensor, p: float = 2.0) -> Tensor:
     tensor(2.)
     """
     check_same_size(x, y)
-    if not p >= 1:
-        raise UsageError(f"p must be at least 1; found {p}")
+    if not 1 <= p < math.inf:
+        raise UsageError(f"p must be at least 1 and finite; found {p}")
     from scipy.optimize import linear_sum_assignment
 
     with torch.no_grad(), full_precision(x.device):
         # for p = 2, terms that depend on one side alone are the same for every assignment
         cost = -((x - x.mean(0)) @ (y - y.mean(0)).T) if p == 2 else differences.pairwise_costs(x, y, p)
+    _require_finite(cost, p)
     _, partners = linear_sum_assignment(cost.cpu().numpy())
     gaps = x - y[torch.from_numpy(partners).to(y.device)]
-    return (gaps.square() if p == 2 else gaps.abs() ** p).sum(1).mean()
+    value: Tensor = (gaps.square() if p == 2 else gaps.abs() ** p).sum(1).mean()
+    _require_finite(value.detach(), p)
+    return value
+
+
+def _require_finite(costs: Tensor, p: float) -> None:
+    if not bool(costs.isfinite().all()):
+        dtype = str(costs.dtype).removeprefix("torch.")
+        raise UsageError(f"the {p:g}-th power of the distances overflows {dtype}; divide the points by a constant")
