@@ -8,7 +8,7 @@ import warnings
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -34,8 +34,16 @@ def save(path: Path, content: dict[str, Any]) -> None:
     Raises:
         MissingResource: the file cannot be written.
     """
+
+    def write(file: IO[bytes]) -> None:
+        try:
+            torch.save({"format": FORMAT, **content}, file)
+        except RuntimeError as error:
+            # after a failed write torch still ends its archive, and reports that this fails
+            raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
+
     # readable by its owner alone: a checkpoint holds the key of the noise
-    durable_writes.replace(path, lambda file: torch.save({"format": FORMAT, **content}, file), mode=0o600)
+    durable_writes.replace(path, write, mode=0o600)
 
 
 def load(path: Path, device: torch.device | str = "cpu", fields: Fields = POSITION | WEIGHTS) -> dict[str, Any]:

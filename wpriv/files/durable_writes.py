@@ -56,10 +56,10 @@ def replace(
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(part, path)
-        except OSError:
+        finally:
+            # still there where something failed, whatever it was
             with contextlib.suppress(OSError):
                 os.unlink(part)
-            raise
         _sync_folder(path.parent)
 
 
