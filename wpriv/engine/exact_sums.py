@@ -9,7 +9,7 @@ record differently in a batch of another size. Here none of these errors remains
   a choice they are.)
 - That gradient g, in floating point, is taken as it is. Its norm is computed in float64, where each square of a float32
   is exact and a sum of d of them, in any order, has a relative error of at most d 2^-53; ``SLACK`` more covers the
-  root, the quotient and the products.
+  root, the quotient and the products. Squares of float64 that underflow are covered by the smallest normal number.
 - f g, with f = min(1, C / (|g| (1 + slack))), or by automatic clipping 1 / (|g| (1 + slack) + stability) with C = 1,
   is rounded towards zero to multiples of the grid: its norm is at most C.
 - Multiples of the grid are added without rounding in float64, in any order, while they stay below 2^53 of it.
@@ -75,11 +75,12 @@ class ExactSum:
         if self.records > MAX_RECORDS:
             raise UsageError(f"noise: exact sums up to {MAX_RECORDS} records per step; use a smaller batch")
         vector = torch.cat([part.detach().reshape(-1) for part in parts]).double()
-        length = vector.square().sum().sqrt()
-        factor = scale_factors.factors(length * (1 + self.slack), self.norm)
+        square = vector.square().sum()
+        longest = (square + len(vector) * torch.finfo(torch.float64).tiny).sqrt() * (1 + self.slack)
+        factor = scale_factors.factors(longest, self.norm)
         # division by a power of two is exact
         self.flat += vector.mul_(factor / self.grid).trunc_()
-        return length
+        return square.sqrt()
 
     def bounded(self, adjacency: str) -> Bounded:
         """Return the sum so far with its sensitivity: C under add-remove, otherwise 2 C."""

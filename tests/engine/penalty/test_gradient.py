@@ -227,6 +227,18 @@ def test_a_weight_used_behind_its_layers_back_is_for_vmap():
     agrees(Tied(), None, batch(9), None, Penalty(1.0, 0.5, 0.8, ((4, 5),)), directions=axes(2), method="vmap")
 
 
+def test_a_parameter_that_is_one_number_has_a_jacobian():
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers, self.scale = mlp(2), nn.Parameter(torch.tensor(3.0, dtype=torch.float64))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.scale * self.layers(x)
+
+    agrees(Scaled(), None, batch(9), None, Penalty(1.0, 0.5, 0.8, ((4, 5),)), directions=axes(2), method="vmap")
+
+
 @pytest.mark.parametrize("clipping", CLIPPINGS)
 def test_dropout_is_the_same_draw_in_every_pass_of_ghost_and_is_refused_by_vmap(clipping):
     """A record contributes at most alpha L |a|, |a| <= 4 M/n: the scores of both groups lie in the ball."""

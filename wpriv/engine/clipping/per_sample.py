@@ -11,6 +11,7 @@ from torch.func import vmap as batched
 
 from wpriv.engine.clipping.common import Loss, Summed, clip_factors, losses_of
 from wpriv.engine.clipping.scale_factors import Scaling
+from wpriv.engine.clipping.shares import squares_of
 from wpriv.errors import Unsupported
 
 MAX_VALUES = 2**26
@@ -51,7 +52,7 @@ def vmap(
             ) from error
         # under autocast the layers may compute in half precision; norms and sums stay in that of the parameters
         with torch.autocast(inputs.device.type, enabled=False):
-            squares = {name: grad.flatten(1).square().sum(dim=1) for name, grad in grads.items()}
+            squares = {name: squares_of(grad.reshape(len(grad), -1)) for name, grad in grads.items()}
             factors = clip_factors(squares, norm, None if weights is None else weights[near])
             parts = [torch.tensordot(factors, grads[name], dims=1) for name in trainable]
         pieces.append(Summed(parts, squares, losses))
@@ -69,8 +70,8 @@ def loop(
         losses = losses_of(model(inputs[near]), targets[near], loss)
         grads = torch.autograd.grad(losses.sum(), list(trainable.values()), allow_unused=True, materialize_grads=True)
         dense = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
-        squares = {name: grad.square().sum().view(1) for name, grad in zip(trainable, dense, strict=True)}
-        factor = clip_factors(squares, norm, None if weights is None else weights[near])
+        squares = {name: squares_of(grad.reshape(1, -1)) for name, grad in zip(trainable, dense, strict=True)}
+        (factor,) = clip_factors(squares, norm, None if weights is None else weights[near])
         pieces.append(Summed([grad * factor for grad in dense], squares, losses.detach()))
     return _joined(pieces)
 

@@ -140,7 +140,7 @@ def formed_grams(model: nn.Module, read: Read, inputs: Tensor, targets: Tensor |
             raise Unsupported(
                 f"torch.func cannot batch this model ({reason}); use layers with a clipping rule"
             ) from error
-        flat = torch.cat([row.flatten(2) for row in rows.values()], dim=2)
+        flat = torch.cat([row.reshape(*row.shape[:2], -1) for row in rows.values()], dim=2)
         pieces.append(flat @ flat.transpose(1, 2))
         at, size = chunk.stop, max(1, MAX_VALUES // flat[0].numel())
     return torch.cat(pieces)
