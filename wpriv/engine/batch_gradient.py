@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from wpriv.config.technique_schema import STABILITY
 from wpriv.config.train_schema import Privacy
-from wpriv.engine import exact_sums
+from wpriv.engine import distributed, exact_sums
 from wpriv.engine.clipping.clip import clipped_sum, method_of
 from wpriv.engine.clipping.scale_factors import Automatic, Scaling
 from wpriv.engine.clipping.shares import squares_of
@@ -87,7 +87,7 @@ def make_aggregator(
     if private is None:
         return functools.partial(plain, batches)
     if private.clip == "batch-mean":
-        return functools.partial(batch_mean, batches, norm=private.norm)
+        return functools.partial(batch_mean, batches, norm=private.norm, adjacency=adjacency)
     return functools.partial(
         per_example,
         batches,
@@ -143,9 +143,10 @@ def per_example(
     Raises:
         UsageError: as ``clipped_sum``; or ``exact``, and the step has more records than can be summed exactly.
     """
-    limit = exact_sums.MAX_RECORDS
-    if exact and len(indices) > limit:
-        raise UsageError(f"noise: exact sums up to {limit} records per step; found {len(indices)}. Use a smaller batch")
+    # of all processes together, each of which has an equal share
+    limit, records = exact_sums.MAX_RECORDS, len(indices) * distributed.size()
+    if exact and records > limit:
+        raise UsageError(f"noise: exact sums up to {limit} records per step; found {records}. Use a smaller batch")
     parts, diagnostics = [], []
     # an empty batch is a batch: its sum is zero and gets noise
     for chunk in chunks(indices, batches.physical) or [indices]:
@@ -161,8 +162,9 @@ def per_example(
     return BatchGradient(joined(parts), divisor, torch.stack(diagnostics).sum(dim=0))
 
 
-def batch_mean(batches: Batches, indices: Indices, *, norm: float) -> BatchGradient:
-    """Return the mean gradient of a batch, clipped as a whole to ``norm``: any two such means are at most 2 norm apart.
+def batch_mean(batches: Batches, indices: Indices, *, norm: float, adjacency: str) -> BatchGradient:
+    """Return the mean gradient of a batch, clipped as a whole to ``norm``: any two such means are at most 2 norm apart,
+    and so are those of neighbours of every kind.
 
     The influence of one record is not bounded by less than that: noise far below 2 norm provides no privacy.
 
@@ -171,7 +173,7 @@ def batch_mean(batches: Batches, indices: Indices, *, norm: float) -> BatchGradi
     """
     parts, losses = batches.gradient_sum(indices)
     mean = clip([part / max(len(indices), 1) for part in parts], norm)
-    return BatchGradient(Bounded(mean, 2 * norm, "replace-one"), 1.0, _diagnostics(indices, losses))
+    return BatchGradient(Bounded(mean, 2 * norm, adjacency), 1.0, _diagnostics(indices, losses))
 
 
 def plain(batches: Batches, indices: Indices) -> BatchGradient:

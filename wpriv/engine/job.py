@@ -114,12 +114,22 @@ class ReleaseGate:
             UsageError: the sum is bounded under another adjacency than the accounted one.
         """
         self.used += 1
-        if self.private and total.adjacency != self.adjacency:
-            raise UsageError(
-                f"a release that is accounted for under {self.adjacency} neighbours must be bounded under them; "
-                f"found {total.adjacency}"
-            )
+        if self.private:
+            require_adjacency(total, self.adjacency)
         return add_noise(total, self.multiplier, self.noise, private=self.private, exact=self.exact)
+
+
+def require_adjacency(total: Bounded, adjacency: str) -> None:
+    """Refuse a sum that is not bounded under the neighbouring relation of the accounting.
+
+    Raises:
+        UsageError: it is bounded under another one.
+    """
+    if total.adjacency != adjacency:
+        raise UsageError(
+            f"a release that is accounted for under {adjacency} neighbours must be bounded under them; "
+            f"found {total.adjacency}"
+        )
 
 
 CustomStep = Callable[[Indices, ReleaseGate], Tensor]

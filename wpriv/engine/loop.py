@@ -17,7 +17,8 @@ from torch import Tensor
 from wpriv.config.technique_schema import AVERAGE_PREFIX
 from wpriv.config.train_schema import Optimizer
 from wpriv.engine import distributed, sharding
-from wpriv.engine.job import ReleaseGate
+from wpriv.engine.batch_gradient import BatchGradient
+from wpriv.engine.job import ReleaseGate, require_adjacency
 from wpriv.engine.release import add_noise
 from wpriv.engine.sampler import Indices
 from wpriv.engine.training_state import Row, TrainingState
@@ -130,11 +131,11 @@ class Engine(TrainingState):
         assert self.job.aggregate is not None
         private = plan.step is not None
         if self.job.divided:
-            batch = self.job.aggregate(indices)
+            batch = self._accounted(self.job.aggregate(indices))
             diagnostics, places = batch.diagnostics, sharding.coordinates(self.weights)
             parts = add_noise(batch.total, plan.multiplier, self.noise, private=private, coordinates=places)
         else:
-            batch = self.job.aggregate(distributed.own_share(indices))
+            batch = self._accounted(self.job.aggregate(distributed.own_share(indices)))
             # one process adds the noise, to the sum of all processes: sums of noisy parts would leave the grid
             total = replace(batch.total, parts=distributed.all_reduce_sum(batch.total.parts))
             diagnostics = distributed.all_reduce_sum([batch.diagnostics])[0]
@@ -153,6 +154,20 @@ class Engine(TrainingState):
             self.distances.append(self.job.observe_distances(indices, mask).cpu())
         self._update_weights(parts)
         return diagnostics
+
+    def _accounted(self, batch: BatchGradient) -> BatchGradient:
+        """Return the sum of a step, which must be the release that the schedule accounts for.
+
+        Raises:
+            UsageError: it is bounded under another adjacency. RuntimeError: this step is to release nothing.
+        """
+        plan = self.schedule
+        if plan.step is None:
+            return batch
+        if not self._is_release():
+            raise RuntimeError(f"step {self.steps_done + 1} releases a sum and is accounted for 0 times")
+        require_adjacency(batch.total, plan.adjacency)
+        return batch
 
     def _update_weights(self, parts: list[Tensor]) -> None:
         for weight, part in zip(self.weights, parts, strict=True):

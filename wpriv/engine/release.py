@@ -20,7 +20,8 @@ from wpriv.engine.noise_stream import Noise
 from wpriv.errors import Unsupported, UsageError
 
 GRID_BITS = 20
-MIN_EXPONENT = -1022
+MIN_DEVIATION = 2.0 ** (GRID_BITS - 1022)
+"""The smallest standard deviation of noise, whose grid is a normal number of float64."""
 PIECE = 2**15
 """Numbers that a CPU adds and rounds at a time, so that they stay in its cache."""
 MAX_ROUNDING_SHARE = 2.0**-6
@@ -118,7 +119,8 @@ def add_noise(
     Returns:
         New tensors in the order and shapes of ``total.parts``.
     Raises:
-        UsageError: sigma is out of range, or 0 in a private release; or the parts differ in precision or device.
+        UsageError: sigma is out of range, or 0 in a private release; the standard deviation of the noise underflows or
+            overflows; or the parts differ in precision or device.
         Unsupported: ``exact``, and ``total.grid`` is 0: the sensitivity does not cover the rounding of the sum.
     """
     if not math.isfinite(sigma) or sigma < 0 or (private and sigma == 0):
@@ -135,15 +137,20 @@ def add_noise(
             "noise: exact needs a sum whose sensitivity covers rounding, as clipped_sum(..., exact=True) gives; found "
             "one of floating-point numbers. Use noise: rounded"
         )
+    deviation = sigma * total.sensitivity
+    if sigma and total.sensitivity and not MIN_DEVIATION <= deviation < math.inf:
+        raise UsageError(
+            f"noise of {sigma:g} times the sensitivity {total.sensitivity:g} is out of the range of float64; scale the "
+            f"sum and its sensitivity"
+        )
     dtype, source = total.dtype or first.dtype, noise or Noise(device=first.device)
-    if sigma * total.sensitivity == 0:
+    if not deviation:
         return [part.to(dtype, copy=True) for part in total.parts]
     # one draw for all parts: a launch for each would take longer than making the numbers
     sizes = [part.numel() for part in total.parts]
     if coordinates is not None:
         if exact:
             raise Unsupported("noise: exact draws the noise of a whole vector; found a part of one. Use noise: rounded")
-        deviation = sigma * total.sensitivity
         grid = grid_of(deviation)
         numbers = source.normal_at(*coordinates, deviation / grid)
     else:
@@ -155,7 +162,7 @@ def add_noise(
 
 def grid_of(deviation: float) -> float:
     """Return the grid of a release: the power of two in (2^-21, 2^-20] standard deviations."""
-    return math.ldexp(1.0, max(math.frexp(deviation)[1] - 1 - GRID_BITS, MIN_EXPONENT))
+    return math.ldexp(1.0, math.frexp(deviation)[1] - 1 - GRID_BITS)
 
 
 def exact_form(total: Bounded, sigma: float, count: int) -> tuple[float, float]:
