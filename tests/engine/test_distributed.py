@@ -49,6 +49,47 @@ torch.save(torch.cat(seen), Path({folder!r}) / f"rank{{distributed.rank()}}.pt")
 distributed.leave()
 """
 
+LAYOUT = """
+import sys; sys.path.insert(0, {root!r})
+import torch
+from pathlib import Path
+from wpriv.engine import distributed
+distributed.join()
+part = (1 + distributed.rank()) * torch.arange(24.0).view(2, 3, 4)
+if distributed.is_main():
+    part = part.movedim(2, 1).contiguous().movedim(1, 2)
+torch.save(distributed.all_reduce_sum([part])[0], Path({folder!r}) / f"rank{{distributed.rank()}}.pt")
+distributed.leave()
+"""
+
+DRAWS = """
+import sys; sys.path.insert(0, {root!r})
+import torch
+from pathlib import Path
+from tests.engine.toys import engine, schedule
+from wpriv.engine import distributed
+from wpriv.errors import Interrupted
+distributed.join()
+folder = Path({folder!r})
+def train(name, draws, stop=None, **how):
+    own = engine(folder / name, schedule(6), seed=4, **how)
+    aggregate = own.job.aggregate
+    def drawing(indices):
+        draws.append(torch.rand(3 + distributed.rank(), dtype=torch.float64))
+        return aggregate(indices)
+    own.job.aggregate = drawing
+    own.run(stop=lambda: "a test" if own.steps_done == stop else None)
+whole, resumed = [], []
+train("whole", whole)
+try:
+    train("stopped", resumed, 2)
+except Interrupted:
+    torch.distributed.barrier()  # the main process writes the checkpoint
+    train("stopped", resumed, resume=True)
+torch.save(dict(whole=whole, resumed=resumed), folder / f"rank{{distributed.rank()}}.pt")
+distributed.leave()
+"""
+
 
 def together(folder: Path, multiplier: float, exact: bool = False, kind: str = "poisson") -> None:
     """Runs the toy in two processes."""
@@ -118,6 +159,28 @@ def test_what_two_processes_release_lies_on_the_grid_of_the_noise(tmp_path):
     for rank in range(2):
         multiples = torch.load(folder / f"rank{rank}.pt", weights_only=True) / 2.0**-22
         assert torch.equal(multiples, multiples.round())
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+def test_sums_are_of_equal_places_whatever_the_layout_in_memory(tmp_path):
+    # as where one process has gradients of a kernel and the other one no record
+    (tmp_path / "two").mkdir()
+    run_two(LAYOUT.format(root=str(ROOT), folder=str(tmp_path / "two")))
+    for rank in range(2):
+        total = torch.load(tmp_path / "two" / f"rank{rank}.pt", weights_only=True)
+        assert torch.equal(total, 3 * torch.arange(24.0).view(2, 3, 4))
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+def test_processes_draw_random_numbers_of_their_own_in_every_step_and_the_same_ones_again_when_resumed(tmp_path):
+    # masks of dropout that two records share would change where a record before them is left out
+    (tmp_path / "two").mkdir()
+    run_two(DRAWS.format(root=str(ROOT), folder=str(tmp_path / "two")))
+    first, second = (torch.load(tmp_path / "two" / f"rank{r}.pt", weights_only=True) for r in range(2))
+    drawn = torch.cat([*first["whole"], *second["whole"]])
+    assert len(drawn.unique()) == len(drawn)
+    for draws in (first, second):
+        assert torch.equal(torch.stack(draws["resumed"]), torch.stack(draws["whole"]))
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")

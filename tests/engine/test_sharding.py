@@ -21,7 +21,7 @@ from wpriv.engine.release import Bounded, Part
 from wpriv.engine.training_state import CHECKPOINT, LEDGER, MODEL, inherit
 from wpriv.errors import Unsupported, UsageError
 
-PRIVATE = ("whole", "divided", "divided in small passes", "stopped")
+PRIVATE = ("whole", "divided", "divided in small passes", "clocks that differ", "stopped")
 needs_processes = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
 
 

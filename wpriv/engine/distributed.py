@@ -93,16 +93,45 @@ def own_share(indices: Indices) -> Indices:
 
 def all_reduce_sum(parts: list[Tensor]) -> list[Tensor]:
     """Return the sums over all processes, with the same bits in each."""
-    if size() > 1:
-        for part in parts:
-            dist.all_reduce(part)
+    if size() == 1:
+        return parts
+    # numbers are added by their places in memory: a gradient of a kernel has another layout than one of no record
+    parts = [part.contiguous() for part in parts]
+    for part in parts:
+        dist.all_reduce(part)
     return parts
+
+
+def anywhere(flag: bool) -> bool:
+    """Return whether a flag is set in any process."""
+    if size() == 1:
+        return flag
+    count = torch.tensor([int(flag)], device=_device())
+    dist.all_reduce(count)
+    return bool(count)
 
 
 def agree_to_stop(reason: str | None) -> str | None:
     """Return a reason to stop if any process has one, so that all stop after the same step."""
+    stop = anywhere(reason is not None)
+    return reason or ("another process" if stop else None)
+
+
+def separate_draws() -> None:
+    """Let each process draw its own random numbers in the next step, by a seed from the main one's generator.
+
+    The masks of dropout must be independent between records, whichever process has them: otherwise a record that is
+    left out would change which of the others share a mask, which no clipping bounds. The seeds follow from the state of
+    the main generator, which checkpoints hold.
+    """
     if size() == 1:
-        return reason
-    flag = torch.tensor([0 if reason is None else 1], device="cuda" if dist.get_backend() == "nccl" else "cpu")
-    dist.all_reduce(flag)
-    return reason or ("another process" if int(flag) else None)
+        return
+    seed = torch.randint(2**62, (1,)).to(_device())
+    dist.broadcast(seed, src=0)
+    if not is_main():
+        torch.manual_seed(int(seed) + rank())
+
+
+def _device() -> str:
+    """Return the device of tensors that processes exchange."""
+    return "cuda" if dist.get_backend() == "nccl" else "cpu"

@@ -84,7 +84,8 @@ class Engine(TrainingState):
                 message = f"stopped by {reason} after step {self.steps_done} of {total}; saved. Continue with --resume"
                 raise Interrupted(message)
             due = epoch is not None or time.monotonic() - saved >= self.schedule.every
-            if self.steps_done < total and due:
+            # all processes save after the same step, though their clocks differ: they wait for each other there
+            if self.steps_done < total and distributed.anywhere(due):
                 self.save()
                 saved = time.monotonic()
         self.finish()
@@ -101,6 +102,7 @@ class Engine(TrainingState):
         self._set_rates(lr)
         if self.job.augmentation is not None:
             self.job.augmentation.step = self.steps_done
+        distributed.separate_draws()
         run_step = self._gradient_step if self.job.custom_step is None else self._custom_step
         self.diagnostics += run_step(indices)
         self.steps_done += 1

@@ -234,7 +234,7 @@ def _add_clipped(
         for weight, part in zip(trained, parts, strict=True):
             share = shares.pop(weight, None)
             whole = factors.new_zeros(weight.shape) if share is None else share.weighted(factors)
-            part += rows_of(weight).of(distributed.all_reduce_sum([whole.contiguous()])[0])
+            part += rows_of(weight).of(distributed.all_reduce_sum([whole])[0])
     return losses.detach(), total(squares).sqrt()
 
 
