@@ -126,17 +126,17 @@ def test_the_tails_of_the_numbers_of_jumps_add_up_to_the_tail_of_the_composition
     assert all(spent <= tail * (1 + 1e-9) for spent, tail in sums)
 
 
-def masses_of_a_split(losses: list[float], p: list[float], tilt: float) -> tuple[dict[float, float], dict[float, float]]:
+def masses_of_a_split(losses: list[float], p: list[float], tilt: float) -> list[dict[float, float]]:
     """P-masses of the jumps of a pair with these atoms, from above and from below, cut at 0.16 on either side."""
     pair = AtomicPair(np.array(losses), np.log(p))
     (group,) = group_pairs({pair: 1024})
     plan = StagePlan([(32, 4), (1, 1)], 0.01, 0.04, 4)
     step = discretize_with_jumps(group, approximate_pmf(pair), plan, tilt, 1e-30, 1e-30, 1e-20)
-    sides = []
+    sides: list[dict[float, float]] = []
     for pmf in (step.jumps.upper, step.jumps.lower):
         plain = pmf.rows[0] * np.exp(pmf.log_norm[0] - tilt * pmf.losses(0.04))
         sides.append(dict(zip(np.round(pmf.losses(0.04), 6).tolist(), plain.tolist(), strict=True)))
-    return sides[0], sides[1]
+    return sides
 
 
 @pytest.mark.parametrize("tilt", [0.0, 6.0])
@@ -161,8 +161,8 @@ def test_no_more_jumps_than_accounted_for_happen_but_for_the_tail(mean, tail):
 
 @pytest.mark.parametrize(("share", "refused"), [(1e-9, False), (0.05, True)])
 def test_jumps_that_would_shift_eps_too_far_for_their_bound_are_refused(share, refused):
-    # with a share of 0.05 the 10,000 steps have some 1000 jumps under the tilt, which shift eps by 0.013 each; Theorem 8
-    # of docs/theory/certified-pld.md needs tilt * shift <= ln((K + 1) / mean), about 0.2
+    # with a share of 0.05 the 10,000 steps have some 1000 jumps under the tilt, which shift eps by 0.013 each; Theorem
+    # 8 of docs/theory/certified-pld.md needs tilt * shift <= ln((K + 1) / mean), about 0.2
     below = share * -math.expm1(-0.3) / math.expm1(0.05)  # so that Q has the mass one
     pair = AtomicPair(np.array([-0.05, 0.0, 0.3]), np.log([below, 1 - below - share, share]))
     (group,) = group_pairs({pair: 10_000})

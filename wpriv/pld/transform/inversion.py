@@ -228,7 +228,7 @@ def _weighted_values(
 
 
 def _beyond_edge(kernel: SmoothingKernel, tilt: float, count: int, spacing: float) -> tuple[float, float]:
-    """Bounds of the two sums from the frequency count * spacing >= KERNEL_SHAPE / width on; the product is at most 1."""
+    """Bounds of the two sums from count * spacing >= KERNEL_SHAPE / width on; the product is at most 1."""
     # |transform| <= 2 B e^-B |sinh(root) / root|, B the shape, and that is at most cosh of the root's real part, which
     # is at most sqrt(tilt w B) at the edge and tends to tilt w
     shape, lift, edge = constants.KERNEL_SHAPE, tilt * kernel.width, count * spacing
