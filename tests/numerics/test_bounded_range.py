@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -52,6 +53,21 @@ def test_one_release_has_its_closed_form():
         assert low <= one(1.5, eps) * (1 + 1e-9) + 1e-12
         assert high == pytest.approx(one(1.5, eps), rel=1e-3, abs=1e-5)
         assert high >= one(1.5, eps) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("r", [1e-9, 1e-5, 0.3])
+def test_one_release_of_any_range_lies_between_the_ends_to_the_last_digit(r):
+    # oracle: the closed form in 40 digits
+    known = profile(r, 1, r)
+    with mpmath.workdps(40):
+        for eps in np.concatenate([known.eps[:-1], known.eps[:-1] * 0.3 + known.eps[1:] * 0.7]).tolist():
+            exact = (mpmath.exp(mpmath.mpf(r) / 2) - mpmath.exp(mpmath.mpf(eps) / 2)) ** 2 / mpmath.expm1(r)
+            low, high = known.delta(eps)
+            assert low <= exact <= high
+            if exact > 1e-3 * r:
+                eps_low, eps_high = known.epsilon(float(exact))
+                assert eps_low <= eps * (1 + 1e-13) + 1e-15 * r
+                assert eps <= eps_high * (1 + 1e-13) + 1e-15 * r
 
 
 def strategy(r: float, n: int, eps: float, choose, draws: int, generator) -> tuple[float, float]:

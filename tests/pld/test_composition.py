@@ -8,6 +8,7 @@ import math
 import warnings
 import weakref
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -27,6 +28,7 @@ from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.mechanisms.truncated_gauss import TruncatedGauss
 from wpriv.mechanisms.truncated_laplace import TruncatedLaplace
+from wpriv.pld import composition
 from wpriv.pld.composition import Composition
 
 
@@ -242,6 +244,22 @@ def test_nothing_is_lost_above_the_largest_loss():
     infinity = -math.expm1(3 * math.log1p(-pair.mass_at_plus_infinity))
     assert composition.delta(composition.max_loss, 1e-3) == pytest.approx((infinity, infinity), rel=1e-14)
     assert composition.epsilon(infinity / 2, 1e-3) == (math.inf, math.inf)
+
+
+@pytest.mark.parametrize("method", composition.METHODS)
+@pytest.mark.parametrize(
+    ("mu", "k", "tol"), [(1e-9, 3.0, 1e-4), (1e-7, 3.0, 1e-8), (1e-8, 0.5, 1e-8), (1e-6, 3.0, 1e-8)]
+)
+def test_small_losses_are_not_resolved_more_finely_than_rounding_lets(mu, k, tol, method, monkeypatch):
+    """Oracle: the closed form of Gaussian noise (Balle, Wang 2018) in 40 digits."""
+    monkeypatch.setattr(composition, "METHODS", (method,))
+    eps = k * mu * math.sqrt(3)
+    low, high = Composition([(GaussPair(mu), 3)]).delta(eps, tol)
+    with mpmath.workdps(40):
+        whole, at = mpmath.mpf(mu) * mpmath.sqrt(3), mpmath.mpf(eps)
+        exact = mpmath.ncdf(whole / 2 - at / whole) - mpmath.exp(at) * mpmath.ncdf(-whole / 2 - at / whole)
+        assert low <= exact <= high
+    assert high - low <= max(tol, 1e-12 / mu) * high
 
 
 def test_a_certain_disclosure_has_no_eps():

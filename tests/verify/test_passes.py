@@ -129,3 +129,13 @@ def test_a_rate_that_is_not_one_over_a_whole_number_is_refused():
     step = {"mech": "gauss", "sigma": 1, "sensitivity": 1, "n": 9, "sampling": "allocation", "rate": 0.3}
     with pytest.raises(UsageError, match="rate to be 1/t"):
         certificate.read(json.dumps({**CONTENT, "process": [step]}))
+
+
+def test_no_mass_of_a_dominating_pair_is_lost_where_its_mean_rounds_to_zero():
+    # oracle: the masses given, which add up to one; a lost one would lower the profile of the other order
+    base = pairs.base_pair("gauss", {"sigma": Fraction(1), "sensitivity": Fraction(1)})
+    points = allocation.Points(arb(0), arb(1) / 4, 130, 0, True)
+    total = allocation.Ratio(-8, [3, 0, 1 << 129], [0, 0, 1 << 128], (1 << 129) - 3)
+    pair = allocation.pair_of(total, points, 2, 1, base)
+    assert len(pair.atoms) == 2
+    assert sum((q for _, _, q in pair.atoms), pair.missing) == 1

@@ -36,10 +36,11 @@ class BoundedRangeProfile:
         """Bounds of delta at eps; delta is convex in e^eps, so that chords are above it, and extended chords below."""
         if eps > self.eps[-1]:
             return 0.0, float(self.upper[-1])
-        above = float(np.interp(math.exp(eps), np.exp(self.eps), self.upper)) * (1 + ROUNDING)
+        # e^eps - 1 takes the place of e^eps, which would lose the digits of a small eps
+        above = float(np.interp(math.expm1(eps), np.expm1(self.eps), self.upper)) * (1 + ROUNDING)
         place = int(np.searchsorted(self.eps, eps))
         rise = self._rise(place)
-        below = float(self.lower[place]) + rise * (math.exp(self.eps[place]) - math.exp(eps)) * (1 - ROUNDING)
+        below = float(self.lower[place]) + rise * (math.expm1(self.eps[place]) - math.expm1(eps)) * (1 - ROUNDING)
         return min(max(below, 0.0), above), above
 
     def epsilon(self, delta: float) -> tuple[float, float]:
@@ -53,15 +54,15 @@ class BoundedRangeProfile:
         if k == 0:
             return low, 0.0
         share = (self.upper[k - 1] - delta) / (self.upper[k - 1] - self.upper[k])
-        left, right = math.exp(self.eps[k - 1]), math.exp(self.eps[k])
-        high = min(math.log(left + share * (right - left)) * (1 + ROUNDING), float(self.eps[k]))
+        left, right = math.expm1(self.eps[k - 1]), math.expm1(self.eps[k])
+        high = min(math.log1p(left + share * (right - left)) * (1 + ROUNDING), float(self.eps[k]))
         return min(low, high), high
 
     def _rise(self, place: int) -> float:
         """At most -d delta / d e^eps before a node: the chord of the two nodes from there."""
         if place + 1 >= self.eps.size:
             return 0.0
-        width = math.exp(self.eps[place + 1]) - math.exp(self.eps[place])
+        width = math.expm1(self.eps[place + 1]) - math.expm1(self.eps[place])
         return max(0.0, float(self.lower[place] - self.upper[place + 1])) / width
 
     def _least(self, place: int, delta: float) -> float:
@@ -69,8 +70,8 @@ class BoundedRangeProfile:
         rise = self._rise(place + 1)
         if place + 1 >= self.eps.size or rise == 0:
             return float(self.eps[place])
-        crossing = math.exp(self.eps[place + 1]) - (delta - float(self.lower[place + 1])) / rise * (1 + ROUNDING)
-        return max(float(self.eps[place]), math.log(max(crossing, 1.0)) * (1 - ROUNDING))
+        crossing = math.expm1(self.eps[place + 1]) - (delta - float(self.lower[place + 1])) / rise * (1 + ROUNDING)
+        return max(float(self.eps[place]), math.log1p(max(crossing, 0.0)) * (1 - ROUNDING))
 
 
 @lru_cache(maxsize=16)
@@ -104,12 +105,13 @@ class _Step:
         self.rest = np.expm1(t) / math.expm1(r)
         # p is concave in e^-t, and exceeds its chord there by at most so much
         self.gap = (np.exp(t[1:] / 2) - np.exp(t[:-1] / 2)) ** 2 / math.expm1(r)
-        self.mirror = np.exp(-eps[nodes:0:-1]) if eps.size > nodes else np.exp(-t[:0:-1])
+        mirrored = -(eps[nodes:0:-1] if eps.size > nodes else t[:0:-1])
+        self.mirror, self.fall = np.exp(mirrored), -np.expm1(mirrored)
 
     def _extended(self, delta: Array, beyond: float) -> Array:
         """delta at ``nodes`` more points on either side: delta(-y) = 1 - e^-y + e^-y delta(y), and ``beyond``."""
         right = np.concatenate([delta, np.full(self.nodes, beyond)])
-        left = 1 - self.mirror + self.mirror * right[self.nodes : 0 : -1]
+        left = self.fall + self.mirror * right[self.nodes : 0 : -1]
         return np.concatenate([left, right])
 
     def _at(self, values: Array, shift: int) -> Array:

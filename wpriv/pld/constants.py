@@ -40,6 +40,9 @@ PRODUCT_ROUNDINGS, WAVE_ROUNDINGS = 3, 12
 FFT_VALUE_ROUNDINGS, FFT_VECTOR_ROUNDINGS = 10, 18
 # relative distance on either side of a node at which tails are compared to find the mass of an atom on it
 NODE_HALF_WIDTH = 1e-15
+# least squared spacing of nodes, in roundings times the standard deviation of a step's loss: in narrower cells the
+# rounding of tails is no small part of the difference of the P- and the Q-mass
+SPACING_ROUNDINGS = 1000
 # correction of the Q-mass: only what rounding explains may be corrected
 # largest mean absolute loss (nats) and error of E[e^-Y - 1]
 MAX_CORRECTED_LOSS, MAX_CORRECTED_ERROR = 0.1, 1e-11

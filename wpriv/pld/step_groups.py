@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,6 +59,12 @@ class Steps:
         sizes = [np.abs(m) + deviations * np.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
         total = sum(float(n @ size) for n, size in zip(self.counts, sizes, strict=True))
         return constants.TAIL_ROUNDINGS * constants.UNIT_ROUNDOFF * total
+
+    def least_spacing(self) -> float:
+        """Spacing of nodes (nats) below which the rounding of tails would decide the masses on them."""
+        variances = self.cumulants(0.0).variances
+        deviation = sum(float(n @ np.sqrt(v)) for n, v in zip(self.counts, variances, strict=True)) / self.total
+        return math.sqrt(constants.SPACING_ROUNDINGS * constants.UNIT_ROUNDOFF * deviation)
 
     def negligible_bottom(self, share: float) -> float:
         """Tilted mass of one step that may lie below its lowest node.

@@ -200,7 +200,7 @@ def pair_of(total: Ratio, points: Points, steps: int, sums: int, base: Pair) -> 
     unit, atoms = arb(2) ** points.bits, []
     near = ONE + arb(0, 2.0 ** (3 - EXACT) * (sums + 2))
     for k, (mass, mean) in enumerate(zip(total.masses, total.means, strict=True)):
-        if mass > 0 and mean > 0:
+        if mass > 0 and (mean > 0 or points.upper):
             value = points.loss(total.first + k).exp() / steps if points.upper else arb(mean) * near / arb(mass) / steps
             loss = points.loss(total.first + k) - arb(steps).log() if points.upper else value.log()
             atoms.append((loss, value * mass / unit, arb(mass) / unit))

@@ -19,6 +19,7 @@ from wpriv.pld.lattice.convolve import (
     _or_point_mass,
     block_error_share,
     compose_pmfs,
+    with_tail_sums,
 )
 from wpriv.pld.lattice.lattice_pmf import LatticePmf, reach
 from wpriv.pld.lattice.spectra import fast_length
@@ -163,6 +164,14 @@ def test_eps_beyond_every_loss_leaves_only_the_mass_at_infinity():
     low, high = ask(1.01)
     assert low <= 0.25 <= high
     assert high - low < 1e-10
+
+
+def test_an_infinite_slack_leaves_the_trivial_bracket_at_every_eps():
+    index, mass = np.arange(-5, 6), np.full(11, 1 / 11)
+    side = replace(with_tail_sums(LatticePmf(index, mass, 0.0), 0.1, 20.0, 1e-9, 0.0, 0.0), slack=math.inf)
+    for eps in (-1.0, 0.0, 5.0, 40.0, 1e4):  # from 38 on the factor of the slack underflows
+        assert side.delta(eps, +1) == 1.0
+        assert side.delta(eps, -1) == 1e-9
 
 
 def test_a_window_that_does_not_fit_is_refused():

@@ -7,15 +7,20 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.stats import poisson as poisson_counts
 
+from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.sampling.poisson_pair import poisson
+from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.pld import constants
 from wpriv.pld.composition import Composition
 from wpriv.pld.lattice import compose_on_lattices
 from wpriv.pld.lattice.discretize import cell_masses, discretize_bulk
+from wpriv.pld.lattice.jump_cut import max_jump_count
+from wpriv.pld.lattice.staging import StagePlan
 from wpriv.pld.lattice.step_nodes import _stretch, choose_nodes, split_by_node_count
-from wpriv.pld.lattice.step_pmfs import _optimistic_bulk
+from wpriv.pld.lattice.step_pmfs import _optimistic_bulk, discretize_with_jumps
 from wpriv.pld.saddle_point import approximate_pmf
 from wpriv.pld.stacking import group_pairs
 
@@ -119,3 +124,52 @@ def test_the_tails_of_the_numbers_of_jumps_add_up_to_the_tail_of_the_composition
     Composition([(poisson(GaussPair(1 / (0.5 + 0.004 * i)), 1e-4), 10**5) for i in range(20)]).epsilon(1e-6, 1e-2)
     assert any(spent > 0 for spent, _ in sums)
     assert all(spent <= tail * (1 + 1e-9) for spent, tail in sums)
+
+
+def masses_of_a_split(losses: list[float], p: list[float], tilt: float) -> list[dict[float, float]]:
+    """P-masses of the jumps of a pair with these atoms, from above and from below, cut at 0.16 on either side."""
+    pair = AtomicPair(np.array(losses), np.log(p))
+    (group,) = group_pairs({pair: 1024})
+    plan = StagePlan([(32, 4), (1, 1)], 0.01, 0.04, 4)
+    step = discretize_with_jumps(group, approximate_pmf(pair), plan, tilt, 1e-30, 1e-30, 1e-20)
+    sides: list[dict[float, float]] = []
+    for pmf in (step.jumps.upper, step.jumps.lower):
+        plain = pmf.rows[0] * np.exp(pmf.log_norm[0] - tilt * pmf.losses(0.04))
+        sides.append(dict(zip(np.round(pmf.losses(0.04), 6).tolist(), plain.tolist(), strict=True)))
+    return sides
+
+
+@pytest.mark.parametrize("tilt", [0.0, 6.0])
+def test_an_atom_on_the_cut_is_counted_with_the_bulk_alone(tilt):
+    # oracle: the masses that are given, which add up to one; the atoms at -0.16 and 0.16 lie on the cuts
+    p = [1e-5, 2e-5, 0.02, 0.97985, 1e-4, 2e-5]
+    upper, lower = masses_of_a_split([-0.6, -0.16, -0.01, 0.0, 0.16, 0.6], p, tilt)
+    for side in (upper, lower):
+        assert math.fsum(side.values()) == pytest.approx(1.0, abs=1e-14)
+        assert side[0.0] == pytest.approx(1 - 1e-5 - 2e-5, abs=1e-14)
+    assert upper[0.6] == pytest.approx(2e-5, rel=1e-9)
+    assert upper[-0.6] == pytest.approx(1e-5, rel=1e-9)
+
+
+@pytest.mark.parametrize(("mean", "tail"), [(1e-9, 1e-12), (0.3, 1e-20), (50.0, 1e-15), (3e6, 1e-12), (1e11, 1e-9)])
+def test_no_more_jumps_than_accounted_for_happen_but_for_the_tail(mean, tail):
+    # oracle: the tail of a Poisson distribution, which Chernoff's bound holds for as well
+    count = max_jump_count(mean, tail)
+    assert count <= max(1.1 * mean, mean + 100)
+    assert poisson_counts.sf(count, mean) <= tail
+
+
+@pytest.mark.parametrize(("share", "refused"), [(1e-9, False), (0.05, True)])
+def test_jumps_that_would_shift_eps_too_far_for_their_bound_are_refused(share, refused):
+    # with a share of 0.05 the 10,000 steps have some 1000 jumps under the tilt, which shift eps by 0.013 each; Theorem
+    # 8 of docs/theory/certified-pld.md needs tilt * shift <= ln((K + 1) / mean), about 0.2
+    below = share * -math.expm1(-0.3) / math.expm1(0.05)  # so that Q has the mass one
+    pair = AtomicPair(np.array([-0.05, 0.0, 0.3]), np.log([below, 1 - below - share, share]))
+    (group,) = group_pairs({pair: 10_000})
+    plan = StagePlan([(32, 4), (1, 1)], 0.01, 0.04, 4)
+    if refused:
+        with pytest.raises(Unsupported):
+            discretize_with_jumps(group, approximate_pmf(pair), plan, 5.0, 1e-30, 1e-30, 1e-12)
+    else:
+        step = discretize_with_jumps(group, approximate_pmf(pair), plan, 5.0, 1e-30, 1e-30, 1e-12)
+        assert 0 < step.jumps.log_kappa[0] < 1e-9

@@ -37,6 +37,7 @@ def compose_on_lattices(
     # step; the optimistic discretisation costs half as much again, and sparse nodes the share SPARSE_NODE_ERROR of it
     # all
     fine_spacing = math.sqrt(8 * error / (steps.total * (tilt + 1) * (1 + constants.SPARSE_NODE_ERROR)))
+    fine_spacing = max(fine_spacing, steps.least_spacing())
     relative = error * (tilt + 1 / math.sqrt(state.variance))
     relative = min(max(relative, constants.MIN_RELATIVE_ERROR), constants.MAX_RELATIVE_ERROR)
     tilt, state, share = _reduce_tilt(steps, tilt, state, eps, delta, relative)

@@ -86,7 +86,7 @@ def compose_rare_losses(steps: Steps, tilt: float, eps: float, relative: float, 
     share = math.exp(min(math.log(delta) - state.cgf + tilt * eps, 0.0))
     tail = max(constants.WRAPAROUND_SHARE * relative * share, 1e-250)
     # chords of this spacing raise delta by about so much where it falls like e^{-slope eps}
-    spacing = math.sqrt(relative / (slope * (slope + 1)))
+    spacing = max(math.sqrt(relative / (slope * (slope + 1))), steps.least_spacing())
     longest = max(float(pmf.end if math.isfinite(pmf.end) else pmf.y[-1]) - float(pmf.y[0]) for pmf in steps.pmfs)
     _check_cells(longest / spacing * steps.distinct_steps)
     lattice = _Lattice(spacing, tilt, round(cut / spacing), slope)

@@ -59,7 +59,8 @@ class LatticeComposition:
         """delta at eps with the slack added (sign +1) or subtracted (sign -1)."""
         eps += self.eps_slack if sign < 0 else 0.0
         x = eps - self.centre
-        if -self.tilt * x > constants.MAX_EXPONENT_EVALUATION:
+        # an infinite slack proves nothing, and times a factor that underflows it would not be a number
+        if -self.tilt * x > constants.MAX_EXPONENT_EVALUATION or not math.isfinite(self.slack):
             return 1.0 if sign > 0 else self.mass_at_plus_infinity
         i = int(np.searchsorted(self.pmf.index, math.floor(eps / self.step), side="right"))
         # the sum of (1 - e^{eps-y}) e^{-tilt (y-centre)} mass over losses y above eps

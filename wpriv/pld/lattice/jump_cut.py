@@ -58,10 +58,8 @@ def choose_cut(
 
 
 def max_jump_count(mean: float, tail: float) -> int:
-    """The least K with P(more than K jumps) <= tail, for a number of rare jumps with this mean (Chernoff)."""
+    """A K, about the least, with P(more than K jumps) <= tail, for a number of jumps with this mean (Chernoff)."""
     count = max(1, math.ceil(mean))
     while count * math.log((count + 1) / max(mean, constants.MASS_FLOOR)) - count - 1 + mean < -math.log(tail):
-        if count >= 10**6:
-            break
-        count += 1
+        count += max(1, count >> 10)
     return count

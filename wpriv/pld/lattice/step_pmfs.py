@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +112,7 @@ def discretize_with_jumps(
     Args:
         tail: tilted probability that more jumps of a step happen than are accounted for.
     Raises:
-        Unsupported: as many jumps as steps would have to be accounted for.
+        Unsupported: as many jumps as steps would have to be accounted for, or they would shift eps too far.
     """
     assert plan.cut is not None
     pair, counts = group.pair, group.counts
@@ -128,19 +128,19 @@ def discretize_with_jumps(
     blocks = plan.stages[-2][0]
     jump_nodes = choose_nodes(group, pmf, coarse, tilt, top_mass, bottom_mass, weight=int(counts.max()) / blocks)
     jump_upper, jump_lower, infinity = _jump_pmfs(group, jump_nodes, cut, coarse, tilt, rest, cut_below)
-    at_zero = jump_upper.rows[:, jump_upper.index == 0].sum(axis=1)
-    max_count = np.array(
-        [max_jump_count(n * (1 - share), tail) for n, share in zip(counts.tolist(), at_zero.tolist(), strict=True)]
-    )
-    # the cut was chosen from an approximate PMF; the optimistic bulk needs steps without a jump
-    if bool((max_count >= counts).any()):
+    means = counts * jump_upper.rows[:, jump_upper.index != 0].sum(axis=1)
+    max_count = np.array([max_jump_count(mean, tail) for mean in means.tolist()])
+    log_kappa = np.atleast_1d(np.maximum(log_kappa, 0.0))
+    # the cut was chosen from an approximate PMF. The optimistic bulk needs steps without a jump, and the bound of the
+    # outcomes with more jumps holds up to this shift of eps by those that are accounted for
+    most_shift = np.log((max_count + 1) / np.maximum(means, constants.MASS_FLOOR))
+    if bool(((max_count >= counts) | (tilt * (max_count + 1) * log_kappa > most_shift)).any()):
         raise Unsupported("pld cannot set large losses apart where every step may have one. Raise --tol, or use rdp")
     upper = tilt_pmf(bulk_nodes, bulk_upper / rest[..., None], y, tilt)
     inner_log_kappa = np.atleast_1d(np.maximum(inner_log_kappa, 0.0))
     lower, eps_slack = _optimistic_bulk(
         bulk_nodes, np.atleast_2d(bulk_lower / rest[..., None]), step, tilt, inner_log_kappa
     )
-    log_kappa = np.atleast_1d(np.maximum(log_kappa, 0.0))
     jumps = Jumps(jump_upper, jump_lower, max_count, log_kappa, float(counts @ eps_slack))
     return DiscretizedStep(upper, lambda: lower, np.atleast_1d(infinity), jumps)
 
@@ -191,6 +191,7 @@ def _optimistic_bulk(
 
 def jumps_above(c: CellMasses, infinity: float) -> tuple[tuple[Array, Array], Array]:
     """Pessimistic and optimistic masses of the losses above the first node, and the pessimistic mass at +infinity."""
+    c = _without_atom(c, 0)
     upper, lower = c.chords(), c.chords()
     upper[..., -1] += c.top[0]
     lower[..., -1] += np.maximum(c.top[0] + c.top[1] - infinity, 0.0)
@@ -200,10 +201,18 @@ def jumps_above(c: CellMasses, infinity: float) -> tuple[tuple[Array, Array], Ar
 
 def _jumps_below(c: CellMasses) -> tuple[Array, Array]:
     """Pessimistic and optimistic masses of the losses below the last node."""
+    c = _without_atom(c, -1)
     upper = c.chords()
     lower = push_down(np.diff(c.nodes), upper.copy(), c.gap, c.below, c.above, 0.0)
     upper[..., 0] += c.bottom
     return upper, lower
+
+
+def _without_atom(c: CellMasses, node: int) -> CellMasses:
+    """The masses without the atom on a node at the cut, which is a loss of the bulk."""
+    atoms = c.atoms.copy()
+    atoms[..., node] = 0.0
+    return replace(c, atoms=atoms)
 
 
 def tilt_pmf(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> LatticePmf:

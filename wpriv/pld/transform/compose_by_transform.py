@@ -40,11 +40,13 @@ def compose_by_transform(
     tilt = tilt_for_contour(steps.pmfs, steps.counts, node_tilt, eps, math.log(delta), log_allowance, log_range)
     share = math.exp(min(math.log(delta) - steps.cumulants(node_tilt).cgf + node_tilt * eps, 0.0))
     state = steps.cumulants(tilt)
+    # chords of this width raise ln E[e^{node_tilt L}] over the tilt by the allowed error, over all steps
+    distance = max(math.sqrt(8 * error / steps.total / (node_tilt + 1)), steps.least_spacing())
     sides = []
     for group, pmf in zip(steps.groups, steps.pmfs, strict=True):
         for part, part_pmf in split_by_node_count(group, pmf, node_tilt):
             masses = steps.negligible_mass(delta, part.counts), steps.negligible_bottom(share)
-            sides.append(scatter_atoms(part, part_pmf, error / steps.total, (node_tilt, tilt), masses, focus))
+            sides.append(scatter_atoms(part, part_pmf, distance, (node_tilt, tilt), masses, focus))
 
     def compose(atoms: list[TiltedAtoms]) -> TransformComposition:
         return invert_transform(atoms, tilt, eps, state.mean, delta, error, relative)

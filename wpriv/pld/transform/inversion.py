@@ -160,11 +160,11 @@ def invert_transform(
         SignificantFrequencies([(0, count)])
         if count * atoms <= transform_constants.CHEAP_TRANSFORM_WORK
         else significant_frequencies(
-            parts, tilt, deviation, spacing, count, kernel, allowance, transform_constants.MAX_TRANSFORM_WORK
+            parts, tilt, deviation, spacing, count, kernel, allowance, transform_constants.MAX_TRANSFORM_WORK, bulk
         )
     )
     t, value, density, errors = _weighted_values(parts, chosen, tilt, spacing, kernel, bulk, allowance)
-    beyond = _beyond_edge(kernel, tilt, max(count * spacing, 1e-300))
+    beyond = _beyond_edge(kernel, tilt, count, spacing)
     infinity = -math.expm1(sum(float(p.counts @ np.log1p(-p.mass_at_plus_infinity)) for p in parts))
     return TransformComposition(
         tilt=tilt,
@@ -227,10 +227,11 @@ def _weighted_values(
     return t[kept], payoff[kept] * value[kept], squared[kept] * value[kept], errors
 
 
-def _beyond_edge(kernel: SmoothingKernel, tilt: float, edge: float) -> tuple[float, float]:
-    """Bounds of the two sums over the frequencies beyond ``edge`` = KERNEL_SHAPE / width; the product is at most 1."""
+def _beyond_edge(kernel: SmoothingKernel, tilt: float, count: int, spacing: float) -> tuple[float, float]:
+    """Bounds of the two sums from count * spacing >= KERNEL_SHAPE / width on; the product is at most 1."""
     # |transform| <= 2 B e^-B |sinh(root) / root|, B the shape, and that is at most cosh of the root's real part, which
     # is at most sqrt(tilt w B) at the edge and tends to tilt w
-    shape, lift = constants.KERNEL_SHAPE, tilt * kernel.width
+    shape, lift, edge = constants.KERNEL_SHAPE, tilt * kernel.width, count * spacing
     largest = 2.01 * shape * math.exp(min(math.sqrt(lift * shape) + lift - shape, 700.0))
-    return 1.1 * largest / (math.pi * edge), largest**2 * edge / math.pi
+    # a sum of falling terms is at most its first term and the integral
+    return largest * (1 + 1 / count) / (math.pi * edge), largest**2 * (edge + spacing) / math.pi

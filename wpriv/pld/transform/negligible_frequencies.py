@@ -3,7 +3,8 @@
 |E[e^{itL}]|^2 = E[cos(t (L - L'))], L and L' independent and alike, has a second derivative of at most 2 Var(L):
 between two samples h apart it exceeds the larger one by at most Var(L) h^2 / 4. Where a step has rare large losses, its
 variance says little of the bulk: then |E[e^{itL}]| is at most the modulus of the bulk's part, bounded so, plus the
-weight of what is left out.
+weight of what is left out. That also holds of any part of the losses that contains the bulk, and so of both products
+whose difference is taken where outcomes without a large loss are subtracted (``transform_product``).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from wpriv.pld import constants
 from wpriv.pld.transform import transform_constants
 from wpriv.pld.transform.atomic_transforms import Spectrum, TiltedAtoms, even_sums, wave_minus_one
 from wpriv.pld.transform.smoothing_kernel import SmoothingKernel
+from wpriv.pld.transform.transform_product import Bulk
 
 Indices = NDArray[np.int64]
 TOO_MANY_FREQUENCIES = (
@@ -63,11 +65,12 @@ class _LeadingRows:
     counts: Counts
 
     @staticmethod
-    def of(p: TiltedAtoms, rows: Indices, trim: float) -> _LeadingRows:
-        """Take some rows, leaving out tilted probability ``trim`` in the tails of each."""
+    def of(p: TiltedAtoms, rows: Indices, trim: float, bulk: Bulk | None) -> _LeadingRows:
+        """Take some rows, leaving out tilted probability ``trim`` in the tails of each, and all losses above a bulk."""
         weight = p.weight[rows]
         up_to = np.cumsum(weight, axis=1)
-        weight = np.where((up_to > trim / 2) & (up_to - weight < 1 - trim / 2), weight, 0.0)
+        within = (up_to > trim / 2) & (up_to - weight < 1 - trim / 2)
+        weight = np.where(within if bulk is None else within & (p.y <= bulk.end), weight, 0.0)
         used = weight.any(axis=0)
         weight, offset = weight[:, used], p.offset[used]
         total = weight.sum(axis=1)
@@ -104,6 +107,7 @@ def significant_frequencies(
     kernel: SmoothingKernel,
     allowance: float,
     max_work: float,
+    bulk: Bulk | None,
 ) -> SignificantFrequencies:
     """The frequencies among ``count`` multiples of a spacing that must be computed.
 
@@ -111,13 +115,14 @@ def significant_frequencies(
         deviation: standard deviation of the composed tilted loss.
         allowance: what all others may contribute to the sum for delta.
         max_work: largest number of products of a computed frequency and an atom, or work that takes as long.
+        bulk: losses whose product is subtracted from that of all losses, if there are any.
     Raises:
         Unsupported: there are too many of them, or it would take too long to tell.
     """
     atoms = sum(p.weight.size for p in parts)
     rows = [np.argsort(-(p.counts * p.variances))[: transform_constants.MAX_LEADING_ROWS] for p in parts]
-    bulks = [_LeadingRows.of(p, some, transform_constants.BULK_TRIM) for p, some in zip(parts, rows, strict=True)]
-    full = [_LeadingRows.of(p, some, 0.0) for p, some in zip(parts, rows, strict=True)]
+    bulks = [_LeadingRows.of(p, some, transform_constants.BULK_TRIM, bulk) for p, some in zip(parts, rows, strict=True)]
+    full = [_LeadingRows.of(p, some, 0.0, bulk) for p, some in zip(parts, rows, strict=True)]
     t, log_bound = _first_samples(full, bulks, deviation, count * spacing)
     sample_cost = sum(some.offset.size for some in (*full, *bulks))
     divisions, work = transform_constants.SAMPLE_DIVISIONS, 0.0
@@ -137,7 +142,8 @@ def significant_frequencies(
     numbers = np.diff(t) / spacing + 1
     s = tilt + 1j * t[:-1]
     height = float(kernel.transform(np.array([tilt + 0j]))[0].real)
-    density_terms = numbers * (spacing / math.pi) * height**2 * np.exp(log_bound)
+    products = 1 if bulk is None else 2
+    density_terms = products * numbers * (spacing / math.pi) * height**2 * np.exp(log_bound)
     value_terms = density_terms / height / np.abs(s * (s + 1))
     order = np.argsort(value_terms)
     omitted = np.zeros(value_terms.size, dtype=bool)

@@ -27,7 +27,7 @@ Sides = tuple[TiltedAtoms, Callable[[], TiltedAtoms]]
 def scatter_atoms(
     group: StepGroup,
     pmf: ApproximatePmf,
-    error: float,
+    distance: float,
     tilts: tuple[float, float],
     masses: tuple[float, float],
     focus: tuple[float, float] | None,
@@ -35,7 +35,7 @@ def scatter_atoms(
     """Discretise a group's pairs.
 
     Args:
-        error: by how much the discretisation of one step may raise ln E[e^{tilt L}] over the tilt, about.
+        distance: mean spacing of the nodes where the tilted mass lies, in nats.
         tilts: the tilt that decides where nodes are needed, and that of the PMFs.
         masses: P-mass above, and tilted mass below the nodes that may be neglected, as for ``choose_nodes``.
         focus: range of losses where single ones decide the answer, whatever their weight, if there is one.
@@ -47,7 +47,6 @@ def scatter_atoms(
     pair, (node_tilt, tilt) = group.pair, tilts
     if isinstance(pair, AtomicPair) and pair.losses.size <= transform_constants.MAX_EXACT_ATOMS:
         return _exact_atoms(pair, tilt, group, masses[0])
-    distance = math.sqrt(8 * error / (node_tilt + 1))
     if distance > constants.MAX_CHORD_SPACING:
         raise Unsupported("pld finds the losses of a step too large for its nodes at this tolerance. Use rdp")
     finest = transform_constants.FINEST_NODE_SPACING
