@@ -61,13 +61,43 @@ def test_the_logarithmic_derivative_is_that_of_the_slope(repeats):
     np.testing.assert_allclose(repeats.log_fall(x), numeric, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("repeats", [*EXAMPLES, Repeats("poisson", 400)], ids=str)
+# the least K of some has a probability that underflows
+@pytest.mark.parametrize("repeats", [*EXAMPLES, Repeats("poisson", 400), Repeats("binomial", 199.9, runs=200)], ids=str)
 def test_quantiles_are_those_of_the_probabilities(repeats):
     cumulative = np.cumsum(probabilities(repeats, 20_000))
     for share in (1e-6, 0.1, 0.5, 0.9, 0.999):
         exact = int(np.searchsorted(cumulative, share))
         assert abs(repeats.quantile(share) - exact) <= (abs(cumulative[exact] - share) < 1e-9)
     assert repeats.draw() >= (0 if repeats.may_be_none else 1)
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-9, 0.01, 0.5, 30.0])
+@pytest.mark.parametrize(
+    "repeats",
+    [
+        *EXAMPLES,
+        Repeats("poisson", 1000),
+        Repeats("binomial", 1999, runs=2000),
+        Repeats("negative-binomial", 1e6, eta=1000),
+    ],
+    ids=str,
+)
+def test_the_pure_bound_is_just_above_its_formula_for_any_number_of_runs(repeats, eps):
+    """eps + ln f'(1 - x) - ln f'(x) at x = 1 / (1 + e^eps), from the closed forms of f' in mpmath."""
+    import mpmath
+
+    with mpmath.workdps(40):
+        x = 1 / (1 + mpmath.exp(eps))
+        if repeats.kind == "poisson":
+            fall = mpmath.mpf(repeats.mean) * (1 - 2 * x)
+        elif repeats.kind == "binomial":
+            p = mpmath.mpf(repeats.mean) / repeats.runs
+            fall = (repeats.runs - 1) * mpmath.log((1 - p * x) / (1 - p * (1 - x)))
+        else:
+            gamma = mpmath.mpf(repeats.gamma)
+            fall = (repeats.eta + 1) * mpmath.log((gamma + (1 - gamma) * (1 - x)) / (gamma + (1 - gamma) * x))
+        exact = eps + fall
+        assert exact <= repeats.pure_eps(eps) <= exact * (1 + 1e-11)
 
 
 @settings(max_examples=100, deadline=None)

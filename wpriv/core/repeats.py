@@ -27,8 +27,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 # the distribution exists for every eta above -1, but near -1 its gamma is too small for a double
 MAX_MEAN, MIN_ETA, MAX_ETA = 1e9, -0.9, 1e3
-# beyond, a Poisson K of 0 has a probability near the smallest double
-MAX_DRAWN_MEAN = 500.0
+# beyond, the runs would take too long; ln of the probability of a number of runs, above the mean, that is never drawn
+MAX_DRAWN_MEAN, LOG_NEGLIGIBLE = 500.0, -745.0
 EXAMPLE = "geometric:mean=20"
 
 
@@ -143,9 +143,16 @@ class Repeats:
         """
         if math.isinf(eps):
             return math.inf
-        x = math.exp(-eps) / (1 + math.exp(-eps))
-        fall = float(np.log(self.slope(x)) - np.log(self.slope(1 / (1 + math.exp(-eps)))))
-        return eps + max(fall, 0.0) * (1 + 1e-12)
+        # the slopes underflow where there are many runs, and their logarithms cancel at small eps: 1 - 2x has all digits
+        x, gap = math.exp(-eps) / (1 + math.exp(-eps)), math.tanh(eps / 2)
+        if self.kind == "poisson":
+            fall = self.mean * gap
+        elif self.kind == "binomial":
+            fall = (self.runs - 1) * math.log1p(self.mean * gap / (self.runs - self.mean + self.mean * x))
+        else:
+            rest = 1 - self.gamma
+            fall = (self.eta + 1) * math.log1p(rest * gap / (self.gamma + rest * x))
+        return eps + fall * (1 + 1e-12)
 
     def draw(self, bits: Callable[[int], int] = secrets.randbits) -> int:
         """Draw a number of runs.
@@ -161,20 +168,21 @@ class Repeats:
 
     def quantile(self, share: float) -> int:
         """The smallest k with P(K <= k) >= ``share``, for a share in (0, 1)."""
-        k, probability = self._least()
-        below = probability
-        while below < share and probability > 0:
-            k, probability = k + 1, probability * self._ratio(k)
-            below += probability
+        k, log_probability = self._least()
+        # the least k may be so rare that its probability underflows
+        below = math.exp(log_probability)
+        while below < share and (ratio := self._ratio(k)) > 0 and (ratio >= 1 or log_probability > LOG_NEGLIGIBLE):
+            k, log_probability = k + 1, log_probability + math.log(ratio)
+            below += math.exp(log_probability)
         return k
 
     def _least(self) -> tuple[int, float]:
-        """The smallest k that K may have, and its probability; f'(0) where that is 1."""
+        """The smallest k that K may have, and ln of its probability; that is f'(0) where k is 1."""
         if self.kind == "poisson":
-            return 0, math.exp(-self.mean)
+            return 0, -self.mean
         if self.kind == "binomial":
-            return 0, math.exp(self.runs * math.log1p(-self.mean / self.runs))
-        return 1, float(self.slope(1.0))
+            return 0, self.runs * math.log1p(-self.mean / self.runs)
+        return 1, math.log(self.mean) + (self.eta + 1) * math.log(self.gamma)
 
     def _ratio(self, k: int) -> float:
         """P(K = k + 1) / P(K = k)."""
