@@ -330,6 +330,23 @@ def test_replacing_a_record_at_rate_one_is_the_step_without_sampling():
     assert eps == pytest.approx(pld.account(plain).epsilon(delta=1e-5), rel=1e-5)
 
 
+def test_the_pair_of_a_large_group_at_a_small_rate_is_right_where_its_weights_underflow():
+    """Oracle: the terms of up to 4 of 64 records, of which a fifth has a probability of 1e-28, in mpmath."""
+    pair = gauss_group([GaussPair(float(j)) for j in range(1, 65)], 1e-7)
+    eps = np.array([-1e-7, 0.0, 1e-9, 1e-5, 1e-2, 1.0, 40.0, 600.0])
+    with np.errstate(all="raise", under="ignore"):
+        values = pair.log_delta(eps), pair.reverse().log_delta(eps), *pair.tails(eps)
+    assert not any(np.isnan(value).any() for value in values)
+    q = mp.mpf(1e-7)
+    weights = {j: mp.binomial(64, j) * q**j * (1 - q) ** (64 - j) for j in range(1, 5)}
+    for y in eps[:4]:
+        growth = mp.expm1(mp.mpf(y))
+        excess = lambda x: sum(w * mp.expm1(j * x - mp.mpf(j * j) / 2) for j, w in weights.items())  # noqa: E731
+        x = mp.findroot(lambda x, goal=growth: (excess(x) - goal) / q, 0.5)
+        exact = sum(w * (mp.ncdf(j - x) - mp.ncdf(-x)) for j, w in weights.items()) - growth * mp.ncdf(-x)
+        assert math.exp(float(pair.log_delta(y))) == pytest.approx(float(exact), rel=1e-9)
+
+
 def truncated_output(q: float, max_batch: int, others: tuple[float, ...], record: float | None) -> np.ndarray:
     """The output density of a sum of a truncated Poisson batch, over all draws and all ways to cut them."""
     values = (*others, *(() if record is None else (record,)))
@@ -383,6 +400,20 @@ def test_the_chance_of_a_full_batch_is_binomial():
     high = truncated_poisson(GaussPair(1.0), GaussPair(2.0), 0.01, 640, 60000).sandwich(1e-6)[1]
     assert high.chance == pytest.approx(binom.sf(639, 59999, 0.01), rel=1e-5)
     assert high.chance >= binom.sf(639, 59999, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("records", "rate", "max_batch"), [(10**9, 1e-3, 1_010_000), (2**40, 2.0**-32, 400), (2**40, 2.0**-20, 1_060_000)]
+)
+def test_the_chance_of_a_full_batch_keeps_its_digits_for_very_many_records(records, rate, max_batch):
+    """Oracle: the sum of the binomial probabilities from the first one on, in mpmath."""
+    high = truncated_poisson(GaussPair(1.0), GaussPair(2.0), rate, max_batch, records).sandwich(1e-6)[1]
+    others, k, q = records - 1, max_batch, mp.mpf(rate)
+    choose = mp.loggamma(others + 1) - mp.loggamma(k + 1) - mp.loggamma(others - k + 1)
+    term, exact = mp.exp(choose + k * mp.log(q) + (others - k) * mp.log1p(-q)), mp.mpf(0)
+    while term > exact * 1e-12:
+        exact, term, k = exact + term, term * q / (1 - q) * (others - k) / (k + 1), k + 1
+    assert exact <= high.chance <= exact * (1 + 3e-6)
 
 
 @pytest.mark.parametrize(

@@ -145,9 +145,11 @@ class GaussGroupPair(AlignedGroupPair):
         """One more Newton step for the loss ln(1 + sum of w_j (e^(l_j) - 1)), where it is neither tiny nor large."""
         near = (y > self.log_none / 2) & (y < 500.0)
         loss = np.where(near, self.aligned(x), 0.0)
-        weights = self._column(self.weights, y)
-        excess = (weights * np.expm1(loss)).sum(axis=0)
-        slope = (weights * np.exp(loss) * self._column(self.mu, y)).sum(axis=0) / (1 + excess)
+        weights, log_weights = self._column(self.weights, y), self._column(self.log_weights, y)
+        # weights may underflow where their ratios overflow; their products do neither
+        ratio = np.exp(log_weights + loss)
+        excess = np.where(loss > 1, ratio - weights, weights * np.expm1(np.minimum(loss, 1.0))).sum(axis=0)
+        slope = (ratio * self._column(self.mu, y)).sum(axis=0) / (1 + excess)
         return np.asarray(np.where(near, x + (y - np.log1p(np.maximum(excess, -0.999))) / slope, x))
 
     def tails(self, eps: Array) -> Tails:
