@@ -159,6 +159,10 @@ def test_a_guarantee_is_given_for_the_neighbours_that_are_named(mechanism, adjac
     [
         ("dp", {"eps0": -1}),
         ("dp", {"eps0": 1, "delta0": 1}),
+        ("dp", {"eps0": 1e308}),
+        ("randomized-response", {"eps0": 1e308}),
+        ("gauss", {"sigma": 1e-300, "sensitivity": 1e300}),
+        ("matrix-gauss", {"sigma": 1e-300, "sensitivity": 1e300, "strategy": "prefix:n=10"}),
         ("gdp", {"mu": 0}),
         ("gdp", {"mu": 1e200}),
         ("zcdp", {"rho": 0}),

@@ -9,6 +9,7 @@ from wpriv.errors import UsageError
 
 NO_BATCH = "each person sends one report, so there is no batch to draw. Leave out `sampling` and `rate`"
 MAX_INTEGER = 2**53  # not every larger integer is a float
+MAX_EPS0 = 1e100  # losses up to this can be added up over any number of compositions
 
 
 def whole_number(mechanism: Mechanism, name: str, minimum: int) -> None:
@@ -22,6 +23,18 @@ def whole_number(mechanism: Mechanism, name: str, minimum: int) -> None:
     if not numeric or not minimum <= value <= MAX_INTEGER or value != int(value):
         raise UsageError(f"{mechanism.name}: {name} must be a whole number from {minimum} to 2^53; found {value}")
     object.__setattr__(mechanism, name, int(value))
+
+
+def given_response(mechanism: Mechanism, eps0: float, delta0: float) -> None:
+    """Refuse an eps0 whose compositions overflow, and a delta0 of at least 1.
+
+    Raises:
+        UsageError: one of them is out of range.
+    """
+    if eps0 > MAX_EPS0:
+        raise UsageError(f"{mechanism.name}: eps0 must be at most {MAX_EPS0:g}; found {eps0:g}")
+    if not delta0 < 1:
+        raise UsageError(f"{mechanism.name}: delta0 must be less than 1; found {delta0:g}")
 
 
 def ratio(mechanism: Mechanism, numerator: str, denominator: str) -> None:

@@ -11,8 +11,9 @@ from wpriv.core.adjacency import Adjacency
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
-from wpriv.errors import Unsupported, UsageError
+from wpriv.errors import Unsupported
 from wpriv.mechanisms._renyi_bound import STATED
+from wpriv.mechanisms._validation import given_response
 from wpriv.mechanisms.randomized_response import ResponsePair
 from wpriv.mechanisms.uniform import UniformPair
 
@@ -43,8 +44,7 @@ class Dp(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.delta0 < 1:
-            raise UsageError(f"{self.name}: delta0 must be less than 1; found {self.delta0:g}")
+        given_response(self, self.eps0, self.delta0)
 
     def pair(self) -> LossPair:
         log_keep = math.log1p(-self.delta0)

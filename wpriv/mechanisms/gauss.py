@@ -92,7 +92,7 @@ class GaussPair(LossPair):
 
 def _both_tails(a: Array) -> tuple[Array, Array]:
     """P(N > sqrt(2) a) and P(N <= sqrt(2) a) of a standard normal N; the larger is the complement of the smaller."""
-    smaller = np.abs(a)
+    smaller = np.asarray(np.abs(a))
     erfc(smaller, out=smaller)
     smaller *= 0.5
     larger, above = 1 - smaller, a > 0

@@ -13,7 +13,7 @@ from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
-from wpriv.errors import UsageError
+from wpriv.mechanisms._validation import given_response
 from wpriv.numerics.arrays import Array
 
 MAX_POWER = 2**20
@@ -37,8 +37,7 @@ class RandomizedResponse(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.delta0 < 1:
-            raise UsageError(f"{self.name}: delta0 must be less than 1; found {self.delta0:g}")
+        given_response(self, self.eps0, self.delta0)
 
     def pair(self) -> LossPair:
         return ResponsePair(self.eps0, math.log1p(-self.delta0), 1)
