@@ -216,6 +216,15 @@ def test_laplace_noise_has_a_bracket():
     assert allocated(LaplacePair(0.5), 10).support == (-0.5, 0.5)
 
 
+def test_zcdp_counts_a_pass_of_pure_releases_once():
+    """A record takes part in one step of a pass, which is thus t-DP and t^2/2-zCDP (Bun, Steinke 2016)."""
+    steps = wpriv.Process((wpriv.Step(wpriv.Laplace(10.0), 1000, wpriv.Allocation(0.01)),))
+    rho = 10 * 0.1**2 / 2
+    eps = wpriv.curve(steps, accountant="zcdp").epsilon(delta=1e-6)
+    assert eps == pytest.approx(rho + 2 * math.sqrt(rho * math.log(1e6)), rel=1e-12)
+    assert eps >= wpriv.curve(steps).epsilon(delta=1e-6)
+
+
 def test_allocation_composes_with_poisson_sampled_and_unsampled_steps():
     sampled, whole = wpriv.Step(wpriv.Gauss(5.0), 3, wpriv.Poisson(0.1)), wpriv.Step(wpriv.Laplace(20.0), 4)
     mixed = process(1.0, 100, 2) + sampled + whole
@@ -249,6 +258,9 @@ def test_accountants_without_a_proof_refuse():
 def test_what_cannot_be_allocated_is_refused():
     with pytest.raises(UsageError, match="whole number of steps"):
         wpriv.Allocation(0.3)
+    for rate in (5e-324, 1e-13):
+        with pytest.raises(UsageError, match="2\\^40 steps"):
+            wpriv.Allocation(rate)
     with pytest.raises(UsageError, match="multiple of 100"):
         wpriv.Step(wpriv.Gauss(1.0), 150, wpriv.Allocation(0.01))
     with pytest.raises(Unsupported, match="add-remove"):

@@ -323,6 +323,12 @@ def test_no_two_records_in_the_plane_are_worse_to_replace_than_opposite_ones(ang
     assert observed <= math.exp(replaced_gauss(GaussPair(mu), mu, q).log_delta(eps)) + 2e-4
 
 
+def test_the_profile_of_a_replaced_record_is_a_number_at_infinite_and_at_huge_eps():
+    pair = replaced_gauss(GaussPair(0.5), 0.5, 0.1)
+    assert pair.log_delta(np.array([np.inf, 1e200])).tolist() == [-np.inf, -np.inf]
+    assert pair.log_delta(np.array([-np.inf, -1e200])).tolist() == [0.0, 0.0]
+
+
 def test_replacing_a_record_at_rate_one_is_the_step_without_sampling():
     sampled = Process((Step(Gauss(4.0, 2.0), 10, Poisson(1 - 1e-13)),), "replace-one")
     plain = Process((Step(Gauss(4.0, 2.0), 10),), "replace-one")
@@ -339,9 +345,12 @@ def test_the_pair_of_a_large_group_at_a_small_rate_is_right_where_its_weights_un
     assert not any(np.isnan(value).any() for value in values)
     q = mp.mpf(1e-7)
     weights = {j: mp.binomial(64, j) * q**j * (1 - q) ** (64 - j) for j in range(1, 5)}
+
+    def excess(x: mp.mpf) -> mp.mpf:
+        return sum(w * mp.expm1(j * x - mp.mpf(j * j) / 2) for j, w in weights.items())
+
     for y in eps[:4]:
         growth = mp.expm1(mp.mpf(y))
-        excess = lambda x: sum(w * mp.expm1(j * x - mp.mpf(j * j) / 2) for j, w in weights.items())  # noqa: E731
         x = mp.findroot(lambda x, goal=growth: (excess(x) - goal) / q, 0.5)
         exact = sum(w * (mp.ncdf(j - x) - mp.ncdf(-x)) for j, w in weights.items()) - growth * mp.ncdf(-x)
         assert math.exp(float(pair.log_delta(y))) == pytest.approx(float(exact), rel=1e-9)

@@ -50,11 +50,14 @@ def total_rho(process: Process) -> float:
     directions = process.renyi_directions()
     forward, backward = directions[0], directions[-1]
     parts = zip(process.steps, forward, backward, strict=True)
-    return math.fsum(step.n * _rho(step, pair, other) for step, (pair, _), (other, _) in parts)
+    return math.fsum(n * _rho(step, pair, other) for step, (pair, n), (other, _) in parts)
 
 
 def _rho(step: Step, forward: LossPair, backward: LossPair) -> float:
-    """rho of one release: by a theorem on its noise, or from the eps of pure DP, whichever is smaller."""
+    """rho of one release, or of one pass where a record takes part once in each: the smaller of two bounds.
+
+    They are those of a theorem on its noise, and of the eps of pure DP.
+    """
     pairs = (forward, backward)
     by_noise = [rho for pair in pairs if (rho := pair.zcdp_rho()) is not None]
     pure_eps = max(pair.support[1] for pair in pairs)

@@ -143,7 +143,7 @@ class Repeats:
         """
         if math.isinf(eps):
             return math.inf
-        # the slopes underflow where there are many runs, and their logarithms cancel at small eps: 1 - 2x has all digits
+        # slopes underflow where there are many runs, and their logarithms cancel at small eps; 1 - 2x has all digits
         x, gap = math.exp(-eps) / (1 + math.exp(-eps)), math.tanh(eps / 2)
         if self.kind == "poisson":
             fall = self.mean * gap

@@ -6,6 +6,7 @@ import reprlib
 from dataclasses import dataclass
 
 from wpriv.core.adjacency import SAMPLINGS
+from wpriv.core.parameters import MAX_COUNT
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import finite_number
 
@@ -89,7 +90,12 @@ def whole_pass_rate(rate: float) -> float | None:
     """The rate 1/t with a whole number t that a rate in (0, 1] stands for, or None if it is close to none.
 
     A rate that was printed with a few digits still stands for one.
+
+    Raises:
+        UsageError: a pass would have more than 2^40 steps.
     """
+    if rate * MAX_COUNT < 0.5:
+        raise UsageError(f"a pass has at most 2^40 steps; found rate {rate:g}")
     steps = round(1 / rate)
     return 1 / steps if abs(1 / rate - steps) <= WHOLE_PASS_TOLERANCE else None
 

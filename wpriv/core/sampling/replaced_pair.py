@@ -66,6 +66,9 @@ class ReplacedGaussPair(KeyedPair):
         y = np.abs(np.asarray(eps, dtype=float))
         x = self._outcome(y)
         near, far = self.mu * (x - self.mu / 2), self.mu * (x + self.mu / 2)
-        log_sum = np.logaddexp(self.half.log_delta(near), y - far + self.half.log_delta(far))
+        with np.errstate(invalid="ignore"):
+            # no loss is infinite, so that the second term is 0 there
+            second = np.where(np.isposinf(far), -np.inf, y - far + self.half.log_delta(far))
+        log_sum = np.logaddexp(self.half.log_delta(near), second)
         above = np.minimum(math.log(self.rate) + log_sum, 0.0)
         return np.where(np.asarray(eps) < 0, reversed_log_delta(np.minimum(eps, 0.0), above), above)
