@@ -1,9 +1,9 @@
 """Wasserstein differential privacy (Yang et al. 2024): the formulas as printed, and a correct statement beside each.
 
 A function named ``published_*`` gives the number of the paper. None of them is a differential privacy guarantee, and
-most are not even bounds of the Wasserstein distance that they are stated for; the other functions are correct. eps of
-WDP has
-the unit of the output: multiply the output by 1000 and eps grows by 1000 while nothing about privacy has changed.
+most are not even bounds of the Wasserstein distance that they are stated for; the other functions are correct.
+eps of WDP has the unit of the output: multiply the output by 1000 and eps grows by 1000 while nothing about privacy has
+changed.
 ``distance`` stands for the sensitivity.
 """
 

@@ -50,8 +50,8 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 0.0) -> Curve
     the sum of r_t(a_j) is at most B_j. As (1 - e^-x)_+ <= c e^(lam x), with c = lam^lam / (1 + lam)^(1 + lam): E_P[(1 -
     e^(eps - L))_+; A_j] <= c e^(-lam eps) E_P[V e^(lam B_j)] <= c e^(lam (B_j - eps)), which is w_j delta for the B_j
     that converts to (eps, w_j delta). If every path lies in some A_j, that is, if on none the least eps over the orders
-    exceeds eps, the
-    sum over j is at most delta: (eps, delta)-DP. With one order this is the filter of Feldman and Zrnic.
+    exceeds eps, the sum over j is at most
+    delta: (eps, delta)-DP. With one order this is the filter of Feldman and Zrnic.
 
     Args:
         order: a single order a > 1; 0 for the orders of ``orders``.

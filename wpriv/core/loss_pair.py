@@ -10,8 +10,8 @@ computed. A pair with finitely many losses is an ``AtomicPair`` and needs nothin
 
 1. ``tails``, the only required method, accurate to rounding also where a tail is tiny;
 2. the attributes ``mass_at_plus_infinity``, ``mass_at_minus_infinity``, ``support``, ``atoms`` and ``symmetric``
-wherever
-   the defaults (no infinite loss, losses on the whole line, a continuous distribution, an asymmetric pair) are wrong;
+   wherever the defaults (no infinite loss, losses on the whole line, a continuous distribution, an asymmetric pair) are
+   wrong;
 3. ``log_delta``, if the two tails nearly cancel at some eps: the general form then loses its digits there.
 
 Everything else is optional and saves time or tightens results: ``renyi``, ``zcdp_rho``, ``self_compose``,

@@ -139,7 +139,7 @@ def lies_below(eps: Array, upper: Array, other: tuple[Array, Array]) -> Mask:
         [k-1] booleans.
     """
     low, high = other
-    # t in units of the right end of each cell: ratios of exponentials of differences, so that nothing overflows
+    # t in units of its largest value: exponentials of differences, so that nothing overflows
     t = np.exp(eps - eps[-1])
     width = np.diff(t)
     chord = (low[1:] - high[:-1]) / width

@@ -9,9 +9,7 @@ from typing import Literal
 import numpy as np
 
 from wpriv.core.atomic_pair import AtomicPair
-from wpriv.core.loss_pair import (
-    LossPair,
-)
+from wpriv.core.loss_pair import LossPair
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import inverse_log_mixture
 
