@@ -136,6 +136,8 @@ class Optimizer(StrictModel):
 
 def _no_privacy(value: Any) -> Any:
     if isinstance(value, dict) and value.get("eps") in ("inf", math.inf):
+        if value.get("sigma") is not None:
+            raise ValueError("eps: inf trains without noise, and sigma asks for some; remove one of them")
         return None  # an infinite eps promises nothing
     return None if value == "none" else value
 

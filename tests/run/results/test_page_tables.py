@@ -42,3 +42,14 @@ def test_folded_expected_numbers_can_be_opened_by_the_style_sheet_for_paper():
     assert '<details class="expected">' in text
     assert "details.expected" in web_page.STYLE.read_text(encoding="utf-8")
     assert "delta_<wbr>lower" in text
+
+
+def test_ends_of_brackets_are_rounded_outwards_and_lower_bounds_down():
+    row = {
+        "certified_lower": 2.3456781,
+        "certified_upper": 2.3456741,
+        "epsilon_at_least": 1.2345671,
+        "epsilon": 1.2345671,
+    }
+    cells = re.findall(r"<td>(.*?)</td>", web_page.numbers_behind([row]))
+    assert cells == ["2.34567", "2.34568", "1.23456", "1.23457"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
@@ -63,3 +64,21 @@ def test_provenance_names_versions_device_and_the_absence_of_a_seed(tmp_path):
 
 def test_columns_that_say_nothing_are_left_out():
     assert write.columns([{"a": 1, "b": None, "c": "", "process": [1]}, {"d": 0}]) == ["a", "d"]
+
+
+def test_an_installed_program_does_not_state_the_commit_of_a_repository_around_it(tmp_path, monkeypatch):
+    def git(*words):
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *words], check=True, capture_output=True)
+
+    module = tmp_path / "site-packages" / "wpriv" / "run" / "results" / "write.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("")
+    (tmp_path / ".gitignore").write_text("site-packages\n")
+    git("init")
+    git("add", ".gitignore")
+    git("commit", "-m", "a project that uses wpriv")
+    monkeypatch.setattr(write, "__file__", str(module))
+    assert write.commit() is None
+    git("add", "--force", str(module))
+    assert len(write.commit().removesuffix("+")) == 40

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.oracles import gauss_delta
 from wpriv import Gauss, Poisson, Process, Step
+from wpriv.config.data_schema import DataSet
 from wpriv.run.accounting import evaluate
 from wpriv.run.training.all_trainings import Release, of_reports, together
 
@@ -44,6 +45,18 @@ def test_the_largest_delta_of_the_trainings_is_that_of_the_whole():
     assert row.delta.safe == 1e-4
 
 
+def test_the_noise_of_one_seed_on_two_sets_of_records_has_no_common_cost():
+    def reports(**parameters):
+        noise = {"mech": "local-gauss", "sigma": 20, "delta": DELTA, "radius": 1}
+        step = {"mech": "local-gauss", "sigma": 20.0, "radius": 1.0, "nonnegative": 0, "n": 1, "sampling": "none"}
+        statement = {"seed": 1, "adjacency": "any-two", "guarantees": [{"process": [step], "delta": DELTA}]}
+        return DataSet(name="table", privatize=noise, **parameters), statement
+
+    whole = together(of_reports([reports(file="before.csv"), reports(file="after.csv")]))
+    assert whole.guarantee is None
+    assert "same noise" in whole.problem
+
+
 @pytest.mark.parametrize(
     ("releases", "word"),
     [
@@ -66,10 +79,17 @@ def test_the_same_reports_are_paid_once_and_other_reports_of_the_same_records_ag
         step = {"mech": "local-gauss", "sigma": 20.0, "radius": 1.0, "nonnegative": 0, "n": 1, "sampling": "none"}
         return {"seed": seed, "adjacency": "any-two", "guarantees": [{"process": [step], "delta": DELTA}]}
 
-    once = together(of_reports([reports(1), reports(1)]))
-    twice = together(of_reports([reports(1), reports(2)]))
+    def of_file(name):
+        return DataSet(name="privatized", file=name), reports(None)
+
+    toy = DataSet(name="toy", privatize={"mech": "local-gauss", "sigma": 20, "delta": DELTA, "radius": 1})
+    once = together(of_reports([(toy, reports(1)), (toy, reports(1))]))
+    twice = together(of_reports([(toy, reports(1)), (toy, reports(2))]))
+    same_file = together(of_reports([of_file("a.npz"), of_file("a.npz")]))
+    # noise from the operating system: two files of one command have equal statements, and independent noise
+    two_files = together(of_reports([of_file("a.npz"), of_file("b.npz")]))
     # two points of the ball are at most 2 radii apart
-    for whole, mu in ((once, 2 / 20), (twice, 2 / 20 * 2**0.5)):
+    for whole, mu in ((once, 2 / 20), (twice, 2 / 20 * 2**0.5), (same_file, 2 / 20), (two_files, 2 / 20 * 2**0.5)):
         eps = whole.guarantee.epsilon.safe
         assert gauss_delta(eps, mu) <= DELTA * (1 + 1e-9)
         assert gauss_delta(eps * (1 - 1e-3), mu) > DELTA

@@ -65,3 +65,4 @@ def test_the_statement_names_the_person(tmp_path):
     statement = json.loads((tmp_path / "run" / "statement.json").read_text())
     assert statement["unit"].startswith("a person with up to 3 records")
     assert statement["group"] == statement["guarantees"][0]["group"] == 3
+    assert "more than 3 records of one person" in statement["not_covered"]

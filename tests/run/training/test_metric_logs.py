@@ -105,6 +105,19 @@ def test_without_a_guarantee_no_metric_is_sent(tmp_path, recorder, privacy):
     assert set(recorder.sent[0].final) <= {"n", "sigma"}
 
 
+def test_the_seed_of_noise_on_the_records_is_not_sent(tmp_path, recorder):
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        "kind: train\nsource: a test\ntask: classify\nmodel: {name: logistic}\nprivacy: none\nbatch: 100\nsteps: 2\n"
+        "data: {name: digits, privatize: {mech: local-gauss, eps: 5, delta: 1e-4, radius: 1, seed: 7741}}\n"
+        "optimizer: {lr: 0.1}\n"
+    )
+    wpriv.train(path, out=tmp_path / "r", log="wandb")
+    (sent,) = recorder.sent
+    assert sent.parameters["data.privatize.radius"] == "1.0"
+    assert "7741" not in json.dumps([sent.parameters, sent.final])
+
+
 def test_a_loop_of_ones_own_sends_at_its_end(tmp_path, recorder):
     options = {key: value for key, value in OPTIONS.items() if key != "progress"}
     with wpriv.training_loop(nn.Linear(5, 2), (X, Y), out=tmp_path / "r", log="mlflow", **options) as run:

@@ -114,6 +114,21 @@ def test_the_result_exists_only_after_the_last_step(tmp_path):
     assert same(run.result.model.state_dict(), weights(tmp_path / "r"))
 
 
+def test_a_fork_has_spent_what_the_run_before_it_cost_before_its_first_step(tmp_path):
+    first = take_steps(tmp_path / "r")
+    before = wpriv.Process((wpriv.Step(wpriv.Gauss(sigma=first.sigma), 4, wpriv.Poisson(0.25)),))
+    with loop(tmp_path / "fork") as run:
+        assert run.epsilon == 0
+    with loop(tmp_path / "r", fork=True, eps=6) as run:
+        bracket = wpriv.curve(before, "pld").at(delta=1e-5).epsilon
+        assert bracket.lower <= run.epsilon <= bracket.upper * (1 + 1e-3)
+
+
+def test_a_loop_without_privacy_has_no_eps_at_any_step(tmp_path):
+    with loop(tmp_path / "r", eps=None, delta=None, privacy="none") as run:
+        assert run.epsilon is None
+
+
 def test_two_loops_cannot_share_a_folder(tmp_path):
     with loop(tmp_path / "r"), pytest.raises(UsageError, match="another process"), loop(tmp_path / "r"):
         pass

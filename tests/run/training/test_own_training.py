@@ -271,3 +271,17 @@ def test_the_digest_of_a_file_goes_with_the_file_where_a_key_is_changed(tmp_path
     second = train_verb.recipe_of(tmp_path / "own.yaml", changes={"model.file": str(tmp_path / "b.py")})
     assert second.data["model"]["sha256"] == python_file.digest(tmp_path / "b.py")
     assert first.data["model"]["sha256"] == python_file.digest(tmp_path / "a.py") != second.data["model"]["sha256"]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"eps": float("inf"), "sigma": 1.0}, "trains without noise"),
+        ({"privacy": {"eps": float("inf"), "sigma": 1.0, "delta": 1e-5}, "eps": None}, "trains without noise"),
+        ({"eps": 1.0, "privacy": {"eps": 8.0}}, "give it once"),
+        ({"delta": 1e-6, "privacy": {"delta": 1e-3}}, "give it once"),
+    ],
+)
+def test_a_target_that_another_one_contradicts_is_refused_and_not_dropped(tmp_path, change, word):
+    with pytest.raises(UsageError, match=word):
+        wpriv.train(network(), (X, Y), out=tmp_path / "r", **{**OPTIONS, **change})

@@ -246,6 +246,13 @@ def test_where_no_run_is_drawn_only_the_statement_is_released(recipe, tmp_path, 
     assert statement["guarantees"][0]["epsilon"] > 0
     again = run(capsys, recipe, "--set", "tune.repeats=poisson:mean=0.5", "--out", "none", "--json")
     assert json.loads(again[1])["metrics"] is None
+    trained = wpriv.train(recipe, set={"tune.repeats": "poisson:mean=0.5"}, out="none")
+    assert "none" in repr(trained)
+    assert [row["accountant"] for row in trained.results()] == ["pld"]
+    about = json.loads((tmp_path / "none" / file_names.PROVENANCE).read_text())
+    (tmp_path / "none" / file_names.PROVENANCE).write_text(json.dumps(about | {"data_fingerprint": "of others"}))
+    code, _, err = run(capsys, recipe, "--set", "tune.repeats=poisson:mean=0.5", "--out", "none")
+    assert (code, "other records" in err) == (2, True)
 
 
 @pytest.mark.slow

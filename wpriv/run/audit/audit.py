@@ -15,6 +15,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.core.guarantee import STATISTICAL, Guarantee
 from wpriv.errors import CheckFailed, UnknownName, UsageError
 from wpriv.files import durable_writes
+from wpriv.numerics.safe_rounding import echo, text
 from wpriv.run.accounting import evaluate
 from wpriv.run.audit import audited_training, coin_tests
 from wpriv.run.audit.audited_training import Outcome
@@ -78,8 +79,9 @@ class Audit:
         """
         if self.violated:
             raise CheckFailed(
-                f"the audit's lower bound {self.best.epsilon_at_least:g} exceeds the certified upper end "
-                f"{self.certified.epsilon.safe:.6g}: the training is not as private as certified"
+                f"the audit's lower bound {echo(self.best.epsilon_at_least)} exceeds the certified upper end "
+                f"{text(self.certified.epsilon.safe, up=True, limit=self.best.epsilon_at_least)}: the training is not "
+                f"as private as certified"
             )
 
     def as_dict(self) -> dict[str, Any]:

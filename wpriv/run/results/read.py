@@ -77,7 +77,7 @@ def _cell(column: str, text: str) -> Any:
         value = math.nan
     if math.isnan(value) or (value < 0 and column in _NOT_NEGATIVE) or MAX_DRAWN < abs(value) < math.inf:
         if column in _NUMBERS:
-            kind = f"a number {'from 0' if column in _NOT_NEGATIVE else ''} up to {MAX_DRAWN:g}"
+            kind = f"a number {'from 0 ' if column in _NOT_NEGATIVE else ''}up to {MAX_DRAWN:g}"
             raise CsvError(f"{column} must be {kind}, or empty; found {text[:40]!r}")
         return text
     return int(text) if re.fullmatch(r"-?\d{1,15}", text) else value

@@ -25,6 +25,7 @@ MAX_ROWS = 60
 # expected numbers that a page shows without being unfolded
 MOST_OPEN = 16
 BOUNDS = ("eps", "delta")  # beginnings of the columns that hold a guarantee
+LOWER_ENDS = ("_lower", "_at_least")  # ends of the columns that hold a lower bound
 NO_COLUMNS = {"process", "source", "warnings", "reason"}
 # the columns of expected numbers, and whether a table of some rows has them
 _COLUMNS: dict[str, Callable[[Sequence[Row]], bool]] = {
@@ -188,9 +189,12 @@ def thinned(rows: Sequence[Row]) -> list[Row]:
 
 
 def _cell(name: str, value: Any) -> str:
-    """A number of a table: a lower end of eps or delta rounded down, other figures of them up, the rest to nearest."""
-    if isinstance(value, float) and math.isfinite(value) and name.startswith(BOUNDS) and not name.endswith("_estimate"):
-        return rounded(value, up=not name.endswith("_lower"))
+    """A number of a table: lower ends rounded down, upper ends and figures of eps and delta up, the rest to nearest."""
+    if isinstance(value, float) and math.isfinite(value):
+        if name.endswith(LOWER_ENDS):
+            return rounded(value, up=False)
+        if name.endswith("_upper") or (name.startswith(BOUNDS) and not name.endswith("_estimate")):
+            return rounded(value, up=True)
     return number(value)
 
 

@@ -156,13 +156,15 @@ def commit(folder: str = ".") -> str | None:
     Args:
         folder: within the tree, in which changes count.
     """
-    source = Path(__file__).resolve().parents[2]
+    file = Path(__file__).resolve()
+    source = file.parents[2]
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(source), *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", str(file))  # fails in a repository around an installed wpriv
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", folder) else "")
     except (OSError, subprocess.SubprocessError):
         return None

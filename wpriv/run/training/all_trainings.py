@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from wpriv.config.data_schema import DataSet
 from wpriv.core import registry
 from wpriv.core.adjacency import Adjacency
 from wpriv.core.guarantee import Guarantee
@@ -121,16 +122,16 @@ def of_folder(plan: Plan, entries: list[ledger.Entry]) -> Release | None:
     return Release(process, private.delta, frozenset(entry.stream for entry in entries))
 
 
-def of_reports(statements: Iterable[dict[str, Any]]) -> list[Release]:
+def of_reports(reports: Iterable[tuple[DataSet, dict[str, Any]]]) -> list[Release]:
     """Return the different privatisations of records by local noise that trainings without noise used.
 
-    Trainings on the same reports (the same seed, mechanism and records, or the same file) are post-processing of one
-    release.
+    Trainings on the same reports (one file of them, or noise from one seed on the same records) are post-processing of
+    one release. Statements do not tell two files apart that the same command wrote: their noise is independent.
 
     Args:
-        statements: of the reports, as in a statement of a training under ``reports``.
+        reports: of each training, its data set and the statement of its reports, as in its own under ``reports``.
     """
-    distinct = {json.dumps(statement, sort_keys=True): statement for statement in statements}
+    distinct = {(_origin(data), json.dumps(statement, sort_keys=True)): statement for data, statement in reports}
     releases = []
     for statement in distinct.values():
         row = statement["guarantees"][0]
@@ -138,6 +139,11 @@ def of_reports(statements: Iterable[dict[str, Any]]) -> list[Release]:
         streams = frozenset() if statement["seed"] is None else frozenset({f"reports {statement['seed']}"})
         releases.append(Release(Process(steps, statement["adjacency"]), float(row["delta"]), streams))
     return releases
+
+
+def _origin(data: DataSet) -> str:
+    """What decides, beside the statement, which reports a data set holds: their file, or all of its parameters."""
+    return str(data.file) if data.privatize is None else json.dumps(data.model_dump(exclude_none=True), sort_keys=True)
 
 
 def entries_of(path: Path) -> list[ledger.Entry]:

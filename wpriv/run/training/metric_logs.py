@@ -225,9 +225,11 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested keys as dotted ones, with their values as text."""
+    """Nested keys as dotted ones, with their values as text; without seeds, from which noise can be drawn again."""
     flat: dict[str, str] = {}
     for key, item in value.items():
+        if key == "seed":
+            continue
         if isinstance(item, Mapping):
             flat |= _flat(item, f"{prefix}{key}.")
         else:

@@ -236,17 +236,14 @@ class Loop:
 
     @property
     def sigma(self) -> float:
-        """The noise multiplier: standard deviation of the noise over the clipping norm."""
+        """The noise multiplier: standard deviation of the noise over the sensitivity of the sum; 0 without privacy."""
         return self._plan.multiplier
 
     @property
     def epsilon(self) -> float | None:
-        """The eps that is spent after the steps so far, at the delta of the training; None without privacy."""
+        """The eps of the steps so far, after those of earlier runs (``fork``), at delta; None without privacy."""
         plan = self._plan
-        if self._prepared is None:
-            return plan.eps(plan.steps)
-        done = self._prepared.engine.steps_done
-        return 0.0 if done == 0 else plan.eps(done)
+        return plan.eps(plan.steps if self._prepared is None else self._prepared.engine.steps_done)
 
     @property
     def _plan(self) -> Plan:

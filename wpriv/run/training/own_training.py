@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -151,7 +150,7 @@ def options_of(
 
     Raises:
         UsageError: an unknown keyword; neither ``eps`` nor ``sigma`` is given and privacy is not declined, or one of
-            them is and it is; or no learning rate.
+            them is and it is; a target that is given twice; or no learning rate.
     """
     if unknown:
         name = next(iter(unknown))
@@ -165,7 +164,11 @@ def options_of(
         raise UsageError(
             "`privacy='none'` trains without privacy, and `eps`, `delta` and `sigma` ask for it; leave out one of both"
         )
-    if privacy == "none" or eps == math.inf:
+    extra = dict(privacy) if isinstance(privacy, Mapping) else {}
+    for name, value in (("eps", eps), ("delta", delta), ("sigma", sigma)):
+        if value is not None and extra.get(name) not in (None, value):
+            raise UsageError(f"`{name}` is {value}, and {extra[name]} in `privacy`; give it once")
+    if privacy == "none":
         target: Any = "none"
     elif eps is None and sigma is None and not isinstance(privacy, Mapping):
         raise UsageError(
@@ -174,7 +177,6 @@ def options_of(
         )
     else:
         given = {"eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling}
-        extra = dict(privacy) if isinstance(privacy, Mapping) else {}
         target = {key: value for key, value in {**given, **extra}.items() if value is not None}
     return {
         "privacy": target,

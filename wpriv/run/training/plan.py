@@ -18,7 +18,7 @@ from wpriv.engine.cost_estimate import CostEstimate
 from wpriv.engine.release_spec import ReleaseSpec
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.count_noise import count_share, default_count_noise
-from wpriv.numerics.safe_rounding import text
+from wpriv.numerics.safe_rounding import echo, text
 from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.repetition import repetition
 from wpriv.run.accounting.search_parameter import SearchParameter
@@ -103,12 +103,14 @@ class Plan:
         A pass of random allocation that the steps do not complete is accounted for as a whole one.
 
         Raises:
-            Unsupported: the training has no privacy.
+            Unsupported: the training has no privacy. UsageError: no step is taken, and there were no earlier runs.
         """
         if self.step is None:
             raise Unsupported("a training without privacy has no process to account for: every eps is infinite")
-        n = self.sampling.whole_passes(self.releases(steps or self.steps))
-        return self.under_neighbours((replace(self.step, n=n), *self.before))
+        steps = self.steps if steps is None else steps
+        n = self.sampling.whole_passes(self.releases(steps))
+        new = (replace(self.step, n=n),) if steps else ()
+        return self.under_neighbours((*new, *self.before))
 
     def under_neighbours(self, steps: tuple[Step, ...]) -> Process:
         """Return steps as a process, with the records of one person that the recipe names."""
@@ -117,9 +119,11 @@ class Plan:
 
     def eps(self, steps: int | None = None) -> float | None:
         """Return eps at the recipe's delta after so many steps, rounded up; None without privacy or a finite eps."""
-        steps = steps or self.steps
+        steps = self.steps if steps is None else steps
         if self.private is None or self.private.delta is None:
             return None
+        if steps == 0 and not self.before:
+            return 0.0
         if steps not in self._eps:
             process = self.process(steps)
             try:
@@ -253,7 +257,8 @@ def _with_noise(plan: Plan, private: Privacy) -> Plan:
     tol = evaluate.answer_tol(_process(plan, 1.0, plan.steps))
     parameter = SearchParameter("sigma", +1, 1e-12, 1e15)
     answer = solve_for(parameter, lambda sigma: _process(plan, sigma, plan.steps), accountant, eps, delta, tol)
-    least = f"sigma = {answer.value:g} is the least that keeps eps = {answer.row.epsilon.safe:.6g} <= {eps:g}"
+    reached = text(answer.row.epsilon.safe, up=True, limit=eps)
+    least = f"sigma = {echo(answer.value)} is the least that keeps eps = {reached} <= {echo(eps)}"
     times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
     joint = ", as if it and the runs before it had been planned together" if plan.before else ""
     note = f"{least} {times}{joint}, by {accountant} ({answer.row.claim})"
@@ -286,10 +291,10 @@ def _truncate(plan: Plan, private: Privacy) -> Plan:
         tol,
         finest=tol,
     )
-    steps = int(answer.value)
+    steps, reached = int(answer.value), text(answer.row.epsilon.safe, up=True, limit=target)
     note = (
-        f"stops after {steps} of {plan.steps} steps, where eps = {answer.row.epsilon.safe:.6g}: "
-        f"{'one more' if unit == 1 else 'another pass'} would exceed {target:g}"
+        f"stops after {steps} of {plan.steps} steps, where eps = {reached}: "
+        f"{'one more' if unit == 1 else 'another pass'} would exceed {echo(target)}"
     )
     return replace(plan, steps=steps, stopped=True, notes=(*plan.notes, note), _eps={})
 

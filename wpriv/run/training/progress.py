@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from wpriv.errors import UsageError
 from wpriv.files import csv_tables, durable_writes
 from wpriv.files.csv_tables import CsvError, CsvTable
+from wpriv.numerics.safe_rounding import text
 from wpriv.run.results import file_names, write
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.run_folder import RunFolder
@@ -86,7 +87,7 @@ def _metrics(row: Row) -> str:
     """The metrics of an epoch in words."""
     names = [key for key in row if key not in ("epoch", "step", "epsilon", "seconds") and row[key] is not None]
     words = [f"{key} {row[key]:.4g}" for key in names]
-    eps = [f"eps {row['epsilon']:.4g}"] if row["epsilon"] is not None else []
+    eps = [f"eps {text(row['epsilon'], up=True, digits=4)}"] if row["epsilon"] is not None else []
     return ", ".join([*words, *eps, f"{row['seconds']:.0f} s"])
 
 

@@ -56,6 +56,28 @@ class RunFolder:
         return ledger.process(entries) if entries else None
 
 
+def names_in(path: Path) -> set[str]:
+    """Return the names in a results folder without locks and half-written files; none if it does not exist.
+
+    Raises:
+        UsageError: it is a file. MissingResource: it cannot be read.
+    """
+    with durable_writes.reported(path):
+        if path.is_dir():
+            return {item.name for item in path.iterdir() if item.name != LOCK and item.suffix != durable_writes.PART}
+        if path.exists():
+            raise UsageError(f"a training needs a folder, and {path} is a file. Name another one with --out")
+    return set()
+
+
+def stored_recipe(path: Path) -> dict[str, Any] | None:
+    """Return the recipe in a folder without keys that do not change the training; None if it cannot be read."""
+    try:
+        return resolve_train.essence(yaml_document.read(path / file_names.RECIPE).data)
+    except UsageError:
+        return None
+
+
 def inspect(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False, fresh: bool = False) -> RunFolder:
     """Determine how a run of this recipe begins in a folder, without changing it or loading torch.
 
@@ -68,17 +90,14 @@ def inspect(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = Fa
         raise UsageError(
             "give one of --resume (continue), --fork (continue under another recipe) and --fresh (begin again)"
         )
-    with durable_writes.reported(path):
-        if path.exists() and not path.is_dir():
-            raise UsageError(f"a training needs a folder, and {path} is a file. Name another one with --out")
-        names = _names(path)
+    names = names_in(path)
     if not names:
         if fork:
             raise UsageError(f"--fork continues from a run, and {path} holds none; name its folder with --out")
         return RunFolder(path)
     if file_names.RECIPE not in names and not (fresh and file_names.LEDGER in names):
         raise UsageError(f"{path} holds files that are not results of a training. Name another folder with --out")
-    stored = _stored(path)
+    stored = stored_recipe(path)
     if {"sweep", "seeds"} & set(stored or {}):
         raise UsageError(
             f"{path} holds several trainings of a sweep or of repeated runs, each in a folder of its own. Name another "
@@ -231,13 +250,6 @@ def _digest(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _names(path: Path) -> set[str]:
-    """The names in a folder without locks and half-written files; none if it does not exist."""
-    if not path.is_dir():
-        return set()
-    return {item.name for item in path.iterdir() if item.name != LOCK and item.suffix != durable_writes.PART}
-
-
 def _move_aside(path: Path, names: list[str]) -> None:
     """Move files into a new folder ``before-N``, with a copy of the recipe that they belong to."""
     if not names:
@@ -251,11 +263,3 @@ def _move_aside(path: Path, names: list[str]) -> None:
         durable_writes.replace(aside / file_names.RECIPE, (path / file_names.RECIPE).read_bytes())
     for name in names:
         durable_writes.move(path / name, aside)
-
-
-def _stored(path: Path) -> Any:
-    """The stored recipe without keys that do not change the training; None if it cannot be read."""
-    try:
-        return resolve_train.essence(yaml_document.read(path / file_names.RECIPE).data)
-    except UsageError:
-        return None

@@ -62,7 +62,11 @@ class Finished:
 def of_runs(runs: Sequence[Finished]) -> Together:
     """The guarantee of finished trainings together: of their own noise, or of the reports that they used."""
     releases = [release for run in runs if (release := run.release()) is not None]
-    reports = [run.trained.statement["reports"] for run in runs if "reports" in run.trained.statement]
+    reports = [
+        (run.trained.plan.train.data, run.trained.statement["reports"])
+        for run in runs
+        if "reports" in run.trained.statement
+    ]
     return all_trainings.together([*releases, *all_trainings.of_reports(reports)])
 
 
@@ -78,7 +82,7 @@ def statement(
     without = [run for run in runs if run.trained.plan.private is None and "reports" not in run.trained.statement]
     warnings = [UNFINISHED.format(count=trainings - len(runs), trainings=trainings)] if len(runs) < trainings else []
     warnings += [WITHOUT.format(count=len(without))] if without else []
-    if any(run.trained.statement.get("seed") is not None for run in runs if run not in without):
+    if any(_seed(run) is not None for run in runs if run not in without):
         warnings.append(privacy_statement.FIXED_SEED)
     warnings += [EARLIER.format(folder=run.folder) for run in runs if run.trained.statement.get("earlier_runs")]
     data: dict[str, Any] = {
@@ -146,11 +150,18 @@ def _run(run: Finished) -> dict[str, Any]:
     return {
         "folder": run.folder,
         "labels": run.labels,
-        "seed": run.trained.statement.get("seed"),
+        "seed": _seed(run),
         "private": run.trained.plan.private is not None,
         "promise": promise if promise or row else "no accountant gives an (eps, delta) guarantee",
         **{key: row.get(key) for key in ("epsilon", "delta", "claim", "accountant")},
     }
+
+
+def _seed(run: Finished) -> int | None:
+    """The fixed seed of the noise, which the reports have where the training added none."""
+    statement = run.trained.statement
+    seed: int | None = statement.get("reports", statement).get("seed")
+    return seed
 
 
 def _settings(runs: Sequence[Finished], together: Together) -> list[dict[str, Any]]:

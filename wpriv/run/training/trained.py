@@ -49,7 +49,7 @@ class Trained:
 
     def __repr__(self) -> str:
         """The last metrics, the guarantee and the folder, in one line."""
-        last = self.metrics[-1]
+        last = self._last
         names = [name for name in ("accuracy", "test_loss", "loss") if isinstance(last.get(name), float)]
         words = [f"{name} {last[name]:.4g}" for name in names[:1]] + [f"{self.plan.steps} steps"]
         if self.guarantees:
@@ -73,11 +73,16 @@ class Trained:
 
     def results(self) -> list[Row]:
         """Return the last metrics and the noise, once for each guarantee; the last metrics alone without privacy."""
-        row = {**self.metrics[-1], "sigma": self.plan.multiplier, "n": self.plan.steps}
+        row = {**self._last, "sigma": self.plan.multiplier, "n": self.plan.steps}
         adapted = self.plan.private is not None and self.plan.private.adapt is not None
         if self.plan.release is not None and not adapted:
             row["noise"] = self.plan.multiplier * self.plan.release.sensitivity
-        return [{**row, **_bounds(guarantee)} for guarantee in self.guarantees] or [self.metrics[-1]]
+        return [{**row, **_bounds(guarantee)} for guarantee in self.guarantees] or [self._last]
+
+    @property
+    def _last(self) -> Row:
+        """The metrics at the end; none where a tuned training drew no run."""
+        return self.metrics[-1] if self.metrics else {}
 
     def require(self) -> None:
         """Raise CheckFailed if an expected number was missed."""

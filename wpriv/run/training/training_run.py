@@ -125,7 +125,7 @@ class TrainingRun:
 
     def _finished(self, job: Plan, folder: RunFolder) -> Trained:
         """The training whose results the folder holds, with the network that was trained."""
-        _require_records(folder, self.data)
+        require_records(folder.path, self.data)
         trained = load_finished(job, folder)
         if is_main():
             written = expectations.write(folder.path, job.recipe, trained.verdicts)
@@ -234,21 +234,20 @@ def _leaving_at_interrupts() -> Iterator[None]:
         raise
 
 
-def _require_records(folder: RunFolder, data: Any) -> None:
-    """Refuse the results of a training on other records, as far as its provenance names them.
+def require_records(path: Path, data: Any) -> None:
+    """Refuse a folder of results of a training on other records, as far as its provenance names them.
 
     Raises:
         UsageError: the folder holds such results.
     """
     try:
-        stored = json.loads((folder.path / file_names.PROVENANCE).read_text(encoding="utf-8"))
+        stored = json.loads((path / file_names.PROVENANCE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return
     fingerprint = stored.get("data_fingerprint") if isinstance(stored, dict) else None
     if fingerprint not in (None, data.fingerprint):
         raise UsageError(
-            f"{folder.path} holds a finished training on other records. Name another folder with --out, or replace it "
-            f"with --fresh"
+            f"{path} holds a finished training on other records. Name another folder with --out, or give those records"
         )
 
 

@@ -45,14 +45,15 @@ NOT_COVERED = [
     "publish it",
     "checkpoint.pt, which holds the key of future noise and the state of the sampler (it is deleted when the run ends)",
 ]
+SEVERAL = "several records of one person together: each of them is protected by itself"
+MORE = "more than {group} records of one person"
 PERSON = "a person with up to {group} records, each {unit}"
 TEST_RECORDS = "test records, on which the training was measured and which samples.npz may show: they have no noise"
 OBSERVED = "distances of gradients of training records, in model.pt, and every bdp and wdp figure computed from them"
 NOT_ASSESSED = [
     f"the generators: noise is {publication.GENERATOR}; numpy's PCG64 (128 bits of seed), which draws the records, is "
-    f"not "
-    "cryptographic",
-    "side channels: run time, memory, error messages, several records of one person",
+    "not cryptographic",
+    "side channels: run time, memory, error messages",
 ]
 BUFFERS = "buffers of the model, numbers in model.pt that are not trained: they get no noise."
 BUFFERS_CHECKED = (
@@ -202,7 +203,13 @@ def _guaranteed(
             *noise_wording.covered(private),
             *release.covered,
         ],
-        "not_covered": [*NOT_COVERED, *technique_wording.not_covered(plan.train), *release.not_covered, *observed],
+        "not_covered": [
+            *NOT_COVERED,
+            SEVERAL if process.group == 1 else MORE.format(group=process.group),
+            *technique_wording.not_covered(plan.train),
+            *release.not_covered,
+            *observed,
+        ],
         "not_assessed": [*noise_wording.not_assessed(private), *NOT_ASSESSED, buffers],
         "warnings": list(dict.fromkeys([*_warnings(plan, rows), *(line for row in rows for line in row.warnings)])),
     }

@@ -7,6 +7,7 @@ at any point continues from there, with the same choices.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -20,7 +21,15 @@ from wpriv.errors import Interrupted, Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.file_lock import LOCK, locked
 from wpriv.run.results import file_names
-from wpriv.run.training import load_data, progress, recipe_grid, tuned_results, tuning_draw
+from wpriv.run.training import (
+    load_data,
+    progress,
+    recipe_grid,
+    run_folder,
+    training_run,
+    tuned_results,
+    tuning_draw,
+)
 from wpriv.run.training.trained import Trained
 from wpriv.run.training.training_run import Stop, TrainingRun
 from wpriv.run.training.tuning_draw import Draw
@@ -81,6 +90,7 @@ def run(
             if not folder.chosen:
                 _train_all(plan, out, data, device, say, stop)
             _delete_runs(out)
+    training_run.require_records(out, data)
     return tuned_results.load(plan, out)
 
 
@@ -91,16 +101,12 @@ def inspect(path: Path, recipe: Recipe, *, resume: bool) -> TunedFolder:
         UsageError: files of something else, the results of another recipe, or an unfinished training without
             ``resume``.
     """
-    with durable_writes.reported(path):
-        if path.exists() and not path.is_dir():
-            raise UsageError(f"a training needs a folder, and {path} is a file. Name another one with --out")
-        names = {item.name for item in path.iterdir()} if path.is_dir() else set()
-    names = {name for name in names if name != LOCK and not name.endswith(durable_writes.PART)}
+    names = run_folder.names_in(path)
     if not names:
         return TunedFolder(path)
     if file_names.RECIPE not in names:
         raise UsageError(f"{path} holds files that are not results of a training. Name another folder with --out")
-    if _stored(path) != tuned_results.plain(resolve_train.essence(recipe.data)):
+    if run_folder.stored_recipe(path) != tuned_results.plain(resolve_train.essence(recipe.data)):
         raise UsageError(
             f"{path} holds a run of another recipe, or of this one before it was changed. Name another folder with "
             f"--out; what was trained there is spent, and its cost is added to that of this training"
@@ -113,13 +119,6 @@ def inspect(path: Path, recipe: Recipe, *, resume: bool) -> TunedFolder:
             f"and is not drawn again"
         )
     return TunedFolder(path, chosen=tuned_results.PENDING in names)
-
-
-def _stored(path: Path) -> Any:
-    try:
-        return resolve_train.essence(yaml_document.read(path / file_names.RECIPE).data)
-    except UsageError:
-        return None
 
 
 def _train_all(
@@ -140,11 +139,12 @@ def _train_all(
         choices = tuning_draw.draw(plan.repeats, len(plan.candidates), data.fingerprint, seed)
         tuning_draw.write(choices, runs)
     if say is not None:
-        for note in (*plan.notes, UNSEEN):
-            say(f"read as: {note}" if note is not UNSEEN else note, True)
-    with progress.signals() as by_signal:
+        for note in plan.notes:
+            say(f"read as: {note}", True)
+        say(UNSEEN, True)
+    with progress.signals() if stop is None else contextlib.nullcontext(stop) as stop_reason:
         trained = [
-            _train_one(plan, choices, number, runs, data, device, stop or by_signal)
+            _train_one(plan, choices, number, runs, data, device, stop_reason)
             for number in range(len(choices.candidates))
         ]
     best = _best(plan, choices, trained)

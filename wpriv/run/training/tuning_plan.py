@@ -15,6 +15,7 @@ from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.process import Process
 from wpriv.core.repeats import MAX_DRAWN_MEAN, Repeats, parse
 from wpriv.errors import Unsupported
+from wpriv.numerics.safe_rounding import echo, text
 from wpriv.run.accounting import best_of_runs, evaluate, repeated_selection
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import solve_for
@@ -171,7 +172,7 @@ def _calibrated(draft: TuningPlan, eps: float, sizes: Mapping[str, int]) -> Tuni
         if row.epsilon.safe <= eps:
             note = (
                 f"with {_several(multipliers, factor)} the best of K runs ({draft.repeats}) keeps eps = "
-                f"{row.epsilon.safe:.6g} <= {eps:g}, by {accountant} ({row.claim})"
+                f"{text(row.epsilon.safe, up=True, limit=eps)} <= {echo(eps)}, by {accountant} ({row.claim})"
             )
             return replace(final, notes=(*draft.notes, note))
         factor *= MORE_NOISE if final.distinct > 1 else 1 + 1e-6
@@ -179,8 +180,9 @@ def _calibrated(draft: TuningPlan, eps: float, sizes: Mapping[str, int]) -> Tuni
 
 
 def _several(multipliers: list[float], factor: float) -> str:
-    low, high = factor * min(multipliers), factor * max(multipliers)
-    return f"sigma = {low:.6g}" if low == high else f"sigma from {low:.6g} to {high:.6g}"
+    """The noise of the candidates in words, rounded up: noise that is rounded down would not keep the target."""
+    low, high = (text(factor * value, up=True) for value in (min(multipliers), max(multipliers)))
+    return f"sigma = {low}" if low == high else f"sigma from {low} to {high}"
 
 
 def _least_noise(draft: Plan, accountant: str, eps: float, repeats: Repeats) -> float:
