@@ -175,6 +175,8 @@ def test_privatised_images_are_denoised_and_the_statement_warns_of_the_clear_ima
     assert any(
         "wavelets were chosen by looking at clear held-out images" in text for text in done.statement["warnings"]
     )
+    publish = {entry["file"]: entry["publish"] for entry in done.statement["publish"]}
+    assert publish["model.pt"] == publish["model.safetensors"] == "no"
     rows = np.load(done.out / "samples.npz")
     assert rows["names"].tolist()[:3] == ["original", "privatised", "wavelets"]
     assert 0 <= rows["samples"][40:60].min() <= rows["samples"][40:60].max() <= 1

@@ -58,6 +58,7 @@ class TaskSpec:
         figures: the figure that draws each file that the task leaves in the folder of a training (csv or npz).
         files: further files that it leaves there.
         publishable: files of these that may be published, with the reason.
+        trains_on_test_records: whether the weights under a recipe depend on test records, which have no noise.
         needs_test_records: whether a data set without test records is refused.
         test_metrics: columns of metrics.csv that are computed from the weights and test records alone, so that runs
             may be compared by them (``tune``), and that may be logged.
@@ -80,6 +81,7 @@ class TaskSpec:
     figures: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     publishable: Mapping[str, str] = field(default_factory=dict)
+    trains_on_test_records: Callable[[Train], bool] = lambda recipe: False
     needs_test_records: bool = True
     test_metrics: tuple[str, ...] = ()
     clips_single_records: bool = False

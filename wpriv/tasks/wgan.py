@@ -192,5 +192,6 @@ TASK = TaskSpec(
     validate=validate,
     warnings=warnings,
     figures={"samples.npz": "samples"},
+    trains_on_test_records=lambda recipe: Options.model_validate(recipe.options).wavelet is not None,
     needs_test_records=False,  # the owner of privatised records may have no others
 )

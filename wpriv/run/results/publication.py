@@ -44,12 +44,20 @@ TEST_RECORDS = "it shows test records, or was computed from them without noise"
 FIXED_SEED = "the seed is fixed: whoever knows it can draw the noise and subtract it. Publish no file"
 NOT_PRIVATE = "the training had no privacy: it was computed from the records without noise"
 REPORTS = "computed from reports only: post-processing"
+CLEAR = "it depends on a choice that was made by looking at clear test records"
 
 Entry = dict[str, str]
 
 
 def of_training(
-    task: str, *, private: bool, reports: bool, seed: int | None, broken: bool = False, averaged: bool = False
+    task: str,
+    *,
+    private: bool,
+    reports: bool,
+    seed: int | None,
+    broken: bool = False,
+    averaged: bool = False,
+    on_test_records: bool = False,
 ) -> list[Entry]:
     """Return which files of a training may be published.
 
@@ -58,6 +66,7 @@ def of_training(
         seed: the fixed seed of the training or of the reports; None where there is none.
         broken: the training ran the published procedure that clips the mean gradient of a batch.
         averaged: the training also wrote averaged weights.
+        on_test_records: the weights depend on test records.
     Returns:
         For each file ``file``, ``publish`` (``yes`` or ``no``) and ``why``.
     """
@@ -67,8 +76,9 @@ def of_training(
     spec = tasks.load(task)
     publishable = dict(spec.publishable)
     if reports:
-        answers |= {file_names.MODEL: ("yes", REPORTS), file_names.WEIGHTS: ("yes", REPORTS)}
-        answers |= {file_names.AVERAGE: ("yes", REPORTS)} if averaged else {}
+        answer = ("no", CLEAR) if on_test_records else ("yes", REPORTS)
+        answers |= dict.fromkeys((file_names.MODEL, file_names.WEIGHTS), answer)
+        answers |= {file_names.AVERAGE: answer} if averaged else {}
         answers |= {file_names.METRICS: ("no", FIGURE)}
         publishable = {name: why for name, why in publishable.items() if name in spec.files}
     for name in file_names.of_training(task, averaged=averaged):

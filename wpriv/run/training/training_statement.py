@@ -116,6 +116,7 @@ def statement(
             seed=reports["seed"] if reports is not None and on_reports else train.seed,
             broken=private is not None and private.clip == "batch-mean",
             averaged=train.average is not None,
+            on_test_records=tasks.load(train.task).trains_on_test_records(train),
         ),
         "remarks": remarks,
         **guarantee,
