@@ -338,3 +338,11 @@ def test_an_answered_composition_is_gone_once_it_is_let_go():
         assert last() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("n", [1, 10, 1000])
+def test_the_smallest_delta_of_a_double_has_an_eps_within_that_of_pure_dp_and_of_a_larger_delta(n):
+    run = [(LaplacePair(0.1), n)]
+    low, high = Composition(run).epsilon(5e-324, 1e-2)
+    assert Composition(run).epsilon(1e-300, 1e-2)[0] <= high
+    assert 0 <= low <= high <= 0.1 * n * (1 + 1e-12)

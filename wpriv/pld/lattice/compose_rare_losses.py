@@ -78,7 +78,7 @@ def compose_rare_losses(steps: Steps, tilt: float, eps: float, relative: float, 
         Unsupported: outcomes without a large loss matter, or a window would not fit.
     """
     slope = single_loss_slope(steps, eps)
-    cut = rare_cut(steps, eps, math.log(delta * relative) + constants.BULK_LOG_MARGIN)
+    cut = rare_cut(steps, eps, math.log(delta) + math.log(relative) + constants.BULK_LOG_MARGIN)
     if cut is None:
         raise Unsupported("pld finds that single large losses do not decide here")
     tilt = small_tilt(steps, tilt, eps, delta, cut, relative)

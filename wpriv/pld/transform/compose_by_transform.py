@@ -36,7 +36,7 @@ def compose_by_transform(
     if rare and approximate_single_loss_delta(steps, eps) > transform_constants.MIN_SINGLE_LOSS_SHARE * delta:
         focus = (eps / constants.FOCUS_RATIO, eps * constants.FOCUS_RATIO)
     log_range = math.log(max(relative / (transform_constants.TRANSFORM_ROUNDING * math.sqrt(steps.total)), 1.0))
-    log_allowance = math.log(delta * relative) - transform_constants.WRAPAROUND_LOG_MARGIN
+    log_allowance = math.log(delta) + math.log(relative) - transform_constants.WRAPAROUND_LOG_MARGIN
     tilt = tilt_for_contour(steps.pmfs, steps.counts, node_tilt, eps, math.log(delta), log_allowance, log_range)
     share = math.exp(min(math.log(delta) - steps.cumulants(node_tilt).cgf + node_tilt * eps, 0.0))
     state = steps.cumulants(tilt)
