@@ -59,7 +59,7 @@ class LatticeComposition:
         """delta at eps with the slack added (sign +1) or subtracted (sign -1)."""
         eps += self.eps_slack if sign < 0 else 0.0
         x = eps - self.centre
-        # an infinite slack proves nothing, and times a factor that underflows it would not be a number
+        # an infinite slack proves nothing, and its product with 0 is nan
         if -self.tilt * x > constants.MAX_EXPONENT_EVALUATION or not math.isfinite(self.slack):
             return 1.0 if sign > 0 else self.mass_at_plus_infinity
         i = int(np.searchsorted(self.pmf.index, math.floor(eps / self.step), side="right"))
@@ -94,8 +94,7 @@ def compose_pmfs(
 
     Args:
         pmfs: normalised tilted PMFs on the lattice of spacing ``step``.
-        stages: (number of blocks the stage leaves, cells then merged into one), the last being (1, 1); numbers
-            decrease.
+        stages: (number of blocks that are left, cells then merged into one), with falling numbers, the last (1, 1).
         coarse_jumps: PMFs on the last lattice, with their counts, that join in the last stage.
         upper: discretise blocks pessimistically, else optimistically.
         tail: tilted mass that may wrap around in each direction, over all blocks of a stage.

@@ -142,7 +142,7 @@ def of_reports(reports: Iterable[tuple[DataSet, dict[str, Any]]]) -> list[Releas
 
 
 def _origin(data: DataSet) -> str:
-    """What decides, beside the statement, which reports a data set holds: their file, or all of its parameters."""
+    """Return the file of the reports, or the parameters of the data set where a training draws them itself."""
     return str(data.file) if data.privatize is None else json.dumps(data.model_dump(exclude_none=True), sort_keys=True)
 
 

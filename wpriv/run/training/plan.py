@@ -81,7 +81,7 @@ class Plan:
 
     def releases(self, steps: int) -> int:
         """Return the number of releases in so many steps."""
-        return 1 if self.release is not None and self.release.once else steps
+        return min(steps, 1) if self.release is not None and self.release.once else steps
 
     @cached_property
     def cost(self) -> CostEstimate | None:
@@ -107,10 +107,8 @@ class Plan:
         """
         if self.step is None:
             raise Unsupported("a training without privacy has no process to account for: every eps is infinite")
-        steps = self.steps if steps is None else steps
-        n = self.sampling.whole_passes(self.releases(steps))
-        new = (replace(self.step, n=n),) if steps else ()
-        return self.under_neighbours((*new, *self.before))
+        n = self.sampling.whole_passes(self.releases(self.steps if steps is None else steps))
+        return self.under_neighbours((replace(self.step, n=n), *self.before) if n else self.before)
 
     def under_neighbours(self, steps: tuple[Step, ...]) -> Process:
         """Return steps as a process, with the records of one person that the recipe names."""
@@ -283,13 +281,7 @@ def _truncate(plan: Plan, private: Privacy) -> Plan:
     unit = plan.sampling.pass_steps
     parameter = SearchParameter("n", -1, unit, plan.steps, whole=True, unit=unit)
     answer = solve_for(
-        parameter,
-        lambda n: _process(plan, plan.multiplier, int(n)),
-        ACCOUNTANT,
-        target,
-        delta,
-        tol,
-        finest=tol,
+        parameter, lambda n: _process(plan, plan.multiplier, int(n)), ACCOUNTANT, target, delta, tol, finest=tol
     )
     steps, reached = int(answer.value), text(answer.row.epsilon.safe, up=True, limit=target)
     note = (
