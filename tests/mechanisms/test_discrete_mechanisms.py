@@ -17,7 +17,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss, LatticePair, _log_normaliser
 from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
 from wpriv.mechanisms.gauss import GaussPair
-from wpriv.mechanisms.randomized_response import MAX_POWER, RandomizedResponse, _log_binomial
+from wpriv.mechanisms.randomized_response import MAX_POWER, RandomizedResponse
 from wpriv.mechanisms.uniform import Uniform
 
 mp.mp.dps = 60
@@ -160,21 +160,6 @@ def test_composed_randomised_response_is_the_binomial_sum(eps0, delta0, n, where
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("n", "logit"),
-    [(1, 0.3), (2, 800.0), (37, 1.0), (4096, 1e-3), (MAX_POWER, 1e-3), (MAX_POWER, 1.0), (MAX_POWER, 30.0)],
-)
-def test_binomial_masses_are_right_to_rounding_of_their_logarithm(n, logit):
-    """ln C(n, k) by 60-digit loggamma, at the mode, near it and at the ends."""
-    found, p = _log_binomial(n, logit), 1 / (1 + mp.exp(-mp.mpf(logit)))
-    mode, spread = int(n * p), max(1, int(math.sqrt(n * p * (1 - p))))
-    for k in {0, 1, n // 3, mode - 5 * spread, mode - 1, mode, mode + spread, n - 1, n} & set(range(n + 1)):
-        exact = (
-            mp.loggamma(n + 1) - mp.loggamma(k + 1) - mp.loggamma(n - k + 1) + n * mp.log(p) - (n - k) * mp.mpf(logit)
-        )
-        assert found[k] == pytest.approx(float(exact), rel=2e-15, abs=1e-12)
-
-
 def test_composing_in_two_parts_is_composing_at_once():
     one = RandomizedResponse(0.02, 1e-4).pair()
     whole, eps = one.self_compose(5000), np.linspace(-3, 10, 40)

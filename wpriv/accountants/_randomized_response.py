@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import gammaln
 
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.binomial import log_binomial
 from wpriv.numerics.log_space import log1mexp
 
 _MAX_TERMS = 2**14  # up to this number the terms are summed one by one; more terms are bounded from above in blocks
@@ -51,7 +51,7 @@ def _log_sum(n: int, eps0: float, eps: float) -> float:
         return -math.inf
 
     def term(k: Array) -> Array:
-        return _log_pmf(k, n, p, q) + log1mexp(np.minimum(eps - eps0 * (2 * k - n), 0.0))
+        return log_binomial(k, n, eps0) + log1mexp(np.minimum(eps - eps0 * (2 * k - n), 0.0))
 
     if stop - start < _MAX_TERMS:
         return _log_total(term(np.arange(start, stop + 1, dtype=float)))
@@ -72,31 +72,3 @@ def _log_sum(n: int, eps0: float, eps: float) -> float:
 def _log_total(logs: Array) -> float:
     peak = float(logs.max())
     return peak + math.log(float(np.exp(logs - peak).sum())) if math.isfinite(peak) else -math.inf
-
-
-def _log_pmf(k: Array, n: int, p: float, q: float) -> Array:
-    """ln Binomial(k; n, p) by its saddle point (Loader 2000), without differences of large ln n!; q = 1 - p."""
-    rest = n - k
-    with np.errstate(divide="ignore", invalid="ignore"):
-        stirling = _stirling(np.array([float(n)]))[0] - _stirling(k) - _stirling(rest)
-        inside = stirling - _deviance(k, n * p) - _deviance(rest, n * q)
-        inside = inside + 0.5 * np.log(n / (2 * math.pi * k * rest))
-    return np.where(k == 0, n * math.log(q), np.where(rest == 0, n * math.log1p(-q), inside))
-
-
-def _deviance(x: Array, mean: float) -> Array:
-    """x ln(x/mean) + mean - x, by its series where x is near the mean."""
-    u = (x - mean) / mean
-    v = np.where(np.abs(u) < 0.01, u, 0.0)
-    near = v * v * (1 / 2 - v * (1 / 6 - v * (1 / 12 - v * (1 / 20 - v * (1 / 30 - v * (1 / 42 - v / 56))))))
-    return mean * np.where(np.abs(u) < 0.01, near, (1 + u) * np.log1p(u) - u)
-
-
-def _stirling(x: Array) -> Array:
-    """ln x! - ln(sqrt(2 pi x) (x/e)^x)."""
-    small = np.clip(x, 1.0, 16.0)
-    exact = gammaln(small + 1) - (small + 0.5) * np.log(small) + small - 0.5 * math.log(2 * math.pi)
-    y = 1 / np.maximum(x, 16.0)
-    z = y * y
-    series = y * (1 / 12 - z * (1 / 360 - z * (1 / 1260 - z * (1 / 1680 - z / 1188))))
-    return np.where(x < 16, exact, series)
