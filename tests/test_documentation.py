@@ -87,6 +87,18 @@ def test_generated_parts_are_up_to_date():
     assert not stale, f"run python docs/generate.py; it changes {', '.join(map(str, stale))}"
 
 
+def test_every_generated_part_stands_on_a_page():
+    script = runpy.run_path(str(DOCS / "generate.py"))
+    shown = {name for text in TEXTS.values() for _, name, _, _ in script["PART"].findall(text)}
+    # records and networks that a Python program gives have no parameters of their own
+    assert set(script["parts"]()) - shown == {"data-given", "model-given"}
+
+
+def test_the_python_reference_has_every_public_name():
+    text = TEXTS[DOCS / "reference" / "python-api.md"]
+    assert not [name for name in wpriv.__all__ if not re.search(rf"^\.\. auto\w+:: wpriv\.{name}$", text, re.M)]
+
+
 def test_exit_codes_of_the_reference_are_those_of_the_errors():
     text = (DOCS / "reference" / "exit-codes.md").read_text(encoding="utf-8")
     for error in (CheckFailed, UsageError, Unsupported, MissingResource):

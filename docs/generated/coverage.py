@@ -9,10 +9,10 @@ import tempfile
 from pathlib import Path
 
 from wpriv.core import registry
-from wpriv.core.adjacency import STANDARD_ADJACENCIES
+from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency
 from wpriv.core.pair_distances import Observed, of_distances
 from wpriv.core.process import Process, Step
-from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.kinds import PASSES, Sampling
 from wpriv.errors import Unsupported, UsageError
 
 CSV = "outcome,p,q\n0,0.5,0.4\n1,0.3,0.35\n2,0.2,0\n3,0,0.25\n"
@@ -49,12 +49,18 @@ def mechanisms() -> str:
     with _ExampleFolder():
         names = registry.names("mechanisms")
         assert set(names) == set(EXAMPLES), f"give every mechanism an example in {__file__}"
-        lines = ["| mechanism | parameters | without sampling | poisson | fixed |", "|---|---|---|---|---|"]
+        kinds = (*KINDS, *PASSES)
+        lines = [
+            f"| mechanism | parameters | without sampling | {' | '.join(kinds[1:])} |",
+            "|---" * (len(kinds) + 2) + "|",
+        ]
         for name in names:
             cls = registry.mechanism(name)
             fields = ", ".join(map(_parameter, dataclasses.fields(cls)))
             relations = tuple(dict.fromkeys((*STANDARD_ADJACENCIES, *cls.adjacencies)))
-            cells = [", ".join(a for a in relations if _process(name, kind, a)) or "refused" for kind in KINDS]
+            # under zero-out a mechanism has what it has under add-remove, and shuffled batches besides
+            asked = {kind: (Adjacency.ZERO_OUT,) if kind == "shuffle" else relations for kind in kinds}
+            cells = [", ".join(a for a in asked[kind] if _process(name, kind, a)) or "refused" for kind in kinds]
             lines.append(f"| `{name}` | {fields} | {' | '.join(cells)} |")
         return "\n".join(lines) + "\n"
 
@@ -99,7 +105,8 @@ def _parameter(field: dataclasses.Field) -> str:
 def _process(name: str, kind: str, adjacency: str = "", observed: Observed | None = None) -> Process | None:
     mechanism = registry.mechanism(name)(**EXAMPLES[name])
     try:
-        return Process((Step(mechanism, 2, Sampling(kind, 1.0 if kind == "none" else 0.1), observed),), adjacency)
+        n, rate = 10 if kind in PASSES else 2, 1.0 if kind == "none" else 0.1
+        return Process((Step(mechanism, n, Sampling(kind, rate), observed),), adjacency)
     except (Unsupported, UsageError):
         return None
 

@@ -36,6 +36,15 @@ MODELS = {
     "privacy": "Privacy",
     "optimizer": "Optimizer",
     "train-axis": "Axis",
+    "model": "OwnCode",
+    "init": "Weights",
+    "lora": "LowRank",
+    "augment": "Augment",
+    "average": "Average",
+    "adapt": "Adapt",
+    "tune": "Tune",
+    "score": "Score",
+    "cluster": "Cluster",
 }
 ANCHORS = {
     "Step": "[step](recipe.md#keys-of-a-step)",
@@ -52,6 +61,15 @@ ANCHORS = {
     "Privacy": "[privacy](recipe.md#keys-of-privacy)",
     "Optimizer": "[optimizer](recipe.md#keys-of-the-optimizer)",
     "Axis": "[axis](recipe.md#keys-of-an-axis-of-trainings)",
+    "OwnCode": "[name and file](recipe.md#keys-of-the-model)",
+    "Weights": "[mapping](recipe.md#keys-of-init)",
+    "LowRank": "[mapping](recipe.md#keys-of-lora)",
+    "Augment": "[mapping](recipe.md#keys-of-augment)",
+    "Average": "[mapping](recipe.md#keys-of-average)",
+    "Adapt": "[mapping](recipe.md#keys-of-adapt)",
+    "Tune": "[mapping](recipe.md#keys-of-tune)",
+    "Score": "[score](recipe.md#keys-of-tune)",
+    "Cluster": "[mapping](recipe.md#keys-of-cluster)",
     "PluginRef": "name and parameters",
 }
 # keys that a table leaves out, since those of another model stand beside it
@@ -132,7 +150,9 @@ def _plain(value: Any) -> str:
 
 def _recipe_part(name: str) -> Callable[[], str]:
     shared = RECIPE[SHARED[name]]["properties"] if name in SHARED else {}
-    return lambda: table(RECIPE[name], skip={*shared, "kind"})
+    # the heading of a recipe's own table is its kind
+    kinds = {"kind"} if "const" in RECIPE[name]["properties"].get("kind", ()) else set[str]()
+    return lambda: table(RECIPE[name], skip={*shared, *kinds})
 
 
 def _options_part(task: str) -> Callable[[], str]:

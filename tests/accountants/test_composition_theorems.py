@@ -17,6 +17,7 @@ from wpriv.accountants._single_release import SingleRelease, single_releases
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported
+from wpriv.mechanisms.dp import Dp
 from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.randomized_response import RandomizedResponse
@@ -182,3 +183,18 @@ def test_one_release_of_a_bounded_loss_spends_nothing_at_its_top() -> None:
     assert isinstance(step, SingleRelease)
     assert step.top == pytest.approx(math.log1p(0.1 * math.expm1(0.5)))
     assert float(step.epsilon(np.array([-math.inf]))[0]) == step.top
+
+
+def test_the_eps_of_basic_can_be_false_where_steps_are_chosen_from_outputs() -> None:
+    """Oracle: the exact pair of a procedure of two paths, by enumeration of its six outcomes."""
+    delta, rate, eps0 = 2.1e-3, 1e-3, 12.0
+    first, small = Step(Dp(eps0), 1, Sampling("poisson", rate)), delta / 100
+    limit = basic.account(Process((first, Step(Dp(0.0, small), 99)))).at(delta=delta).epsilon.upper
+    other = basic.account(Process((first, Step(Dp(limit))))).at(delta=delta).epsilon.upper
+    assert other < limit
+    true, right, kept = 1 / (1 + math.exp(-eps0)), 1 / (1 + math.exp(-limit)), (1 - small) ** 99
+    p, q = rate * true + (1 - rate) * (1 - true), 1 - true  # of the answer after which one more step follows
+    outcomes = [(p * right, q * (1 - right)), (p * (1 - right), q * right)]
+    outcomes += [((1 - p) * (1 - kept), 0.0), ((1 - p) * kept, (1 - q) * kept), (0.0, (1 - q) * (1 - kept))]
+    assert np.sum(outcomes, axis=0) == pytest.approx([1, 1], rel=1e-12)
+    assert math.fsum(max(a - math.exp(limit) * b, 0.0) for a, b in outcomes) > 1.4 * delta

@@ -1,7 +1,7 @@
 """Basic composition: the eps of all releases add up, and so do their deltas.
 
 The simplest theorem and the loosest; ``advanced`` and ``kov`` make better use of the same guarantees of single
-releases.
+releases. delta is divided among the releases that ran, so that their parameters have to be fixed in advance.
 """
 
 from __future__ import annotations

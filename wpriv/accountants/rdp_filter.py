@@ -79,8 +79,8 @@ def filtered(process: Process, fixed: Process | Orders) -> Curve:
     if infinity > 0:
         raise Unsupported(
             f"rdp-filter adds up Renyi divergences, and these are infinite here: outcomes that only one of two "
-            f"neighbours can have carry probability {infinity:.3g}. Use basic, whose sums may be chosen adaptively as "
-            f"well"
+            f"neighbours can have carry probability {infinity:.3g}. Fix the parameters in advance, and use pld; or add "
+            f"up the eps and the delta of all steps, if each is stated when its step is chosen"
         )
 
     def delta(eps: float) -> Bracket:

@@ -326,7 +326,7 @@ def test_adaptive_names_its_accountant_itself(tmp_path, capsys):
         ("rdp-filter", SAMPLED, "whatever the outputs"),
         ("gdp", Step(Gauss(4.0)), "whatever the outputs"),
         ("pld", Step(Gauss(4.0)), "whatever the outputs"),
-        ("basic", SAMPLED, "whatever the outputs"),
+        ("basic", SAMPLED, "fixed before"),
     ],
 )
 def test_the_explanation_says_for_each_accountant_what_may_depend_on_outputs(accountant, step, word):

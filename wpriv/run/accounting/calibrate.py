@@ -95,7 +95,7 @@ def calibrate(
         repeats: the step is one of K runs of which only the best is released, as for ``budget``.
         compare_classical: add what older formulas ask for, under ``guarantee.extra["classical"]`` (Gauss and Laplace).
         tol: relative width of the accountant's bracket, and so of the distance from the best possible value; by default
-            1e-6 (1e-4 for projection, 1e-5 for ``tpr``).
+            1e-6 (1e-4 where a step's loss is only known between two others, as of projection; 1e-5 for ``tpr``).
         advantage: instead of eps and delta: the largest true- less false-positive rate of a membership attack, which is
             delta at eps = 0.
         tpr: instead of eps and delta: the largest true-positive rate of a membership attack at the rate ``fpr``.

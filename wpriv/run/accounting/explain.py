@@ -84,10 +84,9 @@ def _chosen(row: Guarantee) -> str:
     """The assumption about which parameters may depend on earlier outputs."""
     if row.notion == "wdp":
         return FIXED
-    sums = {"rdp-filter": "this figure", "basic": "the sum of eps, or of delta, of the single steps"}
     if (row.notion, row.claim) == ("approximate-dp", "exact") and is_unsampled_gaussian(row.process):
         return FILTERED.format(what="the sum of (sensitivity / sigma)^2")
-    return FILTERED.format(what=sums[row.accountant]) if row.accountant in sums else ADAPTIVE
+    return FILTERED.format(what="this figure") if row.accountant == "rdp-filter" else ADAPTIVE
 
 
 def _reading(step: Step) -> list[str]:
