@@ -84,6 +84,8 @@ def print_curve(rows: Sequence[Guarantee], mode: str) -> None:
     """
     if mode == "text":
         claim = CLAIMS[rows[0].claim].format(by=rows[0].accountant)
+        if rows[0].claim == "upper-bound" and any(row.delta.lower for row in rows):
+            claim = f"an upper bound by {rows[0].accountant}, and a lower one"
         output.emit_bold(f"delta over eps, {claim}; {_circumstances(rows[0])}")
         body = []
         for row in rows:
@@ -114,7 +116,8 @@ def print_trade_off(rows: Sequence[Mapping[str, Any]], process: Process, account
         body = [[_rate(name, row[name]) for name in shown] for row in rows]
         output.emit(output.table(shown, body))
     elif mode == "json":
-        about = {"accountant": accountant, "adjacency": process.adjacency, "process": process.describe()}
+        relation = {"adjacency": process.adjacency, "group": process.group}
+        about = {"accountant": accountant, **relation, "process": process.describe()}
         output.emit_rows([{**about, **row} for row in rows], TABLE_SCHEMA)
     else:
         output.emit(csv_tables.to_text(columns, [plain(row) for row in rows]).rstrip("\n"))
@@ -191,7 +194,8 @@ def _cell(row: Guarantee, limit: float | None) -> str:
 
 def _csv(rows: Sequence[Guarantee]) -> str:
     """A header and one line for each row; the process is JSON in one cell."""
-    columns = CSV_COLUMNS + (MU_COLUMNS if any("mu" in row.extra for row in rows) else ())
+    columns = CSV_COLUMNS + (("group",) if any(row.process.group > 1 for row in rows) else ())
+    columns += MU_COLUMNS if any("mu" in row.extra for row in rows) else ()
     body = []
     for row in rows:
         data = plain(row.as_dict())

@@ -118,7 +118,7 @@ def calibrate(
     """
     target = calibration_target.target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
     eps, delta = target.eps, target.delta
-    schedule = {"max_batch": max_batch, **sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
+    schedule = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records}
     check_bands({**schedule, "bands": bands}, group)
     search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs, "bands": bands})
     size = build_process.data_set_size([schedule])
@@ -145,7 +145,8 @@ def calibrate(
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
     row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])
     step = row.process.steps[-1]
-    classical = classical_formulas.classical(step.mechanism, eps, delta, step.n) if compare_classical else None
+    person = step.mechanism.grouped(row.process.group)
+    classical = classical_formulas.classical(person, eps, delta, step.n) if compare_classical else None
     neighbours = neighbour_readings(row.process)
     extra |= {} if classical is None else {"classical": classical}
     notes += [] if spent is None else ["the target is that of the history and the further steps", *spent.notes]

@@ -75,6 +75,8 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     plan = repetition(**given, sampling="poisson" if sampled else "none")
     if spec.get("sampling") not in (None, *SAMPLINGS):
         raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {shown(spec['sampling'])}")
+    if plan.rate is None:
+        _refuse_without_rate(spec)
     n = 1 if plan.n is None else plan.n
     wide = _replaced(base)
     if plan.rate is None:
@@ -120,6 +122,15 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
             {**base, "n": n}, "add-remove", "pld", "a record might be in every batch: all steps, no sampling"
         ),
     ]
+
+
+def _refuse_without_rate(spec: Mapping[str, Any]) -> None:
+    """Refuse what says how records are sampled, where no rate is given."""
+    kind = spec.get("sampling") or "none"
+    build_process.sampling_of(kind, None)
+    for key in ("max_batch", "bands"):
+        if spec.get(key) is not None:
+            raise UsageError(f"`{key}` needs a sampling rate: give `rate`, or `batch` with `records`")
 
 
 def _by_all(spec: dict[str, Any], adjacency: str, assumption: str) -> list[Interpretation]:

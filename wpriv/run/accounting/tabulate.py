@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from wpriv.core import registry
@@ -72,7 +73,7 @@ def along_eps(
     curve = repeated_selection.curve_of(subject.process, accountant, tol, repeats)
     top = eps if eps is not None else _end(curve, delta)
     # six digits write each inner point in full
-    points = [*(rounded(top * k / (CURVE_POINTS - 1), up=False) for k in range(CURVE_POINTS - 1)), top]
+    points = [*(rounded(float(Fraction(top) * k / (CURVE_POINTS - 1)), up=False) for k in range(CURVE_POINTS - 1)), top]
     rows = [evaluate.ask(curve, eps=point) for point in dict.fromkeys(points)]  # one where the curve ends at eps = 0
     deltas = monotone([row.delta for row in rows])
     warnings = count_confusion(subject.process, subject.records)

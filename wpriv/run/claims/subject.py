@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.errors import UsageError, of_file
+from wpriv.errors import Unsupported, UsageError, of_file
 from wpriv.files.json_values import unique_keys
 from wpriv.run.accounting import build_process
 from wpriv.run.accounting.build_process import DescribedProcess
@@ -65,6 +65,10 @@ def _of_json(path: Path) -> DescribedProcess:
         steps = [dict(step) for step in data["process"] if isinstance(step, dict)]
         if len(steps) != len(data["process"]) or not steps:
             raise UsageError(f"{path}: `process` must be a list of steps; found {str(data['process'])[:80]}")
+        if "repeats" in data:
+            raise _best_run(str(path))
+        if data.get("records") is not None:
+            steps = [{**step, "records": data["records"]} for step in steps]
         adjacency = data.get("adjacency")
         return build_process.described_steps(steps, None if adjacency is None else str(adjacency), data.get("group"))
     return build_process.described_process(None, params={}, history=str(path))
@@ -75,10 +79,21 @@ def _of_recipe(name: str) -> DescribedProcess:
 
     loaded = load_recipe.recipe(name)
     if loaded.kind == "budget":
-        return load_recipe.budget(name)[0]
+        described, _, question = load_recipe.budget(name)
+        if "repeats" in question:
+            raise _best_run(name)
+        return described
     advice = "give the folder of its training" if loaded.kind == "train" else "give its process in words"
     raise UsageError(
         f"{name} is a recipe of kind {loaded.kind!r}, which describes no single process; {advice}: {FORMS}"
+    )
+
+
+def _best_run(name: str) -> Unsupported:
+    """The refusal of the best of K runs, of which only upper bounds are known."""
+    return Unsupported(
+        f"{name} is about the best of a random number of runs (repeats), whose curve is known from above only, and "
+        f"which is no process of steps. Leave out repeats for one run, or ask `wpriv budget`"
     )
 
 
