@@ -8,7 +8,9 @@ import json
 
 import pytest
 
+from wpriv import Gauss, Poisson, Step
 from wpriv.cli.main import main
+from wpriv.engine import ledger
 from wpriv.errors import WRONG_PATH
 from wpriv.run import recipe_files
 
@@ -84,7 +86,8 @@ def test_the_guarantee_of_the_best_run_is_no_process(capsys, tmp_path):
 def test_a_curve_with_lower_ends_is_not_called_unknown_from_below(capsys):
     line = "budget --mech gauss --sigma 4 --curve --eps 1"
     _, out, _ = call(capsys, f"{line} --repeats geometric:mean=5")
-    assert "an upper bound by pld, and a lower one" in out
+    assert "an upper bound by pld, and a lower one" in out.splitlines()[0]
+    assert "the best of K runs (geometric, mean 5)" in out.splitlines()[0]
     _, out, _ = call(capsys, f"{line} --accountant zcdp")
     assert "nothing known from below" in out
 
@@ -120,3 +123,20 @@ def test_a_copy_that_cannot_be_written_is_not_sent_to_a_flag_that_cp_lacks(capsy
     assert code == 2
     assert "Name another file or folder to copy to" in err
     assert "--out" not in err
+
+
+@pytest.mark.parametrize("more", ["--curve --eps 1", "--curve tradeoff --fpr 0.1"])
+def test_curves_say_how_flags_were_read(capsys, more):
+    job = "--mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 40 --bands 4 --tol 0.001"
+    _, out, _ = call(capsys, f"budget {job} {more}")
+    assert "read as: 4 bands: n = 40 steps at rate 0.01 = 10 steps at rate 0.04 of plain noise" in out
+
+
+@pytest.mark.parametrize("more", ["--delta 1e-5 --accountant rdp", "--eps 3 --curve", "--fpr 0.1 --curve tradeoff"])
+def test_every_figure_of_a_forked_training_says_what_it_assumes(capsys, tmp_path, more):
+    for run in (1, 2):
+        book = ledger.Ledger(tmp_path / "ledger.jsonl", run, 1, adjacency="add-remove", stream="a")
+        book.spend(1, Step(Gauss(2.0), 1, Poisson(0.1)))
+        book.close()
+    code, _, err = call(capsys, f"budget --history {tmp_path / 'ledger.jsonl'} --tol 0.001 {more}")
+    assert (code, "this history has 2 runs" in err) == (0, True)

@@ -228,7 +228,7 @@ def described_process(
         size = data_set_size([{"records": records}])
         if subject.records and size not in (None, subject.records):
             raise UsageError(f"the process is about {subject.records} records; found `records` {size}")
-        return DescribedProcess(subject, tuple(_readings(subject)), size)
+        return DescribedProcess(subject, tuple(_readings(subject)), size or subject.records or None)
     assert history is not None
     return _from_history(history, adjacency, group, records)
 

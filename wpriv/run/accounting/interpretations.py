@@ -73,10 +73,7 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     given = {k: spec.get(k) for k in REPETITION_KEYS if k != "bands"}
     sampled = given["rate"] is not None or given["batch"] is not None
     plan = repetition(**given, sampling="poisson" if sampled else "none")
-    if spec.get("sampling") not in (None, *SAMPLINGS):
-        raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {shown(spec['sampling'])}")
-    if plan.rate is None:
-        _refuse_without_rate(spec)
+    _check_sampling(spec, plan.rate)
     n = 1 if plan.n is None else plan.n
     wide = _replaced(base)
     if plan.rate is None:
@@ -124,9 +121,13 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     ]
 
 
-def _refuse_without_rate(spec: Mapping[str, Any]) -> None:
-    """Refuse what says how records are sampled, where no rate is given."""
+def _check_sampling(spec: Mapping[str, Any], rate: float | None) -> None:
+    """Refuse an unknown sampling, and without a rate all that says how records are sampled."""
     kind = spec.get("sampling") or "none"
+    if kind not in SAMPLINGS:
+        raise UsageError(f"`sampling` must be one of {', '.join(SAMPLINGS)}; found {shown(kind)}")
+    if rate is not None:
+        return
     build_process.sampling_of(kind, None)
     for key in ("max_batch", "bands"):
         if spec.get(key) is not None:

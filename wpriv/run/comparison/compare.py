@@ -221,6 +221,7 @@ def _bound(cell: Cell, curves: dict[str, Any]) -> Row:
         return {**row, "asked": given[0], given[0]: given[1], "reason": answer}
     about = {name: answer[name] for name in ("adjacency", "notion", "claim", "process", "source", "warnings")}
     about |= {"group": answer["group"]} if answer["group"] > 1 else {}
+    about |= {"repeats": cell.repeats} if cell.repeats is not None else {}
     # numpy's floats are not plain data, and -0.0 is 0
     bounds = {name: None if answer[name] is None else float(answer[name]) + 0.0 for name in BOUND_COLUMNS}
     return {**row, "asked": given[0], **about, **bounds, "reason": None}
