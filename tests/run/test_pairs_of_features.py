@@ -177,3 +177,15 @@ def test_candidates_without_an_effect_on_solved_noise_are_refused(tmp_path):
     path.write_text(swept.replace("sigma: 2,", "eps: 3,"))
     with pytest.raises(UsageError, match=r"privacy.sigma would be without effect"):
         load_recipe.recipe(path)
+
+
+def test_a_mechanism_and_its_name_are_read_in_the_same_words():
+    by_name = wpriv.budget("gauss", sigma=4, delta=1e-5, group=2)
+    assert wpriv.budget(Gauss(4.0), delta=1e-5, group=2) == by_name
+    assert by_name.extra["reading"][0] == "n = 1, since neither n nor epochs was given"
+
+
+def test_the_folder_of_a_tuned_training_is_no_process(tmp_path):
+    (tmp_path / "statement.json").write_text('{"tuning": {}}')
+    with pytest.raises(Unsupported, match="best of a random number of runs"):
+        subject.described(tmp_path)

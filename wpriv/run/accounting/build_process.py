@@ -24,6 +24,7 @@ from wpriv.run.accounting.neighbours import neighbour_readings, process_between
 from wpriv.run.accounting.repetition import REPETITION_KEYS, check_bands, repetition, sampling_keys, with_repetition
 
 STEP_KEYS = ("mech", "n", "sampling", "rate", "max_batch", "observed")
+ONE_RELEASE = "n = 1, since neither n nor epochs was given"
 # kinds of steps whose readings are listed
 MAX_READINGS = 20
 
@@ -204,7 +205,8 @@ def described_process(
         drawn = sampling_of(keys["sampling"], repeated.rate, keys["max_batch"])
         size = data_set_size([{"records": records}])
         process = process_between([Step(subject, count, drawn, _distances(observed))], adjacency, group, size)
-        return DescribedProcess(process, (*repeated.notes, *_readings(process)), size)
+        one = [] if repeated.n is not None else [ONE_RELEASE]
+        return DescribedProcess(process, (*repeated.notes, *one, *_readings(process)), size)
     _refuse_beside(
         "`history`" if history is not None else "a Process",
         {
@@ -265,12 +267,10 @@ def described_steps(
         notes += lines
         if spec["n"] is None:
             spec["n"] = 1
-            notes.append("n = 1, since neither n nor epochs was given")
+            notes.append(ONE_RELEASE)
         specs.append(spec)
     size = data_set_size(steps, group)
     built = process(specs, adjacency, group=group, records=size)
-    units = [step.observed.describe() for step in built.steps if step.observed is not None]
-    notes += [f"sigma and sensitivity are multiples of the observed unit: {unit}" for unit in units]
     return DescribedProcess(built, (*dict.fromkeys(notes), *_readings(built)), size)
 
 
@@ -293,6 +293,8 @@ def data_set_size(steps: Iterable[Mapping[str, Any]], group: Any = None) -> int 
 
 
 def _readings(process: Process) -> list[str]:
-    """Notes on the neighbours, and of the first steps' mechanisms on how they interpreted their parameters."""
+    """Notes on observed units and neighbours, and of the first steps' mechanisms on how they read their parameters."""
+    units = [step.observed.describe() for step in process.steps if step.observed is not None]
+    notes = [f"sigma and sensitivity are multiples of the observed unit: {unit}" for unit in units]
     lines = [line for step in process.steps[:MAX_READINGS] for line in step.mechanism.reading()]
-    return list(dict.fromkeys([*neighbour_readings(process), *lines]))
+    return list(dict.fromkeys([*notes, *neighbour_readings(process), *lines]))

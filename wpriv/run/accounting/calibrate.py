@@ -175,7 +175,7 @@ def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], lis
         if sampled and spec["rate"] is None:
             raise UsageError(f"{build_process.flag(noise)} and the sampling rate are both missing; give one of them")
         rest = {k: v for k, v in spec.items() if k != noise}
-        notes = [] if rest["n"] is not None else ["n = 1, since neither n nor epochs was given"]
+        notes = [] if rest["n"] is not None else [build_process.ONE_RELEASE]
         rest["n"] = 1 if rest["n"] is None else rest["n"]
         return SearchParameter(noise, +1, 1e-12, 1e15), rest, notes
     if spec["n"] is None:

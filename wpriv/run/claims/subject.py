@@ -39,6 +39,8 @@ def described(text: str | Path) -> DescribedProcess:
     except (OSError, ValueError):
         is_folder = is_file = False
     if is_folder:
+        if _is_tuned(path / file_names.STATEMENT):
+            raise _best_run(word)
         return build_process.described_process(None, params={}, history=str(path / file_names.LEDGER))
     if path.suffix in SUFFIXES and (is_file or " " not in word):
         return _of_json(path)
@@ -87,6 +89,14 @@ def _of_recipe(name: str) -> DescribedProcess:
     raise UsageError(
         f"{name} is a recipe of kind {loaded.kind!r}, which describes no single process; {advice}: {FORMS}"
     )
+
+
+def _is_tuned(statement: Path) -> bool:
+    """Tell whether a statement is that of the best of several runs; one that cannot be read is left to its readers."""
+    try:
+        return "tuning" in json.loads(statement.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
 
 
 def _best_run(name: str) -> Unsupported:
