@@ -140,3 +140,10 @@ def test_every_figure_of_a_forked_training_says_what_it_assumes(capsys, tmp_path
         book.close()
     code, _, err = call(capsys, f"budget --history {tmp_path / 'ledger.jsonl'} --tol 0.001 {more}")
     assert (code, "this history has 2 runs" in err) == (0, True)
+
+
+def test_the_readings_of_a_claim_have_accountants_of_their_own(capsys):
+    line = "verify --claim eps=1,delta=1e-5 --mech gauss --sigma 4 --why --accountant rdp"
+    code, out, err = call(capsys, line)
+    assert (code, out) == (2, "")
+    assert "leave out --accountant" in err

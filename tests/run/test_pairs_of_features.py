@@ -15,7 +15,7 @@ from wpriv.config import recipe, yaml_document
 from wpriv.engine import ledger
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import load_recipe
-from wpriv.run.accounting import certificates
+from wpriv.run.accounting import budget, build_process, certificates, evaluate, gate
 from wpriv.run.claims import subject
 from wpriv.run.comparison import grid
 
@@ -189,3 +189,18 @@ def test_the_folder_of_a_tuned_training_is_no_process(tmp_path):
     (tmp_path / "statement.json").write_text('{"tuning": {}}')
     with pytest.raises(Unsupported, match="best of a random number of runs"):
         subject.described(tmp_path)
+
+
+@pytest.mark.parametrize(("claim", "name"), [("mu=1", "rdp"), ("rho=0.5", "pld")])
+def test_claims_that_no_named_accountant_decides_are_refused_beside_one(claim, name):
+    with pytest.raises(UsageError, match="accountants of its own"):
+        wpriv.verify_claim(claim, "gauss", sigma=1, accountant=name)
+
+
+def test_a_bracket_narrowed_for_a_limit_keeps_its_other_warnings():
+    job = build_process.described_process("laplace", params={"scale": 5}, n=10)
+    row = evaluate.with_warnings(budget.answer(job, "pld", delta=1e-5, tol=0.3), ["beside it"])
+    limit = (row.epsilon.lower + row.epsilon.safe) / 2
+    (narrow,) = gate.narrow_to_decide(job, [row], limit, 0.3)
+    assert narrow.epsilon.safe < row.epsilon.safe
+    assert "beside it" in narrow.warnings
