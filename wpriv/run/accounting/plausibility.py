@@ -10,7 +10,7 @@ from wpriv.run.accounting.build_process import DescribedProcess
 
 LARGE_EPS = 20.0
 # accountants whose figures hold for parameters chosen from earlier outputs
-ADAPTIVE = ("rdp-filter", "basic")
+ADAPTIVE = ("rdp-filter",)
 
 
 def plausibility_warnings(row: Guarantee, records: int | None) -> list[str]:
