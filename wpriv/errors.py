@@ -93,7 +93,7 @@ class Interrupted(WprivError):
     exit_code = 75
 
 
-ADVICE = "name another place with --out"
+ADVICE = "name another place with `out`"
 """The advice in an error about a file that cannot be written, unless the caller of ``of_file`` gives another."""
 
 

@@ -46,3 +46,7 @@ def test_errors_of_the_core_are_printed_with_flags(capsys, line, code, flag):
     message = capsys.readouterr().err
     assert flag in message
     assert "`" not in message
+
+
+def test_as_flags_names_the_command_of_the_flags_that_continue_a_training():
+    assert as_flags("or begin again with `fresh=True`", ("--history",)) == "or begin again with --fresh of wpriv train"

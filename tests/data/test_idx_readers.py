@@ -97,7 +97,7 @@ def test_the_error_names_a_missing_file_its_folder_and_a_source(tmp_path):
     assert "t10k-labels-idx1-ubyte" in str(error.value)
     assert str(tmp_path / "mnist") in str(error.value)
     assert "https://" in str(error.value)
-    assert "--data-root" in str(error.value)
+    assert "`data_root`" in str(error.value)
     assert error.value.exit_code == 4
 
 

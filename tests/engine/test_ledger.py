@@ -56,7 +56,7 @@ def test_a_step_made_again_is_not_paid_again_and_another_release_in_its_place_is
     for number in (2, 3, 4):
         again.spend(number, STEP)
     assert len(ledger.entries(tmp_path / "l.jsonl")) == 4
-    with pytest.raises(UsageError, match="--fork"):
+    with pytest.raises(UsageError, match="fork=True"):
         again.spend(2, OTHER)
     with pytest.raises(UsageError, match="step 5"):
         again.spend(7, STEP)

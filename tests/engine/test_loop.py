@@ -250,7 +250,7 @@ def test_a_checkpoint_of_another_recipe_or_with_a_ledger_cut_short_is_refused(tm
     cut = engine(tmp_path)
     with pytest.raises(Interrupted):
         cut.run(stop=lambda: "SIGTERM" if cut.steps_done == 8 else None)
-    with pytest.raises(UsageError, match="--fork"):
+    with pytest.raises(UsageError, match="fork=True"):
         engine(tmp_path, identity="changed", resume=True)
     (tmp_path / LEDGER).write_bytes(b"".join((tmp_path / LEDGER).read_bytes().splitlines(keepends=True)[:5]))
     with pytest.raises(UsageError, match=LEDGER):

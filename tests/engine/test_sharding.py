@@ -184,7 +184,7 @@ def test_a_checkpoint_of_another_number_of_processes_is_refused(tmp_path, monkey
 def test_no_fork_begins_from_divided_weights(tmp_path):
     position = {"identity": "toy", "run": 1, "ledger": {"lines": 0, "digest": ""}, "clear": False}
     checkpoint.save(tmp_path / CHECKPOINT, {**position, "weights": {}, "divided": 2})
-    with pytest.raises(UsageError, match="divided among 2 processes; finish this run with --resume"):
+    with pytest.raises(UsageError, match="divided among 2 processes; finish this run with `resume=True`"):
         inherit(sharded_toys.network(), tmp_path, torch.device("cpu"))
 
 

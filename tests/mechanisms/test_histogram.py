@@ -194,8 +194,8 @@ def test_a_bad_table_is_refused_with_its_line(write, text, shown):
         ("p,q\n1,x\n", {"bin_width": 0.1}, ":2: "),
         ("p,q\n1e300,1\n", {"bin_width": 1e-10}, "bin_width 1e-10"),
         ("outcome,p,q\nyes,0.5,1\nno,0.5,0\n", {"sigma": 1.0}, ":2: .*'yes'"),
-        ("outcome,p,q\n0,0.5,1\n1e9,0.5,0\n", {"sigma": 1.0}, "sigma or --param cell"),
-        ("outcome,p,q\n-1e308,0.5,1\n1e308,0.5,0\n", {"sigma": 1e-300}, "sigma or --param cell"),
+        ("outcome,p,q\n0,0.5,1\n1e9,0.5,0\n", {"sigma": 1.0}, "sigma or `cell="),
+        ("outcome,p,q\n-1e308,0.5,1\n1e308,0.5,0\n", {"sigma": 1e-300}, "sigma or `cell="),
     ],
 )
 def test_a_table_that_does_not_fit_its_parameters_is_refused(write, text, values, shown):

@@ -169,7 +169,7 @@ def test_many_directions_in_a_large_space_are_one_gauss():
 
 
 def test_poisson_sampling_and_small_spaces_are_refused_with_the_reason():
-    with pytest.raises(Unsupported, match="--sampling fixed"):
+    with pytest.raises(Unsupported, match="sampling='fixed'"):
         Process((Step(Projection(d=5, k=2, sigma=1.0), 1, Sampling("poisson", 0.1)),))
     with pytest.raises(UsageError, match="d must"):
         Projection(d=1, k=2, sigma=1.0)

@@ -144,7 +144,7 @@ def _print_trade_off(process: Any, name: str, question: dict[str, Any], measure:
     if {"eps", "delta"} & question.keys():
         raise UsageError("--curve tradeoff has no eps and no delta; leave out --eps and --delta, and give --fpr")
     rows = membership_figures.trade_off_rows(process.process, name, **measure, tol=question.get("tol"))
-    guarantee_output.print_trade_off(rows, process.process, name, mode)
+    guarantee_output.print_trade_off(rows, process, name, mode)
 
 
 def _print_curve(process: Any, name: str, question: dict[str, Any], mode: str) -> None:

@@ -205,7 +205,7 @@ def _columns_of(table: str) -> tuple[str, ...]:
 def _job(rows: list[Row]) -> str:
     """A title where the recipe gives none: the mechanism, and those of its parameters that are the same in all rows."""
     kinds = [row["mech"] for row in rows if row.get("mech")]
-    names = ("sigma", "scale", "sampling", "rate", "n")
+    names = ("sigma", "scale", "sampling", "rate", "n", "group")
     fixed = [f"{k} {rows[0][k]}" for k in rows[0] if k in names and len({row.get(k) for row in rows}) == 1]
     return ", ".join([kinds[0] if kinds else f"{rows[0].get('steps')} kinds of step", *fixed])
 

@@ -116,6 +116,10 @@ Explain = Annotated[
 ]
 
 
+# flags for how often a mechanism runs and on which records
+SCHEDULE = ("n", "epochs", "sampling", "rate", "batch", "records", "max_batch", "bands")
+
+
 @dataclasses.dataclass(frozen=True)
 class Job:
     """The flags that describe a process and the question about it, as text; a recipe can hold the same."""
@@ -153,9 +157,8 @@ class Job:
 
     def schedule(self) -> dict[str, Any]:
         """Return the number of compositions and the sampling."""
-        keys = ("n", "epochs", "rate", "batch", "records", "max_batch", "bands")
-        sampling = "none" if self.sampling is None else self.sampling
-        return {"sampling": sampling} | {key: getattr(self, key) for key in keys}
+        given = {key: getattr(self, key) for key in SCHEDULE}
+        return {**given, "sampling": "none" if self.sampling is None else self.sampling}
 
     def question(self) -> dict[str, float]:
         """Return eps, delta and tol as numbers, as far as they were given."""
@@ -163,6 +166,8 @@ class Job:
         return {name: value for name, value in values.items() if value is not None}
 
 
+# flags of wpriv train that the messages of other commands name
+TRAINING = ("--resume", "--fork", "--fresh")
 # an argument in a message: its name, and a value
 _ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]*))?`")
 
@@ -174,7 +179,8 @@ def as_flags(message: str, options: Collection[str] | None = None) -> str:
     Args:
         message: text as in ``wpriv.errors``.
         options: the flags of the command, such as ``--tol``; None where all arguments have flags. `name=value` without
-            a flag of its own becomes --param name=value where the command has --param; anything else stays as it is.
+            a flag of its own becomes --param name=value where the command has --param, and `fresh=True` becomes --fresh
+            of wpriv train; anything else stays as it is.
     """
 
     def flag(match: re.Match[str]) -> str:
@@ -183,6 +189,8 @@ def as_flags(message: str, options: Collection[str] | None = None) -> str:
         text = "" if value is None or value == "True" else f" {value.strip(chr(39))}"
         if options is None or option in options:
             return option + text
+        if option in TRAINING and value == "True":
+            return f"{option} of wpriv train"
         return f"--param {name}={text.strip()}" if value is not None and "--param" in options else match[0]
 
     return _ARGUMENT.sub(flag, message)
@@ -236,7 +244,7 @@ def params(param: Sequence[str] | None, **named: Text) -> dict[str, Any]:
         name = name.strip().replace("-", "_")
         if name in values:
             raise UsageError(f"the parameter {name} is given twice; give it once")
-        if name in ("mech", "n", "sampling", "rate", "group", "bands", "max_batch"):
+        if name in ("mech", *SCHEDULE, "group"):
             raise UsageError(f"--param cannot set {name}; use --{name.replace('_', '-')}")
         values[name] = value
     return values

@@ -9,11 +9,12 @@ from typing import Any
 from wpriv.cli import output
 from wpriv.cli.guarantee_details import answered, bracket_text, circumstances, details, range_words
 from wpriv.core.guarantee import Guarantee, unit_notes
-from wpriv.core.process import Process
 from wpriv.files import csv_tables
 from wpriv.files.json_values import plain
 from wpriv.numerics.bracket import TINY
 from wpriv.numerics.safe_rounding import echo, text
+from wpriv.run.accounting.build_process import DescribedProcess
+from wpriv.run.accounting.plausibility import runs_in_advance
 
 TABLE_SCHEMA = "wpriv.table/1"
 CSV_COLUMNS = (
@@ -84,7 +85,10 @@ def print_curve(rows: Sequence[Guarantee], mode: str) -> None:
     """
     if mode == "text":
         claim = CLAIMS[rows[0].claim].format(by=rows[0].accountant)
+        if rows[0].claim == "upper-bound" and any(row.delta.lower for row in rows):
+            claim = f"an upper bound by {rows[0].accountant}, and a lower one"
         output.emit_bold(f"delta over eps, {claim}; {_circumstances(rows[0])}")
+        _emit_notes(rows[0].extra["reading"])
         body = []
         for row in rows:
             lower = "" if row.delta.lower is None else text(row.delta.lower, up=False)
@@ -97,28 +101,36 @@ def print_curve(rows: Sequence[Guarantee], mode: str) -> None:
     output.warn(dict.fromkeys(line for row in rows for line in row.warnings))
 
 
-def print_trade_off(rows: Sequence[Mapping[str, Any]], process: Process, accountant: str, mode: str) -> None:
+def print_trade_off(rows: Sequence[Mapping[str, Any]], described: DescribedProcess, accountant: str, mode: str) -> None:
     """Print points of a trade-off curve: the least false-negative rate of any attack at each false-positive rate.
 
     Args:
         rows: as of ``trade_off_rows``. mode: text, json or csv.
     """
-    columns = list(rows[0])
+    columns, process = list(rows[0]), described.process
     if mode == "text":
         mu = f"mu-GDP at mu = {text(rows[0]['mu_upper'], up=True)}" if rows[0]["gauss"] is not None else "no finite mu"
         output.emit_bold(
             f"false-negative rate of the best attack over its false-positive rate, bounded by {accountant}; "
             f"gauss is {mu}; {circumstances(process)}"
         )
+        _emit_notes(described.notes)
         shown = [name for name in columns if not name.startswith("mu_")]
         body = [[_rate(name, row[name]) for name in shown] for row in rows]
         output.emit(output.table(shown, body))
     elif mode == "json":
-        about = {"accountant": accountant, "adjacency": process.adjacency, "process": process.describe()}
+        relation = {"adjacency": process.adjacency, "group": process.group}
+        about = {"accountant": accountant, **relation, "process": process.describe()}
         output.emit_rows([{**about, **row} for row in rows], TABLE_SCHEMA)
     else:
         output.emit(csv_tables.to_text(columns, [plain(row) for row in rows]).rstrip("\n"))
-    output.warn(process.caveats())
+    output.warn([*process.caveats(), *runs_in_advance(described, accountant)])
+
+
+def _emit_notes(notes: Sequence[str]) -> None:
+    """Print how flags were read, one line each."""
+    for note in notes:
+        output.emit(f"read as: {note}")
 
 
 def _rate(name: str, value: float | None) -> str:
@@ -191,7 +203,8 @@ def _cell(row: Guarantee, limit: float | None) -> str:
 
 def _csv(rows: Sequence[Guarantee]) -> str:
     """A header and one line for each row; the process is JSON in one cell."""
-    columns = CSV_COLUMNS + (MU_COLUMNS if any("mu" in row.extra for row in rows) else ())
+    columns = CSV_COLUMNS + (("group",) if any(row.process.group > 1 for row in rows) else ())
+    columns += MU_COLUMNS if any("mu" in row.extra for row in rows) else ()
     body = []
     for row in rows:
         data = plain(row.as_dict())

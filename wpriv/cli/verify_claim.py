@@ -118,6 +118,8 @@ def _readings(
 ) -> Sequence[Reading]:
     if source is not None or history is not None:
         raise UsageError("--why reads the flags of one mechanism in several ways; give them instead of a file")
+    if job.accountant:
+        raise UsageError("--why chooses the accountant of each reading; leave out --accountant")
     spec = {"mech": job.mech, **job.params(), **job.schedule(), "group": job.group}
     return readings.decide_readings(spec, claim, tol=tol)
 

@@ -14,7 +14,7 @@ from wpriv.config.resolve import Resolved, panel
 from wpriv.config.schema import PROCESS_TABLES, Panel
 from wpriv.config.step_schema import Step, plugin_fields
 from wpriv.config.validate_expect import ALIASES, expect_diagnostics
-from wpriv.config.validate_steps import adjacencies, build
+from wpriv.config.validate_steps import adjacencies, build, swept_fault
 from wpriv.core import registry
 from wpriv.core.adjacency import STANDARD_ADJACENCIES
 from wpriv.core.parameters import type_words
@@ -163,7 +163,7 @@ def _swept_values(part: Document, each: Panel) -> Iterator[Diagnostic]:
         key = "sweep" if axes and "sweep" in part.data else "params"
         yield from _first_refusal(part, key, axes, lambda point: params(**{**(each.params or {}), **point}))
         return
-    others = {"eps", "delta", "fpr", "group", *each.options(each.accountant_names())}
+    others = {"eps", "delta", "fpr", "group", *each.options(each.accountant_names())} - each.parameters()
     axes = [axis for axis in axes if axis[0] not in others]
     for steps in each.processes().values():
         for name, _ in axes:
@@ -171,7 +171,12 @@ def _swept_values(part: Document, each: Panel) -> Iterator[Diagnostic]:
                 reason = "no step of the process has such a parameter (or is sampled, for 'rate')"
                 yield part.diagnostic(("sweep",), f"the sweep is over {name!r}, but {reason}", at_key=True)
         for step in steps:
-            yield from _step_values(part, step, [axis for axis in axes if step.varies(axis[0])])
+            varied = [axis for axis in axes if step.varies(axis[0])]
+            names = {*(name for name, _ in varied), *({"group"} & {name for name, _ in each.axes()})}
+            if (fault := swept_fault(step.model_dump(), names)) is not None:
+                yield part.diagnostic(("sweep",), fault, at_key=True)
+                continue
+            yield from _step_values(part, step, varied)
 
 
 def _questions(part: Document, name: str, values: list[float]) -> Iterator[Diagnostic]:

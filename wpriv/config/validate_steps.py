@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,27 @@ def build(step: Step, values: Mapping[str, Any]) -> process.Step:
     sampled = step.sampling is not None and rate is not None
     cut = values.get("max_batch", step.max_batch or 0)
     sampling = kinds.Sampling(str(step.sampling), rate, cut) if sampled else kinds.Sampling()
-    return process.Step(mechanism, values.get("n", step.n or 1), sampling)
+    count = values.get("n", step.n)
+    # a number that is solved for, or follows from epochs, is one of whole passes
+    return process.Step(mechanism, sampling.whole_passes(1) if count is None else count, sampling)
+
+
+def swept_fault(written: Mapping[str, Any], swept: Collection[str]) -> str | None:
+    """Why a step cannot stand beside a sweep that would leave a key without effect; None where it can.
+
+    Args:
+        written: the keys of the step. swept: the quantities that the sweep varies in it.
+    """
+    for key, name in (("epochs", "n"), ("batch", "rate")):
+        if written.get(key) is not None and name in swept:
+            return f"{key} and the sweep both set {name}; leave out {key}"
+    varied = next((name for name in ("n", "rate", "max_batch", "group") if name in swept), None)
+    if written.get("bands") is not None and varied is not None:
+        return (
+            f"bands has no sweep over {varied}: the steps are read as those of plain noise, with another n and rate. "
+            f"Ask for each {varied} by itself"
+        )
+    return None
 
 
 def _schedule(step: Step, *, rate_needed: bool) -> str | None:

@@ -45,7 +45,12 @@ def faults(model: Train) -> Iterator[str]:
         )
     for path in dict.fromkeys(path for axis in tune.sweep for _, keys in axis.points() for path in keys):
         first, _, second = path.partition(".")
-        if first in FIXED or path == "privacy" or (first == "privacy" and second in FIXED_PRIVACY):
+        if path == "privacy.sigma" and private.eps is not None:
+            yield (
+                "tune: sweep: with eps the noise of each candidate is solved for, and privacy.sigma would be without "
+                "effect; leave out eps, or privacy.sigma of tune"
+            )
+        elif first in FIXED or path == "privacy" or (first == "privacy" and second in FIXED_PRIVACY):
             yield (
                 f"tune: sweep: {path} is the same for all candidates, which share the records, the neighbours and the "
                 f"question; write it above, and leave it out of tune"

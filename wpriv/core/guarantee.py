@@ -77,6 +77,7 @@ class Guarantee:
             "delta_estimate": self.delta.estimate,
             "adjacency": self.process.adjacency,
             "group": self.process.group,
+            **({"records": self.process.records} if self.process.records else {}),
             "process": self.process.describe(),
             **({"computed": computed} if computed else {}),
             "source": self.source,

@@ -96,8 +96,8 @@ class Process:
             zero-out where batches are shuffled, and to add-remove elsewhere, as far as the first mechanism is defined
             under it.
         group: largest number of records of one person, all of which are protected together.
-        records: the largest number of records of a data set, which a largest batch needs, and fixed-size sampling of
-            groups; 0 where it does not matter.
+        records: the largest number of records of a data set, which a largest batch needs, or under replace-one the
+            number, which fixed-size sampling of groups needs; 0 where it does not matter.
     Raises:
         UsageError: no steps, something else than steps, an unknown adjacency, or a group or records that are no counts.
         Unsupported: no proven dominating pair exists for some step, or for the samplings together, under the adjacency.
@@ -138,7 +138,7 @@ class Process:
         """The composition: the steps of this process, then those of the other.
 
         Raises:
-            UsageError: the adjacencies differ.
+            UsageError: the adjacencies or the groups differ, or the numbers of records where these are fixed.
             Unsupported: a step or a sampling is not defined under the adjacency of this process.
         """
         if isinstance(other, Step):
@@ -155,7 +155,13 @@ class Process:
                 f"processes compose for one number of records of a person; found {self.group} and {other.group}. Build "
                 f"both with the same `group`"
             )
-        return replace(self.with_steps((*self.steps, *other.steps)), records=max(self.records, other.records))
+        if self.adjacency != Adjacency.ADD_REMOVE and 0 < self.records != other.records > 0:
+            raise UsageError(
+                f"under {self.adjacency} neighbours both processes run on data sets of one size; found records "
+                f"{self.records} and {other.records}. Build both with the same `records`"
+            )
+        # under add-remove it is the largest number of records, and a guarantee for more records covers fewer
+        return replace(self, steps=(*self.steps, *other.steps), records=max(self.records, other.records))
 
     @property
     def neighbours(self) -> Neighbours:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 2_000_000_000  # of one file, unpacked
 ROOT_VARIABLE = "WPRIV_DATA"
 PUBLISHED, KNOWN, UNKNOWN = "published", "known", "unknown"
-ROOT_HINT = f"name the folder by --data-root, by data.root in the recipe, or by ${ROOT_VARIABLE}"
+ROOT_HINT = f"name the folder by `data_root`, by data.root in the recipe, or by ${ROOT_VARIABLE}"
 VERDICTS = {
     PUBLISHED: "the checksum its publishers give",
     KNOWN: "the content that wpriv was tested with; its publishers give no checksum",
@@ -135,7 +135,7 @@ def searched_places(root: Path | None) -> str:
     folder = os.environ.get(ROOT_VARIABLE)
     if folder:
         return f"${ROOT_VARIABLE} ({folder}) and the system's folders"
-    return f"the system's folders only (${ROOT_VARIABLE} is not set, no --data-root given)"
+    return f"the system's folders only (${ROOT_VARIABLE} is not set, no `data_root` given)"
 
 
 def path_exists(path: Path, kind: str) -> bool:

@@ -59,21 +59,21 @@ def load(path: Path, device: torch.device | str = "cpu", fields: Fields = POSITI
             warnings.simplefilter("ignore")  # torch warns of files that it did not write
             stored = torch.load(file, map_location=device, weights_only=True)
     except FileNotFoundError:
-        raise UsageError(f"{path} is missing; put it back, or begin again with --fresh") from None
+        raise UsageError(f"{path} is missing; put it back, or begin again with `fresh=True`") from None
     except PermissionError as error:
         raise MissingResource(f"{path} cannot be read: {error.strerror}. Allow reading it") from None
     except pickle.UnpicklingError:
         reason = "it holds something other than tensors and plain data"
         raise UsageError(
-            f"the checkpoint {path} cannot be read: {reason}; put it back, or begin again with --fresh"
+            f"the checkpoint {path} cannot be read: {reason}; put it back, or begin again with `fresh=True`"
         ) from None
     except DAMAGED:
         raise UsageError(
-            f"the checkpoint {path} is damaged or cut short; put it back, or begin again with --fresh"
+            f"the checkpoint {path} is damaged or cut short; put it back, or begin again with `fresh=True`"
         ) from None
     if not isinstance(stored, dict) or stored.get("format") != FORMAT:
         raise UsageError(
-            f"{path} is not a checkpoint of this version of wpriv (wanted {FORMAT}); begin again with --fresh"
+            f"{path} is not a checkpoint of this version of wpriv (wanted {FORMAT}); begin again with `fresh=True`"
         )
     return require(stored, path, fields)
 

@@ -29,7 +29,7 @@ def device_of(name: str) -> torch.device:
     """
     if name == "cuda":
         if not torch.cuda.is_available():
-            raise MissingResource("--device cuda: torch sees no usable GPU here; use --device cpu")
+            raise MissingResource("`device='cuda'`: torch sees no usable GPU here; use `device='cpu'`")
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
         return device

@@ -153,7 +153,7 @@ def require(rows: Sequence[Entry], at: Position, path: Path, owner: str) -> None
     if len(rows) < at.lines or position(rows[: at.lines]).digest != at.digest:
         raise UsageError(
             f"{path} is not the ledger of {owner}, which recorded {at.lines} entries: it was cut short, changed or "
-            f"replaced, and the privacy cost is not known. Put the right one back, or begin again with --fresh"
+            f"replaced, and the privacy cost is not known. Put the right one back, or begin again with `fresh=True`"
         )
 
 
@@ -241,8 +241,8 @@ class Ledger:
         if self.steps and not resume:
             raise UsageError(
                 f"{path} holds {self.steps} steps of run {run}: training again would run them twice and account for "
-                f"them once. Continue with --resume, continue from the weights at the cost of both with --fork, or "
-                f"begin again with --fresh"
+                f"them once. Continue with `resume=True`, continue from the weights at the cost of both with "
+                f"`fork=True`, or begin again with `fresh=True`"
             )
         self._cut_torn_line()
         with durable_writes.reported(path):
@@ -262,11 +262,13 @@ class Ledger:
                 raise UsageError(
                     f"{self.path}: step {number} was released with other noise than this run draws: its checkpoint "
                     f"does not belong to these steps, which would be accounted for once and released twice. Put the "
-                    f"right one back, or use --fork"
+                    f"right one back, or use `fork=True`"
                 )
             if (entry.release, entry.planned) != (release, self.planned):
                 old, new = f"{entry.release} (of {entry.planned})", f"{release} (of {self.planned})"
-                raise UsageError(f"{self.path}: step {number} is {old}; it cannot be repeated as {new}. Use --fork")
+                raise UsageError(
+                    f"{self.path}: step {number} is {old}; it cannot be repeated as {new}. Use `fork=True`"
+                )
             return
         if number != self.steps + 1 or number > self.planned:
             raise UsageError(f"{self.path}: wanted step {self.steps + 1} of {self.planned}; found step {number}")

@@ -81,7 +81,9 @@ class Engine(TrainingState):
             reason = distributed.agree_to_stop(stop())
             if reason:
                 self.save()
-                message = f"stopped by {reason} after step {self.steps_done} of {total}; saved. Continue with --resume"
+                message = (
+                    f"stopped by {reason} after step {self.steps_done} of {total}; saved. Continue with `resume=True`"
+                )
                 raise Interrupted(message)
             due = epoch is not None or time.monotonic() - saved >= self.schedule.every
             # all processes save after the same step, though their clocks differ: they wait for each other there

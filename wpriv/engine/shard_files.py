@@ -54,7 +54,7 @@ def load(folder: Path, stored: dict[str, Any], model: nn.Module, optimizers: Opt
         local(state[name]).shape == value.shape for name, value in part["weights"].items()
     )
     if not fits or any(part[key] != stored[key] for key in ("identity", "run", "step", "ledger")):
-        raise UsageError(f"{path} is of another run than the checkpoint; put the right one back, or use --fresh")
+        raise UsageError(f"{path} is of another run than the checkpoint; put the right one back, or use `fresh=True`")
     with torch.no_grad():
         for name, value in state.items():
             local(value).copy_(part["weights"][name])

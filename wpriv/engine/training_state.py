@@ -209,8 +209,7 @@ class TrainingState:
             earlier = len(self.ledger.entries) - self.ledger.steps
             if stored["ledger"]["lines"] != earlier + self._releases(self.steps_done):
                 raise UsageError(
-                    f"the checkpoint in {self.folder} was changed: its steps are not those of its ledger. "
-                    f"Begin again with --fresh"
+                    f"the checkpoint in {self.folder} does not fit its ledger. Begin again with `fresh=True`"
                 )
         return stored
 
@@ -218,7 +217,9 @@ class TrainingState:
         path = self.folder / CHECKPOINT
         stored = checkpoint.load(path, self.device)
         if "sampler" not in stored:
-            raise UsageError(f"{path} is a finished model, not a checkpoint. Put the right one back, or use --fork")
+            raise UsageError(
+                f"{path} is a finished model, not a checkpoint. Put the right one back, or use `fork=True`"
+            )
         averaged = {} if self.schedule.average is None else {"average": list}
         augmented = {} if self.job.augmentation is None else {"augmentation": int}
         adapted = {} if self.job.adaptive is None else {"clip_norm": float}
@@ -226,13 +227,13 @@ class TrainingState:
         if (stored["identity"], stored["run"]) != (self.identity, self.schedule.run):
             raise UsageError(
                 f"the checkpoint in {self.folder} is of another recipe; give that one, "
-                f"or --fork to continue from its weights"
+                f"or `fork=True` to continue from its weights"
             )
         device = stored["device"]
         if device != self.device.type:
             raise UsageError(
                 f"the checkpoint in {self.folder} was made on {device}, whose noise {self.device.type} cannot draw "
-                f"again. Give --device {device}, or --fork to continue with new noise at its cost"
+                f"again. Give `device={device}`, or `fork=True` to continue with new noise at its cost"
             )
         return stored
 
@@ -265,8 +266,8 @@ def inherit(model: nn.Module | None, folder: Path, device: torch.device) -> tupl
     stored = checkpoint.load(path, device)
     if "divided" in stored:
         raise UsageError(
-            f"the weights in {path} are divided among {stored['divided']} processes; finish this run with --resume, or "
-            f"begin again with --fresh"
+            f"the weights in {path} are divided among {stored['divided']} processes; finish this run with "
+            f"`resume=True`, or begin again with `fresh=True`"
         )
     if model is None:
         return path.name, stored
@@ -275,7 +276,7 @@ def inherit(model: nn.Module | None, folder: Path, device: torch.device) -> tupl
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise UsageError(
-            f"--fork continues from the weights in {path}, which do not fit this model ({reason}); keep the model"
+            f"`fork=True` continues from the weights in {path}, which do not fit this model ({reason}); keep the model"
         ) from None
     return path.name, stored
 
@@ -294,6 +295,6 @@ def load_diagnostics(folder: Path, model: dict[str, Any]) -> dict[str, Any]:
     stored = checkpoint.load(path, fields=checkpoint.POSITION | checkpoint.METRICS)
     if any(stored[key] != model[key] for key in checkpoint.POSITION if key != "identity"):
         raise UsageError(
-            f"{path} is of another run than {folder / MODEL}; put the right one back, or begin again with --fresh"
+            f"{path} is of another run than {folder / MODEL}; put the right one back, or begin again with `fresh=True`"
         )
     return stored

@@ -119,18 +119,20 @@ def remove(path: Path) -> None:
         _sync_folder(path.parent)
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, advice: str = ADVICE) -> None:
     """Create a folder and its missing parents, but none directly in the root of the file system.
 
     A new folder directly under ``/`` is nearly always a mistyped path.
 
+    Args:
+        advice: as for ``replace``.
     Raises:
         UsageError: a folder directly under ``/`` is missing, or the path is wrong.
         MissingResource: the folder cannot be created.
     """
     if "\0" in str(path):
         raise UsageError(f"{str(path)!r} is not a path: it contains a null byte")
-    with reported(path):
+    with reported(path, advice):
         absolute = path.absolute()
         missing = [folder for folder in (absolute, *absolute.parents) if not folder.exists()]
         if missing and missing[-1].parent == Path(absolute.anchor):

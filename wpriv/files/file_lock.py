@@ -74,7 +74,7 @@ def _acquire(path: Path, busy: str) -> int:
                     raise error from None
             raise MissingResource(
                 f"{path}: this file system does not support file locks, which keep two processes apart. "
-                "Name a folder on another file system with --out"
+                "Name a folder on another file system with `out`"
             ) from None
         os.close(descriptor)
     raise UsageError(busy)

@@ -103,7 +103,7 @@ class Histogram(Mechanism):
             raise UsageError(
                 f"{self.file}: smoothing {outcomes.size} outcomes needs {cells:.3g} cells of width {cell:g}, "
                 f"{2 * half + 1} around each outcome; the limits are {MAX_CELLS} cells, and {MAX_WORK} around all "
-                "outcomes together. Give a larger sigma or --param cell=..., or wider bins"
+                "outcomes together. Give a larger sigma or `cell=...`, or wider bins"
             )
         nearest = np.rint(position).astype(int)
         offset = np.round(position - nearest, 10)

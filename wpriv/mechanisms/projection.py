@@ -40,7 +40,7 @@ class Projection(Mechanism):
     adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.REPLACE_ONE,)
     why_not_poisson: ClassVar[str] = (
         "it releases one row for each drawn record, so the shape of the release would reveal the batch size, and its "
-        "neighbours have equal size. Use --sampling fixed"
+        "neighbours have equal size. Use `sampling='fixed'`"
     )
     source: ClassVar[str] = "Rakotomamonjy, Ralaivola 2021, Algorithm 1 and Lemma 1"
 

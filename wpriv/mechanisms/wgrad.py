@@ -74,18 +74,17 @@ class Wgrad(Mechanism):
             raise UsageError(f"wgrad: alpha must lie in [0, 1]; found {self.alpha:g}")
         if self.private == "both" and self.size_z is None:
             raise UsageError(
-                "wgrad: size_z is required if both samples are private; found none. "
-                "Give --param size_z=..., or --param private=x"
+                "wgrad: size_z is required if both samples are private; found none. Give `size_z=...`, or `private='x'`"
             )
         if self.alpha < 1 and not self.clip:
             raise UsageError(
                 f"wgrad: alpha = {self.alpha:g} adds the gradient of a loss, which must be clipped; found no clip. "
-                "Give --param clip=..."
+                "Give `clip=...`"
             )
         if self.alpha < 1 and self.size is None and (self.labels > 1 or self.size_z is None):
             raise UsageError(
                 "wgrad: the mean gradient needs the number of records in the whole batch; found no size. "
-                "Give --param size=..."
+                "Give `size=...`"
             )
         if self.lipschitz_z is None:
             object.__setattr__(self, "lipschitz_z", self.lipschitz_x)

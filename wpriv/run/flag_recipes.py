@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from wpriv.config import document, recipe
+from wpriv.config.validate_steps import swept_fault
 from wpriv.core import registry
 from wpriv.core.process import Process
-from wpriv.errors import UsageError
+from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import number
 from wpriv.run.accounting import build_process
 
@@ -20,6 +22,61 @@ def from_flags(data: dict[str, Any]) -> recipe.Recipe:
         UsageError: the keys are faulty; there are no places to name.
     """
     return recipe.check(document.of_data("the flags", {"kind": "compare", "source": "", **data}))
+
+
+def from_keys(keys: Mapping[str, Any]) -> recipe.Recipe:
+    """Make a recipe of kind compare from keywords, whose processes may be Processes.
+
+    Raises:
+        UsageError: as ``from_flags``; or a Process has another neighbouring relation than the keys or other cases.
+    """
+    plain: dict[str, Any] = dict(keys)
+    process = plain.get("process")
+    if isinstance(process, Process):
+        if plain.get("adjacency") not in (None, process.adjacency):
+            raise UsageError(f"the process has {process.adjacency} neighbours; found adjacency {plain['adjacency']!r}")
+        if plain.get("group") not in (None, process.group):
+            raise UsageError(f"the process has groups of {process.group}; found group {plain['group']!r}")
+        plain |= plain_process(process)
+    if isinstance(plain.get("cases"), Mapping):
+        plain |= _relation(plain)
+        cases = plain["cases"].items()
+        plain["cases"] = {
+            name: plain_process(case)["process"] if isinstance(case, Process) else case for name, case in cases
+        }
+    return from_flags(plain)
+
+
+def _relation(plain: dict[str, Any]) -> dict[str, Any]:
+    """The keys ``adjacency`` and ``group`` of cases that are Processes; none where each has the default of its steps.
+
+    Raises:
+        UsageError: the cases have several adjacencies or groups, or others than the keys.
+    """
+    cases = plain["cases"].values()
+    processes = [case for case in cases if isinstance(case, Process)]
+    defaults = {
+        "adjacency": all(_has_default_adjacency(case) for case in processes),
+        "group": all(case.group == 1 for case in processes),
+    }
+    relation = {}
+    for key, is_default in defaults.items():
+        if plain.get(key) is None and is_default:
+            continue
+        values = [getattr(case, key) for case in processes]
+        values += [plain.get(key)] if plain.get(key) is not None or len(processes) < len(cases) else []
+        if any(value != values[0] for value in values):
+            words = ", ".join(dict.fromkeys(str(value) for value in values if value is not None))
+            raise UsageError(f"cases are compared under one {key}, named by `{key}` or the same in all; found {words}")
+        relation[key] = values[0]
+    return relation
+
+
+def _has_default_adjacency(process: Process) -> bool:
+    try:
+        return Process(process.steps, records=process.records).adjacency == process.adjacency
+    except Unsupported:
+        return False
 
 
 def steps_of_flags(
@@ -37,6 +94,8 @@ def steps_of_flags(
     Args:
         swept: quantities that a sweep sets; a parameter among them need not be given.
     """
+    if (fault := swept_fault(schedule, swept)) is not None:
+        raise UsageError(fault)
     blank = {}
     if mech is not None:
         fields = dataclasses.fields(registry.mechanism(mech))
@@ -53,7 +112,12 @@ def steps_of_flags(
         observed=observed,
     )
     needs_size = job.records is not None and {"max_batch", "group"} & set(swept)
-    return plain_process(dataclasses.replace(job.process, records=job.records or 0) if needs_size else job.process)
+    plain = plain_process(dataclasses.replace(job.process, records=job.records or 0) if needs_size else job.process)
+    if history is None and schedule.get("epochs") is not None and "rate" in swept:
+        (step,) = plain["process"]  # n follows from the rate of each point
+        del step["n"]
+        step["epochs"] = number(schedule["epochs"], "`epochs`")
+    return plain
 
 
 def plain_process(process: Process) -> dict[str, Any]:

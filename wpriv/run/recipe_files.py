@@ -17,6 +17,7 @@ from wpriv.hints import did_you_mean
 
 # former names of shipped recipes and those of today
 RENAMED: Mapping[str, str] = {"wdp/propositions": "wdp/claims"}
+ELSEWHERE = "name another file or folder to copy to"
 
 
 class RenamedRecipe(FutureWarning):
@@ -143,6 +144,6 @@ def copy(name: str, to: Path) -> list[Path]:
         if os.path.lexists(new):
             raise UsageError(f"{new} exists and is not overwritten; name another file or directory")
     for old, new in pairs:
-        durable_writes.make_folder(new.parent)
-        durable_writes.replace(new, old.read_bytes())
+        durable_writes.make_folder(new.parent, ELSEWHERE)
+        durable_writes.replace(new, old.read_bytes(), advice=ELSEWHERE)
     return [new for _, new in pairs]

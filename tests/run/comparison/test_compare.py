@@ -104,7 +104,7 @@ def test_fresh_forgets_finished_cells(recipe):
 def test_a_changed_recipe_is_refused_its_old_directory(recipe):
     wpriv.compare(recipe)
     recipe.write_text(RECIPE.replace("sigma: 1", "sigma: 2"))
-    with pytest.raises(UsageError, match=r"--out.*--fresh"):
+    with pytest.raises(UsageError, match=r"`out`.*`fresh=True`"):
         wpriv.compare(recipe)
 
 

@@ -21,7 +21,7 @@ def made(text: str = TEXT):
 def test_another_recipe_is_never_overwritten_silently(tmp_path):
     write.claim(tmp_path, made())
     write.claim(tmp_path, made(TEXT + "title: a change of words\n"))
-    with pytest.raises(UsageError, match="--out"):
+    with pytest.raises(UsageError, match="`out`"):
         write.claim(tmp_path, made(TEXT.replace("sigma: 1", "sigma: 2")))
     write.claim(tmp_path, made(TEXT.replace("sigma: 1", "sigma: 2")), fresh=True)
 
@@ -29,13 +29,13 @@ def test_another_recipe_is_never_overwritten_silently(tmp_path):
 def test_files_that_are_not_ours_are_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     for fresh in (False, True):
-        with pytest.raises(UsageError, match="--out"):
+        with pytest.raises(UsageError, match="`out`"):
             write.claim(tmp_path, made(), fresh=fresh)
 
 
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(UsageError, match="--out"):
+    with pytest.raises(UsageError, match="`out`"):
         write.claim(tmp_path / "file" / "deeper", made())
 
 

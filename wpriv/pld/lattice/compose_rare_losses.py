@@ -199,7 +199,7 @@ def _check_cells(cells: float) -> None:
     if cells > constants.MAX_RARE_CELLS:
         raise Unsupported(
             f"pld needs {cells:.3g} cells at this tolerance; the limit is {constants.MAX_RARE_CELLS:,}. "
-            "Raise --tol, or use rdp"
+            "Raise `tol`, or use rdp"
         )
 
 

@@ -87,7 +87,7 @@ class LatticeFitter:
                 if least_parts > constants.MAX_CELLS_BETWEEN_ATOMS:
                     raise Unsupported(
                         f"pld needs {least_parts:.3g} cells between two atoms at this tolerance; the limit is "
-                        f"{constants.MAX_CELLS_BETWEEN_ATOMS:,}. Raise --tol, or use rdp"
+                        f"{constants.MAX_CELLS_BETWEEN_ATOMS:,}. Raise `tol`, or use rdp"
                     )
                 parts = np.arange(least_parts, 3 * least_parts + 20)
                 places = np.outer(parts, self.atoms / unit)
@@ -194,7 +194,7 @@ def check_cells(cells: float) -> None:
     if cells > constants.MAX_WINDOW_CELLS:
         raise Unsupported(
             f"pld needs {cells:.3g} cells at this tolerance; the limit is {constants.MAX_WINDOW_CELLS:,}. "
-            "Raise --tol, or use rdp"
+            "Raise `tol`, or use rdp"
         )
 
 

@@ -95,7 +95,7 @@ def choose_nodes(
     limit = constants.MAX_STEP_NODES if limit is None else limit
     if total > limit:
         raise Unsupported(
-            f"pld needs {total:.3g} losses of a step at this tolerance; the limit is {limit:,}. Raise --tol, or use rdp"
+            f"pld needs {total:.3g} losses of a step at this tolerance; the limit is {limit:,}. Raise `tol`, or use rdp"
         )
     index = np.floor(np.interp(np.linspace(0, count[-1], total + 1), count, y) / step).astype(np.int64)
     ends = [math.floor(low / step), math.ceil(high / step)]

@@ -135,7 +135,7 @@ def discretize_with_jumps(
     # outcomes with more jumps holds up to this shift of eps by those that are accounted for
     most_shift = np.log((max_count + 1) / np.maximum(means, constants.MASS_FLOOR))
     if bool(((max_count >= counts) | (tilt * (max_count + 1) * log_kappa > most_shift)).any()):
-        raise Unsupported("pld cannot set large losses apart where every step may have one. Raise --tol, or use rdp")
+        raise Unsupported("pld cannot set large losses apart where every step may have one. Raise `tol`, or use rdp")
     upper = tilt_pmf(bulk_nodes, bulk_upper / rest[..., None], y, tilt)
     inner_log_kappa = np.atleast_1d(np.maximum(inner_log_kappa, 0.0))
     lower, eps_slack = _optimistic_bulk(

@@ -26,7 +26,7 @@ from wpriv.pld.transform.transform_product import Bulk
 
 Indices = NDArray[np.int64]
 TOO_MANY_FREQUENCIES = (
-    "pld needs more frequencies of the composed loss than it may take at this tolerance. Raise --tol, or use rdp"
+    "pld needs more frequencies of the composed loss than it may take at this tolerance. Raise `tol`, or use rdp"
 )
 
 

@@ -24,7 +24,7 @@ from wpriv.run.accounting import (
 from wpriv.run.accounting import attack as attacks
 from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
-from wpriv.run.accounting.plausibility import plausibility_warnings
+from wpriv.run.accounting.plausibility import plausibility_warnings, runs_in_advance
 
 # bounds on attacks are derived from many points with fewer digits: how much wider their brackets may be, and the widest
 ATTACK_FACTOR, MAX_ATTACK_TOL = 10, 1e-3
@@ -81,7 +81,7 @@ def budget(
         observed: pair distances of gradients, for wdp and bdp: an array, a file, or a generator such as
             ``weibull:shape=0.5,records=50``.
         tol: relative width asked of a certified bracket (default 1e-6).
-        attack: add bounds on attacks, under ``extra["attack"]``.
+        attack: add bounds on attacks, under ``extra["attack"]``, where delta is known from both sides.
         adaptive: the figure that holds where noise, rates and the number of steps were chosen from earlier outputs.
         repeats: the process is one of K runs of which only the best is released; the distribution of K, as in
             ``geometric:mean=20``, ``poisson:mean=20`` or ``negative-binomial:eta=0.5,mean=20``.
@@ -194,6 +194,8 @@ def answer(
                 subject.process, subject.declared, eps=eps, delta=delta, tol=tol, fixed=row
             )
             extra["parameters"] = figures.as_dict()
+    if "parameters" not in extra:
+        row = evaluate.with_warnings(row, runs_in_advance(subject, accountant))
     if attack:
         coarse = MAX_ATTACK_TOL if slow else min(ATTACK_FACTOR * subject.tol(), MAX_ATTACK_TOL)
         bounds = attacks.attack_bounds(evaluate.curve(subject.process, accountant, max(tol, coarse)))

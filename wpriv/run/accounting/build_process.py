@@ -24,6 +24,7 @@ from wpriv.run.accounting.neighbours import neighbour_readings, process_between
 from wpriv.run.accounting.repetition import REPETITION_KEYS, check_bands, repetition, sampling_keys, with_repetition
 
 STEP_KEYS = ("mech", "n", "sampling", "rate", "max_batch", "observed")
+ONE_RELEASE = "n = 1, since neither n nor epochs was given"
 # kinds of steps whose readings are listed
 MAX_READINGS = 20
 
@@ -190,11 +191,9 @@ def described_process(
     Raises:
         UsageError: the arguments contradict each other, or something is missing.
     """
-    keys = {"n": n, "batch": batch, "records": records, "epochs": epochs, "bands": bands, "max_batch": max_batch}
-    keys |= sampling_keys(sampling, rate)
+    keys = {"n": n, "batch": batch, "records": records, "epochs": epochs, "bands": bands}
+    keys |= sampling_keys(sampling, rate, max_batch)
     check_bands(keys, group)
-    if max_batch is not None and keys["max_batch"] is not max_batch:
-        raise UsageError(f"{sampling} has a largest batch of its own; leave out `max_batch`")
     if history is None and not isinstance(subject, (Process, Mechanism)):
         distances = {} if observed is None else {"observed": observed}
         return described_steps([{"mech": subject, **params, **keys, **distances}], adjacency, group)
@@ -206,7 +205,8 @@ def described_process(
         drawn = sampling_of(keys["sampling"], repeated.rate, keys["max_batch"])
         size = data_set_size([{"records": records}])
         process = process_between([Step(subject, count, drawn, _distances(observed))], adjacency, group, size)
-        return DescribedProcess(process, (*repeated.notes, *_readings(process)), size)
+        one = [] if repeated.n is not None else [ONE_RELEASE]
+        return DescribedProcess(process, (*repeated.notes, *one, *_readings(process)), size)
     _refuse_beside(
         "`history`" if history is not None else "a Process",
         {
@@ -227,7 +227,10 @@ def described_process(
             raise UsageError(f"the process has {subject.adjacency} neighbours; found adjacency {shown(adjacency)}")
         if group not in (None, subject.group):
             raise UsageError(f"the process has groups of {subject.group}; found `group` {shown(group)}")
-        return DescribedProcess(subject, tuple(_readings(subject)), data_set_size([{"records": records}]))
+        size = data_set_size([{"records": records}])
+        if subject.records and size not in (None, subject.records):
+            raise UsageError(f"the process is about {subject.records} records; found `records` {size}")
+        return DescribedProcess(subject, tuple(_readings(subject)), size or subject.records or None)
     assert history is not None
     return _from_history(history, adjacency, group, records)
 
@@ -264,24 +267,34 @@ def described_steps(
         notes += lines
         if spec["n"] is None:
             spec["n"] = 1
-            notes.append("n = 1, since neither n nor epochs was given")
+            notes.append(ONE_RELEASE)
         specs.append(spec)
-    size = data_set_size(steps)
+    size = data_set_size(steps, group)
     built = process(specs, adjacency, group=group, records=size)
-    units = [step.observed.describe() for step in built.steps if step.observed is not None]
-    notes += [f"sigma and sensitivity are multiples of the observed unit: {unit}" for unit in units]
     return DescribedProcess(built, (*dict.fromkeys(notes), *_readings(built)), size)
 
 
-def data_set_size(steps: Iterable[Mapping[str, Any]]) -> int | None:
-    """The size of the data set: the largest that a step names; None where none does."""
+def data_set_size(steps: Iterable[Mapping[str, Any]], group: Any = None) -> int | None:
+    """The size of the data set: the largest that a step names; None where none does.
+
+    Raises:
+        UsageError: a size below 1, or several where fixed-size sampling of groups depends on it.
+    """
+    steps = list(steps)
     sizes = [whole(step["records"], "records") for step in steps if step.get("records") is not None]
     if sizes and min(sizes) < 1:
         raise UsageError(f"`records` is the size of the data set, at least 1; found {min(sizes)}")
+    persons = 1 if group is None else whole(group, "group")
+    if persons > 1 and len(set(sizes)) > 1 and any(step.get("sampling") == "fixed" for step in steps):
+        raise UsageError(
+            f"fixed-size sampling of groups is accounted for on one data set; found `records` {sizes[0]} and others"
+        )
     return max(sizes, default=None)
 
 
 def _readings(process: Process) -> list[str]:
-    """Notes on the neighbours, and of the first steps' mechanisms on how they interpreted their parameters."""
+    """Notes on observed units and neighbours, and of the first steps' mechanisms on how they read their parameters."""
+    units = [step.observed.describe() for step in process.steps if step.observed is not None]
+    notes = [f"sigma and sensitivity are multiples of the observed unit: {unit}" for unit in units]
     lines = [line for step in process.steps[:MAX_READINGS] for line in step.mechanism.reading()]
-    return list(dict.fromkeys([*neighbour_readings(process), *lines]))
+    return list(dict.fromkeys([*notes, *neighbour_readings(process), *lines]))

@@ -118,7 +118,7 @@ def calibrate(
     """
     target = calibration_target.target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
     eps, delta = target.eps, target.delta
-    schedule = {"max_batch": max_batch, **sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
+    schedule = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records}
     check_bands({**schedule, "bands": bands}, group)
     search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs, "bands": bands})
     size = build_process.data_set_size([schedule])
@@ -145,7 +145,8 @@ def calibrate(
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
     row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])
     step = row.process.steps[-1]
-    classical = classical_formulas.classical(step.mechanism, eps, delta, step.n) if compare_classical else None
+    person = step.mechanism.grouped(row.process.group)
+    classical = classical_formulas.classical(person, eps, delta, step.n) if compare_classical else None
     neighbours = neighbour_readings(row.process)
     extra |= {} if classical is None else {"classical": classical}
     notes += [] if spent is None else ["the target is that of the history and the further steps", *spent.notes]
@@ -174,7 +175,7 @@ def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], lis
         if sampled and spec["rate"] is None:
             raise UsageError(f"{build_process.flag(noise)} and the sampling rate are both missing; give one of them")
         rest = {k: v for k, v in spec.items() if k != noise}
-        notes = [] if rest["n"] is not None else ["n = 1, since neither n nor epochs was given"]
+        notes = [] if rest["n"] is not None else [build_process.ONE_RELEASE]
         rest["n"] = 1 if rest["n"] is None else rest["n"]
         return SearchParameter(noise, +1, 1e-12, 1e15), rest, notes
     if spec["n"] is None:

@@ -37,6 +37,11 @@ def of_guarantee(row: Guarantee, width: float) -> dict[str, Any]:
             f"a certificate holds proven bounds of (eps, delta)-DP; {row.accountant} gives an answer of the claim "
             f"{row.claim!r} and the notion {row.notion!r}. Use `accountant='pld'`"
         )
+    if "repeats" in row.extra:
+        raise Unsupported(
+            "a certificate is about steps that ran, and the verifier has no proof for the best of a random number of "
+            "runs; leave out `repeats`, or the certificate"
+        )
     question = row.extra.get("asked", "eps" if row.delta.lower == row.delta.upper else "delta")
     eps, delta = _ends(row.epsilon), _ends(row.delta)
     if question == "eps":

@@ -66,7 +66,7 @@ def explain(row: Guarantee) -> dict[str, Any]:
         "assumptions": assumptions + [SAMPLING[kind] for kind in kinds if kind in SAMPLING],
         "reading": [
             *row.extra.get("reading", []),
-            *dict.fromkeys(line for step in process.steps for line in _reading(step)),
+            *dict.fromkeys(line for step in process.steps for line in _reading(step, process.group)),
         ],
         "loss_class": _classes(process),
     }
@@ -89,7 +89,7 @@ def _chosen(row: Guarantee) -> str:
     return FILTERED.format(what="this figure") if row.accountant == "rdp-filter" else ADAPTIVE
 
 
-def _reading(step: Step) -> list[str]:
+def _reading(step: Step, group: int) -> list[str]:
     noise = step.mechanism.additive_noise()
     lines = [f"n = {step.n} is the number of compositions (releases, steps), not of records"]
     if noise is not None and noise.is_textbook("gauss"):
@@ -99,9 +99,12 @@ def _reading(step: Step) -> list[str]:
             f"{noise.scale / noise.sensitivity:g}"
         )
     elif noise is not None and noise.family == "laplace":
+        # in a full batch a record takes the place of another
+        moved = noise.sensitivity * group * (2 if step.sampling.max_batch else 1)
+        finite = " where it is finite" if noise.truncated else ""
         lines.append(
             f"scale = {echo(noise.scale)} is the Laplace b; with sensitivity {echo(noise.sensitivity)} one release has "
-            f"a privacy loss of at most {noise.sensitivity / noise.scale:g}"
+            f"a privacy loss of at most {moved / noise.scale:g}{finite}"
         )
     if step.sampling.kind != "none":
         lines.append(

@@ -43,7 +43,10 @@ def _narrow(subject: DescribedProcess, row: Guarantee, limit: float, tol: float)
         again = evaluate.ask(curve, delta=row.delta.safe)
         low, high = max(row.epsilon.lower or 0.0, again.epsilon.lower or 0.0), min(row.epsilon.safe, again.epsilon.safe)
         bracket = Bracket.between(min(low, high), high, again.epsilon.by, again.epsilon.refusal)
-        row = replace(row, epsilon=bracket, source=again.source, warnings=again.warnings)
+        width = f"{row.accountant}: the bracket of"
+        others = (line for line in row.warnings if not line.startswith(width))
+        warnings = tuple(dict.fromkeys([*again.warnings, *others]))
+        row = replace(row, epsilon=bracket, source=again.source, warnings=warnings)
     return row
 
 

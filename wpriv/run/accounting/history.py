@@ -101,7 +101,7 @@ def _ledger(file: Path) -> History:
     if not entries:
         raise UsageError(f"`history` {file}: the ledger has no step yet")
     statement = file.with_name(file_names.STATEMENT)
-    stated = _stated(statement)
+    stated, notes = _stated(statement)
     if stated is not None:
         ledger.require(entries, ledger.Position(**stated), file, str(statement))
     for name in (file_names.CHECKPOINT, file_names.MODEL) if stated is None else ():
@@ -110,7 +110,7 @@ def _ledger(file: Path) -> History:
 
             stored = checkpoint.load(file.with_name(name))
             ledger.require(entries, ledger.Position(**stored["ledger"]), file, str(file.with_name(name)))
-    last, notes = entries[-1], []
+    last = entries[-1]
     if last.step < last.planned:
         if not file.with_name(file_names.CHECKPOINT).is_file():
             raise UsageError(
@@ -141,13 +141,28 @@ def planned_runs(entries: Sequence[Entry]) -> PlannedRuns:
     return PlannedRuns(replace(step, n=planned), len({entry.run for entry in entries}))
 
 
-def _stated(path: Path) -> dict[str, Any] | None:
-    """The position in the ledger that a statement records; None without a statement of a private training."""
+def _stated(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
+    """The position in the ledger that a statement records, and what it says that the ledger does not.
+
+    The position is None without a statement of a private training.
+    """
     try:
-        position = json.loads(path.read_text(encoding="utf-8")).get("ledger")
-        return None if position is None else {"lines": int(position["lines"]), "digest": str(position["digest"])}
+        data = json.loads(path.read_text(encoding="utf-8"))
+        position, notes = data.get("ledger"), []
+        if data.get("tuning") is not None:
+            notes.append(
+                f"the ledger has the steps of the best of a random number of runs alone; {path.name} beside it has the "
+                f"guarantee of all runs, which is larger"
+            )
+        if int(data.get("group", 1)) > 1:
+            notes.append(
+                f"{path.name} beside it protects persons with up to {data['group']} records, a group that has to be "
+                f"given here as well"
+            )
+        stated = None if position is None else {"lines": int(position["lines"]), "digest": str(position["digest"])}
+        return stated, notes
     except FileNotFoundError:
-        return None
+        return None, []
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(
             f"{path} cannot be read, and it records the length of the ledger beside it; restore the file"

@@ -73,8 +73,7 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     given = {k: spec.get(k) for k in REPETITION_KEYS if k != "bands"}
     sampled = given["rate"] is not None or given["batch"] is not None
     plan = repetition(**given, sampling="poisson" if sampled else "none")
-    if spec.get("sampling") not in (None, *SAMPLINGS):
-        raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {shown(spec['sampling'])}")
+    _check_sampling(spec, plan.rate)
     n = 1 if plan.n is None else plan.n
     wide = _replaced(base)
     if plan.rate is None:
@@ -120,6 +119,19 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
             {**base, "n": n}, "add-remove", "pld", "a record might be in every batch: all steps, no sampling"
         ),
     ]
+
+
+def _check_sampling(spec: Mapping[str, Any], rate: float | None) -> None:
+    """Refuse an unknown sampling, and without a rate all that says how records are sampled."""
+    kind = spec.get("sampling") or "none"
+    if kind not in SAMPLINGS:
+        raise UsageError(f"`sampling` must be one of {', '.join(SAMPLINGS)}; found {shown(kind)}")
+    if rate is not None:
+        return
+    build_process.sampling_of(kind, None)
+    for key in ("max_batch", "bands"):
+        if spec.get(key) is not None:
+            raise UsageError(f"`{key}` needs a sampling rate: give `rate`, or `batch` with `records`")
 
 
 def _by_all(spec: dict[str, Any], adjacency: str, assumption: str) -> list[Interpretation]:

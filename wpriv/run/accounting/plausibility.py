@@ -5,8 +5,12 @@ from __future__ import annotations
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process
 from wpriv.numerics.safe_rounding import text
+from wpriv.run.accounting.adaptive_history import is_unsampled_gaussian
+from wpriv.run.accounting.build_process import DescribedProcess
 
 LARGE_EPS = 20.0
+# accountants whose figures hold for parameters chosen from earlier outputs
+ADAPTIVE = ("rdp-filter",)
 
 
 def plausibility_warnings(row: Guarantee, records: int | None) -> list[str]:
@@ -38,6 +42,19 @@ def count_confusion(process: Process, records: int | None) -> list[str]:
     if records is None or records == 1 or all(step.n != records for step in process.steps):
         return []
     return [f"n = {records} equals the number of records, but n counts compositions (the steps of a training)"]
+
+
+def runs_in_advance(subject: DescribedProcess, accountant: str) -> list[str]:
+    """Warn about a history of several runs where the accountant assumes that all were fixed in advance."""
+    if subject.declared is None or subject.declared.runs < 2 or accountant.partition(":")[0] in ADAPTIVE:
+        return []
+    if is_unsampled_gaussian(subject.process):
+        return []
+    return [
+        f"this history has {subject.declared.runs} runs, and the figure assumes that noise, rate and length of all "
+        f"were fixed before the first release. `adaptive=True` gives the eps or delta that holds if later ones were "
+        f"chosen from what earlier ones showed, as a fork does"
+    ]
 
 
 def _later_runs(row: Guarantee) -> list[str]:

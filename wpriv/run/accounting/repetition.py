@@ -16,18 +16,20 @@ from wpriv.numerics.parse_numbers import number, shown, whole
 REPETITION_KEYS = ("n", "rate", "batch", "records", "epochs", "bands")
 
 
-def sampling_keys(sampling: str | Sampling, rate: float | None) -> dict[str, Any]:
-    """``sampling`` and ``rate`` of a step mapping; a Sampling object brings its own rate.
+def sampling_keys(sampling: str | Sampling, rate: Any, max_batch: Any) -> dict[str, Any]:
+    """``sampling``, ``rate`` and ``max_batch`` of a step mapping; a Sampling object brings its own.
 
     Raises:
-        UsageError: a Sampling object and a rate beside it.
+        UsageError: a Sampling object, and a rate or a second largest batch beside it.
     """
     if not isinstance(sampling, Sampling):
-        return {"sampling": sampling, "rate": rate}
+        return {"sampling": sampling, "rate": rate, "max_batch": max_batch}
     if rate is not None:
         raise UsageError(f"{sampling} has a rate of its own; leave out rate = {rate}")
-    cut = {"max_batch": sampling.max_batch} if sampling.max_batch else {}
-    return {"sampling": sampling.kind, "rate": None if sampling.kind == "none" else sampling.rate, **cut}
+    if max_batch is not None and sampling.max_batch:
+        raise UsageError(f"{sampling} has a largest batch of its own; leave out `max_batch`")
+    rate = None if sampling.kind == "none" else sampling.rate
+    return {"sampling": sampling.kind, "rate": rate, "max_batch": sampling.max_batch or max_batch}
 
 
 @dataclasses.dataclass(frozen=True)

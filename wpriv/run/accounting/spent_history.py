@@ -16,6 +16,7 @@ from typing import Any
 from wpriv.core import registry
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.process import Process
+from wpriv.core.sampling.sampled_step import check_together
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.safe_rounding import echo, text
 from wpriv.run.accounting import adaptive_history, build_process, evaluate
@@ -36,15 +37,27 @@ class SpentHistory:
 
     Args:
         process: their steps. notes: how the file was read. declared: what a ledger says was fixed in advance.
+        adjacency: as the user or a ledger names it; "" where it is the default of these steps.
     """
 
     process: Process
     notes: tuple[str, ...] = ()
     declared: PlannedRuns | None = None
+    adjacency: str = ""
 
     def followed_by(self, at: Callable[[float], Process]) -> Callable[[float], Process]:
-        """The history and the further steps, for each value of the parameter."""
-        return lambda value: self.process.with_steps((*self.process.steps, *at(value).steps))
+        """The history and the further steps, for each value of the parameter.
+
+        Samplings that no default adjacency covers together are refused, as in a history that holds all these steps.
+        """
+
+        def both(value: float) -> Process:
+            further = at(value)
+            steps = (*self.process.steps, *further.steps)
+            check_together({step.sampling.kind for step in steps}, self.adjacency)
+            return dataclasses.replace(self.process, steps=steps, records=self.process.records or further.records)
+
+        return both
 
     def first(self) -> Process:
         """What was fixed before the first release, from which the orders of a filter follow."""
@@ -77,7 +90,10 @@ def read(path: str | Path, adjacency: str | None, group: Any, records: Any) -> S
     described = build_process.described_process(
         None, params={}, history=path, adjacency=adjacency, group=group, records=records
     )
-    return SpentHistory(described.process, described.notes, described.declared)
+    named = adjacency is not None or described.declared is not None
+    return SpentHistory(
+        described.process, described.notes, described.declared, described.process.adjacency if named else ""
+    )
 
 
 def require_room(spent: SpentHistory, name: str, account: Account, eps: float, delta: float, tol: float) -> Guarantee:

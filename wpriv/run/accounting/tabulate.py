@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.guarantee import Curve, Guarantee
-from wpriv.core.repeats import Repeats
+from wpriv.core.repeats import Repeats, parse
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.bracket import monotone
 from wpriv.numerics.safe_rounding import rounded
@@ -15,7 +16,7 @@ from wpriv.run.accounting import evaluate, repeated_selection
 from wpriv.run.accounting.budget import answer, check_question
 from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.evaluate import Refusal
-from wpriv.run.accounting.plausibility import count_confusion
+from wpriv.run.accounting.plausibility import count_confusion, runs_in_advance
 
 CURVE_POINTS = 41
 
@@ -72,14 +73,16 @@ def along_eps(
     curve = repeated_selection.curve_of(subject.process, accountant, tol, repeats)
     top = eps if eps is not None else _end(curve, delta)
     # six digits write each inner point in full
-    points = [*(rounded(top * k / (CURVE_POINTS - 1), up=False) for k in range(CURVE_POINTS - 1)), top]
+    points = [*(rounded(float(Fraction(top) * k / (CURVE_POINTS - 1)), up=False) for k in range(CURVE_POINTS - 1)), top]
     rows = [evaluate.ask(curve, eps=point) for point in dict.fromkeys(points)]  # one where the curve ends at eps = 0
     deltas = monotone([row.delta for row in rows])
-    warnings = count_confusion(subject.process, subject.records)
-    return [
-        evaluate.with_warnings(replace(row, delta=delta), warnings).with_extra(reading=list(subject.notes))
-        for row, delta in zip(rows, deltas, strict=True)
+    warnings = [*runs_in_advance(subject, accountant), *count_confusion(subject.process, subject.records)]
+    rows = [
+        evaluate.with_warnings(replace(row, delta=delta), warnings) for row, delta in zip(rows, deltas, strict=True)
     ]
+    if repeats is not None:
+        rows = [repeated_selection.with_note(row, parse(repeats)) for row in rows]
+    return [row.with_extra(reading=[*subject.notes, *row.extra.get("reading", [])]) for row in rows]
 
 
 def _end(curve: Curve, delta: float | None) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wpriv.core.guarantee import Curve
-from wpriv.errors import Unsupported
+from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.safe_rounding import echo
 from wpriv.numerics.safe_rounding import text as rounded_text
@@ -19,9 +19,15 @@ def decide(question: Question) -> Decision:
     """Decide a claim: a certified upper end that meets it proves it, a certified lower end above it refutes it.
 
     Raises:
+        UsageError: an accountant is named that a claim of mu or rho is not decided by.
         Unsupported: no accountant with proven bounds answers for this process.
     """
     notion = question.claim.notion
+    if notion != "approximate-dp" and question.accountant not in (("", "pld") if notion == "gdp" else ("",)):
+        raise UsageError(
+            f"a claim of {'mu' if notion == 'gdp' else 'rho'} has accountants of its own; found "
+            f"{question.accountant!r}. Leave out `accountant`"
+        )
     if notion == "gdp":
         return decide_notions.gaussian(question)
     return decide_notions.concentrated(question) if notion == "zcdp" else approximate(question)

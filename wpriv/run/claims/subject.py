@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.errors import UsageError, of_file
+from wpriv.errors import Unsupported, UsageError, of_file
 from wpriv.files.json_values import unique_keys
 from wpriv.run.accounting import build_process
 from wpriv.run.accounting.build_process import DescribedProcess
@@ -39,6 +39,8 @@ def described(text: str | Path) -> DescribedProcess:
     except (OSError, ValueError):
         is_folder = is_file = False
     if is_folder:
+        if _is_tuned(path / file_names.STATEMENT):
+            raise _best_run(word)
         return build_process.described_process(None, params={}, history=str(path / file_names.LEDGER))
     if path.suffix in SUFFIXES and (is_file or " " not in word):
         return _of_json(path)
@@ -65,6 +67,10 @@ def _of_json(path: Path) -> DescribedProcess:
         steps = [dict(step) for step in data["process"] if isinstance(step, dict)]
         if len(steps) != len(data["process"]) or not steps:
             raise UsageError(f"{path}: `process` must be a list of steps; found {str(data['process'])[:80]}")
+        if "repeats" in data:
+            raise _best_run(str(path))
+        if data.get("records") is not None:
+            steps = [{**step, "records": data["records"]} for step in steps]
         adjacency = data.get("adjacency")
         return build_process.described_steps(steps, None if adjacency is None else str(adjacency), data.get("group"))
     return build_process.described_process(None, params={}, history=str(path))
@@ -75,10 +81,29 @@ def _of_recipe(name: str) -> DescribedProcess:
 
     loaded = load_recipe.recipe(name)
     if loaded.kind == "budget":
-        return load_recipe.budget(name)[0]
+        described, _, question = load_recipe.budget(name)
+        if "repeats" in question:
+            raise _best_run(name)
+        return described
     advice = "give the folder of its training" if loaded.kind == "train" else "give its process in words"
     raise UsageError(
         f"{name} is a recipe of kind {loaded.kind!r}, which describes no single process; {advice}: {FORMS}"
+    )
+
+
+def _is_tuned(statement: Path) -> bool:
+    """Tell whether a statement is that of the best of several runs; one that cannot be read is left to its readers."""
+    try:
+        return "tuning" in json.loads(statement.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
+
+
+def _best_run(name: str) -> Unsupported:
+    """The refusal of the best of K runs, of which only upper bounds are known."""
+    return Unsupported(
+        f"{name} is about the best of a random number of runs (repeats), whose curve is known from above only, and "
+        f"which is no process of steps. Leave out repeats for one run, or ask `wpriv budget`"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
@@ -89,25 +89,9 @@ def compare(
     if (recipe is None) == (not keys):
         raise UsageError("compare takes either a recipe, or its keys (process=..., accountants=..., eps=...)")
     if recipe is None:
-        return run(flag_recipes.from_flags(_plain(keys)), None if out is None else Path(out), fresh=fresh)
+        return run(flag_recipes.from_keys(keys), None if out is None else Path(out), fresh=fresh)
     loaded = load_recipe.recipe(recipe, quick=quick, kind="compare")
     return run(loaded, default_out(loaded) if out is None else Path(out), fresh=fresh)
-
-
-def _plain(keys: ComparisonKeys) -> dict[str, Any]:
-    """The keys with every Process as the list of steps that a recipe has."""
-    plain: dict[str, Any] = dict(keys)
-    process = plain.get("process")
-    if isinstance(process, Process):
-        if plain.get("adjacency") not in (None, process.adjacency):
-            raise UsageError(f"the process has {process.adjacency} neighbours; found adjacency {plain['adjacency']!r}")
-        if plain.get("group") not in (None, process.group):
-            raise UsageError(f"the process has groups of {process.group}; found group {plain['group']!r}")
-        plain |= flag_recipes.plain_process(process)
-    if isinstance(plain.get("cases"), Mapping):
-        cases = plain["cases"].items()
-        plain["cases"] = {name: case.describe() if isinstance(case, Process) else case for name, case in cases}
-    return plain
 
 
 def default_out(recipe: Recipe) -> Path:
@@ -236,6 +220,8 @@ def _bound(cell: Cell, curves: dict[str, Any]) -> Row:
     if isinstance(answer, str):
         return {**row, "asked": given[0], given[0]: given[1], "reason": answer}
     about = {name: answer[name] for name in ("adjacency", "notion", "claim", "process", "source", "warnings")}
+    about |= {"group": answer["group"]} if answer["group"] > 1 else {}
+    about |= {"repeats": cell.repeats} if cell.repeats is not None else {}
     # numpy's floats are not plain data, and -0.0 is 0
     bounds = {name: None if answer[name] is None else float(answer[name]) + 0.0 for name in BOUND_COLUMNS}
     return {**row, "asked": given[0], **about, **bounds, "reason": None}

@@ -101,25 +101,22 @@ def _panel(panel: Panel) -> Iterator[Cell]:
             yield Cell(panel.table, labels, ({**(panel.params or {}), **dict(point)},), None)
         return
     cases, accountants = panel.processes(), panel.accountant_names()
-    # an accountant without an option that others have keeps its value along the axis of that option
-    names = {over for over, _ in panel.axes()} - set(panel.options(accountants))
-    varied = {case: [{name for name in names if step.varies(name)} for step in cases[case]] for case in cases}
     for (case, steps), accountant in itertools.product(cases.items(), accountants):
         written = [{**step.model_dump(exclude_none=True), **(step.model_extra or {})} for step in steps]
-        specs = [_spec(with_repetition(step)[0]) for step in written]
-        records = build_process.data_set_size(written)
-        for step in written:
-            check_bands(step, panel.group)
         for point in itertools.product(*axes):
-            changed = (
-                {**spec, **{name: value for name, value in point if name in changes}}
-                for spec, changes in zip(specs, varied[case], strict=True)
+            group = dict(point).get("group", panel.group)
+            specs = tuple(
+                _spec({**keys, **{name: value for name, value in point if step.varies(name)}}, group)
+                for keys, step in zip(written, steps, strict=True)
             )
-            yield replace(_cell(panel, case, tuple(changed), accountant, dict(point)), records=records)
+            records = build_process.data_set_size(written, group)
+            yield replace(_cell(panel, case, specs, accountant, dict(point)), records=records)
 
 
-def _spec(planned: dict[str, Any]) -> dict[str, Any]:
-    """A step with n and rate, without keys of steps that have no value."""
+def _spec(written: dict[str, Any], group: Any) -> dict[str, Any]:
+    """A step of a point of the grid with n and rate, without keys of steps that have no value."""
+    check_bands(written, group)
+    planned, _ = with_repetition(written)
     spec = {**planned, "n": 1 if planned["n"] is None else planned["n"]}
     return {key: value for key, value in spec.items() if value is not None or key not in build_process.STEP_KEYS}
 
@@ -132,6 +129,8 @@ def _group(panel: Panel, labels: dict[str, Any]) -> int | None:
 def _cell(panel: Panel, case: str, specs: tuple[dict[str, Any], ...], accountant: str, point: dict[str, float]) -> Cell:
     eps, delta = point.pop("eps", panel.eps), point.pop("delta", panel.delta)
     known = registry.options(registry.accountant(accountant)[0]) if accountant else {}
+    # a quantity that a mechanism has is its own, whatever options accountants have
+    known = {name: default for name, default in known.items() if name not in panel.parameters()}
     options = tuple((name, float(value)) for name, value in point.items() if name in known)
     if panel.eps_per_n is not None:
         eps = panel.eps_per_n * sum(spec["n"] for spec in specs)

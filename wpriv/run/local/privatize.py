@@ -133,7 +133,7 @@ def privatize(
         seed=seed,
     )
     count = None if limit is None else whole(limit, "`limit`")
-    folder, path = _path(root, "--data-root"), _path(out, "--out")
+    folder, path = _path(root, "`data_root`"), _path(out, "`out`")
     files = None if path is None else ReportFiles.at(path)
     private = records(data, folder, array=array, limit=count, parameters=reader)
     labels = _labels(private) if public_labels else None

@@ -42,7 +42,7 @@ class ReportFiles:
             UsageError: the name has another ending, or one of the files exists.
         """
         if path.suffix != ".npz" or "\0" in str(path):
-            raise UsageError(f"--out must be a file ending in .npz; found {shown(str(path))}")
+            raise UsageError(f"`out` must be a file ending in .npz; found {shown(str(path))}")
         files = cls(path, path.with_suffix(".statement.json"), path.with_suffix(".statement.md"))
         files.refuse_existing()
         return files
@@ -56,7 +56,7 @@ class ReportFiles:
             if os.path.lexists(path):
                 raise UsageError(
                     f"{path} exists and is not overwritten: the privacy spent on it cannot be recovered. "
-                    f"Name another file with --out"
+                    f"Name another file with `out`"
                 )
 
     def write(self, small: dict[str, Array], reports: Reports, statement: dict[str, Any]) -> None:
@@ -65,7 +65,7 @@ class ReportFiles:
         Args:
             small: arrays beside the records.
         """
-        busy = f"another process is writing {self.records}. Wait until it ends, or name another file with --out"
+        busy = f"another process is writing {self.records}. Wait until it ends, or name another file with `out`"
         with locked(self.records.with_name(self.records.name + LOCK), busy):
             self.refuse_existing()  # again, now that no other process can write them
             parts = [path.with_name(path.name + PART) for path in self.paths()]

@@ -42,19 +42,19 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
         if out.is_dir() and any(out.iterdir()):
             if not (out / file_names.RECIPE).is_file():
                 raise UsageError(
-                    f"{out} holds files that are not results of a comparison. Name another folder with --out"
+                    f"{out} holds files that are not results of a comparison. Name another folder with `out`"
                 )
             if fresh:
                 durable_writes.remove(out / file_names.CELLS)
             elif essence(_stored(out / file_names.RECIPE)) != essence(json.loads(json.dumps(recipe.data))):
                 raise UsageError(
                     f"{out} holds the results of another recipe, or of this one before it was changed. Name another "
-                    f"folder with --out, or replace the results with --fresh"
+                    f"folder with `out`, or replace the results with `fresh=True`"
                 )
         durable_writes.make_folder(out)
         durable_writes.replace(out / file_names.RECIPE, yaml_document.as_yaml(recipe.data))
     except OSError as error:
-        raise of_file(error, out, "read", "name another folder with --out") from None
+        raise of_file(error, out, "read", "name another folder with `out`") from None
 
 
 def _stored(path: Path) -> Any:
@@ -83,7 +83,7 @@ def finished(out: Path) -> dict[str, list[dict[str, Any]]]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise of_file(error, out / file_names.CELLS, "read", "name another folder with --out") from None
+        raise of_file(error, out / file_names.CELLS, "read", "name another folder with `out`") from None
     done = {}
     for line in lines:
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):

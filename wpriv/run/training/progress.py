@@ -79,7 +79,8 @@ def _saved_rows(path: Path) -> list[Row]:
     except (CsvError, ValueError, KeyError):
         pass
     raise UsageError(
-        f"{path} holds no metrics of a run. Delete it and continue with --resume: it is written again when the run ends"
+        f"{path} holds no metrics of a run. Delete it and continue with `resume=True`: it is written again when "
+        f"the run ends"
     )
 
 

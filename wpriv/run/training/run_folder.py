@@ -66,7 +66,7 @@ def names_in(path: Path) -> set[str]:
         if path.is_dir():
             return {item.name for item in path.iterdir() if item.name != LOCK and item.suffix != durable_writes.PART}
         if path.exists():
-            raise UsageError(f"a training needs a folder, and {path} is a file. Name another one with --out")
+            raise UsageError(f"a training needs a folder, and {path} is a file. Name another one with `out`")
     return set()
 
 
@@ -88,25 +88,26 @@ def inspect(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = Fa
     """
     if resume + fork + fresh > 1:
         raise UsageError(
-            "give one of --resume (continue), --fork (continue under another recipe) and --fresh (begin again)"
+            "give one of `resume=True` (continue), `fork=True` (continue under another recipe) and `fresh=True` "
+            "(begin again)"
         )
     names = names_in(path)
     if not names:
         if fork:
-            raise UsageError(f"--fork continues from a run, and {path} holds none; name its folder with --out")
+            raise UsageError(f"`fork=True` continues from a run, and {path} holds none; name its folder with `out`")
         return RunFolder(path)
     if file_names.RECIPE not in names and not (fresh and file_names.LEDGER in names):
-        raise UsageError(f"{path} holds files that are not results of a training. Name another folder with --out")
+        raise UsageError(f"{path} holds files that are not results of a training. Name another folder with `out`")
     stored = stored_recipe(path)
     if {"sweep", "seeds"} & set(stored or {}):
         raise UsageError(
             f"{path} holds several trainings of a sweep or of repeated runs, each in a folder of its own. Name another "
-            f"folder with --out"
+            f"folder with `out`"
         )
     if "tune" in (stored or {}):
         raise UsageError(
             f"{path} holds a tuned training: its ledger has the steps of the best run alone, and no other training "
-            f"continues from it or replaces it. Name another folder with --out"
+            f"continues from it or replaces it. Name another folder with `out`"
         )
     if fresh:
         return RunFolder(path, fresh=True)
@@ -115,7 +116,8 @@ def inspect(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = Fa
     if stored != json.loads(json.dumps(resolve_train.essence(recipe.data))):
         raise UsageError(
             f"{path} holds a run of another recipe, or of this one before it was changed. Name another folder with "
-            f"--out, continue from its weights at the cost of both runs with --fork, or replace it with --fresh"
+            f"`out`, continue from its weights at the cost of both runs with `fork=True`, or replace it with "
+            f"`fresh=True`"
         )
     return _same_recipe(path, names, resume)
 
@@ -148,8 +150,8 @@ def resolve_run(folder: RunFolder, recipe: Recipe) -> RunFolder:
     if run < last or (run > last + 1 and not other_recipe):
         raise UsageError(
             f"{folder.path / name} is of run {run}, and the ledger continues to run {last}, whose checkpoint is "
-            f"missing and whose steps are spent. Continue from these weights at the cost of all runs with --fork, or "
-            f"begin again with --fresh"
+            f"missing and whose steps are spent. Continue from these weights at the cost of all runs with "
+            f"`fork=True`, or begin again with `fresh=True`"
         )
     if other_recipe:
         return replace(folder, run=last + 1, resume=False, weights=False, fork=True)
@@ -207,7 +209,8 @@ def _same_recipe(path: Path, names: set[str], resume: bool) -> RunFolder:
     if file_names.CHECKPOINT in names:
         if not resume:
             raise UsageError(
-                f"{path} holds an unfinished run of this recipe. Continue it with --resume, or begin again with --fresh"
+                f"{path} holds an unfinished run of this recipe. Continue it with `resume=True`, or begin again "
+                f"with `fresh=True`"
             )
         return RunFolder(path, run, resume=True)
     if file_names.MODEL in names:
@@ -215,8 +218,8 @@ def _same_recipe(path: Path, names: set[str], resume: bool) -> RunFolder:
     if entries:
         raise UsageError(
             f"{path} holds a ledger of {len(entries)} steps, but neither {file_names.CHECKPOINT} nor "
-            f"{file_names.MODEL} to continue from; the steps are spent. Begin again with --fresh; the statement will "
-            f"name the spent steps"
+            f"{file_names.MODEL} to continue from; the steps are spent. Begin again with `fresh=True`; the statement "
+            f"will name the spent steps"
         )
     return RunFolder(path, run)
 
@@ -224,11 +227,11 @@ def _same_recipe(path: Path, names: set[str], resume: bool) -> RunFolder:
 def _fork(path: Path, recipe: Recipe, stored: Any) -> RunFolder:
     """The folder of a run that continues from its weights, after everything in its ledger."""
     if not any((path / name).is_file() for name in (file_names.CHECKPOINT, file_names.MODEL)):
-        raise UsageError(f"--fork continues from the weights of a run, and {path} holds none yet")
+        raise UsageError(f"`fork=True` continues from the weights of a run, and {path} holds none yet")
     if not isinstance(stored, dict):
         raise UsageError(
-            f"{path / file_names.RECIPE} cannot be read, and --fork needs the recipe of the weights. Restore it, or "
-            f"begin again with --fresh"
+            f"{path / file_names.RECIPE} cannot be read, and `fork=True` needs the recipe of the weights. Restore it, "
+            f"or begin again with `fresh=True`"
         )
     if stored.get("privacy", "none") == "none" and recipe.data["privacy"] != "none":
         raise _trained_without_privacy(path)

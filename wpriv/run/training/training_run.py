@@ -89,7 +89,7 @@ class TrainingRun:
 
         self._warn_of_scales()
         launch.device_of(self.device)  # before anything is written
-        busy = f"another process is training in {self.out}. Wait until it ends, or name another folder with --out"
+        busy = f"another process is training in {self.out}. Wait until it ends, or name another folder with `out`"
         together(lambda: stack.enter_context(locked(self.out / LOCK, busy)))
         # inspect again, now that no other process can change the folder
         folder = together(lambda: run_folder.resolve_run(run_folder.inspect(self.out, recipe, **start), recipe))
@@ -247,7 +247,7 @@ def require_records(path: Path, data: Any) -> None:
     fingerprint = stored.get("data_fingerprint") if isinstance(stored, dict) else None
     if fingerprint not in (None, data.fingerprint):
         raise UsageError(
-            f"{path} holds a finished training on other records. Name another folder with --out, or give those records"
+            f"{path} holds a finished training on other records. Name another folder with `out`, or give those records"
         )
 
 
@@ -264,6 +264,6 @@ def _is_trained(folder: RunFolder, identity: str) -> bool:
         return True
     raise UsageError(
         f"{folder.model_path} is of this recipe, but was trained on other records or by another plan, and its "
-        f"statement is missing. Continue from these weights at the cost of both runs with --fork, or begin again with "
-        f"--fresh"
+        f"statement is missing. Continue from these weights at the cost of both runs with `fork=True`, or begin again "
+        f"with `fresh=True`"
     )

@@ -77,7 +77,7 @@ def load(plan: TuningPlan, out: Path) -> Trained:
         chosen = statement["tuning"]["chosen"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(
-            f"{path} cannot be read. Restore it, or train in another folder with --out, at the cost of both"
+            f"{path} cannot be read. Restore it, or train in another folder with `out`, at the cost of both"
         ) from None
     matching = [candidate for candidate in plan.candidates if plain(candidate.labels) == chosen]
     candidate = matching[0] if matching else plan.candidates[0]

@@ -105,11 +105,11 @@ def inspect(path: Path, recipe: Recipe, *, resume: bool) -> TunedFolder:
     if not names:
         return TunedFolder(path)
     if file_names.RECIPE not in names:
-        raise UsageError(f"{path} holds files that are not results of a training. Name another folder with --out")
+        raise UsageError(f"{path} holds files that are not results of a training. Name another folder with `out`")
     if run_folder.stored_recipe(path) != tuned_results.plain(resolve_train.essence(recipe.data)):
         raise UsageError(
             f"{path} holds a run of another recipe, or of this one before it was changed. Name another folder with "
-            f"--out; what was trained there is spent, and its cost is added to that of this training"
+            f"`out`; what was trained there is spent, and its cost is added to that of this training"
         )
     if file_names.STATEMENT in names:
         return TunedFolder(path, done=True)
