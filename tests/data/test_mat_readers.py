@@ -103,6 +103,16 @@ def test_usps_images_are_upright_and_in_zero_to_one_from_both_formats(tmp_path, 
     assert found.x_test.shape == (2, 1, 16, 16)
 
 
+def test_a_value_that_a_libsvm_file_leaves_out_is_zero_which_is_medium_grey(tmp_path):
+    # the format is sparse: in LIBSVM a feature without a value is 0, and pixels are from -1 to 1
+    line = "4 1:-1 3:1 256:0.5"
+    for name in ("usps.bz2", "usps.t.bz2"):
+        (tmp_path / name).write_bytes(bz2.compress(line.encode()))
+    image = data.read("usps", root=tmp_path, verify=False).x_train[0, 0].ravel()
+    assert image[[0, 1, 2, 255]].tolist() == [0.0, 0.5, 1.0, 0.75]
+    assert set(image[3:255].tolist()) == {0.5}
+
+
 @pytest.mark.parametrize("kind", ["mat", "libsvm"])
 @pytest.mark.parametrize(
     ("images", "digits", "fact"),

@@ -9,6 +9,7 @@ import pytest
 import torch
 import yaml
 
+from wpriv import data
 from wpriv.config.document import Document
 from wpriv.config.recipe import check
 from wpriv.config.train_schema import Train
@@ -164,6 +165,33 @@ def test_each_tensor_of_each_record_is_clipped_by_itself():
     for part, other in zip(found.parts, expected, strict=True):
         torch.testing.assert_close(part, other, rtol=1e-4, atol=1e-6)
     assert found.sensitivity == pytest.approx(2 * 0.1 * 8**0.5)
+
+
+class Reversing:
+    """A gate without noise that keeps what it is given; it takes records in their order, or reversed."""
+
+    def __init__(self, reverse: bool):
+        self.reverse, self.rows = reverse, torch.zeros(0)
+
+    def shuffled(self, indices):
+        return indices[::-1].copy() if self.reverse else indices
+
+    def __call__(self, total: Bounded) -> list[torch.Tensor]:
+        self.rows = total.parts[0]
+        return total.parts
+
+
+def test_rows_of_target_records_are_released_in_the_order_that_the_gate_gives(root):
+    # sampling is accounted for as of a set: rows in the order of the records would say which places were drawn
+    train = Train.model_validate(recipe("dp-swd-projections"))
+    gates = Reversing(False), Reversing(True)
+    for gate in gates:
+        torch.manual_seed(0)
+        pair = data.read("pair", root=root, source="source.npz", target="target.npz")
+        job = adapt.build_job(train, pair, torch.device("cpu"), adjacency="replace-one")
+        job.custom_step(np.arange(1, 17, 2), gate)
+    torch.testing.assert_close(gates[0].rows, gates[1].rows.flip(0), rtol=0, atol=1e-6)
+    assert float(torch.pdist(gates[0].rows).min()) > 1e-3
 
 
 def test_projected_features_lie_in_the_ball_and_do_not_change_with_the_target():

@@ -9,9 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image
 
 from tests.points import ROOT
+from wpriv import data
+from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.core.process import Process, Step
 from wpriv.engine import checkpoint
@@ -124,6 +127,46 @@ def test_a_release_hangs_on_a_record_through_its_own_row_of_projections_alone():
         found.append(step.pending.released[0])
     moved = (found[0] - found[1]).norm(dim=1) > 0
     assert moved.nonzero().flatten().tolist() == [3]
+
+
+def test_the_rows_of_a_release_are_in_an_order_that_the_key_of_the_noise_alone_determines(bars):
+    # sampling is accounted for as of a set: rows in the order of the records would say which places were drawn
+    text = swd(bars, "none", "{sigma: 1.0e-7, delta: 1.0e-5, sampling: fixed}").replace("releases: 2", "releases: 3")
+    recipe = Train.model_validate(yaml.safe_load(text))
+    torch.manual_seed(0)
+    records = data.read("mnist", root=bars, verify=False)
+    job = swd_generate.build_job(recipe, records, CPU, adjacency="replace-one")
+    drawn = np.arange(3, 103, 5)
+    for seed in (1, 1, 2):
+        job.custom_step(drawn, door(1e-7, seed))
+    pending = job.model["pending"]
+    # oracle: the definition, the projections of the images in their order, to which the noise adds next to nothing
+    chosen = options(labels="none", pool=2)
+    images = torch.from_numpy(records.x_train[drawn] / 255.0)
+    orders = []
+    for slot in range(3):
+        u = torch.Generator().manual_seed(int(pending.seeds[slot]))
+        u = torch.randn(chosen.row, 5, generator=u)
+        wanted = written(chosen, images, torch.zeros(20, dtype=torch.long)) @ (u / u.norm(dim=0)).double()
+        gaps = torch.cdist(pending.released[slot].double(), wanted)
+        orders.append(gaps.argmin(dim=1).tolist())
+        assert float(gaps.amin(dim=1).max()) < 1e-5
+        assert sorted(orders[slot]) == [*range(20)]
+    assert orders[0] == orders[1] != orders[2]
+    assert [*range(20)] not in orders
+
+
+def test_an_order_of_rows_takes_no_noise_and_each_is_as_likely():
+    gate = door(1.0)
+    before, counts = gate.noise.state(), np.zeros((3, 3))
+    assert gate.shuffled(np.arange(9)).tolist() == gate.shuffled(np.arange(9)).tolist()
+    assert gate.noise.state() == before
+    for _ in range(3000):
+        counts[np.arange(3), gate.shuffled(np.arange(3))] += 1
+        gate.noise.normal(1)  # as a release does, which draws the next key
+    # of fixed keys; 1000 each, with a standard deviation of 26
+    assert np.abs(counts - 1000).max() < 100
+    assert door(0.0).shuffled(np.arange(9)).tolist() == [*range(9)]
 
 
 def test_the_noise_of_a_release_is_that_of_the_mechanism():

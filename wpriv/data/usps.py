@@ -66,14 +66,17 @@ def _from_columns(x: Array, y: Array, path: Path) -> tuple[Array, Array]:
 
 
 def _from_libsvm(raw: bytes, path: Path) -> tuple[Array, Array]:
-    """Parse lines ``label index:value ...``: labels 1 to 10 for the digits 0 to 9, indices 1 to 256, values -1 to 1."""
+    """Parse lines ``label index:value ...``: labels 1 to 10 for the digits 0 to 9, indices 1 to 256, values -1 to 1.
+
+    A value that is left out is 0, as the format has it: a pixel of medium grey. The published files leave out none.
+    """
     try:
         decompressor = bz2.BZ2Decompressor()
         text = decompressor.decompress(raw, LIMIT).decode("ascii")
         if not decompressor.eof:
             raise ValueError(f"truncated, or more than {LIMIT:,} bytes when unpacked")
         rows = [line.split() for line in text.splitlines()]
-        images = np.full((len(rows), PIXELS), -1.0)
+        images = np.zeros((len(rows), PIXELS))
         for row, image in zip(rows, images, strict=True):
             for pair in row[1:]:
                 index, _, value = pair.partition(":")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -117,6 +119,18 @@ class ReleaseGate:
         if self.private:
             require_adjacency(total, self.adjacency)
         return add_noise(total, self.multiplier, self.noise, private=self.private, exact=self.exact)
+
+    def shuffled(self, indices: Indices) -> Indices:
+        """Return the places of a step's records in random order, for a release that has a row for each record.
+
+        Sampling sets of a fixed size is accounted for where a release depends on the set alone. Rows in the order of
+        the records show more (docs/theory/subsampling.md). The order follows from the key of the noise, without using
+        any of it, and is as secret. Without privacy the order is kept.
+        """
+        if not self.private:
+            return indices
+        key = hashlib.sha256(b"wpriv.order" + bytes.fromhex(self.noise.state())).digest()
+        return np.random.Generator(np.random.PCG64(int.from_bytes(key, "little"))).permutation(indices)
 
 
 def require_adjacency(total: Bounded, adjacency: str) -> None:

@@ -30,7 +30,8 @@ class Projection(Mechanism):
     U is public and independent of the data, so given U this is Gaussian noise at separation ``|z U| / sigma``, with
     z the difference of a record and its replacement. The squared length ``|z U|^2`` is ``|z|^2`` times a sum of k
     independent Beta(1/2, (d-1)/2) variables, and the privacy profile is the mean over it of Gaussian profiles. The
-    longest z is the worst, since every profile grows with the separation.
+    longest z is the worst, since every profile grows with the separation. Where records are sampled, the rows must be
+    in random order (docs/theory/subsampling.md).
 
     Source:
         Rakotomamonjy and Ralaivola (2021), Algorithm 1 and Lemma 1; exact accounting instead of their Proposition 2.

@@ -20,7 +20,10 @@ NOISE_VERSION = 1
 
 @dataclass(frozen=True)
 class Seeds:
-    """The seeds of a training: 128 bits for numpy's generator, the key of the noise, 64 bits for torch's generators."""
+    """The seeds of a training: 128 bits for numpy's generator, the key of the noise, 64 bits for torch's generators.
+
+    Torch's generator on a CPU uses the lower 32 of them.
+    """
 
     sampling: int
     noise: bytes

@@ -77,7 +77,9 @@ def build_job(recipe: Train, options: Options, data: Any, device: torch.device, 
     def custom_step(indices: Indices, gate: ReleaseGate) -> Tensor:
         if not int(nets.warm):
             _warm_up(run)
-        loss = step(run, to_fast_layout(target[0][torch.from_numpy(indices).to(device)]), gate)
+        # this route alone releases a row for each record
+        places = torch.from_numpy(gate.shuffled(indices) if route == "projections" else indices).to(device)
+        loss = step(run, to_fast_layout(target[0][places]), gate)
         return torch.stack([loss.new_tensor(float(len(indices))), loss * len(indices), loss.new_tensor(math.nan)])
 
     def evaluate() -> dict[str, float]:

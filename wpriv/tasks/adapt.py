@@ -167,7 +167,7 @@ def _release_projections(recipe: Train, options: Options, records: int) -> relea
         RADIUS,
         2 * RADIUS,
         clipped="the features of each target record, in a network that was trained on the source and is held fixed",
-        of=f"each of {directions} projections of them on fresh random directions",
+        of=f"each of {directions} projections of them on fresh random directions, the records in random order",
         unit=UNIT,
         not_covered=NOT_COVERED,
     )

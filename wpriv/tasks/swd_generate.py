@@ -108,8 +108,8 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
         1.0,
         SENSITIVITY,
         clipped=f"each record's row, in units of {options.bound:g}: {ROW_OF[options.labels]}",
-        of=f"each of {options.directions} random projections of each row (two rows without negative numbers are at "
-        "most sqrt(2) apart)",
+        of=f"each of {options.directions} random projections of each row, the rows in random order (two rows without "
+        "negative numbers are at most sqrt(2) apart)",
         unit=unit,
         drawn=draw,
         covered=(
@@ -138,7 +138,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     optimizer = optimizer_of(generator.parameters(), recipe.optimizer)
 
     def custom_step(indices: Any, gate: ReleaseGate) -> torch.Tensor:
-        rows = torch.from_numpy(indices).to(device)
+        rows = torch.from_numpy(gate.shuffled(indices)).to(device)
         return step(x[rows], y[rows], gate, optimizer)
 
     groups = _class_batches(y, options, recipe) if options.labels == "public" and recipe.privacy is not None else []

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import wpriv
+from tests.engine.test_distributed import ROOT, run_two
 from tests.run.training.test_own_training import OPTIONS, TEST, X, Y, network, same, weights
 from wpriv.engine import network_guard
 from wpriv.errors import UsageError
@@ -31,6 +32,31 @@ def test_weights_that_a_training_left_are_not_first_weights_of_another_on_the_sa
         train(model, tmp_path / "first", fresh=True)
     assert not (tmp_path / "second" / "ledger.jsonl").exists()
     assert (tmp_path / "first" / "model.pt").exists()
+
+
+SECOND = """
+import sys
+sys.path.insert(0, {root!r})
+import torch, wpriv
+from wpriv.errors import UsageError
+
+x, model = torch.arange(80.0).view(40, 2) / 80, torch.nn.Sequential(torch.nn.Linear(2, 2))
+records = (x, (x[:, 0] > 0.5).long())
+options = dict(sigma=1, delta=1e-5, batch=20, steps=1, lr=0.1, test=records, progress=False)
+wpriv.train(model, records, out={folder!r} + "/first", **options)
+try:
+    wpriv.train(model, records, out={folder!r} + "/second", **options)
+except UsageError as error:
+    assert "first weights" in str(error)
+    assert not torch.distributed.is_initialized()
+else:
+    raise AssertionError("no error")
+"""
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+def test_a_refusal_in_two_processes_closes_their_group(tmp_path):
+    run_two(SECOND.format(root=str(ROOT), folder=str(tmp_path)))
 
 
 def test_one_trained_layer_is_enough_for_a_refusal_and_a_fork_accounts_for_it(tmp_path):

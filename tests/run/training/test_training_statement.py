@@ -13,8 +13,8 @@ import wpriv
 from wpriv import tasks
 from wpriv.core import registry
 from wpriv.run.local import local_statement
-from wpriv.run.results import file_names, privacy_statement, publication
-from wpriv.run.training import train
+from wpriv.run.results import file_names, model_check, privacy_statement, publication, registry_entry
+from wpriv.run.training import metric_logs, train
 
 RECIPE = """\
 kind: train
@@ -111,6 +111,25 @@ def test_every_file_of_a_finished_training_has_an_answer_and_only_what_no_record
     assert model["identity"] == diagnostics["identity"].partition("-")[0] != diagnostics["identity"]
     assert "loss" in json.loads(diagnostics["rows"])[0]
     assert said == json.loads((tmp_path / "out" / file_names.STATEMENT).read_text())
+
+
+@pytest.mark.slow
+def test_figures_of_observed_distances_are_neither_for_publication_nor_for_logs_and_the_registry(tmp_path):
+    said = (done := trained(tmp_path, RECIPE.replace("[pld, gdp-clt]", "['wdp:order=16', bdp, pld]"))).statement
+    others = said["for_comparison"]
+    assert [row["accountant"] for row in others] == ["wdp:order=16", "bdp"]
+    # they were computed from gradients of records, which have no noise, and so was the text of a warning
+    assert done.guarantees[0].epsilon.safe == others[0]["epsilon"] != said["guarantees"][0]["epsilon"]
+    assert any("lies above their exact" in line for line in said["warnings"])
+    found = answers(said)
+    assert {name for name, answer in found.items() if answer == "yes"} == {"model.pt", "ledger.jsonl", "recipe.yaml"}
+    assert any("in diagnostics.pt" in line and "every bdp and wdp figure" in line for line in said["not_covered"])
+    assert model_check.check(tmp_path / "out").verdict == model_check.FITS
+    sent = metric_logs.figures(done, private=False)
+    assert sent.final["epsilon"] == said["guarantees"][0]["epsilon"]
+    assert sent.parameters["statement.accountant"] == "pld"
+    entry = json.dumps(registry_entry.entry(said))
+    assert all(json.dumps(line)[1:-1] not in entry for row in others for line in row["warnings"])
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from wpriv.run.results.web_page import Row, bullets, facts, text
 
 AUDIT, AUDIT_TABLE = "audit.json", "audit.csv"
 _MEASURED = "Do not publish this page: it shows what was measured without noise."
-NOT_FOR_PUBLICATION = f"{_MEASURED} The statement and the files that are marked below may be published."
+NOT_FOR_PUBLICATION = f"{_MEASURED} Of the files, those that are marked below may be published."
 SWEEP_NOT_FOR_PUBLICATION = (
     f"{_MEASURED} The statement of each training, in its folder, lists the files of it that may be published."
 )
@@ -84,9 +84,8 @@ def of_table(path: Path, kind: str, recipe: Mapping[str, Any], provenance: Mappi
     return _page(name, [*parts, *_making(path, verb)])
 
 
-def of_audit(path: Path) -> str:
-    """Return the page of an audit."""
-    answer = stored_json.read(path / AUDIT)
+def of_audit(path: Path, answer: dict[str, Any]) -> str:
+    """Return the page of an audit, of which ``answer`` is the content of audit.json."""
     certified = answer["certified"]
     rows = read.table(path / AUDIT_TABLE)
     lower = rounded(answer["epsilon_at_least"], up=False)

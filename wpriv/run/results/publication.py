@@ -45,6 +45,10 @@ FIXED_SEED = "the seed is fixed: whoever knows it can draw the noise and subtrac
 NOT_PRIVATE = "the training had no privacy: it was computed from the records without noise"
 REPORTS = "computed from reports only: post-processing"
 CLEAR = "it depends on a choice that was made by looking at clear test records"
+OBSERVED = (
+    "it holds bdp or wdp figures, or a digest of the statement that does: they were computed from distances of "
+    "gradients of training records, without noise"
+)
 
 Entry = dict[str, str]
 
@@ -58,6 +62,7 @@ def of_training(
     broken: bool = False,
     averaged: bool = False,
     on_test_records: bool = False,
+    observed: bool = False,
 ) -> list[Entry]:
     """Return which files of a training may be published.
 
@@ -67,12 +72,16 @@ def of_training(
         broken: the training ran the published procedure that clips the mean gradient of a batch.
         averaged: the training also wrote averaged weights.
         on_test_records: the weights depend on test records.
+        observed: distances of gradients were observed, and figures were computed from them.
     Returns:
         For each file ``file``, ``publish`` (``yes`` or ``no``) and ``why``.
     """
     answers = _common_files(broken)
     if averaged:
         answers[file_names.AVERAGE] = ("no", BROKEN) if broken else ("yes", AVERAGE)
+    if observed:
+        names = (file_names.STATEMENT, file_names.STATEMENT_TEXT, file_names.WEIGHTS, file_names.AVERAGE)
+        answers |= {name: ("no", OBSERVED) for name in names if name in answers}
     spec = tasks.load(task)
     publishable = dict(spec.publishable)
     if reports:

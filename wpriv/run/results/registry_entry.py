@@ -182,7 +182,7 @@ def _implementation(source: Facts) -> dict[str, Any]:
             f"{OPEN}how well the model serves its use. The figures in {file_names.METRICS} were measured without noise "
             f"and are not covered by the guarantee"
         ),
-        "additional_information": _lines([*source.statement.get("warnings", []), *digest]),
+        "additional_information": _lines([*source.warnings, *digest]),
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from wpriv.config import yaml_document
 from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError, of_file
-from wpriv.run.results import checklist, file_names, folder_page, model_check, registry_entry, summary
+from wpriv.run.results import checklist, file_names, folder_page, model_check, registry_entry, stored_json, summary
 
 FORMS = ("summary", "html", "registry", "checklist")
 SCHEMA = "wpriv.report/1"
@@ -125,14 +125,15 @@ def _refusal(path: Path, kind: str, form: str) -> str:
 
 
 def _of_audit(path: Path) -> tuple[str, dict[str, Any]]:
+    answer = stored_json.read(path / folder_page.AUDIT)
     try:
-        page = folder_page.of_audit(path)
+        page = folder_page.of_audit(path, answer)
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(
             f"{path / folder_page.AUDIT} lacks an entry that every audit has ({type(error).__name__}: {error}). "
             f"Audit again with another --out"
         ) from None
-    return page, {"schema": SCHEMA, "kind": "audit", **json.loads((path / folder_page.AUDIT).read_text("utf-8"))}
+    return page, {"schema": SCHEMA, "kind": "audit", **answer}
 
 
 def _of_table(path: Path, kind: str, form: str) -> tuple[str, dict[str, Any]]:

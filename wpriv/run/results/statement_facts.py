@@ -101,6 +101,12 @@ class Facts:
     def publishable(self) -> list[str]:
         return [entry["file"] for entry in self.statement["publish"] if entry["publish"] == "yes"]
 
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings without those on figures for comparison, which may be computed from records without noise."""
+        others = {line for row in self.statement.get("for_comparison", []) for line in row["warnings"]}
+        return [line for line in self.statement.get("warnings", []) if line not in others]
+
     def not_assessed(self, *words: str) -> list[str]:
         """The entries of 'Not assessed' that begin with one of some words."""
         return [line for line in self.source["not_assessed"] if line.startswith(words)]

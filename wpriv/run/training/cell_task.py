@@ -1,9 +1,10 @@
-"""The task of a cluster that trains one cell of a sweep: what submitit runs there, and what it reports."""
+"""The trainings of single cells of a sweep: for workers of joblib, and as tasks of a cluster that submitit runs."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,18 @@ from wpriv.run.training.recipe_grid import Cell
 
 PREEMPTION = signal.SIGUSR1
 """The signal that comes before the time of a task is over: it is saved and put into the queue again."""
+_TRAINING = threading.Lock()
+"""Held by a training of ``train_cell``: threads of one process share torch's generators, from which masks are drawn."""
+
+
+def train_cell(cell: Cell, out: Path, options: dict[str, Any]) -> None:
+    """Train one cell in its folder, after other trainings of this function in the same process.
+
+    Args:
+        out: the folder of the sweep. options: further arguments of ``train.run``.
+    """
+    with _TRAINING:
+        train.run(cell.recipe, out / cell.name, **options)
 
 
 @dataclass(frozen=True)

@@ -103,8 +103,9 @@ def figures(trained: Trained, *, private: bool) -> Figures:
     parameters = _flat({key: value for key, value in trained.plan.recipe.data.items() if key in KEYS})
     if trained.plan.private is not None:
         final["sigma"] = trained.plan.multiplier
-    if protected and trained.guarantees:
-        guarantee = trained.guarantees[0]
+    if protected and trained.proven:
+        # other figures may be computed from records without noise
+        guarantee = trained.proven[0]
         final |= {"epsilon": guarantee.epsilon.safe, "delta": guarantee.delta.safe}
         for key in ("adjacency", "unit"):
             parameters[f"statement.{key}"] = str(statement[key])

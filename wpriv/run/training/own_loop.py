@@ -197,7 +197,9 @@ class Loop:
         Args:
             loss: from this step on, in the forms that ``train`` takes: a function (outputs [B, ...], targets [B, ...])
                 -> losses [B], a loss of torch.nn, or a name; by default that of the loop.
-            lr: the learning rate of this step; by default that of the loop. It must not depend on the records.
+            lr: the learning rate of this step; by default that of the loop. It must not depend on the records. A step
+                that is taken again, after the program was killed, needs the loss and learning rate of the first time:
+                it has the same noise.
         Raises:
             UsageError: no batch was drawn for this step: it is outside of the loop, or the second in one round. Or the
                 network was changed since the last step, or an argument is none of these.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wpriv.config.recipe import Recipe
 from wpriv.data import Data, RecordNoise, scaled
@@ -24,7 +25,8 @@ from wpriv.run.local.records import Records
 def privatised(recipe: Recipe, data: Data, root: str | Path | None) -> Data:
     """Return a data set with the recipe's noise on its training records; test records stay as they are, as float32.
 
-    Labels become 0 unless the recipe declares them public.
+    What has no noise and is not declared public becomes 0: labels and numbers to predict, unless the recipe declares
+    them public, and groups.
 
     Raises:
         UsageError: see ``privatize``; or there is no seed, or the data set has noise already.
@@ -57,6 +59,12 @@ def privatised(recipe: Recipe, data: Data, root: str | Path | None) -> Data:
         x_train=reports.x,
         y_train=np.zeros(len(reports.x), np.int64) if reports.labels is None else reports.labels,
         x_test=scaled(data.x_test),
+        response_train=data.response_train if train.data.privatize.public_labels else _zeros(data.response_train),
+        sensitive_train=_zeros(data.sensitive_train),
         noise=RecordNoise(p, float(statement["noise"][parameter]), domain, statement),
         notes=(*data.notes, note),
     )
+
+
+def _zeros(values: NDArray[Any] | None) -> NDArray[Any] | None:
+    return None if values is None else np.zeros_like(values)

@@ -27,7 +27,7 @@ from wpriv.run.training import (
     train,
 )
 from wpriv.run.training.all_trainings import Together
-from wpriv.run.training.cell_task import Outcome
+from wpriv.run.training.cell_task import Outcome, train_cell
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.progress import Say
 from wpriv.run.training.recipe_grid import Cell
@@ -197,7 +197,7 @@ def _sequential(selected: list[Cell], out: Path, options: dict[str, Any], say: S
 def _parallel(
     selected: list[Cell], out: Path, jobs: int, backend: str, options: dict[str, Any], meter: progress.Meter | None
 ) -> None:
-    """Train cells in several processes of joblib."""
+    """Train cells in several workers of joblib."""
     import joblib
 
     try:
@@ -209,14 +209,10 @@ def _parallel(
     with config:
         # only loky returns results in the order in which they finish
         order = "generator_unordered" if meter is not None and backend == "loky" else "list"
-        tasks = (joblib.delayed(_train_cell)(cell, out, options) for cell in selected)
+        tasks = (joblib.delayed(train_cell)(cell, out, options) for cell in selected)
         for done, _ in enumerate(joblib.Parallel(return_as=order)(tasks), start=1):
             if meter is not None:
                 meter.cells(done, len(selected))
-
-
-def _train_cell(cell: Cell, out: Path, options: dict[str, Any]) -> None:
-    train.run(cell.recipe, out / cell.name, **options)
 
 
 def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str, trained: dict[str, Trained]) -> SweepResult:

@@ -144,8 +144,8 @@ def to_markdown(data: dict[str, Any], sentence: str) -> str:
 
 
 def _run(run: Finished) -> dict[str, Any]:
-    """One training alone, by the first accountant that answered."""
-    row = run.trained.guarantees[0].as_dict() if run.trained.guarantees else {}
+    """One training alone, by the first accountant that gives a guarantee."""
+    row = run.trained.proven[0].as_dict() if run.trained.proven else {}
     promise = run.trained.statement.get("promise")
     return {
         "folder": run.folder,

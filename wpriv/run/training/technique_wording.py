@@ -31,7 +31,8 @@ INITIAL = (
 DECLARED = "; the recipe declares those records public"
 CALLER = (
     "what the calling program computed from the records by itself, for example from the batches of a loop of its own: "
-    "figures, and learning rates, losses or settings that were chosen by them"
+    "figures, and learning rates, losses or settings that were chosen by them; nor another loss or learning rate in "
+    "steps that a loop takes again after it was killed: their noise is that of the first time"
 )
 
 

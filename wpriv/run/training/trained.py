@@ -9,6 +9,7 @@ from typing import Any
 from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.safe_rounding import text
+from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.evaluate import Refusal
 from wpriv.run.results import expectations, file_names, read
 from wpriv.run.results.expectations import Verdict
@@ -58,6 +59,11 @@ class Trained:
         else:
             words.append("no guarantee")
         return f"Trained({self.plan.recipe.name}: {', '.join(words)}; {self.out})"
+
+    @property
+    def proven(self) -> list[Guarantee]:
+        """The guarantees of (eps, delta)-DP that are proven: no estimates, and no figures of other notions."""
+        return [row for row in self.guarantees if evaluate.no_guarantee(row) is None]
 
     @property
     def guarantee(self) -> Guarantee:

@@ -97,7 +97,8 @@ class TrainingRun:
         identity = run_folder.identity(recipe, job.steps, job.multiplier, data.fingerprint, folder.run)
         trained = folder.done or (folder.weights and together(lambda: _is_trained(folder, identity)))
         if self.given is not None and job.private is not None and not (trained or folder.resume or folder.fork):
-            network_guard.require_unused(self.given.model, data.fingerprint)
+            model = self.given.model
+            together(lambda: network_guard.require_unused(model, data.fingerprint))
         return Begun(job, folder, identity, self._provenance(), to_train=not trained)
 
     def _hold_network(self, stack: contextlib.ExitStack) -> None:

@@ -37,7 +37,7 @@ COVERED = [
 NOT_COVERED = [
     "loss and clipped share in metrics.csv and on the screen: computed from training records without noise. Do not "
     "publish them",
-    "the number of training records, treated as public",
+    "the number of training records, and classes and groups that were read from them, treated as public",
     "the choice of model, learning rate, clipping norm and epochs, if they were tuned on these records; every run of a "
     "sweep",
     "the preparation of the data; test records, on which accuracy is measured",
@@ -49,10 +49,10 @@ SEVERAL = "several records of one person together: each of them is protected by 
 MORE = "more than {group} records of one person"
 PERSON = "a person with up to {group} records, each {unit}"
 TEST_RECORDS = "test records, on which the training was measured and which samples.npz may show: they have no noise"
-OBSERVED = "distances of gradients of training records, in model.pt, and every bdp and wdp figure computed from them"
+OBSERVED = "distances of gradients of training records, in diagnostics.pt, and every bdp and wdp figure made from them"
 NOT_ASSESSED = [
-    f"the generators: noise is {publication.GENERATOR}; numpy's PCG64 (128 bits of seed), which draws the records, is "
-    "not cryptographic",
+    f"the generators: noise is {publication.GENERATOR}; numpy's PCG64 (128 bits of seed), which draws the records, and "
+    "torch's generators (32 bits of seed on a CPU), which draw first weights and dropout, are not cryptographic",
     "side channels: run time, memory, error messages",
 ]
 BUFFERS = "buffers of the model, numbers in model.pt that are not trained: they get no noise."
@@ -90,8 +90,7 @@ def statement(
         process: the releases in the ledger; None without privacy. rows, refused: the answers of the accountants.
         about: provenance. reports: the statement of the training records, if they were privatised before.
     """
-    private, train = plan.private, plan.train
-    task = tasks.load(train.task)
+    private, train, task = plan.private, plan.train, tasks.load(plan.train.task)
     remarks = list(task.remarks(train, plan.sizes))
     groups = {name: size for name, size in plan.sizes.items() if name != "records"}
     on_reports = reports is not None and private is None
@@ -116,7 +115,8 @@ def statement(
             seed=reports["seed"] if reports is not None and on_reports else train.seed,
             broken=private is not None and private.clip == "batch-mean",
             averaged=train.average is not None,
-            on_test_records=tasks.load(train.task).trains_on_test_records(train),
+            on_test_records=task.trains_on_test_records(train),
+            observed=OBSERVED in guarantee.get("not_covered", ()),
         ),
         "remarks": remarks,
         **guarantee,
