@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
+from wpriv.core.loss_pair import KeyedPair, LossPair, Reversed, Tails, reversed_log_delta
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp
 
@@ -127,10 +127,31 @@ class ThresholdSupremum(KeyedPair):
             result[chosen] = np.where(x < 0, below, active.log_delta(np.maximum(x, 0.0)))
         return result
 
+    def reversed_log_delta_at(self, eps: Array) -> Array:
+        """ln H_{e^eps}(Q||P) for eps >= 0, right to rounding."""
+        result = np.zeros(eps.shape)
+        for chosen, active in self._by_part(-eps):
+            result[chosen] = active.reversed_log_delta(eps[chosen])
+        return result
+
+    def reverse(self) -> LossPair:
+        return _ThresholdReversed(self)
+
     def _by_part(self, eps: Array) -> list[tuple[Array, Part]]:
         """Masks of the shape of eps with the part that is the largest there."""
         place = np.searchsorted(self._starts, eps, side="right") - 1
         return [(place == index, self._active[index]) for index in np.unique(place)]
+
+
+class _ThresholdReversed(Reversed):
+    """The pair (Q, P) of adding a person."""
+
+    forward: ThresholdSupremum
+
+    def log_delta(self, eps: ArrayLike) -> Array:
+        y = np.asarray(eps, dtype=float)
+        above = self.forward.reversed_log_delta_at(np.asarray(np.maximum(y, 0.0)))
+        return np.where(y < 0, super().log_delta(np.minimum(y, 0.0)), above)
 
 
 class ThresholdPair(ThresholdSupremum):
