@@ -9,6 +9,7 @@ import pytest
 
 from tests import oracles
 from tests.points import POINTS
+from wpriv.core.atomic_pair import disjoint_pair
 from wpriv.core.process import WeightedPairs
 from wpriv.core.sampling.fixed_size_pair import fixed
 from wpriv.core.sampling.poisson_pair import poisson
@@ -140,3 +141,10 @@ def test_a_tiny_mass_at_infinity_counts_once_in_every_step(n, eps0, tol, leak):
     for eps in (0.1, 0.3):
         expected = [revealed + keep * end for end in plain.delta(eps, tol)]
         assert leaking.delta(eps, tol) == pytest.approx(expected, rel=0.02 * tol)
+
+
+def test_a_step_without_finite_losses_leaves_a_delta_of_one_beside_any_other():
+    # oracle: disjoint supports tell the neighbours apart
+    composition = Composition([(disjoint_pair(), 1), (poisson(GaussPair(1.0), 0.1), 2)])
+    assert composition.delta(1.0, 1e-3) == (1.0, 1.0)
+    assert composition.epsilon(0.999, 1e-3) == (math.inf, math.inf)

@@ -252,4 +252,4 @@ def total_excess(mass: Array, infinity: Array | float) -> Array:
     """[K] sums of masses [K, m] less one: -infinity of each row, but where the sum differs by more than rounding."""
     beyond = np.broadcast_to(infinity, mass.shape[:1])
     excess = np.array([math.fsum([*row, part, -1.0]) for row, part in zip(mass.tolist(), beyond.tolist(), strict=True)])
-    return np.where(np.abs(excess) < constants.NORMALISATION_ROUNDING, 0.0, excess) - beyond
+    return np.asarray(np.where(np.abs(excess) < constants.NORMALISATION_ROUNDING, 0.0, excess) - beyond)
