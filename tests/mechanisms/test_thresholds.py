@@ -74,6 +74,24 @@ def test_laplace_noise_with_one_key_has_the_worst_of_a_known_and_an_unknown_key(
             assert math.exp(float(order.log_delta(eps))) == pytest.approx(float(value), rel=1e-11, abs=1e-15)
 
 
+@pytest.mark.parametrize("sigma", [1e3, 1e6, 1e9])
+def test_adding_a_person_keeps_the_digits_of_a_tiny_delta(sigma):
+    reverse = GaussThreshold(sigma, 10 * sigma).pair().reverse()
+    for eps in (0.0, 0.1 / sigma, 2 / sigma):
+        _, add = gauss_oracle(eps, sigma, 10 * sigma, 1, 1.0)
+        assert float(reverse.log_delta(eps)) == pytest.approx(float(mp.log(add)), abs=1e-13)
+
+
+@pytest.mark.parametrize(("sigma", "threshold"), [(0.9, 0.001), (0.18, 1.5), (0.1, 0.7)])
+def test_the_worst_number_of_unknown_keys_is_found_where_deltas_are_one_up_to_rounding(sigma, threshold):
+    keys = 40
+    pair = GaussThreshold(sigma, threshold, keys).pair()
+    for eps in (0.0, 10.0, 40.0, 80.0, 150.0, 300.0, 600.0, 1300.0):
+        for order, exact in zip((pair, pair.reverse()), gauss_oracle(eps, sigma, threshold, keys, 1.0), strict=True):
+            log_delta = float(mp.log(exact)) if exact > 0 else -math.inf
+            assert float(order.log_delta(eps)) == pytest.approx(log_delta, rel=1e-12, abs=1e-12)
+
+
 @pytest.mark.slow
 def test_a_budget_is_exact_for_one_release_and_a_bracket_for_several():
     row = budget("gauss-threshold", sigma=5, threshold=30, keys=3, delta=1e-5)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import pytest
 
 from tests import oracles
 from tests.points import POINTS
+from wpriv.core.atomic_pair import disjoint_pair
 from wpriv.core.process import WeightedPairs
 from wpriv.core.sampling.fixed_size_pair import fixed
 from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
+from wpriv.mechanisms.randomized_response import ResponsePair
 from wpriv.pld.composition import Composition
 
 GOLDEN = POINTS
@@ -126,3 +129,22 @@ def test_default_brackets_hold_the_known_truths(run, delta, eps):
     low, high = Composition(run).epsilon(delta, 1e-3)
     assert low - digits <= eps <= high + digits
     assert high - low <= 1e-3 * high
+
+
+@pytest.mark.parametrize(("n", "eps0", "tol"), [(10**9, 1e-5, 1e-6), (2**40, 1e-7, 1e-3)])
+@pytest.mark.parametrize("leak", [1e-17, 9e-15, 1e-12])
+def test_a_tiny_mass_at_infinity_counts_once_in_every_step(n, eps0, tol, leak):
+    # oracle: an identity. With probability keep = (1 - leak)^n no answer is revealed, and delta is that of eps0 alone
+    plain = Composition([(ResponsePair(eps0, 0.0, 1), n)])
+    leaking = Composition([(ResponsePair(eps0, math.log1p(-leak), 1), n)])
+    keep, revealed = math.exp(n * math.log1p(-leak)), -math.expm1(n * math.log1p(-leak))
+    for eps in (0.1, 0.3):
+        expected = [revealed + keep * end for end in plain.delta(eps, tol)]
+        assert leaking.delta(eps, tol) == pytest.approx(expected, rel=0.02 * tol)
+
+
+def test_a_step_without_finite_losses_leaves_a_delta_of_one_beside_any_other():
+    # oracle: disjoint supports tell the neighbours apart
+    composition = Composition([(disjoint_pair(), 1), (poisson(GaussPair(1.0), 0.1), 2)])
+    assert composition.delta(1.0, 1e-3) == (1.0, 1.0)
+    assert composition.epsilon(0.999, 1e-3) == (math.inf, math.inf)

@@ -236,19 +236,24 @@ def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, s
         return Bracket.exact_exp(log_delta(eps))
 
     def epsilon(delta: float) -> Bracket:
-        # both ends rounded outwards, by the rounding of the profile and of the search
-        high = max(pair.support[1] for pair in pairs)
-        slack = ROUNDING * (1 - math.log(delta))
-        safe = epsilon_at(lambda eps: log_delta(eps) + slack, delta, high=high, rtol=ROUNDING)
-        if not 0 < safe < math.inf:
-            return Bracket.exact(epsilon_at(log_delta, delta, high=high))
-        least = epsilon_at(lambda eps: log_delta(eps) - slack, delta, guess=safe, high=high, rtol=ROUNDING)
-        # no eps is needed beyond the largest loss, which is also the answer at delta = 0
-        safe = min(safe * (1 + 2 * ROUNDING), max(high, 0.0))
-        return Bracket(safe, min(least * (1 - 2 * ROUNDING), safe), safe)
+        least, safe = epsilon_ends(log_delta, delta, high=max(pair.support[1] for pair in pairs))
+        return Bracket(safe, least, safe)
 
     orders = tuple(order(pair) for pair in pairs)
     return Curve(process, accountant, "approximate-dp", "exact", source, delta, epsilon, orders=orders)
+
+
+def epsilon_ends(log_delta: Callable[[float], float], delta: float, *, high: float) -> tuple[float, float]:
+    """Both ends of eps at delta of a profile in closed form, rounded outwards; arguments as for ``epsilon_at``."""
+    # by the rounding of the profile and of the search
+    slack = ROUNDING * (1 - math.log(delta))
+    safe = epsilon_at(lambda eps: log_delta(eps) + slack, delta, high=high, rtol=ROUNDING)
+    if not 0 < safe < math.inf:
+        return (epsilon_at(log_delta, delta, high=high),) * 2
+    least = epsilon_at(lambda eps: log_delta(eps) - slack, delta, guess=safe, high=high, rtol=ROUNDING)
+    # no eps is needed beyond the largest loss, which is also the answer at delta = 0
+    safe = min(safe * (1 + 2 * ROUNDING), max(high, 0.0))
+    return min(least * (1 - 2 * ROUNDING), safe), safe
 
 
 def _is_narrow(bracket: Bracket, least_scale: float) -> bool:

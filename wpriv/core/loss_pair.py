@@ -199,7 +199,7 @@ class Reversed(KeyedPair):
         return self.forward
 
     def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
-        return map_sandwich(self.forward.sandwich(tol), LossPair.reverse)
+        return map_sandwich(self.forward.sandwich(tol), lambda end: end.reverse())
 
     def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
         batch_key = self.forward.batch_key()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
+from wpriv.core.loss_pair import KeyedPair, LossPair, Reversed, Tails, gaussian_mu, reversed_log_delta
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp
 
@@ -25,8 +25,12 @@ RARE_LOG = -40.0
 USUAL_DELTA = 1e-6
 # no loss is searched beyond this
 FARTHEST = 1e200
+# rounding of ln delta of a part, relative to 1 + |ln delta|
+ROUNDING = 1e-13
 # losses between which two parts are compared first, and the shares of an interval that divide it further
 LADDER, SECTIONS = np.geomspace(1e-12, FARTHEST, 300), np.linspace(0, 1, 66)[1:-1]
+# those of a part: in standard deviations of a Gaussian loss, and shares of a bounded one's range
+DEVIATIONS, SHARES = np.linspace(-40, 40, 161), np.linspace(0, 1, 161)
 
 
 GROUPED = (
@@ -127,10 +131,31 @@ class ThresholdSupremum(KeyedPair):
             result[chosen] = np.where(x < 0, below, active.log_delta(np.maximum(x, 0.0)))
         return result
 
+    def reversed_log_delta_at(self, eps: Array) -> Array:
+        """ln H_{e^eps}(Q||P) for eps >= 0, right to rounding."""
+        result = np.zeros(eps.shape)
+        for chosen, active in self._by_part(-eps):
+            result[chosen] = active.reversed_log_delta(eps[chosen])
+        return result
+
+    def reverse(self) -> LossPair:
+        return _ThresholdReversed(self)
+
     def _by_part(self, eps: Array) -> list[tuple[Array, Part]]:
         """Masks of the shape of eps with the part that is the largest there."""
         place = np.searchsorted(self._starts, eps, side="right") - 1
         return [(place == index, self._active[index]) for index in np.unique(place)]
+
+
+class _ThresholdReversed(Reversed):
+    """The pair (Q, P) of adding a person."""
+
+    forward: ThresholdSupremum
+
+    def log_delta(self, eps: ArrayLike) -> Array:
+        y = np.asarray(eps, dtype=float)
+        above = self.forward.reversed_log_delta_at(np.asarray(np.maximum(y, 0.0)))
+        return np.where(y < 0, super().log_delta(np.minimum(y, 0.0)), above)
 
 
 class ThresholdPair(ThresholdSupremum):
@@ -205,7 +230,7 @@ def _envelope(parts: tuple[Part, ...]) -> tuple[list[Part], list[float]]:
 
 def _crossing(earlier: Part, later: Part) -> float:
     """The least eps, up to rounding, from which on the later part has the larger delta."""
-    ladder = np.concatenate([-LADDER[::-1], [0.0], LADDER])
+    ladder = np.unique(np.concatenate([-LADDER, [0.0], LADDER, _losses(earlier), _losses(later)]))
     order = _order(earlier, later, ladder)
     if not np.any(order < 0):
         return math.inf
@@ -227,10 +252,22 @@ def _crossing(earlier: Part, later: Part) -> float:
         low, high = float(ends[count]), float(ends[count + 1])
 
 
+def _losses(one: Part) -> Array:
+    """Losses of a part, as dense as its tails vary."""
+    mu = None if one.base is None else gaussian_mu(one.base)
+    if mu is None:
+        low, high = _support(one)
+        return low + (high - low) * SHARES
+    return one.log_keep + np.concatenate([mu * DEVIATIONS - mu * mu / 2, mu * DEVIATIONS + mu * mu / 2])
+
+
 def _order(one: Part, other: Part, eps: Array) -> Array:
-    """The sign of the difference of the deltas of two parts at each eps."""
+    """The sign of the difference of the deltas of two parts at each eps; 0 where rounding would decide it."""
     negative, positive = np.minimum(eps, 0.0), np.maximum(eps, 0.0)
+    first, second = (
+        np.where(eps < 0, part.reversed_log_delta(-negative), part.log_delta(positive)) for part in (one, other)
+    )
     with np.errstate(invalid="ignore"):
-        above = one.log_delta(positive) - other.log_delta(positive)
-        below = one.reversed_log_delta(-negative) - other.reversed_log_delta(-negative)
-    return np.asarray(np.sign(np.nan_to_num(np.where(eps < 0, below, above), nan=0.0)))
+        difference = np.nan_to_num(first - second, nan=0.0)
+    rounding = ROUNDING * (1 + np.minimum(np.abs(first), np.abs(second)))
+    return np.asarray(np.where(np.abs(difference) > rounding, np.sign(difference), 0.0))

@@ -87,7 +87,7 @@ class Composition:
             self.work_left -= counted_work.total() - start
 
     def _bracket_delta(self, eps: float, tol: float, sufficient_upper: float) -> tuple[float, float]:
-        if eps >= self.max_loss:
+        if eps >= self.max_loss or math.isinf(self.log_finite):
             return self.mass_at_plus_infinity, self.mass_at_plus_infinity
         for known in self.recent:
             low, high = known.delta(eps)

@@ -38,6 +38,8 @@ PRODUCT_ROUNDINGS, WAVE_ROUNDINGS = 3, 12
 # roundings of a fast Fourier transform of length 2^a 3^b 5^c, b and c at most 2, per doubling of the length: of one
 # value, relative to the sum of moduli of what is transformed; and of all values, as vectors with the Euclidean norm
 FFT_VALUE_ROUNDINGS, FFT_VECTOR_ROUNDINGS = 10, 18
+# roundings of a composed PMF's weights and of one reading, beside two for each cell
+READING_ROUNDINGS = 7000
 # relative distance on either side of a node at which tails are compared to find the mass of an atom on it
 NODE_HALF_WIDTH = 1e-15
 # least squared spacing of nodes, in roundings times the standard deviation of a step's loss: in narrower cells the

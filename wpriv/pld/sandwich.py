@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from wpriv.core.guarantee import epsilon_at
+from wpriv.core.guarantee import ROUNDING, epsilon_ends
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import WeightedPairs, closed_form, sandwich
+from wpriv.numerics.bracket import safe_exp
 from wpriv.pld import constants
 from wpriv.pld.composition import Composition
 
@@ -85,18 +86,18 @@ class SandwichedComposition:
 
 
 class _ClosedForm:
-    """A composition in closed form: both ends of every bracket are its own profile."""
+    """A composition in closed form: both ends of every bracket are its own profile, rounded outwards."""
 
     def __init__(self, pair: LossPair):
         self.pair = pair
 
     def delta(self, eps: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
-        value = math.exp(self._log_delta(eps))
-        return value, value
+        value = self._log_delta(eps)
+        slack = ROUNDING * (1 - value) if math.isfinite(value) else 0.0
+        return math.exp(value - slack), safe_exp(value + slack)
 
     def epsilon(self, delta: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
-        value = epsilon_at(self._log_delta, delta, high=self.pair.support[1])
-        return value, value
+        return epsilon_ends(self._log_delta, delta, high=self.pair.support[1])
 
     def _log_delta(self, eps: float) -> float:
         return float(self.pair.log_delta(eps))

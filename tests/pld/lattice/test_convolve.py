@@ -174,6 +174,25 @@ def test_an_infinite_slack_leaves_the_trivial_bracket_at_every_eps():
         assert side.delta(eps, -1) == 1e-9
 
 
+@pytest.mark.parametrize(("deviation", "tilt"), [(1e-9, 0.0), (1e-6, 0.0), (1e-6, 1e6), (0.5, 4.0), (60.0, 0.5)])
+def test_sums_over_a_window_are_within_their_rounding_of_exact_ones(deviation, tilt):
+    # oracle: math.fsum; of narrow PMFs the P-mass above eps exceeds delta by many orders of magnitude
+    index = np.arange(-2048, 2048)
+    step = deviation / 200
+    y = index * step
+    mass = np.exp(-((y / deviation) ** 2) / 2) * (1 + 0.1 * np.sin(1.7 * index))
+    mass /= mass.sum()
+    side = with_tail_sums(LatticePmf(index, mass, -1.0), step, tilt, 0.0, 0.0, 0.0)
+    assert (side.above.size > 0) == (deviation < 1)
+    for eps in np.array([-2.0, -1.0, 0.001, 0.5, 2.0, 4.0]) * deviation:
+        above = y > eps
+        weight = mass[above] * np.exp(-tilt * y[above] - 1.0)
+        exact = math.fsum((weight * -np.expm1(eps - y[above])).tolist())
+        low, high = side.delta(float(eps), -1), side.delta(float(eps), +1)
+        assert low <= exact <= high or exact > 1
+        assert high - low < 1e-11 * exact or exact > 1
+
+
 def test_a_window_that_does_not_fit_is_refused():
     pmf = LatticePmf(np.array([-1, 1]), np.array([0.5, 0.5]), 0.0)
     with pytest.raises(Unsupported, match="tol"):

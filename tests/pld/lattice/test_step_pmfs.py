@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.stats import poisson as poisson_counts
@@ -20,7 +21,7 @@ from wpriv.pld.lattice.discretize import cell_masses, discretize_bulk
 from wpriv.pld.lattice.jump_cut import max_jump_count
 from wpriv.pld.lattice.staging import StagePlan
 from wpriv.pld.lattice.step_nodes import _stretch, choose_nodes, split_by_node_count
-from wpriv.pld.lattice.step_pmfs import _optimistic_bulk, discretize_with_jumps
+from wpriv.pld.lattice.step_pmfs import _optimistic_bulk, discretize_with_jumps, tilt_pmf
 from wpriv.pld.saddle_point import approximate_pmf
 from wpriv.pld.stacking import group_pairs
 
@@ -173,3 +174,20 @@ def test_jumps_that_would_shift_eps_too_far_for_their_bound_are_refused(share, r
     else:
         step = discretize_with_jumps(group, approximate_pmf(pair), plan, 5.0, 1e-30, 1e-30, 1e-12)
         assert 0 < step.jumps.log_kappa[0] < 1e-9
+
+
+@pytest.mark.parametrize("tilt", [0.3, 1.0, 9.0])
+def test_the_moment_of_a_rare_large_loss_keeps_its_digits(tilt):
+    # oracle: mpmath; n steps multiply an error of ln E[e^{tilt Y}] by n, up to 2^40
+    rare = 1e-7 * math.exp(-40 * tilt)
+    mass, y = np.array([[1 - rare, rare]]), np.array([0.0, 40.0])
+    pmf = tilt_pmf(np.array([0, 40]), mass, y, tilt)
+    with mpmath.workdps(40):
+        exact = mpmath.log1p(mpmath.mpf(rare) * mpmath.expm1(40 * mpmath.mpf(tilt)))
+        assert abs(float(pmf.log_norm[0] - exact)) < 1e-20
+
+
+def test_a_mass_at_infinity_below_rounding_is_missing_from_the_moment():
+    # oracle: ln(1 - w) of a PMF at zero; the masses themselves add up to one in floating point
+    pmf = tilt_pmf(np.array([0]), np.ones((2, 1)), np.zeros(1), 2.0, np.array([1e-17, 9e-15]))
+    np.testing.assert_allclose(pmf.log_norm, [-1e-17, -9e-15], rtol=1e-12)

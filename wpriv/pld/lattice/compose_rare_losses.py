@@ -156,7 +156,7 @@ def _discretize(
         mass, bulk = np.atleast_2d(discretize_optimistic(cells, infinity)), index <= edge
         weight = np.exp(np.maximum(lattice.slope * (y[bulk] - y[bulk][-1]), -700.0))
         if bool(((mass[:, bulk] * weight) @ y[bulk] >= 0).all()) or not index[-1] > edge:
-            return tilt_pmf(index, mass, y, tilt), 0.0
+            return tilt_pmf(index, mass, y, tilt, infinity), 0.0
         # the bulk is too narrow for the lattice: a point at -ln(Q/P) of it lies below (Jensen), which is moved to zero
         high = index[index >= edge]
         (_, jumps), _ = jumps_above(cell_masses(pair, np.asarray(high * step, dtype=np.float64)), infinity)
@@ -165,10 +165,10 @@ def _discretize(
         jumps = np.atleast_2d(jumps)
         rest = np.broadcast_to((1 - tails.sf_p).reshape(-1, 1), (jumps.shape[0], 1))
         nodes = np.concatenate([[0], high])
-        optimistic = tilt_pmf(nodes, np.concatenate([rest, jumps], axis=1), np.asarray(nodes * step), tilt)
+        optimistic = tilt_pmf(nodes, np.concatenate([rest, jumps], axis=1), np.asarray(nodes * step), tilt, infinity)
         return optimistic, float(counts @ np.broadcast_to(shift, counts.shape))
 
-    return _Sides(tilt_pmf(index, mass, y, tilt), np.atleast_1d(beyond), lower)
+    return _Sides(tilt_pmf(index, mass, y, tilt, beyond), np.atleast_1d(beyond), lower)
 
 
 def _compose(

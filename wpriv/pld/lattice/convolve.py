@@ -1,10 +1,9 @@
 """Composition of lattice PMFs: tilted, staged FFT convolution with every error inside the bracket.
 
 Tilting by e^{lambda loss} (Esscher) moves the part of the PMF that decides delta to the middle of the window, so that a
-delta of 1e-100 has the relative accuracy of one of 1e-3. Staging (Ghazi, Kamath, Kumar, Manurangsi, "Faster Privacy
-Accounting via Evolving Discretization", ICML 2022) composes blocks on a fine lattice, discretises them again on a
-coarser one - pessimistically or optimistically - and goes on, so that 2^40 steps cost a few short FFTs. Wrap-around is
-bounded by Chernoff tails of the tilted PMF, rounding by the usual bound of the FFT; both widen the bracket.
+delta of 1e-100 has the relative accuracy of one of 1e-3. Staging (Ghazi, Kamath, Kumar, Manurangsi, ICML 2022) composes
+blocks on a fine lattice, discretises them again on a coarser one - pessimistically or optimistically - and goes on, so
+that 2^40 steps cost a few short FFTs. Chernoff tails of the tilted PMF bound what wraps around.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class LatticeComposition:
         pmf: the PMF of the finite losses.
         mass_at_plus_infinity: composed P-mass at +infinity.
         slack: bound on the tilted mass that is missing or misplaced.
-        sf_p: P-mass from each node up, scaled to the centre; empty where it would overflow.
-        sf_q: the same of the Q-mass.
+        above: P-mass from each node up, scaled to the centre; empty where it would overflow.
+        hinge: the sum of (1 - e^{node - y}) times the same masses, over losses y from each node up.
         centre: mean of the tilted loss.
         eps_slack: by how much in eps an optimistic PMF lies too high.
     """
@@ -45,8 +44,8 @@ class LatticeComposition:
     pmf: LatticePmf
     mass_at_plus_infinity: float
     slack: float
-    sf_p: Array
-    sf_q: Array
+    above: Array
+    hinge: Array
     centre: float
     eps_slack: float
 
@@ -63,13 +62,16 @@ class LatticeComposition:
         if -self.tilt * x > constants.MAX_EXPONENT_EVALUATION or not math.isfinite(self.slack):
             return 1.0 if sign > 0 else self.mass_at_plus_infinity
         i = int(np.searchsorted(self.pmf.index, math.floor(eps / self.step), side="right"))
-        # the sum of (1 - e^{eps-y}) e^{-tilt (y-centre)} mass over losses y above eps
-        if self.sf_p.size:
-            value = max(float(self.sf_p[i]) - math.exp(min(x, 700.0)) * float(self.sf_q[i]), 0.0)
+        # the sum of (1 - e^{eps-y}) e^{-tilt (y-centre)} mass over losses y above eps, of terms of one sign
+        if self.above.size:
+            distance = max((float(self.pmf.index[0]) + i) * self.step - eps, 0.0)
+            value = -math.expm1(-distance) * float(self.above[i]) + math.exp(-distance) * float(self.hinge[i])
         else:
             y = self.pmf.index[i:] * self.step
-            untilted = np.exp(np.clip(-self.tilt * (y - self.centre), -700.0, 700.0))
-            value = float(self.pmf.mass[i:] @ (-np.expm1(eps - y) * untilted))
+            weight = np.exp(np.clip(-self.tilt * (y - self.centre), -700.0, 700.0))
+            value = float(self.pmf.mass[i:] @ (-np.expm1(eps - y) * weight))
+        rounding = constants.UNIT_ROUNDOFF * (2 * self.pmf.mass.size + constants.READING_ROUNDINGS)
+        value = max(value, 0.0) * (1 + sign * rounding)
         peak = math.exp(-self.tilt * math.log1p(1 / self.tilt)) / (1 + self.tilt) if self.tilt > 0 else 1.0
         value += sign * peak * self.slack * math.exp(-self.tilt * x)
         log_scale = float(self.pmf.log_norm) - self.tilt * self.centre
@@ -124,11 +126,10 @@ def compose_pmfs(
         losses.append(max(log_norm - _log_norm(pmfs, blocks), 0.0) + tilt * (eps_slack - shift_before))
         step *= factor
         counts = [count for count, _ in blocks]
-    pmf = pmfs[0]
     # the slack is relative to the moment at the end, which optimistic stages lower
     lost = np.minimum(np.cumsum(losses[::-1])[::-1], 700.0)
     slack = tail + float(np.exp(lost) @ errors)
-    return with_tail_sums(pmf, step, tilt, -math.expm1(log_finite), slack, eps_slack)
+    return with_tail_sums(pmfs[0], step, tilt, -math.expm1(log_finite), slack, eps_slack)
 
 
 def block_error_share(pmf: LatticePmf, count: int, step: float, width: float) -> float:
@@ -149,8 +150,7 @@ def block_error_share(pmf: LatticePmf, count: int, step: float, width: float) ->
         return 1.0
     third = float(pmf.mass @ np.abs(pmf.losses(step) - mean) ** 3) / variance**1.5
     interval = width / math.sqrt(2 * math.pi * variance)
-    share: float = min((interval + 2 * constants.BERRY_ESSEEN * third) / math.sqrt(others), 1.0)
-    return share
+    return float(min((interval + 2 * constants.BERRY_ESSEEN * third) / math.sqrt(others), 1.0))
 
 
 def _log_norm(pmfs: list[LatticePmf], blocks: list[tuple[int, list[Counts]]]) -> float:
@@ -160,17 +160,19 @@ def _log_norm(pmfs: list[LatticePmf], blocks: list[tuple[int, list[Counts]]]) ->
 def with_tail_sums(
     pmf: LatticePmf, step: float, tilt: float, infinity: float, slack: float, eps_slack: float
 ) -> LatticeComposition:
+    """Prepare a composed PMF on consecutive nodes for evaluation, by sums that cancel nowhere."""
     first, size = float(pmf.index[0]) * step, pmf.mass.size
     centre = step * float(pmf.mass @ pmf.index) / float(pmf.mass.sum())
     if (1 + tilt) * size * step > constants.MAX_EXPONENT_TAIL_SUMS:
         return LatticeComposition(step, tilt, pmf, infinity, slack, np.empty(0), np.empty(0), centre, eps_slack)
-    sf_p, sf_q = np.zeros((2, size + 1))
-    weight = _geometric(tilt * (centre - first), -tilt * step, size)
-    weight *= pmf.mass
-    np.cumsum(weight[::-1], out=sf_p[-2::-1])
-    weight *= _geometric(centre - first, -step, size)
-    np.cumsum(weight[::-1], out=sf_q[-2::-1])
-    return LatticeComposition(step, tilt, pmf, infinity, slack, sf_p, sf_q, centre, eps_slack)
+    above, hinge = np.zeros((2, size + 1))
+    weight = _geometric(tilt * (centre - first), -tilt * step, size) * pmf.mass
+    np.cumsum(weight[::-1], out=above[-2::-1])
+    # hinge[i] = e^-step (hinge[i+1] + (e^step - 1) above[i+1])
+    fall = _geometric(centre - first, -step, size)
+    np.cumsum((fall * above[:-1])[:0:-1], out=hinge[-3::-1])
+    hinge[:-1] *= math.expm1(step) / fall
+    return LatticeComposition(step, tilt, pmf, infinity, slack, above, hinge, centre, eps_slack)
 
 
 def _geometric(start: float, slope: float, size: int) -> Array:
@@ -259,8 +261,7 @@ def _coarsen_optimistic(
 ) -> tuple[LatticePmf, float]:
     """An optimistic PMF on the coarse lattice, and by how much in eps it lies too high.
 
-    Far ends that consist of rounding alone may leave no room for the convex minorant. A PMF without up to ``ends`` of
-    the tilted mass at either end is still optimistic.
+    Far ends that consist of rounding alone may leave no room for the convex minorant; a PMF without them is optimistic.
     """
     coarse = _coarsen(pmf, step, factor, tilt, upper=False)
     if _mean(pmf, step) - _mean(coarse, step * factor) > constants.MAX_LOST_CELLS * step * factor:
@@ -282,8 +283,7 @@ def _or_point_mass(
     """The coarse optimistic PMF, or a point mass at zero if that loses less; and by how much in eps it lies too high.
 
     A PLD of P-mass p and Q-mass p kappa dominates its mass put at -ln kappa (Jensen). The point is better where the PMF
-    is so narrow that the coarse lattice does not resolve it, and its optimistic PMF there lies below that point on
-    average.
+    is too narrow for the coarse lattice, where its optimistic PMF lies below that point on average.
     """
     y = pmf.losses(step)
     exponent = (1 + tilt) * max(-float(y[0]), float(y[-1]))

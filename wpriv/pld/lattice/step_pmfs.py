@@ -83,19 +83,19 @@ def discretize_step(
     y = np.asarray(index * step, dtype=np.float64)
     if step > constants.MAX_CHORD_SPACING:
         upper_mass, lower_mass, beyond = round_losses(pair, y)
-        upper = tilt_pmf(index, upper_mass, y, tilt)
-        return DiscretizedStep(upper, lambda: tilt_pmf(index, lower_mass, y, tilt), np.atleast_1d(beyond))
+        upper = tilt_pmf(index, upper_mass, y, tilt, beyond)
+        return DiscretizedStep(upper, lambda: tilt_pmf(index, lower_mass, y, tilt, infinity), np.atleast_1d(beyond))
     cells = cell_masses(pair, y)
     upper_mass, beyond = discretize_pessimistic(cells, infinity)
 
     def lower() -> LatticePmf:
         mass = np.atleast_2d(discretize_optimistic(cells, infinity))
         if infinity > 0:
-            return tilt_pmf(index, mass, y, tilt)
+            return tilt_pmf(index, mass, y, tilt, infinity)
         # without mass at infinity, a pair dominates a point at zero
         return _optimistic_bulk(index, mass, step, tilt, np.zeros(mass.shape[0]))[0]
 
-    return DiscretizedStep(tilt_pmf(index, upper_mass, y, tilt), lower, np.atleast_1d(beyond))
+    return DiscretizedStep(tilt_pmf(index, upper_mass, y, tilt, beyond), lower, np.atleast_1d(beyond))
 
 
 def discretize_with_jumps(
@@ -165,7 +165,10 @@ def _jump_pmfs(
         indices, upper, lower = [low, *indices], [below[0], *upper], [below[1], *lower]
     index = np.concatenate(indices).astype(np.int64)
     y = np.asarray(index * coarse, dtype=np.float64)
-    jump_upper, jump_lower = (tilt_pmf(index, np.concatenate(parts, axis=-1), y, tilt) for parts in (upper, lower))
+    jump_upper, jump_lower = (
+        tilt_pmf(index, np.concatenate(parts, axis=-1), y, tilt, beyond)
+        for parts, beyond in ((upper, infinity), (lower, pair.mass_at_plus_infinity))
+    )
     return jump_upper, jump_lower, infinity
 
 
@@ -215,20 +218,25 @@ def _without_atom(c: CellMasses, node: int) -> CellMasses:
     return replace(c, atoms=atoms)
 
 
-def tilt_pmf(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> LatticePmf:
-    """Tilt P-masses [K, m] on losses y [m]; nodes without mass are dropped."""
+def tilt_pmf(index: NDArray[np.int64], mass: Array, y: Array, tilt: float, infinity: Array | float = 0.0) -> LatticePmf:
+    """Tilt P-masses [K, m] on losses y [m]; nodes without mass are dropped.
+
+    Args:
+        infinity: [K] or one number, the P-mass at +infinity, which the masses lack.
+    """
     mass = np.atleast_2d(mass)
     # a row without any mass keeps a trace of it, so that its logarithm exists
     mass[~(mass > 0).any(axis=1), 0] = constants.MASS_FLOOR
     keep = (mass > 0).any(axis=0)
     index, mass, y = index[keep], mass[:, keep], y[keep]
     exponent = tilt * y
-    if float(exponent.max()) < 1.0:
-        # ln E[e^{tilt Y}] of a small loss is of second order: from E[e^{tilt Y} - 1], or n steps would amplify its
-        # rounding
-        log_norm = np.log1p(mass @ np.expm1(exponent) + np.array([total_excess(row) for row in mass]))
-        weight = mass * np.exp(exponent)
-        return LatticePmf(index, weight / weight.sum(axis=1)[:, None], log_norm)
+    if float(exponent.max()) < constants.MAX_EXPONENT_ATOMS:
+        growth = np.expm1(exponent)
+        if float(exponent.max()) < 1.0 or float((mass @ np.abs(growth)).max()) < 0.5:
+            # ln E[e^{tilt Y}] of a small or rare loss is from E[e^{tilt Y} - 1], or n steps would amplify its rounding
+            log_norm = np.log1p(mass @ growth + total_excess(mass, infinity))
+            weight = mass * np.exp(exponent)
+            return LatticePmf(index, weight / weight.sum(axis=1)[:, None], log_norm)
     top = float(exponent.max())
     weight = mass * np.exp(exponent - top)
     # what underflows here is negligible beside a total this large
@@ -240,7 +248,8 @@ def tilt_pmf(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> La
     return LatticePmf(index, np.exp(log_mass - peak[:, None]), peak).normalised()
 
 
-def total_excess(mass: Array) -> float:
-    """The sum of the masses less one; zero where it differs by no more than rounding."""
-    excess = math.fsum(mass.tolist()) - 1.0
-    return 0.0 if abs(excess) < constants.NORMALISATION_ROUNDING else excess
+def total_excess(mass: Array, infinity: Array | float) -> Array:
+    """[K] sums of masses [K, m] less one: -infinity of each row, but where the sum differs by more than rounding."""
+    beyond = np.broadcast_to(infinity, mass.shape[:1])
+    excess = np.array([math.fsum([*row, part, -1.0]) for row, part in zip(mass.tolist(), beyond.tolist(), strict=True)])
+    return np.asarray(np.where(np.abs(excess) < constants.NORMALISATION_ROUNDING, 0.0, excess) - beyond)

@@ -53,11 +53,11 @@ class TiltedAtoms:
             growth = np.expm1(exponent)
             size = mass @ np.abs(growth)
             if float(size.max()) < 0.5:
-                excess = np.array([total_excess(row) for row in mass])
                 weight = mass * (1.0 + growth)
                 weight /= weight.sum(axis=1)[:, None]
+                log_norm = np.log1p(mass @ growth + total_excess(mass, infinity))
                 noise = 4 * relative * size + 4 * unit * size
-                return TiltedAtoms(y, weight, np.log1p(mass @ growth + excess), noise, counts, infinity)
+                return TiltedAtoms(y, weight, log_norm, noise, counts, infinity)
         with np.errstate(divide="ignore"):
             log_mass = np.log(mass) + exponent
         peak = log_mass.max(axis=1)

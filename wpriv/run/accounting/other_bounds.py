@@ -28,6 +28,8 @@ ONE = "the largest loss of releases of one kind, and the distinguishing events o
 THRESHOLDS = np.array([0.9, 0.95, 0.98, 1.0, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0])
 # the largest eps for which e^eps is a number with room to spare; probabilities below the second may have lost digits
 MAX_EXPONENT, TINY_TAIL = 700.0, 1e-300
+# relative gain below which another bound differs by rounding alone, and is not named
+GAIN = 1e-9
 # relative width of the sandwich that replaces a pair whose PLD is not known exactly, for a lower bound
 SANDWICH_TOL = 1e-2
 
@@ -128,10 +130,10 @@ class OtherBounds:
         upper, lower = "", ""
         for name, other in self.upper_bounds:
             end = _answer(other, ask)
-            if end < high:
+            if end < high * (1 - GAIN):
                 high, upper = end, f"upper end by {name}" + (f" ({other.source})" if name != UNSAMPLED else "")
         optimal = self._optimal(ask)
-        if optimal.safe < high:
+        if optimal.safe < high * (1 - GAIN):
             high, upper = optimal.safe, f"upper end by {OPTIMAL}"
         if refusal is not None and not high < maximum:
             raise refusal
@@ -139,9 +141,9 @@ class OtherBounds:
             raise ArithmeticError(
                 f"{curve.accountant} is certified to be at least {low!r}, but another proven bound is at most {high!r}"
             )
-        if (optimal.lower or 0.0) > low:
+        if (optimal.lower or 0.0) > low * (1 + GAIN):
             low, lower = optimal.lower or 0.0, f"lower end by {OPTIMAL}"
-        if (end := lower_bound()) > low:
+        if (end := lower_bound()) > low * (1 + GAIN):
             low, lower = end, f"lower end by {ONE}"
         by = "; ".join(part for part in (upper, lower) if part)
         return Bracket.between(min(low, high), high, by, str(refusal or ""))
