@@ -19,6 +19,7 @@ from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.projection import Projection
 from wpriv.mechanisms.randomized_response import RandomizedResponse
+from wpriv.mechanisms.wgrad import Wgrad
 from wpriv.mechanisms.zcdp import Zcdp
 from wpriv.run.accounting import evaluate
 from wpriv.run.claims.decide import decide
@@ -175,6 +176,16 @@ def test_the_test_that_refutes_fixed_size_batches_is_that_of_the_two_data_sets()
 def test_nothing_refutes_fixed_size_batches_of_a_mechanism_whose_rows_are_released():
     process = one(Projection(d=10, k=2, sigma=1.0), sampling=FixedSize(0.1))
     assert verdict("eps=0.1,delta=1e-9", process, tol=1e-2) == "open"
+
+
+def test_the_published_sensitivity_of_wasserstein_gradients_refutes_no_more_than_the_attained_one():
+    # sensitivities 4 M (3 L1 + L2) / n = 16 and 4 M max(2 L1, L1 + L2) / n = 8, so that mu is 8 / 8 = 1
+    process = one(Wgrad(sigma=8.0, bound=1.0, lipschitz_x=1.0, size_x=1, private="x", formula="paper"))
+    delta = float(gauss_delta(1.0, 1.0))
+    claims = {0.9 * delta: "refuted", 1.1 * delta: "open", 1.01 * float(gauss_delta(1.0, 2.0)): "proved"}
+    for allowed, expected in claims.items():
+        assert verdict(f"eps=1,delta={allowed!r}", process) == expected
+    assert [verdict(f"mu={mu}", process) for mu in (0.99, 1.5, 2)] == ["refuted", "open", "proved"]
 
 
 def test_an_upper_bound_alone_never_refutes():

@@ -143,8 +143,8 @@ def _warnings(a: Process, b: Process) -> tuple[str, ...]:
     for name, process in (("A", a), ("B", b)):
         if is_bound_only(process) and sum(step.n for step in process.steps) > 1:
             lines.append(
-                f"the curve of {name} is that of the pair that bounds fixed-size sampling, which no two data sets are "
-                f"known to have after several steps: {name} may be more private than it"
+                f"the curve of {name} is that of the pair that bounds its steps, which no two data sets are known to "
+                f"have: {name} may be more private than it"
             )
     if a.group != b.group:
         lines.append(f"A protects groups of {a.group} records and B groups of {b.group}")
