@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 import wpriv
+from wpriv import Gauss, Poisson, Process, Step
 from wpriv.cli.main import main
+from wpriv.engine.ledger import Ledger
+from wpriv.errors import CheckFailed
+from wpriv.run.accounting import certificates
+from wpriv.run.results import file_names
 from wpriv.verify.certificate import SCHEMA
 
 JOB = "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4"
@@ -28,7 +34,7 @@ CERTIFICATE = {
     "claim_width": 1e-09,
     "version": "0.2.0",
 }
-STEP = CERTIFICATE["process"][0]
+RELEASE = CERTIFICATE["process"][0]
 
 
 def call(capsys, *words: str) -> tuple[int, str, str]:
@@ -105,7 +111,7 @@ def test_ends_may_be_moved_outwards(capsys, tmp_path):
 
 FAULTS = [
     ({**CERTIFICATE, "users": 3}, "users"),
-    ({**CERTIFICATE, "process": [{**STEP, "max_batch": 3}]}, "max_batch"),
+    ({**CERTIFICATE, "process": [{**RELEASE, "max_batch": 3}]}, "max_batch"),
     ({**CERTIFICATE, "group": 1.5}, "group"),
     ("{", "JSON"),
     ("[]", SCHEMA),
@@ -122,12 +128,14 @@ FAULTS = [
     ({**CERTIFICATE, "delta_lower": 2e-5}, "delta_lower"),
     ({**CERTIFICATE, "delta_lower": 0, "delta_upper": 0}, "delta_lower"),
     ({**CERTIFICATE, "adjacency": "given-pair"}, "adjacency"),
-    ({**CERTIFICATE, "process": [{**STEP, "sigma": 0}]}, "sigma"),
-    ({**CERTIFICATE, "process": [{**STEP, "sigma": "4"}]}, "sigma"),
-    ({**CERTIFICATE, "process": [{**STEP, "n": 1.5}]}, "process[0].n"),
-    ({**CERTIFICATE, "process": [{**STEP, "rate": 1.5, "sampling": "poisson"}]}, "rate"),
-    ({**CERTIFICATE, "process": [{**STEP, "sampling": "fixed", "rate": 0.5}]}, "replace-one"),
-    ({**CERTIFICATE, "process": [{**STEP, "scale": 2}]}, "scale"),
+    ({**CERTIFICATE, "process": [{**RELEASE, "sigma": 0}]}, "sigma"),
+    ({**CERTIFICATE, "process": [{**RELEASE, "sigma": "4"}]}, "sigma"),
+    ({**CERTIFICATE, "process": [{**RELEASE, "n": 1.5}]}, "process[0].n"),
+    ({**CERTIFICATE, "process": [{**RELEASE, "rate": 1.5, "sampling": "poisson"}]}, "rate"),
+    ({**CERTIFICATE, "process": [{**RELEASE, "sampling": "fixed", "rate": 0.5}]}, "replace-one"),
+    ({**CERTIFICATE, "process": [{**RELEASE, "scale": 2}]}, "scale"),
+    ({**CERTIFICATE, "process": [{**RELEASE, "rate": 0.01}]}, "rate"),
+    ({**CERTIFICATE, "process": [{**RELEASE, "rate": []}]}, "rate"),
 ]
 
 
@@ -143,17 +151,19 @@ def test_a_malformed_certificate_is_refused(capsys, tmp_path, data, word):
 @pytest.mark.parametrize(
     "change",
     [
-        {"process": [{**STEP, "mech": "uniform"}]},
-        {"process": [{**STEP, "sampling": "shuffle", "rate": 0.01}]},
+        {"process": [{**RELEASE, "mech": "uniform"}]},
+        {"process": [{**RELEASE, "mech": ["gauss"]}]},
+        {"process": [{**RELEASE, "sampling": "shuffle", "rate": 0.01}]},
+        {"process": [{**RELEASE, "sampling": {}}]},
         {
             "group": 2,
             "process": [
                 {"mech": "laplace", "scale": 3.0, "sensitivity": 1.0, "n": 9, "sampling": "poisson", "rate": 0.5}
             ],
         },
-        {"process": [{**STEP, "mech": "discrete-gauss", "sigma": 5000, "sensitivity": 1}]},
+        {"process": [{**RELEASE, "mech": "discrete-gauss", "sigma": 5000, "sensitivity": 1}]},
     ],
-    ids=["mechanism", "sampling", "group", "losses"],
+    ids=["mechanism", "no-mechanism", "sampling", "no-sampling", "group", "losses"],
 )
 def test_what_the_verifier_does_not_cover_is_unsupported(capsys, tmp_path, change):
     assert call(capsys, "verify", saved(tmp_path, {**CERTIFICATE, **change}))[0] == 3
@@ -186,3 +196,30 @@ def test_what_has_no_certificate_is_refused(capsys, line, word, code, tmp_path, 
     assert exit_code == code
     assert word in err
     assert not (tmp_path / "c.json").exists()
+
+
+@needs_flint
+@pytest.mark.parametrize("place", ["statement", "guarantee"])
+def test_a_statement_about_other_neighbours_than_its_ledger_is_refused(tmp_path, place):
+    # at one sensitivity eps is smaller under replace-one, where an added record moves the sum half as far
+    step = Step(Gauss(2.0), 3, Poisson(0.1))
+    ledger = Ledger(tmp_path / file_names.LEDGER, 1, 3, adjacency="add-remove", stream="0" * 16)
+    for number in range(1, 4):
+        ledger.spend(number, replace(step, n=1))
+    ledger.close()
+    rows = {name: wpriv.budget(Process((step,), name), delta=1e-5).as_dict() for name in ("replace-one", "add-remove")}
+    assert rows["replace-one"]["epsilon_upper"] < rows["add-remove"]["epsilon_lower"]
+
+    def write(adjacency, guarantee):
+        statement = {"adjacency": adjacency, "process": guarantee["process"], "guarantees": [guarantee]}
+        (tmp_path / file_names.STATEMENT).write_text(json.dumps(statement), encoding="utf-8")
+
+    write("add-remove", rows["add-remove"])
+    [(_, proofs)] = certificates.verify(tmp_path, 1e-4)
+    assert [proof.verdict for proof in proofs] == ["proved", "proved"]
+    if place == "statement":
+        write("replace-one", rows["add-remove"])
+    else:
+        write("add-remove", rows["replace-one"])
+    with pytest.raises(CheckFailed, match="neighbours"):
+        certificates.verify(tmp_path, 1e-4)

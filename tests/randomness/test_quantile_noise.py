@@ -46,6 +46,21 @@ def test_the_ends_of_the_tails_are_those_that_the_statement_names():
     assert f"{quantile_noise.normal(last)[0]:.1f} {quantile_noise.laplace(last)[0]:.1f}" == "-9.2 -44.4"
 
 
+@pytest.mark.parametrize("bits", [10, 25, 40])
+@pytest.mark.parametrize(("kind", "p"), [("normal", 2), ("laplace", 1)])
+def test_quantiles_are_further_apart_than_the_grid_with_the_stated_chance(kind, p, bits):
+    chance, cells = quantile_noise.chance_of_gaps(p, 2.0**bits), 2.0**bits
+    for share, is_apart in ((0.9, True), (1.1, False)):  # of the words that are so far out, on both sides
+        first = int(chance * share * 2**63)
+        with mpmath.workdps(60):
+            places = [(mpmath.mpf(first + k) + 0.5) / 2**64 for k in (0, 1)]
+            if kind == "normal":
+                near, far = (-mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * place) for place in places)
+            else:
+                near, far = (mpmath.log(2 * place) for place in places)
+            assert bool(abs(far - near) * cells > 1) == is_apart
+
+
 def test_parts_of_a_key_differ_and_keys_of_the_system_differ():
     key = report_key(7)
     assert key == report_key(7) != report_key(8)

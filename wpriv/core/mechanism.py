@@ -105,6 +105,10 @@ class Mechanism(Parameters):
         sensitivity = records * dataclasses.asdict(self)["sensitivity"]
         return dataclasses.replace(self, sensitivity=sensitivity)  # type: ignore[call-arg]
 
+    def attained(self) -> Mechanism:
+        """This mechanism with a pair that two data sets have, where its own pair only bounds them; else itself."""
+        return self
+
     def renyi_bound(self) -> LossPair | None:
         """Bounds of the Renyi divergences in both directions, where they are all that is known; else None.
 

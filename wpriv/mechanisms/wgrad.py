@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from wpriv.core.adjacency import Adjacency
@@ -108,6 +108,9 @@ class Wgrad(Mechanism):
 
     def pair(self) -> LossPair:
         return GaussPair(self.sensitivity / self.sigma)
+
+    def attained(self) -> Wgrad:
+        return replace(self, formula="tight")
 
     def caveats(self) -> tuple[str, ...]:
         return (NOT_PROTECTED,)

@@ -6,6 +6,8 @@ to 1/2. So magnitudes end at 9.2 standard deviations of the normal and at 44.4 s
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
@@ -35,6 +37,21 @@ def normal(bits: Words) -> Array:
 def laplace(bits: Words) -> Array:
     """Return Laplace noise of scale 1, one number for each uint64."""
     return _signed(-np.log((_magnitudes(bits) + 0.5) * 2.0**-63), bits)
+
+
+def chance_of_gaps(p: int, cells: float) -> float:
+    """The chance of a number so far out that consecutive quantiles lie more than one point of a grid apart.
+
+    A report there may exclude records, since no noise leads from them to it.
+
+    Args:
+        p: 2 for normal noise, 1 for Laplace noise.
+        cells: points of the grid in a standard deviation or scale, 1 to 2^60.
+    """
+    if p == 1:
+        return cells * 2.0**-63  # the quantiles k and k + 1 are about 1 / (k + 1/2) scales apart
+    distance = math.sqrt(2 * math.log(2.0**64 / (cells * math.sqrt(2 * math.pi))))
+    return math.erfc(distance / math.sqrt(2))
 
 
 def _magnitudes(bits: Words) -> Array:

@@ -165,10 +165,10 @@ def _step(data: Any, adjacency: Any, place: str) -> Step:
     if not isinstance(data, dict):
         _fault(place, "a step", data)
     mech, sampling = data.get("mech"), data.get("sampling")
-    if mech not in PARAMETERS:
+    if not isinstance(mech, str) or mech not in PARAMETERS:
         known = ", ".join(PARAMETERS)
         raise Unsupported(f"the verifier knows {known}; found {place}.mech {str(mech)[:60]!r}. {UNPROVED}")
-    if sampling not in ADJACENCIES:
+    if not isinstance(sampling, str) or sampling not in ADJACENCIES:
         known = ", ".join(ADJACENCIES)
         raise Unsupported(f"the verifier knows sampling {known}; found {str(sampling)[:60]!r}. {UNPROVED}")
     if adjacency not in ADJACENCIES[sampling]:
@@ -187,9 +187,9 @@ def _step(data: Any, adjacency: Any, place: str) -> Step:
     n = _number(data, "n", place)
     if n.denominator != 1 or not 1 <= n <= MAX_COUNT:
         _fault(f"{place}.n", "a whole number from 1 to 2^40", data["n"])
-    rate = Fraction(1) if sampling == "none" else _number(data, "rate", place)
-    if not 0 < rate <= 1:
-        _fault(f"{place}.rate", "a number above 0, at most 1", data["rate"])
+    rate = Fraction(1) if sampling == "none" and "rate" not in data else _number(data, "rate", place)
+    if not 0 < rate <= 1 or (sampling == "none" and rate < 1):
+        _fault(f"{place}.rate", "a number above 0, at most 1, and 1 without sampling", data["rate"])
     if sampling == "allocation":
         if abs(rate * round(1 / rate) - 1) > Fraction(1, 10**12):
             _fault(f"{place}.rate", "1/t with a whole number t of steps a pass", data["rate"])
@@ -200,8 +200,8 @@ def _step(data: Any, adjacency: Any, place: str) -> Step:
     max_batch = _count(data, "max_batch", 0, f"{place}.")
     if max_batch and sampling != "poisson":
         _fault(f"{place}.max_batch", "with sampling poisson only", data["max_batch"])
-    kind = "none" if rate == 1 and not max_batch else str(sampling)
-    return Step(NAMES.get(str(mech), str(mech)), tuple(sorted(values.items())), int(n), kind, rate, max_batch)
+    kind = "none" if rate == 1 and not max_batch else sampling
+    return Step(NAMES.get(mech, mech), tuple(sorted(values.items())), int(n), kind, rate, max_batch)
 
 
 def _number(data: Mapping[str, Any], name: str, place: str) -> Fraction:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from wpriv.core.attacks.claim import Claim, parse_claim
 from wpriv.core.process import Process, Step
-from wpriv.core.sampling.kinds import Poisson, Shuffle
+from wpriv.core.sampling.kinds import FixedSize, Poisson, Shuffle
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.dp import Dp
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace
+from wpriv.mechanisms.projection import Projection
 from wpriv.mechanisms.randomized_response import RandomizedResponse
+from wpriv.mechanisms.wgrad import Wgrad
 from wpriv.mechanisms.zcdp import Zcdp
+from wpriv.run.accounting import evaluate
 from wpriv.run.claims.decide import decide
 from wpriv.run.claims.decision import Question
 from wpriv.run.claims.readings import decide_readings
@@ -120,6 +124,68 @@ def test_shuffled_batches_are_refuted_from_below_and_proved_from_above():
     process = one(Gauss(1.0), 20, sampling=Shuffle(0.1))
     assert verdict("eps=30,delta=1e-5", process) == "proved"
     assert verdict("eps=0.5,delta=1e-5", process) == "refuted"
+
+
+def alike_delta(eps, rate, sigma, n):
+    """delta of n sums of fixed-size batches where all other records are alike, by discrete Fourier transforms.
+
+    One batch is (1-g) N(0, s^2) + g N(1, s^2) against N(0, s^2). Both orders of the neighbours; the losses are rounded
+    to multiples of 1e-3.
+    """
+    step, size = 1e-3, 2**16
+    x = (np.arange(-40_000, 40_000) + 0.5) * 2e-4 * sigma
+    null = np.exp(-((x / sigma) ** 2) / 2)
+    other = (1 - rate) * null + rate * np.exp(-(((x - 1) / sigma) ** 2) / 2)
+    deltas = []
+    for p, q in ((other, null), (null, other)):
+        cells = np.rint(np.log(p / q) / step).astype(int) % size
+        masses = np.bincount(cells, p / p.sum(), minlength=size)
+        composed = np.fft.irfft(np.fft.rfft(masses) ** n, size)
+        losses = np.where(np.arange(size) < size // 2, np.arange(size), np.arange(size) - size) * step
+        deltas.append(float(np.sum(composed * np.maximum(-np.expm1(eps - losses), 0))))
+    return max(deltas)
+
+
+def test_fixed_size_batches_are_refuted_by_two_data_sets_and_not_by_the_pair_that_bounds_them():
+    process = one(Gauss(1.0), 100, sampling=FixedSize(0.05))
+    bracket = evaluate.curve(process, "pld", 1e-6).delta_bracket(1.5)
+    truth = alike_delta(1.5, 0.05, 1.0, 100)
+    assert truth * 1.5 < bracket.lower  # the dominating pair alone would refute what lies between
+    between = math.sqrt(truth * bracket.lower)
+    decision = decide(Question(Claim("approximate-dp", eps=1.5, delta=between), process, simulated=False))
+    assert (decision.verdict, decision.test) == ("open", None)
+    assert decision.delta.lower == pytest.approx(truth, rel=1e-2)
+    assert decision.delta.upper == pytest.approx(bracket.upper, rel=1e-4)
+    claims = {truth * 0.97: "refuted", bracket.upper * 1.001: "proved"}
+    for delta, expected in claims.items():
+        claim = Claim("approximate-dp", eps=1.5, delta=delta)
+        assert decide(Question(claim, process, simulated=False)).verdict == expected
+
+
+def test_the_test_that_refutes_fixed_size_batches_is_that_of_the_two_data_sets():
+    decision = decide(Question(parse_claim("eps=0.5,delta=0.01"), one(Gauss(0.5), sampling=FixedSize(0.3))))
+    # P = 0.7 N(0, 1/4) + 0.3 N(1, 1/4) against N(0, 1/4); the loss exceeds 0.5 above x
+    x = 0.5 + 0.25 * math.log((math.exp(0.5) - 0.7) / 0.3)
+    normal = mpmath.ncdf
+    fpr, late = float(normal(-x / 0.5)), float(normal((1 - x) / 0.5))
+    assert decision.order == "P over Q"
+    assert decision.test.fpr_lower <= fpr * (1 + 1e-9) <= decision.test.fpr_upper * (1 + 2e-9)
+    assert abs(decision.simulation.tpr - (0.7 * fpr + 0.3 * late)) < 5 * decision.simulation.standard_error
+
+
+def test_nothing_refutes_fixed_size_batches_of_a_mechanism_whose_rows_are_released():
+    process = one(Projection(d=10, k=2, sigma=1.0), sampling=FixedSize(0.1))
+    assert verdict("eps=0.1,delta=1e-9", process, tol=1e-2) == "open"
+
+
+def test_the_published_sensitivity_of_wasserstein_gradients_refutes_no_more_than_the_attained_one():
+    # sensitivities 4 M (3 L1 + L2) / n = 16 and 4 M max(2 L1, L1 + L2) / n = 8, so that mu is 8 / 8 = 1
+    process = one(Wgrad(sigma=8.0, bound=1.0, lipschitz_x=1.0, size_x=1, private="x", formula="paper"))
+    delta = float(gauss_delta(1.0, 1.0))
+    claims = {0.9 * delta: "refuted", 1.1 * delta: "open", 1.01 * float(gauss_delta(1.0, 2.0)): "proved"}
+    for allowed, expected in claims.items():
+        assert verdict(f"eps=1,delta={allowed!r}", process) == expected
+    assert [verdict(f"mu={mu}", process) for mu in (0.99, 1.5, 2)] == ["refuted", "open", "proved"]
 
 
 def test_an_upper_bound_alone_never_refutes():

@@ -68,6 +68,13 @@ def test_different_neighbours_are_compared_with_a_warning():
     assert any("replace-one" in line for line in result.warnings)
 
 
+def test_several_steps_of_fixed_size_are_compared_with_a_warning():
+    one, several = (f"gauss sigma=2 sampling=fixed rate=0.1 n={n}" for n in (1, 2))
+    result = order(one, several)
+    assert [line for line in result.warnings if "bounds" in line and "of B" in line]
+    assert not [line for line in result.warnings if "of A" in line]
+
+
 def test_a_process_without_a_lower_end_has_no_order():
     with pytest.raises(Unsupported):
         order("gauss sigma=1", "zcdp rho=0.5")

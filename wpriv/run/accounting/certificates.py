@@ -155,6 +155,7 @@ def _of_folder(path: Path) -> list[tuple[str, str]]:
         statement = json.loads(_read(file))
         rows = [row for row in statement["guarantees"] if row["notion"] == "approximate-dp"]
         process = statement["process"]
+        neighbours = {str(entry["adjacency"]) for entry in (statement, *rows)}
     except (ValueError, KeyError, TypeError):
         raise UsageError(f"{file}: wanted the statement of a private training; found no guarantees in it") from None
     if "tuning" in statement:
@@ -162,7 +163,12 @@ def _of_folder(path: Path) -> list[tuple[str, str]]:
             f"{file} is of the best of a random number of runs (tune), and the verifier has no proof for that. "
             f"Ask `wpriv budget --repeats` with the flags of one run for its bound"
         )
-    steps = build_process.described_process(None, params={}, history=str(ledger)).process.describe()
+    ran = build_process.described_process(None, params={}, history=str(ledger)).process
+    steps = ran.describe()
+    if neighbours != {ran.adjacency}:
+        raise CheckFailed(
+            f"{file}: the neighbours are {' and '.join(sorted(neighbours))}; those of {ledger.name} are {ran.adjacency}"
+        )
     for name, described in [("process", process), *((row["accountant"], row["process"]) for row in rows)]:
         if _without_distances(described) != _without_distances(steps):
             raise CheckFailed(f"{file}: the steps under {name} are not those of {ledger.name}; the ledger says {steps}")

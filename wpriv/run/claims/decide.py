@@ -8,7 +8,7 @@ from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.safe_rounding import echo
 from wpriv.numerics.safe_rounding import text as rounded_text
 from wpriv.run.accounting import evaluate
-from wpriv.run.claims import decide_notions
+from wpriv.run.claims import attained, decide_notions
 from wpriv.run.claims.decision import OPEN, PROVED, REFUTED, ROUNDING, Decision, Question, refuting_test
 
 # relative width at which a claim inside a bracket is asked again
@@ -17,6 +17,8 @@ FINER = 1e-8
 
 def decide(question: Question) -> Decision:
     """Decide a claim: a certified upper end that meets it proves it, a certified lower end above it refutes it.
+
+    Under fixed-size sampling the lower end is that of two data sets, see wpriv/run/claims/attained.py.
 
     Raises:
         UsageError: an accountant is named that a claim of mu or rho is not decided by.
@@ -28,9 +30,14 @@ def decide(question: Question) -> Decision:
             f"a claim of {'mu' if notion == 'gdp' else 'rho'} has accountants of its own; found "
             f"{question.accountant!r}. Leave out `accountant`"
         )
-    if notion == "gdp":
+    return attained.confirmed(question, _decide(question), _decide, lambda eps: _answer(question, eps, None)[1])
+
+
+def _decide(question: Question) -> Decision:
+    """Decide a claim about the dominating pairs of a process."""
+    if question.claim.notion == "gdp":
         return decide_notions.gaussian(question)
-    return decide_notions.concentrated(question) if notion == "zcdp" else approximate(question)
+    return decide_notions.concentrated(question) if question.claim.notion == "zcdp" else approximate(question)
 
 
 def approximate(question: Question) -> Decision:

@@ -14,6 +14,7 @@ from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import finite_number
 from wpriv.run.accounting import evaluate
+from wpriv.run.claims.attained import is_bound_only
 from wpriv.run.claims.decision import delta_ends, order_names
 
 # relative width of the brackets, the relative difference of curves that are called equal, the end of the range
@@ -139,6 +140,12 @@ def _warnings(a: Process, b: Process) -> tuple[str, ...]:
             f"A has {a.adjacency} neighbours and B {b.adjacency} ones: their curves are compared, but they protect "
             f"against different changes"
         )
+    for name, process in (("A", a), ("B", b)):
+        if is_bound_only(process) and sum(step.n for step in process.steps) > 1:
+            lines.append(
+                f"the curve of {name} is that of the pair that bounds its steps, which no two data sets are known to "
+                f"have: {name} may be more private than it"
+            )
     if a.group != b.group:
         lines.append(f"A protects groups of {a.group} records and B groups of {b.group}")
     return tuple(dict.fromkeys(lines))

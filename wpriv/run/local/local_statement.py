@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from wpriv._version import __version__
 from wpriv.core.adjacency import Adjacency
 from wpriv.numerics.safe_rounding import text
+from wpriv.randomness import quantile_noise
 from wpriv.run.accounting.plausibility import plausibility_warnings
 from wpriv.run.local.mechanism_plan import Plan
 from wpriv.run.local.records import Records
@@ -28,8 +30,9 @@ NOT_COVERED = [
 LABELS_PUBLIC = "the labels: written unchanged, since --public-labels declares them public"
 NOT_ASSESSED = [
     f"the generator: noise is {publication.GENERATOR}; 64 bits a number are turned into noise by inversion in float64; "
-    "probabilities are off by about 2^-64 each, and magnitudes end at {largest} {unit}, beyond which a probability of "
-    "2^-64 is left (also of pure DP)",
+    "probabilities are off by about 2^-64 each, magnitudes end at {largest} {unit}, and far out not every point of the "
+    "grid is reached. A number there may exclude some records; that one of a report is has a chance of about {chance}, "
+    "which is in no delta (also not in that of pure DP)",
     "side channels: run time, memory, error messages, other programs that read the records",
 ]
 
@@ -46,6 +49,8 @@ def statement(plan: Plan, records: Records, labels: bool) -> dict[str, Any]:
     calibrated = plan.calibrated
     mechanism, row = calibrated.mechanism, calibrated.row
     largest, unit = ("9.2", "standard deviations") if calibrated.p == 2 else ("44.4", "scales")
+    gaps = quantile_noise.chance_of_gaps(calibrated.p, calibrated.noise / plan.step)
+    chance = text(min(math.prod(records.shape) * gaps, 1.0), up=True, digits=2)
     fixed_seed = [privacy_statement.FIXED_SEED] if plan.seed is not None else []
     return {
         "schema": privacy_statement.SCHEMA,
@@ -77,7 +82,7 @@ def statement(plan: Plan, records: Records, labels: bool) -> dict[str, Any]:
         "publish": publication.of_reports(labels=labels, seed=plan.seed),
         "covered": COVERED,
         "not_covered": NOT_COVERED + ([LABELS_PUBLIC] if labels else []),
-        "not_assessed": [line.format(largest=largest, unit=unit) for line in NOT_ASSESSED],
+        "not_assessed": [line.format(largest=largest, unit=unit, chance=chance) for line in NOT_ASSESSED],
         "warnings": list(dict.fromkeys([*fixed_seed, *row.warnings, *plausibility_warnings(row, len(records.x))])),
         "seed": plan.seed,
         "versions": {"wpriv": __version__, "python": platform.python_version(), "numpy": np.__version__},
