@@ -140,10 +140,18 @@ def formed_grams(model: nn.Module, read: Read, inputs: Tensor, targets: Tensor |
             raise Unsupported(
                 f"torch.func cannot batch this model ({reason}); use layers with a clipping rule"
             ) from error
-        flat = torch.cat([row.reshape(*row.shape[:2], -1) for row in rows.values()], dim=2)
-        pieces.append(flat @ flat.transpose(1, 2))
-        at, size = chunk.stop, max(1, MAX_VALUES // flat[0].numel())
+        pieces.append(torch.stack([_products_of_rows(row.flatten(2)) for row in rows.values()]).sum(dim=0))
+        at, size = chunk.stop, max(1, MAX_VALUES // sum(row[0].numel() for row in rows.values()))
     return torch.cat(pieces)
+
+
+def _products_of_rows(rows: Tensor) -> Tensor:
+    """Return the inner products [B, d, d] of rows [B, d, k] of one parameter, in their precision.
+
+    They are summed in float64: the error of a float32 product grows with k, beyond what ``clip_factors`` allows for.
+    """
+    wide = rows.double()
+    return (wide @ wide.transpose(1, 2)).to(rows.dtype)
 
 
 def row_factors(squares: Tensor, norm: float) -> Tensor:
