@@ -140,17 +140,18 @@ def formed_grams(model: nn.Module, read: Read, inputs: Tensor, targets: Tensor |
             raise Unsupported(
                 f"torch.func cannot batch this model ({reason}); use layers with a clipping rule"
             ) from error
-        pieces.append(torch.stack([_products_of_rows(row.flatten(2)) for row in rows.values()]).sum(dim=0))
+        pieces.append(torch.stack([_products_of_rows(row) for row in rows.values()]).sum(dim=0))
         at, size = chunk.stop, max(1, MAX_VALUES // sum(row[0].numel() for row in rows.values()))
     return torch.cat(pieces)
 
 
 def _products_of_rows(rows: Tensor) -> Tensor:
-    """Return the inner products [B, d, d] of rows [B, d, k] of one parameter, in their precision.
+    """Return the inner products [B, d, d] of rows [B, d, ...] of one parameter, in their precision.
 
-    They are summed in float64: the error of a float32 product grows with k, beyond what ``clip_factors`` allows for.
+    They are summed in float64: the error of a float32 product grows with the length of the rows, beyond what
+    ``clip_factors`` allows for.
     """
-    wide = rows.double()
+    wide = rows.double().reshape(*rows.shape[:2], -1)
     return (wide @ wide.transpose(1, 2)).to(rows.dtype)
 
 
