@@ -64,7 +64,7 @@ def test_no_row_of_a_large_bright_image_is_longer_than_one():
 
 
 def test_counts_of_a_step_are_whole_under_losses_of_half_precision():
-    # one clipped record more must move the count that an adapted norm releases by one, and not by eight
+    # one clipped record more must move the count that an adapted norm releases by one, and not by four
     model, records = nn.Linear(1, 1, bias=False), torch.full((1200, 1), 0.01)
     batches = Batches(model, lambda outputs, _: outputs[:, 0], lambda at: (records[at], records[at, 0]), 4096)
     for clipped in (514, 515, 516):
