@@ -156,6 +156,8 @@ def per_example(
         )
         parts.append(clipped.total)
         losses = clipped.losses.detach()
+        # losses may have half precision under autocast, which would round the counts that an adapted norm releases
+        losses = losses.to(torch.promote_types(losses.dtype, torch.float32))
         over = losses.new_tensor(math.nan) if isinstance(norm, Automatic) else (clipped.norms > norm).sum()
         diagnostics.append(torch.stack([losses.new_tensor(len(chunk)), losses.sum(), over]))
     # the diagnostics stay on the device: reading them at every step would stall it

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, one_hot
 
+from wpriv.engine.clipping.shares import squares_of
 from wpriv.engine.job import ReleaseGate
 from wpriv.engine.release import Bounded
 from wpriv.errors import UsageError
@@ -40,7 +41,7 @@ class RowEncoder:
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return images clipped to the bound and divided by it, [N, projected], and which of them were clipped, [N]."""
         compared = self._compared(x)
-        norms = compared.norm(dim=1, keepdim=True)
+        norms = squares_of(compared).sqrt().unsqueeze(1)
         # slightly above the norm, so that no row is longer than 1 in floating point either
         slack = 1 + 64 * torch.finfo(norms.dtype).eps
         return compared / (norms * slack).clamp(min=self.options.bound), norms[:, 0] * slack > self.options.bound

@@ -122,16 +122,19 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
     return outputs, calls
 
 
-def shares(calls: Iterable[Call], deltas: Iterable[Tensor | None]) -> dict[nn.Parameter, Share]:
+def shares(
+    calls: Iterable[Call], deltas: Iterable[Tensor | None], precision: torch.dtype | None = None
+) -> dict[nn.Parameter, Share]:
     """Return the examples' gradients of each trainable parameter, given the gradients at the calls' outputs.
 
     Where an example has several copies, which follow each other in the first dimension, its gradient is their sum.
-    Parameters of layers whose output does not influence the losses are left out.
+    Parameters of layers whose output does not influence the losses are left out. The precision is that of the
+    parameters if none is given.
     """
     by_parameter: dict[nn.Parameter, list[Share]] = {}
     for call, delta in zip(calls, deltas, strict=True):
         if delta is not None:
-            dtype = next(call.layer.parameters()).dtype
+            dtype = precision or next(call.layer.parameters()).dtype
             h = call.input.to(dtype) if call.input.is_floating_point() else call.input
             for name, share in call.rule(h, delta.to(dtype)).items():
                 by_parameter.setdefault(call.layer.get_parameter(name), []).append(share)

@@ -25,7 +25,7 @@ def instance_norm(layer: Any, h: Tensor, delta: Tensor) -> dict[str, Share]:
 def batch_norm(layer: Any, h: Tensor, delta: Tensor) -> dict[str, Share]:
     """Batch normalisation by running means and variances, which does not mix examples; models that do are refused."""
     mean, var = layer.running_mean, layer.running_var
-    return _by_channel(layer, delta, lambda: F.batch_norm(h, mean, var, eps=layer.eps))
+    return _by_channel(layer, delta, lambda: F.batch_norm(h, mean.to(h.dtype), var.to(h.dtype), eps=layer.eps))
 
 
 def layer_norm(layer: nn.LayerNorm, h: Tensor, delta: Tensor) -> dict[str, Share]:

@@ -83,10 +83,23 @@ def paired_squares(h: Tensor, d: Tensor) -> Tensor:
     It is the sum over t and s of (h_t . h_s)(d_t . d_s). The terms have both signs; a bound on their rounding error,
     from the sum of their sizes, is added.
     """
-    inputs, deltas = h @ h.transpose(1, 2), d @ d.transpose(1, 2)
+    inputs, deltas = _inner_products(h), _inner_products(d)
     sizes = (inputs.diagonal(dim1=1, dim2=2) * deltas.diagonal(dim1=1, dim2=2)).sqrt().sum(dim=1)
     rough = roughness(h.dtype) * math.sqrt(h.shape[2] + d.shape[2])
     return (inputs * deltas).sum(dim=(1, 2)).clamp(min=0.0) + sizes.square() * rough
+
+
+def _inner_products(rows: Tensor) -> Tensor:
+    """Return the inner products [B, T, T] of rows [B, T, D].
+
+    A matrix product may add its D terms one after another, so that its error grows with D: each one takes ``BLOCK``
+    numbers of a row.
+    """
+    first, *others = torch.split(rows, BLOCK, dim=2)
+    products = first @ first.transpose(1, 2)
+    for block in others:
+        products += block @ block.transpose(1, 2)
+    return products
 
 
 def pairing_is_cheaper(positions: int, inputs: int, outputs: int) -> bool:

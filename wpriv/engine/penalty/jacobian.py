@@ -66,7 +66,7 @@ def _unit(group: list[Call]) -> Tensor | None:
     return unit + 1 if layer.bias is not None and layer.bias.requires_grad else unit
 
 
-def _squares(group: list[Call], unit: Tensor | None, deltas: Deltas) -> Tensor:
+def _squares(group: list[Call], unit: Tensor | None, deltas: Deltas, precision: torch.dtype | None = None) -> Tensor:
     """Return the squared norms [B] of the gradients of the parameters of calls, from the gradients at their outputs."""
     first, delta = group[0], deltas[0]
     with torch.no_grad(), torch.autocast(first.input.device.type, enabled=False):
@@ -75,7 +75,7 @@ def _squares(group: list[Call], unit: Tensor | None, deltas: Deltas) -> Tensor:
             return like.new_zeros(len(first.input))
         if unit is not None and delta is not None:
             return unit * explicit(delta.to(like.dtype)).squares
-        by_parameter = shares(group, deltas).values()
+        by_parameter = shares(group, deltas, precision).values()
         return torch.stack([share.squares for share in by_parameter]).sum(dim=0)
 
 
@@ -83,22 +83,27 @@ def _products(group: list[Call], unit: Tensor | None, deltas: list[Deltas]) -> T
     """Return the products [B, d, d] of d gradients of the parameters of calls.
 
     Without a unit they come from 2 <a, b> = |a + b|^2 - |a|^2 - |b|^2, so that the rules of the layers need to compute
-    norms only. Rules that pair positions add their rounding error where positions cancel; if nearly all digits cancel,
-    the products are inaccurate, and only the norms, which per-coordinate clipping uses, remain bounds.
+    norms only. Where positions cancel, the rounding error of a norm in float32, or the bound that a rule adds for it,
+    can exceed the norm: norms remain bounds, but differences of them would not be products of any vectors. So these
+    norms are computed in float64.
     """
-    out = torch.diag_embed(torch.stack([_squares(group, unit, delta) for delta in deltas], dim=1))
+    like = next(group[0].layer.parameters())
+    precision = torch.float64 if unit is None and len(deltas) > 1 else None
+    if precision is not None:
+        deltas = [[None if each is None else each.to(precision) for each in delta] for delta in deltas]
+    out = torch.diag_embed(torch.stack([_squares(group, unit, delta, precision) for delta in deltas], dim=1))
     with torch.no_grad(), torch.autocast(group[0].input.device.type, enabled=False):
         for i, first in enumerate(deltas):
             for j, second in enumerate(deltas[:i]):
                 if unit is None:
                     sums = [_plus(a, b) for a, b in zip(first, second, strict=True)]
-                    pair = (_squares(group, None, sums) - out[:, i, i] - out[:, j, j]) / 2
+                    pair = (_squares(group, None, sums, precision) - out[:, i, i] - out[:, j, j]) / 2
                 elif first[0] is None or second[0] is None:
                     continue
                 else:
                     pair = unit * (first[0] * second[0]).to(out.dtype).sum(dim=1)
                 out[:, i, j] = out[:, j, i] = pair
-    return out
+    return out.to(like.dtype)
 
 
 def _plus(first: Tensor | None, second: Tensor | None) -> Tensor | None:
@@ -140,10 +145,19 @@ def formed_grams(model: nn.Module, read: Read, inputs: Tensor, targets: Tensor |
             raise Unsupported(
                 f"torch.func cannot batch this model ({reason}); use layers with a clipping rule"
             ) from error
-        flat = torch.cat([row.reshape(*row.shape[:2], -1) for row in rows.values()], dim=2)
-        pieces.append(flat @ flat.transpose(1, 2))
-        at, size = chunk.stop, max(1, MAX_VALUES // flat[0].numel())
+        pieces.append(torch.stack([_products_of_rows(row) for row in rows.values()]).sum(dim=0))
+        at, size = chunk.stop, max(1, MAX_VALUES // sum(row[0].numel() for row in rows.values()))
     return torch.cat(pieces)
+
+
+def _products_of_rows(rows: Tensor) -> Tensor:
+    """Return the inner products [B, d, d] of rows [B, d, ...] of one parameter, in their precision.
+
+    They are summed in float64: the error of a float32 product grows with the length of the rows, beyond what
+    ``clip_factors`` allows for.
+    """
+    wide = rows.double().reshape(*rows.shape[:2], -1)
+    return (wide @ wide.transpose(1, 2)).to(rows.dtype)
 
 
 def row_factors(squares: Tensor, norm: float) -> Tensor:
