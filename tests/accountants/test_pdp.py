@@ -1,6 +1,7 @@
 """Brackets of probabilistic DP, the probability that the loss exceeds eps.
 
-Oracles: the tail of one Gauss loss (Sommer et al. 2019, Corollary 5.1), hidden from the accountant; sums over outcomes.
+Oracles: the tail of one Gauss loss (Sommer et al. 2019, Corollary 5.1), hidden from the accountant; sums over outcomes;
+chances under other neighbours and other procedures, from the normal distribution function.
 """
 
 from __future__ import annotations
@@ -10,16 +11,22 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.integrate import quad
+from scipy.special import log_ndtr, ndtr, ndtri_exp
 
 from wpriv.accountants.pdp import account
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.guarantee import Curve
+from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Sampling
+from wpriv.mechanisms.dp import Dp
 from wpriv.mechanisms.gauss import Gauss, GaussPair
+from wpriv.mechanisms.gdp import Gdp
+from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.pld.composition import Composition
 from wpriv.pld.loss_tail import LossTail
+from wpriv.run.accounting.explain import explain
 
 
 class HiddenGauss(GaussPair):
@@ -91,3 +98,28 @@ def test_eps_and_delta_agree():
         bracket = curve.epsilon_bracket(delta)
         assert curve.delta_bracket(bracket.upper).lower <= delta
         assert curve.delta_bracket(bracket.lower).upper >= delta
+
+
+def test_neighbours_that_differ_less_may_exceed_eps_more_often_and_a_warning_says_so() -> None:
+    """Oracle: P(L > eps) of a subsampled Gauss whose neighbours differ by 0.38 instead of 1, in closed form."""
+    eps, rate, moved = 0.02, 0.01, 0.38 / 0.25
+    row = account(Process((Step(Gauss(0.25), 1, Sampling("poisson", rate)),))).at(eps=eps)
+    x = moved / 2 + math.log1p(math.expm1(eps) / rate) / moved
+    nearer = (1 - rate) * ndtr(-x) + rate * ndtr(moved - x)
+    assert nearer > 3 * row.delta.safe
+    assert "differ as much as they may" in row.warnings[0]
+
+
+@pytest.mark.parametrize("mechanism", [Dp(1.0, 1e-5), Gdp(1.0), RandomizedResponse(1.0)])
+def test_what_other_releases_of_a_guarantee_may_exceed_has_a_warning(mechanism: Mechanism) -> None:
+    assert account(Process((Step(mechanism, 2),))).at(eps=1.0).warnings
+
+
+def test_gauss_without_sampling_is_about_all_neighbours_of_fixed_queries_only() -> None:
+    """Oracle: two Gauss releases, the second of which says nothing where the first loss exceeds eps = 1."""
+    row = account(Process((Step(Gauss(1.0), 2),))).at(eps=1.0)
+    continued = quad(lambda loss: math.exp(-((loss - 0.5) ** 2) / 2) * ndtr(loss - 0.5), -12, 1)[0]
+    assert ndtr(-0.5) + continued / math.sqrt(2 * math.pi) > 1.05 * row.delta.safe
+    assert row.warnings == ()
+    (assumption,) = [line for line in explain(row)["assumptions"] if "earlier outputs" in line]
+    assert assumption.startswith("every query,")

@@ -230,3 +230,9 @@ def test_the_paper_s_reading_stands_beside_what_the_notion_bounds():
     bayes, eps = row.extra["attack_reading"], row.epsilon.safe
     assert bayes["bound"] == pytest.approx((math.exp(eps) + 1e-5) / (1 + math.exp(eps)), rel=1e-12)
     assert "attack_reading" not in wpriv.budget("gauss", sigma=1.0, delta=1e-5, attack=True).extra
+
+
+@pytest.mark.parametrize("order", [16385, 1e9, 1e300])
+def test_an_order_of_bdp_that_needs_too_many_terms_is_refused(order: float) -> None:
+    with pytest.raises(UsageError, match="at most 16,384"):
+        bdp.account(seen(0.5, 3), order=order)

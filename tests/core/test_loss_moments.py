@@ -274,3 +274,25 @@ def test_many_orders_of_many_atoms_are_right_on_either_side_of_the_plain_sum(inf
                 for a, b in zip(pair.losses, np.exp(pair.log_q), strict=True)
             )
             assert value == pytest.approx(float(mp.log(total)), rel=1e-9, abs=1e-15)
+
+
+ATOMS = [
+    ((0.5866, 0.1296, 0.0904, 0.1934), (0.59, 0.13, 0.09, 0.19)),
+    ((1e-15, 0.5 - 1e-15, 0.5), (0.9, 0.1 - 1e-15, 1e-15)),
+]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("lam", [1e-15, 1e-12, 1e-9, 1e-6])
+@pytest.mark.parametrize(("p", "q"), ATOMS)
+def test_moments_of_atoms_keep_their_digits_at_orders_next_to_one(
+    lam: float, p: tuple[float, ...], q: tuple[float, ...]
+) -> None:
+    """Oracle: ln of 1 + E_Q [e^((1+lam) L) - 1 - (1+lam) (e^L - 1)], as E_Q e^L = 1, in mpmath."""
+    mp.mp.dps = 60
+    losses, order = np.log(np.array(p) / np.array(q)), 1 + mp.mpf(lam)
+    exact = [mp.mpf(float(loss)) for loss in losses]
+    excess = [mp.e ** (order * loss) - 1 - order * (mp.e**loss - 1) for loss in exact]
+    truth = mp.log1p(mp.fdot([mp.mpf(value) for value in q], excess))
+    pair = AtomicPair(losses, np.log(p), 0.0, 0.0)
+    assert float(log_moment(pair, np.array([lam]))[0]) == pytest.approx(float(truth), rel=1e-11, abs=0.0)

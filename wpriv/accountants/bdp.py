@@ -30,6 +30,7 @@ c_l the log moment of the subsampled Gauss mechanism.
 Strong form: P(loss >= eps) <= delta; weak form: like (eps, delta)-DP, by the conversion of 2020.
 Both hold on average over the record drawn."""
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+MAX_ORDER = 2**14
 FORMS = {"strong": (tail_to_log_delta, tail_to_epsilon), "weak": (rdp_to_log_delta, rdp_to_epsilon)}
 ON_AVERAGE = (
     "bdp holds on average over records drawn like the observed pairs, if at all; it is no (eps, delta)-DP guarantee "
@@ -53,7 +54,7 @@ def account(
     """Account for Gauss steps, without or with Poisson sampling, by the Bayesian accountant; ``tol`` is not used.
 
     Args:
-        order: lambda, whole and at least 1; 0 takes the best of ``ORDERS``. form: ``strong`` or ``weak``.
+        order: lambda, whole and from 1 to 16,384; 0 takes the best of ``ORDERS``. form: ``strong`` or ``weak``.
         pairs: ``combinations`` (all that were observed, as the authors' program) or ``independent`` (disjoint; needs
             gradients).
         steps: the declared total T, 0 for as many as were observed or run.
@@ -72,6 +73,8 @@ def account(
             f"bdp: order and steps must be whole numbers from 1 (or 0 to leave them open); found {order:g} and "
             f"{steps:g}"
         )
+    if order > MAX_ORDER:
+        raise UsageError(f"bdp: order must be at most {MAX_ORDER:,}, as it sums so many terms; found {order:g}")
     orders = np.array([order] if order else ORDERS, dtype=float)
     n = sum(step.n for step in process.steps)
     declared = int(steps) or sum(max(step.n, step.observed.steps if step.observed else 0) for step in process.steps)

@@ -2,7 +2,8 @@
 
 PDP implies (eps, delta)-DP with the same figures, but not the reverse, and it is not closed under post-processing, so
 its delta is never to be called the delta of differential privacy. Not to be confused with ``pld``, whose delta is
-smaller.
+smaller. The chance is that of the dominating pair: domination bounds the profile of every other pair of neighbours, not
+the chance that its loss exceeds eps.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from wpriv.core.guarantee import Curve, epsilon_at
-from wpriv.core.loss_pair import LossPair
+from wpriv.core.loss_pair import LossPair, gaussian_mu
 from wpriv.core.process import Process, closed_form, require_exact_plds
 from wpriv.numerics.bracket import Bracket
 from wpriv.pld.composition import Composition
@@ -21,11 +22,16 @@ from wpriv.pld.loss_tail import LossTail
 NOTION = "probabilistic-dp"
 CLAIM = "certified"
 SOURCE = "Sommer, Meiser, Mohammadi 2019, Definition 7, Lemma 7 and Corollary 5.1"
-EXPLAIN = """delta_PDP(eps) = max over both orders of P(Y > eps), Y the sum of the privacy losses of all steps.
-Exact where the composition has a closed form (Gauss: Corollary 5.1). Elsewhere P(Y > eps) = f - t f' at t = e^eps, and
-the slope of the convex profile f lies between the secants of its certified bracket on either side. Not closed under
-post-processing."""
-
+EXPLAIN = """\
+delta_PDP(eps) = max over both orders of P(Y > eps), Y the sum of the privacy losses of all steps, for neighbours that
+differ as much as they may at every step: others, and queries chosen from outputs, can exceed eps more often.
+Exact where the composition has a closed form (Gauss: Corollary 5.1). Elsewhere P(Y > eps) = f - t f' at t = e^eps, the
+slope of the convex profile f between the secants of its certified bracket. As (eps, delta)-DP the figures hold for all
+neighbours. Not closed under post-processing."""
+PAIR = (
+    "pdp is about neighbours that differ as much as they may at every step: others can have a loss above eps more "
+    "often. As (eps, delta)-DP its figures hold for all neighbours"
+)
 # a smaller probability is bounded from above only
 NEGLIGIBLE_PROBABILITY = 1e-100
 
@@ -76,7 +82,19 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
                 low, high = max(low, ends[0]), max(high, ends[1])
         return Bracket(_estimate(low, high), low, high)
 
-    return Curve(process, "pdp", NOTION, "exact" if exact else CLAIM, SOURCE, delta, epsilon)
+    warnings = () if _is_largest(process) else (PAIR,)
+    return Curve(process, "pdp", NOTION, "exact" if exact else CLAIM, SOURCE, delta, epsilon, warnings)
+
+
+def _is_largest(process: Process) -> bool:
+    """Tell whether no neighbours have a loss above some eps >= 0 more often than the dominating pair, at fixed queries.
+
+    So it is for Gaussian noise: P(Y > eps) = Phi(mu/2 - eps/mu) grows with mu. A guarantee of which mu is stated has no
+    noise of its own, and holds for other distributions of the loss as well.
+    """
+    pairs = [pair for run in process.directions() for pair, _ in run]
+    noisy = all(step.mechanism.noise is not None for step in process.steps)
+    return noisy and all(gaussian_mu(pair) is not None for pair in pairs)
 
 
 def _estimate(low: float, high: float) -> float:

@@ -196,16 +196,22 @@ def atomic_log_moment(pair: AtomicPair, lam: Array) -> Array:
     return moments
 
 
-def _log_bend(alpha: Array, y: Array) -> Array:
-    """ln of e^(alpha y) - 1 - alpha (e^y - 1), the excess of t^alpha over its tangent at t = 1, t = e^y; alpha > 1."""
+def _log_bend(lam: Array, y: Array) -> Array:
+    """ln of e^(alpha y) - 1 - alpha (e^y - 1), alpha = 1 + lam: the excess of t^alpha over its tangent at 1, t = e^y.
+
+    It is of first order in lam, and so are all terms that are subtracted here.
+    """
+    alpha = 1 + lam
     ay = alpha * y
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        mid = np.expm1(ay) - alpha * np.expm1(y)
-        # the common leading terms of both exponentials cancel for small y: their series starts at y^2
-        series = (alpha - 1) + y / 3 * (alpha**2 - 1) + y * y / 12 * (alpha**3 - 1) + y**3 / 60 * (alpha**4 - 1)
-        tiny = alpha * y * y / 2 * series
+        mid = np.exp(y) * np.expm1(lam * y) - lam * np.expm1(y)
+        # the leading terms cancel for small y: the series starts at y^2
+        second, third = 3 + lam * (3 + lam), (2 + lam) * (1 + alpha**2)
+        tiny = lam * alpha * y * y / 2 * (1 + y / 3 * (2 + lam) + y * y / 12 * second + y**3 / 60 * third)
         small = np.log(np.where(np.abs(ay) < 1e-3, tiny, mid))
-        return np.where(ay > 30, ay + np.log1p(-(1 + alpha * np.expm1(y)) * np.exp(-np.maximum(ay, 30.0))), small)
+        slow = y + np.log(np.expm1(lam * y) + lam * np.expm1(-np.maximum(y, 0.0)))
+        fast = ay + np.log1p(-(1 + alpha * np.expm1(y)) * np.exp(-np.maximum(ay, 30.0)))
+        return np.where(ay > 30, np.where(lam * y < 1, slow, fast), small)
 
 
 def _summed_log_moment(pair: AtomicPair, lam: Array) -> Array:
@@ -214,7 +220,7 @@ def _summed_log_moment(pair: AtomicPair, lam: Array) -> Array:
     near = np.abs(moments) < 1e-3
     if near.any():
         small, centre = lam[near], math.log1p(-pair.mass_at_plus_infinity)
-        bend = _log_sum(_log_bend(small[:, None] + 1, pair.losses - centre) + pair.log_q)
+        bend = _log_sum(_log_bend(small[:, None], pair.losses - centre) + pair.log_q)
         if pair.mass_at_minus_infinity > 0:
             bend = np.logaddexp(bend, np.log(pair.mass_at_minus_infinity * small))
         moments[near] = (small + 1) * centre + np.logaddexp(0.0, bend)

@@ -166,3 +166,12 @@ def test_a_lower_bound_of_delta_holds_where_exponentials_leave_the_doubles(rate,
     assert most + 15 < eps < 2 * most
     job = Process((Step(Laplace(1 / largest), 2, Sampling("poisson", rate)),))
     assert other_bounds.OtherBounds(job, ()).delta_lower_bound(eps)() <= (rate + math.exp(-100)) ** 2
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_eps_far_beyond_the_losses_of_a_mixed_process_has_the_bound_of_rdp() -> None:
+    """Truth: delta is at most 1e-300 by the moments of the loss, a computation without lattices."""
+    steps = (Step(Gauss(3.7), 100, Sampling("poisson", 0.009)), Step(Laplace(1.16), 3, Sampling("fixed", 0.1)))
+    bracket = evaluate.curve(Process(steps, "replace-one"), "pld").at(eps=2.5).delta
+    assert bracket.lower == 0
+    assert bracket.upper == 1e-300

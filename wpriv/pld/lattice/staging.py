@@ -230,6 +230,8 @@ class _WindowWidths:
         variance: that of the whole composition.
         max_blocks: largest number of blocks it may be split into.
         cut: losses beyond this (nats) are left out.
+    Raises:
+        Unsupported: the tilted losses of some step are all left out.
     """
 
     def __init__(
@@ -247,7 +249,11 @@ class _WindowWidths:
             start = int(np.searchsorted(pmf.y, -cut))
             stop = min(top_index(pmf, top_mass), int(np.searchsorted(pmf.y, cut)) - 1) + 1
             y, weight = pmf.y[start:stop], tilted_weights(pmf, tilt)[:, start:stop]
-            weight = weight / weight.sum(axis=1)[:, None]
+            total = weight.sum(axis=1)[:, None]
+            # where delta lies beyond the scanned tail, the tilt grows without limit: only losses left out have weight
+            if not total.all():
+                raise Unsupported("pld finds no lattice for this process at this delta. Use rdp")
+            weight = weight / total
             mean = weight @ y
             points.append((y, weight))
             moments.append((mean, weight @ (y * y) - mean**2))

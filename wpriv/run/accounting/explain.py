@@ -40,6 +40,11 @@ BEST = (
     "only the best run is released, by a score that the run itself reveals or that uses no private records; the number "
     "of runs is drawn at random, and nobody learns it, nor the other runs"
 )
+# stopping as soon as the loss exceeds eps, for example, keeps it there
+UNSEEN = (
+    "every query, its noise, its sampling rate and the number of steps must be fixed before the first one: where they "
+    "are chosen after seeing earlier outputs, the privacy loss can exceed eps more often"
+)
 FIXED = "every step was fixed in advance: budgets of adaptively chosen steps do not add up"
 
 
@@ -82,8 +87,10 @@ def _neighbours(process: Process) -> str:
 
 def _chosen(row: Guarantee) -> str:
     """The assumption about which parameters may depend on earlier outputs."""
-    if row.notion == "wdp":
+    if row.accountant == "wdp":
         return FIXED
+    if row.notion == "probabilistic-dp":
+        return UNSEEN
     if (row.notion, row.claim) == ("approximate-dp", "exact") and is_unsampled_gaussian(row.process):
         return FILTERED.format(what="the sum of (sensitivity / sigma)^2")
     return FILTERED.format(what="this figure") if row.accountant == "rdp-filter" else ADAPTIVE
