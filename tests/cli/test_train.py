@@ -40,6 +40,7 @@ epochs: 3
 seed: 1
 accountants: [pld, rdp]
 """
+BATCH_AND_ACCOUNTANTS = RECIPE[RECIPE.index("batch: ") :]
 
 
 @pytest.fixture

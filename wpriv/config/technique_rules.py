@@ -46,6 +46,9 @@ def observing(model: Train) -> list[str]:
 
 def _clipping(model: Train, private: Privacy) -> Iterator[Fault]:
     """Keys that belong to one way of clipping, beside another."""
+    if model.batch is not None and model.batch < private.pairs and (observed := observing(model)):
+        message = f"{observed[0]} compares {private.pairs} records of every step; found a batch of {model.batch}"
+        yield ("privacy", "pairs"), f"{message}. Take a larger batch, or fewer pairs"
     if private.stability is not None and private.clip != "automatic":
         yield ("privacy", "stability"), "stability belongs to automatic clipping (clip: automatic); remove it"
     if private.adapt is None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import pytest
 
+from wpriv import Gauss, Process, Step
 from wpriv.config import recipe as recipes
 from wpriv.config.document import Document
 from wpriv.errors import UsageError
 from wpriv.run.training import fork_rules, plan, train
+from wpriv.run.training.earlier_runs import EarlierRun, warning
 
 BASE = {
     "kind": "train",
@@ -32,6 +34,8 @@ FAIR = {
     "data": {"name": "adult", "limit": 400},
     "privacy": {**BASE["privacy"], "sampling": "fixed"},
 }
+
+PERSONS = {**BASE["privacy"], "group": 2, "sampling": "fixed"}
 
 
 def fair(notion: str, column: str = "sex_Male") -> dict:
@@ -64,6 +68,7 @@ def require(tmp_path, before: dict, now: dict) -> None:
         (REPORTS, {**REPORTS, "data": {**BASE["data"], "privatize": {**NOISE, "seed": 4}}}, "other records"),
         ({}, {"accountants": ["bdp"]}, "bdp needs distances"),
         (fair("odds"), fair("parity"), "protects other values"),
+        ({"privacy": PERSONS}, {"privacy": PERSONS, "data": {**BASE["data"], "limit": 50}}, "or its data"),
         (fair("parity"), fair("parity", "race_White"), "protects other values or other groups"),
     ],
 )
@@ -80,6 +85,7 @@ def test_what_a_statement_would_leave_out_of_the_run_before_is_refused(tmp_path,
         (REPORTS, {**REPORTS, "steps": 3}),
         ({}, {"privacy": {"sigma": 2.0, "delta": 1e-5}, "data": {**BASE["data"], "limit": 50}}),
         (fair("odds"), {**fair("odds"), "steps": 1}),
+        ({"privacy": {**PERSONS, "group": 1}}, {"privacy": PERSONS}),
     ],
 )
 def test_a_fork_whose_statement_is_true_of_both_runs_is_accepted(tmp_path, before, now):
@@ -100,6 +106,14 @@ def test_the_weights_of_a_given_network_are_named_by_every_fork(tmp_path):
     before = {**recipe().data, "model": {"name": "given"}}
     with pytest.raises(UsageError, match="keep that network"):
         fork_rules.require(tmp_path, before, recipe())
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_runs_moved_aside_have_a_cost_together_only_where_they_protect_the_same(alike):
+    steps = (Step(Gauss(10.0)),)
+    run = EarlierRun("before-1", steps, "replace-one", alike=alike)
+    line = warning([run], Process(steps, "replace-one"), 1e-5, {"a stream"})
+    assert ("All runs together" in line) == alike
 
 
 @pytest.mark.slow

@@ -51,8 +51,7 @@ def require(path: Path, before: Mapping[str, Any], recipe: Recipe) -> None:
             f"`fork=True` continues from the weights in {path}, whose first run began from {_words(first)}, and the "
             f"statement would name {_words(named)}: {advice}, or train in another folder"
         )
-    task = recipe.training.task
-    if recipe.training.privacy is not None and _protected(task, before) != _protected(task, recipe.data):
+    if recipe.training.privacy is not None and not protect_alike(before, recipe.data):
         raise UsageError(
             f"the run in {path} protects other values or other groups of a record than this recipe, by its options "
             f"({' or '.join(UNIT_OPTIONS)}) or its data, so that no statement holds for both. Train in another folder"
@@ -64,14 +63,32 @@ def require(path: Path, before: Mapping[str, Any], recipe: Recipe) -> None:
         )
 
 
-def _protected(task: str, data: Mapping[str, Any]) -> str:
-    """What decides the values of a record that a task protects: its options, and the data set where it has groups."""
-    spec = tasks.load(task)
-    given = data.get("options")
-    options = {key: given[key] for key in UNIT_OPTIONS if isinstance(given, Mapping) and key in given}
-    fields = spec.options.model_fields
-    defaults = {key: fields[key].default for key in UNIT_OPTIONS if key in fields}
-    return json.dumps([defaults | options, None if spec.sizes is None else data.get("data")], sort_keys=True)
+def protect_alike(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Tell whether the trainings of two recipes protect the same values of a record, among the same groups.
+
+    Their adjacency does not tell: whether labels are public, and which groups there are, is the same word.
+    """
+    if _protected(before) != _protected(now):
+        return False
+    return _plain(before.get("data")) == _plain(now.get("data")) or not any(map(_depends_on_data, (before, now)))
+
+
+def _protected(data: Mapping[str, Any]) -> list[Any]:
+    """The options of a recipe that decide which values of a record are protected."""
+    fields, options = _task(data).options.model_fields, data.get("options")
+    given = options if isinstance(options, Mapping) else {}
+    return [[key, given.get(key, fields[key].default)] for key in UNIT_OPTIONS if key in fields]
+
+
+def _depends_on_data(data: Mapping[str, Any]) -> bool:
+    """Tell whether the protection of a recipe is about its groups of records, or its cost about their number."""
+    private = data.get("privacy")
+    persons = isinstance(private, Mapping) and private.get("group", 1) != 1 and private.get("sampling") == "fixed"
+    return persons or _task(data).sizes is not None
+
+
+def _task(data: Mapping[str, Any]) -> tasks.TaskSpec:
+    return tasks.load(str(data.get("task")))
 
 
 def _first_weights(data: Mapping[str, Any]) -> str:
@@ -90,4 +107,8 @@ def _words(first: str) -> str:
 
 def _reports(data: Mapping[str, Any]) -> str:
     """The data set, with the seed of its noise where the training draws it: the same text for the same reports."""
-    return json.dumps([data.get("data"), data.get("seed")], sort_keys=True)
+    return _plain([data.get("data"), data.get("seed")])
+
+
+def _plain(data: Any) -> str:
+    return json.dumps(data, sort_keys=True)
