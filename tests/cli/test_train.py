@@ -40,6 +40,7 @@ epochs: 3
 seed: 1
 accountants: [pld, rdp]
 """
+BATCH_AND_ACCOUNTANTS = RECIPE[RECIPE.index("batch: ") :]
 
 
 @pytest.fixture
@@ -290,6 +291,10 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(recipe, tmp_path):
         ("eps: 4,", "eps: 4, clip: mean,", "6:25", "batch-mean"),
         ("eps: 4,", "eps: 4, mask: 0.9,", "6:19", "published procedure"),
         ("eps: 4,", "eps: 4, sampling: fixed, adjacency: add-remove,", "6:36", "replace-one"),
+        ("{eps: 4,", "{sigma: 4, accountant: rdp,", "6:21", "sigma gives the noise"),
+        ("name: sgd", "name: sgd, nesterov: true", "7:24", "a momentum above 0"),
+        ("epochs: 3", "epochs: 3\nsweep: {over: seeds, values: [1, 2]}", "10:1", "each cell is one training"),
+        ("epochs: 3", "epochs: 3\nsweep: {over: m, settings: {a: {tune.repeats: x}}}", "10:1", "each cell is one"),
         ("name: sgd", "name: sdg", "7:19", "'sgd'"),
         ("lr: 1.0", "lr: fast", "7:28", "number"),
         ("epochs: 3", "epochs: 3\nsteps: 5", "9:1", "either epochs or steps"),

@@ -214,6 +214,7 @@ def test_a_fork_goes_from_rounded_to_exact_noise_and_both_are_paid_for(tmp_path)
     done = train.train(path, out=tmp_path / "out", fork=True)
     assert done.statement["steps"] == 12
     assert done.statement["noise"]["form"] == "exact"
+    assert any("runs before this one" in line for line in done.statement["not_assessed"])
 
 
 def test_every_task_that_knows_of_exact_noise_decides_it_from_the_recipe():

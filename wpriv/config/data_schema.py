@@ -8,6 +8,9 @@ from pydantic import Field
 
 from wpriv.config.field_types import Count, LocalNoise, OwnCode, Word
 
+REPORTS = "privatized"
+"""The reader of files that ``wpriv privatize`` wrote."""
+
 
 class DataSet(OwnCode):
     """The data set of a training: a reader in ``wpriv/data`` or in a file of the user's, and where to look."""
@@ -28,6 +31,11 @@ class DataSet(OwnCode):
         None,
         description="put noise on the training records first, as wpriv privatize does; for experiments",
     )
+
+    @property
+    def noisy(self) -> bool:
+        """Tell whether the training records are reports of ``wpriv privatize``, or get such noise first."""
+        return self.privatize is not None or (self.name == REPORTS and not self.own)
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the reader."""

@@ -26,6 +26,9 @@ def faults(model: Train, task: Any) -> Iterator[Fault]:
         yield ("init",), f"init: no file of weights {model.init.file}; give the path of one"
     if task.clips_single_records:
         return
+    if private is not None and (observed := observing(model)):
+        message = f"{observed[0]} compares gradients of records, which the task {model.task} does not observe; use pld"
+        yield ("accountants",), message
     sums = f"it needs a task that trains one network on a sum of losses, such as classify or fit; found {model.task}"
     for name in ("augment", "average", "init", "freeze", "lora"):
         if getattr(model, name) is not None:
@@ -36,8 +39,16 @@ def faults(model: Train, task: Any) -> Iterator[Fault]:
         yield ("privacy", "adapt"), f"adapt: {sums}. Leave adapt out"
 
 
+def observing(model: Train) -> list[str]:
+    """Return the accountants of a recipe that observe gradients while it trains."""
+    return [name for name in model.accountants if name.partition(":")[0] in OBSERVING]
+
+
 def _clipping(model: Train, private: Privacy) -> Iterator[Fault]:
     """Keys that belong to one way of clipping, beside another."""
+    if model.batch is not None and model.batch < private.pairs and (observed := observing(model)):
+        message = f"{observed[0]} compares {private.pairs} records of every step; found a batch of {model.batch}"
+        yield ("privacy", "pairs"), f"{message}. Take a larger batch, or fewer pairs"
     if private.stability is not None and private.clip != "automatic":
         yield ("privacy", "stability"), "stability belongs to automatic clipping (clip: automatic); remove it"
     if private.adapt is None:
@@ -51,9 +62,6 @@ def _clipping(model: Train, private: Privacy) -> Iterator[Fault]:
     if private.exact:
         message = "exact noise needs one grid for all steps, and adapt changes the norm and so the grid. Use rounded"
         yield ("privacy", "noise"), message
-    observing = [name for name in model.accountants if name.partition(":")[0] in OBSERVING]
-    if observing:
-        message = (
-            f"accountants: {observing[0]} compares gradients under one clipping norm, which adapt changes; use pld"
-        )
+    if observed := observing(model):
+        message = f"accountants: {observed[0]} compares gradients under one clipping norm, which adapt changes; use pld"
         yield ("accountants",), message

@@ -237,6 +237,11 @@ class Train(StrictModel):
     )
 
     @property
+    def on_reports(self) -> bool:
+        """Tell whether the training adds no noise, and its records had some before: it is post-processing of them."""
+        return self.privacy is None and self.data.noisy
+
+    @property
     def has_several(self) -> bool:
         """Tell whether the recipe is of several trainings, of which each has a folder of its own."""
         return self.sweep is not None or (self.seeds or 1) > 1

@@ -22,6 +22,8 @@ from wpriv.files import python_file
 
 # arguments that a model of the user's gets beside its parameters, where it has them
 SUPPLIED = ("shape", "classes")
+# keys that make several trainings of one recipe
+NESTED = ("sweep", "seeds", "tune")
 
 
 def diagnostics(resolved: Resolved) -> list[Diagnostic]:
@@ -53,8 +55,19 @@ def _combinations(part: Document, model: Train) -> Iterator[Diagnostic]:
         yield part.diagnostic(
             ("sweep",), "with seeds the column run numbers the runs; call the axis otherwise", at_key=True
         )
+    yield from (part.diagnostic(("sweep",), message, at_key=True) for message in _nested(model))
+    if model.optimizer.nesterov and not (model.optimizer.name == "sgd" and model.optimizer.momentum):
+        message = "Nesterov's form is one of the momentum of sgd; give a momentum above 0, or leave nesterov out"
+        yield part.diagnostic(("optimizer", "nesterov"), message, at_key=True)
     for path, message in () if model.privacy is None else _privacy(model, model.privacy):
         yield part.diagnostic(path, message, at_key=True)
+
+
+def _nested(model: Train) -> Iterator[str]:
+    """Axes of a sweep that would make several trainings of one cell, whose statement is about one in each folder."""
+    for path in dict.fromkeys(path for axis in model.sweep or [] for _, keys in axis.points() for path in keys):
+        if path.partition(".")[0] in NESTED:
+            yield f"sweep: each cell is one training, and {path} would make several of it; leave it out of the axes"
 
 
 def _tuning(part: Document, model: Train) -> Iterator[Diagnostic]:
@@ -81,6 +94,9 @@ def _privacy(model: Train, private: Privacy) -> Iterator[tuple[Key, str]]:
         yield ("privacy",), f"{message}; found neither eps nor sigma"
     if private.delta is None:
         yield ("privacy",), "privacy needs delta, at which eps is asked or reported"
+    if private.accountant is not None and private.sigma is not None:
+        message = "accountant calibrates the noise for eps, and sigma gives the noise; remove one of them"
+        yield ("privacy", "accountant"), message
     if private.sampling != "none" and model.batch is None:
         message = f"{private.sampling} sampling needs 'batch', the number of records of a step"
         yield ("privacy", "sampling"), message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wpriv.config import technique_rules
 from wpriv.config.train_schema import Train
 
 # keys that describe records, neighbours, randomness or the question, and not a candidate; also those of ``privacy``
@@ -22,6 +23,7 @@ FIXED = (
     "time",
     "quick",
 )
+PUBLISHED = "tune needs a guarantee of each run, and the published procedure (clip: batch-mean) has none of use"
 FIXED_PRIVACY = ("eps", "delta", "accountant", "adjacency", "group")
 
 
@@ -37,13 +39,19 @@ def faults(model: Train) -> Iterator[str]:
         yield "tune bounds the privacy of the best run, and privacy: none has no privacy; use sweep, or give privacy"
         return
     if private.clip == "batch-mean":
-        yield "tune needs a guarantee of each run, and the published procedure (clip: batch-mean) has none of use"
+        yield PUBLISHED
     if private.eps is not None and private.sigma is not None:
         yield (
             "with tune give eps (the noise is solved for) or sigma, and not both: a run is not cut short before eps "
             "is exceeded"
         )
-    for path in dict.fromkeys(path for axis in tune.sweep for _, keys in axis.points() for path in keys):
+    observing = technique_rules.observing(model)
+    if observing:
+        yield f"tune: {observing[0]} observes gradients of one run, and has no figure of the best of several; use pld"
+    changes = [change for axis in tune.sweep for _, keys in axis.points() for change in keys.items()]
+    if ("privacy.clip", "batch-mean") in changes:
+        yield PUBLISHED
+    for path in dict.fromkeys(path for path, _ in changes):
         first, _, second = path.partition(".")
         if path == "privacy.sigma" and private.eps is not None:
             yield (

@@ -78,7 +78,7 @@ def prepared(model: nn.Module, recipe: Train) -> nn.Module:
         MissingResource: the file of weights cannot be read.
     """
     if recipe.init is not None:
-        load(model, recipe.init, private=recipe.privacy is not None)
+        load(model, recipe.init, private=recipe.privacy is not None or recipe.on_reports)
     if recipe.freeze is not None:
         parameters = dict(model.named_parameters())
         for name in matching(parameters, recipe.freeze, "freeze", "parameters"):
@@ -133,7 +133,7 @@ def load(model: nn.Module, source: Weights, *, private: bool = False) -> None:
     """Load weights from a file into a model, except for those to skip.
 
     Args:
-        private: the training that begins from them has privacy.
+        private: the training that begins from them has privacy, or its records were privatised before.
     Raises:
         UsageError: the file is another one than the recipe's, damaged, does not fit, or says that its weights were
             trained without privacy where ``private`` and the recipe does not declare their records public.

@@ -124,11 +124,17 @@ def penalised(train: Train, penalty: Penalty, records: Sequence[tuple[int, int]]
         records: of each group, from which batches are drawn without replacement.
         words: fields of ``ReleaseSpec`` that differ from the usual ones (``unit``, ``clipped``, ``drawn``, ...).
     Raises:
-        UsageError: a group's batch is larger than the group, or the recipe has no privacy.
+        UsageError: a group's batch is larger than the group, or the recipe has no privacy or asks for other neighbours.
     """
     if train.privacy is None:
         raise UsageError(NO_PRIVACY)
     step = penalty.step(1.0, records, 1)
+    adjacency = step.mechanism.adjacencies[0]
+    if train.privacy.adjacency not in (None, adjacency):
+        raise UsageError(
+            f"privacy: adjacency: the task {train.task} is accounted for under {adjacency} neighbours; found "
+            f"{train.privacy.adjacency}. Leave adjacency out"
+        )
     scores = f"each record's scores to an l2 norm of {penalty.bound:g}"
     defaults = {
         "clipped": f"{scores}, their Jacobians to {penalty.lipschitz:g}, and the gradient of its loss"
@@ -143,7 +149,7 @@ def penalised(train: Train, penalty: Penalty, records: Sequence[tuple[int, int]]
         lambda multiplier: penalty.mechanism(multiplier * penalty.sensitivity),
         step.sampling,
         penalty.batch,
-        step.mechanism.adjacencies[0],
+        adjacency,
         penalty.clip or penalty.lipschitz,
         penalty.sensitivity,
         **{**defaults, **words},  # type: ignore[arg-type]

@@ -49,11 +49,10 @@ def validate(recipe: Train) -> list[tuple[Key, str]]:
     """Faults: a privacy section, wavelets without noise, labels that the reports do not have, an unknown critic."""
     options, faults = Options.model_validate(recipe.options), list[tuple[Key, str]]()
     privatize = recipe.data.privatize
-    noisy = privatize is not None or recipe.data.name == "privatized"
     if recipe.privacy is not None:
         message = "wgan adds no noise: write privacy: none, and privatise the records first (data: privatize)"
         faults.append((("privacy",), message))
-    if options.wavelet and not noisy:
+    if options.wavelet and not recipe.data.noisy:
         message = "wavelets remove noise and these data have none: give data: privatize, or leave it out"
         faults.append((("options", "wavelet"), message))
     if options.conditional and privatize is not None and not privatize.public_labels:

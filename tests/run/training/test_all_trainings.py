@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,6 +45,14 @@ def test_n_sampled_trainings_cost_what_one_of_n_times_the_steps_costs():
 def test_the_largest_delta_of_the_trainings_is_that_of_the_whole():
     row = together([release(10, delta=1e-6), release(10, delta=1e-4)]).guarantee
     assert row.delta.safe == 1e-4
+
+
+def test_trainings_that_protect_different_values_of_a_record_have_no_guarantee_together():
+    # with public labels, neighbours have the same labels: replacing a record by one of another label is not covered
+    label, image = (replace(release(10.0, 1, unit), unit=unit) for unit in ("a record", "the image of a record"))
+    whole = together([label, image])
+    assert (whole.guarantee, "different things: a record; and the image" in whole.problem) == (None, True)
+    assert together([image, replace(image, streams=frozenset())]).as_dict()["unit"] == "the image of a record"
 
 
 def test_the_noise_of_one_seed_on_two_sets_of_records_has_no_common_cost():

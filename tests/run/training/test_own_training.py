@@ -280,6 +280,9 @@ def test_the_digest_of_a_file_goes_with_the_file_where_a_key_is_changed(tmp_path
         ({"privacy": {"eps": float("inf"), "sigma": 1.0, "delta": 1e-5}, "eps": None}, "trains without noise"),
         ({"eps": 1.0, "privacy": {"eps": 8.0}}, "give it once"),
         ({"delta": 1e-6, "privacy": {"delta": 1e-3}}, "give it once"),
+        ({"clip": 0.5, "privacy": {"clip": 2.0}}, "give it once"),
+        ({"sampling": "poisson", "privacy": {"sampling": "fixed"}}, "give it once"),
+        ({"optimizer": {"name": "sgd", "lr": 0.1}}, "give it once"),
     ],
 )
 def test_a_target_that_another_one_contradicts_is_refused_and_not_dropped(tmp_path, change, word):

@@ -102,6 +102,8 @@ def test_choices_that_are_lost_or_of_other_records_are_not_made_again(tmp_path):
         ("tune.sweep={over: seed, values: [1, 2]}", "seed is the same for all candidates"),
         ("tune.sweep={over: privacy.delta, values: [1e-5]}", "privacy.delta is the same for all candidates"),
         ("tune.sweep={over: kind_of, settings: {a: {data.limit: 50}}}", "data.limit is the same for all candidates"),
+        ("tune.sweep={over: privacy.clip, values: [1.0, batch-mean]}", "the published procedure"),
+        ("accountants=[wdp]", "wdp observes gradients of one run"),
         ("tune.score=5", "score"),
         ("tune.repeat=5", "unknown key 'repeat'; did you mean 'repeats'"),
     ],

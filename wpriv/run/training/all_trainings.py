@@ -23,9 +23,13 @@ from wpriv.randomness.seeds import stream_digest, training_seeds
 from wpriv.run.accounting import evaluate
 from wpriv.run.results import file_names, summary
 from wpriv.run.training.plan import Plan
+from wpriv.run.training.training_statement import PERSON
 
 ACCOUNTANT = "pld"
 TOL = 1e-4  # relative width of the bracket of all trainings together
+
+# keys of a data set that leave its groups as they are
+SIZES = ("records", "limit", "first", "root", "sha256")
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,13 @@ class Release:
         process: its releases. delta: at which its eps is stated.
         streams: digests of the keys of its noise; releases that share one have no common cost, since the noise cancels
             in their difference.
+        unit: what is protected; groups are those of the named data set.
     """
 
     process: Process
     delta: float
     streams: frozenset[str]
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,13 @@ class Together:
 
     Args:
         trainings: their number. guarantee: of all of them; None if there is none. problem: the reason.
+        unit: what it protects.
     """
 
     trainings: int
     guarantee: Guarantee | None = None
     problem: str = ""
+    unit: str = ""
 
     @property
     def epsilon(self) -> float | None:
@@ -65,7 +73,7 @@ class Together:
             return {"trainings": self.trainings, "problem": self.problem}
         row = self.guarantee.as_dict()
         relation = Adjacency(row["adjacency"]).meaning
-        return {"trainings": self.trainings, "problem": None, **row, "adjacency_means": relation}
+        return {"trainings": self.trainings, "problem": None, **row, "adjacency_means": relation, "unit": self.unit}
 
     def __str__(self) -> str:
         """The guarantee in words, for a line of its own."""
@@ -85,6 +93,8 @@ def together(releases: Sequence[Release]) -> Together:
         return Together(count, problem=f"they are accounted for under {names} neighbours")
     if len({release.process.group for release in releases}) > 1:
         return Together(count, problem="they protect persons with different numbers of records")
+    if len(units := list(dict.fromkeys(release.unit for release in releases))) > 1:
+        return Together(count, problem=f"they protect different things: {'; and '.join(units)}")
     streams = [stream for release in releases for stream in release.streams]
     if len(set(streams)) < len(streams):
         return Together(
@@ -98,7 +108,7 @@ def together(releases: Sequence[Release]) -> Together:
         size = max(release.process.records for release in releases)
         process = replace(first, steps=steps, records=size)
         curve = evaluate.curve(process, ACCOUNTANT, max(TOL, evaluate.answer_tol(process)))
-        return Together(count, evaluate.ask(curve, delta=delta))
+        return Together(count, evaluate.ask(curve, delta=delta), unit=units[0])
     except (Unsupported, UsageError) as error:
         return Together(count, problem=str(error))
 
@@ -110,7 +120,7 @@ def of_plan(plan: Plan) -> Release | None:
         return None
     seed = plan.train.seed
     streams = frozenset() if seed is None else frozenset({stream_digest(training_seeds(seed))})
-    return Release(plan.process(), private.delta, streams)
+    return Release(plan.process(), private.delta, streams, _unit(plan))
 
 
 def of_folder(plan: Plan, entries: list[ledger.Entry]) -> Release | None:
@@ -119,7 +129,18 @@ def of_folder(plan: Plan, entries: list[ledger.Entry]) -> Release | None:
     if private is None or private.delta is None:
         return None
     process = plan.under_neighbours(ledger.process(entries, plan.adjacency).steps)
-    return Release(process, private.delta, frozenset(entry.stream for entry in entries))
+    return Release(process, private.delta, frozenset(entry.stream for entry in entries), _unit(plan))
+
+
+def _unit(plan: Plan) -> str:
+    """Return what a training protects. The same words may be about groups by one column and by another."""
+    assert plan.release is not None
+    unit = plan.release.unit
+    if len(plan.sizes) > 1:
+        data = {key: value for key, value in plan.train.data.model_dump(exclude_none=True).items() if key not in SIZES}
+        unit += f" (groups of {', '.join(f'{key} {value}' for key, value in data.items())})"
+    group = 1 if plan.private is None else plan.private.group
+    return unit if group == 1 else PERSON.format(group=group, unit=unit)
 
 
 def of_reports(reports: Iterable[tuple[DataSet, dict[str, Any]]]) -> list[Release]:
@@ -137,7 +158,8 @@ def of_reports(reports: Iterable[tuple[DataSet, dict[str, Any]]]) -> list[Releas
         row = statement["guarantees"][0]
         steps = tuple(_step(step) for step in row["process"])
         streams = frozenset() if statement["seed"] is None else frozenset({f"reports {statement['seed']}"})
-        releases.append(Release(Process(steps, statement["adjacency"]), float(row["delta"]), streams))
+        process, unit = Process(steps, statement["adjacency"]), statement.get("unit", "")
+        releases.append(Release(process, float(row["delta"]), streams, unit))
     return releases
 
 

@@ -15,6 +15,7 @@ from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import evaluate
 from wpriv.run.results import file_names
+from wpriv.run.training import fork_rules
 
 TOL = 1e-3  # relative width of the figure for all runs together, which is printed to the safe side
 NOT_PRIVATE = "trained without privacy"
@@ -28,6 +29,7 @@ class EarlierRun:
         steps: the releases in its ledger, under ``adjacency``, in whole passes under random allocation.
         problem: why these are not all, or not known.
         streams: the noise streams that they were drawn from, see ``ledger.Entry``.
+        alike: whether it protects the same values of a record as the run after it, as far as its recipe says.
     """
 
     name: str
@@ -35,6 +37,7 @@ class EarlierRun:
     adjacency: str = ""
     streams: frozenset[str] = field(default=frozenset())
     problem: str = ""
+    alike: bool = True
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -60,7 +63,11 @@ def earlier(path: Path) -> list[EarlierRun]:
         (folder for folder in path.glob("before-*") if folder.is_dir()), key=lambda item: (len(item.name), item.name)
     )
     ledgers = [_entries(folder / file_names.LEDGER)[0] for folder in (path, *folders)]
-    runs = (_read(folder, ledgers) for folder in folders)
+    try:
+        present = _recipe(path)
+    except WprivError:
+        present = {}
+    runs = (_read(folder, ledgers, present) for folder in folders)
     return [run for run in runs if run is not None]
 
 
@@ -82,7 +89,7 @@ def warning(runs: list[EarlierRun], process: Process, delta: float, streams: set
             f"{sentence}. Some of them drew the same noise from one fixed seed, so that there is no figure for all "
             f"runs together"
         )
-    if any(run.problem or run.adjacency != process.adjacency for run in runs):
+    if any(run.problem or run.adjacency != process.adjacency or not run.alike for run in runs):
         return sentence
     steps = tuple(step for run in runs for step in run.steps)
     try:
@@ -96,14 +103,20 @@ def warning(runs: list[EarlierRun], process: Process, delta: float, streams: set
     )
 
 
-def _read(folder: Path, ledgers: list[list[ledger.Entry]]) -> EarlierRun | None:
+def _recipe(folder: Path) -> dict[str, Any]:
+    """Return the recipe in a folder; {} where there is none."""
+    path = folder / file_names.RECIPE
+    return yaml_document.read(path).data if path.is_file() else {}
+
+
+def _read(folder: Path, ledgers: list[list[ledger.Entry]], present: dict[str, Any]) -> EarlierRun | None:
     entries, problem = _entries(folder / file_names.LEDGER)
-    process = None
+    process, alike = None, True
     try:
         process = ledger.process(entries) if entries else None
         # a run without privacy may have left nothing but its recipe
-        path = folder / file_names.RECIPE
-        recipe = yaml_document.read(path).data if path.is_file() else {}
+        recipe = _recipe(folder)
+        alike = not recipe or not present or fork_rules.protect_alike(recipe, present)
         if recipe.get("privacy") == "none":
             problem = problem or NOT_PRIVATE
         for name, position, clear in _positions(folder):
@@ -118,7 +131,7 @@ def _read(folder: Path, ledgers: list[list[ledger.Entry]]) -> EarlierRun | None:
     if process is None:
         return EarlierRun(folder.name, problem=problem) if problem else None
     streams = frozenset(entry.stream for entry in entries)
-    return EarlierRun(folder.name, process.steps, process.adjacency, streams, problem)
+    return EarlierRun(folder.name, process.steps, process.adjacency, streams, problem, alike)
 
 
 def _entries(path: Path) -> tuple[list[ledger.Entry], str]:

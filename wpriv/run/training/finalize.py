@@ -65,8 +65,8 @@ def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entr
     """Return the releases in the ledger, with the observed distances if an accountant of the recipe needs them."""
     process = plan.under_neighbours(ledger.process(entries, plan.adjacency).steps)
     names = {name.partition(":")[0] for name in plan.train.accountants}
-    if not names & {"bdp", "wdp"} or len(process.steps) != 1:
-        return process
+    if not names & {"bdp", "wdp"} or len(process.steps) != 1 or len({entry.run for entry in entries}) > 1:
+        return process  # steps of a run before this one, or of two kinds, were not observed
     from wpriv.engine import checkpoint
     from wpriv.engine.training_state import load_diagnostics
 

@@ -23,15 +23,23 @@ EXACT = (
     "torch computes the same gradient whenever it is given the same record, weights and random draws"
 )
 
+BEFORE_EXACT = "floating point in the steps of the runs before this one, as far as their noise was rounded"
+
 
 def covered(private: Privacy) -> list[str]:
     """Return the statement's lines on floating point that the guarantee covers."""
     return [EXACT] if private.exact else []
 
 
-def not_assessed(private: Privacy) -> list[str]:
-    """Return the statement's lines on floating point that no bound covers."""
-    return [] if private.exact else [ROUNDED]
+def not_assessed(private: Privacy, *, fork: bool = False) -> list[str]:
+    """Return the statement's lines on floating point that no bound covers.
+
+    Args:
+        fork: the guarantee is also about runs before this one, of which the ledger does not tell the form of the noise.
+    """
+    if not private.exact:
+        return [ROUNDED]
+    return [BEFORE_EXACT] if fork else []
 
 
 def deviation(private: Privacy, planned: float) -> dict[str, object]:

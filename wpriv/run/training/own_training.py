@@ -131,8 +131,8 @@ def options_of(
     eps: float | None = None,
     delta: float | None = None,
     sigma: float | None = None,
-    clip: float | str = 1.0,
-    sampling: str = "poisson",
+    clip: float | str | None = None,
+    sampling: str | None = None,
     privacy: str | Mapping[str, Any] | None = None,
     batch: int | None = None,
     epochs: float | None = None,
@@ -150,13 +150,15 @@ def options_of(
 
     Raises:
         UsageError: an unknown keyword; neither ``eps`` nor ``sigma`` is given and privacy is not declined, or one of
-            them is and it is; a target that is given twice; or no learning rate.
+            them is and it is; a key that is given twice; or no learning rate.
     """
     if unknown:
         name = next(iter(unknown))
         known = [key for key in inspect.signature(options_of).parameters if key != "unknown"]
         raise UsageError(f"wpriv.train has no keyword {name!r}{did_you_mean(name, known) or '.'} See help(wpriv.train)")
     named = dict(optimizer) if isinstance(optimizer, Mapping) else {"name": optimizer}
+    if lr is not None and named.get("lr") not in (None, lr):
+        raise UsageError(f"`lr` is {lr}, and {named['lr']} in `optimizer`; give it once")
     named |= {} if lr is None else {"lr": lr}
     if "lr" not in named:
         raise UsageError("wpriv.train needs `lr`, the learning rate; found none")
@@ -165,7 +167,8 @@ def options_of(
             "`privacy='none'` trains without privacy, and `eps`, `delta` and `sigma` ask for it; leave out one of both"
         )
     extra = dict(privacy) if isinstance(privacy, Mapping) else {}
-    for name, value in (("eps", eps), ("delta", delta), ("sigma", sigma)):
+    given = {"eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling}
+    for name, value in given.items():
         if value is not None and extra.get(name) not in (None, value):
             raise UsageError(f"`{name}` is {value}, and {extra[name]} in `privacy`; give it once")
     if privacy == "none":
@@ -176,7 +179,6 @@ def options_of(
             "`privacy='none'`"
         )
     else:
-        given = {"eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling}
         target = {key: value for key, value in {**given, **extra}.items() if value is not None}
     return {
         "privacy": target,

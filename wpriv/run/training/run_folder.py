@@ -16,6 +16,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.file_lock import LOCK
 from wpriv.run.results import file_names, write
+from wpriv.run.training import fork_rules
 
 
 @dataclass(frozen=True)
@@ -235,6 +236,7 @@ def _fork(path: Path, recipe: Recipe, stored: Any) -> RunFolder:
         )
     if stored.get("privacy", "none") == "none" and recipe.data["privacy"] != "none":
         raise _trained_without_privacy(path)
+    fork_rules.require(path, stored, recipe)
     return RunFolder(path, ledger.last_run(ledger.entries(path / file_names.LEDGER)) + 1, fork=True)
 
 

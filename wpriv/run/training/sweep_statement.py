@@ -122,6 +122,8 @@ def to_markdown(data: dict[str, Any], sentence: str) -> str:
     lines += [f"{data['finished']} of {data['trainings']} trainings are finished.", "", f"**{sentence}.**", ""]
     if data["together"].get("adjacency_means"):
         lines += [f"Neighbours: {data['together']['adjacency']}: {data['together']['adjacency_means']}.", ""]
+    if data["together"].get("unit"):
+        lines += [f"Protected: {data['together']['unit']}.", ""]
     lines += [f"{data['means'][0].upper()}{data['means'][1:]}.", ""]
     if "settings" in data:
         lines += ["## Settings", "", "| setting | runs | eps of one run | eps of all its runs |", "|---|---|---|---|"]

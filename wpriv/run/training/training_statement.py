@@ -97,7 +97,7 @@ def statement(
     if private is not None and process is not None:
         guarantee = _guaranteed(plan, process, rows, refused, about)
     elif reports is not None and private is None:
-        guarantee = _post_processed(reports)
+        guarantee = _post_processed(reports, technique_wording.not_covered(train))
     else:
         # a published procedure with noise but without a guarantee says so in its remarks
         noisy = any(remark.startswith("NOT") for remark in remarks)
@@ -211,7 +211,7 @@ def _guaranteed(
             *release.not_covered,
             *observed,
         ],
-        "not_assessed": [*noise_wording.not_assessed(private), *NOT_ASSESSED, buffers],
+        "not_assessed": [*noise_wording.not_assessed(private, fork=bool(plan.before)), *NOT_ASSESSED, buffers],
         "warnings": list(dict.fromkeys([*_warnings(plan, rows), *(line for row in rows for line in row.warnings)])),
     }
 
@@ -244,7 +244,7 @@ def _warnings(plan: Plan, rows: list[Guarantee]) -> list[str]:
     return warnings + [line for row in dp_rows for line in weak_guarantee(row, plan.records)]
 
 
-def _post_processed(reports: dict[str, Any]) -> dict[str, Any]:
+def _post_processed(reports: dict[str, Any], first_weights: list[str]) -> dict[str, Any]:
     """The guarantee of a training without noise of its own on records that were privatised."""
     headline = local_statement.headline(reports)
     return {
@@ -252,7 +252,7 @@ def _post_processed(reports: dict[str, Any]) -> dict[str, Any]:
         "reports": reports,
         "trust_model": privacy_statement.LOCAL,
         "covered": reports["covered"],
-        "not_covered": [*reports["not_covered"], TEST_RECORDS],
+        "not_covered": [*reports["not_covered"], *first_weights, TEST_RECORDS],
         "not_assessed": reports["not_assessed"],
         "warnings": list(reports["warnings"]),
     }
