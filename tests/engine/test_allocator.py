@@ -20,3 +20,24 @@ def test_freed_memory_is_kept(monkeypatch):
 def test_a_setting_of_the_environment_is_left_alone(name, monkeypatch):
     monkeypatch.setenv(name, "")
     assert not allocator.keep_memory()
+
+
+def test_memory_is_given_back_where_it_grows_beyond_that_of_the_first_steps(monkeypatch):
+    held, returned = allocator.HeldMemory(), []
+    sizes = iter([100, 149, 151, 90, 140, 160, 155, 200, 150])
+    monkeypatch.setattr(allocator, "resident", lambda: next(sizes))
+    monkeypatch.setattr(allocator, "give_back", lambda: returned.append(held.steps))
+    for _ in range(allocator.SETTLED - 1):
+        held.after_step()
+    for _ in range(6):
+        held.after_step()
+    # at 151 of at most 150 memory is returned, and 90 are left; at 160, 155 are in use, which may grow to 232
+    assert returned == [allocator.SETTLED + 2, allocator.SETTLED + 4]
+    assert held.limit == 155 * allocator.GROWTH
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_the_memory_of_this_process_is_known_and_can_be_given_back():
+    assert allocator.resident() > 2**20
+    allocator.give_back()
+    assert allocator.resident() > 2**20

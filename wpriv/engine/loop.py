@@ -16,7 +16,7 @@ from torch import Tensor
 
 from wpriv.config.technique_schema import AVERAGE_PREFIX
 from wpriv.config.train_schema import Optimizer
-from wpriv.engine import distributed, sharding
+from wpriv.engine import allocator, distributed, sharding
 from wpriv.engine.batch_gradient import BatchGradient
 from wpriv.engine.job import ReleaseGate, require_adjacency
 from wpriv.engine.release import add_noise
@@ -63,7 +63,7 @@ class Engine(TrainingState):
         if not self.resumed:
             # from here on the run draws the same noise again, wherever it is interrupted
             self.save()
-        saved = time.monotonic()
+        saved, memory = time.monotonic(), allocator.HeldMemory()
         total = self.schedule.steps
         while self.steps_done < total:
             state = self.sampler.state()
@@ -74,6 +74,7 @@ class Engine(TrainingState):
                 if self.steps_done == done:
                     self.sampler.restore(state)
             on_step(self.steps_done)
+            memory.after_step()
             epoch = self.schedule.epoch_of(self.steps_done)
             if epoch is not None:
                 self._force()
