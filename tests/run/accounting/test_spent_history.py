@@ -69,6 +69,17 @@ def test_gauss_without_sampling_loses_nothing(history):
 
 
 @pytest.mark.slow
+def test_rate_behind_gauss_without_sampling_meets_the_target_of_the_filter(history):
+    path = history([[10, 1, 1]])
+    answer = wpriv.calibrate(
+        "gauss", sigma=4, n=100, sampling="poisson", eps=1, delta=1e-5, history=path, adaptive=True
+    )
+    both = history([[10, 1, 1], [4, answer.value, 100]])
+    assert (answer.parameter, answer.guarantee.extra["room"]["accountant"]) == ("rate", "rdp-filter")
+    assert wpriv.budget(history=both, delta=1e-5, adaptive=True).epsilon.safe == pytest.approx(1, rel=1e-5)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_noise_behind_a_history_meets_the_target(history, adaptive):
     path = history(TRAINED)

@@ -68,6 +68,14 @@ def test_different_neighbours_are_compared_with_a_warning():
     assert any("replace-one" in line for line in result.warnings)
 
 
+def test_release_known_by_its_guarantee_alone_is_compared_with_a_warning():
+    # a Laplace mechanism is one of the releases that are 1-DP, so that neither is more private for certain
+    result = order("laplace scale=1", "dp eps0=1")
+    assert result.verdict == "dominates"
+    assert [line for line in result.warnings if "guarantee of dp" in line and "B may be more private" in line]
+    assert not [line for line in result.warnings if "A may be" in line]
+
+
 def test_several_steps_of_fixed_size_are_compared_with_a_warning():
     one, several = (f"gauss sigma=2 sampling=fixed rate=0.1 n={n}" for n in (1, 2))
     result = order(one, several)

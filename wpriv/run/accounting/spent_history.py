@@ -69,7 +69,8 @@ class SpentHistory:
     def filter(self, at: Callable[[float], Process], search: SearchParameter, delta: float) -> tuple[str, Account]:
         """The accountant that covers parameters chosen from earlier outputs, and its curves."""
         some = at(min(max(1.0, search.low), search.high))
-        if adaptive_history.is_unsampled_gaussian(some):
+        # of all rates, the largest one alone has no sampling: it says nothing of the others
+        if search.name != "rate" and adaptive_history.is_unsampled_gaussian(some):
             return GAUSS, lambda process, tol: evaluate.curve(process, GAUSS, tol)
         filters = registry.load("accountants", FILTER)
         orders = filters.orders(self.first(), delta=delta)

@@ -132,13 +132,18 @@ class Question:
 
     def caveats(self) -> tuple[str, ...]:
         """The reservations about the process, and about mechanisms of which only a guarantee is known."""
-        given = [s.mechanism.name for s in self.process.steps if set(s.mechanism.adjacencies) > {Adjacency.ANY_TWO}]
         lines = [
             f"only a guarantee of {name} is given: a refutation is about the worst release that has it, not about "
             f"each one"
-            for name in dict.fromkeys(given)
+            for name in known_by_guarantee(self.process)
         ]
         return (*self.process.caveats(), *lines)
+
+
+def known_by_guarantee(process: Process) -> tuple[str, ...]:
+    """Names of the mechanisms of which only a guarantee is given."""
+    given = [s.mechanism.name for s in process.steps if set(s.mechanism.adjacencies) > {Adjacency.ANY_TWO}]
+    return tuple(dict.fromkeys(given))
 
 
 def refuting_test(question: Question, eps: float, allowed: float) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import finite_number
 from wpriv.run.accounting import evaluate
 from wpriv.run.claims.attained import is_bound_only
-from wpriv.run.claims.decision import delta_ends, order_names
+from wpriv.run.claims.decision import delta_ends, known_by_guarantee, order_names
 
 # relative width of the brackets, the relative difference of curves that are called equal, the end of the range
 ORDER_TOL, WITHIN, SMALLEST_DELTA = 1e-5, 1e-2, 1e-10
@@ -145,6 +145,11 @@ def _warnings(a: Process, b: Process) -> tuple[str, ...]:
             lines.append(
                 f"the curve of {name} is that of the pair that bounds its steps, which no two data sets are known to "
                 f"have: {name} may be more private than it"
+            )
+        for given in known_by_guarantee(process):
+            lines.append(
+                f"only a guarantee of {given} is given: the curve of {name} is that of the worst release that has it, "
+                f"and {name} may be more private than it"
             )
     if a.group != b.group:
         lines.append(f"A protects groups of {a.group} records and B groups of {b.group}")
