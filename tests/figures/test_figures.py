@@ -341,3 +341,17 @@ def test_claims_outside_the_axis_are_arrows_and_many_claims_make_a_larger_figure
     before = axes.figure.get_size_inches()
     after = drawn("claims", [{**row, "ratio": 1.0, "at": 200 * "a"}] * 60).figure.get_size_inches()
     assert all(after > before)
+
+
+def test_a_distribution_with_densities_and_a_mass_at_infinity_has_all_of_them_in_its_legend():
+    cells = [
+        {"part": "finite", "loss": loss, "width": 0.5, "mass": 0.25, "density": 0.5, "class_density": 0.4}
+        for loss in (0.0, 0.5)
+    ]
+    axes = Figure().subplots()
+    registry.load("figures", "loss-law").draw([*cells, {"part": "infinity", "loss": math.inf, "mass": 0.5}], axes)
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    expected = ["privacy loss distribution", "normal distribution of its class", "distinguishing events (loss ∞)"]
+    assert labels == expected
+    place = next(text for text in axes.texts if text.get_text() == "0.5").xy
+    assert axes.get_ylim()[0] <= place[1] <= axes.get_ylim()[1]

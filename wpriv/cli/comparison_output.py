@@ -154,7 +154,9 @@ def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> tuple[int,
     if panel.table != "bounds":
         names = COLUMNS_OF_TABLES.get(panel.table) or _columns_of(panel.table)
         columns = list(dict.fromkeys([*axes, *(["case"] if panel.cases else []), *names]))
-        body = [[_cell(row.get(name)) for name in columns] for row in thin(rows, None if _is_whole(panel) else count)]
+        body = [
+            [_cell(row.get(name), name) for name in columns] for row in thin(rows, None if _is_whole(panel) else count)
+        ]
         output.emit_table(columns, body, below="\n")
         return len(body), len(rows)
     answer = _answer(rows)
@@ -233,5 +235,8 @@ def _safe(bound: float | None) -> str:
     return "" if bound is None else text(bound, up=True)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, name: str) -> str:
+    """A cell of a table: the ends of a bracket rounded outwards, other numbers to the nearest."""
+    if isinstance(value, float) and name.endswith(("_lower", "_upper")):
+        return text(value, up=name.endswith("_upper"))
     return "" if value is None else f"{value + 0.0:.6g}" if isinstance(value, (int, float)) else str(value)

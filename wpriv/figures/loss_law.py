@@ -66,8 +66,18 @@ def _draw_infinity(losses: list[float], mass: float, axes: Any) -> None:
     span = max(losses) - min(losses) or 1.0
     place = max(losses) + 0.5 * span
     bar = axes.vlines([place], 0, [mass], color="#D55E00", linewidth=6)
-    _annotate_mass(axes, place, mass)
+    # beside densities, which have another unit, the bar may be higher than the axes; its number stays within them
+    axes.annotate(
+        f"{mass:.4g}",
+        (place, min(mass, 0.9 * axes.get_ylim()[1])),
+        xytext=(0, 3),
+        textcoords="offset points",
+        ha="center",
+    )
     axes.set_xlim(min(losses) - 0.5 * span, place + 0.5 * span)
     if span == 1.0 and len(losses) == 1:
         axes.set_xticks([losses[0], place], [f"{losses[0]:g}", "∞"])
-    _draw.legend(axes, [bar], ["distinguishing events (loss ∞)"])
+    drawn = axes.get_legend()
+    handles = [] if drawn is None else [*drawn.legend_handles]
+    labels = [] if drawn is None else [text.get_text() for text in drawn.get_texts()]
+    _draw.legend(axes, [*handles, bar], [*labels, "distinguishing events (loss ∞)"])

@@ -202,3 +202,13 @@ def test_shortened_paths_keep_their_points_to_a_tenth():
     drawn = re.search(r' d="([^"]*)"', short)[1]
     numbers = [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?", drawn)]
     assert np.allclose(numbers, [12.345678, -0.004, 20.05, 3.14159], atol=0.051)
+
+
+def test_numbers_in_the_texts_of_a_small_figure_keep_their_digits():
+    words = "δ = 0.00012 (as published), noise 0.0354, loss 0.118"
+    picture = f'<svg><g transform="translate(1.23456 7.891)"><text>{words}</text></g></svg>'
+    assert small_svg.shortened(picture) == f'<svg><g transform="translate(1.23 7.89)"><text>{words}</text></g></svg>'
+
+
+def test_a_shortened_path_keeps_a_corner_whose_digits_begin_the_next_point():
+    assert 'd="M5 30L10 30L10 300"' in small_svg.shortened('<svg><path d="M 5 30 L 10 30 L 10 300"/></svg>')

@@ -76,3 +76,11 @@ def test_an_own_number_of_the_commit_of_the_results_is_not_counted_as_met():
     assert expectations.counts(marked) == "2 of 3"
     assert expectations.counts(marked[:1]) == ""
     assert stored.with_same_commit(rows, None) == rows
+
+
+def test_an_infinite_answer_that_was_stored_is_compared_again_and_missed(tmp_path):
+    _, out = stored_run(tmp_path)
+    recipe = load_recipe.recipe(tmp_path / "toy.yaml")
+    entries = stored.entries(out / "expect.json")
+    (row,) = stored.today(recipe, [{**entries[0], "ours": "inf", "difference": None, "ok": False}])
+    assert (row["ours"], row["ok"]) == (float("inf"), False)

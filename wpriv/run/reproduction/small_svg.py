@@ -16,6 +16,9 @@ from wpriv.files import durable_writes
 MAX_BYTES = 300_000
 COLOURS = 64  # of pictures within a figure that is too large
 _METADATA = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->", re.S)
+_TAG = re.compile(r"<[^>]*>")
+# a number with three digits and more behind the point, as in the arguments of a transformation
+_LONG = re.compile(r"(?<=[(, ])-?\d+\.\d{3,}(?=[ ,)])")
 _PICTURE = re.compile(r"(?<=data:image/png;base64,)[A-Za-z0-9+/=\s]+")
 
 
@@ -54,13 +57,15 @@ def small(picture: str) -> str:
 def shortened(picture: str) -> str:
     """Return an SVG file without comments and metadata, and with shorter numbers and lines.
 
+    Numbers are shortened within tags alone: those of texts, such as the values of a legend, are what the figure says.
+
     >>> shortened('<svg x="1.2345">\\n   <!-- a --> <path d="M 10.0625 -3.14159 "/></svg>')
     '<svg x="1.2">\\n<path d="M10.1 -3.1"/></svg>'
     """
     text = _METADATA.sub("", picture)
     text = re.sub(r'(?<= d=")[^"]*', lambda match: _path(match[0]), text)
     text = re.sub(r'(?<= [xy]=")-?\d+\.\d+(?=")', lambda match: _rounded(match[0]), text)
-    text = re.sub(r"(?<=[(, ])-?\d+\.\d{3,}(?=[ ,)])", lambda match: f"{float(match[0]):.2f}", text)
+    text = _TAG.sub(lambda tag: _LONG.sub(lambda match: f"{float(match[0]):.2f}", tag[0]), text)
     return re.sub(r"\s*\n\s*", "\n", text).strip() + "\n" * picture.endswith("\n")
 
 
@@ -68,7 +73,8 @@ def _path(commands: str) -> str:
     """The commands of a path with coordinates to a tenth, steps that do not move left out."""
     text = re.sub(r"-?\d+\.\d+", lambda match: _rounded(match[0]), " ".join(commands.split()))
     text = re.sub(r"\s*([A-Za-z])\s*", r"\1", text)
-    return re.sub(r"(L[^A-Za-z]+)\1+", r"\1", text)
+    # the repeated step must end where the first one does: L1 30 is not the beginning of L1 300
+    return re.sub(r"(L[^A-Za-z]+)\1+(?![^A-Za-z])", r"\1", text)
 
 
 def _rounded(number: str) -> str:
