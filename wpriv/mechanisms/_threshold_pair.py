@@ -247,7 +247,8 @@ def _crossing(earlier: Part, later: Part) -> float:
         points = points[(low < points) & (points < high)]
         if not points.size:
             return high
-        count = int(np.count_nonzero(_order(earlier, later, points) >= 0))
+        # between two clear orders, the later part begins as soon as it is larger at all
+        count = int(np.count_nonzero(_order(earlier, later, points, 0.0) >= 0))
         ends = np.concatenate([[low], points, [high]])
         low, high = float(ends[count]), float(ends[count + 1])
 
@@ -261,13 +262,13 @@ def _losses(one: Part) -> Array:
     return one.log_keep + np.concatenate([mu * DEVIATIONS - mu * mu / 2, mu * DEVIATIONS + mu * mu / 2])
 
 
-def _order(one: Part, other: Part, eps: Array) -> Array:
-    """The sign of the difference of the deltas of two parts at each eps; 0 where rounding would decide it."""
+def _order(one: Part, other: Part, eps: Array, rounding: float = ROUNDING) -> Array:
+    """The sign of the difference of the deltas of two parts at each eps; 0 where it is within their rounding."""
     negative, positive = np.minimum(eps, 0.0), np.maximum(eps, 0.0)
     first, second = (
         np.where(eps < 0, part.reversed_log_delta(-negative), part.log_delta(positive)) for part in (one, other)
     )
     with np.errstate(invalid="ignore"):
         difference = np.nan_to_num(first - second, nan=0.0)
-    rounding = ROUNDING * (1 + np.minimum(np.abs(first), np.abs(second)))
-    return np.asarray(np.where(np.abs(difference) > rounding, np.sign(difference), 0.0))
+    least = rounding * (1 + np.minimum(np.abs(first), np.abs(second)))
+    return np.asarray(np.where(np.abs(difference) > least, np.sign(difference), 0.0))
