@@ -68,21 +68,7 @@ def require(words: list[str], *, certain: bool) -> None:
 def files(folder):
     """Valid files of every kind that a verb reads, with the calls that read them and whether any change is an error."""
     again = ["train", "quick/digits", "--set", "epochs=1", "--set", "expect=[]", "--out", "run"]
-    compared = [
-        "compare",
-        "--mech",
-        "gauss",
-        "--sigma",
-        "4",
-        "--eps",
-        "1",
-        "--sweep",
-        "n=1,2,4",
-        "--accountant",
-        "gdp",
-        "--out",
-        "done",
-    ]
+    compared = shlex.split("compare --mech gauss --sigma 4 --eps 1 --sweep n=1,2,4 --accountant gdp --out done")
     local = ["privatize", "--data", "x.npy", "--mech", "local-gauss", "--radius", "4", "--eps", "3", "--delta", "1e-4"]
     for words in (again, compared, [*local, "--out", "p.npz"]):
         assert run(words)[0] == 0
@@ -91,20 +77,7 @@ def files(folder):
     np.savez(folder / "seen.npz", distances=np.array([0.5, 1.0]), coordinates=3)
     (folder / "seen.csv").write_text("step,distance\n1,0.5\n1,0.7\n")
     price = ["--delta", "1e-5", "--accountant", "rdp"]
-    seen = [
-        "budget",
-        "--mech",
-        "gauss",
-        "--sigma",
-        "4",
-        "--n",
-        "1",
-        "--delta",
-        "1e-5",
-        "--accountant",
-        "bdp",
-        "--observed",
-    ]
+    seen = shlex.split("budget --mech gauss --sigma 4 --n 1 --delta 1e-5 --accountant bdp --observed")
     report = ["data", "show", "privatized", "--param", "file=p.npz", "--param", "test=digits"]
     return [
         ("steps.json", ["budget", "--history", "steps.json", *price], False),

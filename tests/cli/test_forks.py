@@ -70,9 +70,9 @@ def test_the_last_epoch_of_the_metrics_has_the_figure_of_the_statement(trained, 
 
 
 def test_a_run_that_stops_before_its_target_states_no_more_than_it(trained):
-    said = trained("--set", "privacy.sigma=1.2")
-    assert said["steps"] < 18
-    assert said["guarantees"][0]["epsilon"] <= 3
+    statement = trained("--set", "privacy.sigma=1.2")
+    assert statement["steps"] < 18
+    assert statement["guarantees"][0]["epsilon"] <= 3
 
 
 def test_a_run_without_a_fork_has_one_figure(trained, capsys):
@@ -82,18 +82,18 @@ def test_a_run_without_a_fork_has_one_figure(trained, capsys):
 
 def test_the_statement_of_a_fork_holds_both_figures_and_what_each_assumes(trained, capsys, tmp_path):
     first = trained()
-    said = trained("--fork", "--set", "privacy.eps=5")
-    figures = said["parameters"]
+    statement = trained("--fork", "--set", "privacy.eps=5")
+    figures = statement["parameters"]
     assert figures == budget(capsys)["parameters"]
     assert figures["runs"] == 2
-    assert figures["fixed"]["epsilon"] == said["guarantees"][0]["epsilon"] <= 5
+    assert figures["fixed"]["epsilon"] == statement["guarantees"][0]["epsilon"] <= 5
     assert figures["adaptive"]["accountant"] == "rdp-filter"
     # the orders are those of the first run, before anything was seen of it
     noise, rate = first["noise"]["multiplier"], first["sampling"]["rate"]
     planned = Process((Step(Gauss(noise), first["steps"], Sampling("poisson", rate)),))
     steps = (
         *planned.steps,
-        Step(Gauss(said["noise"]["multiplier"]), said["steps"] - first["steps"], Sampling("poisson", rate)),
+        Step(Gauss(statement["noise"]["multiplier"]), statement["steps"] - first["steps"], Sampling("poisson", rate)),
     )
     curve = rdp_filter.filtered(Process(steps), rdp_filter.orders(planned, delta=1e-5))
     assert figures["adaptive"]["epsilon"] == pytest.approx(curve.epsilon(delta=1e-5), rel=1e-12)
@@ -102,7 +102,7 @@ def test_the_statement_of_a_fork_holds_both_figures_and_what_each_assumes(traine
     )
     # the noise was found for eps = 5 as if both runs had been planned together
     assert figures["adaptive"]["epsilon"] > 5
-    assert any("led to this fork" in line for line in said["warnings"])
+    assert any("led to this fork" in line for line in statement["warnings"])
     told = (tmp_path / "out" / file_names.STATEMENT_TEXT).read_text()
     assert figures["fixed"]["assumes"] in told
     assert figures["adaptive"]["assumes"] in told
@@ -120,9 +120,9 @@ def test_a_fork_of_plain_gauss_steps_costs_no_more_for_being_one(trained, tmp_pa
         RECIPE.replace("batch: 50\n", "").replace("privacy: {", "privacy: {sampling: none, ")
     )
     trained()
-    said = trained("--fork", "--set", "privacy.eps=5")
-    figures = said["parameters"]
+    statement = trained("--fork", "--set", "privacy.eps=5")
+    figures = statement["parameters"]
     assert figures["adaptive"]["accountant"] == "gdp"
     assert figures["adaptive"]["epsilon"] == pytest.approx(figures["fixed"]["epsilon"], rel=1e-12)
     assert figures["fixed"]["epsilon"] <= 5
-    assert not any("led to this fork" in line for line in said["warnings"])
+    assert not any("led to this fork" in line for line in statement["warnings"])

@@ -73,11 +73,11 @@ def test_a_run_leaves_every_file_it_names_and_accounts_for_what_ran(recipe, tmp_
     assert "read as: n = 18 steps = ceil(3 epochs x 6 steps an epoch), rounded up once" in err
     assert re.search(r"step 18 of 18, epoch 3: loss .*, accuracy .*, eps 4, ", err)
     assert {path.name for path in (tmp_path / "done").iterdir()} == set(file_names.TRAINING)
-    said = json.loads((tmp_path / "done" / file_names.STATEMENT).read_text())
-    spent = ledger.process(ledger.entries(tmp_path / "done" / file_names.LEDGER), said["adjacency"])
-    assert spent.describe() == said["process"]
-    sigma, rate = said["noise"]["multiplier"], said["sampling"]["rate"]
-    assert said["process"] == [
+    statement = json.loads((tmp_path / "done" / file_names.STATEMENT).read_text())
+    spent = ledger.process(ledger.entries(tmp_path / "done" / file_names.LEDGER), statement["adjacency"])
+    assert spent.describe() == statement["process"]
+    sigma, rate = statement["noise"]["multiplier"], statement["sampling"]["rate"]
+    assert statement["process"] == [
         {"mech": "gauss", "sigma": sigma, "sensitivity": 1.0, "n": 18, "sampling": "poisson", "rate": rate}
     ]
     # oracle: the calculator on the same figures, given by hand
@@ -313,7 +313,7 @@ def test_a_fault_is_told_at_its_line_and_column(recipe, capsys, old, new, place,
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--set", "privacy.eps"], "--set"),
         (["--set", "privacy.eps=-1"], "eps"),
@@ -327,10 +327,10 @@ def test_a_fault_is_told_at_its_line_and_column(recipe, capsys, old, new, place,
         (["--set", "data.records=5"], "data: records"),
     ],
 )
-def test_a_wrong_flag_is_refused_in_words(recipe, capsys, words, said):
+def test_a_wrong_flag_is_refused_in_words(recipe, capsys, words, message):
     code, _, err = run(capsys, recipe, *words)
     assert code == 2
-    assert said in err
+    assert message in err
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

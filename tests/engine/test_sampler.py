@@ -89,7 +89,7 @@ def test_chunks_cover_a_batch_in_order():
 
 
 @pytest.mark.parametrize(
-    ("sampling", "groups", "said"),
+    ("sampling", "groups", "words"),
     [
         (Sampling("fixed", 0.5), [([0, 1], 1), ([1, 2], 1)], "disjoint"),
         (Sampling("fixed", 0.5), [([0, 1], 3)], "3 of 2"),
@@ -97,8 +97,8 @@ def test_chunks_cover_a_batch_in_order():
         (Sampling("poisson", 0.5), [([0, 1], 1)], "poisson"),
     ],
 )
-def test_groups_that_are_not_what_is_accounted_are_refused(sampling, groups, said):
-    with pytest.raises(UsageError, match=said):
+def test_groups_that_are_not_what_is_accounted_are_refused(sampling, groups, words):
+    with pytest.raises(UsageError, match=words):
         sampler(sampling, 5, 2, np.random.default_rng(0), [(np.array(places), size) for places, size in groups])
 
 

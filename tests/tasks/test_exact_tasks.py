@@ -60,15 +60,15 @@ def flat(parts: list[torch.Tensor]) -> torch.Tensor:
 def held(done, releases: list) -> None:
     """Each release is exact, lies on the grid of its noise, and has noise within what the statement says."""
     assert releases
-    said = done.statement["noise"]
-    assert said["form"] == "exact"
+    statement = done.statement["noise"]
+    assert statement["form"] == "exact"
     for total, sigma, exact, parts in releases:
         assert exact
         grid, deviation = exact_form(total, sigma, sum(part.numel() for part in parts))
         multiples = flat(parts) / grid
         assert torch.equal(multiples, multiples.round())
         assert {part.dtype for part in parts} == {torch.float32}
-        assert said["standard_deviation"] <= deviation <= said["standard_deviation_at_most"]
+        assert statement["standard_deviation"] <= deviation <= statement["standard_deviation_at_most"]
 
 
 def trained(folder: Path, text: str, form: str = "exact", **how):

@@ -103,24 +103,26 @@ def test_densities_of_scores_add_up_to_one_and_points_are_few():
 @pytest.mark.parametrize(("notion", "groups"), [("parity", 2), ("odds", 4)])
 def test_a_training_draws_from_the_groups_that_it_accounts_for(recipe, notion, groups):
     done = wpriv.train(recipe(RECIPE % notion), out="done")
-    said = done.statement
-    sizes = said["data"]["groups"]
+    statement = done.statement
+    sizes = statement["data"]["groups"]
     assert len(sizes) == groups
     assert sum(sizes.values()) == 2000
     parts = [count * 400 // 2000 for count in sizes.values()]
-    assert said["sampling"]["batch"] == sum(parts)
+    assert statement["sampling"]["batch"] == sum(parts)
     assert (
-        said["sampling"]["rate"] == max(part / whole for part, whole in zip(parts, sizes.values(), strict=True)) <= 0.2
+        statement["sampling"]["rate"]
+        == max(part / whole for part, whole in zip(parts, sizes.values(), strict=True))
+        <= 0.2
     )
-    assert said["adjacency"] == "replace-within-group"
+    assert statement["adjacency"] == "replace-within-group"
     # oracle: Theorem 6.1 with the corrected constant, written out
     sensitivity = 0.5 * 2 * 5 / sum(parts) + 0.5 / (groups / 2) * 8 / min(parts)
-    assert said["noise"]["sensitivity"] == pytest.approx(sensitivity)
-    assert done.results()[0]["noise"] == pytest.approx(said["noise"]["multiplier"] * sensitivity)
+    assert statement["noise"]["sensitivity"] == pytest.approx(sensitivity)
+    assert done.results()[0]["noise"] == pytest.approx(statement["noise"]["multiplier"] * sensitivity)
     assert done.guarantees[0].epsilon.safe <= 4
-    assert any("NOT protected" in warning for warning in said["warnings"])
-    assert said["unit"] == fair.UNIT[notion]
-    assert fair.GROUPS in said["not_covered"]
+    assert any("NOT protected" in warning for warning in statement["warnings"])
+    assert statement["unit"] == fair.UNIT[notion]
+    assert fair.GROUPS in statement["not_covered"]
 
 
 @pytest.mark.slow

@@ -268,16 +268,16 @@ def test_the_pull_towards_points_leaves_the_points_out():
 @pytest.mark.slow
 def test_a_representation_is_priced_by_its_groups_and_leaves_codes(ran, tmp_path):
     done = ran(REPRESENT)
-    said = done.statement
-    groups = list(said["data"]["groups"].values())
+    statement = done.statement
+    groups = list(statement["data"]["groups"].values())
     parts = [count * 200 // 1000 for count in groups]
     # oracle: (7) of the paper with the corrected constant, by hand
     exact = 0.5 * 2 * 10 / sum(parts) + 0.5 * 8 * 2 * 1.4 / min(parts)
-    assert said["noise"]["sensitivity"] == pytest.approx(exact)
-    assert said["adjacency"] == "replace-within-group"
-    assert said["unit"] == represent.UNIT
+    assert statement["noise"]["sensitivity"] == pytest.approx(exact)
+    assert statement["adjacency"] == "replace-within-group"
+    assert statement["unit"] == represent.UNIT
     sigma, rate = (
-        said["noise"]["standard_deviation"],
+        statement["noise"]["standard_deviation"],
         max(part / count for part, count in zip(parts, groups, strict=True)),
     )
     # oracle: the calculator on figures given by hand
@@ -307,10 +307,10 @@ def test_the_published_constant_adds_more_noise_at_the_same_eps(ran):
 @pytest.mark.slow
 def test_matched_points_are_protected_on_both_sides_and_kept_along_the_way(ran, tmp_path):
     done = ran(MATCH)
-    said = done.statement
-    assert said["noise"]["sensitivity"] == pytest.approx(8 * 1 * 2 / 100)
-    assert said["sampling"]["batch"] == 200
-    assert said["data"]["groups"] == {"normal": 500, "circle": 500}
+    statement = done.statement
+    assert statement["noise"]["sensitivity"] == pytest.approx(8 * 1 * 2 / 100)
+    assert statement["sampling"]["batch"] == 200
+    assert statement["data"]["groups"] == {"normal": 500, "circle": 500}
     rows = table(tmp_path / "done" / "points.csv")
     assert list(dict.fromkeys(row["panel"] for row in rows)) == ["step 0", "step 2", "step 6"]
     assert len(rows) == 3 * 2 * 200
@@ -391,10 +391,10 @@ def test_a_noisy_gradient_is_cut_where_the_recipe_says_so(ran):
 @pytest.mark.slow
 def test_an_autoencoder_leaves_samples_and_its_points_of_the_ball_are_nobodys(ran, tmp_path):
     done = ran(AUTOENCODE)
-    said = done.statement
+    statement = done.statement
     # 2 C (1 - alpha) / n + alpha 8 M L / n
-    assert said["noise"]["sensitivity"] == pytest.approx((0.9 * 2 + 0.1 * 8 * 1.5) / 100)
-    assert said["unit"] == autoencode.UNIT
+    assert statement["noise"]["sensitivity"] == pytest.approx((0.9 * 2 + 0.1 * 8 * 1.5) / 100)
+    assert statement["unit"] == autoencode.UNIT
     samples = np.load(tmp_path / "done" / "samples.npz")["samples"]
     assert samples.shape == (100, 1, 8, 8)
     assert samples.min() >= 0

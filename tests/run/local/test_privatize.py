@@ -141,11 +141,11 @@ def test_a_center_moves_the_ball_and_the_result_alike():
     # the published experiments clip no norms: then the ball is that around the box of pixels, whose diameter is 28 =
     # sqrt(784)
     box = {"mech": "local-gauss", "radius": 14, "center": 0.5, "sigma": 0.1887 * 2, "delta": 1e-4}
-    said = wpriv.privatize(np.zeros((2, 784)), dry_run=True, **box).statement
-    assert said["noise"]["sensitivity"] == 28
-    assert said["clip"]["center"] == 0.5
+    statement = wpriv.privatize(np.zeros((2, 784)), dry_run=True, **box).statement
+    assert statement["noise"]["sensitivity"] == 28
+    assert statement["clip"]["center"] == 0.5
     assert (
-        said["guarantees"][0]["epsilon"]
+        statement["guarantees"][0]["epsilon"]
         == wpriv.budget("gauss", sigma=0.1887 * 2, sensitivity=28, delta=1e-4).epsilon.safe
         > 2000
     )
@@ -231,14 +231,14 @@ def test_files_hold_the_records_and_the_statement_and_no_labels_unless_they_are_
 
 
 def test_the_statement_says_what_is_protected_and_what_is_not():
-    said = wpriv.privatize(records(8, 3), seed=4, **GAUSS).statement
-    told = local_statement.to_markdown(said)
+    statement = wpriv.privatize(records(8, 3), seed=4, **GAUSS).statement
+    told = local_statement.to_markdown(statement)
     for words in (
         *("every record by itself", "any-two", "to an l2 norm of 1", "eps = ", "at delta = 1e-05", "post-processing"),
         *("AES-256", "Seed: 4 (fixed)", "seed is fixed", "8 records of 3"),
     ):
         assert words in told
-    assert said["schema"] == "wpriv.statement/1"
+    assert statement["schema"] == "wpriv.statement/1"
     quiet = wpriv.privatize(records(8, 3), **LAPLACE).statement
     assert quiet["seed"] is None
     assert "Seed: from the operating system, not recorded" in local_statement.to_markdown(quiet)
@@ -339,8 +339,8 @@ def test_the_records_to_protect_are_no_public_ones():
 @settings(max_examples=300, deadline=None)
 @given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
 def test_pure_eps_and_scale_are_rounded_to_the_safe_side_and_no_further(radius, eps):
-    said = wpriv.privatize(np.zeros((2, 1)), dry_run=True, mech="local-laplace", radius=radius, eps=eps).statement
-    scale, row = said["noise"]["scale"], said["guarantees"][0]
+    statement = wpriv.privatize(np.zeros((2, 1)), dry_run=True, mech="local-laplace", radius=radius, eps=eps).statement
+    scale, row = statement["noise"]["scale"], statement["guarantees"][0]
     assert Fraction(scale) * Fraction(eps) >= 2 * Fraction(radius)
     assert scale <= 2 * radius / eps * (1 + 1.1e-5)
     assert (row["epsilon"], row["delta"]) == (eps, 0.0)

@@ -136,9 +136,9 @@ def test_weights_of_clear_records_are_not_called_post_processing_of_reports(tmp_
 
 def test_neighbours_that_a_task_does_not_account_for_are_refused_by_its_plan():
     # replacing a record by one of another group is not covered where groups are public
-    asked = fair("parity")
-    asked["privacy"] = {**asked["privacy"], "adjacency": "replace-one"}
+    data = fair("parity")
+    data["privacy"] = {**data["privacy"], "adjacency": "replace-one"}
     sizes = {"records": 400, "group 0": 200, "group 1": 200}
     with pytest.raises(UsageError, match="accounted for under replace-within-group neighbours; found replace-one"):
-        plan.plan(recipe(**asked), sizes)
+        plan.plan(recipe(**data), sizes)
     assert plan.plan(recipe(**fair("parity")), sizes).adjacency == "replace-within-group"

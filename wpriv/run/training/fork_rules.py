@@ -1,4 +1,4 @@
-"""What a fork must have in common with the run before it, so that its statement is true of the steps of both.
+"""The rules for a fork: its recipe must agree with the run before it, so that one statement is true of both.
 
 The statement of a fork is made from its own recipe and from the ledger. The ledger has the releases of all runs, and
 neither the seed of their noise, nor the weights that the first of them began from, nor the noise of their records.
@@ -92,7 +92,7 @@ def _task(data: Mapping[str, Any]) -> tasks.TaskSpec:
 
 
 def _first_weights(data: Mapping[str, Any]) -> str:
-    """What a run begins from: the digest of a file of weights (or its path), a given network, or "" for chance."""
+    """Return the origin of a run's first weights: digest or path of a file, `GIVEN`, or "" where they are drawn."""
     init, model = data.get("init"), data.get("model")
     if isinstance(init, Mapping):
         return str(init.get("sha256") or init.get("file"))
