@@ -1,4 +1,4 @@
-"""The folder of a sweep: shards that end at the same time, trainings of an earlier form, and workers that are killed."""
+"""The folder of a sweep: shards that end together, trainings of an earlier form, and workers that are killed."""
 
 from __future__ import annotations
 
