@@ -86,6 +86,26 @@ def test_arrays_that_are_no_records_are_refused(train, word):
         of_arrays(train)
 
 
+def test_targets_of_a_single_record_are_those_of_that_record():
+    targets = np.array([[0.5, 0.25, 0.125]])
+    loaded = of_arrays((X, np.tile(targets, (50, 1))), (X[:1], targets))
+    assert np.array_equal(loaded.response_test, targets)
+
+
+def test_whole_targets_of_too_many_values_for_classes_are_numbers_to_predict():
+    values = np.arange(10_001.0)
+    loaded = of_arrays((values[:, None], values), (values[:2, None], values[:2]))
+    assert loaded.classes == ("a number",)
+    assert np.array_equal(loaded.response_train[:, 0], values)
+
+
+def test_bytes_to_train_on_and_numbers_to_test_on_are_refused():
+    # bytes are divided by 255 when they are used, and numbers are not
+    images = np.zeros((4, 1, 2, 2), np.uint8)
+    with pytest.raises(MissingResource, match="same type"):
+        of_arrays((images, np.arange(4) % 2), (images / 255, np.arange(4) % 2))
+
+
 RETURNS = {
     "pair": "(x, y)",
     "two_pairs": "((x, y), (x[:5], y[:5]))",

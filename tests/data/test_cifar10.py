@@ -168,6 +168,12 @@ def test_malformed_batches_are_refused(tmp_path, changed):
         data.read("cifar10", root=tmp_path, verify=False)
 
 
+def test_a_batch_whose_labels_do_not_fit_is_refused_though_another_one_makes_up_for_it():
+    batch = {b"data": np.zeros((2, 3072), np.uint8), b"labels": [1]}
+    with pytest.raises(MissingResource, match="N integers"):
+        cifar10.parse_pickle(pickle.dumps(batch, protocol=2), "p")
+
+
 def test_unpublished_cifar10_files_are_refused(tmp_path):
     as_python(tmp_path / "a"), as_binary(tmp_path / "b")
     for folder in "ab":

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.io import savemat
+from scipy.sparse import csc_matrix
 
 from wpriv import data
 from wpriv.errors import MissingResource, UsageError
@@ -128,7 +129,11 @@ def test_usps_numbers_out_of_range_are_refused(tmp_path, kind, images, digits, f
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"x", bz2.compress(b"1 257:0.5"), bz2.compress(b"1 a:0.5"), bz2.compress(b"7 1:0.5\n" * 99)[:-9]]
+    "raw",
+    [
+        *(b"", b"x", bz2.compress(b"1 257:0.5"), bz2.compress(b"1 a:0.5"), bz2.compress(b"7 1:0.5\n" * 99)[:-9]),
+        bz2.compress(b"7 1:0.5\n") * 2,  # of which bz2 unpacks the first part alone
+    ],
 )
 def test_damaged_libsvm_files_are_refused(tmp_path, raw):
     usps(tmp_path, "libsvm")
@@ -158,6 +163,13 @@ def test_features_are_found_by_shape_and_classes_are_sorted(tmp_path, ending):
     assert found.notes
 
 
+def test_sparse_features_of_matlab_are_read_with_their_zeros(tmp_path):
+    rows = np.where(ROWS > 0, ROWS, 0.0)
+    savemat(tmp_path / "s.mat", {"fts": csc_matrix(rows), "labels": LABELS[:, None]})
+    found = data.read("features", file=str(tmp_path / "s.mat"), test_share=0)
+    np.testing.assert_array_equal(found.x_train, rows.astype(np.float32))
+
+
 def test_features_take_a_test_file_instead_of_a_split(tmp_path):
     np.savez(tmp_path / "a.npz", x=ROWS, y=LABELS)
     np.savez(tmp_path / "b.npz", x=ROWS[:3], y=LABELS[:3])
@@ -176,6 +188,8 @@ def test_features_take_a_test_file_instead_of_a_split(tmp_path):
             r"'z'.*x \[20, 7\], y \[20\]",
         ),
         ({"x": ROWS}, {}, UsageError, "0 arrays.*labels"),
+        ({"x": ROWS[:1], "scale": 2.0}, {"features": "x"}, UsageError, "0 arrays.*labels"),
+        ({"x": ROWS, "y": 2.0}, {"features": "y"}, UsageError, "0 arrays.*labels"),
         ({"x": ROWS, "y": LABELS + 0.5}, {}, MissingResource, "integer labels"),
         ({"x": ROWS, "y": LABELS * np.nan}, {}, MissingResource, "integer labels"),
         ({"x": np.where(ROWS > 2, np.nan, ROWS) * np.inf, "y": LABELS}, {}, MissingResource, "found .*(inf|nan)"),

@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from wpriv import data
-from wpriv.data import _dataset, digits, images
+from wpriv.data import _dataset, _pictures, digits
 from wpriv.errors import MissingResource, UsageError
 
 CSV = 'age,"hours, a week",sex,label\n' + "".join(
@@ -64,6 +64,8 @@ def test_numeric_classes_are_sorted_as_numbers(tmp_path):
         (CSV.replace("25,", "25,1,"), {}, MissingResource, "line 7: 4 columns.*found 5"),
         (CSV.replace(",no\n", ",\n"), {}, MissingResource, ":2: column 'label'.*row 2"),
         (CSV.replace("sex", "age"), {}, MissingResource, "'age'"),
+        (CSV.replace("yes", "1").replace("no", "1.0"), {}, MissingResource, "label.*'1'.*'1.0'"),
+        (CSV, {"test_share": 1e308}, MissingResource, "none of 30"),
         ("", {}, MissingResource, "found none"),
         ("a,label\n", {"drop": ""}, MissingResource, "no rows"),
         ("label\n1\n", {"drop": ""}, UsageError, "no column"),
@@ -133,6 +135,7 @@ def test_labels_of_pictures_are_sub_folders_or_an_attribute(tmp_path):
     )
     assert found.y_train.tolist() == [0, 0, 0, 1, 0]
     assert found.classes == ("not Male", "Male")
+    assert [file.path for file in found.files] == [tmp_path / "b", tmp_path / "list.txt"]
     with pytest.raises(UsageError, match=r"'Mal'.*Bald, Male"):
         data.read("images", root=tmp_path, folder="b", attributes="list.txt", attribute="Mal")
     (tmp_path / "list.txt").write_text("\n".join(["5", "Bald Male", *lines[:4]]))
@@ -169,9 +172,19 @@ def test_a_crop_larger_than_a_picture_and_a_picture_over_the_limit_are_refused(t
     paint(tmp_path / "a")
     with pytest.raises(MissingResource, match=r"40 x 30.*31"):
         data.read("images", root=tmp_path, folder="a", crop=31)
-    monkeypatch.setattr(images, "MAX_PIXELS", 1000)
+    monkeypatch.setattr(_pictures, "MAX_PIXELS", 1000)
     with pytest.raises(MissingResource, match="1,000"):
         data.read("images", root=tmp_path, folder="a")
+
+
+@pytest.mark.parametrize("grey", [True, False])
+def test_pictures_of_16_bits_are_refused(tmp_path, grey):
+    # Pillow turns every value above 255 into 255 where it converts them to bytes
+    (tmp_path / "a").mkdir()
+    values = np.arange(0, 65536, 256, dtype=np.uint16).reshape(16, 16)
+    Image.fromarray(values).save(tmp_path / "a" / "0.png")
+    with pytest.raises(MissingResource, match=r"0\.png: has more than 8 bits"):
+        data.read("images", root=tmp_path, folder="a", grey=grey, test_share=0)
 
 
 def test_digits_equal_those_of_scikit_learn_record_by_record():

@@ -62,3 +62,21 @@ def test_privatized_refuses_other_files(tmp_path):
     np.savez(tmp_path / "u.npz", sigma=1.0, **arrays)
     with pytest.raises(MissingResource, match="wpriv privatize"):
         read_reports(tmp_path / "u.npz")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"sigma": value} for value in (np.nan, np.inf, 0.0, -1.0)),
+        *({"x": value} for value in (1.0, np.zeros(3), np.array([["a"]]), np.zeros((2, 2)) * 1j)),
+        {"p": 7},
+        {"statement": "[1]"},
+    ],
+    ids=str,
+)
+def test_reports_whose_noise_or_records_cannot_be_are_refused(tmp_path, changed):
+    wpriv.privatize(X, "local-gauss", radius=2, sigma=3, delta=1e-5, out=tmp_path / "g.npz")
+    with np.load(tmp_path / "g.npz") as arrays:
+        np.savez(tmp_path / "h.npz", **{**arrays, **changed})
+    with pytest.raises(MissingResource, match="privatize wrote"):
+        data.read("privatized", root=tmp_path, file="h.npz")

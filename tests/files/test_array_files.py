@@ -1,6 +1,7 @@
 """NumPy array files: plain arrays of limited size only."""
 
 import io
+import zipfile
 
 import numpy as np
 import pytest
@@ -33,3 +34,12 @@ def test_npz_refuses_pickled_objects_and_damaged_files(tmp_path):
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(array_files.DAMAGED):
         array_files.npz(path, 10**6)
+
+
+def test_npz_refuses_a_member_that_is_no_array(tmp_path):
+    path = tmp_path / "more.npz"
+    np.savez(path, x=np.arange(3))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("README.txt", "a text")
+    with pytest.raises(ValueError, match=r"README\.txt"):
+        array_files.npz(path, 10_000)

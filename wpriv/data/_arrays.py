@@ -43,7 +43,7 @@ def of_arrays(
         train, test: records and labels; without ``test`` a share of the training records is held out.
             Records: [N, D], [N, C, H, W], or [N, H, W] grey pictures; uint8, or numbers that become float32.
             Labels: [N] whole numbers or text, each a class; or float numbers, [N] or [N, K], to predict, which are
-            classes as well where there is one for each record and all are whole.
+            classes as well where there is one for each record, all are whole, and they have few enough values.
         source: whose data they are, or where they were read.
         classes: names of the classes, where the labels are whole numbers from 0; by default they are read from the
             labels, which is noted.
@@ -51,19 +51,19 @@ def of_arrays(
     Raises:
         FaultyRecords: records or labels of another form.
     """
-    x, y = _records(name, "training", train[0], tokens), _labels(name, "training", train[1])
+    x = _records(name, "training", train[0], tokens)
+    y = _labels(name, "training", train[1], len(x))
     _check_lengths(name, "training", x, y)
     if test is None:
         kept, held_out = random_split(len(x), split.share, split.seed)
         x, y, x_test, y_test = x[kept], y[kept], x[held_out], y[held_out]
     else:
-        x_test, y_test = _records(name, "test", test[0], tokens), _labels(name, "test", test[1])
+        x_test = _records(name, "test", test[0], tokens)
+        y_test = _labels(name, "test", test[1], len(x_test))
         _check_lengths(name, "test", x_test, y_test)
-    if x.dtype != x_test.dtype:
-        x, x_test = x.astype(np.float32), x_test.astype(np.float32)
     _require_one_kind(name, y, y_test)
     response, responses = _responses(name, y, y_test)
-    if response and not all(part.ndim == 1 and np.all(part == np.floor(part)) for part in (y, y_test)):
+    if response and not _can_be_classes(y, y_test):
         y, y_test, classes = np.zeros(len(y), np.int64), np.zeros(len(y_test), np.int64), ("a number",)
     names, numbers, notes = _classes(name, y, y_test, classes)
     return Data(
@@ -109,13 +109,14 @@ def _records(name: str, part: str, given: Any, tokens: int) -> Array:
         return x.astype(np.float32)
 
 
-def _labels(name: str, part: str, given: Any) -> Array:
-    """The labels of one part: whole numbers or text, [N], or numbers to predict, [N] or [N, K]."""
+def _labels(name: str, part: str, given: Any, count: int) -> Array:
+    """The labels of ``count`` records: whole numbers or text, [N], or numbers to predict, [N] or [N, K]."""
     try:
         y = np.asarray(given)
     except (TypeError, ValueError) as error:
         raise FaultyRecords(f"{name}, {part} labels: wanted one for each record; found no array ({error})") from None
-    y = y.reshape(-1) if y.ndim == 2 and 1 in y.shape else y
+    if y.ndim == 2 and (y.shape[1] == 1 or (y.shape[0] == 1 and count != 1)):
+        y = y.reshape(-1)
     if not (y.dtype.kind in "uibU" and y.ndim == 1) and not (y.dtype.kind == "f" and y.ndim in (1, 2)):
         raise FaultyRecords(
             f"{name}, {part} labels: wanted a whole number or word for each record, [N], or float numbers to predict, "
@@ -139,11 +140,19 @@ def _responses(name: str, y: Array, y_test: Array) -> tuple[tuple[str, ...], tup
     """The names of the numbers to predict and their values in both parts; none where the labels are no floats."""
     if y.dtype.kind != "f" or y_test.dtype.kind != "f":
         return (), (None, None)
-    values = tuple(part.reshape(len(part), -1).astype(np.float32) for part in (y, y_test))
+    with np.errstate(over="ignore"):  # numbers that overflow become infinite, which Data refuses
+        values = tuple(part.reshape(len(part), -1).astype(np.float32) for part in (y, y_test))
     if values[0].shape[1] != values[1].shape[1]:
         widths = " and ".join(str(part.shape[1]) for part in values)
         raise FaultyRecords(f"{name}: training and test records must have equally many targets; found {widths}")
     return tuple(f"response {k}" for k in range(values[0].shape[1])), (values[0], values[1])
+
+
+def _can_be_classes(y: Array, y_test: Array) -> bool:
+    """Tell whether numbers to predict may be classes as well: one whole number a record, of not too many values."""
+    parts = (y, y_test)
+    whole = all(part.ndim == 1 and np.all(part == np.floor(part)) for part in parts)
+    return whole and len(np.unique(np.concatenate(parts))) <= MAX_CLASSES
 
 
 def _check_lengths(name: str, part: str, x: Array, y: Array) -> None:

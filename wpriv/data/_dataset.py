@@ -203,7 +203,7 @@ def random_split(count: int, share: float, seed: int) -> tuple[Array, Array]:
         FaultyRecords: no example is left to train on.
     """
     order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
-    tests = round(share * count)
+    tests = round(min(share, 1.0) * count)
     if tests >= count:
         raise FaultyRecords(
             f"a test share of {share:g} leaves none of {count} examples to train on; choose a smaller one"

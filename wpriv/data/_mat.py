@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from wpriv.data._dataset import Array
 from wpriv.data._files import MAX_BYTES
 from wpriv.errors import MissingResource
@@ -16,7 +18,7 @@ MAX_NUMBERS = MAX_BYTES // 8  # of one array
 
 
 def parse(path: Path, raw: bytes, names: Sequence[str] = ()) -> dict[str, Array]:
-    """Return the numeric arrays of a MATLAB file by name: those of ``names``, or all.
+    """Return the numeric arrays of a MATLAB file by name: those of ``names``, or all; sparse ones with their zeros.
 
     Raises:
         MissingResource: it is damaged or of version 7.3, lacks one of ``names``, or has an array beyond
@@ -24,6 +26,7 @@ def parse(path: Path, raw: bytes, names: Sequence[str] = ()) -> dict[str, Array]
     """
     from scipy.io import loadmat, whosmat
     from scipy.io.matlab import MatReadError
+    from scipy.sparse import issparse
 
     if raw[:4] == b"\x89HDF" or b"MATLAB 7.3" in raw[:128]:
         raise MissingResource(f"{path}: a MATLAB 7.3 file; save it again with save(..., '-v7') or as .npz")
@@ -49,4 +52,5 @@ def parse(path: Path, raw: bytes, names: Sequence[str] = ()) -> dict[str, Array]
     ) as error:
         reason = str(error)[:120] or type(error).__name__
         raise MissingResource(f"{path}: not a complete MATLAB file ({reason})") from None
-    return {name: arrays[name] for name in sizes if getattr(arrays.get(name), "dtype", None) is not None}
+    dense = {name: value.toarray() if issparse(value) else value for name, value in arrays.items()}
+    return {name: dense[name] for name in sizes if isinstance(dense.get(name), np.ndarray)}

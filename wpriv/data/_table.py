@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -265,4 +267,15 @@ def _encode(parts: Sequence[_Rows], column: str, texts: Sequence[Array]) -> tupl
         order = np.argsort([float(entry) for entry in entries], kind="stable")
     except ValueError:
         order = np.arange(len(entries))
+    else:
+        _refuse_equal_numbers(parts[0].path, column, [str(entries[i]) for i in order])
     return tuple(str(entries[i]) for i in order), np.argsort(order)[places].astype(np.int64)
+
+
+def _refuse_equal_numbers(path: Path, column: str, ordered: Sequence[str]) -> None:
+    """Refuse a number that is written in two ways, such as 1 and 1.0: each would be a class or group of its own."""
+    for one, other in itertools.pairwise(ordered):
+        if Decimal(one) == Decimal(other):
+            raise FaultyRecords(
+                f"{path}: column {column!r} has both {one[:40]!r} and {other[:40]!r}; write each number in one way"
+            )

@@ -142,10 +142,11 @@ def parse_pickle(raw: bytes, path: Path) -> tuple[Array, Array]:
         or x.ndim != 2
         or x.shape[1] != PIXELS
         or not isinstance(labels, list)
+        or len(labels) != len(x)
         or any(type(y) is not int for y in labels)
     ):
         raise MissingResource(
-            f"{path}: wanted a batch with data, [N, {PIXELS}] bytes, and labels, a list of integers; found others"
+            f"{path}: wanted a batch with data, [N, {PIXELS}] bytes, and labels, a list of N integers; found others"
         )
     # labels may exceed 64 bits: those out of range are clamped to values that Data refuses
     return x.reshape(-1, 3, 32, 32), np.array([max(-1, min(y, 255)) for y in labels], dtype=np.int64)

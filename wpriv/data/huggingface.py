@@ -15,12 +15,12 @@ from wpriv.data._arrays import Split, of_arrays
 from wpriv.data._dataset import Array, Data
 from wpriv.data._declared import Declared
 from wpriv.data._files import File, resolve_path
+from wpriv.data._pictures import square
 from wpriv.errors import FaultyRecords, MissingResource, UsageError
 from wpriv.hints import did_you_mean
 
 ABOUT = "your own data set of Hugging Face datasets, saved on disk"
 GET = "Write one by dataset.save_to_disk(PATH), and give the path and the columns: --param folder=PATH --param x=image."
-MAX_PIXELS = 50_000_000  # of one picture
 
 
 @dataclass(frozen=True)
@@ -163,16 +163,10 @@ def _pictures(where: str, split: Any, name: str, params: Params) -> Array:
             image = split[row][name]
             if image is None:
                 raise FaultyRecords(f"{where}, record {row}: wanted a picture; found none")
-            if image.width * image.height > MAX_PIXELS:
-                raise FaultyRecords(f"{where}, record {row}: a picture may have {MAX_PIXELS:,} pixels")
-            side = min(image.size)
-            left, top = (image.width - side) // 2, (image.height - side) // 2
-            square = image.convert("L" if params.grey else "RGB").crop((left, top, left + side, top + side))
-            small = np.asarray(square.resize((params.size, params.size), Image.Resampling.BILINEAR), np.uint8)
+            pictures.append(square(image, f"{where}, record {row}", size=params.size, grey=params.grey))
         except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             message = (str(error).splitlines() or [type(error).__name__])[0][:200]
             raise FaultyRecords(f"{where}, record {row}: not a complete picture ({message})") from None
-        pictures.append(small[None] if params.grey else small.transpose(2, 0, 1))
     return np.stack(pictures) if pictures else np.zeros((0, 1, 1, 1), np.uint8)
 
 

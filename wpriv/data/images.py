@@ -13,7 +13,8 @@ import numpy as np
 from wpriv.core.parameters import Parameters, parameter
 from wpriv.data import _declared
 from wpriv.data._dataset import Array, Data, random_split
-from wpriv.data._files import File, resolve_path
+from wpriv.data._files import File, read_bytes, resolve_path
+from wpriv.data._pictures import square
 from wpriv.errors import FaultyRecords, UsageError
 
 ABOUT = "your own folder of pictures, such as CelebA's img_align_celeba"
@@ -22,7 +23,6 @@ GET = (
     "CelebA: https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html, with list_attr_celeba.txt for attributes."
 )
 ENDINGS = (".jpg", ".jpeg", ".png")
-MAX_PIXELS = 50_000_000  # of one picture
 MAX_BYTES = 16_000_000_000  # of all pictures, once read
 
 
@@ -59,9 +59,13 @@ def read(root: Path | None, params: Params) -> Data:
             f"{count} pictures of {params.size} x {params.size} need more than {MAX_BYTES:,} bytes; "
             "choose a smaller size"
         )
+    files: list[File] = []
+    notes: tuple[str, ...] = ()
     if params.attributes:
-        names, y = _labels_from_attribute(root, params, paths[0])
-        notes: tuple[str, ...] = ()
+        path = resolve_path(params.name, "file", params.attributes, root)
+        raw = read_bytes(path)
+        files.append(File.unverified(path, raw))
+        names, y = _labels_from_attribute(path, raw, params.attribute, paths[0])
     else:
         names, y = _labels_from_folders(parts or [folder], paths, classes)
         inferred = classes is None and len(names) > 1
@@ -72,9 +76,9 @@ def read(root: Path | None, params: Params) -> Data:
         train, test = np.arange(len(paths[0])), np.arange(len(paths[0]), count)
     else:
         train, test = random_split(count, params.test_share, params.split_seed)
-    file = File(folder, digest.hexdigest())
+    files.insert(0, File(folder, digest.hexdigest()))
     return Data(
-        f"{params.name}:{folder.name}", x[train], y[train], x[test], y[test], names, str(folder), (file,), notes
+        f"{params.name}:{folder.name}", x[train], y[train], x[test], y[test], names, str(folder), tuple(files), notes
     )
 
 
@@ -115,30 +119,15 @@ def _pictures(folder: Path) -> list[Path]:
 
 
 def _picture(path: Path, params: Params, digest: hashlib._Hash) -> Array:
-    """Return one picture as [3, size, size] bytes, and update the digest by the content of its file."""
+    """Return one picture as [1 or 3, size, size] bytes, and update the digest by the content of its file."""
     from PIL import Image, UnidentifiedImageError
 
     try:
         digest.update(path.read_bytes())
         with Image.open(path) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise FaultyRecords(
-                    f"{path}: has {image.width} x {image.height} pixels; at most {MAX_PIXELS:,} are read"
-                )
-            side = params.crop or min(image.size)
-            if side > min(image.size):
-                raise FaultyRecords(
-                    f"{path}: {image.width} x {image.height} pixels are too few for a crop of {side}; "
-                    "choose a smaller crop"
-                )
-            left, top = (image.width - side) // 2, (image.height - side) // 2
-            # cropped before it is resized, so that the filter uses no pixels beyond the edges
-            square = image.convert("L" if params.grey else "RGB").crop((left, top, left + side, top + side))
-            small = square.resize((params.size, params.size), Image.Resampling.BILINEAR)
+            return square(image, str(path), size=params.size, grey=params.grey, crop=params.crop)
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise FaultyRecords(f"{path}: not a complete picture ({error})") from None
-    pixels = np.asarray(small, np.uint8)
-    return pixels[None] if params.grey else pixels.transpose(2, 0, 1)
 
 
 def _labels_from_folders(
@@ -168,20 +157,19 @@ def _labels_from_folders(
     return classes, np.array([numbers[word] for part in words for word in part], dtype=np.int64)
 
 
-def _labels_from_attribute(root: Path | None, params: Params, paths: list[Path]) -> tuple[tuple[str, ...], Array]:
+def _labels_from_attribute(path: Path, raw: bytes, attribute: str, paths: list[Path]) -> tuple[tuple[str, ...], Array]:
     """Return labels from a list in the format of CelebA.
 
     Its second line names the attributes; each further line has a file name and 1 or -1 for each attribute.
     """
-    path = resolve_path(params.name, "file", params.attributes, root)
     try:
-        lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
+        lines = [line.split() for line in raw.decode("utf-8").splitlines()]
+    except UnicodeDecodeError as error:
         raise FaultyRecords(f"{path}: cannot be read ({error})") from None
     header = lines[1] if len(lines) > 1 else []
-    if params.attribute not in header:
-        raise UsageError(f"{path}: no attribute called {params.attribute!r}; found {', '.join(header[:40]) or 'none'}")
-    column = header.index(params.attribute) + 1
+    if attribute not in header:
+        raise UsageError(f"{path}: no attribute called {attribute!r}; found {', '.join(header[:40]) or 'none'}")
+    column = header.index(attribute) + 1
     values = {line[0]: line[column] for line in lines[2:] if len(line) == len(header) + 1}
     unlabelled = [p.name for p in paths if values.get(p.name) not in ("1", "-1")]
     if unlabelled:
@@ -189,4 +177,4 @@ def _labels_from_attribute(root: Path | None, params: Params, paths: list[Path])
             f"{path}: wanted 1 or -1 for every picture; found none for {len(unlabelled)}, such as {unlabelled[0]}"
         )
     labels = np.array([int(values[p.name] == "1") for p in paths], dtype=np.int64)
-    return (f"not {params.attribute}", params.attribute), labels
+    return (f"not {attribute}", attribute), labels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +51,11 @@ def read_reports(path: Path) -> Reports:
     Raises:
         MissingResource: it cannot be read, or is another file.
     """
-    arrays = parse_npz(path, read_bytes(path, LIMIT), LIMIT)
+    return _reports(path, read_bytes(path, LIMIT))
+
+
+def _reports(path: Path, raw: bytes) -> Reports:
+    arrays = parse_npz(path, raw, LIMIT)
     missing = [key for key in KEYS if key not in arrays]
     scale_key = next((key for key in ("sigma", "scale") if key in arrays), None)
     if missing or scale_key is None:
@@ -67,7 +72,20 @@ def read_reports(path: Path) -> Reports:
         )
     except (ValueError, TypeError, RecursionError) as error:
         raise MissingResource(f"{path}: not a file that wpriv privatize wrote ({str(error)[:120]})") from None
-    return Reports(arrays["x"], arrays.get("y"), str(arrays["mechanism"]), noise, **numbers)
+    x = arrays["x"]
+    if (
+        x.dtype not in (np.float32, np.float64)
+        or x.ndim < 2
+        or noise.p not in (1, 2)
+        or not (noise.scale > 0 and math.isfinite(noise.scale))
+        or not isinstance(noise.statement, dict)
+    ):
+        raise MissingResource(
+            f"{path}: not a file that wpriv privatize wrote: wanted records of floats, p of 1 or 2, {scale_key} above "
+            f"0 and a statement; found {x.dtype} {list(x.shape)}, p = {noise.p}, "
+            f"{scale_key} = {noise.scale:g}"
+        )
+    return Reports(x, arrays.get("y"), str(arrays["mechanism"]), noise, **numbers)
 
 
 def read(root: Path | None, params: Params) -> Data:
@@ -76,7 +94,8 @@ def read(root: Path | None, params: Params) -> Data:
     The test records are those of ``test``, without noise and never as cosine coefficients.
     """
     path = resolve_path(params.name, "file", params.file, root)
-    reports = read_reports(path)
+    raw = read_bytes(path, LIMIT)
+    reports = _reports(path, raw)
     x = reports.x[:, None] if reports.x.ndim == 3 else reports.x
     labels = np.zeros(len(x), np.int64) if reports.labels is None else reports.labels
     values, y = np.unique(labels, return_inverse=True)
@@ -95,7 +114,7 @@ def read(root: Path | None, params: Params) -> Data:
         y_test=np.zeros(0, np.int64) if clear is None else clear.y_test,
         classes=classes if clear is None else clear.classes,
         source=str(path),
-        files=(File.unverified(path, read_bytes(path, LIMIT)),),
+        files=(File.unverified(path, raw),),
         notes=(f"every record has noise ({mechanism}): training on the records is post-processing",),
         noise=reports.noise,
     )

@@ -73,8 +73,8 @@ def _from_libsvm(raw: bytes, path: Path) -> tuple[Array, Array]:
     try:
         decompressor = bz2.BZ2Decompressor()
         text = decompressor.decompress(raw, LIMIT).decode("ascii")
-        if not decompressor.eof:
-            raise ValueError(f"truncated, or more than {LIMIT:,} bytes when unpacked")
+        if not decompressor.eof or decompressor.unused_data:
+            raise ValueError(f"truncated, more than {LIMIT:,} bytes when unpacked, or packed in several parts")
         rows = [line.split() for line in text.splitlines()]
         images = np.zeros((len(rows), PIXELS))
         for row, image in zip(rows, images, strict=True):

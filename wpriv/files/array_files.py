@@ -49,4 +49,7 @@ def npz(file: str | Path | IO[bytes], limit: int) -> dict[str, Any]:
         file.seek(0)
     with warnings.catch_warnings(), load(file) as arrays:
         warnings.simplefilter("ignore")
-        return {name: arrays[name] for name in arrays.files}
+        content = {name: arrays[name] for name in arrays.files}
+    if others := [name for name, value in content.items() if not isinstance(value, np.ndarray)]:
+        raise ValueError(f"it holds {others[0][:60]!r}, which is no array")
+    return content

@@ -17,7 +17,7 @@ ATTEMPTS = 100  # each fails only if another process has just released the lock
 
 
 @contextlib.contextmanager
-def locked(path: Path, busy: str) -> Iterator[None]:
+def locked(path: Path, busy: str, *, wait: bool = False) -> Iterator[None]:
     """Hold a lock file while a block runs; the system releases it if the process is killed.
 
     Missing folders are created, and removed again if the block leaves them empty.
@@ -25,13 +25,14 @@ def locked(path: Path, busy: str) -> Iterator[None]:
     Args:
         path: the lock file.
         busy: the message of the error if another process holds the lock.
+        wait: wait until no other process holds the lock, for blocks that take seconds.
     Raises:
         UsageError: another process holds the lock.
         MissingResource: the file system has no locks, or is not writable.
     """
     missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     try:
-        descriptor = _acquire(path, busy)
+        descriptor = _acquire(path, busy, wait)
         try:
             yield
         finally:
@@ -46,8 +47,9 @@ def locked(path: Path, busy: str) -> Iterator[None]:
                 folder.rmdir()
 
 
-def _acquire(path: Path, busy: str) -> int:
+def _acquire(path: Path, busy: str, wait: bool) -> int:
     """Open and lock the file; return its descriptor."""
+    kind = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
     for _ in range(ATTEMPTS):
         try:
             # another process may remove the folder, which it leaves empty, between these two lines
@@ -59,7 +61,7 @@ def _acquire(path: Path, busy: str) -> int:
             with durable_writes.reported(path):
                 raise error from None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind)
             if _is_at(descriptor, path):
                 return descriptor
         except BlockingIOError:

@@ -14,7 +14,8 @@ import numpy as np
 
 from wpriv.randomness.keystream import KEY_BYTES, new_key
 
-# raised whenever the same seed begins to give other records, noise or initial weights than before
+# raised whenever the same seed begins to give other records, noise or initial weights than before; and with it the
+# format of checkpoints, since a resumed run must draw the noise of steps that are spent already once more
 NOISE_VERSION = 1
 
 

@@ -101,6 +101,15 @@ def test_fresh_forgets_finished_cells(recipe):
     assert wpriv.compare(recipe, fresh=True).reused == 0
 
 
+@pytest.mark.parametrize("name", ["ledger.jsonl", "model.pt", "statement.json"])
+def test_fresh_replaces_no_results_of_a_training(recipe, tmp_path, name):
+    wpriv.compare(recipe, out=tmp_path / "out")
+    (tmp_path / "out" / name).touch()
+    for fresh in (True, False):
+        with pytest.raises(UsageError, match="a training"):
+            wpriv.compare(recipe, out=tmp_path / "out", fresh=fresh)
+
+
 def test_a_changed_recipe_is_refused_its_old_directory(recipe):
     wpriv.compare(recipe)
     recipe.write_text(RECIPE.replace("sigma: 1", "sigma: 2"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -77,3 +79,11 @@ def test_pickles_and_unknown_arrays_are_refused(folder):
         records("named.npz", array="z")
     with pytest.raises(UsageError, match=r"verify.*plain\.npy"):
         records("plain.npy", parameters={"verify": False})
+
+
+def test_an_archive_with_a_member_that_is_no_array_is_refused(folder):
+    np.savez("more.npz", x=np.eye(2))
+    with zipfile.ZipFile("more.npz", "a") as archive:
+        archive.writestr("README.txt", "a text")
+    with pytest.raises(MissingResource, match=r"README\.txt"):
+        records("more.npz")

@@ -188,3 +188,36 @@ def test_a_page_says_what_several_trainings_cost_together():
     assert "All 5 private trainings together: eps = 2.00001 at delta = 1e-05, certified" in page._of_all(whole)
     assert "no figure, since they differ" in page._of_all({"trainings": 2, "problem": "they differ"})
     assert page._of_all({}) == ""
+
+
+def test_a_changed_recipe_whose_run_is_killed_is_not_shown_with_its_earlier_results(tmp_path, monkeypatch):
+    (done,) = run("plc/figure-4", tmp_path)
+    folder = done.recipes[0].folder
+    file = folder / "recipe.yaml"
+    file.write_text(file.read_text().replace("2.5", "2.25"))
+    (folder / "cells.jsonl").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(compare, "compute", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run("plc/figure-4", tmp_path)
+    assert not (folder / "table.csv").exists()
+    (result,) = run("plc/figure-4", tmp_path, at_most=0.0)
+    assert result.verdict == "not run"
+    (result,) = run("plc/figure-4", tmp_path)
+    assert result.verdict == "reproduced"
+
+
+def test_what_another_command_notes_in_the_same_folder_stays(tmp_path, monkeypatch):
+    plain = compare.run
+
+    def beside(recipe, out=None, **options):
+        reproduce._note(tmp_path, "plc/other", {"status": "done"})
+        return plain(recipe, out, **options)
+
+    monkeypatch.setattr(compare, "run", beside)
+    run("plc/figure-4", tmp_path)
+    notes = reproduce.stored_status(tmp_path)
+    assert {name: note["status"] for name, note in notes.items()} == {
+        "plc/fig4-adp-pdp-quick": "done",
+        "plc/other": "done",
+    }

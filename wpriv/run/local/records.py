@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from wpriv import data
 from wpriv.data._files import read_bytes, resolve_path
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import csv_tables
-from wpriv.files.array_files import DAMAGED, load
+from wpriv.files.array_files import DAMAGED, load, npz
 from wpriv.files.csv_tables import CsvError, CsvTable
 
 Array = NDArray[Any]
@@ -137,10 +136,7 @@ def _file(path: Path, array: str) -> tuple[Array, Array | None]:
         loaded = load(io.BytesIO(raw))
         if isinstance(loaded, np.ndarray):
             return loaded, None
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            if sum(item.file_size for item in archive.infolist()) > LIMIT:
-                raise MissingResource(f"{path}: holds more than {LIMIT:,} bytes when unpacked")
-        arrays = {name: loaded[name] for name in loaded.files}
+        arrays = npz(io.BytesIO(raw), LIMIT)
     except DAMAGED as error:
         raise MissingResource(f"{path}: not a complete {path.suffix} file of numbers ({str(error)[:120]})") from None
     return _chosen(path, arrays, array)

@@ -84,7 +84,7 @@ def run(
     left = at_most
     for number, plan in enumerate(plans, start=1):
         key, is_same = str(plan.folder.relative_to(out)), stored.is_of(plan.recipe, plan.folder)
-        if status.get(key, {}).get("status") == "done" and is_same:
+        if stored_status(out).get(key, {}).get("status") == "done" and is_same:
             continue
         duration = recipe_duration.words(plan.seconds)
         if plan.seconds > left:
@@ -92,14 +92,21 @@ def run(
         else:
             say(f"{number} of {len(plans)}: {plan.name}, about {duration}")
             changed = not is_same and (plan.folder / file_names.RECIPE).is_file()
+            # a run that is killed has the folder of this recipe with the results of its earlier form
+            _note(out, key, {"status": "not run", "reason": "it was begun and has not ended; the same command goes on"})
             note = _run_one(plan, jobs=jobs, root=root, changed=changed)
             if note["status"] == "refused":
                 say(f"{plan.name} was not run: {note['reason']}")
             left -= plan.seconds
-        status[key] = note
-        durable_writes.make_folder(out)
-        durable_writes.replace(out / STATUS, json.dumps(status, indent=2, sort_keys=True) + "\n")
-    return status
+        _note(out, key, note)
+    return stored_status(out)
+
+
+def _note(out: Path, key: str, note: dict[str, Any]) -> None:
+    """Note the state of one recipe beside what this command and others have noted of other recipes."""
+    durable_writes.make_folder(out)
+    status = stored_status(out) | {key: note}
+    durable_writes.replace(out / STATUS, json.dumps(status, indent=2, sort_keys=True) + "\n")
 
 
 def stored_status(out: Path) -> dict[str, dict[str, Any]]:

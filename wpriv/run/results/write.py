@@ -44,8 +44,15 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
                 raise UsageError(
                     f"{out} holds files that are not results of a comparison. Name another folder with `out`"
                 )
+            if any((out / name).is_file() for name in (file_names.LEDGER, file_names.MODEL, file_names.STATEMENT)):
+                raise UsageError(
+                    f"{out} holds the results of a training, whose record of spent privacy is not replaced. Name "
+                    f"another folder with `out`"
+                )
             if fresh:
-                durable_writes.remove(out / file_names.CELLS)
+                # before the recipe: nobody must take earlier results for those of the new one
+                for name in (file_names.TABLE, file_names.EXPECT, file_names.CELLS):
+                    durable_writes.remove(out / name)
             elif essence(_stored(out / file_names.RECIPE)) != essence(json.loads(json.dumps(recipe.data))):
                 raise UsageError(
                     f"{out} holds the results of another recipe, or of this one before it was changed. Name another "

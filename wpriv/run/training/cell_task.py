@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wpriv.errors import Interrupted, WprivError
+from wpriv.errors import Interrupted, MissingResource, WprivError
 from wpriv.run.training import progress, train
 from wpriv.run.training.recipe_grid import Cell
 
@@ -27,6 +29,39 @@ def train_cell(cell: Cell, out: Path, options: dict[str, Any]) -> None:
     """
     with _TRAINING:
         train.run(cell.recipe, out / cell.name, **options)
+
+
+def train_in_workers(
+    cells: Sequence[Cell], out: Path, jobs: int, backend: str, options: dict[str, Any], meter: progress.Meter | None
+) -> None:
+    """Train cells in several workers of joblib.
+
+    Args:
+        out, options: as for ``train_cell``. meter: shows how many trainings have ended.
+    Raises:
+        MissingResource: joblib lacks the backend, or a worker was killed.
+    """
+    import joblib
+
+    try:
+        config = joblib.parallel_config(backend=backend, n_jobs=jobs)
+    except (ValueError, ImportError) as error:
+        raise MissingResource(
+            f"--backend {backend}: joblib cannot load it here ({str(error)[:120]}); install it, or use loky"
+        ) from None
+    with config:
+        # only loky returns results in the order in which they finish
+        order = "generator_unordered" if meter is not None and backend == "loky" else "list"
+        tasks = (joblib.delayed(train_cell)(cell, out, options) for cell in cells)
+        try:
+            for done, _ in enumerate(joblib.Parallel(return_as=order)(tasks), start=1):
+                if meter is not None:
+                    meter.cells(done, len(cells))
+        except BrokenExecutor:
+            raise MissingResource(
+                "a worker was killed, as systems do that run out of memory. Its training is saved up to the last "
+                "checkpoint; the same command continues, with fewer --jobs if the memory was too little"
+            ) from None
 
 
 @dataclass(frozen=True)

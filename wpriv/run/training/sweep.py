@@ -11,8 +11,9 @@ from typing import Any
 
 from wpriv.config.cluster_schema import Cluster
 from wpriv.config.recipe import Recipe
-from wpriv.errors import Interrupted, MissingResource, UsageError
+from wpriv.errors import Interrupted, UsageError
 from wpriv.files import durable_writes
+from wpriv.files.file_lock import LOCK, locked
 from wpriv.hints import did_you_mean
 from wpriv.run.results import expectations, file_names, write
 from wpriv.run.results.expectations import Verdict
@@ -27,7 +28,7 @@ from wpriv.run.training import (
     train,
 )
 from wpriv.run.training.all_trainings import Together
-from wpriv.run.training.cell_task import Outcome, train_cell
+from wpriv.run.training.cell_task import Outcome, train_in_workers
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.progress import Say
 from wpriv.run.training.recipe_grid import Cell
@@ -155,8 +156,11 @@ def run(
     elif jobs is None or jobs == 1:
         trained = _sequential(selected, out, options, say)
     else:
-        _parallel(selected, out, jobs, backend, options, say if isinstance(say, progress.Meter) else None)
-    result = _merge(recipe, grid, out, device, trained)
+        train_in_workers(selected, out, jobs, backend, options, say if isinstance(say, progress.Meter) else None)
+    # a shard that ends beside another one must not write tables and a statement without the trainings of that one
+    busy = f"another process is merging the trainings in {out}. Give the same command again once it ends"
+    with locked(out / LOCK, busy, wait=True):
+        result = _merge(recipe, grid, out, device, trained)
     cluster.require(failed, len(selected))
     return result
 
@@ -194,27 +198,6 @@ def _sequential(selected: list[Cell], out: Path, options: dict[str, Any], say: S
     return trained
 
 
-def _parallel(
-    selected: list[Cell], out: Path, jobs: int, backend: str, options: dict[str, Any], meter: progress.Meter | None
-) -> None:
-    """Train cells in several workers of joblib."""
-    import joblib
-
-    try:
-        config = joblib.parallel_config(backend=backend, n_jobs=jobs)
-    except (ValueError, ImportError) as error:
-        raise MissingResource(
-            f"--backend {backend}: joblib cannot load it here ({str(error)[:120]}); install it, or use loky"
-        ) from None
-    with config:
-        # only loky returns results in the order in which they finish
-        order = "generator_unordered" if meter is not None and backend == "loky" else "list"
-        tasks = (joblib.delayed(train_cell)(cell, out, options) for cell in selected)
-        for done, _ in enumerate(joblib.Parallel(return_as=order)(tasks), start=1):
-            if meter is not None:
-                meter.cells(done, len(selected))
-
-
 def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str, trained: dict[str, Trained]) -> SweepResult:
     """Write the merged tables, the figures, the statement and the provenance of all finished cells.
 
@@ -226,8 +209,6 @@ def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str, trained: di
         for cell in grid
         if (out / cell.name / file_names.STATEMENT).is_file()
     ]
-    # with more shards than trainings, a shard without trainings may end before any other has begun
-    durable_writes.make_folder(out)
     provenance = {
         **write.provenance(),
         "recipe": recipe.name,
@@ -242,7 +223,8 @@ def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str, trained: di
         "device": device,
     }
     together = sweep_statement.of_runs(finished)
-    statement = sweep_statement.statement(recipe, finished, len(grid), together, provenance)
+    others = sweep_statement.other_trainings(out, {cell.name for cell in grid})
+    statement = sweep_statement.statement(recipe, finished, len(grid), together, provenance, others)
     sweep_statement.write(out, statement, str(together))
     rows, runs = sweep_tables.tables(recipe, finished, statement)
     table = out / file_names.TABLE

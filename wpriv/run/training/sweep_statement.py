@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,10 @@ WITHOUT = (
     "was computed from one"
 )
 EARLIER = "{folder}: its folder holds earlier runs, whose cost is not part of these figures; see its statement"
+OTHER = (
+    "{folder}: holds a training that this recipe does not have, or has no longer; what it released is not part of "
+    "these figures"
+)
 UNFINISHED = "{count} of {trainings} trainings are not finished; what they have released is not part of these figures"
 
 
@@ -70,14 +74,32 @@ def of_runs(runs: Sequence[Finished]) -> Together:
     return all_trainings.together([*releases, *all_trainings.of_reports(reports)])
 
 
+def other_trainings(out: Path, names: Collection[str]) -> list[str]:
+    """Return the names of the folders in that of a sweep with trainings of none of its cells, in order.
+
+    A recipe whose sweep had other values before, or more repeated runs, left them.
+
+    Args:
+        names: of the folders of all cells.
+    """
+    files = (file_names.LEDGER, file_names.MODEL)
+    folders = {path.parent.name for name in files for path in out.glob(f"*/{name}")}
+    return sorted(folders - set(names))
+
+
 def statement(
-    recipe: Recipe, runs: Sequence[Finished], trainings: int, together: Together, versions: dict[str, Any]
+    recipe: Recipe,
+    runs: Sequence[Finished],
+    trainings: int,
+    together: Together,
+    versions: dict[str, Any],
+    others: Sequence[str],
 ) -> dict[str, Any]:
     """Return the statement of all finished trainings of a recipe as plain data.
 
     Args:
         trainings: how many the recipe has. together: what the finished ones keep together.
-        versions: of the program and the machine, as in provenance.json.
+        versions: of the program and the machine, as in provenance.json. others: see ``other_trainings``.
     """
     without = [run for run in runs if run.trained.plan.private is None and "reports" not in run.trained.statement]
     warnings = [UNFINISHED.format(count=trainings - len(runs), trainings=trainings)] if len(runs) < trainings else []
@@ -85,6 +107,7 @@ def statement(
     if any(_seed(run) is not None for run in runs if run not in without):
         warnings.append(privacy_statement.FIXED_SEED)
     warnings += [EARLIER.format(folder=run.folder) for run in runs if run.trained.statement.get("earlier_runs")]
+    warnings += [OTHER.format(folder=name) for name in others]
     data: dict[str, Any] = {
         "schema": SCHEMA,
         "recipe": recipe.name,
