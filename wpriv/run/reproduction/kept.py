@@ -110,8 +110,8 @@ def _write_small(result: RecipeResult, folder: Path) -> None:
     lengths = {name: len(table) for name, table in rows.items() if table}
     origin = {key: value for key, value in result.provenance.items() if key not in _NOT_KEPT}
     _json(folder / file_names.PROVENANCE, {**origin, "rows": lengths})
-    if result.expect:
-        entries = {"schema": expectations.SCHEMA, "recipe": result.name, "quick": False, "expect": result.expect}
+    if expect := [row for row in result.expect if not row.get(expectations.NOT_MEASURED)]:
+        entries = {"schema": expectations.SCHEMA, "recipe": result.name, "quick": False, "expect": expect}
         _json(folder / file_names.EXPECT, entries)
     if result.together:
         _json(folder / file_names.STATEMENT, {"together": result.together, "warnings": []})

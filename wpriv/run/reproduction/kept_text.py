@@ -108,7 +108,7 @@ def _recipe(result: RecipeResult, folder: Path) -> str:
         ]
         header = ["at", "column", "kind", "expected", "ours", "difference", "verdict", "our claim", "source"]
         met = expectations.counts(result.expect)
-        summary = f"{met} numbers within their tolerances" if met else f"{len(rows)} numbers of the same commit"
+        summary = f"{met} numbers within their tolerances" if met else f"{len(rows)} numbers, not compared"
         parts.append(f"<details{' open' * (len(rows) <= web_page.MOST_OPEN)}><summary>{summary}</summary>\n")
         parts.append(_table(header, rows) + "\n</details>\n")
     return "\n".join(parts)
@@ -120,7 +120,7 @@ def _kind(row: Row) -> str:
 
 def _numbers(row: Row) -> list[str]:
     word = expectations.verdict_word(row).lower()
-    verdict = f"**{word}**" if row["held"] and not row["ok"] else word
+    verdict = f"**{word}**" if expectations.is_missed(row) else word
     difference = web_page.number(row["difference"], 2)
     return [web_page.number(row["expected"]), web_page.ours(row), difference, verdict]
 
