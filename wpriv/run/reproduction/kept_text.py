@@ -21,8 +21,9 @@ has to be run to read this: the pages below have numbers and figures, `index.htm
 
 This folder is written by `wpriv reproduce all --keep reproductions`, not by hand. For each recipe the commit, the
 machine and the time of its own run are stated; runs at other commits replace what they have run, and leave the rest.
-Tables are shortened to 60 rows, and figures drawn for small files; `wpriv reproduce PAPER` computes all of them. An own
-number of the same commit as the results was compared with itself, and is not counted among the numbers met.
+Tables are shortened to 60 rows, but for those of statements, and figures drawn for small files; `wpriv reproduce PAPER`
+computes all of them. An own number of the same commit as the results was compared with itself, and is not counted among
+the numbers met.
 """
 
 
@@ -83,6 +84,8 @@ def _paper(paper: Paper, results: Sequence[ItemResult], folder: Path) -> str:
             parts.append(f"Not reproduced: {each.item.missing}.\n")
         if (folder / (file := together.file_name(each))).is_file():
             parts.append(f"![{each.item.name} from all recipes]({file})\n")
+            if older := together.older(each, folder / file):
+                parts.append(f"{together.note(older)}.\n")
         parts += [_recipe(result, folder) for result in each.recipes]
     return "\n".join(parts)
 
