@@ -38,7 +38,7 @@ def require(cells: Sequence[Cell], out: Path, root: str | Path | None) -> None:
 
 def _distinct(cells: Sequence[Cell], out: Path) -> list[Cell]:
     """The trainings that have not begun, without those that differ from an earlier one in the seed alone."""
-    distinct = {}
+    distinct: dict[str, Cell] = {}
     for cell in cells:
         try:
             folder = run_folder.inspect(out / cell.name, cell.recipe, resume=True)
