@@ -26,7 +26,7 @@ def emit_bold(line: str) -> None:
 
 
 def emit_json(data: Mapping[str, Any]) -> None:
-    """Print one JSON object; infinities are the strings "inf" and "-inf"."""
+    """Print one JSON object; infinities and NaN are the strings "inf", "-inf" and "nan"."""
     print(json.dumps(plain(data), allow_nan=False))
 
 

@@ -70,6 +70,7 @@ def command(
     """
     from wpriv.cli import output
     from wpriv.run.reproduction import collect, items, page, reproduce
+    from wpriv.run.results import expectations
 
     papers, limit = items.select(what), seconds_of(at_most)
     folder = out or Path("reproduction-quick" if quick else "reproduction")
@@ -99,7 +100,7 @@ def command(
     for path in files:
         output.say("wrote", str(path))
     missed = [
-        row for each in results for recipe in each.recipes for row in recipe.expect if row["held"] and not row["ok"]
+        row for each in results for recipe in each.recipes for row in recipe.expect if expectations.is_missed(row)
     ]
     if missed:
         raise CheckFailed(f"{len(missed)} expected numbers are missed; the pages show them")

@@ -45,14 +45,12 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
             note = "0 throughout" if answers else "no answer"
             entries.append((-math.inf, axes.plot([], [], linestyle="none")[0], f"{group.label} ({note})"))
             continue
-        claim = max((row.get("claim") or "exact" for row in answers), key=_CLAIMS.index)
+        claim = weakest_claim(answers) or "exact"
         style = _style(axes, group, index, len(shown), claim)
         xs = [row[x] for row in shown]
         artist = axes.plot(xs, [row[y] for row in shown], **style)[0]
         bands |= _band(axes, xs, shown, y, bottom, style["color"])
-        # a table of the user's own may state no claims
-        stated = any(row.get("claim") for row in answers)
-        label = _names.with_claim(group.label, answers[0], claim) if stated else group.label
+        label = labelled(group.label, answers)
         entries.append((shown[-1][y], artist, label))
     if not entries:
         raise KeyError(f"rows with both {x} and {y}")
@@ -68,6 +66,17 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
         entries.append((-math.inf, _band_handle(), BAND))
     _finish(axes, x, y, entries)
     unit_note(axes, rows)
+
+
+def weakest_claim(rows: Iterable[Row]) -> str | None:
+    """Return the weakest claim of some rows, which holds for all of them; None where no row states one."""
+    return max((row["claim"] for row in rows if row.get("claim")), key=_CLAIMS.index, default=None)
+
+
+def labelled(label: str, rows: list[Row]) -> str:
+    """Return a label with the weakest claim of its rows; a table of the user's own may state no claims."""
+    stated = [row for row in rows if row.get("claim")]
+    return _names.with_claim(label, stated[0], weakest_claim(stated)) if stated else label
 
 
 def curve_points(rows: list[Row], axes: Any, x: str, y: str) -> list[tuple[Row, str]]:

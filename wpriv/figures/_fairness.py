@@ -36,7 +36,7 @@ def draw(rows: list[dict[str, Any]], axes: Any, measures: Mapping[str, str]) -> 
         case_rows = [row for row in rows if tuple(row.get(key) for key in others) == case]
         suffix = [f"{_PREFIXES[key]}{_text(value)}" for key, value in zip(others, case, strict=True)]
         for number, (column, label) in enumerate(shown.items()):
-            values = [_finite_values(case_rows, x, tick, column) for tick in ticks]
+            values = [finite_values(case_rows, x, tick, column) for tick in ticks]
             means = [sum(group) / len(group) for group in values]
             axes.plot(
                 places,
@@ -63,7 +63,7 @@ def _is_measured(rows: list[dict[str, Any]], column: str) -> bool:
     return any(_draw.finite(row.get(column)) is not None for row in rows)
 
 
-def _finite_values(rows: list[dict[str, Any]], x: str, tick: Any, column: str) -> list[float]:
+def finite_values(rows: list[dict[str, Any]], x: str, tick: Any, column: str) -> list[float]:
     """Return the finite values of a column at one tick, or a single NaN if there are none."""
     values = [value for row in rows if row.get(x) == tick and (value := _draw.finite(row.get(column))) is not None]
     return values or [math.nan]

@@ -43,8 +43,8 @@ def series(rows: list[Row], x: str, y: str) -> list[Series]:
     rows = [row for row in rows if finite(row.get(x)) is not None]
     keys = ["case", "accountant"] if y in ("epsilon", "delta") else ["case"]
     varied = swept(rows)
-    implied = _implied(rows, varied)
-    others = [name for name in varied if name not in (x, y, *keys) and name not in implied]
+    constant = implied(rows, varied)
+    others = [name for name in varied if name not in (x, y, *keys) and name not in constant]
     # the given one of eps and delta separates curves if it is swept beside x
     given = {"epsilon": "delta", "delta": "epsilon"}.get(y, x)
     points = {(r[x], r.get("case"), r.get("accountant"), *(r.get(k) for k in others)) for r in rows}
@@ -56,7 +56,7 @@ def series(rows: list[Row], x: str, y: str) -> list[Series]:
     return [_labelled(varying, values, group, x) for values, group in groups.items()]
 
 
-def _implied(rows: list[Row], names: list[str]) -> set[str]:
+def implied(rows: list[Row], names: list[str]) -> set[str]:
     """Return the quantities that are constant within every case."""
     cases = {row.get("case") for row in rows}
     return {name for name in names if all(len({r.get(name) for r in rows if r.get("case") == c}) == 1 for c in cases)}
@@ -84,7 +84,7 @@ def axis_of(rows: list[Row]) -> tuple[str, str]:
     given = "epsilon" if y == "delta" else "delta"
     varied = swept(rows)
     # a parameter that tells the cases apart is no axis, if another one varies within them
-    varied = [name for name in varied if name not in _implied(rows, varied)] or varied
+    varied = [name for name in varied if name not in implied(rows, varied)] or varied
     candidates = [given, *varied] if len({row.get(given) for row in rows}) > 1 and "n" not in varied else varied
     return max(candidates, key=lambda name: len({row.get(name) for row in rows}), default=given), y
 

@@ -15,7 +15,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     Raises:
         KeyError: nothing was measured.
     """
-    names = training.measured(rows[0])
+    names = training.measured(rows)
     if not names:
         raise KeyError("w2")
     axes.set_yscale("log")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wpriv.figures import _draw, _names, _palette
-from wpriv.figures._fairness import EPS, FORMULA
+from wpriv.figures._fairness import EPS, FORMULA, finite_values
 
 NOTION = "options.notion"
 _DASHES = ("solid", (0, (5, 2)))
@@ -25,6 +25,8 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     for formula in dict.fromkeys(row[FORMULA] for row in rows):
         for number, notion in enumerate(dict.fromkeys(row.get(NOTION) for row in rows)):
             group = [row for row in rows if row[FORMULA] == formula and row.get(NOTION) == notion]
+            if not group:
+                continue
             style = {
                 "color": _palette.of(axes).colour(formula),
                 "linestyle": _DASHES[number % 2],
@@ -47,6 +49,6 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
 
 
 def _means(rows: list[dict[str, Any]], ticks: list[float], column: str) -> list[float]:
-    """Return the mean of a column over the seeds at each eps."""
-    values = [[row[column] for row in rows if row[EPS] == tick] for tick in ticks]
+    """Return the mean of a column over the seeds at each eps; NaN where an unfinished sweep has none."""
+    values = [finite_values(rows, EPS, tick, column) for tick in ticks]
     return [sum(group) / len(group) for group in values]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from wpriv.figures import _names
-from wpriv.figures._series import swept
+from wpriv.figures import _draw, _names
+from wpriv.figures._series import implied, swept
 from wpriv.numerics.safe_rounding import text
 
 Row = dict[str, Any]
@@ -21,7 +21,7 @@ def draw(rows: list[Row], axes: Any) -> None:
     """Draw the answers of a table of bounds, rounded to the safe side, to four digits.
 
     Raises:
-        ValueError: there are more than eight cases or values.
+        ValueError: there are more than eight cases or values, or two rows have the same accountant, case and values.
     """
     _draw_cells(rows, {}, axes)
 
@@ -39,8 +39,7 @@ def _answer(rows: list[Row]) -> str:
 
 def _draw_cells(rows: list[Row], published: dict[int, float], axes: Any) -> None:
     y = _answer(rows)
-    names = [name for name in ("case", *swept(rows)) if len({row.get(name) for row in rows}) > 1]
-    names = names[:1] if names and names[0] == "case" else names
+    names = _heading_columns(rows)
     columns = list(dict.fromkeys(tuple(row.get(name) for name in names) for row in rows))
     if len(columns) > MOST_COLUMNS:
         raise ValueError(f"table has up to {MOST_COLUMNS} columns; the table has {len(columns)} cases or values")
@@ -53,6 +52,23 @@ def _draw_cells(rows: list[Row], published: dict[int, float], axes: Any) -> None
     _set(axes, heading, heads, [name for name, _ in lines], body)
 
 
+def _heading_columns(rows: list[Row]) -> list[str]:
+    """The fewest columns of the rows that tell the columns of the table apart: cases, swept values, eps or delta.
+
+    Raises:
+        ValueError: two rows agree in all of them, and would have one cell.
+    """
+    varied = swept(rows)
+    # a case stands for what is constant within it
+    inner = [name for name in varied if name not in implied(rows, varied)]
+    given = "epsilon" if _answer(rows) == "delta" else "delta"
+    for candidates in (("case",), ("case", *inner), ("case", *inner, given)):
+        names = [name for name in candidates if len({row.get(name) for row in rows}) > 1]
+        if len({tuple(row.get(name) for name in ("accountant", *names)) for row in rows}) == len(rows):
+            return names
+    raise ValueError("two rows of the table have the same accountant, case and values, and would have one cell")
+
+
 def _head(names: list[str], values: tuple[Any, ...]) -> str:
     return ", ".join(
         _names.method(str(value)) if name == "case" else _names.value(name, value)
@@ -61,9 +77,7 @@ def _head(names: list[str], values: tuple[Any, ...]) -> str:
 
 
 def _line_name(accountant: str, cells: list[Row | None]) -> str:
-    row = next((cell for cell in cells if cell is not None and cell.get("claim")), None)
-    name = _names.accountant(accountant)
-    return name if row is None else _names.with_claim(name, row, row["claim"])
+    return _draw.labelled(_names.accountant(accountant), [cell for cell in cells if cell is not None])
 
 
 def _cell(row: Row | None, y: str, published: dict[int, float]) -> str:

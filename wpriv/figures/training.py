@@ -10,10 +10,13 @@ from wpriv.figures import _draw, _names
 OTHER = {"epoch", "step", "epsilon", "seconds", "loss", "clipped", "clip_norm", "seeds", "run"}
 
 
-def measured(row: dict[str, Any]) -> list[str]:
-    """Return the columns of what was measured on test or generated records."""
-    numbers = (key for key in row if key not in OTHER and isinstance(row[key], (int, float)))
-    return [key for key in numbers if "." not in key and not key.endswith("_sd")]
+MOST_MARKED = 40  # points of a line with marks
+
+
+def measured(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the columns of what was measured on test or generated records, at one epoch at least."""
+    numbers = dict.fromkeys(key for row in rows for key, value in row.items() if isinstance(value, (int, float)))
+    return [key for key in numbers if key not in OTHER and "." not in key and not key.endswith("_sd")]
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
@@ -22,17 +25,17 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     Raises:
         KeyError: nothing was measured.
     """
-    names = measured(rows[0])
+    names = measured(rows)
     if not names:
         raise KeyError("accuracy")
     epochs = [row["epoch"] for row in rows]
-    mark = {"marker": "o", "markersize": 3.5} if len(rows) <= 40 else {}
     for index, name in enumerate(names):
         dashes = "-" if index < len(_draw.COLOURS) else "--"  # distinguishes lines that share a colour
         colour = _draw.COLOURS[index % len(_draw.COLOURS)]
-        # a quantity may be missing at an epoch
-        axes.plot(epochs, [row.get(name) for row in rows], dashes, color=colour, label=_names.measure(name), **mark)
+        # a quantity may be missing at an epoch, or be measured at the last one alone
         present = [row for row in rows if row.get(name) is not None]
+        mark = {"marker": "o", "markersize": 3.5} if len(present) <= MOST_MARKED else {}
+        axes.plot(epochs, [row.get(name) for row in rows], dashes, color=colour, label=_names.measure(name), **mark)
         _draw.band(axes, [row["epoch"] for row in present], present, name, colour)
     axes.set_xlabel(f"epoch (means of {rows[0]['seeds']} runs ± one deviation)" if rows[0].get("seeds") else "epoch")
     axes.set_ylabel(_names.measure(names[0]) if len(names) == 1 else "measured without noise")
@@ -63,7 +66,7 @@ def _write_values(row: dict[str, Any], names: list[str], axes: Any) -> None:
 
 def draw_published(rows: list[dict[str, Any]], points: list[tuple[dict[str, Any], str, float]], axes: Any) -> None:
     """Draw published measurements, each given as its row, its column and the number, at the epoch of the row."""
-    names = measured(rows[0])
+    names = measured(rows)
     drawn = [
         (row["epoch"], value, _draw.COLOURS[names.index(column) % len(_draw.COLOURS)])
         for row, column, value in points

@@ -8,13 +8,17 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it; infinities become strings, unknown objects their text."""
+    """Return a value as JSON can hold it; infinities and NaN become strings, unknown objects their text.
+
+    >>> plain({"loss": math.nan, "delta": (0.5, math.inf)})
+    {'loss': 'nan', 'delta': [0.5, 'inf']}
+    """
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, float):
-        return ("inf" if value > 0 else "-inf") if math.isinf(value) else float(value)
+        return float(value) if math.isfinite(value) else str(float(value))
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 

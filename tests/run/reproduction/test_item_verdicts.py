@@ -54,6 +54,13 @@ def test_a_number_that_is_shown_and_not_held_is_not_reached_and_no_difference():
     assert verdict(result(row(ok=False, held=False), claims=[CLAIM])) == "differs"
 
 
+def test_a_number_that_was_not_measured_yet_makes_an_item_a_part_and_no_difference():
+    new = {**row(ok=False), "not_measured": True}
+    assert verdict(result(row(), new)) == "partly"
+    assert verdict(result(new)) == "shown"
+    assert verdict(result(row(), {**new, "kind": "own"})) == "reproduced"
+
+
 @pytest.mark.parametrize("held", [True, False])
 def test_an_own_number_that_is_missed_says_nothing_about_the_paper(held):
     assert verdict(result(row(), row("own", ok=False, held=held))) == "reproduced"

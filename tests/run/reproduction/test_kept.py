@@ -14,7 +14,7 @@ import pytest
 from tests.run.results.pages import Balanced
 from wpriv.cli.main import main
 from wpriv.errors import MissingResource, UsageError
-from wpriv.run.reproduction import collect, items, kept, reproduce, small_svg
+from wpriv.run.reproduction import collect, items, kept, page, reproduce, small_svg, together
 
 pytestmark = pytest.mark.slow
 FIRST, SECOND = "plc/fig4-adp-pdp", "plc/fig9-pure-dp"
@@ -124,6 +124,35 @@ def test_kept_results_of_a_recipe_that_has_changed_say_so(folders, tmp_path):
 def test_files_of_observations_are_kept_by_their_names():
     assert kept._without_place({"n": 1, "file": "/home/me/times.csv"}) == {"n": 1, "file": "times.csv"}
     assert kept._without_place({"n": 1}) == {"n": 1}
+
+
+def test_all_rows_of_statements_are_kept_and_sixty_of_other_tables():
+    statements = [{"proposition": f"Lemma {n}", "verdict": "fails" if n % 2 else "holds"} for n in range(70)]
+    assert kept._in_short(statements) == statements
+    assert len(kept._in_short([{"n": n} for n in range(70)])) == 60
+
+
+def test_a_kept_figure_over_several_recipes_names_those_that_were_computed_again_since(tmp_path):
+    item = items.Item("plc", "Figure 1", "both", ("a", "b", "c"), together=("samples", (("a", "A"), ("b", "B"))))
+
+    def result(commits):
+        recipes = [
+            collect.RecipeResult(
+                name, tmp_path, "done", "", kept=True, provenance={"git_commit": commit, "wall_seconds": 1.5}
+            )
+            for name, commit in zip("abc", commits, strict=True)
+        ]
+        return collect.ItemResult(item, recipes, "shown")
+
+    figure = tmp_path / together.file_name(result("xyz"))
+    figure.parent.mkdir(parents=True)
+    figure.write_text("<svg/>")
+    assert together.older(result("xyz"), figure) == []  # written by an earlier version: not known
+    together.origin_file(figure).write_text(json.dumps(together.origins(result("xyz"))))
+    assert together.older(result("xyw"), figure) == []  # c is no panel of it
+    assert together.older(result("xvz"), figure) == ["b"]
+    assert "older than the numbers of b" in "".join(page._together_figure(result("xvz"), tmp_path))
+    assert "older" not in "".join(page._together_figure(result("xyz"), tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 
 from wpriv.config import yaml_document
+from wpriv.config.field_types import Expect
+from wpriv.config.recipe import Check
 from wpriv.run import load_recipe
 from wpriv.run.comparison import compare
 from wpriv.run.reproduction import stored
-from wpriv.run.results import expectations
+from wpriv.run.results import expectations, read
 
 RECIPE = """\
 kind: compare
@@ -46,12 +50,41 @@ def test_files_of_observations_are_known_by_their_names():
     assert stored.with_names_of_files(data)["process"][0]["file"] == "times.csv"
 
 
-def test_the_verdict_is_on_the_numbers_of_today_and_a_new_place_has_none(tmp_path):
+def test_the_verdict_is_on_the_numbers_of_today_and_a_new_one_is_taken_from_the_table(tmp_path):
     path, out = stored_run(tmp_path)
     new = '  - {where: {eps: 0.5}, delta: 0.5, within: 0.1, kind: published, source: "none"}\n'
     path.write_text(RECIPE.replace("0.126936737507", "0.2") + new)
-    rows = stored.today(load_recipe.recipe(path), stored.entries(out / "expect.json"))
-    assert [(row["expected"], round(row["ours"], 9), row["ok"]) for row in rows] == [(0.2, 0.126936738, False)]
+    recipe, entries = load_recipe.recipe(path), stored.entries(out / "expect.json")
+    rows = stored.today(recipe, entries, read.table(out / "table.csv"))
+    # delta of sigma = 1 at eps = 0.5, Balle and Wang 2018: Phi(0) - e^0.5 Phi(-1)
+    delta = 0.5 - math.exp(0.5) * math.erfc(1 / math.sqrt(2)) / 2
+    expected = [(0.2, 0.126936738, False), (0.5, round(delta, 9), False)]
+    assert [(row["expected"], round(row["ours"], 9), row["ok"]) for row in rows] == expected
+    assert [expectations.is_missed(row) for row in rows] == [True, True]
+
+
+def test_a_new_number_that_the_stored_results_do_not_hold_is_not_measured_and_not_missed(tmp_path):
+    path, out = stored_run(tmp_path)
+    new = '  - {where: {eps: 0.7}, delta: 0.5, within: 0.1, kind: published, source: "none"}\n'
+    path.write_text(RECIPE + new)
+    entries, table = stored.entries(out / "expect.json"), read.table(out / "table.csv")
+    rows = stored.today(load_recipe.recipe(path), entries, table)
+    assert [expectations.verdict_word(row) for row in rows] == ["ok", "not measured yet"]
+    assert expectations.counts(rows) == "1 of 1"
+    assert not any(expectations.is_missed(row) for row in rows)
+    # a quick run has a grid of its own
+    assert len(stored.today(replace(load_recipe.recipe(path), quick=True), entries, table)) == 1
+
+
+def test_answers_are_found_at_places_that_name_a_claim_or_a_number_of_seeds():
+    place = {"claim": "exact", "seeds": 5, "case": "a"}
+    entry = {"panel": "", "where": place, "column": "accuracy", "ours": "nan", "claim": "measured", "seeds": 5}
+    check = Check("", Expect(where=place, within=0.1, accuracy=0.9, source="x"))
+    verdict, claim = stored.answered(check, "accuracy", 0.9, [entry])
+    assert (math.isnan(verdict.ours), verdict.ok, verdict.seeds, claim) == (True, False, 5, "measured")
+    verdict, _ = stored.answered(check, "accuracy", 0.9, [{**entry, "ours": 0.85}])
+    assert (verdict.ours, verdict.ok) == (0.85, True)
+    assert stored.answered(check, "accuracy", 0.9, [{**entry, "where": {**place, "case": "b"}}]) is None
 
 
 def test_a_number_has_the_claim_of_its_row_and_measurements_are_so_called(tmp_path):

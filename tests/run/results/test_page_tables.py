@@ -53,3 +53,11 @@ def test_ends_of_brackets_are_rounded_outwards_and_lower_bounds_down():
     }
     cells = re.findall(r"<td>(.*?)</td>", web_page.numbers_behind([row]))
     assert cells == ["2.34567", "2.34568", "1.23456", "1.23457"]
+
+
+def test_a_long_table_in_short_has_both_ends_and_at_most_sixty_rows_in_their_order():
+    for length in (0, 1, 59, 60, 61, 119, 121, 500):
+        short = [row["n"] for row in web_page.thinned([{"n": n} for n in range(length)])]
+        assert len(short) == min(length, 60)
+        assert short == sorted(set(short))
+        assert not short or (short[0], short[-1]) == (0, length - 1)

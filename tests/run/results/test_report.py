@@ -190,7 +190,13 @@ def test_a_training_on_reports_has_the_guarantee_of_its_reports(tmp_path):
     entry = report(out, "registry").data["deployment"]
     assert entry["deployment_model"]["model_name"] == "Local"
     assert entry["privacy_loss"]["privacy_parameters"]["epsilon"] <= 2
-    assert "local." in report(out, "checklist").text
+    text = report(out, "checklist").text
+    assert "local." in text
+    # what is computed from reports is post-processing, and privatise draws them with a seed
+    assert "trainings on the reports: they are post-processing" in text
+    assert "earlier trainings on these records" not in text
+    assert "reports of `wpriv privatize` without a seed" in text
+    assert "no further cost" in entry["implementation"]["preprocessing_and_hyperparameter_tuning"]
     assert "privatised before the training" in report(out).text
 
 

@@ -57,6 +57,13 @@ def test_a_table_with_two_columns_of_one_name_or_a_row_that_is_too_long_is_refus
             read.table(tmp_path / "table.csv")
 
 
+def test_a_measure_of_a_training_that_diverged_is_nan_and_no_word(tmp_path):
+    (tmp_path / "metrics.csv").write_text(write.csv_text([{"epoch": 1, "test_loss": math.nan, "name": "x"}]))
+    (row,) = read.table(tmp_path / "metrics.csv")
+    assert math.isnan(row.pop("test_loss"))
+    assert row == {"epoch": 1, "name": "x"}
+
+
 @pytest.mark.parametrize("content", [b"", b"a,b\n", b"\xff\xfe\x00", b"a" * 10])
 def test_a_table_without_rows_or_that_is_no_text_is_refused(tmp_path, content):
     (tmp_path / "table.csv").write_bytes(content)

@@ -158,12 +158,14 @@ def _finished(name: str, folder: Path, *, quick: bool, kept: bool) -> RecipeResu
     if not isinstance(claims, list) or not all(isinstance(claim, dict) and set(claim) >= CLAIM for claim in claims):
         raise UsageError(f"{file} is damaged: its claims are none")
     recipe, note = load_recipe.recipe(name, quick=quick), ""
-    expect = stored.with_claims(expect, table, recipe.kind)
     if stored.is_of(recipe, folder):
-        expect = stored.today(recipe, expect)
+        lengths = provenance.get("rows")
+        length = lengths.get(file_names.TABLE) if isinstance(lengths, dict) else None
+        expect = stored.today(recipe, expect, table if length in (None, len(table)) else ())
         claims = [claim.model_dump() for claim in recipe.claims]
     else:
         note = "The recipe has changed since; these are the results of the recipe as it was then"
+    expect = stored.with_claims(expect, table, recipe.kind)
     expect = stored.with_same_commit(expect, provenance.get("git_commit"))
     return RecipeResult(name, folder, "done", "", expect, claims, provenance, table, runs, together, kept, note)
 
@@ -183,7 +185,8 @@ def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
     done = [result for result in recipes if result.status == "done"]
     if not done:
         return "not run"
-    compared = [row for result in done for row in result.expect if row["kind"] in ("published", "reference")]
+    numbers = [row for result in done for row in result.expect if row["kind"] in ("published", "reference")]
+    compared = [row for row in numbers if not row.get(expectations.NOT_MEASURED)]
     missed = [row for row in compared if not row["ok"]]
     if any(row["held"] for row in missed) or any(result.claims or result.failing for result in done):
         return "differs"
@@ -191,7 +194,8 @@ def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
         return "not reached"
     if not compared:
         return "shown"
-    return "partly" if len(done) < len(recipes) or item.missing else "reproduced"
+    is_part = len(done) < len(recipes) or len(compared) < len(numbers) or item.missing
+    return "partly" if is_part else "reproduced"
 
 
 def _numbers(row: Row) -> Row:

@@ -75,7 +75,8 @@ def store(results: Iterable[ItemResult], out: Path, folder: Path) -> list[str]:
         if together.can_be_drawn(item, needs_all=True):
             path = folder / together.file_name(item)
             durable_writes.make_folder(path.parent)
-            small_svg.write(partial(together.plot, item), path.parent)
+            if small_svg.write(partial(together.plot, item), path.parent):
+                _json(together.origin_file(path), together.origins(item))
     _write_status(folder, kept)
     return list(done)
 
@@ -106,12 +107,12 @@ def _write_small(result: RecipeResult, folder: Path) -> None:
     rows = {file_names.TABLE: result.table, file_names.RUNS: result.runs}
     for name, table in rows.items():
         if table:
-            _write(folder / name, write.csv_text([_without_place(row) for row in web_page.thinned(table)]))
+            _write(folder / name, write.csv_text([_without_place(row) for row in _in_short(table)]))
     lengths = {name: len(table) for name, table in rows.items() if table}
     origin = {key: value for key, value in result.provenance.items() if key not in _NOT_KEPT}
     _json(folder / file_names.PROVENANCE, {**origin, "rows": lengths})
-    if result.expect:
-        entries = {"schema": expectations.SCHEMA, "recipe": result.name, "quick": False, "expect": result.expect}
+    if expect := [row for row in result.expect if not row.get(expectations.NOT_MEASURED)]:
+        entries = {"schema": expectations.SCHEMA, "recipe": result.name, "quick": False, "expect": expect}
         _json(folder / file_names.EXPECT, entries)
     if result.together:
         _json(folder / file_names.STATEMENT, {"together": result.together, "warnings": []})
@@ -120,6 +121,11 @@ def _write_small(result: RecipeResult, folder: Path) -> None:
         return plot.plot(result.folder, formats=("svg",), out=out)
 
     small_svg.write(draw, folder)
+
+
+def _in_short(table: list[Row]) -> list[Row]:
+    """At most 60 rows of a table; all of a table of statements, of which pages count and name those that fail."""
+    return table if "proposition" in table[0] else web_page.thinned(table)
 
 
 def _without_place(row: Row) -> Row:

@@ -21,8 +21,9 @@ has to be run to read this: the pages below have numbers and figures, `index.htm
 
 This folder is written by `wpriv reproduce all --keep reproductions`, not by hand. For each recipe the commit, the
 machine and the time of its own run are stated; runs at other commits replace what they have run, and leave the rest.
-Tables are shortened to 60 rows, and figures drawn for small files; `wpriv reproduce PAPER` computes all of them. An own
-number of the same commit as the results was compared with itself, and is not counted among the numbers met.
+Tables are shortened to 60 rows, but for those of statements, and figures drawn for small files; `wpriv reproduce PAPER`
+computes all of them. An own number of the same commit as the results was compared with itself, and is not counted among
+the numbers met.
 """
 
 
@@ -83,6 +84,8 @@ def _paper(paper: Paper, results: Sequence[ItemResult], folder: Path) -> str:
             parts.append(f"Not reproduced: {each.item.missing}.\n")
         if (folder / (file := together.file_name(each))).is_file():
             parts.append(f"![{each.item.name} from all recipes]({file})\n")
+            if older := together.older(each, folder / file):
+                parts.append(f"{together.note(older)}.\n")
         parts += [_recipe(result, folder) for result in each.recipes]
     return "\n".join(parts)
 
@@ -108,7 +111,7 @@ def _recipe(result: RecipeResult, folder: Path) -> str:
         ]
         header = ["at", "column", "kind", "expected", "ours", "difference", "verdict", "our claim", "source"]
         met = expectations.counts(result.expect)
-        summary = f"{met} numbers within their tolerances" if met else f"{len(rows)} numbers of the same commit"
+        summary = f"{met} numbers within their tolerances" if met else f"{len(rows)} numbers, not compared"
         parts.append(f"<details{' open' * (len(rows) <= web_page.MOST_OPEN)}><summary>{summary}</summary>\n")
         parts.append(_table(header, rows) + "\n</details>\n")
     return "\n".join(parts)
@@ -120,7 +123,7 @@ def _kind(row: Row) -> str:
 
 def _numbers(row: Row) -> list[str]:
     word = expectations.verdict_word(row).lower()
-    verdict = f"**{word}**" if row["held"] and not row["ok"] else word
+    verdict = f"**{word}**" if expectations.is_missed(row) else word
     difference = web_page.number(row["difference"], 2)
     return [web_page.number(row["expected"]), web_page.ours(row), difference, verdict]
 

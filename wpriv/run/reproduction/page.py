@@ -164,7 +164,11 @@ def _together_figure(result: ItemResult, out: Path) -> list[str]:
     if together.can_be_drawn(result):
         return web_page.figures(lambda folder: together.plot(result, folder), name, label)
     file = together.file_name(result)
-    return web_page.linked([file], label) if (out / file).is_file() else []
+    if not (out / file).is_file():
+        return []
+    older = together.older(result, out / file)
+    words = [f'<p class="missing">{web_page.text(together.note(older))}.</p>'] if older else []
+    return [*words, *web_page.linked([file], label)]
 
 
 def failing_in_words(result: RecipeResult) -> str:

@@ -88,10 +88,10 @@ def refresh_from(name: str, results: Path) -> Result:
     path = recipe_files.find(name)
     recipe = load_recipe.recipe(path)
     provenance = _finished(recipe, results)
-    rows = stored.answers(stored.entries(results / file_names.EXPECT))
+    entries = stored.entries(results / file_names.EXPECT)
 
     def verdict_of(check: Check, column: str, expected: float) -> Verdict:
-        match = stored.answered(check, column, expected, rows)
+        match = stored.answered(check, column, expected, entries)
         return expectations.verdict(check, column, expected, []) if match is None else match[0]
 
     noise_version = int(provenance["noise_version"]) if recipe.kind == "train" else None

@@ -6,7 +6,7 @@ Expected numbers, sources and claims of a recipe may change after it was run; th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,48 +68,61 @@ def entries(path: Path) -> list[Row]:
     return rows
 
 
-def answers(rows: Iterable[Row]) -> list[Row]:
-    """Return our numbers in rows of ``expect.json`` as rows of a table: where, column, deviation and seeds."""
-    return [
-        {
-            "panel": row["panel"],
-            **row["where"],
-            # JSON has no infinities: expect.json names them
-            row["column"]: float(row["ours"]) if row["ours"] in ("inf", "-inf") else row["ours"],
-            means.SEEDS: row.get("seeds", 1),
-            f"{row['column']}{means.DEVIATION}": row.get("deviation"),
-            "claim": row.get("claim"),
-        }
-        for row in rows
-    ]
+def answered(check: Check, column: str, expected: float, entries: Sequence[Row]) -> tuple[Verdict, str | None] | None:
+    """Return the verdict on an expected number by the rows of an ``expect.json``, and the claim of our number.
 
-
-def answered(check: Check, column: str, expected: float, rows: Sequence[Row]) -> tuple[Verdict, str | None] | None:
-    """Return the verdict on an expected number by the ``answers`` of a folder, and the claim of our number.
-
-    None where the folder has no answer at that place.
+    None where they have no answer at that place.
     """
-    place = {"panel": check.panel, **check.where}
-    for row in rows:
-        keys = set(row) - {column, means.SEEDS, f"{column}{means.DEVIATION}", "claim"}
-        same = keys == set(place) and all(expectations.is_same(row[key], value) for key, value in place.items())
-        if column in row and same:
-            return expectations.verdict(check, column, expected, [row]), row.get("claim")
+    for entry in entries:
+        if entry["column"] == column and entry["panel"] == check.panel and _is_same_place(entry["where"], check.where):
+            row = {
+                "panel": check.panel,
+                **check.where,
+                # JSON has neither infinities nor NaN: expect.json names them
+                column: float(entry["ours"]) if isinstance(entry["ours"], str) else entry["ours"],
+                means.SEEDS: entry.get("seeds", 1),
+                f"{column}{means.DEVIATION}": entry.get("deviation"),
+            }
+            return expectations.verdict(check, column, expected, [row]), entry.get("claim")
     return None
 
 
-def today(recipe: Recipe, rows: list[Row]) -> list[Row]:
+def _is_same_place(one: Row, other: Row) -> bool:
+    return set(one) == set(other) and all(expectations.is_same(one[key], value) for key, value in other.items())
+
+
+def today(recipe: Recipe, entries: Sequence[Row], table: Sequence[Row] = ()) -> list[Row]:
     """Return rows of ``expect.json`` for the numbers that a recipe expects today, by the answers of its earlier run.
 
-    A number that is expected since then has no row.
+    A number that is expected since then is looked up in the table of that run. Where it has none, the row is marked as
+    not measured; a quick run, whose grid lacks most of the numbers, has no such rows.
+
+    Args:
+        entries: the rows of ``expect.json``. table: all rows of the results, or none where some were left out.
     """
-    ours = answers(rows)
-    matches = (
-        answered(check, column, float(number), ours)
-        for check in recipe.checks
-        for column, number in check.columns.items()
-    )
-    return [{**match[0].as_dict(), "claim": match[1]} for match in matches if match is not None]
+    rows = []
+    for check in recipe.checks:
+        for column, number in check.columns.items():
+            verdict, claim = answered(check, column, float(number), entries) or (
+                _of_table(recipe, check, column, float(number), table),
+                None,
+            )
+            if verdict is not None:
+                rows.append({**verdict.as_dict(), "claim": claim})
+            elif not recipe.quick:
+                verdict = expectations.verdict(check, column, float(number), [])
+                rows.append({**verdict.as_dict(), "claim": None, expectations.NOT_MEASURED: True})
+    return rows
+
+
+def _of_table(recipe: Recipe, check: Check, column: str, expected: float, table: Sequence[Row]) -> Verdict | None:
+    """The verdict on an expected number by the table of a run; None where no row has an answer."""
+    training = recipe.training
+    # the table of one training is its course, of which the end counts
+    rows = list(table[-1:] if training is not None and not training.has_several else table)
+    first = training is not None and training.sweep is None
+    verdict = expectations.verdict(check, column, expected, rows, first=first)
+    return None if verdict.ours is None else verdict
 
 
 def with_claims(rows: list[Row], table: Sequence[Row], kind: str) -> list[Row]:

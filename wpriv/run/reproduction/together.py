@@ -4,15 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from wpriv.run.reproduction.collect import ItemResult
+from wpriv.errors import MissingResource, UsageError
+from wpriv.files.json_values import plain
+from wpriv.run.reproduction.collect import ItemResult, RecipeResult
 from wpriv.run.reproduction.items import slug
-from wpriv.run.results import composite_figure
+from wpriv.run.results import composite_figure, stored_json
+
+# what tells a run from others in its provenance
+_RUN = ("git_commit", "wall_seconds")
 
 
 def file_name(result: ItemResult) -> str:
     """Return the file of the figure of an item within a folder of kept results."""
     return f"{result.item.paper}/together/{slug(result.item.name)}.svg"
+
+
+def origin_file(figure: Path) -> Path:
+    """Return the file beside a kept figure that says which runs it was drawn from."""
+    return figure.with_suffix(".json")
+
+
+def origins(result: ItemResult) -> dict[str, dict[str, Any]]:
+    """Return what tells the runs of the recipes of an item from others: the commit and the time of each."""
+    return {each.name: {key: each.provenance.get(key) for key in _RUN} for each in _panels(result)}
+
+
+def older(result: ItemResult, figure: Path) -> list[str]:
+    """Return the recipes whose results in a folder are of another run than those in a kept figure; none if not known.
+
+    A later run of one recipe replaces its results, and the figure stays until all of them are run.
+    """
+    try:
+        drawn = stored_json.read(origin_file(figure))
+    except (UsageError, MissingResource):
+        return []
+    now = plain(origins(result))
+    return [name for name, run in now.items() if name in drawn and drawn[name] != run]
+
+
+def note(names: Sequence[str]) -> str:
+    """Return the sentence on a figure that is older than the results of some recipes."""
+    return f"This figure is older than the numbers of {', '.join(names)}, which were computed again since"
 
 
 def can_be_drawn(result: ItemResult, *, needs_all: bool = False) -> bool:
@@ -31,6 +65,12 @@ def plot(result: ItemResult, out: Path, formats: Sequence[str] = ("svg",)) -> li
     return composite_figure.plot_folders(
         _sources(result), result.item.together[0], formats=formats, out=out, stem=slug(result.item.name)
     )
+
+
+def _panels(result: ItemResult) -> list[RecipeResult]:
+    """The recipes whose results the figure of an item shows, as far as they are there."""
+    names = [] if result.item.together is None else [name for name, _ in result.item.together[1]]
+    return [each for each in result.recipes if each.name in names and each.status == "done"]
 
 
 def _sources(result: ItemResult) -> dict[str, Path]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from wpriv.run.results import file_names, model_header
 from wpriv.run.results.model_check import FITS, ModelCheck
-from wpriv.run.results.statement_facts import CENTRAL, Facts, facts
+from wpriv.run.results.statement_facts import CENTRAL, LOCAL, Facts, facts
 
 NIST = "Evaluating the guarantee, by the topics of NIST SP 800-226 (2025)"
 REPORTING = "Reporting the guarantee, by 'How to DP-fy ML' (Ponomareva et al. 2023)"
@@ -83,6 +83,9 @@ def _evaluating(source: Facts) -> list[Question]:
         return Question(NIST, text, tuple(answer), add)
 
     persons = "whether a person can have several records; if so, train with `privacy: {group: m}`"
+    subject = "this training"
+    if source.model == LOCAL:
+        persons, subject = "whether a person can have several records, of which each has this cost", "the reports"
     others = f"; {', '.join(source.earlier_runs)} are not included" if source.earlier_runs else ""
     return [
         question("How large are eps and delta?", _sentence(source.guarantee)),
@@ -92,7 +95,7 @@ def _evaluating(source: Facts) -> list[Question]:
         question("Whom must the people in the data trust?", source.source["trust_model"]),
         question(
             "Which budget is spent over all releases from these records?",
-            _sentence(f"this training: {source.guarantee}{others}"),
+            _sentence(f"{subject}: {source.guarantee}{others}"),
             "every other release from these records, and a limit for all of them together",
         ),
         question(
@@ -147,6 +150,12 @@ def _reporting(source: Facts) -> list[Question]:
 
 def _tuning(source: Facts) -> tuple[list[str], str]:
     """What the choice of settings cost, and what a person must add."""
+    if source.model == LOCAL:
+        return (
+            ["Nothing, where it was made by trainings on the reports: they are post-processing."],
+            "how radius, mechanism, transform and budget of the reports were chosen, and what else was chosen by "
+            "looking at the records themselves, which has a cost",
+        )
     how = "on public data, by private tuning, or by earlier trainings on these records, of which each has a cost"
     tuning = source.source.get("tuning")
     if tuning is None:
@@ -172,6 +181,7 @@ def _publishing(source: Facts, model: ModelCheck) -> list[Question]:
 
     delta, runs, files = source.delta, source.earlier_runs, source.publishable
     secret = source.source["seed"] is None
+    unseeded = "reports of `wpriv privatize` without a seed" if source.model == LOCAL else "a training without a seed"
     fits = model.verdict == FITS
     warnings = source.statement.get("warnings", [])
     return [
@@ -197,7 +207,7 @@ def _publishing(source: Facts, model: ModelCheck) -> list[Question]:
         question(
             "Is the seed of the noise unknown to everyone?",
             ["It came from the operating system, and is not recorded."] if secret else [],
-            "" if secret else "a training without a fixed seed: whoever knows the seed can subtract the noise",
+            "" if secret else f"{unseeded}: whoever knows a fixed seed can subtract the noise",
         ),
         question(
             "Are the weights those of the statement?",

@@ -18,6 +18,8 @@ from wpriv.run.results import file_names, means
 # a grid point and the number that names it may differ by rounding: linspace(0, 4, 81) holds 0.30000000000000004
 ROUNDING = 1e-9
 SCHEMA = "wpriv.expect/1"
+# the key that marks a row for a number that the recipe expects since its results were stored
+NOT_MEASURED = "not_measured"
 MAX_SHOWN = 5  # missed numbers in an error
 
 
@@ -60,15 +62,23 @@ def verdict_word(row: Mapping[str, Any]) -> str:
     """Return the verdict of a row of ``expect.json`` as a terminal shows it; pages show it in small letters."""
     if row["ok"]:
         return "same commit" if row.get("same_commit") else "ok"
+    if row.get(NOT_MEASURED):
+        return "not measured yet"
     return "MISSED" if row["held"] else "not reached"
+
+
+def is_missed(row: Mapping[str, Any]) -> bool:
+    """Tell whether a row of ``expect.json`` is a number that must be met and is not."""
+    return bool(row["held"] and not row["ok"] and not row.get(NOT_MEASURED))
 
 
 def counts(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return how many rows of ``expect.json`` are met, of how many; empty where there are none.
 
-    An own number that is met by the commit which it comes from is in neither count: it was compared with itself.
+    An own number that is met by the commit which it comes from is in neither count: it was compared with itself. Nor is
+    a number that was not measured yet.
     """
-    compared = [row for row in rows if not (row["ok"] and row.get("same_commit"))]
+    compared = [row for row in rows if not (row["ok"] and row.get("same_commit")) and not row.get(NOT_MEASURED)]
     return f"{sum(row['ok'] for row in compared)} of {len(compared)}" if compared else ""
 
 

@@ -60,7 +60,7 @@ def table(path: Path) -> list[dict[str, Any]]:
 
 
 def _cell(column: str, text: str) -> Any:
-    """Return the value of a cell: a number, a word, or None if it is empty.
+    """Return the value of a cell: a number, NaN for ``nan``, a word, or None if it is empty.
 
     Raises:
         CsvError: the column must hold something else.
@@ -79,7 +79,8 @@ def _cell(column: str, text: str) -> Any:
         if column in _NUMBERS:
             kind = f"a number {'from 0 ' if column in _NOT_NEGATIVE else ''}up to {MAX_DRAWN:g}"
             raise CsvError(f"{column} must be {kind}, or empty; found {text[:40]!r}")
-        return text
+        # what was measured of a training that has diverged
+        return value if text == "nan" else text
     return int(text) if re.fullmatch(r"-?\d{1,15}", text) else value
 
 

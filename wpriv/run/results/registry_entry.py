@@ -13,7 +13,7 @@ from typing import Any
 from wpriv.config import yaml_document
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run.results import file_names
-from wpriv.run.results.statement_facts import CENTRAL, Facts, facts
+from wpriv.run.results.statement_facts import CENTRAL, LOCAL, Facts, facts
 
 SCHEMA = Path(__file__).resolve().parents[1] / "registry.schema.json"
 COMMIT = "057e5d81"
@@ -120,6 +120,12 @@ def _variant(source: Facts) -> dict[str, Any]:
 def _tuning(source: Facts) -> str:
     """What is known of the preparation of the data and of the choice of settings."""
     tuning = source.source.get("tuning")
+    if source.model == LOCAL:
+        return (
+            f"What was chosen by trainings on the reports has no further cost. {OPEN}how the data were prepared and "
+            f"explored, and how radius, mechanism, transform and budget of the reports were chosen. None of it is in "
+            f"the figures above"
+        )
     if tuning is None:
         return (
             f"{OPEN}how the data were prepared and explored, and how model, learning rate, clipping norm and budget "

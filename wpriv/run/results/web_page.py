@@ -184,8 +184,11 @@ def numbers_behind(rows: Sequence[Row], title: str = "The numbers of the figure"
 
 
 def thinned(rows: Sequence[Row]) -> list[Row]:
-    """Return at most 60 rows of a table, evenly chosen."""
-    return list(rows[:: -(-len(rows) // MAX_ROWS)]) if rows else []
+    """Return at most 60 rows of a table, evenly chosen, the first and the last among them."""
+    last = len(rows) - 1
+    if last < MAX_ROWS:
+        return list(rows)
+    return [rows[round(place * last / (MAX_ROWS - 1))] for place in range(MAX_ROWS)]
 
 
 def _cell(name: str, value: Any) -> str:

@@ -20,6 +20,7 @@ from wpriv.run.results.expectations import Verdict
 from wpriv.run.training import (
     cluster,
     merge_sweep,
+    plan_ahead,
     progress,
     repeated_runs,
     run_folder,
@@ -154,8 +155,10 @@ def run(
         plan = Submission(selected, out, asked_of_cluster(recipe), device, None if root is None else Path(root), jobs)
         failed = cluster.train_cells(plan, say)
     elif jobs is None or jobs == 1:
+        plan_ahead.require(selected, out, root)
         trained = _sequential(selected, out, options, say)
     else:
+        plan_ahead.require(selected, out, root)
         train_in_workers(selected, out, jobs, backend, options, say if isinstance(say, progress.Meter) else None)
     # a shard that ends beside another one must not write tables and a statement without the trainings of that one
     busy = f"another process is merging the trainings in {out}. Give the same command again once it ends"
