@@ -54,6 +54,16 @@ def test_the_verdict_is_on_the_numbers_of_today_and_a_new_place_has_none(tmp_pat
     assert [(row["expected"], round(row["ours"], 9), row["ok"]) for row in rows] == [(0.2, 0.126936738, False)]
 
 
+def test_a_bound_from_one_side_says_which_and_a_value_does_not(tmp_path):
+    path, out = stored_run(tmp_path)
+    sides = []
+    for extra in ("", "at_least: true, ", "at_most: true, "):
+        path.write_text(RECIPE.replace("within: 1e-9, ", f"within: 1e-9, {extra}"))
+        (row,) = stored.today(load_recipe.recipe(path), stored.entries(out / "expect.json"))
+        sides.append(row.get("side"))
+    assert sides == [None, "at least", "at most"]
+
+
 def test_a_number_has_the_claim_of_its_row_and_measurements_are_so_called(tmp_path):
     _, out = stored_run(tmp_path)
     entries = stored.entries(out / "expect.json")

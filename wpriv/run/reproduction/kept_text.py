@@ -23,6 +23,12 @@ This folder is written by `wpriv reproduce all --keep reproductions`, not by han
 machine and the time of its own run are stated; runs at other commits replace what they have run, and leave the rest.
 Tables are shortened to 60 rows, and figures drawn for small files; `wpriv reproduce PAPER` computes all of them. An own
 number of the same commit as the results was compared with itself, and is not counted among the numbers met.
+
+A difference is relative, in percent, unless the tolerance of the recipe is absolute: then it has the unit of the
+number. After ± stands the standard deviation of one training, of so many seeds. Accuracies are shares of 1. "Or more"
+and "or less" stand behind numbers that ours may exceed, or stay below, by any amount. Times are by the clock, of runs
+that shared their machine with other work; `wpriv recipe ls` has those of one core. Tables that only define notation or
+list the layers of a network have no item.
 """
 
 
@@ -121,8 +127,7 @@ def _kind(row: Row) -> str:
 def _numbers(row: Row) -> list[str]:
     word = expectations.verdict_word(row).lower()
     verdict = f"**{word}**" if row["held"] and not row["ok"] else word
-    difference = web_page.number(row["difference"], 2)
-    return [web_page.number(row["expected"]), web_page.ours(row), difference, verdict]
+    return [web_page.expected_number(row), web_page.ours(row), web_page.difference(row), verdict]
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -101,15 +101,22 @@ def answered(check: Check, column: str, expected: float, rows: Sequence[Row]) ->
 def today(recipe: Recipe, rows: list[Row]) -> list[Row]:
     """Return rows of ``expect.json`` for the numbers that a recipe expects today, by the answers of its earlier run.
 
-    A number that is expected since then has no row.
+    A bound from one side has the key ``side``: at least, or at most. A number that is expected since then has no row.
     """
     ours = answers(rows)
     matches = (
-        answered(check, column, float(number), ours)
+        (check, answered(check, column, float(number), ours))
         for check in recipe.checks
         for column, number in check.columns.items()
     )
-    return [{**match[0].as_dict(), "claim": match[1]} for match in matches if match is not None]
+    return [{**match[0].as_dict(), "claim": match[1], **_side(check)} for check, match in matches if match is not None]
+
+
+def _side(check: Check) -> Row:
+    """The side from which an expected number is a bound; nothing for a value."""
+    if check.expect.at_least:
+        return {"side": "at least"}
+    return {"side": "at most"} if check.expect.at_most else {}
 
 
 def with_claims(rows: list[Row], table: Sequence[Row], kind: str) -> list[Row]:

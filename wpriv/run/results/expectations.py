@@ -60,7 +60,7 @@ def verdict_word(row: Mapping[str, Any]) -> str:
     """Return the verdict of a row of ``expect.json`` as a terminal shows it; pages show it in small letters."""
     if row["ok"]:
         return "same commit" if row.get("same_commit") else "ok"
-    return "MISSED" if row["held"] else "not reached"
+    return "MISSED" if row["held"] else "not met"
 
 
 def counts(rows: Sequence[Mapping[str, Any]]) -> str:
