@@ -72,6 +72,11 @@ def test_a_difference_is_in_percent_or_in_the_unit_of_an_absolute_tolerance(diff
     assert web_page.difference(expected_row(difference=difference, absolute=absolute)) == shown
 
 
+def test_a_tolerance_has_the_unit_of_the_difference_beside_it():
+    assert web_page.tolerance(expected_row(within=0.02, absolute=True)) == "0.02"
+    assert web_page.tolerance(expected_row(within=0.002, absolute=False)) == "0.2%"
+
+
 @pytest.mark.parametrize(
     ("mean", "deviation", "shown"),
     [

@@ -219,7 +219,6 @@ def origin(provenance: Row) -> str:
 def _expected(row: Row) -> dict[str, str]:
     """The cells of an expected number by their columns."""
     verdict = expectations.verdict_word(row).lower()
-    within = f"{row['within']:g}" + (" absolute" if row["absolute"] else "")
     kind = f"{row['kind']}, commit {row['commit']}" if row.get("commit") else row["kind"]
     cells = {
         "at": place(row),
@@ -229,7 +228,7 @@ def _expected(row: Row) -> dict[str, str]:
         "ours": ours(row),
         "our claim": row.get("claim") or "",
         "difference": difference(row),
-        "within": within,
+        "within": tolerance(row),
         "verdict": "",
         "source": row["source"],
     }
@@ -274,6 +273,11 @@ def difference(row: Row) -> str:
     if row["absolute"]:
         return f"{value:+.2g}" if value else "0"
     return "0" if abs(value) < ROUNDING else f"{100 * value:+.{2 if abs(value) < LARGE else 3}g}%"
+
+
+def tolerance(row: Row) -> str:
+    """Return the tolerance of an expected number in the unit of ``difference``."""
+    return f"{row['within']:g}" if row["absolute"] else f"{100 * row['within']:g}%"
 
 
 def _inline(picture: str, name: str) -> str:
