@@ -470,7 +470,7 @@ def test_a_number_is_held_shown_or_needs_only_be_reached(recipe):
         ("at_least: true,", 0.4, "MISSED"),
         ("at_most: true,", 0.4, "ok"),
         ("at_most: true,", 0.6, "MISSED"),
-        ("held: false,", 0.1, "not reached"),
+        ("held: false,", 0.1, "not met"),
         ("held: false,", 0.5, "ok"),
     ):
         recipe.write_text(base % extra)

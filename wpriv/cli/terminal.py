@@ -23,7 +23,7 @@ BAR_WIDTH = 24
 STYLES = {
     "certified|exact|ok|holds": "green",
     "upper-bound": "cyan",
-    "approximate|as-published|statistical|not reached": "yellow",
+    "approximate|as-published|statistical|not met": "yellow",
     "MISSED|fails": "bold red",
 }
 

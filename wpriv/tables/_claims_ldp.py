@@ -178,7 +178,7 @@ def _batch() -> Iterator[Case]:
 STATEMENTS = (
     Statement("Section 2.1, Laplace", "noise of scale Delta/eps: eps-LDP", _laplace),
     Statement("Equation 4", "Gauss noise that suffices", _equation_4),
-    Statement("Equation 4, least", "the same, read as the least noise", _equation_4, equal=True, error=3),
+    Statement("Equation 4, least", "the same, read as the least noise (not claimed)", _equation_4, equal=True, error=3),
     Statement("Theorem 1 (i)", "the least cost is p sigma^p (h(Y) - ln(C_N sigma))", _least_cost, equal=True),
     Statement("Theorem 1 (ii)", "KL at most min W_p^p, without a constant", _missed, error=4),
     Statement("Theorem 1 (ii), order", "KL(G* + N || X + N) is bounded at all", _direction, error=5),

@@ -197,7 +197,7 @@ STATEMENTS = (
     Statement("Equation 11", "R has row sums 1/n and column sums 1/m", _row_sums, equal=True),
     Statement("Theorem 4.1 (a)", "replacing x: at most 4M (3 L1 + L2)/n", _theorem_41a),
     Statement("Theorem 4.1 (b)", "replacing x or z: 4M max{(3 L1 + L2)/n, (L1 + 3 L2)/m}", _theorem_41b),
-    Statement("Abstract", "Theorem 4.1 is tight (Section 1.1)", _theorem_41a, equal=True, error=1),
+    Statement("Section 1.1", "Theorem 4.1 is tight", _theorem_41a, equal=True, error=1),
     Statement("Theorem 4.1, corrected", "tight: 4M max(2 L1, L1 + L2)/n", _corrected, equal=True),
     Statement("Lemma 5.1", "a share p of each category: ln(1 + p (e^eps - 1))", _sampling),
     Statement("Section 5.3, limit", "eps by the central limit for fixed-size batches", _uniform_limit, error=3),

@@ -157,12 +157,12 @@ def test_pages_are_well_formed_and_load_nothing_from_elsewhere(tmp_path):
 
 @pytest.mark.slow
 def test_the_report_holds_each_number_with_its_kind_and_verdict(tmp_path):
-    papers = items.select("plc/figure-2")
-    results = run("plc/figure-2", tmp_path)
+    papers = items.select("plc/figure-7")
+    results = run("plc/figure-7", tmp_path)
     page.write(papers, results, tmp_path, quick=True)
     report = json.loads((tmp_path / page.REPORT).read_text(), parse_constant=pytest.fail)
     (item,) = report["items"]
-    assert (report["schema"], item["paper"], item["item"]) == ("wpriv.reproduction/1", "plc", "Figure 2")
+    assert (report["schema"], item["paper"], item["item"]) == ("wpriv.reproduction/1", "plc", "Figure 7")
     assert item["verdict"] == "differs"  # a claim of the paper is not borne out
     assert {row["kind"] for row in item["rows"]} == {"reference", "own"}
     assert {row["verdict"] for row in item["rows"]} == {"ok"}
@@ -179,7 +179,7 @@ def test_a_page_shows_the_mean_its_deviation_and_its_seeds_and_the_commit_of_an_
         key: several[key] for key in ("commit", "noise_version", "seeds", "deviation")
     }
     assert "own, commit 0123456789ab" in web_page.expected([several])
-    assert "0.52 ± 0.012 (5 seeds)" in web_page.expected([several])
+    assert "0.520 ± 0.012 (5 seeds)" in web_page.expected([several])
     assert "0.52" in web_page.expected([row])  # a single run
 
 

@@ -87,6 +87,16 @@ def test_answers_are_found_at_places_that_name_a_claim_or_a_number_of_seeds():
     assert stored.answered(check, "accuracy", 0.9, [{**entry, "where": {**place, "case": "b"}}]) is None
 
 
+def test_a_bound_from_one_side_says_which_and_a_value_does_not(tmp_path):
+    path, out = stored_run(tmp_path)
+    sides = []
+    for extra in ("", "at_least: true, ", "at_most: true, "):
+        path.write_text(RECIPE.replace("within: 1e-9, ", f"within: 1e-9, {extra}"))
+        (row,) = stored.today(load_recipe.recipe(path), stored.entries(out / "expect.json"))
+        sides.append(row.get("side"))
+    assert sides == [None, "at least", "at most"]
+
+
 def test_a_number_has_the_claim_of_its_row_and_measurements_are_so_called(tmp_path):
     _, out = stored_run(tmp_path)
     entries = stored.entries(out / "expect.json")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from wpriv.run.results import web_page
 
 
@@ -42,6 +44,59 @@ def test_folded_expected_numbers_can_be_opened_by_the_style_sheet_for_paper():
     assert '<details class="expected">' in text
     assert "details.expected" in web_page.STYLE.read_text(encoding="utf-8")
     assert "delta_<wbr>lower" in text
+
+
+def expected_row(**more):
+    row = {"panel": "", "where": {"n": 1}, "column": "accuracy", "kind": "published", "expected": 0.5, "ours": 0.55}
+    row |= {"difference": 0.1, "within": 0.1, "absolute": False, "ok": True, "held": True, "source": "Table 1"}
+    return row | more
+
+
+@pytest.mark.parametrize(
+    ("difference", "absolute", "shown"),
+    [
+        (0.1, False, "+10%"),
+        (-0.19914, False, "-20%"),
+        (1.234, False, "+123%"),
+        (2.1e-5, False, "+0.0021%"),
+        (8.6e-14, False, "0"),
+        (0.0, False, "0"),
+        (0.018, True, "+0.018"),
+        (-0.02132, True, "-0.021"),
+        (0.0, True, "0"),
+        (None, False, ""),
+        ("inf", False, "inf"),
+    ],
+)
+def test_a_difference_is_in_percent_or_in_the_unit_of_an_absolute_tolerance(difference, absolute, shown):
+    assert web_page.difference(expected_row(difference=difference, absolute=absolute)) == shown
+
+
+def test_a_tolerance_has_the_unit_of_the_difference_beside_it():
+    assert web_page.tolerance(expected_row(within=0.02, absolute=True)) == "0.02"
+    assert web_page.tolerance(expected_row(within=0.002, absolute=False)) == "0.2%"
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation", "shown"),
+    [
+        (0.764823, 0.02512, "0.765 ± 0.025 (5 seeds)"),
+        (0.751968, 0.0046, "0.7520 ± 0.0046 (5 seeds)"),
+        (57.4665, 12.3, "57 ± 12 (5 seeds)"),
+        (1.0, 0.0, "1 ± 0 (5 seeds)"),
+        (None, None, ""),
+        (0.7648234, None, "0.764823"),
+    ],
+)
+def test_a_mean_has_the_decimals_of_its_deviation(mean, deviation, shown):
+    assert web_page.ours(expected_row(ours=mean, deviation=deviation, seeds=5)) == shown
+
+
+def test_a_bound_from_one_side_is_shown_as_one():
+    assert web_page.expected_number(expected_row()) == "0.5"
+    assert web_page.expected_number(expected_row(side="at least")) == "0.5 or more"
+    assert "<td" in web_page.expected([expected_row(side="at most")])
+    assert "0.5 or less" in web_page.expected([expected_row(side="at most")])
 
 
 def test_ends_of_brackets_are_rounded_outwards_and_lower_bounds_down():

@@ -26,6 +26,7 @@ VERDICTS = {
     "not covered": "no recipe reproduces it; the reason is said",
 }
 COLUMNS = ("panel", "where", "column", "kind", "ours", "difference", "within", "absolute", "source", "claim")
+OPTIONAL = ("commit", "noise_version", "seeds", "deviation", "side")
 ORIGIN = ("wpriv", "git_commit", "platform", "device", "seed", "seeds", "noise_version", "wall_seconds")
 CLAIM = {"paper", "found", "because"}  # the keys of a claim
 Row = dict[str, Any]
@@ -66,6 +67,11 @@ class RecipeResult:
     def failing(self) -> list[str]:
         """The names of the statements that fail, of a recipe whose table has one in each row."""
         return [str(row.get("proposition")) for row in self.table if row.get("verdict") == "fails"]
+
+    @property
+    def errors(self) -> int:
+        """How many errors of the paper the failing rows show: several rows can be about one."""
+        return len({row["error"] for row in self.table if row.get("verdict") == "fails" and row.get("error")})
 
     def as_dict(self) -> Row:
         """The recipe as ``report.json`` holds it, without its expected numbers."""
@@ -114,7 +120,7 @@ def collect(papers: Iterable[Paper], out: Path, *, quick: bool, kept: Path | Non
                 if result.status != "done" and kept is not None and name in stand_in:
                     earlier = _result(name, kept, stand_in, quick=False)
                     result = earlier if earlier.status in ("done", "damaged") else result
-                recipes.append(result if item.has_claims else replace(result, claims=[]))
+                recipes.append(result if item.has_claims else replace(result, claims=[], expect=[]))
             results.append(ItemResult(item, recipes, _verdict(item, recipes)))
     return results
 
@@ -171,11 +177,24 @@ def _finished(name: str, folder: Path, *, quick: bool, kept: bool) -> RecipeResu
 
 
 def counts(result: ItemResult) -> str:
-    """Return how many expected numbers of an item are met, of how many, and how many statements fail, in words."""
+    """Return how many expected numbers of an item are met, of how many, and how many statements fail, in words.
+
+    Rows of a table of statements are counted apart, with the number of errors that they show.
+    """
     numbers = expectations.counts([row for recipe in result.recipes for row in recipe.expect])
-    failing = sum(len(recipe.claims) + len(recipe.failing) for recipe in result.recipes)
-    words = f"{failing} statement{'s fail' if failing > 1 else ' fails'}" if failing else ""
-    return ", ".join(part for part in (numbers, words) if part)
+    claims, rows, errors = (
+        sum(count)
+        for count in zip(*((len(each.claims), len(each.failing), each.errors) for each in result.recipes), strict=True)
+    )
+    statements = f"{plural(claims, 'statement')} {'fail' if claims > 1 else 'fails'}" if claims else ""
+    in_table = f"{plural(rows, 'row')} {'fail' if rows > 1 else 'fails'}" if rows else ""
+    by = f" by {plural(errors, 'error')}" if errors else ""
+    return ", ".join(part for part in (numbers, statements, in_table + by) if part)
+
+
+def plural(count: int, word: str) -> str:
+    """Return a count with its noun."""
+    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
@@ -201,7 +220,7 @@ def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
 def _numbers(row: Row) -> Row:
     """An expected number of ``expect.json`` as a row of the report."""
     verdict = expectations.verdict_word(row).lower()
-    more = {key: row[key] for key in ("commit", "noise_version", "seeds", "deviation") if row.get(key) is not None}
+    more = {key: row[key] for key in OPTIONAL if row.get(key) is not None}
     published = row["expected"] if row["kind"] == "published" else None
     numbers = {"published": published, "expected": row["expected"]}
     return {**{key: row.get(key) for key in COLUMNS}, **more, **numbers, "verdict": verdict}

@@ -25,7 +25,7 @@ class Item:
         recipes: names of the shipped recipes that reproduce it; empty where nothing does.
         missing: what is not reproduced and why; empty where all is.
         together: the figure, and the name of the panels of each recipe, of one figure over several recipes.
-        has_claims: False where the claims of its recipes are about other items.
+        has_claims: False where the claims and expected numbers of its recipes are about other items.
     """
 
     paper: str

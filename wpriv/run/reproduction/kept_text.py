@@ -24,6 +24,17 @@ machine and the time of its own run are stated; runs at other commits replace wh
 Tables are shortened to 60 rows, but for those of statements, and figures drawn for small files; `wpriv reproduce PAPER`
 computes all of them. An own number of the same commit as the results was compared with itself, and is not counted among
 the numbers met.
+
+An expected number is published (printed in the paper), a reference (computed apart: a closed form, mpmath or another
+program) or our own (an earlier run of the same recipe). The difference of ours from it, and the tolerance beside it
+("within"), are relative, in percent, or, for an absolute tolerance, in the unit of the number. "Or more" and "or less"
+stand behind numbers that ours may exceed, or stay below, by any amount. After ± stands the standard deviation of one
+training, of so many seeds. Accuracies are shares of 1. "Our claim" says whether our number is exact, certified by a
+bracket, an upper bound, approximate, a formula as published, or measured by a training.
+
+Times are by the clock, of runs that shared their machine with other work; `wpriv recipe ls` has those of one core.
+The columns of trainings are explained in `docs/reference/tasks.md`, those of tables in `docs/reference/figures.md`.
+Tables of a paper that only define notation or list the layers of a network have no item.
 """
 
 
@@ -63,7 +74,7 @@ def _overview(paper: Paper, results: Sequence[ItemResult]) -> str:
         _table(["item", "what it shows", "verdict", "numbers met"], items),
     ]
     numbers = [
-        [each.item.name, f"{result.name}: {web_page.place(row)}", row["column"], *_numbers(row)]
+        [each.item.name, _place(result, row), row["column"], *_numbers(row)]
         for each in results
         for result in each.recipes
         for row in result.expect
@@ -71,7 +82,7 @@ def _overview(paper: Paper, results: Sequence[ItemResult]) -> str:
     ]
     if numbers:
         parts.append(f"Numbers that the paper prints, beside ours ({len(numbers)}):\n")
-        parts.append(_table(["item", "at", "column", "published", "ours", "difference", "verdict"], numbers))
+        parts.append(_table(["item", "at", "column", "published", "ours", "difference", "within", "verdict"], numbers))
     return "\n".join(parts)
 
 
@@ -109,12 +120,18 @@ def _recipe(result: RecipeResult, folder: Path) -> str:
             [web_page.place(row), row["column"], _kind(row), *_numbers(row), row.get("claim") or "", row["source"]]
             for row in result.expect
         ]
-        header = ["at", "column", "kind", "expected", "ours", "difference", "verdict", "our claim", "source"]
+        header = ["at", "column", "kind", "expected", "ours", "difference", "within", "verdict", "our claim", "source"]
         met = expectations.counts(result.expect)
         summary = f"{met} numbers within their tolerances" if met else f"{len(rows)} numbers, not compared"
         parts.append(f"<details{' open' * (len(rows) <= web_page.MOST_OPEN)}><summary>{summary}</summary>\n")
         parts.append(_table(header, rows) + "\n</details>\n")
     return "\n".join(parts)
+
+
+def _place(result: RecipeResult, row: Row) -> str:
+    """The recipe of an expected number, and where in its results the number is, unless they have one row alone."""
+    place = web_page.place(row)
+    return f"{result.name}: {place}" if place else result.name
 
 
 def _kind(row: Row) -> str:
@@ -124,8 +141,8 @@ def _kind(row: Row) -> str:
 def _numbers(row: Row) -> list[str]:
     word = expectations.verdict_word(row).lower()
     verdict = f"**{word}**" if expectations.is_missed(row) else word
-    difference = web_page.number(row["difference"], 2)
-    return [web_page.number(row["expected"]), web_page.ours(row), difference, verdict]
+    distance = (web_page.difference(row), web_page.tolerance(row))
+    return [web_page.expected_number(row), web_page.ours(row), *distance, verdict]
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

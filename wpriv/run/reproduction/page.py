@@ -91,6 +91,7 @@ def _legend(quick: bool) -> str:
         f'<p class="soft">{words}. A number is <b>published</b> (printed in the paper), a <b>reference</b> (computed '
         f"apart: closed form, mpmath, another program) or our <b>own</b> (an earlier run of the same recipe, by the "
         f"program of a commit; <b>same commit</b>: the results are of this commit too, so that nothing was compared). "
+        f"A difference is in percent, or in the unit of the number where the tolerance is absolute. "
         f"After ± stands the standard deviation of one training, of so many seeds.</p>{note}"
     )
 
@@ -172,8 +173,10 @@ def _together_figure(result: ItemResult, out: Path) -> list[str]:
 
 
 def failing_in_words(result: RecipeResult) -> str:
-    """Return how many of the statements in the table of a recipe fail, and which."""
-    return f"{len(result.failing)} of {len(result.table)} statements fail: {', '.join(result.failing)}"
+    """Return in how many rows of a table of statements they fail, by how many errors of the paper, and in which."""
+    errors = f", by {collect.plural(result.errors, 'error')} of the paper" if result.errors else ""
+    words = f"{len(result.failing)} of {collect.plural(len(result.table), 'row')}{errors}"
+    return f"The statement fails in {words}: {'; '.join(result.failing)}"
 
 
 def commit_of(result: RecipeResult) -> str:

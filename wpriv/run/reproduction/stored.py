@@ -94,8 +94,9 @@ def _is_same_place(one: Row, other: Row) -> bool:
 def today(recipe: Recipe, entries: Sequence[Row], table: Sequence[Row] = ()) -> list[Row]:
     """Return rows of ``expect.json`` for the numbers that a recipe expects today, by the answers of its earlier run.
 
-    A number that is expected since then is looked up in the table of that run. Where it has none, the row is marked as
-    not measured; a quick run, whose grid lacks most of the numbers, has no such rows.
+    A bound from one side has the key ``side``: at least, or at most. A number that is expected since then is looked up
+    in the table of that run. Where it has none, the row is marked as not measured; a quick run, whose grid lacks most
+    of the numbers, has no such rows.
 
     Args:
         entries: the rows of ``expect.json``. table: all rows of the results, or none where some were left out.
@@ -108,10 +109,10 @@ def today(recipe: Recipe, entries: Sequence[Row], table: Sequence[Row] = ()) -> 
                 None,
             )
             if verdict is not None:
-                rows.append({**verdict.as_dict(), "claim": claim})
+                rows.append({**verdict.as_dict(), "claim": claim, **_side(check)})
             elif not recipe.quick:
                 verdict = expectations.verdict(check, column, float(number), [])
-                rows.append({**verdict.as_dict(), "claim": None, expectations.NOT_MEASURED: True})
+                rows.append({**verdict.as_dict(), "claim": None, **_side(check), expectations.NOT_MEASURED: True})
     return rows
 
 
@@ -123,6 +124,13 @@ def _of_table(recipe: Recipe, check: Check, column: str, expected: float, table:
     first = training is not None and training.sweep is None
     verdict = expectations.verdict(check, column, expected, rows, first=first)
     return None if verdict.ours is None else verdict
+
+
+def _side(check: Check) -> Row:
+    """The side from which an expected number is a bound; nothing for a value."""
+    if check.expect.at_least:
+        return {"side": "at least"}
+    return {"side": "at most"} if check.expect.at_most else {}
 
 
 def with_claims(rows: list[Row], table: Sequence[Row], kind: str) -> list[Row]:

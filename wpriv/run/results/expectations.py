@@ -64,7 +64,7 @@ def verdict_word(row: Mapping[str, Any]) -> str:
         return "same commit" if row.get("same_commit") else "ok"
     if row.get(NOT_MEASURED):
         return "not measured yet"
-    return "MISSED" if row["held"] else "not reached"
+    return "MISSED" if row["held"] else "not met"
 
 
 def is_missed(row: Mapping[str, Any]) -> bool:

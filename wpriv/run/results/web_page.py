@@ -24,6 +24,8 @@ STYLE = Path(__file__).parent / "web_page.css"
 MAX_ROWS = 60
 # expected numbers that a page shows without being unfolded
 MOST_OPEN = 16
+# relative differences below the first are rounding errors; from the second on, a percentage has three digits
+ROUNDING, LARGE = 1e-9, 0.995
 BOUNDS = ("eps", "delta")  # beginnings of the columns that hold a guarantee
 LOWER_ENDS = ("_lower", "_at_least")  # ends of the columns that hold a lower bound
 NO_COLUMNS = {"process", "source", "warnings", "reason"}
@@ -220,17 +222,16 @@ def origin(provenance: Row) -> str:
 def _expected(row: Row) -> dict[str, str]:
     """The cells of an expected number by their columns."""
     verdict = expectations.verdict_word(row).lower()
-    within = f"{row['within']:g}" + (" absolute" if row["absolute"] else "")
     kind = f"{row['kind']}, commit {row['commit']}" if row.get("commit") else row["kind"]
     cells = {
         "at": place(row),
         "column": row["column"],
         "kind": kind,
-        "expected": number(row["expected"]),
+        "expected": expected_number(row),
         "ours": ours(row),
         "our claim": row.get("claim") or "",
-        "difference": number(row["difference"], 2),
-        "within": within,
+        "difference": difference(row),
+        "within": tolerance(row),
         "verdict": "",
         "source": row["source"],
     }
@@ -246,11 +247,40 @@ def place(row: Row) -> str:
     return ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in entries.items())
 
 
+def expected_number(row: Row) -> str:
+    """Return an expected number; of a bound from one side, with that side."""
+    return number(row["expected"]) + {"at least": " or more", "at most": " or less"}.get(row.get("side", ""), "")
+
+
 def ours(row: Row) -> str:
-    """Return our number; of repeated trainings the mean, the standard deviation of one of them and their number."""
-    if row.get("deviation") is None:
-        return number(row["ours"])
-    return f"{number(row['ours'])} ± {number(row['deviation'], 2)} ({row['seeds']} seeds)"
+    """Return our number; of repeated trainings the mean, the standard deviation of one of them and their number.
+
+    A mean has as many decimals as its deviation, which has two digits.
+    """
+    mean, deviation = row["ours"], row.get("deviation")
+    if deviation is None or mean is None:
+        return number(mean)
+    decimals = max(0, 1 - math.floor(math.log10(deviation))) if deviation > 0 else 0
+    mean_text = f"{mean:.{decimals}f}" if deviation > 0 else number(mean)
+    return f"{mean_text} ± {deviation:.{decimals}f} ({row['seeds']} seeds)"
+
+
+def difference(row: Row) -> str:
+    """Return how far our number lies from the expected one: in percent, or in its unit if the tolerance is absolute.
+
+    Relative differences below 1e-9, which are rounding errors, are shown as 0.
+    """
+    value = row["difference"]
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return number(value)
+    if row["absolute"]:
+        return f"{value:+.2g}" if value else "0"
+    return "0" if abs(value) < ROUNDING else f"{100 * value:+.{2 if abs(value) < LARGE else 3}g}%"
+
+
+def tolerance(row: Row) -> str:
+    """Return the tolerance of an expected number in the unit of ``difference``."""
+    return f"{row['within']:g}" if row["absolute"] else f"{100 * row['within']:g}%"
 
 
 def _inline(picture: str, name: str) -> str:
