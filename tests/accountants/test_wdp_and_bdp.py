@@ -8,7 +8,7 @@ import pytest
 
 import wpriv
 from tests.points import POINTS
-from wpriv.accountants import bdp, moments, renyi, wdp
+from wpriv.accountants import bdp, moments, rdp_filter, renyi, wdp
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Process, Step
@@ -148,12 +148,17 @@ def test_conversions_start_from_the_mechanisms_own_guarantee():
         (wdp, {"order": 0.5}, UsageError),
         (wdp, {"beta": -1.0}, UsageError),
         (wdp, {"group": 1.5}, UsageError),
+        (wdp, {"variant": "code", "coordinates": 10.0}, UsageError),
+        (wdp, {"variant": "exact", "alpha": 3.0}, UsageError),
+        (wdp, {"lipschitz": 1.0}, UsageError),
         (wdp, {"variant": "prop9"}, Unsupported),
         (bdp, {"form": "mild"}, UsageError),
         (bdp, {"order": 1.5}, UsageError),
         (bdp, {"pairs": "independent"}, UsageError),
         (renyi, {"order": 0.5}, UsageError),
         (moments, {"order": 1.5}, UsageError),
+        *((module, {"order": 1e13}, UsageError) for module in (moments, renyi, rdp_filter)),
+        (wdp, {"variant": "prop10", "alpha": 1e13}, UsageError),
     ],
 )
 def test_options_that_mean_nothing_are_refused(module, options, error):
@@ -236,3 +241,12 @@ def test_the_paper_s_reading_stands_beside_what_the_notion_bounds():
 def test_an_order_of_bdp_that_needs_too_many_terms_is_refused(order: float) -> None:
     with pytest.raises(UsageError, match="at most 16,384"):
         bdp.account(seen(0.5, 3), order=order)
+
+
+@pytest.mark.parametrize("accountant", ["moments", "renyi", "rdp-filter"])
+def test_a_huge_order_is_refused_rather_than_answered_from_products_that_overflow(accountant):
+    """eps0 of the exponential mechanism is its divergence of order infinity; at 1e300 the answer was eps = 0."""
+    with pytest.raises(UsageError, match="at most 1e"):
+        wpriv.budget("exponential", eps0=1, delta=1e-5, accountant=f"{accountant}:order=1e300")
+    row = wpriv.budget("exponential", eps0=1, delta=1e-5, accountant=f"{accountant}:order=1e12")
+    assert row.epsilon.safe == pytest.approx(1, abs=1e-10)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
+import yaml
 
 from wpriv.cli.main import main
 from wpriv.core import registry
@@ -90,3 +92,13 @@ def test_names_of_files_have_no_bounds_and_odd_ones_are_only_missing(root, capsy
     assert main(["data", "show", "features", "--param", f"file={'x' * 5000}"]) == 4
     assert main(["data", "show", "features", "--param", "file=a\0b"]) == 4
     assert np.all([line.startswith("wpriv: ") for line in capsys.readouterr().err.splitlines()])
+
+
+def test_a_hint_at_flags_of_data_says_what_a_recipe_has_in_their_place():
+    hints = {name: registry.load("data", name).GET for name in registry.names("data")}
+    flagged = {name: hint for name, hint in hints.items() if "--param" in hint}
+    assert len(flagged) >= 7
+    for name, hint in flagged.items():
+        keys = yaml.safe_load(re.search(r"in a recipe, data: (\{.*?\})", hint)[1])
+        assert keys.pop("name") == name
+        assert [f"{key}={value}" for key, value in keys.items()] == re.findall(r"--param (\w+=\w+)", hint)

@@ -28,3 +28,16 @@ def test_both_ends_of_a_bracket_are_rounded_outwards(tmp_path, capsys):
         for name in ("fnr", "tpr", "mu"):
             assert float(cells[f"{name}_lower"]) <= float(row[f"{name}_lower"])
             assert float(cells[f"{name}_upper"]) >= float(row[f"{name}_upper"])
+
+
+def test_a_table_of_several_accountants_says_how_flags_were_read(capsys):
+    job = "budget --mech zcdp --param rho=0.1 --delta 1e-5"
+    read = [line for line in printed(capsys, f"{job} --accountant rdp") if line.startswith("read as:")]
+    assert len(read) == 2
+    table = printed(capsys, f"{job} --accountant rdp --accountant zcdp")
+    assert table[1:3] == read
+
+
+def printed(capsys, line):
+    assert main(line.split()) == 0
+    return capsys.readouterr().out.splitlines()

@@ -355,3 +355,11 @@ def test_a_distribution_with_densities_and_a_mass_at_infinity_has_all_of_them_in
     assert labels == expected
     place = next(text for text in axes.texts if text.get_text() == "0.5").xy
     assert axes.get_ylim()[0] <= place[1] <= axes.get_ylim()[1]
+
+
+def test_the_deltas_in_the_legend_of_two_densities_are_rounded_up():
+    row = {"sigma": 1.0, "sensitivity": 1.0, "epsilon": 0.3, "bound": None}
+    axes = drawn(
+        "adp-pdp", [{**row, "accountant": "pld", "delta": 0.12341}, {**row, "accountant": "pdp", "delta": 0.5}]
+    )
+    assert [label.rpartition(" = ")[2] for label in entries(axes)[3:]] == ["0.5", "0.1235"]

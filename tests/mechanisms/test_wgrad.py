@@ -145,3 +145,15 @@ def test_the_source_names_the_constant_that_was_used(formula, words):
     row = wpriv.budget("wgrad", sigma=1, **PARITY, formula=formula, delta=DELTA)
     (source,) = (line for line in explain(row)["sources"] if line.startswith("wgrad: "))
     assert source.endswith(f"({words})")
+
+
+def test_a_figure_of_the_published_sensitivity_is_an_upper_bound_and_not_exact():
+    given = {"bound": 1, "lipschitz_x": 1, "size_x": 3000, "size_z": 3000, "sigma": 0.01}
+    paper, tight = (wpriv.budget("wgrad", **given, formula=name, delta=1e-5) for name in ("paper", "tight"))
+    assert (tight.claim, tight.epsilon.lower) == ("exact", pytest.approx(tight.epsilon.safe))
+    assert (paper.claim, paper.epsilon.lower) == ("upper-bound", 0.0)
+    # Gaussian noise on twice the sensitivity
+    assert paper.epsilon.safe == wpriv.budget("gauss", sigma=0.01, sensitivity=16 / 3000, delta=1e-5).epsilon.safe
+    assert tight.epsilon.safe == wpriv.budget("gauss", sigma=0.01, sensitivity=8 / 3000, delta=1e-5).epsilon.safe
+    assert any("as published" in line for line in paper.warnings)
+    assert not any("as published" in line for line in tight.warnings)

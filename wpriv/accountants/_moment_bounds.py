@@ -10,14 +10,22 @@ import numpy as np
 from wpriv.core.guarantee import Curve
 from wpriv.core.loss_moments import log_moment
 from wpriv.core.process import Process, WeightedPairs, log_finite, refuse_passes
-from wpriv.errors import Unsupported
+from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.bracket import Bracket, safe_exp
 from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
 from wpriv.numerics.root_finding import minimize_quasiconvex
 
 LAMBDAS = (1e-12, 1e12)
+# beyond it products of orders and losses overflow, where differences of them are meant
+MAX_ORDER = 1e12
 CONVERSIONS = {"tail": (tail_to_log_delta, tail_to_epsilon), "rdp": (rdp_to_log_delta, rdp_to_epsilon)}
+
+
+def check_order(accountant: str, order: float) -> None:
+    """Raise UsageError where a single order that was given exceeds ``MAX_ORDER``."""
+    if order > MAX_ORDER:
+        raise UsageError(f"{accountant}: the order must be at most {MAX_ORDER:g}; found {order:g}")
 
 
 class LogMoments:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wpriv.accountants._moment_bounds import moment_curve
+from wpriv.accountants._moment_bounds import check_order, moment_curve
 from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process
 from wpriv.errors import UsageError
@@ -31,11 +31,13 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 0.0) -> Curve
         order: a single l, a whole number of at least 1; 0 takes the best of 1 to 256.
     Raises:
         Unsupported: some step has distinguishing events, so that every moment is infinite.
+        UsageError: an order that is no whole number from 1 to 1e12.
     """
     if order != int(order) or order < 0:
         raise UsageError(
             f"moments: the order must be a whole number of at least 1 (or 0 for the best); found {order:g}"
         )
+    check_order("moments", order)
     lam = np.array([order]) if order else ORDERS
     return moment_curve(
         process,

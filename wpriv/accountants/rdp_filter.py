@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wpriv.accountants._moment_bounds import LogMoments
+from wpriv.accountants._moment_bounds import LogMoments, check_order
 from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process, refuse_passes
 from wpriv.errors import Unsupported, UsageError
@@ -57,13 +57,14 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 0.0) -> Curve
         order: a single order a > 1; 0 for the orders of ``orders``.
     Raises:
         Unsupported: some step has distinguishing events, so that its divergences are infinite, or random allocation.
-        UsageError: an order of at most 1.
+        UsageError: an order of at most 1, or above 1e12.
     """
     if order != 0 and not order > 1:
         raise UsageError(
             f"rdp-filter: the order must be greater than 1 (0: those around the best one for the first step); found "
             f"{order:g}"
         )
+    check_order("rdp-filter", order)
     return filtered(process, Orders(np.array([order - 1]), np.ones(1)) if order else first_kind(process))
 
 

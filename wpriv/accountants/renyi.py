@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from wpriv.accountants._moment_bounds import LogMoments
+from wpriv.accountants._moment_bounds import LogMoments, check_order
 from wpriv.core.guarantee import Curve
 from wpriv.core.loss_moments import loss_class
 from wpriv.core.process import Process, WeightedPairs, require_exact_plds
@@ -33,10 +33,11 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
     Raises:
         Unsupported: some step has distinguishing events (infinite), its PLD is not known exactly, or the order is
             too high.
-        UsageError: alpha below 1.
+        UsageError: alpha below 1, or above 1e12.
     """
     if not order >= 1:
         raise UsageError(f"renyi: the order alpha must be at least 1; found {order:g}")
+    check_order("renyi", order)
     # at order 1 it is the mean loss, which bounds of the divergences of higher orders do not give
     directions = process.directions() if order == 1 else process.renyi_directions()
     if order == 1 or any(pair.renyi(np.array([order])) is None for pairs in directions for pair, _ in pairs):

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from wpriv.accountants import _wdp_formulas
+from wpriv.accountants._moment_bounds import check_order
 from wpriv.core.guarantee import Curve
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
@@ -47,6 +48,8 @@ VARIANTS = {
     "prop10": "Proposition 10, from RDP",
     "prop11": "Proposition 11, from the exact WDP budget to DP",
 }
+# options of one variant alone: the variant, and the default
+OPTIONS = {"coordinates": ("paper", 0.0), "alpha": ("prop10", 2.0), "lipschitz": ("prop11", 0.0)}
 _NO_OBSERVATIONS = (
     "is computed from observed pair distances or gradients, and found none: give `observed`; wdp:variant=exact and "
     "wdp:variant=table1 use the sensitivity instead"
@@ -76,7 +79,8 @@ def account(
         alpha: the Renyi order that ``prop10`` starts from. lipschitz: constant of the log density, which ``prop11``
             needs.
     Raises:
-        Unsupported: nothing was observed, or the variant does not cover some step. UsageError: an option out of range.
+        Unsupported: nothing was observed, or the variant does not cover some step.
+        UsageError: an option out of range, or one of another variant.
     """
     refuse_passes(process, "wdp")
     refuse_special_sampling(process, "wdp")
@@ -87,7 +91,8 @@ def account(
         raise UsageError(
             f"wdp: beta must be at least 0, and group a whole number of records from 1; found {beta:g} and {group:g}"
         )
-    option = {"paper": coordinates, "prop10": alpha, "prop11": lipschitz}.get(variant, 0.0)
+    check_order("wdp with alpha", alpha)
+    option = _option(variant, {"coordinates": coordinates, "alpha": alpha, "lipschitz": lipschitz})
     total = group * _total(process, variant, order, option)
     rate = beta or (1.0 if variant in ("paper", "code") else 0.0)
     rate /= group  # of Corollary 1: ln delta falls by this for each unit of eps
@@ -109,6 +114,17 @@ def account(
     settings += f", groups of {group:g}" if group > 1 else ""
     notion = "approximate-dp" if variant == "prop11" else NOTION
     return Curve(process, "wdp", notion, claim, f"{SOURCE}: {VARIANTS[variant]}; {settings}", delta, epsilon, warnings)
+
+
+def _option(variant: str, given: Mapping[str, float]) -> float:
+    """The option that only this variant has, 0 where it has none; refuses those of other variants."""
+    for name, (user, default) in OPTIONS.items():
+        if user != variant and given[name] != default:
+            raise UsageError(
+                f"wdp: {name} is an option of wdp:variant={user} and has no effect on variant={variant}; found "
+                f"{given[name]:g}. Leave it out, or use wdp:variant={user}"
+            )
+    return next((given[name] for name, (user, _) in OPTIONS.items() if user == variant), 0.0)
 
 
 def _total(process: Process, variant: str, order: float, option: float) -> float:

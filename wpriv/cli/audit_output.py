@@ -24,8 +24,9 @@ def print_audit(result: Audit, as_json: bool) -> None:
         verdict = "consistent: the audit's lower bound does not exceed the certified upper end"
     output.emit_bold(verdict)
     output.emit(f"certified: {guarantee_output.headline(certified)}")
+    delta = text(certified.delta.safe, up=False)  # a lower bound of eps at one delta holds at smaller ones too
     output.emit(
-        f"audit: eps at least {at_least} at delta = {certified.delta.safe:g} with {CONFIDENCE:.0%} confidence "
+        f"audit: eps at least {at_least} at delta = {delta} with {CONFIDENCE:.0%} confidence "
         f"(statistical, not a guarantee)"
     )
     canaries = "1 canary" if result.canaries == 1 else f"{result.canaries} canaries"

@@ -63,6 +63,7 @@ def print_guarantees(
     notes = unit_notes(row.notion for row in rows)
     if mode == "text":
         output.emit_bold(f"{_question(rows[0])}; {_circumstances(rows[0])}")
+        _emit_notes(list(dict.fromkeys(note for row in rows for note in row.extra.get("reading", []))))
         output.emit(_comparison(rows, limit))
         for row in rows:
             _print_explanation(row)

@@ -114,7 +114,9 @@ def _print_privacy(plan: Plan, rows: list[dict[str, Any]]) -> None:
         return
     eps = plan.eps()
     cost = "no finite eps" if eps is None else f"eps = {text(eps, up=True)}"
-    output.emit(f"privacy: {cost} at delta = {private.delta:g} after the last step, {plan.adjacency} neighbours")
+    assert private.delta is not None  # a recipe without it is refused
+    delta = text(private.delta, up=True)
+    output.emit(f"privacy: {cost} at delta = {delta} after the last step, {plan.adjacency} neighbours")
     clip = private.clip if isinstance(private.clip, str) else f"{plan.release.clip:g}"
     clip += " at first" if private.adapt is not None else ""
     multiplier = f"multiplier sigma = {plan.multiplier:.12g} (standard deviation over sensitivity)"

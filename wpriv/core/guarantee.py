@@ -174,11 +174,16 @@ class Curve:
             eps = finite_number(eps, "eps")
             if eps < 0:
                 raise UsageError(f"eps must be a finite number of at least 0; found {eps}")
-            return self._row(Bracket.exact(eps), self.delta_bracket(eps))
+            return self._row(Bracket.exact(eps), self._known(self.delta_bracket(eps)))
         delta = finite_number(delta, "delta")
         if not 0 < delta < 1:
             raise UsageError(f"delta must lie strictly between 0 and 1; found {delta}")
-        return self._row(self.epsilon_bracket(delta), Bracket.exact(delta))
+        return self._row(self._known(self.epsilon_bracket(delta)), Bracket.exact(delta))
+
+    def _known(self, bracket: Bracket) -> Bracket:
+        """The upper end alone of a closed form about a pair that only bounds those of all data sets."""
+        is_bound = self.claim == "exact" and not self.process.has_attained_mechanisms()
+        return Bracket.above(bracket.safe) if is_bound else bracket
 
     def _row(self, epsilon: Bracket, delta: Bracket) -> Guarantee:
         notes = []

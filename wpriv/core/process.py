@@ -196,6 +196,10 @@ class Process:
         """The steps as plain data."""
         return [step.describe() for step in self.steps]
 
+    def has_attained_mechanisms(self) -> bool:
+        """Tell whether the pair of each mechanism is that of some two data sets, and no mere bound of them."""
+        return all(step.mechanism.attained() == step.mechanism for step in self.steps)
+
     def caveats(self) -> tuple[str, ...]:
         """The reservations of mechanisms and samplings about every figure of this process, without repetitions."""
         lines = [line for step in self.steps for line in (*step.mechanism.caveats(), *step.sampling.caveats())]

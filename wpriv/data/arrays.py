@@ -15,7 +15,7 @@ from wpriv.errors import FaultyRecords
 ABOUT = "your own arrays of images or rows, in a .npz file"
 GET = (
     "Give the path of a .npz file with x_train, y_train, x_test and y_test, or with x and y: --param file=PATH "
-    "(numpy.savez writes one)."
+    "(in a recipe, data: {name: arrays, file: PATH}); numpy.savez writes one."
 )
 SPLIT, JOINT = ("x_train", "y_train", "x_test", "y_test"), ("x", "y")
 

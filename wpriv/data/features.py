@@ -17,7 +17,10 @@ from wpriv.errors import FaultyRecords, UsageError
 from wpriv.files import array_files
 
 ABOUT = "rows of numbers with labels, from your own .npz or .mat"
-GET = "Give the path of a file with an array of rows and one of labels: --param file=PATH."
+GET = (
+    "Give the path of a file with an array of rows and one of labels: --param file=PATH "
+    "(in a recipe, data: {name: features, file: PATH})."
+)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,10 @@ from wpriv.errors import FaultyRecords, MissingResource, UsageError
 from wpriv.hints import did_you_mean
 
 ABOUT = "your own data set of Hugging Face datasets, saved on disk"
-GET = "Write one by dataset.save_to_disk(PATH), and give the path and the columns: --param folder=PATH --param x=image."
+GET = (
+    "Write one by dataset.save_to_disk(PATH), and give the path and the columns: --param folder=PATH --param x=image "
+    "(in a recipe, data: {name: huggingface, folder: PATH, x: image})."
+)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from wpriv.errors import FaultyRecords, UsageError
 
 ABOUT = "your own folder of pictures, such as CelebA's img_align_celeba"
 GET = (
-    "Give the path of a folder of .jpg or .png files, one sub-folder a class or all in one: --param folder=PATH. "
+    "Give the path of a folder of .jpg or .png files, one sub-folder a class or all in one: --param folder=PATH "
+    "(in a recipe, data: {name: images, folder: PATH}). "
     "CelebA: https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html, with list_attr_celeba.txt for attributes."
 )
 ENDINGS = (".jpg", ".jpeg", ".png")

@@ -17,7 +17,7 @@ from wpriv.errors import MissingResource, UsageError
 ABOUT = "a labelled public data set (source) and a private one (target), for domain adaptation"
 GET = (
     "Name both, data sets of this list or paths of .npz or .mat files of features: "
-    "--param source=mnist --param target=usps."
+    "--param source=mnist --param target=usps (in a recipe, data: {name: pair, source: mnist, target: usps})."
 )
 ENDINGS = (".npz", ".mat")
 # weights of red, green and blue in a grey image (ITU-R BT.601)

@@ -16,7 +16,10 @@ from wpriv.data.features import parse_npz
 from wpriv.errors import MissingResource
 
 ABOUT = "your own records with noise on them, as wpriv privatize wrote them"
-GET = "Give the path of a file that wpriv privatize wrote: --param file=PATH."
+GET = (
+    "Give the path of a file that wpriv privatize wrote: --param file=PATH "
+    "(in a recipe, data: {name: privatized, file: PATH})."
+)
 KEYS = ("x", "mechanism", "p", "radius", "center", "epsilon", "delta", "domain", "statement")
 LIMIT = 16_000_000_000
 

@@ -13,7 +13,10 @@ from wpriv.data._dataset import Data
 from wpriv.data._files import File, read_bytes, resolve_path
 
 ABOUT = "your own CSV file with a target column"
-GET = "Give the path of a CSV file whose first line names the columns: --param file=PATH --param target=COLUMN."
+GET = (
+    "Give the path of a CSV file whose first line names the columns: --param file=PATH --param target=COLUMN "
+    "(in a recipe, data: {name: table, file: PATH, target: COLUMN})."
+)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from scipy.special import ndtr
 
 from wpriv.errors import UsageError
 from wpriv.figures import _draw
+from wpriv.numerics.safe_rounding import text
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
@@ -62,4 +63,4 @@ def _density(x: Any, centre: float, sigma: float, bound: float) -> Any:
 
 
 def _with_value(label: str, value: Any) -> str:
-    return label if value is None else f"{label} = {value:.4g}"
+    return label if value is None else f"{label} = {text(value, up=True, digits=4)}"

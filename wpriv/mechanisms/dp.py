@@ -16,6 +16,7 @@ from wpriv.mechanisms._renyi_bound import STATED
 from wpriv.mechanisms._validation import given_response
 from wpriv.mechanisms.randomized_response import ResponsePair
 from wpriv.mechanisms.uniform import UniformPair
+from wpriv.numerics.safe_rounding import echo, text
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Dp(Mechanism):
         if records > 1 and self.delta0 > 0:
             eps0 = records * self.eps0
             growth = math.expm1(eps0) / math.expm1(self.eps0) if 0 < eps0 < 700 else math.inf if eps0 else records
-            bound = f"eps0 = {eps0:.6g} and delta0 = {min(self.delta0 * growth, 1):.6g}"
+            delta0 = min(self.delta0 * growth, 1.0)
+            bound = f"eps0 = {text(eps0, up=True)} and delta0 = {text(delta0, up=True)}"
             raise Unsupported(
                 f"dp with delta0 above 0 has no exact pair for groups of records; a bound for groups of {records} is "
                 f"{bound} (eps0 times m, and delta0 (e^(m eps0) - 1)/(e^eps0 - 1)). Give these, and leave out `group`"
@@ -64,6 +66,6 @@ class Dp(Mechanism):
 
     def reading(self) -> tuple[str, ...]:
         return (
-            f"({self.eps0:g}, {self.delta0:g})-DP of each release is taken as given, for the neighbours that are named "
-            f"with the answer",
+            f"({echo(self.eps0)}, {echo(self.delta0)})-DP of each release is taken as given, for the neighbours "
+            f"that are named with the answer",
         )

@@ -20,6 +20,11 @@ NOT_PROTECTED = (
     "record belongs to are NOT protected"
 )
 
+AS_PUBLISHED = (
+    "wgrad with formula=paper has the sensitivity as published, up to twice the least: its eps, delta and mu are upper "
+    "bounds, and lower ends of brackets are of noise on that sensitivity, not of the release"
+)
+
 
 @dataclass(frozen=True)
 class Wgrad(Mechanism):
@@ -113,7 +118,7 @@ class Wgrad(Mechanism):
         return replace(self, formula="tight")
 
     def caveats(self) -> tuple[str, ...]:
-        return (NOT_PROTECTED,)
+        return (NOT_PROTECTED, AS_PUBLISHED) if self.formula == "paper" else (NOT_PROTECTED,)
 
     def citation(self) -> str:
         corrected = self.formula == "tight"

@@ -22,6 +22,7 @@ from wpriv.run.accounting import build_process, evaluate
 from wpriv.run.accounting.parameter_search import solve
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.search_record import Evaluation, Outcome, Unreachable
+from wpriv.run.accounting.solve_parameter import solve_for
 
 X = SearchParameter("x", +1, 1e-12, 1e15, digits=9)
 REASON = "too many cells"
@@ -203,3 +204,25 @@ def test_a_calibration_without_limits_says_that_it_ends():
     assert any("less may be enough" in line for line in answer.guarantee.warnings)
     answer = wpriv.calibrate("gauss", sigma=1, eps=1e308, delta=1e-5)
     assert (answer.value, answer.within) == (2**40, 0.0)
+
+
+def test_an_upper_bound_of_a_coarse_width_decides_nothing_at_a_finer_one():
+    """eps of 1/sigma, bounded from above by more where the width is coarser; at the coarsest one no noise is enough."""
+
+    def account(process, tol):
+        above = Bracket.above(1 / process.steps[-1].mechanism.sigma + 100 * tol)
+        return Curve(process, "test", "approximate-dp", "upper-bound", "", lambda _: above, lambda _: above)
+
+    def at(sigma):
+        return build_process.process([{"mech": "gauss", "sigma": sigma}])
+
+    answer = solve_for(SearchParameter("sigma", +1, 1e-12, 1e15), at, "test", 0.5, 1e-5, 1e-6, account=account)
+    least = 1 / (0.5 - 100 * 1e-6)
+    assert least <= answer.value <= least * (1 + 1e-6)
+
+
+def test_a_bound_of_a_probability_that_has_reached_one_does_not_end_a_search():
+    """Basic composition at eps = 0: n times the total variation distance of one release, 1 - e^(-1/(2 b))."""
+    found = wpriv.calibrate("laplace", n=1000, advantage=0.5, accountant="basic")
+    least = -1 / (2 * math.log1p(-0.5 / 1000))
+    assert least <= found.value <= least * (1 + 2e-6)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
 
 from tests.run.training.test_groups_in_training import planned
 from wpriv import Gauss, Poisson, Process, Step, curve
-from wpriv.run.training import progress
+from wpriv.run.training import plan, progress
 
 
 def _eps(sigma):
@@ -29,6 +30,12 @@ def test_the_eps_at_which_a_training_stops_is_rounded_up():
     job = planned(eps=2.0, sigma=0.9, group=1)
     stated = re.search(r"stops after \d of 5 steps, where eps = (\S+): ", job.notes[-1])[1]
     assert job.eps() <= float(stated) <= job.eps() * (1 + 1e-5)
+
+
+def test_a_training_that_stops_says_where_one_more_step_was_not_ruled_out(monkeypatch):
+    solve_for = plan.solve_for
+    monkeypatch.setattr(plan, "solve_for", lambda *a, **k: dataclasses.replace(solve_for(*a, **k), missed=None))
+    assert "may meet the target as well" in planned(eps=2.0, sigma=0.9, group=1).notes[-1]
 
 
 def test_the_eps_of_an_epoch_is_rounded_up():

@@ -29,6 +29,8 @@ SEARCH_SHARE, COARSE, REFINEMENT = 0.3, 1e-2, 100
 FINEST = 5e-8
 # relative accuracy of exact figures
 ROUNDING = 1e-11
+# a bound of a probability so near to 1 does not show how far the target is
+SATURATED = 1 - 1e-6
 
 Account = Callable[[Process, float], Curve]
 
@@ -134,10 +136,17 @@ class Question:
 
     def undecided(self) -> bool:
         """Tell whether some value may meet the target with a narrower bracket."""
-        return any(reply.outcome is Outcome.OPEN for reply in self.seen.values())
+        return self._varies or any(reply.outcome is Outcome.OPEN for reply in self.seen.values())
+
+    @property
+    def _varies(self) -> bool:
+        """Whether upper bounds depend on the width too: true-positive rates, and curves made of an accountant's."""
+        return self.account is not None or (self.fpr is not None and self.measure == "tpr")
 
     def take(self, other: Question) -> None:
         """Take over answers at another width that do not depend on the width."""
+        if self._varies:
+            return
         fixed = {value for value, row in other.rows.items() if row.claim != "certified"}
         self.rows |= {value: other.rows[value] for value in fixed}
         self.seen |= {value: other.seen[value] for value in fixed}
@@ -162,7 +171,15 @@ class Question:
         refusal = bracket.refusal or (
             f"its bracket of [{lower:.6g}, {bracket.safe:.6g}] cannot be made narrower" if wide else ""
         )
-        return Evaluation(_log_ratio(bracket.safe, wanted), _log_ratio(lower or 0.0, wanted), refusal)
+        excess = _log_ratio(bracket.safe, wanted)
+        if excess > 0 and self._is_probability and bracket.safe > SATURATED:
+            excess = math.inf
+        return Evaluation(excess, _log_ratio(lower or 0.0, wanted), refusal)
+
+    @property
+    def _is_probability(self) -> bool:
+        """Whether the target is a delta or a true-positive rate."""
+        return self.target[0] == 0 if self.fpr is None else self.measure == "tpr"
 
     def _row(self, process: Process, counts: bool) -> tuple[Guarantee, bool]:
         """The guarantee at the target, and whether its bracket is wider than ``COARSE``.

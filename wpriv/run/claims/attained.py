@@ -24,7 +24,7 @@ BOUND_ONLY = "the pair that bounds this process exceeds the claim, but no two da
 
 def is_bound_only(process: Process) -> bool:
     """Tell whether the pair of some step bounds its neighbours without being that of any two of them."""
-    return _is_drawn(process) or any(step.mechanism.attained() != step.mechanism for step in process.steps)
+    return _is_drawn(process) or not process.has_attained_mechanisms()
 
 
 def _is_drawn(process: Process) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wpriv.numerics.safe_rounding import text
 from wpriv.run.results import file_names, model_header
 from wpriv.run.results.model_check import FITS, ModelCheck
 from wpriv.run.results.statement_facts import CENTRAL, LOCAL, Facts, facts
@@ -192,7 +193,7 @@ def _publishing(source: Facts, model: ModelCheck) -> list[Question]:
         ),
         question(
             "Is delta below 1 / records?",
-            _sentence(f"{delta['value']:g} = {delta['meaning']}"),
+            _sentence(f"{text(delta['value'], up=True)} = {delta['meaning']}"),
             "" if delta["times_records"] < 1 else "a training with a delta far below 1 / records",
         ),
         question(

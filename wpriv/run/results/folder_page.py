@@ -89,7 +89,9 @@ def of_audit(path: Path, answer: dict[str, Any]) -> str:
     certified = answer["certified"]
     rows = read.table(path / AUDIT_TABLE)
     lower = rounded(answer["epsilon_at_least"], up=False)
-    at_least = f"{lower} at delta = {answer['delta']:g}, confidence {answer['confidence']:.0%}"
+    # a lower bound of eps at one delta holds at smaller ones too
+    delta = rounded(answer["delta"], up=False)
+    at_least = f"{lower} at delta = {delta}, confidence {answer['confidence']:.0%}"
     entries = [
         ("verdict", str(answer["verdict"])),
         ("eps is at least", at_least),
@@ -172,7 +174,7 @@ def _facts(statement: dict[str, Any], model: ModelCheck) -> list[tuple[str, str]
         ("setting", f"{known.model}; see 'Trust model' below"),
         ("unit", known.unit + (f", groups of {known.group}" if known.group > 1 else "")),
         ("neighbours", known.neighbours),
-        ("delta", f"{known.delta['value']:g} = {known.delta['meaning']}"),
+        ("delta", f"{rounded(known.delta['value'], up=True)} = {known.delta['meaning']}"),
         ("sampling", known.sampling),
         ("noise", known.noise),
         ("composition", known.composition),

@@ -60,7 +60,7 @@ def promise(statement: dict[str, Any]) -> str:
     row = best(statement["guarantees"])
     if row is None:
         return NO_GUARANTEE
-    figures = f"eps = {text(float(row['epsilon']), up=True)} at delta = {row['delta']:g}"
+    figures = f"eps = {text(float(row['epsilon']), up=True)} at delta = {text(float(row['delta']), up=True)}"
     return f"{figures}, {row['claim']} by {row['accountant']}, for {statement['unit']}"
 
 

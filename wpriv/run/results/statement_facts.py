@@ -32,7 +32,7 @@ class Facts:
     def guarantee(self) -> str:
         """The guarantee with its claim and both ends."""
         row = self.row
-        words = f"eps = {text(float(row['epsilon']), up=True)} at delta = {row['delta']:g}"
+        words = f"eps = {text(float(row['epsilon']), up=True)} at delta = {text(float(row['delta']), up=True)}"
         ends = ""
         if row["claim"] == "certified":
             lower, upper = text(row["epsilon_lower"], up=False), text(row["epsilon_upper"], up=True)

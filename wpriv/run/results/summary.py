@@ -29,7 +29,7 @@ def of_training(path: Path, statement: dict[str, Any], model: ModelCheck) -> tup
     rows.append(("guarantee", model_header.promise(statement)))
     if statement["private"] or "reports" in statement:
         rows += [("neighbours", f"{source['adjacency']}: {source['adjacency_means']}")]
-        rows += [("delta", f"{source['delta']['value']:g} = {source['delta']['meaning']}")]
+        rows += [("delta", f"{text(source['delta']['value'], up=True)} = {source['delta']['meaning']}")]
     rows.append(("weights", model.words))
     rows += [("warning", warning) for warning in statement.get("warnings", [])]
     rows += [(heading, ", ".join(names)) for heading, names in _by_answer(files) if names]
@@ -109,11 +109,12 @@ def statement_of_all(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
 
 
 def guarantee_of_all(together: dict[str, Any]) -> str:
-    """Return the guarantee of several trainings together in words, eps rounded up; or why there is none."""
+    """Return the guarantee of several trainings together in words, rounded up; or why there is none."""
     if together.get("epsilon") is None:
         return f"no figure, since {together.get('problem')}"
     eps = text(together["epsilon"], up=True)
-    return f"eps = {eps} at delta = {together['delta']:g}, {together['claim']} by {together['accountant']}"
+    delta = text(together["delta"], up=True)
+    return f"eps = {eps} at delta = {delta}, {together['claim']} by {together['accountant']}"
 
 
 def lines_of_all(together: dict[str, Any] | None, warnings: list[str]) -> list[tuple[str, str]]:

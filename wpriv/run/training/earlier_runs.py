@@ -98,8 +98,8 @@ def warning(runs: list[EarlierRun], process: Process, delta: float, streams: set
     except (Unsupported, UsageError):
         return sentence
     return (
-        f"{sentence}. All runs together keep eps = {text(eps, up=True)} at delta = {delta:g}, if their noise, rates "
-        f"and lengths did not depend on outputs of earlier ones"
+        f"{sentence}. All runs together keep eps = {text(eps, up=True)} at delta = {text(delta, up=True)}, if their "
+        f"noise, rates and lengths did not depend on outputs of earlier ones"
     )
 
 

@@ -288,7 +288,7 @@ def _truncate(plan: Plan, private: Privacy) -> Plan:
         f"stops after {steps} of {plan.steps} steps, where eps = {reached}: "
         f"{'one more' if unit == 1 else 'another pass'} would exceed {echo(target)}"
     )
-    return replace(plan, steps=steps, stopped=True, notes=(*plan.notes, note), _eps={})
+    return replace(plan, steps=steps, stopped=True, notes=(*plan.notes, note, *answer.warnings()), _eps={})
 
 
 def _process(plan: Plan, multiplier: float, steps: int) -> Process:

@@ -158,7 +158,7 @@ def to_markdown(data: dict[str, Any], sentence: str) -> str:
     lines += ["## Trainings, each alone", "", "| folder | eps | delta | by | seed |", "|---|---|---|---|---|"]
     for run in data["runs"]:
         by = f"{run['claim']} by {run['accountant']}" if run["epsilon"] is not None else run["promise"]
-        delta = "" if run["delta"] is None else f"{run['delta']:g}"
+        delta = "" if run["delta"] is None else text(run["delta"], up=True)
         seed = "from the operating system" if run["seed"] is None else f"{run['seed']} (fixed)"
         lines.append(f"| {run['folder']} | {_eps(run['epsilon'])} | {delta} | {by} | {seed} |")
     lines.append("")

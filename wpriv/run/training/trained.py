@@ -27,7 +27,7 @@ class Trained:
     Args:
         plan: what was to be run: steps, sampling, noise.
         metrics: rows of metrics.csv, one an epoch.
-        guarantees: one for each accountant that answered; none without privacy.
+        guarantees: one figure for each accountant that answered, also of other notions; none without privacy.
         refused: accountants without an answer, with the reason.
         verdicts: on the expected numbers of the recipe.
         statement: the privacy statement as plain data.
@@ -53,9 +53,10 @@ class Trained:
         last = self._last
         names = [name for name in ("accuracy", "test_loss", "loss") if isinstance(last.get(name), float)]
         words = [f"{name} {last[name]:.4g}" for name in names[:1]] + [f"{self.plan.steps} steps"]
-        if self.guarantees:
-            first = self.guarantees[0]
-            words.append(f"eps = {text(first.epsilon.safe, up=True)} at delta = {first.delta.safe:g}")
+        if self.proven:
+            first = self.proven[0]
+            delta = text(first.delta.safe, up=True)
+            words.append(f"eps = {text(first.epsilon.safe, up=True)} at delta = {delta}")
         else:
             words.append("no guarantee")
         return f"Trained({self.plan.recipe.name}: {', '.join(words)}; {self.out})"
@@ -67,15 +68,17 @@ class Trained:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee by the first accountant that answered.
+        """The guarantee of (eps, delta)-DP by the first accountant that proves one.
 
         Raises:
-            Unsupported: there is none: the training had no privacy, or no accountant answered.
+            Unsupported: there is none: the training had no privacy, or no accountant of the recipe proved one.
         """
-        if not self.guarantees:
-            reasons = "; ".join(refusal.reason for refusal in self.refused) or "it was trained without privacy"
-            raise Unsupported(f"no guarantee is known of this training: {reasons}")
-        return self.guarantees[0]
+        if not self.proven:
+            reasons = [refusal.reason for refusal in self.refused]
+            reasons += [reason for row in self.guarantees if (reason := evaluate.no_guarantee(row)) is not None]
+            why = "; ".join(reasons) or "it was trained without privacy"
+            raise Unsupported(f"no guarantee is known of this training: {why}")
+        return self.proven[0]
 
     def results(self) -> list[Row]:
         """Return the last metrics and the noise, once for each guarantee; the last metrics alone without privacy."""

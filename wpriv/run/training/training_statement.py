@@ -273,7 +273,7 @@ def _figure(row: dict[str, Any]) -> str:
     bracket = privacy_statement.bracket(row)
     ends = f", {bracket}" if bracket else ""
     notion = "" if row["notion"] == "approximate-dp" else f" ({row['notion']}, no (eps, delta) guarantee)"
-    eps = f"eps = {text(row['epsilon'], up=True)} at delta = {row['delta']:g}"
+    eps = f"eps = {text(row['epsilon'], up=True)} at delta = {text(row['delta'], up=True)}"
     return f"- {eps}{notion}: {row['claim']} by {row['accountant']}{ends}"
 
 
@@ -294,7 +294,7 @@ def _facts(statement: dict[str, Any]) -> list[tuple[str, str]]:
         ("sampling accounted", f"{sampling['kind']}{rate}{passes}"),
         ("sampling run", sampling["implemented"]),
         ("steps", f"{statement['steps']}{''.join(cut)}"),
-        ("delta", f"{delta['value']:g} = {delta['meaning']}"),
+        ("delta", f"{text(delta['value'], up=True)} = {delta['meaning']}"),
         ("clipped", f"{clipping_words.clipped(noise)}{method}"),
         ("noise", f"{deviation} on {noise['of']} (multiplier {noise['multiplier']:g})"),
     ]
