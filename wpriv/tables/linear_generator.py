@@ -32,7 +32,7 @@ SHOWN = ("data", "exact", "grid", "sampled", "marginal_error")
 ORDERS = {"gauss": 2, "laplace": 1}
 MAX_AXIS = 801
 """The largest number of points of Z, and for Gauss noise of Y, of a quadrature."""
-LAPLACE_POINTS, AGREEMENT = (801, 1201, 1601), 1e-3
+LAPLACE_POINTS, AGREEMENT = (801, 1201, 1601), 1e-2
 """Points of Y for Laplace noise, and how far the variances of two of these grids may lie apart, as a share."""
 
 
@@ -121,19 +121,20 @@ def _on_grids(params: Params, errors: list[float]) -> float:
     """Return the variance at the minimum of the population loss, by quadrature.
 
     For p = 1 the slope of the loss has small steps where points of a Z and Y coincide, so that a grid may have zeros of
-    its own, the more so the wider the noise is. There a variance is only returned if a finer grid confirms it.
+    its own, the more so the wider the noise is. There a variance is only returned if two grids agree on it.
 
     Raises:
         Unsupported: the grids would be too large, or disagree.
     """
     if params.noise == "gauss":
         return minimiser(params, *population_grids(params), errors, tol=1e-8)
-    previous = math.inf
+    values: list[float] = []
     for count in LAPLACE_POINTS:
         value = minimiser(params, *population_grids(params, count), errors, tol=1e-8)
-        if abs(value - previous) <= AGREEMENT * value:
-            return value
-        previous = value
+        for other in values:
+            if abs(value - other) <= AGREEMENT * value:
+                return other
+        values.append(value)
     raise Unsupported("the variances by quadrature on three grids disagree: the noise is too wide beside the data")
 
 
@@ -155,7 +156,7 @@ def population_grids(params: Params, count: int = LAPLACE_POINTS[0]) -> tuple[Te
     else:
         y = np.linspace(-1, 1, count) * (6 * s + 16 * b)
         log_density = np.logaddexp(log_ndtr(y / s - s / b) - y / b, log_ndtr(-y / s - s / b) + y / b)
-        if y[-1] - y[-2] > 0.3 * s:
+        if y[-1] - y[-2] > 0.2 * s:
             raise Unsupported(f"noise of scale {b:g} is too wide for a quadrature beside data of deviation {s:g}")
     return z, torch.from_numpy(y)[:, None], weights, torch.softmax(torch.from_numpy(log_density), 0)
 
