@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import wpriv
 from tests.points import GOLDEN
@@ -95,6 +96,38 @@ def test_a_linear_generator_learns_a_variance_far_below_that_of_the_noise(s, sca
     (row,) = linear_generator.rows(linear_generator.Params(s=s, scale=scale, draws=0))
     # oracle: Theorem 1 of Reshetova, Chen, Ozgur (2023)
     assert row["grid"] == pytest.approx(s**2, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("noise", "s", "scale", "within"),
+    [("gauss", 1, 0.05, 1e-5), ("gauss", 1e-6, 1e-6, 1e-6), ("laplace", 1, 2, 1e-3), ("laplace", 1e3, 500, 1e-5)],
+)
+def test_a_linear_generator_learns_the_variance_of_the_data_at_every_scale(noise, s, scale, within):
+    (row,) = linear_generator.rows(linear_generator.Params(noise=noise, s=s, scale=scale, draws=0))
+    # oracle: Theorem 1 of Reshetova, Chen, Ozgur (2023)
+    assert row["grid"] == pytest.approx(s**2, rel=within)
+
+
+@pytest.mark.parametrize(("noise", "scale"), [("laplace", 30), ("laplace", 0.001), ("gauss", 0.001)])
+def test_a_variance_that_no_grid_resolves_is_left_out(noise, scale):
+    (row,) = linear_generator.rows(linear_generator.Params(noise=noise, scale=scale, draws=0))
+    assert (row["data"], row["grid"], row["reason"]) == (1, None, None)
+    assert row["exact"] == pytest.approx(1)
+
+
+def test_where_no_variance_is_known_the_row_says_why():
+    (row,) = linear_generator.rows(linear_generator.Params(noise="laplace", scale=30, lam=0.5, draws=0))
+    assert (row["exact"], row["grid"], row["sampled"]) == (None, None, None)
+    assert "too wide for a quadrature" in row["reason"]
+
+
+def test_a_batch_of_small_inputs_has_its_large_factor():
+    z, y = (torch.tensor(values, dtype=torch.float64)[..., None] for values in ([-0.02, 0.01], [-5.0, 5.0]))
+    z, y = torch.stack([z, -z]), torch.stack([y, y])
+    params = linear_generator.Params(s=1, scale=0.01)
+    # oracle: at so small a lambda points are paired in order, and the factor is that of least squares
+    factor = (0.03 * 10) / (2 * (0.02**2 + 0.01**2))
+    assert linear_generator.minimiser(params, z, y, None, None, [], tol=1e-6) == pytest.approx(factor**2, rel=1e-4)
 
 
 def test_gauss_formulas_have_the_eps_of_the_calculator():

@@ -225,6 +225,15 @@ def test_a_batch_equals_its_problems_one_by_one(p):
             assert torch.allclose(slope[i, j], torch.autograd.grad(alone.value, own)[0], rtol=1e-8, atol=1e-11)
 
 
+def test_a_problem_that_is_tiny_beside_another_of_its_batch_keeps_its_digits():
+    # oracle: the same problem in float64, where no rounding of lambda is as large as its value
+    x, y = (draw(seed, 2, 6, 2) * torch.tensor([1.0, 1e-4])[:, None, None] for seed in (33, 34))
+    both = entropic(x.float(), y.float(), 1.0)
+    for k in range(2):
+        alone = entropic(x[k], y[k], 1.0, tol=1e-12)
+        assert float(both.value[k]) == pytest.approx(float(alone.value), rel=1e-5)
+
+
 def test_points_of_weight_zero_have_no_effect():
     x, y, far = draw(33, 6, 2), draw(34, 5, 2), torch.full((1, 2), 200.0, dtype=torch.float64)
     a, b = weights(35, 6), weights(36, 5)

@@ -21,6 +21,8 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from wpriv.core.parameters import Parameters, parameter
+from wpriv.errors import Unsupported
+from wpriv.numerics.arrays import Array
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 COLUMNS = ("data", "exact", "grid", "sampled", "marginal_error")
 SHOWN = ("data", "exact", "grid", "sampled", "marginal_error")
 ORDERS = {"gauss": 2, "laplace": 1}
+MAX_AXIS = 801
+"""The largest number of points of Z, and for Gauss noise of Y, of a quadrature."""
+LAPLACE_POINTS, AGREEMENT = (801, 1201, 1601), 1e-2
+"""Points of Y for Laplace noise, and how far the variances of two of these grids may lie apart, as a share."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,11 @@ class Params(Parameters):
 
     noise: str = parameter("gauss (p = 2) or laplace (p = 1)", default="gauss", choices=tuple(ORDERS))
     s: float = parameter("standard deviation of the data X", default=1.0, exclusive_minimum=0)
-    scale: float = parameter("sigma of Gauss noise, b of Laplace noise", default=1.0, exclusive_minimum=0)
+    scale: float = parameter(
+        "sigma of Gauss noise, b of Laplace noise; far from s, the column grid stays empty",
+        default=1.0,
+        exclusive_minimum=0,
+    )
     lam: float = parameter("lambda, as a multiple of the theorem's: 2 sigma^2, or b", default=1.0, exclusive_minimum=0)
     batch: int = parameter("points on either side of a batch", default=200, minimum=1)
     draws: int = parameter(
@@ -51,12 +61,20 @@ class Params(Parameters):
 
 
 def rows(params: Params) -> list[dict[str, Any]]:
-    """Return one row: the variance a^2 in closed form if known, by quadrature on grids, and on batches of samples."""
+    """Return one row: the variance a^2 in closed form if known, by quadrature on grids, and on batches of samples.
+
+    The second is left out where no grid of moderate size resolves it, with the reason if there is no other answer.
+    """
     errors: list[float] = []
-    grid = minimiser(params, *population_grids(params), errors, tol=1e-8)
+    grid, reason = None, None
+    try:
+        grid = _on_grids(params, errors)
+    except Unsupported as error:
+        reason = str(error)
     sampled = minimiser(params, *_batches(params), errors, tol=1e-4) if params.draws else None
     variances = {"data": params.s**2, "exact": exact(params), "grid": grid, "sampled": sampled}
-    return [{**variances, "marginal_error": max(errors), "reason": None}]
+    answered = any(variances[name] is not None for name in ("exact", "grid", "sampled"))
+    return [{**variances, "marginal_error": max(errors, default=None), "reason": None if answered else reason}]
 
 
 def exact(params: Params) -> float | None:
@@ -92,25 +110,82 @@ def minimiser(
     width = math.hypot(params.s, 2 * params.scale)
     low, high = min(0.05 * width, 0.2 * params.s), 3 * width
     # the loss is even in a, so 0 is always stationary; it is the minimum if the slope beside it is positive
-    return float(brentq(slope, low, high, xtol=tol, rtol=tol)) ** 2 if slope(low) < 0 else 0.0
+    if slope(low) >= 0:
+        return 0.0
+    while slope(high) < 0:  # in a small batch all of z may be near 0
+        high *= 2
+    return float(brentq(slope, low, high, xtol=tol * width, rtol=tol)) ** 2
 
 
-def population_grids(params: Params) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return uniform grids for Z and Y and their weights, proportional to the densities, for quadrature."""
-    s, b = params.s, params.scale
+def _on_grids(params: Params, errors: list[float]) -> float:
+    """Return the variance at the minimum of the population loss, by quadrature.
+
+    For p = 1 the slope of the loss has small steps where points of a Z and Y coincide, so that a grid may have zeros of
+    its own, the more so the wider the noise is. There a variance is only returned if two grids agree on it.
+
+    Raises:
+        Unsupported: the grids would be too large, or disagree.
+    """
     if params.noise == "gauss":
-        z, y = np.linspace(-8, 8, 121), np.linspace(-1, 1, 121)
-        y = y * 8 * math.hypot(s, b)
-        log_density = -y * y / (2 * (s * s + b * b))
-    else:
-        # finer, since the cost |x - y| has a kink: the quadrature is accurate only to the square of the spacing
-        z, y = np.linspace(-6, 6, 241), np.linspace(-1, 1, 801)
-        y = y * (6 * s + 16 * b)
-        log_density = np.logaddexp(log_ndtr(y / s - s / b) - y / b, log_ndtr(-y / s - s / b) + y / b)
+        return minimiser(params, *population_grids(params), errors, tol=1e-8)
+    values: list[float] = []
+    for count in LAPLACE_POINTS:
+        value = minimiser(params, *population_grids(params, count), errors, tol=1e-8)
+        for other in values:
+            if abs(value - other) <= AGREEMENT * value:
+                return other
+        values.append(value)
+    raise Unsupported("the variances by quadrature on three grids disagree: the noise is too wide beside the data")
+
+
+def population_grids(params: Params, count: int = LAPLACE_POINTS[0]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return uniform grids for Z and Y and their weights, proportional to the densities, for quadrature.
+
+    Args:
+        count: points of Y for Laplace noise. For Gauss noise there are as many as the kernel requires.
+    Raises:
+        Unsupported: so fine a grid has too many points, or this one is too coarse for the data.
+    """
     import torch
 
-    points = (torch.from_numpy(z)[:, None], torch.from_numpy(y)[:, None])
-    return *points, torch.softmax(torch.from_numpy(-z * z / 2), 0), torch.softmax(torch.from_numpy(log_density), 0)
+    s, b = params.s, params.scale
+    z, weights = latent_grid(params)
+    if params.noise == "gauss":
+        y = _axis(8 * math.hypot(s, b), least=121, spacing=_kernel_width(params))
+        log_density = -y * y / (2 * (s * s + b * b))
+    else:
+        y = np.linspace(-1, 1, count) * (6 * s + 16 * b)
+        log_density = np.logaddexp(log_ndtr(y / s - s / b) - y / b, log_ndtr(-y / s - s / b) + y / b)
+        if y[-1] - y[-2] > 0.2 * s:
+            raise Unsupported(f"noise of scale {b:g} is too wide for a quadrature beside data of deviation {s:g}")
+    return z, torch.from_numpy(y)[:, None], weights, torch.softmax(torch.from_numpy(log_density), 0)
+
+
+def latent_grid(params: Params) -> tuple[Tensor, Tensor]:
+    """Return a uniform grid for Z, [n, 1], and its weights; arguments and errors as in ``population_grids``."""
+    import torch
+
+    reach, least = (8, 121) if params.noise == "gauss" else (6, 241)
+    z = _axis(reach, least=least, spacing=_kernel_width(params) / params.s)
+    points = torch.from_numpy(z)
+    return points[:, None], torch.softmax(-points * points / 2, 0)
+
+
+def _kernel_width(params: Params) -> float:
+    """The spacing that resolves exp(-cost / lambda): at a smaller lambda than the theorem's the kernel is narrower."""
+    share = min(params.lam, 1.0)
+    return 1.3 * params.scale * math.sqrt(share) if params.noise == "gauss" else params.scale * share
+
+
+def _axis(reach: float, *, least: int, spacing: float) -> Array:
+    """Return evenly spaced points from -reach to reach, an odd number: at least so many, and so near."""
+    count = max(least, 2 * math.ceil(reach / spacing) + 1)
+    if count > MAX_AXIS:
+        raise Unsupported(
+            f"noise or lambda is too small beside the data for a quadrature: it needs {count:,} points, and the limit "
+            f"is {MAX_AXIS}"
+        )
+    return np.linspace(-1, 1, count) * reach
 
 
 def _batches(params: Params) -> tuple[Tensor, Tensor, None, None]:

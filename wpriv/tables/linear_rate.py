@@ -50,7 +50,7 @@ def rows(params: Params) -> list[dict[str, Any]]:
     import torch
 
     problem = linear_generator.Params(noise=params.noise, s=params.s, scale=params.scale)
-    z, _, weights, _ = linear_generator.population_grids(problem)
+    z, weights = linear_generator.latent_grid(problem)
     rng = np.random.default_rng(params.seed)
     errors: list[float] = []
     factors = []

@@ -55,7 +55,8 @@ def solve(exponent: Tensor, a: Tensor, b: Tensor, gamma: Tensor | None, tol: flo
         gamma: [B, m] potentials to start from; without them, steep problems are annealed. tol: > 0.
         max_iterations: >= 1, over all stages together.
     """
-    iterations, width = 0, float((exponent.amax((1, 2)) - exponent.amin((1, 2))).max())
+    widths = exponent.amax((1, 2)) - exponent.amin((1, 2))
+    iterations, width = 0, float(widths.max())
     if gamma is None:
         gamma = torch.zeros_like(b)
         for stage in range(math.ceil(math.log(max(width / STEEP, 1.0), FACTOR)), 0, -1):
@@ -66,9 +67,10 @@ def solve(exponent: Tensor, a: Tensor, b: Tensor, gamma: Tensor | None, tol: flo
                 solution = _stage(exponent * FACTOR**-stage, a, b, gamma, max(tol, 0.02), budget)
                 gamma, iterations = solution.gamma * FACTOR, iterations + solution.iterations
     solution = _stage(exponent, a, b, gamma, tol, max_iterations - iterations)
-    phi = solution.phi
-    if width < FLAT:
-        phi = -torch.log1p((b[:, None, :] * torch.expm1(exponent + solution.gamma[:, None, :])).sum(2))
+    phi, flat = solution.phi, widths < FLAT
+    if bool(flat.any()):
+        gaps = torch.expm1(exponent[flat] + solution.gamma[flat, None, :])
+        phi[flat] = -torch.log1p((b[flat, None, :] * gaps).sum(2))
     return Solution(phi, solution.gamma, solution.plan, solution.error, iterations + solution.iterations)
 
 
