@@ -95,7 +95,9 @@ def test_pure_dp_costs_no_more_than_the_published_bound(repeats, eps0):
     assert bounds.upper(bound + 1e-4) < 1e-6 < bounds.upper(0.98 * bound)
 
 
-@pytest.mark.parametrize("repeats", [Repeats("poisson", 20), Repeats("geometric", 20), Repeats("binomial", 20, runs=40)])
+@pytest.mark.parametrize(
+    "repeats", [Repeats("poisson", 20), Repeats("geometric", 20), Repeats("binomial", 20, runs=40)]
+)
 @pytest.mark.parametrize("eps0", [1.0, 13.0, 15.0])
 def test_the_lines_are_nowhere_below_the_supremum_of_the_theorem(repeats, eps0):
     """phi(t) = sup_x (f'(1 - x) t - c f'(1 - g(x))) by trying x, with the g of randomized response in closed form.
