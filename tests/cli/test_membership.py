@@ -150,3 +150,8 @@ def test_several_accountants_have_a_column_of_mu(capsys):
     code, out, _ = call(capsys, f"budget {SAMPLED} --mu --accountant pld --accountant rdp")
     assert code == 0
     assert re.search(r"^accountant +claim +mu ", out, re.M)
+
+
+def test_a_bound_on_attacks_names_its_false_positive_rate_with_all_digits(capsys):
+    assert main(["calibrate", "--mech", "gauss", "--tpr", "0.02", "--fpr", "0.0123456789"]) == 0
+    assert "at a false-positive rate of 0.0123456789" in capsys.readouterr().out

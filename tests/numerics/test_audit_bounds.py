@@ -122,6 +122,11 @@ def test_a_perfect_test_in_a_hundred_trials_each_gives_the_closed_form():
     assert eps_of_rates((50, 100), (50, 100), 0.0, 0.05) == 0
 
 
+def test_rates_that_delta_alone_explains_say_nothing():
+    # no positives, and no trials without the record: TPR - delta and 1 - FPR - delta are both below 0
+    assert eps_of_rates((0, 10), (0, 0), 0.02, 0.05) == 0
+
+
 def test_a_rare_detection_counts_by_the_other_ratio():
     # nobody is accused without the record, and half are with it: only the false-positive rate tells
     low, high = 0.4015, 1 - 0.025 ** (1 / 1000)

@@ -95,6 +95,28 @@ def test_pure_dp_costs_no_more_than_the_published_bound(repeats, eps0):
     assert bounds.upper(bound + 1e-4) < 1e-6 < bounds.upper(0.98 * bound)
 
 
+@pytest.mark.parametrize(
+    "repeats", [Repeats("poisson", 20), Repeats("geometric", 20), Repeats("binomial", 20, runs=40)]
+)
+@pytest.mark.parametrize("eps0", [1.0, 13.0, 15.0])
+def test_the_lines_are_nowhere_below_the_supremum_of_the_theorem(repeats, eps0):
+    """phi(t) = sup_x (f'(1 - x) t - c f'(1 - g(x))) by trying x, with the g of randomized response in closed form.
+
+    At large eps0 the slope of g is so steep that tangents of f'(1 - g(x)) fall below 0 inside a cell.
+    """
+    keep = 1 / (1 + math.exp(-eps0))
+    eps = np.linspace(0, eps0, 160)
+    profile = np.maximum(keep - np.exp(eps) * math.exp(-eps0) * keep, 0.0)
+    profile[-1] = 0.0
+    bounds = Selection(ProfileTable(eps, profile, profile), repeats.slope, repeats.log_fall, repeats.reach)
+    x = np.concatenate([np.geomspace(1e-9, 1, 20_001), np.linspace(0, 2 * math.exp(-eps0), 20_001).clip(max=1)])
+    g = np.minimum(math.exp(eps0) * x, 1 - math.exp(-eps0) * (1 - x))
+    gain, cost = repeats.slope(x), repeats.slope(g)
+    slopes, heights = bounds._lines
+    for t in np.exp(np.linspace(-5, 15, 41)):
+        assert np.max(gain * t - cost) <= np.max(slopes * t - heights) * (1 + 1e-12)
+
+
 def test_a_single_run_costs_what_it_costs():
     """With a mean near 1 the best of K runs is the run itself."""
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.4, 0.25, 0.35])

@@ -95,7 +95,7 @@ def _attacks(row: Guarantee) -> list[str]:
         lines.append(f"attack: advantage over guessing (true- less false-positive rate) at most {advantage}")
         for point in attack["tpr_at_fpr"]:
             rate = show(point["tpr_lower"], point["tpr_upper"])
-            lines.append(f"attack: true-positive rate at most {rate} at a false-positive rate of {point['fpr']:g}")
+            lines.append(f"attack: true-positive rate at most {rate} at a false-positive rate of {echo(point['fpr'])}")
     if reading := row.extra.get("attack_reading"):
         paper, bound = text(reading["paper"], up=True), text(reading["bound"], up=True)
         lines.append(f"attack: chance of a right guess as the paper reads eps, 1/(1 + e^-eps): {paper}")

@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from wpriv.errors import UsageError
 from wpriv.figures import _draw, _palette
-from wpriv.numerics.safe_rounding import text
+from wpriv.numerics.safe_rounding import echo, text
 
 Row = dict[str, Any]
 # below this smallest false-positive rate both axes are logarithmic, and the true-positive rate is drawn
@@ -45,7 +45,7 @@ def draw(rows: list[Row], axes: Any) -> None:
         if line[0].get("mu_upper") is not None:
             mu = float(line[0]["mu_upper"])
             handles.append(_gaussian(axes, x, mu, log))
-            labels.append(f"μ-GDP, μ = {text(mu, up=True, digits=4)} from FPR {min(x):g}")
+            labels.append(f"μ-GDP, μ = {text(mu, up=True, digits=4)} from FPR {echo(min(x))}")
     grid = np.geomspace(min(rates), 1, 200) if log else np.linspace(0, 1, 200)
     (guess,) = axes.plot(grid, grid if log else 1 - grid, color="#000000", linewidth=1.0, linestyle=(0, (1, 1.5)))
     if log:

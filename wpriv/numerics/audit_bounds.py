@@ -111,7 +111,8 @@ def eps_of_rates(
     tpr = rate_bounds(*true_positives, error / 2)[0]
     fpr = rate_bounds(*false_positives, error / 2)[1]
     ratios = [(tpr - delta, fpr), (1 - fpr - delta, 1 - tpr)]
-    return max(0.0, *(math.log(above / below) for above, below in ratios if above > 0 and below > 0))
+    bounds = [math.log(above / below) for above, below in ratios if above > 0 and below > 0]
+    return max([0.0, *bounds])
 
 
 def _require_error(error: float) -> None:

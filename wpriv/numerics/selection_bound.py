@@ -88,7 +88,9 @@ class Selection:
         """Lines (a, b): on cells of x, sup (slope(x) t - c slope(g(x))) is at most max (a t - c b), for all c, t > 0.
 
         slope is convex and falls; on a cell it is at most its chord, and slope(g(x)) at least the tangent, at the
-        middle, of slope along a line above g. Their difference is linear, so that the ends of the cell suffice.
+        middle, of slope along a line above g. Their difference is linear, so that the ends of the cell suffice. A
+        tangent that falls below 0 inside the cell counts up to there: beyond it slope(g(x)) is at least 0, and
+        slope(x) at most the chord at that point.
         """
         mean = float(self.slope(np.zeros(1))[0])
         cells = np.geomspace(SMALLEST / max(mean, 1.0), 1.0, CELLS)
@@ -98,7 +100,10 @@ class Selection:
         g, steepness = self.table.reachable(middle)
         height = self.slope(g)
         fall = height * self.log_fall(g) * steepness * half
-        return np.concatenate([a[:-1], a[1:]]), np.maximum(np.concatenate([height + fall, height - fall]), 0.0)
+        share, crosses = np.ones_like(fall), fall > height
+        share[crosses] = (height + fall)[crosses] / (2 * fall[crosses])
+        ends = a[:-1] + share * np.diff(a)
+        return np.concatenate([a[:-1], ends]), np.concatenate([height + fall, np.maximum(height - fall, 0.0)])
 
     def upper(self, eps: float) -> float:
         """An upper bound of delta at eps: E_Q phi(dP/dQ), phi the maximum of 0 and of the lines, by its kinks."""
