@@ -70,7 +70,8 @@ def swd(run: Adaptation, inputs: Tensor, add_noise: AddNoise) -> Tensor:
 def published_swd(run: Adaptation, inputs: Tensor, add_noise: AddNoise) -> Tensor:
     """Rakotomamonjy and Ralaivola (2021), Algorithm 2: noisy projections of both sides, and the gradient through them.
 
-    It provides no privacy guarantee, since the gradient also depends on the records without noise.
+    It provides no privacy guarantee, since the gradient also depends on the records without noise. Both sides are
+    divided by the largest norm of the target's features, as in the authors' program; the paper divides each by its own.
     """
     source_features, loss = run.source_features_and_loss()
     target_features = run.nets.features(inputs)
