@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,6 +58,18 @@ def test_kept_results_that_cannot_be_drawn_leave_the_earlier_ones_as_they_were(f
     with pytest.raises(MissingResource):
         kept.store(collect.collect(items.select("plc/figure-4"), full, quick=False), full, tmp_path / "kept")
     assert {path: path.read_bytes() for path in (tmp_path / "kept" / FIRST).iterdir()} == files
+
+
+def test_an_item_about_the_pictures_of_recipes_takes_no_expected_numbers_from_what_is_kept(folders, tmp_path):
+    full, small = folders
+    (result,) = collect.collect(items.select("plc/figure-4"), full, quick=False)
+    pictures = replace(
+        result,
+        item=replace(result.item, has_claims=False),
+        recipes=[replace(each, claims=[], expect=[]) for each in result.recipes],
+    )
+    kept.store([result, pictures], full, tmp_path / "kept")
+    assert (tmp_path / "kept" / FIRST / "expect.json").read_text() == (small / FIRST / "expect.json").read_text()
 
 
 def test_the_report_of_kept_results_holds_each_number_with_its_claim_and_origin(folders):

@@ -60,7 +60,8 @@ def store(results: Iterable[ItemResult], out: Path, folder: Path) -> list[str]:
             written.
     """
     require_folder(folder)
-    results = list(results)
+    # an item whose recipes are about other items shows them without their claims and expected numbers
+    results = sorted(results, key=lambda result: result.item.has_claims)
     done = {each.name: each for result in results for each in result.recipes if each.status == "done" and not each.kept}
     notes, kept = reproduce.stored_status(out), reproduce.stored_status(folder)
     others = [name for name in done if name not in kept and (folder / name).exists()]
