@@ -79,7 +79,7 @@ CASES = [
     ),
     (f"{GAUSS} --delta 1e-5 --sampling poisson --rate 0.1 --group 2 --adjacency replace-one", 3, ("--sampling fixed",)),
     ("budget --mech randomized-response --param eps0=1 --delta 1e-5 --group 2", 3, ("--group", "dp, gdp")),
-    ("budget --mech dp --param eps0=1 --param delta0=1e-6 --delta 1e-5 --group 2", 3, ("eps0 = 2", "3.71828e-06")),
+    ("budget --mech dp --param eps0=1 --param delta0=1e-6 --delta 1e-5 --group 2", 3, ("eps0 = 2", "3.71829e-06")),
     ("budget --mech dp --param eps0=1 --delta 1e-5 --group 2 --sampling poisson --rate 0.1", 3, ("at rate 0.19",)),
     (f"{GAUSS} --delta 1e-5 --sampling poisson --rate 0.1 --group 2 --accountant gdp-clt", 3, ("groups of records",)),
     (f"{GAUSS} --delta 1e-5 --sampling poisson --rate 0.1 --max-batch 5", 2, ("--records",)),
