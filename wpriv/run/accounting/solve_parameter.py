@@ -140,7 +140,7 @@ class Question:
 
     @property
     def _varies(self) -> bool:
-        """Whether upper bounds depend on the width too: true-positive rates, and curves made of an accountant's."""
+        """True if upper bounds change with the width: those of true-positive rates, and of curves made of others."""
         return self.account is not None or (self.fpr is not None and self.measure == "tpr")
 
     def take(self, other: Question) -> None:
@@ -178,7 +178,7 @@ class Question:
 
     @property
     def _is_probability(self) -> bool:
-        """Whether the target is a delta or a true-positive rate."""
+        """True if the target is a delta or a true-positive rate."""
         return self.target[0] == 0 if self.fpr is None else self.measure == "tpr"
 
     def _row(self, process: Process, counts: bool) -> tuple[Guarantee, bool]:

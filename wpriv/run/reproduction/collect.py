@@ -70,7 +70,7 @@ class RecipeResult:
 
     @property
     def errors(self) -> int:
-        """How many errors of the paper the failing rows show: several rows can be about one."""
+        """The number of errors of the paper that the failing rows show; several rows can show the same one."""
         return len({row["error"] for row in self.table if row.get("verdict") == "fails" and row.get("error")})
 
     def as_dict(self) -> Row:

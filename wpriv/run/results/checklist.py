@@ -80,8 +80,8 @@ def _item(row: Question) -> list[str]:
 
 
 def _evaluating(source: Facts) -> list[Question]:
-    def question(text: str, answer: Sequence[str] = (), add: str = "") -> Question:
-        return Question(NIST, text, tuple(answer), add)
+    def question(words: str, answer: Sequence[str] = (), add: str = "") -> Question:
+        return Question(NIST, words, tuple(answer), add)
 
     persons = "whether a person can have several records; if so, train with `privacy: {group: m}`"
     subject = "this training"
@@ -126,8 +126,8 @@ def _evaluating(source: Facts) -> list[Question]:
 
 
 def _reporting(source: Facts) -> list[Question]:
-    def question(text: str, answer: Sequence[str] = (), add: str = "") -> Question:
-        return Question(REPORTING, text, tuple(answer), add)
+    def question(words: str, answer: Sequence[str] = (), add: str = "") -> Question:
+        return Question(REPORTING, words, tuple(answer), add)
 
     output, amplification = "the weights after every step, and so the final weights", source.sampling
     if source.model != CENTRAL:
@@ -177,8 +177,8 @@ def _tuning(source: Facts) -> tuple[list[str], str]:
 
 
 def _publishing(source: Facts, model: ModelCheck) -> list[Question]:
-    def question(text: str, answer: Sequence[str] = (), add: str = "") -> Question:
-        return Question(PUBLISHING, text, tuple(answer), add)
+    def question(words: str, answer: Sequence[str] = (), add: str = "") -> Question:
+        return Question(PUBLISHING, words, tuple(answer), add)
 
     delta, runs, files = source.delta, source.earlier_runs, source.publishable
     secret = source.source["seed"] is None
