@@ -95,3 +95,10 @@ def test_a_quantity_that_is_not_measured_at_the_first_epoch_is_drawn(figure):
     last = axes.lines[1]
     assert [value for value in last.get_ydata() if value is not None and not math.isnan(value)] == [2.0]
     assert last.get_marker() not in ("None", "", None)  # a line through one point is not seen
+
+
+@pytest.mark.parametrize("figure", ["training", "measures"])
+def test_the_course_of_one_training_is_not_drawn_from_a_table_of_several(figure):
+    rows = [{"epoch": 3, "step": 9, "accuracy": value} for value in (0.5, 0.75)]
+    with pytest.raises(ValueError, match="some epoch has several rows"):
+        drawn(figure, rows)

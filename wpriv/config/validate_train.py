@@ -22,6 +22,8 @@ from wpriv.files import python_file
 
 # arguments that a model of the user's gets beside its parameters, where it has them
 SUPPLIED = ("shape", "classes")
+# figures of one training over its steps or epochs
+COURSES = ("losses", "measures", "training")
 # keys that make several trainings of one recipe
 NESTED = ("sweep", "seeds", "tune")
 
@@ -49,6 +51,12 @@ def _combinations(part: Document, model: Train) -> Iterator[Diagnostic]:
     if model.cluster is not None and not model.has_several:
         message = "'cluster' says where the trainings of a sweep, or repeated runs, take place. Leave it out"
         yield part.diagnostic(("cluster",), message, at_key=True)
+    if model.sweep and model.figure in COURSES:
+        message = (
+            f"'{model.figure}' draws one training over its course, and the table of a sweep has a row for each. Name "
+            f"another figure, or leave it out: the losses of all trainings are drawn in any case"
+        )
+        yield part.diagnostic(("figure",), message)
     if model.shard_weights and (fault := sharded_keys.fault(model)) is not None:
         yield part.diagnostic(*fault, at_key=True)
     if (model.seeds or 1) > 1 and any(axis.over == "run" for axis in model.sweep or []):

@@ -155,6 +155,7 @@ _SYMBOLS = {
     "rho": "ρ",
     "mu": "μ",
     "lam": "λ",
+    "first": "n",  # the first records of a data set
 }
 
 
@@ -210,10 +211,10 @@ def axis(column: str) -> str:
 
 
 def value(name: str, number: Any) -> str:
-    """Return ``σ = 4`` for a parameter and its value, powers of ten as such.
+    """Return ``σ = 4`` for a parameter and its value, powers of ten and infinity by their signs.
 
-    >>> value("delta", 1e-5), value("n", 65536)
-    ('δ = 10⁻⁵', 'n = 65536')
+    >>> value("delta", 1e-5), value("n", 65536), value("eps", "inf")
+    ('δ = 10⁻⁵', 'n = 65536', 'ε = ∞')
     """
     return f"{_SYMBOLS.get(name, name.replace('_', ' '))} = {_number(number)}"
 
@@ -239,7 +240,7 @@ def _number(number: Any) -> str:
     text = f"{number:g}" if isinstance(number, (int, float)) else str(number)
     power = re.fullmatch(r"1e([+-])0*(\d+)", text)
     if power is None:
-        return text
+        return "∞" if text == "inf" else text
     sign = "⁻" if power[1] == "-" else ""
     return "10" + sign + power[2].translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
 

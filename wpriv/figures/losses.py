@@ -23,7 +23,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         axes.plot([step for step, _ in points], [loss for _, loss in points], label=label, **style)
         _draw.band(axes, [step for step, _ in points], case_rows, "loss", style["color"])
     axes.set_xlabel("step")
-    axes.set_ylabel("loss on training records (without noise)")
+    axes.set_ylabel("training loss, no noise added")
     _draw.grid(axes)
     if cases != [None]:
         axes.legend(fontsize="small", framealpha=0.85)

@@ -13,8 +13,9 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     """Draw every measured number over the epochs; values of 0 or less are omitted.
 
     Raises:
-        KeyError: nothing was measured.
+        KeyError: nothing was measured. ValueError: the rows are of several trainings.
     """
+    training.require_course(rows)
     names = training.measured(rows)
     if not names:
         raise KeyError("w2")

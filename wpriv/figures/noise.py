@@ -42,7 +42,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.set_xlabel(_draw.NAMES["epsilon"])
     axes.set_ylabel("noise of a step, standard deviation")
     axes.set_ylim(bottom=0)
-    right.set_ylabel("loss on training records (without noise)")
+    right.set_ylabel("training loss, no noise added")
     _draw.grid(axes)
     handles = [*axes.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]
     axes.legend(handles, [handle.get_label() for handle in handles], fontsize="x-small", framealpha=0.85)

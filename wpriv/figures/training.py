@@ -8,8 +8,6 @@ from wpriv.figures import _draw, _names
 
 # not drawn: positions, and what is computed from training records without noise
 OTHER = {"epoch", "step", "epsilon", "seconds", "loss", "clipped", "clip_norm", "seeds", "run"}
-
-
 MOST_MARKED = 40  # points of a line with marks
 
 
@@ -19,12 +17,19 @@ def measured(rows: list[dict[str, Any]]) -> list[str]:
     return [key for key in numbers if key not in OTHER and "." not in key and not key.endswith("_sd")]
 
 
+def require_course(rows: list[dict[str, Any]]) -> None:
+    """Raise ValueError where rows are those of several trainings, so that an epoch has more than one."""
+    if len({row["epoch"] for row in rows}) < len(rows):
+        raise ValueError("it draws one training over its epochs, and here some epoch has several rows")
+
+
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     """Draw every measured quantity over the epochs, and eps on a second axis at the right.
 
     Raises:
-        KeyError: nothing was measured.
+        KeyError: nothing was measured. ValueError: the rows are of several trainings.
     """
+    require_course(rows)
     names = measured(rows)
     if not names:
         raise KeyError("accuracy")

@@ -58,3 +58,9 @@ def test_data_are_loaded_once_and_runs_that_differ_in_the_seed_are_planned_once(
     axes = "sweep: [{over: batch, values: [50, 60]}, {over: data.limit, values: [200, 300]}]\nseed: 1\nseeds: 3\n"
     plan_ahead.require(sweep.cells(loaded(RECIPE + axes)), tmp_path, None)
     assert (len(loads), len(plans)) == (2, 4)
+
+
+@pytest.mark.parametrize("figure", ["losses", "measures", "training"])
+def test_a_sweep_is_refused_with_a_figure_of_the_course_of_one_training(figure):
+    with pytest.raises(WprivError, match=f"'{figure}' draws one training over its course"):
+        loaded(RECIPE + f"sweep: {{over: batch, values: [50, 60]}}\nfigure: {figure}\n")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wpriv.figures import _names
 from wpriv.run.results import file_names, read
 from wpriv.run.results.means import RUN
 
@@ -39,11 +40,15 @@ def arrays_by_panel(path: Path, name: str) -> ArraysByPanel:
     """
     files: dict[str, Path] = {}
     for run in _runs(path):
-        words = [f"{key.rpartition('.')[2]} = {value}" for key, value in run["labels"].items() if key != RUN]
         file = path / str(run["folder"]) / name
         if len(files) < MAX_PANELS and file.is_file():
-            files.setdefault(", ".join(words), file)
+            files.setdefault(", ".join(setting_words(run["labels"])), file)
     return ArraysByPanel(files)
+
+
+def setting_words(labels: Mapping[str, Any]) -> list[str]:
+    """Return ``α = 0.75``, ``ε = ∞``: each swept key by its last word with its value, without the number of a run."""
+    return [_names.value(key.rpartition(".")[2], value) for key, value in labels.items() if key != RUN]
 
 
 def _runs(path: Path) -> list[dict[str, Any]]:

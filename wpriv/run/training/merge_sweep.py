@@ -10,10 +10,9 @@ from wpriv import tasks
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
 from wpriv.files import durable_writes
-from wpriv.run.results import file_names, means, plot, read, write
+from wpriv.run.results import composite, file_names, means, plot, read, write
 from wpriv.run.training import panel_header
 
-NAMES = {"alpha": "α", "eps": "ε", "delta": "δ", "sigma": "σ"}
 Labels = Mapping[str, Any]
 
 
@@ -35,7 +34,7 @@ def write_all(recipe: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> li
     durable_writes.replace(out / file_names.RECIPE, yaml_document.as_yaml(recipe.data))
     rows: list[dict[str, Any]] = []
     for labels, path in cells:
-        *panel, case = axis_labels(labels) or [""]
+        *panel, case = composite.setting_words(labels) or [""]
         place = {"panel": ", ".join(panel), "case": case} if case else {}
         place |= {means.RUN: labels[means.RUN]} if means.RUN in labels else {}
         rows += [{**place, **row} for row in read.table(path / file_names.METRICS)]
@@ -53,19 +52,8 @@ def first_runs(cells: list[tuple[Labels, Path]]) -> list[tuple[Labels, Path]]:
     """Return the first finished run of each setting."""
     first: dict[tuple[str, ...], tuple[Labels, Path]] = {}
     for labels, path in cells:
-        first.setdefault(tuple(axis_labels(labels)), (labels, path))
+        first.setdefault(tuple(composite.setting_words(labels)), (labels, path))
     return list(first.values())
-
-
-def axis_labels(labels: Labels) -> list[str]:
-    """Return ``α = 0.75``, ``ε = inf``: the last word of each path with its value, without the number of a run."""
-    words = []
-    for path, value in labels.items():
-        if path == means.RUN:
-            continue
-        word = path.rpartition(".")[2]
-        words.append(f"{NAMES.get(word, word)} = {'∞' if str(value) == 'inf' else value}")
-    return words
 
 
 def _merged(name: str, cells: list[tuple[Labels, Path]], options: Labels) -> list[dict[str, Any]]:
@@ -79,6 +67,6 @@ def _merged(name: str, cells: list[tuple[Labels, Path]], options: Labels) -> lis
             header = panel_header.text(labels, path, options)
             for row in read.table(path / name):
                 panel = [str(row["panel"])] if row.get("panel") else []
-                place = {"panel": ", ".join([*axis_labels(labels), *panel])}
+                place = {"panel": ", ".join([*composite.setting_words(labels), *panel])}
                 rows.append({**row, **place, **({panel_header.COLUMN: header} if header else {})})
     return rows
