@@ -216,7 +216,7 @@ class Train(StrictModel):
     accountants: Annotated[list[Word], Field(min_length=1)] = Field(
         default=["pld"], description="the accountants of the statement, with options as name:option=value"
     )
-    figure: Word | None = Field(None, description="what draws the metrics, or the table of a sweep (default: training)")
+    figure: Word | None = Field(None, description="what draws the metrics (default: training) or a sweep's table")
     title: str | None = Field(None, description="title of the figure")
     expect: list[Expect] = Field(
         default_factory=list, description="numbers to compare with the last row of metrics.csv or of a sweep"
