@@ -40,7 +40,7 @@ class Progress:
         self.plan, self.folder, self.say, self.writes = plan, folder, say if writes else None, writes
         self.meter = self.say if isinstance(self.say, Meter) else None
         self.eps: float | None = None  # at the end of the last epoch
-        self.started = time.monotonic()
+        self.started = time.monotonic() - earlier_seconds(folder)
 
     def begin(self) -> None:
         """Report how the recipe was read."""
@@ -67,6 +67,12 @@ class Progress:
         path = self.folder.path / file_names.METRICS
         earlier = [other for other in _saved_rows(path) if int(other["step"]) < row["step"]]
         durable_writes.replace(path, write.csv_text([*earlier, row]))
+
+
+def earlier_seconds(folder: RunFolder) -> float:
+    """Return how long a training that is continued took before, up to the last epoch that it ended; 0 for others."""
+    rows = _saved_rows(folder.path / file_names.METRICS) if folder.resume else []
+    return float(rows[-1].get("seconds") or 0.0) if rows else 0.0
 
 
 def _saved_rows(path: Path) -> list[Row]:

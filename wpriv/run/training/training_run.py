@@ -99,7 +99,8 @@ class TrainingRun:
         if self.given is not None and job.private is not None and not (trained or folder.resume or folder.fork):
             model = self.given.model
             together(lambda: network_guard.require_unused(model, data.fingerprint))
-        return Begun(job, folder, identity, self._provenance(), to_train=not trained)
+        earlier = together(lambda: progress.earlier_seconds(folder))
+        return Begun(job, folder, identity, self._provenance(), not trained, earlier)
 
     def _hold_network(self, stack: contextlib.ExitStack) -> None:
         """Keep other trainings away from the network of the calling program until the stack is closed."""
@@ -117,7 +118,7 @@ class TrainingRun:
             from wpriv.engine import distributed, launch
 
             if begun.to_train:
-                begun.about["wall_seconds"] = round(time.time() - self.started, 1)
+                begun.about["wall_seconds"] = round(begun.earlier_seconds + time.time() - self.started, 1)
                 folder = replace(folder, fresh=False)
             reports = None if self.data.noise is None else self.data.noise.statement
             together(lambda: finalize.conclude(job, folder, begun.about | launch.about(), reports))
@@ -195,6 +196,7 @@ class Begun:
     Args:
         identity: see ``run_folder.identity``. about: provenance.
         to_train: whether steps are left; otherwise the folder holds the trained weights, or all results.
+        earlier_seconds: how long the run took before it is continued.
     """
 
     plan: Plan
@@ -202,6 +204,7 @@ class Begun:
     identity: str
     about: dict[str, Any]
     to_train: bool
+    earlier_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
