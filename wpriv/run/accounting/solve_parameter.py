@@ -140,7 +140,7 @@ class Question:
 
     @property
     def _varies(self) -> bool:
-        """True if upper bounds change with the width: those of true-positive rates, and of curves made of others."""
+        """True if upper bounds depend on the width: those of true-positive rates, and where ``account`` is given."""
         return self.account is not None or (self.fpr is not None and self.measure == "tpr")
 
     def take(self, other: Question) -> None:

@@ -48,7 +48,8 @@ def arrays_by_panel(path: Path, name: str) -> ArraysByPanel:
 
 def setting_words(labels: Mapping[str, Any]) -> list[str]:
     """Return ``α = 0.75``, ``ε = ∞``: each swept key by its last word with its value, without the number of a run."""
-    return [_names.value(key.rpartition(".")[2], value) for key, value in labels.items() if key != RUN]
+    # all digits, since the words tell settings apart
+    return [_names.value(key.rpartition(".")[2], str(value)) for key, value in labels.items() if key != RUN]
 
 
 def _runs(path: Path) -> list[dict[str, Any]]:

@@ -80,7 +80,7 @@ def _saved_rows(path: Path) -> list[Row]:
         return []
     try:
         rows = CsvTable.parse(csv_tables.decode(path.read_bytes())).cells()
-        if all(int(row["step"]) >= 1 for row in rows):
+        if all(int(row["step"]) >= 1 and float(row.get("seconds") or 0.0) >= 0 for row in rows):
             return list(rows)
     except (CsvError, ValueError, KeyError):
         pass
