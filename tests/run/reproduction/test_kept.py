@@ -164,8 +164,11 @@ def test_a_kept_figure_over_several_recipes_names_those_that_were_computed_again
     together.origin_file(figure).write_text(json.dumps(together.origins(result("xyz"))))
     assert together.older(result("xyw"), figure) == []  # c is no panel of it
     assert together.older(result("xvz"), figure) == ["b"]
-    assert "older than the numbers of b" in "".join(page._together_figure(result("xvz"), tmp_path))
-    assert "older" not in "".join(page._together_figure(result("xyz"), tmp_path))
+    assert "drawn before the results of b" in "".join(page._together_figure(result("xvz"), tmp_path))
+    assert "drawn before" not in "".join(page._together_figure(result("xyz"), tmp_path))
+    drawn = {name: run for name, run in together.origins(result("xyz")).items() if name != "b"}
+    together.origin_file(figure).write_text(json.dumps(drawn))
+    assert together.older(result("xyz"), figure) == ["b"]  # its first results came later
 
 
 @pytest.mark.parametrize(

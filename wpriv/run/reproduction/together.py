@@ -32,21 +32,21 @@ def origins(result: ItemResult) -> dict[str, dict[str, Any]]:
 
 
 def older(result: ItemResult, figure: Path) -> list[str]:
-    """Return the recipes whose results in a folder are of another run than those in a kept figure; none if not known.
+    """Return the recipes whose results in a folder are not those in a kept figure; none if not known.
 
-    A later run of one recipe replaces its results, and the figure stays until all of them are run.
+    A later run of one recipe replaces its results or is their first, and the figure stays until all of them are run.
     """
     try:
         drawn = stored_json.read(origin_file(figure))
     except (UsageError, MissingResource):
         return []
     now = plain(origins(result))
-    return [name for name, run in now.items() if name in drawn and drawn[name] != run]
+    return [name for name, run in now.items() if drawn.get(name) != run]
 
 
 def note(names: Sequence[str]) -> str:
-    """Return the sentence on a figure that is older than the results of some recipes."""
-    return f"This figure is older than the numbers of {', '.join(names)}, which were computed again since"
+    """Return the sentence on a figure that does not show the results of some recipes."""
+    return f"This figure was drawn before the results of {', '.join(names)}, which are shown on their own"
 
 
 def can_be_drawn(result: ItemResult, *, needs_all: bool = False) -> bool:
