@@ -145,7 +145,7 @@ def test_all_rows_of_statements_are_kept_and_sixty_of_other_tables():
     assert len(kept._in_short([{"n": n} for n in range(70)])) == 60
 
 
-def test_a_kept_figure_over_several_recipes_names_those_that_were_computed_again_since(tmp_path):
+def test_a_kept_figure_over_several_recipes_names_those_of_which_it_lacks_the_latest_results(tmp_path):
     item = items.Item("plc", "Figure 1", "both", ("a", "b", "c"), together=("samples", (("a", "A"), ("b", "B"))))
 
     def result(commits):
@@ -160,15 +160,15 @@ def test_a_kept_figure_over_several_recipes_names_those_that_were_computed_again
     figure = tmp_path / together.file_name(result("xyz"))
     figure.parent.mkdir(parents=True)
     figure.write_text("<svg/>")
-    assert together.older(result("xyz"), figure) == []  # written by an earlier version: not known
+    assert together.outdated_panels(result("xyz"), figure) == []  # written by an earlier version: not known
     together.origin_file(figure).write_text(json.dumps(together.origins(result("xyz"))))
-    assert together.older(result("xyw"), figure) == []  # c is no panel of it
-    assert together.older(result("xvz"), figure) == ["b"]
-    assert "drawn before the results of b" in "".join(page._together_figure(result("xvz"), tmp_path))
-    assert "drawn before" not in "".join(page._together_figure(result("xyz"), tmp_path))
+    assert together.outdated_panels(result("xyw"), figure) == []  # c is no panel of it
+    assert together.outdated_panels(result("xvz"), figure) == ["b"]
+    assert "does not show the latest results of b" in "".join(page._together_figure(result("xvz"), tmp_path))
+    assert "latest results" not in "".join(page._together_figure(result("xyz"), tmp_path))
     drawn = {name: run for name, run in together.origins(result("xyz")).items() if name != "b"}
     together.origin_file(figure).write_text(json.dumps(drawn))
-    assert together.older(result("xyz"), figure) == ["b"]  # its first results came later
+    assert together.outdated_panels(result("xyz"), figure) == ["b"]  # its first results came later
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,8 @@ def _paper(paper: Paper, results: Sequence[ItemResult], folder: Path) -> str:
             parts.append(f"Not reproduced: {each.item.missing}.\n")
         if (folder / (file := together.file_name(each))).is_file():
             parts.append(f"![{each.item.name} from all recipes]({file})\n")
-            if older := together.older(each, folder / file):
-                parts.append(f"{together.note(older)}.\n")
+            if outdated := together.outdated_panels(each, folder / file):
+                parts.append(f"{together.note(outdated)}.\n")
         parts += [_recipe(result, folder) for result in each.recipes]
     return "\n".join(parts)
 

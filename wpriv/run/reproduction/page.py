@@ -167,8 +167,8 @@ def _together_figure(result: ItemResult, out: Path) -> list[str]:
     file = together.file_name(result)
     if not (out / file).is_file():
         return []
-    older = together.older(result, out / file)
-    words = [f'<p class="missing">{web_page.text(together.note(older))}.</p>'] if older else []
+    outdated = together.outdated_panels(result, out / file)
+    words = [f'<p class="missing">{web_page.text(together.note(outdated))}.</p>'] if outdated else []
     return [*words, *web_page.linked([file], label)]
 
 

@@ -31,10 +31,10 @@ def origins(result: ItemResult) -> dict[str, dict[str, Any]]:
     return {each.name: {key: each.provenance.get(key) for key in _RUN} for each in _panels(result)}
 
 
-def older(result: ItemResult, figure: Path) -> list[str]:
-    """Return the recipes whose results in a folder are not those in a kept figure; none if not known.
+def outdated_panels(result: ItemResult, figure: Path) -> list[str]:
+    """Return the recipes whose results in a folder are not those in a kept figure; none if its runs are not known.
 
-    A later run of one recipe replaces its results or is their first, and the figure stays until all of them are run.
+    A later run of one recipe replaces its results or is its first, and the figure stays until all are run again.
     """
     try:
         drawn = stored_json.read(origin_file(figure))
@@ -45,8 +45,8 @@ def older(result: ItemResult, figure: Path) -> list[str]:
 
 
 def note(names: Sequence[str]) -> str:
-    """Return the sentence on a figure that does not show the results of some recipes."""
-    return f"This figure was drawn before the results of {', '.join(names)}, which are shown on their own"
+    """Return the sentence on a figure that does not show the latest results of some recipes."""
+    return f"This figure does not show the latest results of {', '.join(names)}; they are below"
 
 
 def can_be_drawn(result: ItemResult, *, needs_all: bool = False) -> bool:
