@@ -1,11 +1,46 @@
-"""Property tests draw the same examples in each run, so that a change is judged by what it changed.
+"""What all tests share: one thread for each process, the same examples in each run, and blank figures.
 
-`pytest --hypothesis-profile=random` draws new ones, to look for failures. Examples have no deadline: no test fails
-because the machine is slow.
+The default run leaves out the tests marked ``nightly``, which ``nox -s nightly`` runs (see ``tests/nightly.py``).
+``pytest --hypothesis-profile=random`` draws new examples, to look for failures. Examples have no deadline: no test
+fails because the machine is slow.
 """
 
-from hypothesis import settings
+import os
+
+# before numpy and torch are loaded; child processes inherit the environment
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+from tests import blank_figures, nightly  # noqa: E402
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", derandomize=False, deadline=None)
 settings.load_profile("repeatable")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Let idle workers of ``-n`` take tests from busy ones, where pytest-xdist is installed and no mode is named."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out the tests marked ``nightly``, unless all are asked for or ``-m`` names the mark."""
+    if nightly.WHOLE or "nightly" in config.option.markexpr:
+        return
+    kept, left_out = [], []
+    for item in items:
+        (left_out if item.get_closest_marker("nightly") else kept).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Render figures where they are the subject, before the first fixture of the test."""
+    blank_figures.set_rendering(item)

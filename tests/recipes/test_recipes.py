@@ -47,6 +47,7 @@ def test_recipes_are_found():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+@pytest.mark.figures
 def test_a_quick_recipe_reproduces_its_published_numbers(path, tmp_path):
     done = compare.run(load_recipe.recipe(path, quick=True), tmp_path / "out")
     done.require()

@@ -162,6 +162,7 @@ def test_a_penalty_brings_the_groups_together_at_the_price_of_accuracy(recipe):
 
 
 @pytest.mark.slow
+@pytest.mark.figures
 def test_a_regression_leaves_points_and_shares_above_the_antidiagonal(recipe):
     done = wpriv.train(recipe(REGRESSION), out="done")
     assert {"accuracy", "od0", "od1", "risk", "distance"} <= done.metrics[-1].keys()
@@ -214,6 +215,7 @@ def test_columns_are_brought_from_their_ranges_and_cut():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fig1-parity", "fig2-odds", "fig9-regression", "tight-or-paper", "adult", "german"])
+@pytest.mark.figures
 def test_a_shipped_recipe_runs_with_its_quick_settings(name, tmp_path):
     made = load_recipe.recipe(f"wgrad/{name}", quick=True)
     try:

@@ -144,6 +144,7 @@ def test_points_of_the_plane_are_drawn_over_clear_ones(run):
 
 
 @pytest.mark.slow
+@pytest.mark.figures
 def test_images_are_measured_and_drawn(run):
     done = run(IMAGES)
     row = done.metrics[-1]

@@ -1,0 +1,38 @@
+"""The one way in which tests run a command in their own process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shlex
+
+import pytest
+
+from wpriv.cli.main import main
+
+
+def call(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """Run a command and return its exit code, standard output and standard error.
+
+    Args:
+        capsys: pytest's fixture (or ``capfd``); what was printed before is dropped.
+        words: the words of the command after ``wpriv``; or one string, which is split as in a shell.
+    """
+    capsys.readouterr()
+    code = main(_split(words))
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def call_alone(*words: object) -> tuple[int, str, str]:
+    """Run a command as ``call`` does, where a test has no fixture of its own: in fixtures, and for each example."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(_split(words))
+    return code, out.getvalue(), err.getvalue()
+
+
+def _split(words: tuple[object, ...]) -> list[str]:
+    if len(words) == 1 and isinstance(words[0], str):
+        return shlex.split(words[0])
+    return [str(word) for word in words]
