@@ -6,6 +6,7 @@ import pytest
 
 from wpriv import Gauss, Poisson, Process, Step
 from wpriv.run.accounting import evaluate
+from wpriv.run.accounting.solve_parameter import solve_for
 from wpriv.run.training import shared_answers
 
 
@@ -42,3 +43,40 @@ def test_a_process_without_a_hash_is_asked_each_time(questions, monkeypatch):
     for _ in range(2):
         assert shared_answers.guarantee(process(100), "pld", 1e-3, 1e-5).epsilon.upper > 0
     assert questions == [1e-5, 1e-5]
+
+
+def test_the_noise_of_an_equal_question_is_solved_for_once(monkeypatch):
+    solved = []
+
+    def counted(*question):
+        solved.append(question[3:])
+        return solve_for(*question)
+
+    monkeypatch.setattr(shared_answers, "_noises", {})
+    monkeypatch.setattr(shared_answers, "solve_for", counted)
+
+    def noisy(steps):
+        return lambda sigma: Process((Step(Gauss(sigma), steps),))
+
+    first = shared_answers.least_noise(noisy(10), "pld", 1.0, 1e-5, 1e-6)
+    assert shared_answers.least_noise(noisy(10), "pld", 1.0, 1e-5, 1e-6) is first
+    assert len(solved) == 1
+    # oracle: ten Gaussian releases are one with sqrt(10) times the sensitivity (Dong, Roth, Su 2022)
+    once = shared_answers.least_noise(noisy(1), "pld", 1.0, 1e-5, 1e-6)
+    assert first.value == pytest.approx(once.value * 10**0.5, rel=1e-5)
+    other = shared_answers.least_noise(noisy(10), "pld", 2.0, 1e-5, 1e-6)
+    assert other.value < first.value
+    assert len(solved) == 3
+
+
+def test_a_kept_noise_is_not_taken_for_another_process_that_agrees_where_it_was_sampled(monkeypatch):
+    monkeypatch.setattr(shared_answers, "_noises", {})
+
+    def plain(sigma):
+        return Process((Step(Gauss(sigma), 4),))
+
+    def odd(sigma):
+        return Process((Step(Gauss(sigma), 4 if sigma in (1.0, 2.0) else 9),))
+
+    first = shared_answers.least_noise(plain, "pld", 1.0, 1e-5, 1e-6)
+    assert shared_answers.least_noise(odd, "pld", 1.0, 1e-5, 1e-6).value == pytest.approx(first.value * 1.5, rel=1e-5)

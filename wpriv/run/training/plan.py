@@ -253,8 +253,7 @@ def _with_noise(plan: Plan, private: Privacy) -> Plan:
     assert delta is not None
     accountant = private.accountant or ACCOUNTANT
     tol = evaluate.answer_tol(_process(plan, 1.0, plan.steps))
-    parameter = SearchParameter("sigma", +1, 1e-12, 1e15)
-    answer = solve_for(parameter, lambda sigma: _process(plan, sigma, plan.steps), accountant, eps, delta, tol)
+    answer = shared_answers.least_noise(lambda sigma: _process(plan, sigma, plan.steps), accountant, eps, delta, tol)
     reached = text(answer.row.epsilon.safe, up=True, limit=eps)
     least = f"sigma = {echo(answer.value)} is the least that keeps eps = {reached} <= {echo(eps)}"
     times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
