@@ -17,7 +17,7 @@ from wpriv.run.accounting.search_record import Evaluation, Outcome, Search, Solu
 
 # evaluations spent beyond values without an answer, on less private values that may meet the target
 MAX_PROBES = 8
-# a move of half an e-fold or more that changes the excess by less than this has reached a plateau
+# a move of half an e-fold or more towards privacy that raises the excess by more than this shows that it is not monotone
 FLAT = 1e-6
 
 
@@ -166,8 +166,8 @@ def _bracket(search: Search, guess: float, slope: float, rtol: float) -> tuple[f
         if knob.at_end(x, toward):
             if f <= 0:
                 return x, None
-            # a larger count is never more private
-            if knob.whole and search.at(x).outcome is not Outcome.REFUSED:
+            # the excess did not rise on the way to the most private value
+            if search.at(x).outcome is not Outcome.REFUSED:
                 raise search.unreachable()
             return _scan(search, guess)
         # aim slightly beyond the predicted root, so that the two values enclose it
@@ -180,16 +180,16 @@ def _bracket(search: Search, guess: float, slope: float, rtol: float) -> tuple[f
         f = search.excess(x)
         if (f > 0) != (toward > 0):
             return (x, before) if toward > 0 else (before, x)
-        if toward > 0 and step > 0.5 and math.isfinite(f) and f > f_before - FLAT:
-            if f < f_before + FLAT and search.at(x).outcome is not Outcome.REFUSED:
-                raise search.unreachable()
+        # equal values are no proof that none meets the target: sampled releases with little noise all have about the
+        # same advantage, which falls further on
+        if toward > 0 and step > 0.5 and math.isfinite(f) and f > f_before + FLAT:
             return _scan(search, guess)
         if math.isfinite(f) and math.isfinite(f_before) and f != f_before:
             slope = min((f - f_before) / (search.u(x) - search.u(before)), slope / 4)
 
 
 def _scan(search: Search, guess: float) -> tuple[float, float | None]:
-    """Evaluate a coarse grid: the excess need not be monotone (truncated noise), and may dip below the target."""
+    """Evaluate a coarse grid: the excess may rise towards privacy (a formula that is no guarantee), or have no answer."""
     knob = search.knob
     centre = search.u(guess)
     values = {search.x(centre + k * 0.5) for k in range(-24, 25)}

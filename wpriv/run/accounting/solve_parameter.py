@@ -135,8 +135,10 @@ class Question:
         return self.knob.whole and (exact or value * self.finest < 1)
 
     def undecided(self) -> bool:
-        """Tell whether some value may meet the target with a narrower bracket."""
-        return self._varies or any(reply.outcome is Outcome.OPEN for reply in self.seen.values())
+        """Tell whether some value may meet the target with a narrower bracket, or with an upper bound at more points."""
+        if self._varies and any(row.claim == "upper-bound" for row in self.rows.values()):
+            return True
+        return any(reply.outcome is Outcome.OPEN for reply in self.seen.values())
 
     @property
     def _varies(self) -> bool:
@@ -231,7 +233,8 @@ class Question:
             return self.trouble[0]
         reach = "from 1 to 2^40" if knob.whole else f"up to {knob.high:g}"
         attack = f"mu <= {delta:g} at every FPR >=" if self.measure == "mu" else f"TPR <= {delta:g} at FPR ="
-        target = f"eps <= {eps:g} at delta = {delta:g}" if self.fpr is None else f"{attack} {self.fpr:g}"
+        target = f"{attack} {self.fpr:g}" if self.fpr is not None else f"eps <= {eps:g} at delta = {delta:g}"
+        target = target if eps > 0 or self.fpr is not None else f"an advantage (delta at eps = 0) <= {delta:g}"
         wanted = f"no {knob.name} {reach} gives {target} by {self.accountant}"
         if row is None:
             return Unsupported(f"{wanted}; {self.trouble[-1]}")
