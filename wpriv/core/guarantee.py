@@ -9,7 +9,7 @@ from typing import Any
 
 from wpriv.core.attacks.certified_mu import DEFAULT_FPR, GaussianMu
 from wpriv.core.attacks.membership import ErrorRates, Membership
-from wpriv.core.loss_pair import LossPair
+from wpriv.core.loss_pair import LossPair, log_profile
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.bracket import TINY, Bracket
@@ -232,10 +232,10 @@ def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, s
     """The exact curve of a process whose composition is known in closed form, one pair for each direction."""
 
     def log_delta(eps: float) -> float:
-        return max(float(pair.log_delta(eps)) for pair in pairs)
+        return max(log_profile(pair, eps) for pair in pairs)
 
     def order(pair: LossPair) -> Callable[[float], Bracket]:
-        return lambda eps: Bracket.exact_exp(float(pair.log_delta(eps)))
+        return lambda eps: Bracket.exact_exp(log_profile(pair, eps))
 
     def delta(eps: float) -> Bracket:
         return Bracket.exact_exp(log_delta(eps))

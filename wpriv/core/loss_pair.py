@@ -34,6 +34,9 @@ from wpriv.numerics.log_space import log1mexp
 
 NO_ATOMS: Array = np.empty(0)
 
+# ln of the least positive double, about
+LOG_UNDERFLOW = -745.0
+
 Bounds = Callable[[float], tuple[float, float]]
 
 
@@ -201,6 +204,9 @@ class Reversed(KeyedPair):
     def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
         return map_sandwich(self.forward.sandwich(tol), lambda end: end.reverse())
 
+    def for_delta(self, delta: float) -> LossPair:
+        return self.forward.for_delta(delta).reverse()
+
     def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
         batch_key = self.forward.batch_key()
         return None if batch_key is None else (("reversed", batch_key[0]), batch_key[1])
@@ -225,6 +231,19 @@ def gaussian_mu(pair: LossPair) -> float | None:
     """Return mu if the pair is N(mu, 1) against N(0, 1), whichever mechanism it belongs to, else None."""
     batch_key = pair.batch_key()
     return batch_key[1][0] if batch_key is not None and batch_key[0] == "gauss" else None
+
+
+def log_profile(pair: LossPair, eps: float) -> float:
+    """Return ln delta of a pair at one eps.
+
+    From the largest loss on it is that of the distinguishing events: there ``LossPair.log_delta`` may leave a rest of
+    its own rounding, which is more than a tiny delta that is asked for.
+    """
+    if eps >= pair.support[1] and pair.mass_at_plus_infinity > 0:
+        return math.log(pair.mass_at_plus_infinity)
+    value = float(pair.log_delta(eps))
+    # a mass that underflows is in ``LossPair.log_delta`` alone
+    return -math.inf if eps >= pair.support[1] and value > LOG_UNDERFLOW else value
 
 
 def reversed_log_delta(eps: Array, forward: Array) -> Array:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from wpriv.core.guarantee import ROUNDING, epsilon_ends
-from wpriv.core.loss_pair import LossPair
+from wpriv.core.loss_pair import LossPair, log_profile
 from wpriv.core.process import WeightedPairs, closed_form, sandwich
 from wpriv.numerics.bracket import safe_exp
 from wpriv.pld import constants
@@ -100,7 +100,7 @@ class _ClosedForm:
         return epsilon_ends(self._log_delta, delta, high=self.pair.support[1])
 
     def _log_delta(self, eps: float) -> float:
-        return float(self.pair.log_delta(eps))
+        return log_profile(self.pair, eps)
 
 
 def _composition(run: WeightedPairs) -> Composition | _ClosedForm:

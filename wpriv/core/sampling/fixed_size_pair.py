@@ -48,6 +48,9 @@ class _Fixed(KeyedPair):
     def __init__(self, base: LossPair, rate: float):
         self.base, self.rate = base, rate
         self.key = (base, rate)
+        # each point of the profile is one of the base pair's: it is attained where that one is, all other records
+        # being equal to the one that is replaced
+        self.exact_alone = base.exact_alone
         self.mass_at_plus_infinity = rate * base.mass_at_plus_infinity if base.mass_at_plus_infinity else 0.0
         self.mass_at_minus_infinity = self.mass_at_plus_infinity
         high = float(np.max(log_mixture(np.array(base.support[1]), rate)))
@@ -81,6 +84,9 @@ class _Fixed(KeyedPair):
 
     def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
         return map_sandwich(self.base.sandwich(tol), lambda end: fixed(end, self.rate))
+
+    def for_delta(self, delta: float) -> LossPair:
+        return fixed(self.base.for_delta(delta / self.rate), self.rate)
 
     def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
         return sampled_batch_key("fixed", self.base, self.rate)

@@ -54,6 +54,8 @@ class _Poisson(KeyedPair):
     def __init__(self, base: LossPair, rate: float):
         self.base, self.rate, self.floor = base, rate, np.log1p(-rate)
         self.key = (base, rate)
+        # each point of the profile is one of the base pair's: it is attained where that one is
+        self.exact_alone = base.exact_alone
         self.mass_at_plus_infinity = rate * base.mass_at_plus_infinity if base.mass_at_plus_infinity else 0.0
         if base.support == (-math.inf, math.inf):
             self.support = (float(self.floor if isinstance(rate, float) else self.floor.min()), math.inf)
@@ -115,6 +117,9 @@ class _Poisson(KeyedPair):
 
     def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
         return map_sandwich(self.base.sandwich(tol), lambda end: poisson(end, self.rate))
+
+    def for_delta(self, delta: float) -> LossPair:
+        return poisson(self.base.for_delta(delta / self.rate), self.rate)
 
     def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
         return sampled_batch_key("poisson", self.base, self.rate)
