@@ -18,6 +18,7 @@ from wpriv.core.loss_pair import KeyedPair, LossPair, Tails
 from wpriv.core.sampling.pass_ratio import pass_ratio
 from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.binomial import log_binomial
 from wpriv.numerics.geometric_sums import UNDERFLOW_MASS, Cells
 
 # relative width of the sandwich where a single dominating pair is needed; the widest and the narrowest that is tried
@@ -26,6 +27,9 @@ USUAL_TOL, WIDEST_TOL, NARROWEST_TOL = 1e-4, 1e-2, 4e-6
 USUAL_DEPTH, LEAST_DEPTH, DEPTH_FACTOR = 1e-9, 1e-270, 1e-3
 # margin of a bound of the first order in the rounding, and rounding of sums of masses for each of them
 FIRST_ORDER_MARGIN, SUM_ROUNDING = 1.01, 1e-15
+# the largest number of steps, and the largest loss, for which the pass of a pair of two losses is summed exactly: its
+# losses are apart by far more than their rounding
+MAX_EXACT_STEPS, MAX_EXACT_LOSS = 512, 30.0
 # largest relative rounding of a mass for which the bound of the first order holds with its margin
 MAX_MASS_ERROR = 0.01
 
@@ -41,7 +45,22 @@ def allocated(base: LossPair, steps: int) -> LossPair:
     Source:
         Feldman, Shenfeld (2025); the proof is in docs/theory/allocation.md.
     """
-    return base if steps == 1 else AllocatedPair(base, steps)
+    if steps == 1:
+        return base
+    two_losses = isinstance(base, AtomicPair) and base.losses.size == 2 and base.symmetric
+    if two_losses and steps <= MAX_EXACT_STEPS and base.support[1] < MAX_EXACT_LOSS:
+        return _of_two_losses(base.support[1], steps)
+    return AllocatedPair(base, steps)
+
+
+def _of_two_losses(eps0: float, steps: int) -> AtomicPair:
+    """The pair of a pass of randomised response, exactly: the steps with the larger loss have a binomial number."""
+    large = np.arange(steps + 1.0)
+    small = steps - large
+    losses = np.log1p((large * math.expm1(eps0) + small * math.expm1(-eps0)) / steps)
+    losses[0] = -eps0
+    log_q = log_binomial(small, steps, eps0)
+    return AtomicPair(losses, log_q + losses, log_q=log_q)
 
 
 class AllocatedPair(KeyedPair):
@@ -147,26 +166,33 @@ def _dominating(losses: Array, masses: Array, infinity: float) -> AtomicPair:
 def _dominated(outcomes: _Outcomes, mass_error: float, value_error: float) -> AtomicPair:
     """A pair that is dominated, from outcomes that are right up to rounding (docs/theory/allocation.md, Theorem 6).
 
-    One outcome takes all that is missing. The losses of all others move towards its loss by the rounding of a value.
+    One outcome, of neighbouring ones that are joined if they have to be, takes all that is missing. The losses of all
+    others move towards its loss by the rounding of a value.
     """
     shrink = 1 - FIRST_ORDER_MARGIN * (mass_error + value_error) - SUM_ROUNDING * outcomes.losses.size
     shift = FIRST_ORDER_MARGIN * value_error
-    middle = int(np.argmax(np.minimum(outcomes.p, outcomes.q)))
-    low, high = slice(0, middle), slice(middle + 1, None)
+    middle, reach = int(np.argmax(np.minimum(outcomes.p, outcomes.q))), 0
+    while reach < outcomes.losses.size:
+        pair = _joined(outcomes, slice(max(middle - reach, 0), middle + reach + 1), shrink, shift)
+        if pair is not None:
+            return pair
+        reach = 2 * reach + 1
+    return AtomicPair(np.zeros(1), np.zeros(1), symmetric=True)
+
+
+def _joined(outcomes: _Outcomes, inner: slice, shrink: float, shift: float) -> AtomicPair | None:
+    """The pair of ``_dominated`` in which the ``inner`` outcomes are joined, or None if their loss leaves its place."""
+    middle = inner.start
+    low, high = slice(0, middle), slice(inner.stop, None)
     losses = np.concatenate([outcomes.losses[low] + shift, outcomes.losses[high] - shift])
     low_q, high_p = shrink * outcomes.q[low], shrink * outcomes.p[high]
     p = np.concatenate([low_q * np.exp(losses[:middle]), high_p])
     q = np.concatenate([low_q, high_p * np.exp(-losses[middle:])])
     rest_p, rest_q = 1 - math.fsum(p), 1 - math.fsum(q)
     if not min(rest_p, rest_q) > 0:
-        return _indistinguishable()
+        return None
     centre = math.log(rest_p / rest_q)
     if np.any(losses[:middle] >= centre) or np.any(losses[middle:] <= centre):
-        return _indistinguishable()
+        return None
     losses, p, q = np.insert(losses, middle, centre), np.insert(p, middle, rest_p), np.insert(q, middle, rest_q)
     return AtomicPair(losses, np.log(p), log_q=np.log(q))
-
-
-def _indistinguishable() -> AtomicPair:
-    """The pair of two equal distributions, which every pair dominates."""
-    return AtomicPair(np.zeros(1), np.zeros(1), symmetric=True)

@@ -27,7 +27,7 @@ def compose_by_transform(
     deviation = math.sqrt(state.variance)
     relative = error * (tilt + 1 / deviation)
     relative = min(max(relative, constants.MIN_RELATIVE_ERROR), constants.MAX_RELATIVE_ERROR)
-    node_tilt = max(tilt, transform_constants.MIN_NODE_TILT / deviation)
+    node_tilt = _node_tilt(steps, state, tilt)
     plain = steps.cumulants(0.0).variance
     focus = None
     # where rare large losses decide, it may be a single one, whose weight at the saddle point's tilt vanishes beside
@@ -54,3 +54,17 @@ def compose_by_transform(
     upper = compose([upper for upper, _ in sides])
     slack = steps.rounding_shift(state)
     return TwoSidedComposition(upper, lambda: compose([lower() for _, lower in sides]), slack, slack, deviation)
+
+
+def _node_tilt(steps: Steps, state: Cumulants, tilt: float) -> float:
+    """The tilt by which nodes are chosen: the saddle point's, or where that is small one that still weighs its losses.
+
+    Rare losses that are far larger than all others may take all the weight at a tilt of one over the deviation.
+    """
+    node_tilt = transform_constants.MIN_NODE_TILT / math.sqrt(state.variance)
+    while node_tilt > tilt:
+        growth = steps.cumulants(node_tilt).cgf - state.cgf - (node_tilt - tilt) * state.mean
+        if growth <= transform_constants.MAX_NODE_LOG_GROWTH:
+            return node_tilt
+        node_tilt /= 2
+    return tilt

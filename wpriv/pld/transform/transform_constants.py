@@ -12,6 +12,8 @@ import numpy as np
 MIN_SINGLE_LOSS_SHARE = 0.5
 # least tilt for the choice of nodes, in units of 1 / standard deviation
 MIN_NODE_TILT = 1.0
+# ln by which the moment at that tilt may exceed its value to first order; 1/2 for a normal distribution
+MAX_NODE_LOG_GROWTH = 2.0
 # nats by which wrap-around stays below the allowed error of delta
 WRAPAROUND_LOG_MARGIN = 7.0
 # about the rounding of a transform of n steps over sqrt(n), and the share of the allowed error it may take
