@@ -37,6 +37,26 @@ def rdp_to_epsilon(lam: Array, log_moment: Array, log_delta: float) -> Array:
     return (log_moment - log_delta + _constant(lam)) / lam
 
 
+def rdp_limit_epsilon(lam: Array | float, log_delta: float) -> Array:
+    """Compute the eps of the limit (eps, delta) whose best order for Gaussian noise is 1 + lam.
+
+    ``rdp_to_epsilon`` allows a divergence B_a = eps + (ln delta - k) / lam at order a = 1 + lam, with k = ln(lam^lam /
+    (1+lam)^(1+lam)), whose derivative is -ln(1 + 1/lam). The derivative of B_a / a vanishes where B_a = (1+lam) [ln(1 +
+    1/lam) / lam - (ln delta - k) / lam^2]. This is solved for eps here, and in ``rdp_limit_log_delta`` for ln delta.
+
+    Args:
+        lam: orders less one, > 0; eps decreases in lam and may be negative.
+    """
+    lam = np.asarray(lam)
+    return (1 + 1 / lam) * np.log1p(1 / lam) + (_constant(lam) - log_delta) * (1 + 2 * lam) / lam**2
+
+
+def rdp_limit_log_delta(lam: Array | float, eps: float) -> Array:
+    """Compute the ln delta of the limit (eps, delta) whose best order for Gaussian noise is 1 + lam."""
+    lam = np.asarray(lam)
+    return _constant(lam) - lam**2 / (1 + 2 * lam) * (eps - (1 + 1 / lam) * np.log1p(1 / lam))
+
+
 def _constant(lam: Array) -> Array:
     """ln of lam^lam / (1+lam)^(1+lam)."""
     return -lam * np.log1p(1 / lam) - np.log1p(lam)

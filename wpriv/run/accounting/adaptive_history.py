@@ -8,20 +8,15 @@ sums of Renyi divergences of orders fixed in advance (``rdp-filter``).
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from wpriv.accountants._moment_bounds import LogMoments
 from wpriv.core import registry
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.loss_pair import gaussian_mu
-from wpriv.core.process import Process, Step, refuse_passes
+from wpriv.core.process import Process, refuse_passes
 from wpriv.errors import Unsupported
-from wpriv.numerics.arrays import Array
 from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import evaluate
@@ -35,7 +30,7 @@ FILTERED = (
     "holds where noise, sampling rates and the number of steps were chosen from earlier outputs, by a rule under which "
     "{what} would never have exceeded its present value, whatever the outputs"
 )
-SUMS = {FILTER: "this figure", GAUSS: "the sum of (sensitivity / sigma)^2"}
+LEAK = ", and likewise the probability {leak} of outcomes that only one of two neighbours can have,"
 LOSS = (
     "without such a rule: with probability at least 1 - delta over the outputs, the privacy loss of all releases so "
     "far is at most this"
@@ -47,19 +42,6 @@ EXCEEDED = (
 
 
 @dataclass(frozen=True)
-class PlannedRuns:
-    """The part of a history that was fixed before its first release.
-
-    Args:
-        step: the first kind of step, with n as planned.
-        runs: number of runs in the history; all but the first may have parameters chosen from earlier outputs.
-    """
-
-    step: Step
-    runs: int = 1
-
-
-@dataclass(frozen=True)
 class AdaptiveFigures:
     """The guarantees of a history for parameters fixed in advance and for adaptively chosen ones.
 
@@ -67,7 +49,9 @@ class AdaptiveFigures:
         fixed: for parameters fixed in advance; None where pld has no answer.
         adaptive: for parameters chosen from earlier outputs; its lower end is that of ``fixed``.
         orders: orders of the Renyi divergences that were added up; None where none were needed.
-        loss: a bound that the privacy loss exceeds with probability at most delta; None where delta is the unknown.
+        loss: a bound that the privacy loss exceeds with probability at most delta; None where delta is the unknown, or
+            where the loss may be infinite.
+        runs: number of runs in the history; all but the first may have parameters chosen from earlier outputs.
     """
 
     fixed: Guarantee | None
@@ -78,8 +62,8 @@ class AdaptiveFigures:
 
     def as_dict(self) -> dict[str, Any]:
         """The content of ``extra["parameters"]`` and of statements: each figure with its assumption."""
-        what = SUMS[GAUSS if self.orders is None else FILTER]
-        adaptive = _figure(self.adaptive, FILTERED.format(what=what))
+        name = GAUSS if self.orders is None else FILTER
+        adaptive = _figure(self.adaptive, FILTERED.format(what=kept(name, self.adaptive.process)))
         adaptive["orders"] = None if self.orders is None else list(self.orders)
         loss = {"epsilon": self.loss, "delta": self.adaptive.delta.safe, "assumes": LOSS}
         return {
@@ -88,6 +72,14 @@ class AdaptiveFigures:
             "adaptive": adaptive,
             "loss": None if self.loss is None else loss,
         }
+
+
+def kept(accountant: str, process: Process) -> str:
+    """What a rule has to keep at or below its present value, for a figure of FILTER or GAUSS to hold."""
+    if accountant == GAUSS:
+        return "the sum of (sensitivity / sigma)^2"
+    leak = evaluate.infinity_mass(process)
+    return "this figure" + (LEAK.format(leak=text(leak, up=True)) if leak > 0 else "")
 
 
 def _figure(row: Guarantee, assumes: str) -> dict[str, Any]:
@@ -130,39 +122,34 @@ def is_unsampled_gaussian(process: Process) -> bool:
 
 def account_for_history(
     process: Process,
-    declared: PlannedRuns | None = None,
     *,
     eps: float | None = None,
     delta: float | None = None,
     tol: float,
     fixed: Guarantee | None = None,
+    runs: int = 1,
 ) -> AdaptiveFigures:
     """Compute both guarantees of a history, at one eps or one delta.
 
-    The orders of the Renyi divergences are chosen for the first run as planned, at the delta (or eps) asked for: they
-    do not depend on any release. The lower end is that of pld, since steps fixed in advance are a special case.
+    The orders of the Renyi divergences follow from eps and delta alone, and the figure is the same for any order of the
+    steps. The lower end is that of pld, since steps fixed in advance are a special case.
 
     Args:
-        declared: the part that was fixed in advance; by default the first kind of step of the process.
-        fixed: pld's answer, if it is known already.
+        fixed: pld's answer, if it is known already. runs: as in ``AdaptiveFigures``.
     Raises:
-        Unsupported: some step has distinguishing events, or random allocation.
+        Unsupported: there is no finite figure, or a step of random allocation or of shuffled batches.
     """
     fixed = _fixed(process, eps, delta, tol) if fixed is None else fixed
-    runs = 1 if declared is None else declared.runs
     filters = registry.load("accountants", FILTER)
-    first = filters.first_kind(process) if declared is None else process.with_steps((declared.step,))
     plain = is_unsampled_gaussian(process)
     if not plain:
         refuse_passes(process, FILTER)
-    orders = filters.orders(first, eps=eps, delta=delta)
-    row = evaluate.ask(
-        evaluate.curve(process, GAUSS, tol) if plain else filters.filtered(process, first), eps=eps, delta=delta
-    )
-    loss = None if delta is None else _loss(process, orders.lam, orders.share, delta)
-    shown = None if plain else tuple(map(float, 1 + orders.lam))
+    row = evaluate.ask(evaluate.curve(process, GAUSS if plain else FILTER, tol), eps=eps, delta=delta)
+    leak = evaluate.infinity_mass(process)
+    loss = None if delta is None or leak > 0 else filters.loss_bound(process, delta)
+    orders = None if plain else filters.orders(row.epsilon.safe, row.delta.safe - leak)
     if plain or fixed is None:
-        return AdaptiveFigures(fixed, row, shown, loss, runs)
+        return AdaptiveFigures(fixed, row, orders, loss, runs)
     name = "epsilon" if delta is not None else "delta"
     upper, lower = getattr(row, name).safe, getattr(fixed, name).lower or 0.0
     if lower > upper * (1 + 1e-8):
@@ -170,7 +157,7 @@ def account_for_history(
     bracket = Bracket(upper, min(lower, upper), upper)
     row = dataclasses.replace(row, source=f"{row.source}; lower end by pld, for the same steps fixed in advance")
     row = dataclasses.replace(row, epsilon=bracket) if name == "epsilon" else dataclasses.replace(row, delta=bracket)
-    return AdaptiveFigures(fixed, row, shown, loss, runs)
+    return AdaptiveFigures(fixed, row, orders, loss, runs)
 
 
 def _fixed(process: Process, eps: float | None, delta: float | None, tol: float) -> Guarantee | None:
@@ -179,21 +166,3 @@ def _fixed(process: Process, eps: float | None, delta: float | None, tol: float)
         return evaluate.ask(evaluate.curve(process, "pld", tol), eps=eps, delta=delta)
     except Unsupported:
         return None
-
-
-def _loss(process: Process, lam: Array, share: Array, delta: float) -> float | None:
-    """A bound that the privacy loss of all releases exceeds with probability at most ``delta``, however chosen.
-
-    Proof. In the notation of ``rdp-filter``, V_t of order a_j is a nonnegative supermartingale under P of mean at most
-    1. By Ville's inequality it exceeds 1/(w_j delta) at some t with probability at most w_j delta. Otherwise, at every
-    t and for every j, the loss is at most the sum of r_s(a_j) up to t plus ln(1/(w_j delta)) / (a_j - 1), and so at
-    most the smallest of these (compare Whitehouse, Ramdas, Rogers, Wu 2023).
-
-    Args:
-        lam: [k] orders less one. share: [k] shares of delta.
-    Returns:
-        The bound in the worse direction; None where every divergence is infinite.
-    """
-    bounds = [(LogMoments(run)(lam) - np.log(share * delta)) / lam for run in process.renyi_directions()]
-    value = max(float(np.min(bound)) for bound in bounds)
-    return value if math.isfinite(value) else None

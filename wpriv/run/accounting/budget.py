@@ -188,10 +188,10 @@ def answer(
     row = evaluate.ask(evaluate.curve(subject.process, accountant, tol), eps=eps, delta=delta)
     slow = time.process_time() - start > SLOW_ANSWER_SECONDS
     extra: dict[str, Any] = {"reading": list(subject.notes)}
-    if accountant == "pld" and subject.declared is not None and subject.declared.runs > 1:
-        with contextlib.suppress(Unsupported):  # some step has no bound for adaptive parameters
+    if accountant == "pld" and subject.runs > 1:
+        with contextlib.suppress(Unsupported):  # no bound for adaptive parameters is known
             figures = adaptive_history.account_for_history(
-                subject.process, subject.declared, eps=eps, delta=delta, tol=tol, fixed=row
+                subject.process, eps=eps, delta=delta, tol=tol, fixed=row, runs=subject.runs
             )
             extra["parameters"] = figures.as_dict()
     if "parameters" not in extra:
@@ -218,7 +218,8 @@ def _adaptive(
             f"two"
         )
     refuse_passes(subject.process, "`adaptive`")
-    figures = adaptive_history.account_for_history(subject.process, subject.declared, eps=eps, delta=delta, tol=tol)
+    runs = max(subject.runs, 1)
+    figures = adaptive_history.account_for_history(subject.process, eps=eps, delta=delta, tol=tol, runs=runs)
     unknown = "delta" if eps is not None else "eps"
     return figures.adaptive.with_extra(asked=unknown, reading=list(subject.notes), parameters=figures.as_dict())
 

@@ -18,7 +18,6 @@ from wpriv.errors import UsageError, WprivError
 from wpriv.hints import did_you_mean
 from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.run.accounting import evaluate
-from wpriv.run.accounting.adaptive_history import PlannedRuns
 from wpriv.run.accounting.history import read_history
 from wpriv.run.accounting.neighbours import neighbour_readings, process_between
 from wpriv.run.accounting.repetition import REPETITION_KEYS, check_bands, repetition, sampling_keys, with_repetition
@@ -154,13 +153,13 @@ class DescribedProcess:
 
     Args:
         process: what runs. notes: how the arguments were read. records: the size of the data set, if it was given.
-        declared: for a ledger, what it says was fixed before its first release.
+        runs: the number of runs of a training's ledger; 0 where there is none.
     """
 
     process: Process
     notes: tuple[str, ...] = ()
     records: int | None = None
-    declared: PlannedRuns | None = None
+    runs: int = 0
 
     def tol(self) -> float:
         """The default relative width of a bracket; the same as in a statement, so that both show the same figure."""
@@ -252,7 +251,7 @@ def _from_history(history: str | Path, adjacency: str | None, group: Any, record
     built = process(steps.steps, steps.adjacency or adjacency, steps.places, group=group, records=size)
     kinds = "1 kind of step" if len(steps.steps) == 1 else f"{len(steps.steps)} kinds of steps"
     notes = (f"{kinds} read from {history}", *steps.notes, *_readings(built))
-    return DescribedProcess(built, notes, size, steps.declared)
+    return DescribedProcess(built, notes, size, steps.runs)
 
 
 def described_steps(

@@ -11,7 +11,7 @@ from wpriv.core.loss_moments import loss_class
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import PASSES
 from wpriv.numerics.safe_rounding import echo
-from wpriv.run.accounting.adaptive_history import is_unsampled_gaussian
+from wpriv.run.accounting.adaptive_history import FILTER, GAUSS, is_unsampled_gaussian, kept
 
 SAMPLING = {
     "poisson": "every step must draw each record independently with probability `rate`; shuffled or fixed batches are "
@@ -92,8 +92,8 @@ def _chosen(row: Guarantee) -> str:
     if row.notion == "probabilistic-dp":
         return UNSEEN
     if (row.notion, row.claim) == ("approximate-dp", "exact") and is_unsampled_gaussian(row.process):
-        return FILTERED.format(what="the sum of (sensitivity / sigma)^2")
-    return FILTERED.format(what="this figure") if row.accountant == "rdp-filter" else ADAPTIVE
+        return FILTERED.format(what=kept(GAUSS, row.process))
+    return FILTERED.format(what=kept(FILTER, row.process)) if row.accountant == FILTER else ADAPTIVE
 
 
 def _reading(step: Step, group: int) -> list[str]:

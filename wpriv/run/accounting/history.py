@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wpriv.core.sampling.kinds import PASSES
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files.json_values import unique_keys
 from wpriv.numerics.parse_numbers import number, shown, whole
-from wpriv.run.accounting.adaptive_history import PlannedRuns
 from wpriv.run.results import file_names
-
-if TYPE_CHECKING:
-    from wpriv.engine.ledger import Entry
 
 MAX_HISTORY_BYTES = 50_000_000
 
@@ -28,14 +23,14 @@ class History:
     Args:
         notes: remarks for readers of the answer. adjacency: as the file names it, if it does.
         places: where in the file each step first occurs, for messages.
-        declared: the part that was fixed before the first release, if the file says so.
+        runs: the number of runs of a training's ledger; 0 for other files.
     """
 
     steps: list[dict[str, Any]]
     notes: tuple[str, ...] = ()
     adjacency: str | None = None
     places: tuple[str, ...] = ()
-    declared: PlannedRuns | None = None
+    runs: int = 0
 
 
 def read_history(path: str | Path) -> History:
@@ -129,16 +124,7 @@ def _ledger(file: Path) -> History:
             )
     notes += map(str, ledger.cut_passes(entries))
     process = ledger.process(entries)
-    return History(process.describe(), tuple(notes), process.adjacency, declared=planned_runs(entries))
-
-
-def planned_runs(entries: Sequence[Entry]) -> PlannedRuns:
-    """The part of a ledger that was fixed before its first release: the first run as planned; later runs are forks."""
-    from wpriv.engine import ledger
-
-    (step,) = ledger.process(entries[:1]).steps
-    planned = step.sampling.whole_passes(entries[0].planned)
-    return PlannedRuns(replace(step, n=planned), len({entry.run for entry in entries}))
+    return History(process.describe(), tuple(notes), process.adjacency, runs=len({entry.run for entry in entries}))
 
 
 def _stated(path: Path) -> tuple[dict[str, Any] | None, list[str]]:

@@ -46,12 +46,12 @@ def count_confusion(process: Process, records: int | None) -> list[str]:
 
 def runs_in_advance(subject: DescribedProcess, accountant: str) -> list[str]:
     """Warn about a history of several runs where the accountant assumes that all were fixed in advance."""
-    if subject.declared is None or subject.declared.runs < 2 or accountant.partition(":")[0] in ADAPTIVE:
+    if subject.runs < 2 or accountant.partition(":")[0] in ADAPTIVE:
         return []
     if is_unsampled_gaussian(subject.process):
         return []
     return [
-        f"this history has {subject.declared.runs} runs, and the figure assumes that noise, rate and length of all "
+        f"this history has {subject.runs} runs, and the figure assumes that noise, rate and length of all "
         f"were fixed before the first release. `adaptive=True` gives the eps or delta that holds if later ones were "
         f"chosen from what earlier ones showed, as a fork does"
     ]

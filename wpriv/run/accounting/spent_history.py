@@ -13,14 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import registry
-from wpriv.core.guarantee import Curve, Guarantee
+from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process
 from wpriv.core.sampling.sampled_step import check_together
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.safe_rounding import echo, text
 from wpriv.run.accounting import adaptive_history, build_process, evaluate
-from wpriv.run.accounting.adaptive_history import FILTER, GAUSS, PlannedRuns
+from wpriv.run.accounting.adaptive_history import FILTER, GAUSS
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import Account, solve_for
 from wpriv.run.accounting.solved_parameter import SolvedParameter
@@ -36,13 +35,12 @@ class SpentHistory:
     """Releases that were made already, before the steps that are solved for.
 
     Args:
-        process: their steps. notes: how the file was read. declared: what a ledger says was fixed in advance.
+        process: their steps. notes: how the file was read.
         adjacency: as the user or a ledger names it; "" where it is the default of these steps.
     """
 
     process: Process
     notes: tuple[str, ...] = ()
-    declared: PlannedRuns | None = None
     adjacency: str = ""
 
     def followed_by(self, at: Callable[[float], Process]) -> Callable[[float], Process]:
@@ -59,27 +57,13 @@ class SpentHistory:
 
         return both
 
-    def first(self) -> Process:
-        """What was fixed before the first release, from which the orders of a filter follow."""
-        if self.declared is None:
-            kind: Process = registry.load("accountants", FILTER).first_kind(self.process)
-            return kind
-        return self.process.with_steps((self.declared.step,))
-
-    def filter(self, at: Callable[[float], Process], search: SearchParameter, delta: float) -> tuple[str, Account]:
+    def filter(self, at: Callable[[float], Process], search: SearchParameter) -> tuple[str, Account]:
         """The accountant that covers parameters chosen from earlier outputs, and its curves."""
         some = at(min(max(1.0, search.low), search.high))
         # of all rates, the largest one alone has no sampling: it says nothing of the others
-        if search.name != "rate" and adaptive_history.is_unsampled_gaussian(some):
-            return GAUSS, lambda process, tol: evaluate.curve(process, GAUSS, tol)
-        filters = registry.load("accountants", FILTER)
-        orders = filters.orders(self.first(), delta=delta)
-
-        def account(process: Process, tol: float) -> Curve:
-            curve: Curve = filters.filtered(process, orders)
-            return curve
-
-        return FILTER, account
+        plain = search.name != "rate" and adaptive_history.is_unsampled_gaussian(some)
+        name = GAUSS if plain else FILTER
+        return name, lambda process, tol: evaluate.curve(process, name, tol)
 
 
 def read(path: str | Path, adjacency: str | None, group: Any, records: Any) -> SpentHistory:
@@ -91,10 +75,8 @@ def read(path: str | Path, adjacency: str | None, group: Any, records: Any) -> S
     described = build_process.described_process(
         None, params={}, history=path, adjacency=adjacency, group=group, records=records
     )
-    named = adjacency is not None or described.declared is not None
-    return SpentHistory(
-        described.process, described.notes, described.declared, described.process.adjacency if named else ""
-    )
+    named = adjacency is not None or described.runs > 0
+    return SpentHistory(described.process, described.notes, described.process.adjacency if named else "")
 
 
 def require_room(spent: SpentHistory, name: str, account: Account, eps: float, delta: float, tol: float) -> Guarantee:
@@ -134,15 +116,14 @@ def solve_adaptively(
     """
     if eps == 0:
         raise UsageError("`adaptive` solves for a target eps above 0; found `eps` 0")
-    name, account = spent.filter(at, search, delta)
+    name, account = spent.filter(at, search)
     before = require_room(spent, name, account, eps, delta, tol)
     solution = solve_for(search, at, name, eps, delta, tol, account=account)
     try:
         fixed = solve_for(search, at, "pld", eps, delta, tol)
     except Unsupported:
         fixed = None
-    declared = spent.declared or PlannedRuns(spent.first().steps[0])
-    figures = adaptive_history.account_for_history(solution.row.process, declared, delta=delta, tol=tol)
+    figures = adaptive_history.account_for_history(solution.row.process, delta=delta, tol=tol)
     row = figures.adaptive.with_extra(parameters=figures.as_dict())
     return solution, fixed, before, row
 

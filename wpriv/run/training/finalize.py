@@ -15,7 +15,7 @@ from wpriv.engine import ledger
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.numerics.safe_rounding import text
-from wpriv.run.accounting import adaptive_history, evaluate, history
+from wpriv.run.accounting import adaptive_history, evaluate
 from wpriv.run.results import file_names, model_check, plot, published_numbers, read, write
 from wpriv.run.training import earlier_runs, plan, portable_weights, training_statement
 from wpriv.run.training.plan import Plan
@@ -192,13 +192,13 @@ def _adaptive_figures(
     process: Process, entries: list[ledger.Entry], rows: list[Guarantee], target: float | None, delta: float
 ) -> tuple[dict[str, Any], list[str]]:
     """The figures of a fork for parameters fixed in advance and chosen from earlier outputs, and warnings."""
-    declared = history.planned_runs(entries)
-    if declared.runs < 2:
+    runs = len({entry.run for entry in entries})
+    if runs < 2:
         return {}, []
     fixed = next((row for row in rows if row.accountant == "pld"), None)
     try:
         figures = adaptive_history.account_for_history(
-            process, declared, delta=delta, tol=evaluate.answer_tol(process), fixed=fixed
+            process, delta=delta, tol=evaluate.answer_tol(process), fixed=fixed, runs=runs
         )
     except Unsupported as error:
         return {}, [
