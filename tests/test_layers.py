@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -146,6 +147,13 @@ def test_no_files_import_each_other():
         }
         graph[module].discard(module)
     assert circles(graph) == []
+
+
+def test_files_that_comments_name_exist():
+    texts = [path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py")]
+    named = {name for text in texts for name in re.findall(r"\b(?:wpriv|docs|tests)/[a-z0-9_/-]+\.(?:py|md)\b", text)}
+    assert len(named) >= 10
+    assert not [name for name in named if not (ROOT.parent / name).exists()]
 
 
 def test_a_circle_is_seen():

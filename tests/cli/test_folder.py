@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -18,7 +17,7 @@ import torch
 
 from tests.points import ROOT
 from wpriv.cli.main import main
-from wpriv.engine import ledger
+from wpriv.engine import ledger, ledger_lines
 from wpriv.files import file_lock
 from wpriv.run.results import file_names
 
@@ -92,10 +91,11 @@ def statement(out):
 
 def chained(releases):
     """A ledger that somebody wrote by hand, with a sound chain: (run, step, planned, fields) each."""
-    previous, lines = ledger.FORMAT, []
+    previous, lines = ledger_lines.FORMAT, []
     for run, step, planned, fields in releases:
-        line = json.dumps({"run": run, "step": step, "of": planned, **fields, "previous": previous}).encode()
-        previous = hashlib.sha256(line).hexdigest()[: ledger.DIGEST]
+        line = json.dumps({"run": run, "step": step, "of": planned, **fields, "previous": previous}).encode()[:-1]
+        line = ledger_lines.sealed_line(line)
+        previous = ledger_lines.digest_of(line)
         lines.append(line + b"\n")
     return b"".join(lines)
 
@@ -128,7 +128,7 @@ def louder(path):
     releases = []
     for line in path.read_text().splitlines():
         fields = json.loads(line)
-        fields.pop("previous")
+        del fields["previous"], fields["digest"]
         fields["sigma"] *= 10
         releases.append((fields.pop("run"), fields.pop("step"), fields.pop("of"), fields))
     path.write_bytes(chained(releases))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 
@@ -11,7 +12,7 @@ import pytest
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine import ledger
-from wpriv.engine.ledger import FORMAT
+from wpriv.engine.ledger_lines import FORMAT
 from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.mechanisms.gauss import Gauss
@@ -106,6 +107,8 @@ def test_an_earlier_run_cannot_go_on_behind_a_later_one(tmp_path):
 def test_a_line_holds_all_that_budget_needs(tmp_path):
     Ledger(tmp_path / "l.jsonl").spend(1, STEP)
     about = json.loads((tmp_path / "l.jsonl").read_text())
+    digest = about.pop("digest")
+    assert len(digest) == 32
     assert about == {
         "run": 1, "step": 1, "of": PLANNED, "mech": "gauss", "sigma": 1.5, "sensitivity": 1.0, "sampling": "poisson",
         "rate": 0.1,
@@ -249,3 +252,92 @@ def test_the_parts_of_passes_of_two_runs_never_make_up_one_pass(tmp_path):
         (8, "allocation"), (1, "poisson"), (8, "allocation")
     ]  # fmt: skip
     assert [(each.run, each.steps) for each in ledger.cut_passes(spent)] == [(1, 2), (2, 2)]
+
+
+def test_a_change_of_the_last_line_alone_is_noticed(tmp_path):
+    path = tmp_path / "l.jsonl"
+    lines = filled(path)
+    for kept in (1, 4, 7):
+        last = lines[kept - 1]
+        for old, new in (
+            (b'"sigma": ', b'"sigma": 1'),
+            (b'"sigma": ', b'"sgima": '),
+            (b'"mech": "gauss"', b'"mech": "laplace"'),
+            (b'"sensitivity"', b'"tivity"'),
+            (b'"adjacency": "add-remove"', b'"adjacency": "replace-one"'),
+            (b'"stream": "a"', b'"stream": "b"'),
+            (b'"of": ', b'"of": 1'),
+            (b'"digest": "', b'"digest": "0'),
+            (last[last.index(b', "digest"') : -2], b""),
+            (b'": ', b'":'),
+        ):
+            changed = last.replace(old, new)
+            assert changed != last
+            path.write_bytes(b"".join([*lines[: kept - 1], changed]))
+            with pytest.raises(UsageError, match=rf"l\.jsonl:{kept}"):
+                ledger.entries(path)
+
+
+def earlier_format(*releases):
+    """The lines of a ledger as wpriv.ledger/2 had them: the chain of digests, and none of a line's own."""
+    previous, lines = "wpriv.ledger/2", []
+    for step, release in enumerate(releases, start=1):
+        head = f'{{"run": 1, "step": {step}, "of": {PLANNED}, {release}, '
+        line = f'{head}"adjacency": "add-remove", "stream": "a", "previous": "{previous}"}}'.encode()
+        previous = hashlib.sha256(line).hexdigest()[:32]
+        lines.append(line + b"\n")
+    return b"".join(lines)
+
+
+RELEASE = '"mech": "gauss", "sigma": 1.5, "sensitivity": 1.0, "sampling": "poisson", "rate": 0.1'
+
+
+def test_a_ledger_of_the_format_before_is_read_and_continued(tmp_path):
+    path = tmp_path / "l.jsonl"
+    path.write_bytes(earlier_format(RELEASE, RELEASE))
+    assert ledger.process(ledger.entries(path)) == Process((Step(Gauss(1.5), 2, Sampling("poisson", 0.1)),))
+    book = Ledger(path, resume=True)
+    for number in (1, 2, 3, 4):
+        book.spend(number, STEP)
+    book.close()
+    assert [entry.sealed for entry in ledger.entries(path)] == [False, False, True, True]
+    lines = path.read_bytes().splitlines(keepends=True)
+    data = json.loads(lines[3])
+    del data["digest"]
+    path.write_bytes(b"".join([*lines[:3], json.dumps(data).encode() + b"\n"]))
+    with pytest.raises(UsageError, match=r"l\.jsonl:4"):
+        ledger.entries(path)
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        RELEASE.replace("sigma", "sgima"),
+        RELEASE.replace('"sigma": 1.5, ', ""),
+        RELEASE.replace('"gauss"', '"gaus"'),
+        RELEASE.replace('"gauss"', "5"),
+        RELEASE.replace('"gauss"', "[1]"),
+        RELEASE.replace("1.5", '"1.5x"'),
+        RELEASE.replace("1.5", "NaN"),
+        RELEASE.replace("1.5", "-1"),
+        RELEASE.replace("0.1", "1.1"),
+        RELEASE.replace("0.1", "[0.1]"),
+        RELEASE.replace(', "rate": 0.1', ""),
+        RELEASE.replace('"poisson"', '"poison"'),
+        RELEASE.replace('"poisson"', "null"),
+        RELEASE + ', "n": 3',
+        RELEASE + ', "max_batch": "x"',
+    ],
+)
+def test_a_line_that_names_no_release_is_refused_with_its_place(tmp_path, release):
+    path = tmp_path / "l.jsonl"
+    path.write_bytes(earlier_format(RELEASE, release))
+    with pytest.raises(UsageError, match=r"l\.jsonl:2"):
+        ledger.entries(path)
+
+
+def test_the_largest_batch_is_part_of_a_line(tmp_path):
+    cut = Step(Gauss(1.5), 1, Sampling("poisson", 0.1, 50))
+    Ledger(tmp_path / "l.jsonl").spend(1, cut)
+    ((mechanism, sampling),) = (ledger.release_parts(entry.release) for entry in ledger.entries(tmp_path / "l.jsonl"))
+    assert (mechanism, sampling) == (cut.mechanism, cut.sampling)

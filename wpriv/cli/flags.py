@@ -13,8 +13,8 @@ from wpriv.cli.typer_internals import expand_record
 from wpriv.errors import UsageError
 from wpriv.hints import fold
 
-# values stay text and are read by wpriv/run/parse_numbers.py: 1e-5, 2^20 and 256/60000 work everywhere, with the same
-# errors
+# values stay text and are read by wpriv/numerics/parse_numbers.py: 1e-5, 2^20 and 256/60000 work everywhere, with the
+# same errors
 Text = str | None
 Recipe = Annotated[
     Text,

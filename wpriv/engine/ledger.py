@@ -5,15 +5,14 @@ the step (a checkpoint, a metric, the model) leaves the program: after a crash t
 was never used, but never the reverse. A resumed run draws the same records and the same noise again for steps whose
 line exists: the same release, which is accounted for once.
 
-Each line holds the digest of the line before it, which reveals a line that was changed, removed or moved, and the
-number of releases in the plan of its run, which reveals a truncated ledger. It names the stream of noise of its
-release, so that no checkpoint continues behind lines whose noise it cannot draw again, and the adjacency of the
+Each line holds the digest of the line before it and one of its own, which reveal a line that was changed, removed or
+moved, and the number of releases in the plan of its run, which reveals a truncated ledger. It names the stream of noise
+of its release, so that no checkpoint continues behind lines whose noise it cannot draw again, and the adjacency of the
 accounting.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import os
@@ -22,37 +21,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import registry
 from wpriv.core.process import Process, Step
-from wpriv.core.sampling.kinds import Sampling
-from wpriv.errors import MissingResource, Unsupported, UsageError
+from wpriv.engine.ledger_lines import FORMAT, Entry, digest_of, entries, release_parts, sealed_line
+from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
-
-FORMAT = "wpriv.ledger/2"  # takes the place of a previous digest in the first line
-MAX_BYTES = 2_000_000_000
-DIGEST = 32  # hexadecimal digits of a SHA-256
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One release.
-
-    Args:
-        run: its run, from 1; a fork begins a new one. step: its number within the run, from 1.
-        planned: the number of releases in the plan of the run.
-        release: the core ``Step`` as canonical JSON, so that equal releases are equal text.
-        adjacency: the neighbouring relation under which the release is accounted for.
-        stream: a digest of the first key of the noise of its run.
-        digest: of the line; the next line holds it.
-    """
-
-    run: int
-    step: int
-    planned: int
-    release: str
-    adjacency: str
-    stream: str
-    digest: str
 
 
 @dataclass(frozen=True)
@@ -68,68 +40,7 @@ class Position:
 
 def describe(step: Step) -> str:
     """Return a single release as canonical JSON, without its count and observed distances."""
-    fields = {**step.mechanism.describe(), "sampling": step.sampling.kind}
-    return json.dumps(fields if step.sampling.kind == "none" else {**fields, "rate": step.sampling.rate})
-
-
-def entries(path: Path) -> list[Entry]:
-    """Return all entries of a ledger, without a last line that a crash cut short: the result of its step was not used.
-
-    Raises:
-        UsageError: a line is not an entry or does not continue the chain, or the steps of a run are not 1, 2, 3, ... up
-            to the planned number.
-        MissingResource: the file cannot be read.
-    """
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise UsageError(f"{path}: a ledger may have up to {MAX_BYTES:,} bytes; found {size:,}")
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise MissingResource(f"{path} cannot be read: {error.strerror}") from None
-    rows: list[Entry] = []
-    for number, line in enumerate(lines[:-1], start=1):
-        entry, previous = _parse(line, f"{path}:{number}")
-        last = rows[-1] if rows else Entry(0, 0, 0, "", "", "", FORMAT)
-        if previous != last.digest:
-            raise UsageError(
-                f"{path}:{number}: does not continue the line before it: a line was changed, removed or added "
-                f"by another program, so that the privacy cost is not known"
-            )
-        same = (entry.planned, entry.stream, entry.adjacency) == (last.planned, last.stream, last.adjacency)
-        follows = entry.step == 1 if entry.run != last.run else entry.step == last.step + 1 and same
-        if not follows or entry.run < last.run or entry.step > entry.planned:
-            raise UsageError(
-                f"{path}:{number}: wanted the step after step {last.step} of run {last.run}; "
-                f"found step {entry.step} of run {entry.run}"
-            )
-        rows.append(entry)
-    return rows
-
-
-def _parse(line: bytes, place: str) -> tuple[Entry, str]:
-    """Return an entry and the digest of the previous line that it holds."""
-    try:
-        data = json.loads(line)
-        if isinstance(data, dict) and "step" in data and "previous" not in data:
-            raise UsageError(
-                f"{place}: a ledger of an earlier version of wpriv, whose lines are not chained; use that version"
-            )
-        run, step, planned = (data.pop(key) for key in ("run", "step", "of"))
-        words = adjacency, stream, previous = [data.pop(key) for key in ("adjacency", "stream", "previous")]
-        if all(type(number) is int and number >= 1 for number in (run, step, planned)) and all(
-            isinstance(word, str) for word in words
-        ):
-            return Entry(run, step, planned, json.dumps(data), adjacency, stream, _digest(line)), previous
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-        pass
-    raise UsageError(f"{place}: not an entry of a ledger; the file was changed by another program")
-
-
-def _digest(line: bytes) -> str:
-    return hashlib.sha256(line).hexdigest()[:DIGEST]
+    return json.dumps({key: value for key, value in step.describe().items() if key not in ("n", "observed")})
 
 
 def position(rows: Sequence[Entry]) -> Position:
@@ -142,6 +53,11 @@ def last_run(rows: Sequence[Entry]) -> int:
     return rows[-1].run if rows else 0
 
 
+def holds(rows: Sequence[Entry], at: Position) -> bool:
+    """Tell whether a ledger holds all releases up to a recorded position."""
+    return len(rows) >= at.lines and (at.lines == 0 or rows[at.lines - 1].digest == at.digest)
+
+
 def require(rows: Sequence[Entry], at: Position, path: Path, owner: str) -> None:
     """Check that a ledger holds all releases up to a recorded position.
 
@@ -150,7 +66,7 @@ def require(rows: Sequence[Entry], at: Position, path: Path, owner: str) -> None
     Raises:
         UsageError: the ledger is shorter, or another one.
     """
-    if len(rows) < at.lines or position(rows[: at.lines]).digest != at.digest:
+    if not holds(rows, at):
         raise UsageError(
             f"{path} is not the ledger of {owner}, which recorded {at.lines} entries: it was cut short, changed or "
             f"replaced, and the privacy cost is not known. Put the right one back, or begin again with `fresh=True`"
@@ -183,9 +99,7 @@ def process(rows: Sequence[Entry], adjacency: str = "") -> Process:
 
 def _step(release: str, count: int) -> Step:
     """Return ``count`` releases as they are accounted for, in whole passes under random allocation."""
-    parameters = json.loads(release)
-    sampling = Sampling(parameters.pop("sampling"), parameters.pop("rate", 1.0))
-    mechanism = registry.mechanism(parameters.pop("mech"))(**parameters)
+    mechanism, sampling = release_parts(release)
     return Step(mechanism, sampling.whole_passes(count), sampling)
 
 
@@ -274,9 +188,10 @@ class Ledger:
             raise UsageError(f"{self.path}: wanted step {self.steps + 1} of {self.planned}; found step {number}")
         numbers = f'"run": {self.run}, "step": {number}, "of": {self.planned}'
         words = f'"adjacency": "{self.adjacency}", "stream": "{self.stream}", "previous": "{self.position().digest}"'
-        line = f"{{{numbers}, {release[1:-1]}, {words}}}".encode()
+        line = sealed_line(f"{{{numbers}, {release[1:-1]}, {words}".encode())
         durable_writes.append(self._file, line + b"\n", self.path)
-        self.entries.append(Entry(self.run, number, self.planned, release, self.adjacency, self.stream, _digest(line)))
+        digest = digest_of(line)
+        self.entries.append(Entry(self.run, number, self.planned, release, self.adjacency, self.stream, digest))
         self.steps = number
 
     def position(self) -> Position:

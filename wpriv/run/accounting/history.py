@@ -106,6 +106,11 @@ def _ledger(file: Path) -> History:
             stored = checkpoint.load(file.with_name(name))
             ledger.require(entries, ledger.Position(**stored["ledger"]), file, str(file.with_name(name)))
     last = entries[-1]
+    if stated is None and not last.sealed:
+        notes.append(
+            f"{file.name} was written by an earlier version of wpriv, whose last line has no digest of its own: a "
+            f"change of it alone would not be noticed"
+        )
     if last.step < last.planned:
         if not file.with_name(file_names.CHECKPOINT).is_file():
             raise UsageError(

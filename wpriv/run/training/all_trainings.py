@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.config.data_schema import DataSet
-from wpriv.core import registry
 from wpriv.core.adjacency import Adjacency
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process, Step
-from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine import ledger
+from wpriv.engine.described_step import described_step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.randomness.seeds import stream_digest, training_seeds
 from wpriv.run.accounting import evaluate
@@ -156,7 +155,7 @@ def of_reports(reports: Iterable[tuple[DataSet, dict[str, Any]]]) -> list[Releas
     releases = []
     for statement in distinct.values():
         row = statement["guarantees"][0]
-        steps = tuple(_step(step) for step in row["process"])
+        steps = tuple(described_step(step) for step in row["process"])
         streams = frozenset() if statement["seed"] is None else frozenset({f"reports {statement['seed']}"})
         process, unit = Process(steps, statement["adjacency"]), statement.get("unit", "")
         releases.append(Release(process, float(row["delta"]), streams, unit))
@@ -183,10 +182,3 @@ def _merged(steps: Iterable[Step]) -> tuple[Step, ...]:
         else:
             merged[place] = replace(step, n=merged[place].n + step.n)
     return tuple(merged)
-
-
-def _step(described: dict[str, Any]) -> Step:
-    """A step from its description."""
-    parameters = {key: value for key, value in described.items() if key not in ("mech", "sampling", "n", "rate")}
-    sampling = Sampling(described.get("sampling", "none"), described.get("rate") or 1.0)
-    return Step(registry.mechanism(described["mech"])(**parameters), described["n"], sampling)

@@ -122,7 +122,7 @@ def _read(folder: Path, ledgers: list[list[ledger.Entry]], present: dict[str, An
         for name, position, clear in _positions(folder):
             if clear:
                 problem = problem or NOT_PRIVATE
-            if not any(_contains(rows, position) for rows in ledgers):
+            if not any(ledger.holds(rows, position) for rows in ledgers):
                 problem = problem or (
                     f"its ledger is missing or was changed; {name} was written after its first {position.lines} entries"
                 )
@@ -162,9 +162,3 @@ def _positions(folder: Path) -> Iterable[tuple[str, ledger.Position, bool]]:
                 yield file_names.STATEMENT, ledger.Position(int(position["lines"]), str(position["digest"])), False
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise UsageError(f"{path} cannot be read") from None
-
-
-def _contains(entries: list[ledger.Entry], position: ledger.Position) -> bool:
-    if len(entries) < position.lines:
-        return False
-    return ledger.position(entries[: position.lines]).digest == position.digest
