@@ -136,7 +136,7 @@ def per_example(
     method: str = "auto",
     exact: bool = False,
 ) -> BatchGradient:
-    """Sum the records' gradients, each clipped to ``norm`` or by automatic clipping.
+    """Sum the records' gradients, each clipped to ``norm`` or by automatic clipping; one that is not finite adds zero.
 
     The divisor is the expected batch, which does not depend on the draw.
 
@@ -159,7 +159,9 @@ def per_example(
         # losses may have half precision under autocast, which would round the counts that an adapted norm releases
         losses = losses.to(torch.promote_types(losses.dtype, torch.float32))
         over = losses.new_tensor(math.nan) if isinstance(norm, Automatic) else (clipped.norms > norm).sum()
-        diagnostics.append(torch.stack([losses.new_tensor(len(chunk)), losses.sum(), over]))
+        # the loss of one record that is not finite would be all that a mean shows
+        finite = torch.where(losses.isfinite(), losses, 0.0)
+        diagnostics.append(torch.stack([losses.new_tensor(len(chunk)), finite.sum(), over]))
     # the diagnostics stay on the device: reading them at every step would stall it
     return BatchGradient(joined(parts), divisor, torch.stack(diagnostics).sum(dim=0))
 
@@ -189,12 +191,10 @@ def _diagnostics(indices: Indices, losses: Tensor) -> Tensor:
 
 
 def clip(parts: list[Tensor], norm: float) -> list[Tensor]:
-    """Scale one vector, given in parts, down to an l2 norm of at most ``norm``."""
+    """Scale one vector, given in parts, down to an l2 norm of at most ``norm``; to zero where it is not finite."""
     length = torch.cat([squares_of(part.reshape(1, -1)) for part in parts]).sum().sqrt()
-    if not bool(length.isfinite()):
-        raise UsageError("a gradient is not finite. Look for NaN in the data; a lower learning rate may help")
     factor = (norm / (length * (1 + 64 * torch.finfo(length.dtype).eps))).clamp(max=1.0)
-    return [part * factor for part in parts]
+    return [(part * factor).masked_fill(~length.isfinite(), 0.0) for part in parts]
 
 
 def single_distances(batches: Batches, indices: Indices, *, norm: Scaling, adjacency: str) -> Tensor:

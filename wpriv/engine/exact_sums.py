@@ -11,7 +11,7 @@ record differently in a batch of another size. Here none of these errors remains
   is exact and a sum of d of them, in any order, has a relative error of at most d 2^-53; ``SLACK`` more covers the
   root, the quotient and the products. Squares of float64 that underflow are covered by the smallest normal number.
 - f g, with f = min(1, C / (|g| (1 + slack))), or by automatic clipping 1 / (|g| (1 + slack) + stability) with C = 1,
-  is rounded towards zero to multiples of the grid: its norm is at most C.
+  is rounded towards zero to multiples of the grid: its norm is at most C. Where |g| is not finite, zero is added.
 - Multiples of the grid are added without rounding in float64, in any order, while they stay below 2^53 of it.
 
 So the sum is an exact function of the records. It changes by at most C when one is added or removed, and by at most
@@ -66,7 +66,7 @@ class ExactSum:
         self.records = 0
 
     def add(self, parts: Sequence[Tensor]) -> Tensor:
-        """Add the vector of one record, clipped; return its norm before clipping, not finite where the vector is not.
+        """Add the vector of one record, clipped, or zero where it is not finite; return its norm, then infinite.
 
         Raises:
             UsageError: there are more than 2^20 records.
@@ -78,9 +78,10 @@ class ExactSum:
         square = vector.square().sum()
         longest = (square + len(vector) * torch.finfo(torch.float64).tiny).sqrt() * (1 + self.slack)
         factor = scale_factors.factors(longest, self.norm)
+        finite = square.isfinite()
         # division by a power of two is exact
-        self.flat += vector.mul_(factor / self.grid).trunc_()
-        return square.sqrt()
+        self.flat += vector.mul_(factor / self.grid).trunc_().masked_fill_(~finite, 0.0)
+        return square.sqrt().masked_fill(~finite, math.inf)
 
     def bounded(self, adjacency: str) -> Bounded:
         """Return the sum so far with its sensitivity: C under add-remove, otherwise 2 C."""

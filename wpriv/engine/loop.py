@@ -22,7 +22,7 @@ from wpriv.engine.job import ReleaseGate, require_adjacency
 from wpriv.engine.release import add_noise
 from wpriv.engine.sampler import Indices
 from wpriv.engine.training_state import Row, TrainingState
-from wpriv.errors import Interrupted
+from wpriv.errors import Interrupted, UsageError
 
 
 class Engine(TrainingState):
@@ -109,8 +109,26 @@ class Engine(TrainingState):
         run_step = self._gradient_step if self.job.custom_step is None else self._custom_step
         self.diagnostics += run_step(indices)
         self.steps_done += 1
+        if plan.step is not None:
+            self._require_finite_weights()
         if self.average is not None:
             self.average.update(self.steps_done)
+
+    def _require_finite_weights(self) -> None:
+        """Refuse to go on from weights that are not finite, which follows from releases with noise alone.
+
+        Records whose gradient is not finite add zero: no single one of them can be the reason.
+
+        Raises:
+            UsageError: a weight is not finite.
+        """
+        largest = torch._foreach_norm([sharding.local(each) for each in self.weights if each.numel()], float("inf"))
+        finite = bool(torch.stack(largest).isfinite().all())
+        if distributed.anywhere(not finite) if self.job.divided else not finite:
+            raise UsageError(
+                f"the weights are not finite after step {self.steps_done}. They are made of sums with noise: take a "
+                f"lower learning rate, or less noise"
+            )
 
     def _is_release(self) -> bool:
         """Return whether the next step releases something."""

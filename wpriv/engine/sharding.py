@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +30,9 @@ from wpriv.engine import batch_gradient, distributed
 from wpriv.engine.batch_gradient import Batches, BatchGradient
 from wpriv.engine.clipping import clip, ghost
 from wpriv.engine.clipping.common import clip_factors, losses_of, total
+from wpriv.engine.clipping.finite_records import draws
 from wpriv.engine.clipping.scale_factors import Automatic, Scaling, bound
+from wpriv.engine.clipping.shares import Share
 from wpriv.engine.job import Job
 from wpriv.engine.release import Bounded, Part
 from wpriv.engine.sampler import Indices, chunks
@@ -208,7 +211,8 @@ def _clipped_sum(batches: Batches, indices: Indices, norm: Scaling) -> tuple[lis
                 clipped = norms.new_tensor(math.nan)
             else:
                 clipped = (norms > norm).sum()
-            diagnostics += torch.stack([losses.new_tensor(len(places)), losses.sum(), clipped])
+            finite = torch.where(losses.isfinite(), losses, 0.0)
+            diagnostics += torch.stack([losses.new_tensor(len(places)), finite.sum(), clipped])
     return parts, distributed.all_reduce_sum([diagnostics])[0]
 
 
@@ -219,23 +223,39 @@ def _add_clipped(
 
     The sum of one parameter at a time is whole in memory.
     """
-    model = batches.model
+    restore = draws(inputs.device)
+    losses, shares, squares = _shares(batches, inputs, targets)
+    faulty = ~total(squares).isfinite()
+    # every pass gathers the weights from all processes, and so they repeat it together
+    if distributed.anywhere(bool(faulty.any())):
+        good = (~faulty).nonzero()
+        rows = torch.where(faulty, good[0] if len(good) else 0, torch.arange(len(faulty), device=faulty.device))
+        restore()
+        _, shares, _ = _shares(batches, inputs[rows], targets[rows])
+        counted = counted and len(good) > 0
+    with torch.no_grad():
+        kept = None if counted and not bool(faulty.any()) else (~faulty).to(losses.dtype) * float(counted)
+        factors = clip_factors({"shares": torch.where(faulty, 1.0, total(squares))}, norm, kept)
+        names = {weight: name for name, weight in batches.model.named_parameters()}
+        trained = (weight for weight in names if weight.requires_grad)
+        for weight, part in zip(trained, parts, strict=True):
+            share = shares.pop(weight, None)
+            empty = share is None or not counted
+            whole = factors.new_zeros(weight.shape) if empty else share.weighted(factors)
+            part += rows_of(weight).of(distributed.all_reduce_sum([whole])[0])
+    return losses, torch.where(faulty, math.inf, total(squares).sqrt())
+
+
+def _shares(batches: Batches, inputs: Tensor, targets: Tensor) -> tuple[Tensor, dict[Any, Share], dict[str, Tensor]]:
+    """Return the losses of some records, the shares of their gradients by parameter, and their squared norms."""
     with torch.enable_grad():
-        outputs, calls = ghost.forward(model, inputs)
+        outputs, calls = ghost.forward(batches.model, inputs)
         losses = losses_of(outputs, targets, batches.loss)
         deltas = torch.autograd.grad(losses.sum(), [call.output for call in calls], allow_unused=True)
     with torch.no_grad():
         shares = ghost.shares(calls, deltas)
-        names = {weight: name for name, weight in model.named_parameters()}
-        squares = {names[weight]: share.squares for weight, share in shares.items()}
-        clip.refuse_nonfinite(squares, None)
-        factors = clip_factors(squares, norm, None if counted else torch.zeros_like(losses))
-        trained = (weight for weight in names if weight.requires_grad)
-        for weight, part in zip(trained, parts, strict=True):
-            share = shares.pop(weight, None)
-            whole = factors.new_zeros(weight.shape) if share is None else share.weighted(factors)
-            part += rows_of(weight).of(distributed.all_reduce_sum([whole])[0])
-    return losses.detach(), total(squares).sqrt()
+        names = {weight: name for name, weight in batches.model.named_parameters()}
+        return losses.detach(), shares, {names[weight]: share.squares for weight, share in shares.items()}
 
 
 def _refuse(job: Job, recipe: Train) -> None:

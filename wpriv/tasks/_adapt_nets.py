@@ -79,7 +79,10 @@ class Networks(nn.Module):
     def into_ball(self, features: Tensor) -> Tensor:
         """Centre features at the source's mean, scale them by a public number and clip them to the radius."""
         scaled = (features - self.centre) * self.scale
-        return scaled * clip_factors({"features": scaled.detach().square().sum(dim=1)}, RADIUS).unsqueeze(1)
+        squares = scaled.detach().square().sum(dim=1)
+        # features that are not finite, or too long for their square, are those of the middle of the ball
+        ball = scaled * clip_factors({"features": squares}, RADIUS).unsqueeze(1)
+        return ball.masked_fill(~squares.isfinite().unsqueeze(1), 0.0)
 
 
 @dataclass

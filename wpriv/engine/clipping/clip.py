@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from wpriv.config.train_schema import Privacy
 from wpriv.engine.clipping.choose_method import METHODS, method_for
-from wpriv.engine.clipping.common import Loss, total
+from wpriv.engine.clipping.common import Loss, Summed, total
+from wpriv.engine.clipping.finite_records import finite_sum
 from wpriv.engine.clipping.scale_factors import Scaling, bound
 from wpriv.engine.exact_sums import ExactSum, sum_of_gradients
 from wpriv.engine.model_checks.validate_model import check
@@ -29,7 +30,7 @@ class Clipped:
 
     Args:
         total: the sum.
-        norms: [B] norms of the gradients before clipping.
+        norms: [B] norms of the gradients before clipping; infinite where a gradient is not finite.
         losses: [B] losses.
     """
 
@@ -53,7 +54,8 @@ def clipped_sum(
     """Sum the gradients of the examples' losses, each clipped to an l2 norm of ``norm`` over all trainable parameters.
 
     The part of an example is ``g min(1, norm / (|g| (1 + slack)))``, with a slack above the rounding error, so that its
-    norm stays within ``norm`` in floating point too.
+    norm stays within ``norm`` in floating point too. An example whose gradient is not finite, or too long for its
+    square, adds zero (finite_records.py).
 
     At the first call for a model, and where its modes or layers change, ``probe`` tries it and the loss on made-up
     examples in the model's present mode: no operation may mix the examples of a batch, and the model may keep nothing
@@ -71,7 +73,7 @@ def clipped_sum(
             covers every rounding; for ``release.add_noise`` with ``exact``. Needs the method ``auto`` or ``loop``, and
             takes as long as ``loop``.
     Raises:
-        UsageError: an argument is out of range, or a gradient is not a finite number; the message names the parameter.
+        UsageError: an argument is out of range.
         Unsupported: the model or the loss mixes examples, the model keeps something between calls (a buffer that
             changes, for example), or the method cannot treat one of its layers; the message names the place.
     Source:
@@ -84,6 +86,8 @@ def clipped_sum(
         raise UsageError(
             f"each example needs one target and one weight; found {len(inputs)} inputs, {len(targets)} targets{other}"
         )
+    if weights is not None and not bool(((weights == 0) | (weights == 1)).all()):
+        raise UsageError("the weights of examples must be 0 or 1; found another number")
     check(model)
     sensitivity = longest if adjacency == "add-remove" else 2 * longest
     trainable = [p for p in model.parameters() if p.requires_grad]
@@ -98,11 +102,15 @@ def clipped_sum(
     if exact:
         with torch.enable_grad():
             exact_sum, lengths, losses = sum_of_gradients(model, loss, inputs, targets, norm, weights)
-        refuse_nonfinite({"all parameters": lengths}, weights)
         return Clipped(exact_sum.bounded(adjacency), lengths, losses)
-    with torch.enable_grad():
-        summed = clip(model, loss, inputs, targets, norm, weights)
-    refuse_nonfinite(summed.squares, weights)
+
+    def run(inputs: Tensor, targets: Tensor, weights: Tensor | None) -> Summed:
+        if not len(inputs):
+            return Summed([torch.zeros_like(p) for p in trainable], {}, trainable[0].new_zeros(0))
+        with torch.enable_grad():
+            return clip(model, loss, inputs, targets, norm, weights)
+
+    summed = finite_sum(run, inputs, targets, weights)
     return Clipped(Bounded(summed.parts, sensitivity, adjacency), total(summed.squares).sqrt(), summed.losses)
 
 
@@ -149,22 +157,3 @@ def _candidates(method: str) -> tuple[str, ...]:
     if method != "auto" and method not in METHODS:
         raise UsageError(f"no clipping method called {method!r}. Known: auto, {', '.join(METHODS)}")
     return tuple(METHODS) if method == "auto" else (method,)
-
-
-def refuse_nonfinite(squares: dict[str, Tensor], weights: Tensor | None) -> None:
-    """Check that every gradient is finite and every weight 0 or 1; synchronises with the device once."""
-    valid = total(squares).isfinite().all()
-    if weights is not None:
-        valid = valid & ((weights == 0) | (weights == 1)).all()
-    if bool(valid):
-        return
-    for name, square in squares.items():
-        places = (~square.isfinite()).nonzero()
-        if len(places):
-            raise UsageError(
-                f"the gradient of example {int(places[0])} of the batch at {name!r} is not a finite number. "
-                f"Look for NaN or infinity in the data and the weights; a lower learning rate may help"
-            )
-    if not bool(total(squares).isfinite().all()):
-        raise UsageError("the squared norm of a gradient is too large for its precision; scale the loss down")
-    raise UsageError("the weights of examples must be 0 or 1; found another number")

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from wpriv.core.adjacency import Adjacency
 from wpriv.engine.clipping import choose_method
 from wpriv.engine.clipping.common import Loss, clip_factors
+from wpriv.engine.clipping.finite_records import draws
 from wpriv.engine.clipping.shares import squares_of
 from wpriv.engine.model_checks.validate_model import check
 from wpriv.engine.penalty import score_pass
@@ -85,7 +86,7 @@ def penalised_gradient(
         method: ``ghost`` (by the rules of the layers), ``vmap`` (Jacobians formed for a few examples at a time), or
             ``auto``: the first of them that is correct for the model.
     Raises:
-        UsageError: sizes, shapes or directions do not fit, or a score or gradient is not finite.
+        UsageError: sizes, shapes or directions do not fit.
         Unsupported: the model, the loss or the scores mix examples, the model keeps state between calls, or it has
             layers without a rule and cannot be batched by torch.func; the message names the place. Or autocast is on.
     Source:
@@ -102,24 +103,38 @@ def penalised_gradient(
     _check(penalty, loss, inputs, targets, points)
     loss = loss if penalty.alpha < 1 else None
     method = method_for(model, loss, inputs, targets, scores=scores, method=method)
-    spectral = penalty.clipping == "spectral"
+    spectral, restore = penalty.clipping == "spectral", draws(inputs.device)
     with torch.enable_grad():
         batch = score_pass.run(method, model, loss, inputs, targets, scores)
         _check_scores(batch.scores, directions, points)
         norms = score_pass.gradient_norms(model, batch, inputs, targets, with_gram=spectral)
-        score_pass.refuse_nonfinite(batch, norms)
+        kept = ~score_pass.faulty(batch, norms)
+        if not bool(kept.all()):
+            # an example without a finite score and gradient counts as one of score 0 and gradient 0, which is within
+            # all bounds; in the pass another one takes its place
+            others = torch.arange(len(kept), device=kept.device)
+            rows = torch.where(kept, others, kept.nonzero()[0]) if bool(kept.any()) else others
+            inputs, targets = inputs[rows], None if targets is None else targets[rows]
+            restore()
+            batch = score_pass.run(method, model, loss, inputs, targets, scores)
+            norms = score_pass.gradient_norms(model, batch, inputs, targets, with_gram=spectral)
         with torch.no_grad():
-            slopes, cost = _score_slopes(batch.scores.detach(), points, directions, penalty)
+            used = torch.where(kept.unsqueeze(1), batch.scores.detach(), 0.0)
+            slopes, cost = _score_slopes(used, points, directions, penalty)
             if norms.gram is not None and spectral:
                 clipped = (spectral_factors(norms.gram, penalty.lipschitz) @ slopes.unsqueeze(2)).squeeze(2)
             else:
                 clipped = row_factors(norms.rows, penalty.lipschitz) * slopes
+            clipped = clipped.masked_fill(~kept.unsqueeze(1), 0.0)
         objective = penalty.alpha / len(penalty.sizes) * (batch.scores * clipped).sum()
         if batch.losses is not None and norms.losses is not None:
-            factors = clip_factors({"loss": norms.losses}, penalty.clip)
+            factors = clip_factors({"loss": norms.losses}, penalty.clip) * kept
             objective = objective + (1 - penalty.alpha) / penalty.batch * (batch.losses * factors).sum()
         trainable = [p for p in model.parameters() if p.requires_grad]
-        parts = list(torch.autograd.grad(objective, trainable, allow_unused=True, materialize_grads=True))
+        if bool(kept.any()):
+            parts = list(torch.autograd.grad(objective, trainable, allow_unused=True, materialize_grads=True))
+        else:
+            parts = [torch.zeros_like(p) for p in trainable]
     return Penalised(
         Bounded(parts, penalty.sensitivity, Adjacency.WITHIN_GROUP),
         cost,

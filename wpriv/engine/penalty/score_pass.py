@@ -103,21 +103,9 @@ def gradient_norms(
     return GradientNorms(rows, gram, row_squares(batch.losses.unsqueeze(1), batch.calls)[:, 0])
 
 
-def refuse_nonfinite(batch: ScorePass, norms: GradientNorms) -> None:
-    """Check that every score and gradient is finite; synchronises with the device once.
-
-    Raises:
-        UsageError: one is not; the message names the example.
-    """
-    numbers = {"score": batch.scores.detach().sum(dim=1), "gradient of a score": norms.rows.sum(dim=1)}
+def faulty(batch: ScorePass, norms: GradientNorms) -> Tensor:
+    """Return [n] which examples have a score or a gradient that is not finite, or too long for its square."""
+    numbers = [batch.scores.detach().sum(dim=1), norms.rows.sum(dim=1)]
     if batch.losses is not None and norms.losses is not None:
-        numbers |= {"loss": batch.losses.detach(), "gradient of a loss": norms.losses}
-    if bool(torch.stack([number.isfinite().all() for number in numbers.values()]).all()):
-        return
-    for name, number in numbers.items():
-        places = (~number.isfinite()).nonzero()
-        if len(places):
-            raise UsageError(
-                f"the {name} of example {int(places[0])} of the batch is not a finite number. "
-                f"Look for NaN or infinity in the data and the weights; a lower learning rate may help"
-            )
+        numbers += [batch.losses.detach(), norms.losses]
+    return ~torch.stack([number.isfinite() for number in numbers]).all(dim=0)
