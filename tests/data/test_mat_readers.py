@@ -147,12 +147,12 @@ LABELS = np.array([3, 1, 31, 1] * 5)
 
 
 @pytest.mark.parametrize("ending", ["npz", "mat"])
-def test_features_are_found_by_shape_and_classes_are_sorted(tmp_path, ending):
+def test_features_are_found_by_shape_and_labels_keep_their_numbers(tmp_path, ending):
     save = (lambda p, a: np.savez(p, **a)) if ending == "npz" else savemat
     save(tmp_path / f"office.{ending}", {"fts": ROWS, "labels": LABELS[:, None]})
     found = data.read("features", file=str(tmp_path / f"office.{ending}"))
     assert found.name == "features:office"
-    assert found.classes == ("1", "3", "31")
+    assert found.classes == tuple(map(str, range(32)))
     assert (len(found.x_train), len(found.x_test)) == (16, 4)
     rows = np.concatenate([found.x_train, found.x_test])
     labels = np.concatenate([found.y_train, found.y_test])

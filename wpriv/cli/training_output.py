@@ -10,7 +10,7 @@ from wpriv.cli import comparison_output, guarantee_output, output
 from wpriv.numerics.safe_rounding import text
 from wpriv.run import recipe_duration
 from wpriv.run.results import file_names
-from wpriv.run.training import training_statement
+from wpriv.run.training import class_order, training_statement
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.run_folder import RunFolder
 from wpriv.run.training.trained import Trained
@@ -98,6 +98,8 @@ def print_training(trained: Trained, as_json: bool) -> None:
     comparison_output.print_claims(recipe)
     for refusal in trained.refused:
         output.say("note", f"{refusal.accountant} has no answer: {refusal.reason}")
+    if order := class_order.words(trained.statement["data"]):
+        output.say("note", order)
     output.warn(trained.statement.get("warnings", []))
     output.say("wrote", f"{trained.out}{os.sep} {', '.join(path.name for path in trained.files)}")
     path = json.dumps(str(trained.out / file_names.MODEL), ensure_ascii=False)

@@ -23,14 +23,21 @@ from typing import Any
 from wpriv.core import registry
 from wpriv.data import _own_reader
 from wpriv.data._arrays import of_arrays
-from wpriv.data._dataset import Data, RecordNoise, scaled
+from wpriv.data._classes import by_outputs, declared_words
+from wpriv.data._dataset import FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS, IGNORED, Data, RecordNoise, scaled
 from wpriv.data._files import ROOT_HINT, VERDICTS, path_exists, searched_places
 
 __all__ = [
+    "FROM_LABELS",
+    "FROM_LARGEST",
+    "FROM_OUTPUTS",
+    "IGNORED",
     "ROOT_HINT",
     "VERDICTS",
     "Data",
     "RecordNoise",
+    "by_outputs",
+    "declared_words",
     "of_arrays",
     "path_exists",
     "read",

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from wpriv.data._dataset import Array, Data, random_split
+from wpriv.data import _classes, _declared
+from wpriv.data._classes import Classes
+from wpriv.data._dataset import IGNORED, Array, Data, random_split
 from wpriv.data._files import File
 from wpriv.errors import FaultyRecords
 
-MAX_CLASSES = 10_000
 MAX_TOKENS = 2**31 - 1
 WANTED = "records must be numbers, [N, D] or [N, C, H, W] (or grey pictures [N, H, W])"
 
@@ -33,7 +35,9 @@ def of_arrays(
     source: str,
     split: Split = Split(),  # frozen
     files: tuple[File, ...] = (),
-    classes: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    declared: Sequence[str] | None = None,
+    ignored: int | None = IGNORED,
     tokens: int = 0,
 ) -> Data:
     """Return arrays of records and labels as a data set.
@@ -42,11 +46,12 @@ def of_arrays(
         name: of the data set, for messages and tables.
         train, test: records and labels; without ``test`` a share of the training records is held out.
             Records: [N, D], [N, C, H, W], or [N, H, W] grey pictures; uint8, or numbers that become float32.
-            Labels: [N] whole numbers or text, each a class; or float numbers, [N] or [N, K], to predict, which are
-            classes as well where there is one for each record, all are whole, and they have few enough values.
+            Labels: [N] whole numbers, which are the numbers of their classes, or text; or float numbers, [N] or [N, K],
+            to predict, which are classes as well where there is one for each record and all are whole.
         source: whose data they are, or where they were read.
-        classes: names of the classes, where the labels are whole numbers from 0; by default they are read from the
-            labels, which is noted.
+        names: of the classes, where they are known of the data set and labels are whole numbers from 0.
+        declared, ignored: see ``_classes.of_whole``; words are looked up among those declared. Classes that
+            are read from the labels are noted.
         tokens: the size of the vocabulary where records are tokens, [N, T] whole numbers below it; 0 for other records.
     Raises:
         FaultyRecords: records or labels of another form.
@@ -63,23 +68,35 @@ def of_arrays(
         _check_lengths(name, "test", x_test, y_test)
     _require_one_kind(name, y, y_test)
     response, responses = _responses(name, y, y_test)
-    if response and not _can_be_classes(y, y_test):
-        y, y_test, classes = np.zeros(len(y), np.int64), np.zeros(len(y_test), np.int64), ("a number",)
-    names, numbers, notes = _classes(name, y, y_test, classes)
+    if names is not None and y.dtype.kind != "U":
+        classes: Classes | None = Classes(tuple(names), y, y_test)
+    elif y.dtype.kind == "U":
+        classes = _words(name, y, y_test, declared, apart=test is not None)
+    elif not all(_is_whole(part) for part in (y, y_test)):
+        classes = None
+    else:
+        whole = [part.astype(np.int64) for part in (y, y_test)]
+        classes = _classes.of_whole(name, *whole, declared=declared, ignored=ignored)
+        if classes is None and not response:
+            response, responses = ("response 0",), (whole[0][:, None], whole[1][:, None])
+    if classes is None:
+        classes = Classes(("a number",), np.zeros(len(x), np.int64), np.zeros(len(x_test), np.int64))
     return Data(
         name=name,
         x_train=x,
-        y_train=numbers[0],
+        y_train=classes.train,
         x_test=x_test,
-        y_test=numbers[1],
-        classes=names,
+        y_test=classes.test,
+        classes=classes.names,
         source=source,
         files=files,
-        notes=notes,
+        notes=classes.notes,
         response=response,
         response_train=responses[0],
         response_test=responses[1],
         vocabulary=tokens,
+        classes_from=classes.origin,
+        ignored=ignored,
     )
 
 
@@ -122,11 +139,18 @@ def _labels(name: str, part: str, given: Any, count: int) -> Array:
             f"{name}, {part} labels: wanted a whole number or word for each record, [N], or float numbers to predict, "
             f"[N] or [N, K]; found {y.dtype} {list(y.shape)}"
         )
+    if y.dtype == np.uint64 and y.size and y.max() > np.iinfo(np.int64).max:
+        raise FaultyRecords(f"{name}, {part} labels: whole numbers must be below 2^63; found {y.max()}")
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        row = int(np.argmax(~np.isfinite(y).reshape(len(y), -1).all(axis=1)))
+        raise FaultyRecords(f"{name}, {part} labels: wanted finite numbers; found {y[row]} at record {row}")
     return y.astype(np.int64) if y.dtype.kind in "uib" else y
 
 
 def _require_one_kind(name: str, y: Array, y_test: Array) -> None:
-    """Refuse labels of which one part are numbers to predict and the other classes."""
+    """Refuse labels of which one part are numbers to predict or words, and the other classes."""
+    if (y.dtype.kind == "U") != (y_test.dtype.kind == "U"):
+        raise FaultyRecords(f"{name}: the labels of training and test records must be of one type")
     floats = [part for part in (y, y_test) if part.dtype.kind == "f"]
     if len(floats) == 1 and (floats[0].ndim == 2 or not np.all(floats[0] == np.floor(floats[0]))):
         kinds = " and ".join(f"{part.dtype} {list(part.shape)}" for part in (y, y_test))
@@ -148,29 +172,26 @@ def _responses(name: str, y: Array, y_test: Array) -> tuple[tuple[str, ...], tup
     return tuple(f"response {k}" for k in range(values[0].shape[1])), (values[0], values[1])
 
 
-def _can_be_classes(y: Array, y_test: Array) -> bool:
-    """Tell whether numbers to predict may be classes as well: one whole number a record, of not too many values."""
-    parts = (y, y_test)
-    whole = all(part.ndim == 1 and np.all(part == np.floor(part)) for part in parts)
-    return whole and len(np.unique(np.concatenate(parts))) <= MAX_CLASSES
+def _is_whole(y: Array) -> bool:
+    """Tell whether labels are one whole number for each record."""
+    return y.ndim == 1 and bool(np.all(np.abs(y) < 2.0**53)) and bool(np.all(y == np.floor(y)))
+
+
+def _words(name: str, y: Array, y_test: Array, declared: Sequence[str] | None, apart: bool) -> Classes:
+    """The classes of words: those declared, or those of the training records."""
+
+    def place(part: int, row: int) -> str:
+        return f"{name}, {'test' if part else 'training'} labels, record {row}: found"
+
+    if declared is None:
+        return _classes.of_words(name, y, y_test, place, apart)
+    parts = (
+        _declared.indices([str(cell).strip() for cell in cells], declared, "classes", functools.partial(place, part))
+        for part, cells in enumerate((y, y_test))
+    )
+    return Classes(tuple(declared), *parts)
 
 
 def _check_lengths(name: str, part: str, x: Array, y: Array) -> None:
     if len(x) != len(y):
         raise FaultyRecords(f"{name}: {len(x)} {part} records have {len(y)} labels; wanted one for each")
-
-
-def _classes(
-    name: str, y: Array, y_test: Array, given: Sequence[str] | None
-) -> tuple[tuple[str, ...], tuple[Array, Array], tuple[str, ...]]:
-    """The names of the classes, the labels of both parts as their numbers, and notes."""
-    if given is not None and y.dtype.kind != "U":
-        return tuple(str(word) for word in given), (y, y_test), ()
-    if (y.dtype.kind == "U") != (y_test.dtype.kind == "U"):
-        raise FaultyRecords(f"{name}: the labels of training and test records must be of one type")
-    values = np.unique(np.concatenate([y, y_test]))
-    if len(values) > MAX_CLASSES:
-        raise FaultyRecords(f"{name}: the labels have {len(values)} distinct values; at most {MAX_CLASSES} classes")
-    numbers = np.searchsorted(values, y), np.searchsorted(values, y_test)
-    note = "the set of classes was read from the labels: it is taken as public"
-    return tuple(str(value) for value in values), numbers, (note,)

@@ -24,6 +24,9 @@ ARRAYS = (
     "response_train",
     "response_test",
 )
+# where classes were read, where they are not known without the records or declared
+FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS = "labels", "largest label", "outputs"
+IGNORED = -100  # as torch marks records without a class
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +62,16 @@ class Data:
         x_train, x_test: [N, C, H, W] images or [N, D] rows. uint8 holds raw bytes, 0 to 255; float32 is as the reader
             documents (images: [0, 1]; rows: as in the file). The test set may be empty. Nothing is normalised.
             int64 [N, T] holds tokens, where there is a vocabulary.
-        y_train, y_test: [N] int64, indices into ``classes``.
+        y_train, y_test: [N] int64, indices into ``classes``, or ``ignored`` for a record without a class.
+        classes_from: where the classes were read: ``labels``, ``largest label`` (their number), or ``outputs`` of the
+            network; empty where they are known without the records.
         files: the files read, with checksums. notes: remarks such as what the reader inferred from the data.
         columns: names of the D columns of a table.
         sensitive: name of the sensitive column, if any. sensitive_train, sensitive_test: [N] int64, its groups.
         noise: the noise on x_train (x_test has none), if the records were privatised.
         vocabulary: the declared number of tokens, where records are tokens from 0 to vocabulary - 1; else 0.
-        response: names of the numbers to predict, if any. response_train, response_test: [N, len(response)] float32.
+        response: names of the numbers to predict, if any. response_train, response_test: [N, len(response)] float32;
+            int64 where whole numbers were given that cannot be classes.
     Raises:
         FaultyRecords: a label is out of range, a number is not finite, or the arrays do not match.
     """
@@ -88,6 +94,8 @@ class Data:
     response_train: Array | None = None
     response_test: Array | None = None
     vocabulary: int = 0
+    classes_from: str = ""
+    ignored: int | None = IGNORED
 
     def __post_init__(self) -> None:
         # torch warns of read-only views of a file's bytes, and batches gather slowly from transposed arrays
@@ -124,8 +132,9 @@ class Data:
             )
         if y.dtype.kind not in "iu" or y.ndim != 1:
             raise FaultyRecords(f"{where}: labels must be integers, [N]; found {y.dtype} {list(y.shape)}")
-        if len(y) and not 0 <= int(y.min()) <= int(y.max()) < len(self.classes):
-            wrong = int(np.argmax((y < 0) | (y >= len(self.classes))))
+        outside = ((y < 0) | (y >= len(self.classes))) & (y != self.ignored)
+        if outside.any():
+            wrong = int(np.argmax(outside))
             raise FaultyRecords(
                 f"{where}: labels must lie from 0 to {len(self.classes) - 1}; found {y[wrong]} at example {wrong}"
             )
@@ -145,9 +154,15 @@ class Data:
         if values is None and not self.response:
             return
         shape = (count, len(self.response))
-        if values is None or values.dtype != np.float32 or values.shape != shape or not np.isfinite(values).all():
+        if values is None or values.dtype not in (np.float32, np.int64) or values.shape != shape:
             description = "none" if values is None else f"{values.dtype} {list(values.shape)}"
-            raise FaultyRecords(f"{where}: responses must be finite float32 numbers {list(shape)}; found {description}")
+            raise FaultyRecords(f"{where}: responses must be float32 numbers {list(shape)}; found {description}")
+        if not np.isfinite(values).all():
+            row, column = np.argwhere(~np.isfinite(values))[0]
+            raise FaultyRecords(
+                f"{where}: every number to predict must be finite; found {values[row, column]} at example {row} "
+                f"({self.response[column]})"
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -17,6 +17,10 @@ from wpriv.numerics.parse_numbers import finite_number
 
 RANGES = "{column: [low, high]}: the column is brought from this range to [0, 1] and cut there; public numbers alone"
 CATEGORIES = "{column: [word, ...]}: the column becomes one column of zeros and ones for each word; public words alone"
+LABELS = (
+    "the label of each class, in the order of the network's outputs: whole numbers or words; or names of the labels "
+    "0, 1, ... Where left out, whole labels keep their numbers, and words are read from the labels"
+)
 CLASSES = "names of the classes, in the order of their numbers; read from the labels where left out"
 
 
@@ -75,7 +79,7 @@ def class_names(reader: str, given: Any) -> tuple[str, ...] | None:
     Raises:
         UsageError: they are no words, repeated, or fewer than two.
     """
-    return None if given is None or given == "" or given == [] else _distinct(f"{reader}: classes", given)
+    return None if given is None or given in ("", [], ()) else _distinct(f"{reader}: classes", given)
 
 
 def in_range(values: Array, bounds: tuple[float, float]) -> Array:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 
-from wpriv.data import _declared
+from wpriv.data import _classes, _declared
+from wpriv.data._classes import Classes
 from wpriv.data._dataset import Array, Data, random_split
 from wpriv.data._declared import Declared
 from wpriv.data._files import File
@@ -19,8 +18,6 @@ from wpriv.errors import FaultyRecords, UsageError
 from wpriv.files import csv_tables
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.hints import did_you_mean
-
-MAX_CLASSES = 1000
 
 
 @dataclass(frozen=True)
@@ -97,11 +94,12 @@ def read(
         train, held_out = random_split(len(x), roles.test_share, roles.split_seed)
     else:
         train, held_out = np.arange(len(parts[0].x)), np.arange(len(parts[0].x), len(x))
-    classes, y = _classes(parts, roles, declared.classes)
+    classes = _classes_of(parts, roles, declared.classes)
+    y = np.concatenate([classes.train, classes.test])
     response = _response(parts, roles, declared) if roles.number else None
     groups = None
     if roles.sensitive:
-        groups = _encode(parts, roles.sensitive, [part.groups for part in parts if part.groups is not None])[1]
+        groups = _groups(parts, roles.sensitive)
     inferred = [
         *(["classes"] if declared.classes is None and not roles.number else []),
         *(["groups"] if roles.sensitive else []),
@@ -112,7 +110,7 @@ def read(
         y_train=y[train],
         x_test=x[held_out],
         y_test=y[held_out],
-        classes=classes,
+        classes=classes.names,
         source=source,
         files=(file, *([File.unverified(test.path, test.raw)] if test else [])),
         notes=(_note(inferred),) if inferred else (),
@@ -123,6 +121,7 @@ def read(
         response=(roles.target,) if response is not None else (),
         response_train=None if response is None else response[train],
         response_test=None if response is None else response[held_out],
+        classes_from=classes.origin,
     )
 
 
@@ -186,22 +185,32 @@ def _finite(rows: _Rows, name: str, values: Array, declared: Declared) -> Array:
     return column
 
 
-def _classes(parts: Sequence[_Rows], roles: Roles, given: tuple[str, ...] | None) -> tuple[tuple[str, ...], Array]:
-    """The names of the classes and the number of each row's; one class where the target is a number to predict."""
+def _classes_of(parts: Sequence[_Rows], roles: Roles, given: tuple[str, ...] | None) -> Classes:
+    """The classes of the rows of each file; one class where the target is a number to predict."""
+    words = [part.target for part in parts] if len(parts) > 1 else [parts[0].target, np.empty(0, object)]
     if roles.number:
-        return ("a number",), np.zeros(sum(len(part.x) for part in parts), np.int64)
+        return Classes(("a number",), *(np.zeros(len(column), np.int64) for column in words))
+
+    def place(part: int, row: int) -> str:
+        return parts[part].place(roles.target, row)
+
     if given is None:
-        return _encode(parts, roles.target, [part.target for part in parts])
-    numbers = [
-        _declared.indices(
-            [cell.strip() for cell in part.target],
-            given,
-            "classes",
-            functools.partial(part.place, roles.target),
-        )
-        for part in parts
-    ]
-    return given, np.concatenate(numbers)
+        return _classes.of_words(f"{parts[0].path}: column {roles.target!r}", *words, place, apart=len(parts) > 1)
+    numbers = (
+        _declared.indices([cell.strip() for cell in column], given, "classes", functools.partial(place, part))
+        for part, column in enumerate(words)
+    )
+    return Classes(given, *numbers)
+
+
+def _groups(parts: Sequence[_Rows], column: str) -> Array:
+    """The number of each row's group among the sorted groups of all files."""
+    words = [[cell.strip() for cell in part.groups] for part in parts if part.groups is not None]
+    for part, cells in zip(parts, words, strict=True):
+        _classes.refuse_missing(cells, functools.partial(part.place, column))
+    names = _classes.sorted_words(f"{parts[0].path}: column {column!r}", {cell for cells in words for cell in cells})
+    numbers = {name: number for number, name in enumerate(names)}
+    return np.array([numbers[cell] for cells in words for cell in cells], np.int64)
 
 
 def _response(parts: Sequence[_Rows], roles: Roles, declared: Declared) -> Array:
@@ -247,35 +256,3 @@ def _feature_columns(path: Path, header: list[str], roles: Roles) -> list[str]:
     if not columns:
         raise UsageError(f"{path}: no column is left for the features; drop fewer")
     return columns
-
-
-def _encode(parts: Sequence[_Rows], column: str, texts: Sequence[Array]) -> tuple[tuple[str, ...], Array]:
-    """Return the distinct entries of a column, sorted (as numbers if all are), and the index of every row's entry."""
-    for part, text in zip(parts, texts, strict=True):
-        empty = [row for row, cell in enumerate(text) if not cell.strip()]
-        if empty:
-            line = part.table.line(empty[0])
-            raise FaultyRecords(f"{part.path}:{line}: column {column!r} has an empty cell in row {empty[0] + 2}")
-    cells = np.array([cell.strip() for text in texts for cell in text], np.str_)
-    entries, places = np.unique(cells, return_inverse=True)
-    if len(entries) > MAX_CLASSES:
-        raise FaultyRecords(
-            f"{parts[0].path}: column {column!r} has {len(entries)} distinct entries; there may be at most "
-            f"{MAX_CLASSES} classes or groups. For a number to predict give the reader number: true"
-        )
-    try:
-        order = np.argsort([float(entry) for entry in entries], kind="stable")
-    except ValueError:
-        order = np.arange(len(entries))
-    else:
-        _refuse_equal_numbers(parts[0].path, column, [str(entries[i]) for i in order])
-    return tuple(str(entries[i]) for i in order), np.argsort(order)[places].astype(np.int64)
-
-
-def _refuse_equal_numbers(path: Path, column: str, ordered: Sequence[str]) -> None:
-    """Refuse a number that is written in two ways, such as 1 and 1.0: each would be a class or group of its own."""
-    for one, other in itertools.pairwise(ordered):
-        if Decimal(one) == Decimal(other):
-            raise FaultyRecords(
-                f"{path}: column {column!r} has both {one[:40]!r} and {other[:40]!r}; write each number in one way"
-            )

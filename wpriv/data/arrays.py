@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from wpriv.core.parameters import Parameters, parameter
+from wpriv.data import _declared
 from wpriv.data._arrays import Split, of_arrays
 from wpriv.data._dataset import Data
 from wpriv.data._files import File, read_bytes, resolve_path
@@ -30,12 +33,13 @@ class Params(Parameters):
         default=0,
         minimum=0,
     )
+    classes: Sequence[Any] | str = parameter(_declared.LABELS, default="")
     test_share: float = parameter("share held out for testing, where the file has x and y only", default=0.2, minimum=0)
     split_seed: int = parameter("seed of that choice", default=0, minimum=0)
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """Return [N, C, H, W] or [N, D] records, uint8 or float32 as in the file; classes are the sorted labels.
+    """Return [N, C, H, W] or [N, D] records, uint8 or float32 as in the file. Whole labels keep their numbers.
 
     With ``tokens`` records are [N, T] int64.
     """
@@ -52,5 +56,12 @@ def read(root: Path | None, params: Params) -> Data:
     split = Split(params.test_share, params.split_seed)
     file = File.unverified(path, raw)
     return of_arrays(
-        f"{params.name}:{path.stem}", train, test, source=str(path), split=split, files=(file,), tokens=params.tokens
+        f"{params.name}:{path.stem}",
+        train,
+        test,
+        source=str(path),
+        split=split,
+        files=(file,),
+        declared=_declared.class_names(params.name, params.classes),
+        tokens=params.tokens,
     )

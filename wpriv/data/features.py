@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.data import _mat
+from wpriv.data import _classes, _declared, _mat
 from wpriv.data._dataset import Array, Data, random_split
 from wpriv.data._files import MAX_BYTES, File, read_bytes, resolve_path
 from wpriv.errors import FaultyRecords, UsageError
@@ -31,12 +32,13 @@ class Params(Parameters):
     test_file: str = parameter("another one for testing; else a share of the rows is held out", default="")
     features: str = parameter("name of the array of rows, [N, D]; found by its shape where not given", default="")
     labels: str = parameter("name of the array of labels, [N]; found by its shape where not given", default="")
+    classes: Sequence[Any] | str = parameter(_declared.LABELS, default="")
     test_share: float = parameter("share of the rows held out for testing", default=0.2, minimum=0)
     split_seed: int = parameter("seed of that choice", default=0, minimum=0)
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """Return [N, D] float32 as in the file; ``classes`` are the sorted values of the labels."""
+    """Return [N, D] float32 as in the file. Labels keep their numbers, unless others are declared."""
     x, y, first = _rows(resolve_path(params.name, "file", params.file, root), params)
     if params.test_file:
         x_test, y_test, second = _rows(resolve_path(params.name, "file", params.test_file, root), params)
@@ -44,18 +46,32 @@ def read(root: Path | None, params: Params) -> Data:
     else:
         train, test = random_split(len(x), params.test_share, params.split_seed)
         x, y, x_test, y_test, files = x[train], y[train], x[test], y[test], (first,)
-    values = np.unique(np.concatenate([y, y_test]))
+    name = f"{params.name}:{first.path.stem}"
+    declared = _declared.class_names(params.name, params.classes)
+    classes = _classes.of_whole(name, y, y_test, declared=declared)
+    if classes is None:
+        raise FaultyRecords(
+            f"{name}: whole labels are the numbers of their classes, from 0 to {_classes.MAX_CLASSES - 1}; found "
+            f"{min(y)} to {max(y)}. Declare the label of each class by classes, such as classes: [-1, 1]"
+        )
     return Data(
-        name=f"{params.name}:{first.path.stem}",
+        name=name,
         x_train=x,
-        y_train=np.searchsorted(values, y),
+        y_train=classes.train,
         x_test=x_test,
-        y_test=np.searchsorted(values, y_test),
-        classes=tuple(str(value) for value in values),
+        y_test=classes.test,
+        classes=classes.names,
         source=str(first.path),
         files=files,
-        notes=("the set of classes was read from the labels: it is taken as public",),
+        notes=classes.notes,
+        classes_from=classes.origin,
     )
+
+
+def label_values(root: Path | None, file: str) -> tuple[str, ...]:
+    """Return the sorted labels of a file of features, each once, as classes to declare where the file is public."""
+    y = _rows(resolve_path("features", "file", file, root), Params(file=file))[1]
+    return tuple(str(value) for value in np.unique(y))
 
 
 def _rows(path: Path, params: Params) -> tuple[Array, Array, File]:

@@ -86,7 +86,7 @@ def read(root: Path | None, params: Params) -> Data:
         source=str(folder),
         split=Split(params.test_share, params.split_seed),
         files=tuple(_files(folder)),
-        classes=classes,
+        names=classes,
         tokens=params.tokens,
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from wpriv import data
 from wpriv.core.parameters import Parameters, parameter
+from wpriv.data import features
 from wpriv.data._dataset import Array, Data, scaled
 from wpriv.errors import MissingResource, UsageError
 
@@ -78,8 +79,10 @@ def read(root: Path | None, params: Params) -> Data:
 
     Images of another size are interpolated (bilinear, from pixel centre to pixel centre).
     """
-    source = _read_one(root, params.source, params, test_share=0.0)
-    target = _read_one(root, params.target, params, test_share=params.test_share)
+    # the labels of the public source are the classes of both
+    classes = features.label_values(root, params.source) if _is_file(params.source) else ()
+    source = _read_one(root, params.source, params, test_share=0.0, classes=classes)
+    target = _read_one(root, params.target, params, test_share=params.test_share, classes=classes)
     if source.classes != target.classes:
         raise UsageError(
             f"pair: both data sets must have the same classes; {params.source} has {', '.join(source.classes[:12])} "
@@ -98,11 +101,16 @@ def read(root: Path | None, params: Params) -> Data:
     return Pair(**fields, public=source)
 
 
-def _read_one(root: Path | None, name: str, params: Params, test_share: float) -> Data:
+def _is_file(name: str) -> bool:
+    return name.lower().endswith(ENDINGS)
+
+
+def _read_one(root: Path | None, name: str, params: Params, test_share: float, classes: tuple[str, ...]) -> Data:
     """Read a data set by name, or features from a file, of which ``test_share`` is held out."""
-    if not name.lower().endswith(ENDINGS):
+    if not _is_file(name):
         return data.read(name, root=root)
-    return data.read("features", root=root, file=name, test_share=test_share, split_seed=params.split_seed)
+    split = {"test_share": test_share, "split_seed": params.split_seed}
+    return data.read("features", root=root, file=name, classes=classes, **split)
 
 
 def _resized(data_set: Data, side: int, grey: bool) -> Data:

@@ -65,6 +65,8 @@ class TaskSpec:
         clips_single_records: whether a step sums the clipped gradients of single records of one network, so that the
             techniques of wpriv/config/technique_schema.py apply (``augment``, ``average``, other ways of clipping).
         accepts_tokens: whether records may be tokens, [N, T] whole numbers; other tasks take them for quantities.
+        reads_labels: whether a step reads the labels of its records, or the numbers to predict.
+        has_classes: whether the outputs of the network under a recipe are classes, whose order statements name.
     """
 
     options: type[StrictModel]
@@ -86,6 +88,8 @@ class TaskSpec:
     test_metrics: tuple[str, ...] = ()
     clips_single_records: bool = False
     accepts_tokens: bool = False
+    reads_labels: bool = False
+    has_classes: Callable[[Train], bool] = lambda recipe: False
 
 
 def load(name: str) -> TaskSpec:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import hashlib
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import UsageError
-from wpriv.tasks import fit
+from wpriv.tasks import _record_loss, fit
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     Loss = Callable[[Tensor, Tensor], Tensor]
-
-ELEMENTWISE = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss")
-"""Losses of torch.nn that compare each output with the target in its place."""
 
 
 def require_network(model: Any) -> None:
@@ -57,8 +52,16 @@ def pair(given: Any, argument: str) -> tuple[Any, Any]:
             f"`{argument}` must be a pair (x, y) of arrays with one target for each record, or a torch Dataset of such "
             f"pairs; found {type(given).__name__}"
         )
-    x, y = (part.detach().cpu().numpy() if isinstance(part, Tensor) else part for part in given)
+    x, y = (_as_array(part) if isinstance(part, Tensor) else part for part in given)
     return x, y
+
+
+def _as_array(tensor: Tensor) -> Any:
+    """Return a tensor as an array; numpy has no bfloat16, whose numbers are all numbers of float32."""
+    import torch
+
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def vocabulary(model: nn.Module, x: Any, tokens: int | None) -> int:
@@ -84,13 +87,48 @@ def vocabulary(model: nn.Module, x: Any, tokens: int | None) -> int:
     return tokens
 
 
+def are_shares_of_classes(loss: Any, data: Any) -> bool:
+    """Tell whether the targets are shares of classes, [N, K] floats, which torch's cross-entropy takes too."""
+    return loss is not None and not isinstance(loss, str) and len(data.response) > 1
+
+
+def by_outputs(model: nn.Module, data: Any) -> Any:
+    """Return a data set whose whole labels are the places of the network's outputs, as far as the network has some.
+
+    Raises:
+        UsageError: a label has no output.
+    """
+    import torch
+
+    from wpriv.data import FROM_LARGEST, by_outputs
+    from wpriv.engine.model_checks import model_state
+
+    whole = data.response and data.response_train.dtype.kind == "i"
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    if data.classes_from != FROM_LARGEST and not whole:
+        return data
+    zeros = torch.zeros((1, *data.shape), device=device, dtype=torch.int64 if data.vocabulary else torch.float32)
+    with model_state.kept(model), torch.no_grad():
+        try:
+            outputs = model.eval()(zeros)
+        except (RuntimeError, ValueError, TypeError, IndexError):
+            return data  # refused with the reason before the first step
+    if not isinstance(outputs, torch.Tensor) or outputs.dim() != 2 or outputs.shape[1] < 2:
+        return data
+    return by_outputs(data, outputs.shape[1])
+
+
 def _gathered(dataset: Any, argument: str) -> tuple[Any, Any]:
     """Read a Dataset of pairs into two arrays."""
     import numpy as np
+    from torch import Tensor
 
     try:
-        examples = [dataset[k] for k in range(len(dataset))]
-        return np.stack([np.asarray(x) for x, _ in examples]), np.array([np.asarray(y) for _, y in examples])
+        examples = [
+            [_as_array(part) if isinstance(part, Tensor) else np.asarray(part) for part in (x, y)]
+            for x, y in (dataset[k] for k in range(len(dataset)))
+        ]
+        return np.stack([x for x, _ in examples]), np.array([y for _, y in examples])
     except (TypeError, ValueError) as error:
         raise UsageError(f"`{argument}`: a Dataset must give pairs (x, y) of one shape; {error}") from None
 
@@ -106,10 +144,7 @@ def per_record(loss: Any) -> Loss:
     if isinstance(loss, str):
         return fit.loss_of(loss)
     if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
-        # the usual losses of torch.nn average over the batch; here each record needs its own
-        loss = copy.copy(loss)
-        loss.reduction = "none"
-        return functools.partial(_mean_over_outputs, loss)
+        return _record_loss.of_module(loss)
     if not callable(loss):
         why = ". Each record's gradient is clipped, for which its value on a batch is of no use"
         raise UsageError(
@@ -117,18 +152,6 @@ def per_record(loss: Any) -> Loss:
             f"found {type(loss).__name__}{why if isinstance(loss, Tensor) else ''}"
         )
     return loss  # type: ignore[no-any-return]
-
-
-def _mean_over_outputs(loss: Any, outputs: Tensor, targets: Tensor) -> Tensor:
-    if type(loss).__name__ in ELEMENTWISE and outputs.shape != targets.shape:
-        # torch would compare each output with the targets of other records
-        raise UsageError(
-            f"the loss {type(loss).__name__} compares outputs and targets of one shape; found {list(outputs.shape)} "
-            f"and {list(targets.shape)}. Whole numbers as targets are classes: give floats where they are to be "
-            f"predicted, and a network with one output for each of them"
-        )
-    values: Tensor = loss(outputs, targets)
-    return values.flatten(1).mean(dim=1) if values.dim() > 1 else values
 
 
 def architecture(model: nn.Module) -> str:

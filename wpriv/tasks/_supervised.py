@@ -11,7 +11,7 @@ from wpriv.config.field_types import Field, StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.engine import release_spec
 from wpriv.errors import UsageError
-from wpriv.tasks import _image_features, _normalisation
+from wpriv.tasks import _image_features, _normalisation, _target_checks
 
 if TYPE_CHECKING:
     import torch
@@ -43,6 +43,7 @@ def build_job(
     adjacency: str,
     measure: Callable[[Tensor, Tensor], dict[str, Tensor]],
     vocabulary: int = 0,
+    indexed: bool = False,
 ) -> Job:
     """Build the job that trains a model on the sum of its losses.
 
@@ -53,6 +54,7 @@ def build_job(
         classes: number of classes; integer targets are below it.
         measure: (outputs, targets) -> sums over test records by name; their means become metrics.
         vocabulary: the declared number of tokens, where inputs are tokens; else 0.
+        indexed: integer targets are the places of outputs.
     Raises:
         UsageError, Unsupported: the model does not fit the records, or mixes or keeps examples where each one is
             clipped.
@@ -67,7 +69,7 @@ def build_job(
     private, (inputs, targets) = recipe.privacy, train
     validate_model.require_shapes(model)
     model = fine_tuning.prepared(model, recipe)
-    _check_fit(model, loss, inputs, targets, vocabulary, classes)
+    _target_checks.require_fit(model, loss, inputs, torch.cat([targets, test[1]]), vocabulary, classes, indexed)
     if inputs.dim() == 4:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch omits it
     copied = copied_records.of(recipe.augment, inputs)
@@ -140,80 +142,6 @@ def _aggregators(
         return adaptive.attach(functools.partial(batch_gradient.at_norm, of, private, adjacency, expected, method))
 
     return aggregator, adaptive
-
-
-def _check_fit(
-    model: nn.Module,
-    loss: Callable[[Tensor, Tensor], Tensor],
-    inputs: Tensor,
-    targets: Tensor,
-    vocabulary: int,
-    classes: int,
-) -> None:
-    """Refuse a model or a loss that fails on records of this shape: zeros, or the last token, of the last class.
-
-    Raises:
-        UsageError: it fails; the message has torch's own.
-    """
-    import torch
-
-    from wpriv.engine.model_checks import model_state
-
-    what = "the network"
-    with model_state.kept(model), torch.no_grad():
-        try:
-            outputs = model.eval()(torch.full_like(inputs[:2], max(vocabulary - 1, 0)))
-            what = "the loss"
-            last = 0 if targets.is_floating_point() else max(classes - 1, 0)
-            losses = loss(outputs, torch.full_like(targets[:2], last))
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            message = (str(error).splitlines() or [type(error).__name__])[0].removesuffix(".")
-            if what == "the network":
-                message += _advice_on_tokens(model, inputs, vocabulary) or _advice_on_precision(model, inputs)
-            elif not targets.is_floating_point():
-                message += f". The targets are classes, from 0 to {classes - 1}"
-            raise UsageError(
-                f"{what} fails on records of shape {list(inputs.shape[1:])} with targets of shape "
-                f"{list(targets.shape[1:])}: {message}"
-            ) from None
-    if losses.shape != (len(inputs[:2]),):
-        raise UsageError(
-            f"the loss must give one number for each record, [B]; found the shape {list(losses.shape)} for "
-            f"{len(inputs[:2])} records. Do not average over the batch (reduction='none')"
-        )
-
-
-def _advice_on_tokens(model: nn.Module, inputs: Tensor, vocabulary: int) -> str:
-    """Advice for a network that fails where it has an embedding, or where the records are tokens."""
-    from torch import nn
-
-    if not any(isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) for layer in model.modules()):
-        return ". The records are tokens, which a network takes by an embedding" if vocabulary else ""
-    if inputs.is_floating_point():
-        return ". An embedding takes tokens: give the data set tokens, the size of the vocabulary"
-    return f". The records are tokens from 0 to {vocabulary - 1}: the embedding must have at least {vocabulary} rows"
-
-
-def _advice_on_precision(model: nn.Module, inputs: Tensor) -> str:
-    """Advice for a network that fails where its weights have another precision than the records."""
-    other = next((p.dtype for p in model.parameters() if p.is_floating_point() and p.dtype != inputs.dtype), None)
-    if other is None or not inputs.is_floating_point():
-        return ""
-    return f". The records are {inputs.dtype} and the weights {other}: call float() of the network"
-
-
-def require_classes(data: Any) -> None:
-    """Refuse records without two classes, for a loss of classes.
-
-    Raises:
-        UsageError: the targets are numbers to predict, or all of one class.
-    """
-    if len(data.classes) < 2:
-        what = "numbers to predict" if data.response else f"all of the class {', '.join(data.classes)}"
-        raise UsageError(
-            f"the targets of {data.name} are {what}, and cross-entropy is for two classes or more. Give whole numbers "
-            f"or words as targets; for numbers to predict take the task fit with another loss, such as squared"
-        )
 
 
 def to_inputs(x: Any, options: InputOptions, device: torch.device) -> Tensor:

@@ -147,4 +147,5 @@ TASK = TaskSpec(
     supports_exact_noise=lambda recipe: True,
     figures=_generation.FIGURES,
     publishable=_generation.PUBLISHABLE,
+    reads_labels=True,
 )

@@ -10,7 +10,7 @@ from wpriv import models
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.engine import cost_estimate, release_spec
-from wpriv.tasks import TaskSpec, _image_features, _supervised
+from wpriv.tasks import TaskSpec, _image_features, _supervised, _target_checks
 
 if TYPE_CHECKING:
     import torch
@@ -89,7 +89,8 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     import torch
     from torch.nn.functional import cross_entropy
 
-    _supervised.require_classes(data)
+    _target_checks.require_classes(data)
+    data = _target_checks.counted(data)
     options = Options.model_validate(recipe.options)
     train, test = (
         (_supervised.to_inputs(x, options, device), torch.tensor(y, device=device).long())
@@ -104,6 +105,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
         classes=len(data.classes),
         adjacency=adjacency,
         vocabulary=data.vocabulary,
+        indexed=True,
         measure=count_correct,
     )
 
@@ -124,4 +126,6 @@ TASK = TaskSpec(
     accepts_tokens=True,
     estimate_cost=estimate_cost,
     remarks=lambda recipe, sizes: _supervised.input_remarks(Options.model_validate(recipe.options)),
+    reads_labels=True,
+    has_classes=lambda recipe: True,
 )

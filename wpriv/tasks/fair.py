@@ -210,4 +210,5 @@ TASK = TaskSpec(
     declared_sizes=declared_sizes,
     sizes=sizes,
     figures={"scores.csv": "scores"},
+    reads_labels=True,
 )

@@ -12,7 +12,7 @@ from wpriv.config.train_schema import Train
 from wpriv.engine import release_spec
 from wpriv.errors import UsageError
 from wpriv.files import python_file
-from wpriv.tasks import TaskSpec, _supervised
+from wpriv.tasks import TaskSpec, _record_loss, _supervised, _target_checks
 
 if TYPE_CHECKING:
     import torch
@@ -70,19 +70,29 @@ def job_of(
     adjacency: str,
     model: nn.Module | None = None,
     loss: Loss | None = None,
+    targets: str | None = None,
 ) -> Job:
     """Build the job of a recipe, with a model or a loss in place of those that it names.
+
+    Args:
+        targets: what they are, as ``_record_loss.targets_of`` says of the loss; by default that of the recipe.
 
     Raises:
         As ``build_job``.
     """
     options = Options.model_validate(recipe.options)
-    if loss is None and options.loss == "cross-entropy":
-        _supervised.require_classes(data)
+    targets = targets or _record_loss.targets_of(options.loss)
+    indexed = targets == "classes"
+    if indexed:
+        _target_checks.require_classes(data)
+    if targets in ("classes", "unknown"):
+        data = _target_checks.counted(data)
+    if targets == "shares":
+        _target_checks.require_shares(data)
     classes = len(data.classes)
     width = data.response_train.shape[1] if data.response else classes
     train, test = (
-        (_supervised.to_inputs(x, options, device), _targets(y, response, options.loss, device))
+        (_supervised.to_inputs(x, options, device), _targets(y, response, indexed, device))
         for x, y, response in (
             (data.x_train, data.y_train, data.response_train),
             (data.x_test, data.y_test, data.response_test),
@@ -99,7 +109,8 @@ def job_of(
         classes=classes,
         adjacency=adjacency,
         vocabulary=data.vocabulary,
-        measure=functools.partial(_measure, per_record),
+        indexed=indexed,
+        measure=functools.partial(_measure, per_record, indexed or not data.response),
     )
 
 
@@ -140,19 +151,21 @@ def _mean_of_outputs(loss: Callable[..., Tensor], outputs: Tensor, targets: Tens
     return values.flatten(1).mean(dim=1) if values.dim() > 1 else values
 
 
-def _targets(y: Any, response: Any, loss: str | OwnCode, device: torch.device) -> Tensor:
+def _targets(y: Any, response: Any, indexed: bool, device: torch.device) -> Tensor:
     """Return classes, or the numbers to predict where the data set has some and the loss is not about classes."""
     import torch
 
-    if response is None or loss == "cross-entropy":
+    if response is None or indexed:
         return torch.tensor(y, device=device).long()
+    if response.dtype.kind == "i":  # whole numbers, [N], which cannot be classes
+        return torch.tensor(response[:, 0], device=device)
     return torch.tensor(response, device=device).float()
 
 
-def _measure(loss: Loss, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+def _measure(loss: Loss, classes: bool, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
     """Return sums over test records: the loss, and where targets are classes the number of right ones."""
     sums = {"test_loss": loss(outputs, targets).sum()}
-    if not targets.is_floating_point() and outputs.dim() == 2 and outputs.shape[1] > 1:
+    if classes and not targets.is_floating_point() and outputs.dim() == 2 and outputs.shape[1] > 1:
         sums["accuracy"] = (outputs.argmax(dim=1) == targets).sum()
     return sums
 
@@ -178,4 +191,6 @@ TASK = TaskSpec(
     clips_single_records=True,
     accepts_tokens=True,
     remarks=lambda recipe, sizes: _supervised.input_remarks(Options.model_validate(recipe.options)),
+    reads_labels=True,
+    has_classes=lambda recipe: _record_loss.targets_of(Options.model_validate(recipe.options).loss) != "numbers",
 )

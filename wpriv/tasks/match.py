@@ -203,4 +203,5 @@ TASK = TaskSpec(
     release=release,
     sizes=sizes,
     figures={"points.csv": "points"},
+    reads_labels=True,
 )

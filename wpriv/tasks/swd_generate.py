@@ -171,4 +171,5 @@ TASK = TaskSpec(
     release=release,
     figures=_generation.FIGURES,
     publishable=_generation.PUBLISHABLE,
+    reads_labels=True,
 )

@@ -168,7 +168,7 @@ def test_no_number_computed_from_the_records_stands_in_the_recipe(tmp_path):
         ({"model": nn.Sequential(nn.LazyLinear(2))}, UsageError, "no shape yet"),
         ({"model": nn.Linear(5, 2).double()}, UsageError, r"float\(\)"),
         ({"data": (X, np.arange(400) % 3)}, UsageError, "from 0 to 2"),
-        ({"test": (X[:50], np.full(50, 7))}, UsageError, "from 0 to 2"),
+        ({"test": (X[:50], np.full(50, 7))}, UsageError, "found 7 at record 0"),
         ({"data": (X, np.eye(2)[Y])}, MissingResource, "both be classes"),
         ({"loss": nn.MSELoss()}, UsageError, "one shape"),
         ({"loss": "cross-entropy", "data": (X, X[:, 0]), "test": (X[:5], X[:5, 0])}, UsageError, "numbers"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from wpriv.errors import UsageError
 from wpriv.run import load_recipe
+from wpriv.run.local.privatize import privatize
 from wpriv.run.training import load_data
 
 RECIPE = """\
@@ -23,16 +25,47 @@ seed: 1
 """
 
 
-@pytest.mark.parametrize("labels", [True, False])
-def test_numbers_to_predict_and_groups_have_no_noise_and_are_not_read_unless_declared_public(tmp_path, labels):
-    targets = np.arange(1, 21) / 8  # the oracle: the numbers in the file, none of them 0
+def recipe_of(folder, targets, **changes):
+    """A recipe on a table of 20 records, of which 15 are trained on."""
     rows = [f"{0.1 * target:.3f},{number % 2},{target}" for number, target in enumerate(targets)]
-    (tmp_path / "r.csv").write_text("\n".join(["a,sex,t", *rows]) + "\n")
-    (tmp_path / "r.yaml").write_text(RECIPE.format(file=tmp_path / "r.csv", labels=str(labels).lower()))
-    read = load_data.data(load_recipe.recipe(tmp_path / "r.yaml", kind="train"), None)
+    (folder / "r.csv").write_text("\n".join(["a,sex,t", *rows]) + "\n")
+    text = RECIPE.format(file=folder / "r.csv", labels=str(changes.pop("labels")).lower())
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    (folder / "r.yaml").write_text(text)
+    return load_recipe.recipe(folder / "r.yaml", kind="train")
+
+
+def test_numbers_to_predict_that_are_public_have_no_noise_and_groups_are_not_read(tmp_path):
+    targets = np.arange(1, 21) / 8  # the oracle: the numbers in the file, none of them 0
+    read = load_data.data(recipe_of(tmp_path, targets, labels=True), None)
     assert len(read.x_train) == 15
-    assert set(read.response_train[:, 0].tolist()) <= (set(targets.tolist()) if labels else {0.0})
+    assert set(read.response_train[:, 0].tolist()) <= set(targets.tolist())
     assert not read.sensitive_train.any()
     # records for testing stay as they are
     assert set(read.response_test[:, 0].tolist()) <= set(targets.tolist())
     assert set(read.sensitive_test.tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize("task", ["fit", "classify"])
+def test_a_task_that_learns_from_labels_is_refused_where_they_are_not_public(tmp_path, task):
+    changes = {"task: fit": f"task: {task}", "number: true": f"number: {'true' if task == 'fit' else 'false'}"}
+    recipe = recipe_of(tmp_path, np.arange(20) % 2, labels=False, **changes)
+    with pytest.raises(UsageError, match="public_labels: true"):
+        load_data.data(recipe, None)
+    assert load_data.data(recipe_of(tmp_path, np.arange(20) % 2, labels=True, **changes), None).records == 15
+
+
+def test_reports_without_labels_are_refused_by_a_task_that_learns_from_them(tmp_path):
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    np.savez(tmp_path / "clear.npz", x=x, y=np.arange(20) % 2)
+    for public in (False, True):
+        file = tmp_path / f"{public}.npz"
+        options = {"radius": 1, "eps": 2, "delta": 1e-5, "public_labels": public, "out": file}
+        privatize(str(tmp_path / "clear.npz"), "local-gauss", **options)
+        start, rest = RECIPE.index("data:"), RECIPE.index("model:")
+        text = RECIPE[:start] + "data: {{name: privatized, file: {file}}}\n" + RECIPE[rest:]
+        (tmp_path / "r.yaml").write_text(text.format(file=file))
+        recipe = load_recipe.recipe(tmp_path / "r.yaml", kind="train")
+        with pytest.raises(UsageError, match="test records" if public else "--public-labels"):
+            load_data.data(recipe, None)

@@ -17,7 +17,7 @@ NOT_PRIVATE = "trained without privacy: no guarantee"
 # entries that are copied from the statement as they are, by which a changed header is detected
 COPIED = (
     *("privacy", "epsilon", "delta", "claim", "accountant", "unit", "group", "adjacency", "sampling", "rate", "steps"),
-    *("ledger", "ledger_lines", "statement_sha256", "weights_sha256"),
+    *("ledger", "ledger_lines", "classes", "statement_sha256", "weights_sha256"),
 )
 
 
@@ -39,6 +39,7 @@ def header(statement: dict[str, Any], content: str, entry: str = "model") -> dic
         "publish": next(
             f"{row['publish']}: {row['why']}" for row in statement["publish"] if row["file"] == statement[entry]["file"]
         ),
+        "classes": statement.get("data", {}).get("classes", []),
         "warnings": statement.get("warnings", []),
         "statement": file_names.STATEMENT,
         "statement_sha256": hashlib.sha256(content.encode()).hexdigest(),

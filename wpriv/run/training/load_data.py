@@ -82,6 +82,7 @@ def data(recipe: Recipe, root: str | Path | None) -> Any:
             f"{recipe.name}: data: records: the recipe declares {options.records} training records; "
             f"found {loaded.records} in {loaded.name}"
         )
+    _require_labels(recipe, loaded)
     if not len(loaded.x_test) and tasks.load(recipe.training.task).needs_test_records:
         raise UsageError(
             f"{recipe.name}: data: the task {recipe.training.task} is evaluated on test records, "
@@ -96,3 +97,27 @@ def data(recipe: Recipe, root: str | Path | None) -> Any:
     loaded = loaded if options.limit is None else loaded.limited(options.limit)
     loaded = loaded if options.first is None else loaded.limited(options.first, tests=False)
     return loaded if options.privatize is None else privatized_data.privatised(recipe, loaded, folder)
+
+
+def _require_labels(recipe: Recipe, loaded: Any) -> None:
+    """Refuse records with noise whose labels were not published, for a task that learns from labels.
+
+    Raises:
+        UsageError: they are such records.
+    """
+    from wpriv.run.local.local_statement import LABELS_PUBLIC
+
+    assert recipe.training is not None
+    noise, task = recipe.training.data.privatize, recipe.training.task
+    if noise is not None:
+        published, remedy = noise.public_labels, "give data: privatize: public_labels: true"
+    elif loaded.noise is not None:
+        published = LABELS_PUBLIC in loaded.noise.statement.get("not_covered", ())
+        remedy = "write the reports with --public-labels"
+    else:
+        return
+    if not published and tasks.load(task).reads_labels:
+        raise UsageError(
+            f"{recipe.name}: data: the task {task} learns from labels, which have no noise and are not declared "
+            f"public: all of them would be 0. Where they are public, {remedy}; else take a task that needs none"
+        )

@@ -25,6 +25,7 @@ def training_loop(
     *,
     test: Any = None,
     loss: Any = None,
+    classes: Any = None,
     tokens: int | None = None,
     features: Mapping[str, Any] | None = None,
     log: str | Sequence[str] | None = None,
@@ -43,13 +44,20 @@ def training_loop(
 
     Args:
         model, data, log, log_private_losses, out, device, resume, fork, fresh: as in ``train``.
-        test, loss, tokens, features, options: the keywords of ``train`` for a network.
+        test, loss, classes, tokens, features, options: the keywords of ``train`` for a network.
     Raises:
         As ``train``, here or at the beginning of the ``with`` block.
     """
     logs = metric_logs.logs_of(log, log_private_losses)
     training = own_training.own_training(
-        model, data, test=test, loss=loss, tokens=tokens, features=features, options=own_training.options_of(**options)
+        model,
+        data,
+        test=test,
+        loss=loss,
+        classes=classes,
+        tokens=tokens,
+        features=features,
+        options=own_training.options_of(**options),
     )
     folder = Path(out) if out is not None else own_training.free_folder(training.recipe)
     run = TrainingRun(training.recipe, folder, training.data, device, None, _never, time.time(), training, logs)

@@ -25,20 +25,21 @@ class OwnTraining:
     Args:
         recipe: valid, with ``given`` for what only this program has.
         data: the records. model: the network, whose weights at this moment are the first ones. loss: of each record;
-            None for the loss of the task.
+            None for the loss of the task. targets: see ``fit.job_of``.
     """
 
     recipe: Recipe
     data: Any
     model: Any
     loss: Any
+    targets: str
 
     def build_job(self, recipe: Any, data: Any, device: Any, *, adjacency: str) -> Any:
         """Build the job of the recipe with these objects; see ``tasks.BuildJob``."""
         from wpriv.tasks import fit
 
         loss = fit.loss_of("cross-entropy") if self.loss is None else self.loss
-        return fit.job_of(recipe, data, device, adjacency=adjacency, model=self.model, loss=loss)
+        return fit.job_of(recipe, data, device, adjacency=adjacency, model=self.model, loss=loss, targets=self.targets)
 
     def averaged(self, folder: Path) -> Any:
         """Return a copy of the trained network with the averaged weights."""
@@ -66,6 +67,7 @@ def own_training(
     *,
     test: Any = None,
     loss: Any = None,
+    classes: Any = None,
     tokens: int | None = None,
     features: Mapping[str, Any] | None = None,
     options: Mapping[str, Any],
@@ -77,6 +79,7 @@ def own_training(
         data: (x, y), or a torch Dataset of such pairs. test: the same for testing; a fifth of ``data`` where left out.
         loss: (outputs [B, ...], targets [B, ...]) -> losses [B], a loss of torch.nn, or the name of a
             loss of the task fit; cross-entropy by default.
+        classes: the label of each output, in their order.
         tokens: the size of the vocabulary where records are tokens, [N, T] whole numbers below it.
         features: fixed features of images that the network takes in their place, as under ``options`` of a recipe.
         options: the keys of the recipe: ``privacy``, ``optimizer``, ``batch``, ``epochs``, ...
@@ -84,19 +87,28 @@ def own_training(
         UsageError: the objects do not fit together, or the options are faulty.
         MissingResource: the records are no arrays of numbers.
     """
-    from wpriv.data import of_arrays
-    from wpriv.tasks import _given
+    from wpriv.data import declared_words, of_arrays
+    from wpriv.tasks import _given, _record_loss, _target_checks
 
     _given.require_network(model)
     held_out = None if test is None else _given.pair(test, "test")
     pair = _given.pair(data, "data")
     vocabulary = _given.vocabulary(model, pair[0], tokens)
-    loaded = of_arrays("given", pair, held_out, source="arrays of a Python program", tokens=vocabulary)
-    if (loss is None or (isinstance(loss, str) and loss == "cross-entropy")) and len(loaded.classes) < 2:
-        raise UsageError(
-            "the targets are numbers or of one class, and cross-entropy is the loss of classes. Give `loss='squared'`, "
-            "or a loss of your own"
-        )
+    loaded = of_arrays(
+        "given",
+        pair,
+        held_out,
+        source="arrays of a Python program",
+        declared=declared_words(classes, "`classes`"),
+        ignored=_record_loss.ignored_label(loss),
+        tokens=vocabulary,
+    )
+    targets = _record_loss.targets_of(loss)
+    if targets == "classes" and _given.are_shares_of_classes(loss, loaded):
+        targets = "numbers"
+    if targets == "classes":
+        loaded = _given.by_outputs(model, loaded) if features is None else loaded
+        _target_checks.require_classes(loaded)
     written = {
         "kind": "train",
         "source": SOURCE,
@@ -112,7 +124,7 @@ def own_training(
         written["model"]["loss"] = _given.name_of(loss)
     recipe = check(document.of_data(type(model).__name__, written))
     per_record = None if loss is None else loss_of(loss)
-    return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record)
+    return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record, targets)
 
 
 def loss_of(loss: Any) -> Any:

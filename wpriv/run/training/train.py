@@ -44,6 +44,7 @@ def train(
     freeze: str | Sequence[str] | None = None,
     lora: Mapping[str, Any] | None = None,
     seed: int | None = None,
+    classes: Any = None,
     tokens: int | None = None,
     features: Mapping[str, Any] | None = None,
     progress: bool | None = None,
@@ -70,7 +71,8 @@ def train(
         data: the records and targets (x, y) as arrays or tensors, or a torch Dataset of such pairs.
         test: records for testing, as ``data``; a fifth of ``data`` is held out where left out.
         loss: a function (outputs, targets) -> losses [B], a loss of torch.nn, or a name such as ``squared``;
-            cross-entropy by default.
+            cross-entropy by default. Of a loss of torch, each record gets its value on that record alone: the mean over
+            its outputs that count, or their sum; class weights multiply it and are not divided out.
         eps, delta, sigma: the target (eps and delta), or the noise multiplier and the delta of the statement.
         clip: l2 norm to which each record's gradient is clipped (default 1), or ``automatic``.
         sampling: ``poisson`` (default), ``allocation``, ``fixed`` or ``none``.
@@ -80,6 +82,9 @@ def train(
         augment, average: these keys of a recipe: ``{"copies": 8, "flip": "horizontal"}``, ``{"decay": 0.999}``.
         freeze, lora: names of parameters that are not trained, ``features.*``, and low-rank changes, ``{"rank": 4}``;
             the network that is given holds them afterwards, and its first weights are taken as public.
+        classes: the label of each output of the network, in their order: ``[2, 4, 9]``, or words; or names of the
+            labels 0, 1, ... Left out, whole labels are the places of outputs, and words are sorted, which takes the
+            set of them as public.
         tokens: the size of the vocabulary, where x holds tokens: whole numbers [N, T] below it, for an embedding.
         features: fixed features of images that the network takes in their place, [N, D] rows: ``{"name":
             "oriented-energy"}`` or ``scattering``, with the keys of a recipe; ``wpriv.image_features`` computes them.
@@ -118,6 +123,7 @@ def train(
             "test": test,
             "loss": loss,
             "progress": progress,
+            "classes": classes,
             "tokens": tokens,
             "features": features,
         }
@@ -131,7 +137,14 @@ def train(
     )
     given = {name: value for name, value in options.items() if value is not None}
     training = own_training.own_training(
-        recipe, data, test=test, loss=loss, tokens=tokens, features=features, options=own_training.options_of(**given)
+        recipe,
+        data,
+        test=test,
+        loss=loss,
+        classes=classes,
+        tokens=tokens,
+        features=features,
+        options=own_training.options_of(**given),
     )
     folder = Path(out) if out is not None else own_training.free_folder(training.recipe)
     say = None if progress is False else _print_lines

@@ -13,7 +13,7 @@ from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.evaluate import Refusal
 from wpriv.run.results import expectations, file_names, read
 from wpriv.run.results.expectations import Verdict
-from wpriv.run.training import finalize, plan
+from wpriv.run.training import class_order, finalize, plan
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.run_folder import RunFolder
 
@@ -60,6 +60,11 @@ class Trained:
         else:
             words.append("no guarantee")
         return f"Trained({self.plan.recipe.name}: {', '.join(words)}; {self.out})"
+
+    @property
+    def classes(self) -> tuple[int | str, ...]:
+        """The label of each output of the network, in their order; none where it does not predict classes."""
+        return class_order.values(self.statement)
 
     @property
     def proven(self) -> list[Guarantee]:

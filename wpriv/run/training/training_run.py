@@ -14,7 +14,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, UsageError
 from wpriv.files.file_lock import LOCK, locked
 from wpriv.run.results import expectations, file_names
-from wpriv.run.training import finalize, load_data, metric_logs, plan, progress, run_folder
+from wpriv.run.training import class_order, finalize, load_data, metric_logs, plan, progress, run_folder
 from wpriv.run.training.metric_logs import Logs
 from wpriv.run.training.own_training import OwnTraining
 from wpriv.run.training.plan import Plan
@@ -100,7 +100,10 @@ class TrainingRun:
             model = self.given.model
             together(lambda: network_guard.require_unused(model, data.fingerprint))
         earlier = together(lambda: progress.earlier_seconds(folder))
-        return Begun(job, folder, identity, self._provenance(), not trained, earlier)
+        about = self._provenance()
+        if self.given is not None and self.say is not None and is_main() and (line := class_order.words(about)):
+            self.say(line, True)
+        return Begun(job, folder, identity, about, not trained, earlier)
 
     def _hold_network(self, stack: contextlib.ExitStack) -> None:
         """Keep other trainings away from the network of the calling program until the stack is closed."""
@@ -155,9 +158,12 @@ class TrainingRun:
                 self.say(f"warning: {warning}", True)
 
     def _provenance(self) -> dict[str, Any]:
+        assert self.recipe.training is not None
+        no_classes = self.given is not None and self.given.targets == "numbers"
         return {
+            **({} if no_classes else class_order.of_data(self.recipe.training, self.data)),
             "device": self.device,
-            "seed": self.recipe.training.seed if self.recipe.training is not None else None,
+            "seed": self.recipe.training.seed,
             "data_set": self.data.name,
             "data_source": self.data.source,
             "data_fingerprint": self.data.fingerprint,

@@ -15,7 +15,7 @@ from wpriv.run.accounting.evaluate import Refusal
 from wpriv.run.accounting.plausibility import weak_figures, weak_guarantee
 from wpriv.run.local import local_statement
 from wpriv.run.results import clipping_words, privacy_statement, publication
-from wpriv.run.training import noise_wording, technique_wording, tuning_wording
+from wpriv.run.training import class_order, noise_wording, technique_wording, tuning_wording
 from wpriv.run.training.plan import Plan
 
 DRAWN = {
@@ -133,6 +133,7 @@ def statement(
             "records": plan.records,
             **({"groups": groups} if groups else {}),
             **({"data_source": about["data_source"]} if "data_source" in about else {}),
+            **class_order.entry(about),
         },
     }
 
@@ -140,7 +141,6 @@ def statement(
 def to_markdown(statement: dict[str, Any]) -> str:
     """Render the statement of a training as Markdown."""
     remarks = [f"- {remark}." for remark in statement["remarks"]]
-    data = ", ".join(f"{key} {value}" for key, value in statement["data"].items())
     if statement["private"]:
         first = statement["warnings"][:1]
         summary = [f"**{warning}.**\n" for warning in first if warning.startswith("NOT")]
@@ -157,7 +157,7 @@ def to_markdown(statement: dict[str, Any]) -> str:
         summary=[f"Source: {statement['source']}", "", *summary],
         facts=facts,
         comparison=comparison,
-        data=data,
+        data=class_order.data_words(statement["data"]),
     )
 
 

@@ -10,7 +10,7 @@ from wpriv.config import yaml_document
 from wpriv.errors import UsageError
 from wpriv.files import durable_writes
 from wpriv.run.results import expectations, file_names, plot, read, write
-from wpriv.run.training import portable_weights, training_statement, tuned_statement
+from wpriv.run.training import class_order, portable_weights, training_statement, tuned_statement
 from wpriv.run.training.trained import Trained
 from wpriv.run.training.tuning_plan import TuningPlan
 
@@ -47,6 +47,7 @@ def publish(plan: TuningPlan, best: Trained | None, out: Path, data: Any, device
         "data_set": data.name,
         "data_source": data.source,
         "data_fingerprint": data.fingerprint,
+        **class_order.of_data(plan.recipe.training, data),
         **launch.about(),
     }
     # the words of the command line may say that the training was continued

@@ -1,0 +1,209 @@
+"""The classes of labels. Whole numbers are the numbers of their classes; other labels are looked up in a list.
+
+A list that was read from the labels depends on the records: one record of a new class could move the numbers of all
+classes behind it. Such a list is taken as public, which notes and statements say; a declared one needs no such trust.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+
+from wpriv.data import _declared
+from wpriv.data._dataset import FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS, IGNORED, Array, Data
+from wpriv.errors import FaultyRecords, UsageError
+
+MAX_CLASSES = 10_000
+READ = "the set of classes was read from the labels: it is taken as public"
+COUNTED = "the number of classes, {count}, is one more than the largest label: it is taken as public"
+IGNORE = "; records without a class have the label -100, or the loss's ignore_index"
+MISSING = frozenset(
+    ["nan", "-nan", "na", "n/a", "#n/a", "#na", "<na>", "null", "nat", "inf", "-inf", "1.#ind", "-1.#ind", "1.#qnan"]
+)
+"""Spellings, in lower case, of a missing value or of no finite number."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The names of classes in the order of their numbers, the number of each record's class, and where they are from.
+
+    ``origin`` is that of ``Data``: empty where they are known without the records.
+    """
+
+    names: tuple[str, ...]
+    train: Array
+    test: Array
+    origin: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def of_whole(
+    name: str,
+    y: Array,
+    y_test: Array,
+    *,
+    declared: Sequence[str] | None = None,
+    ignored: int | None = IGNORED,
+) -> Classes | None:
+    """Return the classes of whole labels, [N] int64, which keep their numbers unless other classes are declared.
+
+    Args:
+        declared: the label of each class, where all are whole numbers; else names of the classes 0, 1, ...
+        ignored: the label of records without a class, which stays as it is.
+    Returns:
+        None where labels are below 0, or too large to be numbers of classes, and none are declared.
+    Raises:
+        FaultyRecords: a label is none of the declared classes.
+    """
+    both = np.concatenate([y, y_test])
+    labels = both[both != ignored]
+    if declared is not None:
+        values = _whole_values(declared)
+        parts = [_looked_up(name, part, labels, values, declared, ignored) for part, labels in _parts(y, y_test)]
+        return Classes(tuple(declared), *parts)
+    smallest, largest = int(labels.min(initial=0)), int(labels.max(initial=0))
+    if smallest < 0 or largest >= MAX_CLASSES:
+        return None
+    count = largest + 1
+    return Classes(tuple(map(str, range(count))), y, y_test, FROM_LARGEST, (COUNTED.format(count=count),))
+
+
+def by_outputs(data: Data, outputs: int) -> Data:
+    """Return a data set whose whole labels are the places of a network's outputs, so that no class is read from them.
+
+    Raises:
+        UsageError: a label has no output.
+    """
+    labels = [
+        y if response is None or response.dtype.kind == "f" else response[:, 0]
+        for y, response in ((data.y_train, data.response_train), (data.y_test, data.response_test))
+    ]
+    for part, values in zip(("training", "test"), labels, strict=True):
+        outside = ((values < 0) | (values >= outputs)) & (values != data.ignored)
+        if outside.any():
+            distinct = np.unique(np.concatenate(labels))
+            distinct = distinct[distinct != data.ignored]
+            example = ", ".join(map(str, distinct[:5].tolist()))
+            raise UsageError(
+                f"{data.name}, {part} labels: whole labels from {distinct.min()} to {distinct.max()} are the places of "
+                f"outputs, and the network has {outputs}, 0 to {outputs - 1}; found {values[np.argmax(outside)]} at "
+                f"record {np.argmax(outside)}. Declare the label of each output by classes, such as "
+                f"[{example}{', ...' * (len(distinct) > 5)}], or give the network an output for each number"
+                f"{IGNORE * bool((values < 0).any())}"
+            )
+    names = tuple(map(str, range(outputs)))
+    numbers = {"response": (), "response_train": None, "response_test": None}
+    return replace(
+        data, y_train=labels[0], y_test=labels[1], classes=names, classes_from=FROM_OUTPUTS, notes=(), **numbers
+    )
+
+
+def of_words(
+    name: str, y: Sequence[str] | Array, y_test: Sequence[str] | Array, place: Callable[[int, int], str], apart: bool
+) -> Classes:
+    """Return the classes of words, sorted (as numbers if all are), which are those of the training records.
+
+    Args:
+        place: the beginning of a message on a label, from the part (0 or 1) and the record.
+        apart: the test records were given by themselves. Otherwise they are a share of the same records, and their
+            classes count too.
+    Raises:
+        FaultyRecords: a label is empty, or stands for a missing value; a number is written in two ways; test records
+            have a class that no training record has; or there are too many classes.
+    """
+    parts = [[str(cell).strip() for cell in part] for part in (y, y_test)]
+    for part, cells in enumerate(parts):
+        refuse_missing(cells, functools.partial(place, part))
+    names = sorted_words(name, set(parts[0]) if apart else {*parts[0], *parts[1]})
+    numbers = {word: number for number, word in enumerate(names)}
+    for row, cell in enumerate(parts[1]):
+        if cell not in numbers:
+            known = f"{', '.join(names[:12])}{', ...' * (len(names) > 12)}"
+            raise FaultyRecords(
+                f"{place(1, row)} {cell[:60]!r}, a class that no training record has. Their classes: {known}. Correct "
+                f"its spelling, or declare all classes"
+            )
+    places = [np.array([numbers[cell] for cell in cells], np.int64) for cells in parts]
+    return Classes(names, *places, FROM_LABELS, (READ,))
+
+
+def refuse_missing(cells: Sequence[str], place: Callable[[int], str]) -> None:
+    """Refuse an empty cell and words that stand for a missing value or for no finite number.
+
+    Raises:
+        FaultyRecords: there is one.
+    """
+    for row, cell in enumerate(cells):
+        if not cell or cell.lower() in MISSING:
+            what = f"{cell!r}, which stands for a missing value" if cell else "an empty cell"
+            raise FaultyRecords(f"{place(row)} {what}; leave the record out, or declare the word by classes")
+
+
+def sorted_words(name: str, words: set[str]) -> tuple[str, ...]:
+    """Return words in their order: that of numbers where all are numbers.
+
+    Raises:
+        FaultyRecords: there are too many, or a number is written in two ways, such as 1 and 1.0, which would be a class
+            or group of its own.
+    """
+    if len(words) > MAX_CLASSES:
+        raise FaultyRecords(
+            f"{name}: {len(words)} distinct entries; there may be at most {MAX_CLASSES} classes or groups. For a "
+            f"number to predict take the task fit with a loss such as squared (a table: number: true)"
+        )
+    try:
+        numbers = {word: Decimal(word) for word in words}
+    except InvalidOperation:
+        return tuple(sorted(words))
+    ordered = sorted(words, key=lambda word: (numbers[word], word))
+    for one, other in itertools.pairwise(ordered):
+        if numbers[one] == numbers[other]:
+            raise FaultyRecords(f"{name}: both {one[:40]!r} and {other[:40]!r}; write each number in one way")
+    return tuple(ordered)
+
+
+def _whole_values(declared: Sequence[str]) -> dict[int, int]:
+    """The number of the class of each label: declared numbers are the labels themselves; words name 0, 1, ..."""
+    try:
+        values = {int(Decimal(word)): number for number, word in enumerate(declared)}
+        whole = all(Decimal(word) == int(Decimal(word)) for word in declared)
+    except (InvalidOperation, ValueError, OverflowError):  # words, nan, inf
+        whole = False
+    return values if whole else {number: number for number in range(len(declared))}
+
+
+def _looked_up(
+    name: str, part: str, labels: Array, values: dict[int, int], declared: Sequence[str], ignored: int | None
+) -> Array:
+    known = values if ignored is None or ignored in values else {**values, ignored: ignored}
+    wrong = next((row for row, label in enumerate(labels.tolist()) if label not in known), None)
+    if wrong is not None:
+        raise FaultyRecords(
+            f"{name}, {part} labels: found {labels[wrong]} at record {wrong}, which is none of the declared classes: "
+            f"{', '.join(declared[:12])}{', ...' * (len(declared) > 12)}"
+        )
+    return np.array([known[label] for label in labels.tolist()], np.int64)
+
+
+def _parts(y: Array, y_test: Array) -> tuple[tuple[str, Array], tuple[str, Array]]:
+    return ("training", y), ("test", y_test)
+
+
+def declared_words(given: Any, what: str) -> tuple[str, ...] | None:
+    """Return the classes that a Python program declares, from a list, range or array; None where it declares none.
+
+    Raises:
+        UsageError: they are no words or whole numbers, repeated, or fewer than two.
+    """
+    if given is None:
+        return None
+    values = given.tolist() if isinstance(given, np.ndarray) else given
+    if isinstance(values, Sequence) and not isinstance(values, str):
+        values = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return _declared.class_names(what, values)
