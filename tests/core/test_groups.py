@@ -28,6 +28,7 @@ from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.core.sampling.replaced_pair import replaced_gauss
 from wpriv.core.sampling.truncated_pair import truncated_poisson
 from wpriv.errors import Unsupported, UsageError
+from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
 from wpriv.mechanisms.dp import Dp
 from wpriv.mechanisms.exponential import Exponential
 from wpriv.mechanisms.gauss import Gauss, GaussPair
@@ -182,7 +183,7 @@ def test_a_group_at_rate_one_has_that_many_times_the_sensitivity():
     [
         (Laplace(20.0), Laplace(20.0, 3.0)),
         (Gdp(0.5), Gdp(1.5)),
-        (Dp(0.2), Dp(0.2 * 3)),
+        (Dp(0.2), DiscreteLaplace(5.0, 3)),
         (Exponential(0.2), Exponential(0.2 * 3)),
     ],
 )
@@ -432,12 +433,12 @@ def test_the_chance_of_a_full_batch_keeps_its_digits_for_very_many_records(recor
         (lambda: Process((Step(Dp(0.1, 1e-6)),), group=3), "delta0 = 3.3"),
         (lambda: Process((Step(Dp(0.1), 1, Poisson(0.1)),), group=2), "at rate 0.19"),
         (lambda: Process((Step(Gauss(1.0), 1, Poisson(0.1)),), group=65), "up to 64 records"),
-        (lambda: Process((Step(Gauss(1.0), 10, Sampling("allocation", 0.1)),), group=2), "allocation has no proven"),
+        (lambda: Process((Step(Gauss(1.0), 10, Sampling("allocation", 0.1)),), group=2), "allocation sampling for groups"),
         (lambda: Process((Step(Gauss(1.0), 1, Poisson(0.1)),), "replace-one", group=2), "add-remove"),
         (lambda: Process((Step(Laplace(1.0), 1, Poisson(0.1)),), "replace-one"), "Gaussian noise"),
         (lambda: Process((Step(Gauss(1.0), 1, Poisson(0.1, 50)),), "replace-one", records=100), "largest batch"),
-        (lambda: Process((Step(Gauss(1.0), 1, Poisson(0.1, 50)),), group=2, records=100), "groups of 2"),
-        (lambda: Process((Step(Dp(1.0), 1, Poisson(0.1, 50)),), records=100), "Gaussian and Laplace noise"),
+        (lambda: Process((Step(Gauss(1.0), 1, Poisson(0.1, 50)),), group=2, records=100), "`group` and `max_batch`"),
+        (lambda: Process((Step(Dp(1.0), 1, Poisson(0.1, 50)),), records=100), "Gaussian noise on a query, Laplace noise"),
     ],
 )
 def test_what_has_no_proof_is_refused(build, words):

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from wpriv.core import registry
-from wpriv.core.adjacency import PROVEN, SAMPLINGS, Adjacency, default_adjacency, with_zero_out
+from wpriv.core.adjacency import SAMPLINGS, Adjacency, default_adjacency
 from wpriv.core.process import Process, Step
+from wpriv.core.sampling import theorems
 from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.sampled_step import defined_under
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace
@@ -101,7 +103,7 @@ def test_processes_of_different_adjacency_are_not_composed():
 
 def test_every_adjacency_of_a_mechanism_has_a_meaning():
     classes = [registry.mechanism(name) for name in registry.names("mechanisms")]
-    assert {a for cls in classes for a in with_zero_out(cls.adjacencies)} == set(Adjacency)
+    assert {a for cls in classes for a in defined_under(cls)} == set(Adjacency)
     assert all(len(each.meaning) > 20 for each in Adjacency)
 
 
@@ -109,5 +111,5 @@ def test_every_adjacency_of_a_mechanism_has_a_meaning():
 def test_the_default_adjacency_of_a_sampling_is_proven(sampling):
     adjacency = Process((Step(Gauss(1.0), 1, Sampling(sampling, 1.0)),)).adjacency
     assert adjacency == default_adjacency(sampling)
-    assert sampling == "none" or adjacency in PROVEN[sampling]
+    assert adjacency in theorems.adjacencies(sampling)
     assert type(adjacency) is str  # written to JSON and YAML

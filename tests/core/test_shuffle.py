@@ -270,12 +270,12 @@ def test_what_cannot_be_shuffled_is_refused():
     with pytest.raises(UsageError, match="multiple of 100"):
         wpriv.Step(wpriv.Gauss(1.0), 150, wpriv.Shuffle(0.01))
     for adjacency in ("add-remove", "replace-one"):
-        with pytest.raises(Unsupported, match="zero-out only"):
+        with pytest.raises(Unsupported, match="adjacency='zero-out'"):
             wpriv.Process((wpriv.Step(wpriv.Gauss(1.0), 100, wpriv.Shuffle(0.01)),), adjacency)
     for mechanism in (wpriv.DiscreteGauss(2.0), wpriv.TruncatedGauss(1.0, 5.0), wpriv.RandomizedResponse(2.0)):
-        with pytest.raises(Unsupported, match="Gaussian and Laplace noise"):
+        with pytest.raises(Unsupported, match="Gaussian noise on a query, Laplace noise on a query"):
             wpriv.Process((wpriv.Step(mechanism, 10, wpriv.Shuffle(0.1)),))
-    with pytest.raises(Unsupported, match="replace-one only"):
+    with pytest.raises(Unsupported, match="adjacency='replace-one'"):
         wpriv.Process((wpriv.Step(wpriv.Gauss(1.0), 10, wpriv.FixedSize(0.1)),), "zero-out")
 
 

@@ -39,7 +39,7 @@ def test_wgrad_has_the_budget_of_a_gauss_mechanism_of_its_sensitivity():
     plain = Process((Step(Gauss(0.05, Wgrad(0.05, **PARITY).sensitivity), 500, Sampling("fixed", 0.2)),))
     assert own.adjacency == "replace-within-group"
     for accountant in ("pld", "gdp-clt", "rdp"):
-        ours, theirs = (evaluate.curve(p, accountant).at(delta=DELTA).epsilon for p in (own, plain))
+        ours, theirs = (evaluate.curve(p, accountant, of_pair=True).at(delta=DELTA).epsilon for p in (own, plain))
         assert ours == theirs
 
 

@@ -15,15 +15,15 @@ from wpriv.config.document import Diagnostic, Document, Key
 from wpriv.config.observation_generator import HELP, is_generator
 from wpriv.config.step_schema import Step, plugin_fields
 from wpriv.core import process, registry
-from wpriv.core.adjacency import with_zero_out
 from wpriv.core.parameters import MAX_COUNT, type_words
 from wpriv.core.sampling import kinds
+from wpriv.core.sampling.sampled_step import defined_under
 from wpriv.errors import UsageError
 
 
 def adjacencies(mech: Any) -> tuple[str, ...]:
     """Return the adjacencies of a mechanism; none where there is no such mechanism."""
-    return with_zero_out(registry.mechanism(mech).adjacencies) if plugin_fields("mechanisms", mech) else ()
+    return defined_under(registry.mechanism(mech)) if plugin_fields("mechanisms", mech) else ()
 
 
 def step_diagnostics(

@@ -15,8 +15,8 @@ from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.config.train_schema import Privacy, Train
 from wpriv.config.validate_expect import expect_diagnostics
 from wpriv.core import registry
-from wpriv.core.adjacency import PROVEN
 from wpriv.core.parameters import type_words
+from wpriv.core.sampling import theorems
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import python_file
 
@@ -114,7 +114,7 @@ def _privacy(model: Train, private: Privacy) -> Iterator[tuple[Key, str]]:
             "without sampling every step uses all records; leave out batch, or sample (poisson, fixed, allocation)",
         )
     # under replace-one, Poisson sampling has a proof only where a record moves the sum by half of the sensitivity
-    proven = PROVEN.get(private.sampling, ())[: 1 if private.sampling == "poisson" else None]
+    proven = theorems.adjacencies(private.sampling)[: 1 if private.sampling == "poisson" else None]
     if proven and private.adjacency not in (None, *proven):
         message = f"{private.sampling} sampling is accounted for under {proven[0]} adjacency; found {private.adjacency}"
         yield ("privacy", "adjacency"), message

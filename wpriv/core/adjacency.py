@@ -1,4 +1,4 @@
-"""Adjacency and sampling: which inputs are neighbours, and which samplings have a proven dominating pair under each."""
+"""Neighbouring relations, kinds of release and kinds of sampling: the words of which a process is made."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MEANINGS = {
     Adjacency.REPLACE_ONE: "two data sets are neighbours where one record of one is replaced by another",
     Adjacency.ZERO_OUT: (
         "two data sets are neighbours where one record of one contributes nothing in the other; its place stays, so "
-        "that the number of records and the size of every batch are the same and public"
+        "that the number of records is the same and may be public"
     ),
     Adjacency.WITHIN_GROUP: (
         "two data sets are neighbours where one record of one is replaced by another of the same group; the groups "
@@ -44,16 +44,29 @@ _MEANINGS = {
 }
 # of mechanisms on a data set
 STANDARD_ADJACENCIES = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)
-# the adjacencies under which each sampling has a proven dominating pair (Zhu, Dong, Wang 2022; for random allocation
-# Feldman, Shenfeld 2025; for shuffled batches that of no sampling; Poisson sampling under replace-one for Gaussian
-# noise only, docs/theory/groups.md); the first is the default
-PROVEN = {
-    "poisson": (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE),
-    "fixed": (Adjacency.REPLACE_ONE, Adjacency.WITHIN_GROUP),
-    "allocation": (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT),
-    "shuffle": (Adjacency.ZERO_OUT,),
-}
-SAMPLINGS = ("none", *PROVEN)
+SAMPLINGS = ("none", "poisson", "fixed", "allocation", "shuffle")
+
+
+class Release(StrEnum):
+    """What a mechanism releases, as far as it decides which theorems cover it; each mechanism names its own kind."""
+
+    GAUSS = "Gaussian noise on a query"
+    LAPLACE = "Laplace noise on a query"
+    WHOLE = "discrete noise on a whole number"
+    BOUNDED = "bounded noise on a number"
+    RESPONSE = "a randomised answer"
+    SELECTION = "a selection of bounded range"
+    KEYS = "noisy counts of unknown keys"
+    DP = "a stated (eps, delta)-DP guarantee"
+    GDP = "a stated mu-GDP guarantee"
+    ZCDP = "a stated rho-zCDP guarantee"
+    RENYI = "a stated table of Renyi divergences"
+    LOCAL = "a report with noise of its own"
+    HISTOGRAM = "two given distributions"
+    PROJECTION = "noisy random projections"
+    WASSERSTEIN = "a noisy Wasserstein gradient"
+    MATRIX = "correlated Gaussian noise on given steps"
+    PAIR = "a pair that a plug-in states"
 
 
 @dataclass(frozen=True)
@@ -72,14 +85,7 @@ class Neighbours:
     records: int = 0
 
 
-def with_zero_out(adjacencies: tuple[Adjacency, ...]) -> tuple[Adjacency, ...]:
-    """The adjacencies under which a mechanism is defined, with zero-out where add-remove is among them.
-
-    A record that contributes nothing is one that does not exist, where the release depends on contributions only.
-    """
-    return (*adjacencies, Adjacency.ZERO_OUT) if Adjacency.ADD_REMOVE in adjacencies else adjacencies
-
-
 def default_adjacency(sampling: str) -> Adjacency:
     """The adjacency that a kind of sampling is accounted for under where none is given."""
-    return PROVEN.get(sampling, STANDARD_ADJACENCIES)[0]
+    natural = {"fixed": Adjacency.REPLACE_ONE, "shuffle": Adjacency.ZERO_OUT}
+    return natural.get(sampling, Adjacency.ADD_REMOVE)

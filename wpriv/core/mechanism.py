@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency
+from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency, Neighbours, Release
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.parameters import Parameters
 from wpriv.errors import Unsupported
@@ -63,20 +63,21 @@ class Mechanism(Parameters):
     """Base of the frozen dataclasses in ``wpriv/mechanisms``: one file each, whose name is the name that users type.
 
     The fields are the parameters. ``noise`` names the field that ``calibrate`` solves for: a larger value means more
-    privacy. ``dominating`` states that ``pair()`` is proven worst over all neighbours at the given sensitivity, which
-    subsampling needs. ``why_not_sampled`` is the reason that is shown where the mechanism cannot be subsampled, and
-    ``why_not_poisson`` where Poisson sampling alone is ruled out. ``clip_norm`` is the p of the lp ball of a local
-    mechanism (see ``clip_ball``).
+    privacy. ``release`` is the kind of release, by which the table of ``core/sampling/theorems.py`` says which
+    neighbours, samplings and options have a proven pair. Where it is a pair of the plug-in's own, ``adjacencies`` are
+    the neighbours for which that is proven, and ``dominating`` states that it is worst over all of them, which
+    subsampling needs. ``why_not_sampled`` is advice that is shown where the mechanism cannot be sampled so.
+    ``clip_norm`` is the p of the lp ball of a local mechanism (see ``clip_ball``).
 
     Only ``pair`` is required, or ``renyi_bound`` where no pair is known. ``additive_noise``, ``random_projection`` and
     ``clip_ball`` are optional capabilities: accountants and verbs ask for them and never for the name of a mechanism.
     """
 
     noise: ClassVar[str | None] = None
+    release: ClassVar[Release] = Release.PAIR
     adjacencies: ClassVar[tuple[Adjacency, ...]] = STANDARD_ADJACENCIES
     dominating: ClassVar[bool] = True
     why_not_sampled: ClassVar[str] = ""
-    why_not_poisson: ClassVar[str] = ""
     source: ClassVar[str] = ""
     clip_norm: ClassVar[int | None] = None
 
@@ -104,6 +105,14 @@ class Mechanism(Parameters):
             )
         sensitivity = records * dataclasses.asdict(self)["sensitivity"]
         return dataclasses.replace(self, sensitivity=sensitivity)  # type: ignore[call-arg]
+
+    def between(self, neighbours: Neighbours) -> Mechanism:
+        """This mechanism between neighbours that differ in up to a group of records.
+
+        Raises:
+            Unsupported: as ``grouped``.
+        """
+        return self.grouped(neighbours.group)
 
     def attained(self) -> Mechanism:
         """This mechanism with a pair that two data sets have, where its own pair only bounds them; else itself."""

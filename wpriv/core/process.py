@@ -7,13 +7,14 @@ import reprlib
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency, Neighbours, default_adjacency, with_zero_out
+from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency, Neighbours, default_adjacency
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.core.sampling.kinds import PASSES, Sampling
-from wpriv.core.sampling.sampled_step import check_step, check_together, sampled_pair
+from wpriv.core.sampling.premises import SAME_COLUMN, Premise
+from wpriv.core.sampling.sampled_step import check_together, combination, defined_under, sampled_pair
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import finite_number
 
@@ -120,19 +121,15 @@ class Process:
         kinds = {step.sampling.kind for step in self.steps}
         check_together(kinds, self.adjacency)
         object.__setattr__(self, "adjacency", str(self.adjacency or _default_adjacency(self.steps)))
-        known_adjacencies = {a for step in self.steps for a in step.mechanism.adjacencies} | set(STANDARD_ADJACENCIES)
-        known_adjacencies.add(Adjacency.ZERO_OUT)
-        if self.adjacency not in known_adjacencies:
-            raise UsageError(
-                f"adjacency must be one of {', '.join(sorted(known_adjacencies))}; found {self.adjacency!r}"
-            )
+        if self.adjacency not in tuple(Adjacency):
+            raise UsageError(f"adjacency must be one of {', '.join(sorted(Adjacency))}; found {self.adjacency!r}")
         for name, least in (("group", 1), ("records", 0)):
             count = finite_number(getattr(self, name), f"`{name}`", whole=True)
             if not least <= count <= MAX_COUNT:
                 raise UsageError(f"`{name}` must be a whole number from {least} to 2^40; found {count}")
             object.__setattr__(self, name, count)
         for step in self.steps:
-            check_step(step.mechanism, step.sampling, self.neighbours)
+            combination(step.mechanism, step.sampling, self.neighbours)
 
     def __add__(self, other: Process | Step) -> Process:
         """The composition: the steps of this process, then those of the other.
@@ -187,7 +184,7 @@ class Process:
 
         It includes steps of which only bounds of the divergences are known.
         """
-        bounds = [(step, step.mechanism.grouped(self.group).renyi_bound()) for step in self.steps]
+        bounds = [(step, step.mechanism.between(self.neighbours).renyi_bound()) for step in self.steps]
         return _both_orders(
             [step.weighted_pair(self.neighbours) if bound is None else (bound, step.n) for step, bound in bounds]
         )
@@ -199,6 +196,12 @@ class Process:
     def has_attained_mechanisms(self) -> bool:
         """Tell whether the pair of each mechanism is that of some two data sets, and no mere bound of them."""
         return all(step.mechanism.attained() == step.mechanism for step in self.steps)
+
+    def premises(self) -> tuple[Premise, ...]:
+        """What the theorems behind its pairs assume of the program, without repetitions."""
+        rows = [combination(step.mechanism, step.sampling, self.neighbours) for step in self.steps]
+        several = len({step.mechanism for step in self.steps}) > 1
+        return tuple(dict.fromkeys(each for row in rows for each in row.premises if several or each != SAME_COLUMN))
 
     def caveats(self) -> tuple[str, ...]:
         """The reservations of mechanisms and samplings about every figure of this process, without repetitions."""
@@ -291,7 +294,7 @@ def refuse_special_sampling(process: Process, accountant: str) -> None:
 
 
 def _default_adjacency(steps: tuple[Step, ...]) -> Adjacency:
-    defined = steps[0].mechanism.adjacencies
+    defined = defined_under(steps[0].mechanism)
     kinds = {step.sampling.kind for step in steps}
     natural = default_adjacency(next((kind for kind in ("fixed", "shuffle") if kind in kinds), "none"))
-    return natural if natural in with_zero_out(defined) else defined[0]
+    return natural if natural in defined else defined[0]

@@ -9,6 +9,7 @@ from wpriv.config.train_schema import Train
 from wpriv.core.adjacency import default_adjacency
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.sampled_step import defined_under
 from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
@@ -129,7 +130,7 @@ def penalised(train: Train, penalty: Penalty, records: Sequence[tuple[int, int]]
     if train.privacy is None:
         raise UsageError(NO_PRIVACY)
     step = penalty.step(1.0, records, 1)
-    adjacency = step.mechanism.adjacencies[0]
+    adjacency = defined_under(step.mechanism)[0]
     if train.privacy.adjacency not in (None, adjacency):
         raise UsageError(
             f"privacy: adjacency: the task {train.task} is accounted for under {adjacency} neighbours; found "

@@ -5,22 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency
 from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.core.mechanism import Mechanism
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
-
-# a guarantee is a statement about neighbours, whichever they are: the user states it for those of the process
-STATED: tuple[Adjacency, ...] = (*STANDARD_ADJACENCIES, Adjacency.WITHIN_GROUP, Adjacency.ANY_TWO)
 
 
 @dataclass(frozen=True)
 class RenyiGuarantee(Mechanism):
     """Base of the mechanisms of which only bounds of the Renyi divergences are known; they define ``renyi_bound``."""
 
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = STATED
-    dominating: ClassVar[bool] = False
     why_not_sampled: ClassVar[str] = (
         "bounds of its Renyi divergences do not determine those of the same mechanism on a sample of the records. "
         "State the guarantee of the sampled release itself, without `sampling`, or describe its noise (`mech='gauss'`)"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, log_ndtr
 
+from wpriv.core.adjacency import Release
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
@@ -41,6 +42,7 @@ class DiscreteGauss(Mechanism):
         4 for zCDP.
     """
 
+    release: ClassVar[Release] = Release.WHOLE
     noise: ClassVar[str | None] = "sigma"
     source: ClassVar[str] = "Canonne, Kamath, Steinke 2020, Theorem 7"
 

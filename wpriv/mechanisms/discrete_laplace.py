@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from wpriv.core.adjacency import Release
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
@@ -28,6 +29,7 @@ class DiscreteLaplace(Mechanism):
         Ghosh, Roughgarden, Sundararajan (2009); Canonne, Kamath, Steinke (2020) for drawing it exactly.
     """
 
+    release: ClassVar[Release] = Release.WHOLE
     noise: ClassVar[str | None] = "scale"
     source: ClassVar[str] = "Ghosh, Roughgarden, Sundararajan 2009; Canonne, Kamath, Steinke 2020"
 

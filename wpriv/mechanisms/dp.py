@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wpriv.core.adjacency import Adjacency
+from wpriv.core.adjacency import Release
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import Unsupported
-from wpriv.mechanisms._renyi_bound import STATED
 from wpriv.mechanisms._validation import given_response
+from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
 from wpriv.mechanisms.randomized_response import ResponsePair
 from wpriv.mechanisms.uniform import UniformPair
 from wpriv.numerics.safe_rounding import echo, text
@@ -37,7 +36,7 @@ class Dp(Mechanism):
         Kairouz, Oh, Viswanath (2015).
     """
 
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = STATED
+    release: ClassVar[Release] = Release.DP
     source: ClassVar[str] = "Kairouz, Oh, Viswanath 2015"
 
     eps0: float = parameter("eps of the guarantee of one release, in nats", minimum=0)
@@ -51,9 +50,14 @@ class Dp(Mechanism):
         log_keep = math.log1p(-self.delta0)
         return ResponsePair(self.eps0, log_keep, 1) if self.eps0 > 0 else UniformPair(log_keep)
 
-    def grouped(self, records: int) -> Dp:
-        """Pure DP of eps0 is m eps0 for groups of m, which some release attains; with delta0 only a bound is known."""
-        if records > 1 and self.delta0 > 0:
+    def grouped(self, records: int) -> Dp | DiscreteLaplace:
+        """Geometric noise of scale 1 / eps0 at the distance m: the worst of all eps0-DP releases for groups of m.
+
+        docs/theory/groups.md, Theorem 7; with delta0 above 0 only a bound is known.
+        """
+        if records == 1 or (self.eps0 == 0 and self.delta0 == 0):
+            return self
+        if self.delta0 > 0:
             eps0 = records * self.eps0
             growth = math.expm1(eps0) / math.expm1(self.eps0) if 0 < eps0 < 700 else math.inf if eps0 else records
             delta0 = min(self.delta0 * growth, 1.0)
@@ -62,7 +66,7 @@ class Dp(Mechanism):
                 f"dp with delta0 above 0 has no exact pair for groups of records; a bound for groups of {records} is "
                 f"{bound} (eps0 times m, and delta0 (e^(m eps0) - 1)/(e^eps0 - 1)). Give these, and leave out `group`"
             )
-        return dataclasses.replace(self, eps0=records * self.eps0)
+        return DiscreteLaplace(1 / self.eps0, records)
 
     def reading(self) -> tuple[str, ...]:
         return (

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wpriv.core.adjacency import Release
 from wpriv.core.loss_pair import Bounds, KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
@@ -34,6 +35,7 @@ class Exponential(Mechanism):
         randomised response is the worst case at each end of the interval; Cesar, Rogers (2021) (eps0^2/8-zCDP).
     """
 
+    release: ClassVar[Release] = Release.SELECTION
     source: ClassVar[str] = "Durfee, Rogers 2019; Dong, Durfee, Rogers 2020; Cesar, Rogers 2021"
 
     eps0: float = parameter("range of the privacy loss of one selection, in nats (its eps)", exclusive_minimum=0)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfc, log_ndtr
 
+from wpriv.core.adjacency import Release
 from wpriv.core.loss_pair import LossPair, Tails, as_column, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
@@ -27,6 +28,7 @@ class Gauss(Mechanism):
         Sommer, Meiser, Mohammadi (2019), Lemma 11 and Theorem 5 (corrected); Balle and Wang (2018).
     """
 
+    release: ClassVar[Release] = Release.GAUSS
     noise: ClassVar[str | None] = "sigma"
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Theorem 5"
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import log_ndtr
 
-from wpriv.core.adjacency import Adjacency
+from wpriv.core.adjacency import Release
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
@@ -33,8 +33,8 @@ class GaussThreshold(Mechanism):
         Korolova, Kenthapadi, Mishra, Ntoulas (2009); Wilson et al. (2020); docs/theory/thresholds.md.
     """
 
+    release: ClassVar[Release] = Release.KEYS
     noise: ClassVar[str | None] = "threshold"
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ADD_REMOVE,)
     source: ClassVar[str] = "Korolova et al. 2009; Wilson et al. 2020 (thresholds for unknown keys)"
 
     sigma: float = parameter("standard deviation of the noise on each count", exclusive_minimum=0)

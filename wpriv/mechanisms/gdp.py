@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from wpriv.core.adjacency import Adjacency
+from wpriv.core.adjacency import Release
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
-from wpriv.mechanisms._renyi_bound import STATED
 from wpriv.mechanisms.gauss import GaussPair
 
 
@@ -28,7 +27,7 @@ class Gdp(Mechanism):
         Dong, Roth, Su (2019).
     """
 
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = STATED
+    release: ClassVar[Release] = Release.GDP
     source: ClassVar[str] = "Dong, Roth, Su 2019 (mu-GDP)"
 
     mu: float = parameter("mu of the Gaussian DP guarantee of one release", exclusive_minimum=0)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtr
 
-from wpriv.core.adjacency import Adjacency
+from wpriv.core.adjacency import Release
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
@@ -44,9 +44,8 @@ class Histogram(Mechanism):
         Sommer, Meiser, Mohammadi (2019), Definitions 1 to 5 and Section 6 (the CoverUp experiment).
     """
 
+    release: ClassVar[Release] = Release.HISTOGRAM
     noise: ClassVar[str | None] = "sigma"
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.GIVEN_PAIR,)
-    dominating: ClassVar[bool] = False
     why_not_sampled: ClassVar[str] = "two given distributions are not a proven dominating pair for all neighbours"
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Definitions 1 to 5"
 

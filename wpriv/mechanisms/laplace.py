@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wpriv.core.adjacency import Release
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
@@ -27,6 +28,7 @@ class Laplace(Mechanism):
         Sommer, Meiser, Mohammadi (2019), Appendix A.3 (corrected); Dwork, McSherry, Nissim, Smith (2006).
     """
 
+    release: ClassVar[Release] = Release.LAPLACE
     noise: ClassVar[str | None] = "scale"
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Appendix A.3"
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wpriv.core.adjacency import Adjacency
+from wpriv.core.adjacency import Release
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
@@ -27,8 +27,8 @@ class LaplaceThreshold(Mechanism):
         Korolova, Kenthapadi, Mishra, Ntoulas (2009); Wilson et al. (2020); docs/theory/thresholds.md.
     """
 
+    release: ClassVar[Release] = Release.KEYS
     noise: ClassVar[str | None] = "threshold"
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ADD_REMOVE,)
     source: ClassVar[str] = "Korolova et al. 2009; Wilson et al. 2020 (thresholds for unknown keys)"
 
     scale: float = parameter("scale b of the noise on each count", exclusive_minimum=0)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wpriv.core.adjacency import Adjacency
+from wpriv.core.adjacency import Release
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import AdditiveNoise, ClipBall, Mechanism
 from wpriv.core.parameters import parameter
@@ -28,8 +28,8 @@ class LocalGauss(Mechanism):
         the diameter).
     """
 
+    release: ClassVar[Release] = Release.LOCAL
     noise: ClassVar[str | None] = "sigma"
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ANY_TWO,)
     clip_norm: ClassVar[int | None] = 2
     why_not_sampled: ClassVar[str] = NO_BATCH
     source: ClassVar[str] = (

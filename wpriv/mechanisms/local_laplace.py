@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wpriv.core.adjacency import Adjacency
+from wpriv.core.adjacency import Release
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import AdditiveNoise, ClipBall, Mechanism
 from wpriv.core.parameters import parameter
@@ -29,8 +29,8 @@ class LocalLaplace(Mechanism):
         (2023), Corollary 1, which takes the radius for the diameter.
     """
 
+    release: ClassVar[Release] = Release.LOCAL
     noise: ClassVar[str | None] = "scale"
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ANY_TWO,)
     clip_norm: ClassVar[int | None] = 1
     why_not_sampled: ClassVar[str] = NO_BATCH
     source: ClassVar[str] = (

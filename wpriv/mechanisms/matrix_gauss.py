@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wpriv.core.adjacency import Adjacency, Neighbours, Release
 from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
@@ -29,12 +30,14 @@ class MatrixGauss(Mechanism):
     The noise of the steps of a training is then C^-1 Z, of which parts cancel. A record may take part in steps that
     are at least ``separation`` apart, whatever the other records are, and at most ``participations`` times. Each
     contribution, which may depend on earlier rows, has a norm of at most ``sensitivity``. The whole is one Gaussian
-    release of sensitivity sens(C) times that (docs/theory/bands.md, Theorem 2), and ``n`` counts such trainings.
+    release of sensitivity sens(C) times that (docs/theory/bands.md, Theorem 2), and of twice that where a record is
+    replaced (Theorem 5); ``n`` counts such trainings.
 
     Source:
         Denisov, McMahan, Rush, Smith, Thakurta (2022); Choquette-Choo et al. (2023).
     """
 
+    release: ClassVar[Release] = Release.MATRIX
     noise: ClassVar[str | None] = "sigma"
     why_not_sampled: ClassVar[str] = (
         "its records take part in given steps. Leave out `sampling` and `rate`; for cyclic Poisson sampling of a "
@@ -71,6 +74,11 @@ class MatrixGauss(Mechanism):
         """
         bounds = _strategies.bounded(self.strategy, self.separation, self.participations)
         return bounds.lower, bounds.upper
+
+    def between(self, neighbours: Neighbours) -> Mechanism:
+        """With twice the sensitivity where a record is replaced, which takes one pattern away and adds another."""
+        twice = 2 if neighbours.adjacency == Adjacency.REPLACE_ONE else 1
+        return self.grouped(twice * neighbours.group)
 
     def pair(self) -> LossPair:
         lower, upper = self.sensitivity_bounds()

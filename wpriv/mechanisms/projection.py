@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.adjacency import Adjacency
+from wpriv.core.adjacency import Release
 from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.core.mechanism import Mechanism, RandomProjection
 from wpriv.core.parameters import parameter
@@ -37,9 +37,9 @@ class Projection(Mechanism):
         Rakotomamonjy and Ralaivola (2021), Algorithm 1 and Lemma 1; exact accounting instead of their Proposition 2.
     """
 
+    release: ClassVar[Release] = Release.PROJECTION
     noise: ClassVar[str | None] = "sigma"
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.REPLACE_ONE,)
-    why_not_poisson: ClassVar[str] = (
+    why_not_sampled: ClassVar[str] = (
         "it releases one row for each drawn record, so the shape of the release would reveal the batch size, and its "
         "neighbours have equal size. Use `sampling='fixed'`"
     )

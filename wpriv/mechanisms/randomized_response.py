@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from wpriv.core.adjacency import Release
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
@@ -29,6 +30,7 @@ class RandomizedResponse(Mechanism):
         Sommer, Meiser, Mohammadi (2019), Example 1 (corrected); Kairouz, Oh, Viswanath (2015).
     """
 
+    release: ClassVar[Release] = Release.RESPONSE
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Example 1 (corrected); Kairouz, Oh, Viswanath 2015"
 
     eps0: float = parameter("privacy loss of one answer, in nats", exclusive_minimum=0)

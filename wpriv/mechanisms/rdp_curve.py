@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from wpriv.core.adjacency import Release
 from wpriv.core.loss_pair import KeyedPair
 from wpriv.core.parameters import parameter
 from wpriv.errors import MissingResource, UsageError
@@ -33,6 +34,7 @@ class RdpCurve(RenyiGuarantee):
         Mironov (2017), Definition 4; van Erven, Harremoes (2014) (convexity).
     """
 
+    release: ClassVar[Release] = Release.RENYI
     source: ClassVar[str] = "Mironov 2017, Definition 4; van Erven, Harremoes 2014 (between the orders)"
 
     file: str = parameter(

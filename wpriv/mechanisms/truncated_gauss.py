@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
+from wpriv.core.adjacency import Release
 from wpriv.core.atomic_pair import disjoint_pair
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
@@ -35,6 +36,7 @@ class TruncatedGauss(Mechanism):
         Sommer, Meiser, Mohammadi (2019), Section 5 and Figure 4.
     """
 
+    release: ClassVar[Release] = Release.BOUNDED
     noise: ClassVar[str | None] = "bound"
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Figure 4"
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wpriv.core.adjacency import Release
 from wpriv.core.atomic_pair import disjoint_pair
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
@@ -32,6 +33,7 @@ class TruncatedLaplace(Mechanism):
         Privacy".
     """
 
+    release: ClassVar[Release] = Release.BOUNDED
     noise: ClassVar[str | None] = "bound"
     source: ClassVar[str] = "Geng, Ding, Guo, Kumar 2020 (truncated Laplace noise)"
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from wpriv.core.adjacency import Release
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
@@ -27,6 +28,7 @@ class Uniform(Mechanism):
         Sommer, Meiser, Mohammadi (2019), Example 2 (corrected).
     """
 
+    release: ClassVar[Release] = Release.BOUNDED
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Example 2 (corrected)"
 
     outcomes: int = parameter("number of values of the noise, all equally likely", minimum=1)

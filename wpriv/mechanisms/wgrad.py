@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from wpriv.core.adjacency import Adjacency
+from wpriv.core.adjacency import Release
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
@@ -18,6 +18,10 @@ PRIVATE = ("both", "x")
 NOT_PROTECTED = (
     "wgrad protects the value of a record within its group: the sizes of the groups and the group (and label) that a "
     "record belongs to are NOT protected"
+)
+PUBLIC_Z = (
+    "wgrad with private=x protects records of X alone: all records of Z are public and the same on both neighbours, "
+    "and are NOT protected"
 )
 
 AS_PUBLISHED = (
@@ -40,8 +44,8 @@ class Wgrad(Mechanism):
         sampling.
     """
 
+    release: ClassVar[Release] = Release.WASSERSTEIN
     noise: ClassVar[str | None] = "sigma"
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.WITHIN_GROUP,)
     source: ClassVar[str] = "Rodriguez-Vitores, Lalanne, Loubes 2025, Theorems 4.1 and 6.1 (constant corrected)"
 
     sigma: float = parameter("standard deviation of the noise, in the units of the gradient", exclusive_minimum=0)
@@ -54,7 +58,9 @@ class Wgrad(Mechanism):
     lipschitz_z: float | None = parameter(
         "L2, the same of Z's scores; 0 where they do not train (default: L1)", default=None, minimum=0
     )
-    private: str = parameter("which samples hold private records: both, or x alone", default="both", choices=PRIVATE)
+    private: str = parameter(
+        "which samples hold private records: both, or x alone (Z is public then)", default="both", choices=PRIVATE
+    )
     formula: str = parameter(
         "the sensitivity: tight, or paper as published (up to twice as large)", default="tight", choices=FORMULAS
     )
@@ -118,7 +124,8 @@ class Wgrad(Mechanism):
         return replace(self, formula="tight")
 
     def caveats(self) -> tuple[str, ...]:
-        return (NOT_PROTECTED, AS_PUBLISHED) if self.formula == "paper" else (NOT_PROTECTED,)
+        lines = [NOT_PROTECTED] + ([PUBLIC_Z] if self.private == "x" else [])
+        return (*lines, AS_PUBLISHED) if self.formula == "paper" else tuple(lines)
 
     def citation(self) -> str:
         corrected = self.formula == "tight"
@@ -126,7 +133,9 @@ class Wgrad(Mechanism):
 
     def reading(self) -> tuple[str, ...]:
         multiplier = self.sigma / self.sensitivity
+        public = ("neighbours differ in one record of X; the records of Z are public",) if self.private == "x" else ()
         return (
+            *public,
             f"sensitivity = {self.sensitivity:.6g} ({self.formula}), noise multiplier = {multiplier:.6g}; "
             "sizes are those of the batch, and tied scores must share their weights",
         )

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from wpriv.core.adjacency import Release
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
 from wpriv.mechanisms._renyi_bound import RenyiBound, RenyiGuarantee
@@ -24,6 +25,7 @@ class Zcdp(RenyiGuarantee):
         Bun, Steinke (2016), Definition 1.1; the rhos of adaptively chosen releases add up.
     """
 
+    release: ClassVar[Release] = Release.ZCDP
     source: ClassVar[str] = "Bun, Steinke 2016, Definition 1.1"
 
     rho: float = parameter("rho of the zCDP guarantee of one release", exclusive_minimum=0)

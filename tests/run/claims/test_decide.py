@@ -148,9 +148,12 @@ def alike_delta(eps, rate, sigma, n):
 
 def test_fixed_size_batches_are_refuted_by_two_data_sets_and_not_by_the_pair_that_bounds_them():
     process = one(Gauss(1.0), 100, sampling=FixedSize(0.05))
-    bracket = evaluate.curve(process, "pld", 1e-6).delta_bracket(1.5)
+    bracket = evaluate.curve(process, "pld", 1e-6, of_pair=True).delta_bracket(1.5)
     truth = alike_delta(1.5, 0.05, 1.0, 100)
     assert truth * 1.5 < bracket.lower  # the dominating pair alone would refute what lies between
+    answer = evaluate.curve(process, "pld", 1e-6).at(eps=1.5)
+    assert answer.delta.lower == pytest.approx(truth, rel=1e-4)
+    assert (answer.delta.upper, answer.claim) == (bracket.upper, "certified")
     between = math.sqrt(truth * bracket.lower)
     decision = decide(Question(Claim("approximate-dp", eps=1.5, delta=between), process, simulated=False))
     assert (decision.verdict, decision.test) == ("open", None)

@@ -42,6 +42,7 @@ class Sampling:
     kind: str = "none"
     rate: float = 1.0
     max_batch: int = 0
+    parts: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or self.kind not in SAMPLINGS:
@@ -58,6 +59,12 @@ class Sampling:
             raise UsageError(
                 f"`max_batch`, the largest batch, is a whole number above 0 and needs `sampling='poisson'`; found "
                 f"{self.max_batch} with sampling {self.kind!r}"
+            )
+        object.__setattr__(self, "parts", finite_number(self.parts, "the number of parts", whole=True))
+        if self.parts < 1 or (self.parts > 1 and self.kind != "poisson"):
+            raise UsageError(
+                f"the parts of the records, for bands, are a whole number of at least 1 and need `sampling='poisson'`; "
+                f"found {self.parts} with sampling {self.kind!r}"
             )
         if self.kind not in PASSES:
             return

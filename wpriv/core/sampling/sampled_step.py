@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from wpriv.core.adjacency import PROVEN, STANDARD_ADJACENCIES, Adjacency, Neighbours, with_zero_out
+from wpriv.core.adjacency import Adjacency, Neighbours, Release
 from wpriv.core.loss_pair import LossPair, gaussian_mu
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
+from wpriv.core.sampling import theorems
 from wpriv.core.sampling.allocation_pair import allocated
 from wpriv.core.sampling.fixed_group_pair import fixed_gauss_group
 from wpriv.core.sampling.fixed_size_pair import fixed
@@ -17,14 +18,18 @@ from wpriv.core.sampling.laplace_group_pair import laplace_group
 from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.core.sampling.replaced_pair import replaced_gauss
 from wpriv.core.sampling.shuffled_pair import shuffled
+from wpriv.core.sampling.theorems import BANDS, GROUP, LARGEST_BATCH, OPTIONS, TABLE, Combination
 from wpriv.core.sampling.truncated_pair import truncated_poisson
 from wpriv.errors import Unsupported, UsageError
+
+# kinds of release that a refusal names at most
+MAX_NAMED = 4
 
 
 def sampled_pair(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours) -> LossPair:
     """The dominating pair of one step, or of one pass where a pass takes each record once."""
     if sampling.kind == "none" or (sampling.rate == 1 and not sampling.max_batch):
-        return mechanism.grouped(neighbours.group).pair()
+        return mechanism.between(neighbours).pair()
     pair, rate = mechanism.pair(), sampling.rate
     if sampling.max_batch:
         replaced = mechanism.grouped(2).pair()
@@ -55,167 +60,156 @@ def _group_pair(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours
     return (laplace_group if gaussian_mu(pairs[0]) is None else gauss_group)(pairs, sampling.rate)
 
 
+def defined_under(mechanism: Mechanism | type[Mechanism]) -> tuple[Adjacency, ...]:
+    """The neighbouring relations of a mechanism without sampling, the usual one first."""
+    if mechanism.release == Release.PAIR:
+        return mechanism.adjacencies
+    return theorems.adjacencies("none", mechanism.release)
+
+
 def check_together(kinds: set[str], adjacency: str) -> None:
     """Refuse samplings in one process that no adjacency covers together, or not the given one ("" if none is)."""
-    sampled = sorted(kinds - {"none"})
-    common = set.intersection(*(set(PROVEN[kind]) for kind in sampled)) if sampled else set()
+    proven = {kind: theorems.adjacencies(kind) for kind in sorted(kinds - {"none"})}
+    common = set.intersection(*map(set, proven.values())) if proven else set()
     # which of the two defaults is meant is not known, and the sensitivity depends on it
     unclear = {"fixed", "poisson"} <= kinds
-    if len(sampled) < 2 or adjacency in common or (common and not adjacency and not unclear):
+    if len(proven) < 2 or adjacency in common or (common and not adjacency and not unclear):
         return
-    proven = ", ".join(f"that of {kind} sampling under {' or '.join(PROVEN[kind])}" for kind in sampled)
+    words = ", ".join(f"that of {kind} sampling under {' or '.join(relations)}" for kind, relations in proven.items())
     advice = f"Give `adjacency` {min(common)}, or account" if common else "Account"
     raise Unsupported(
-        f"the process has steps of {' and of '.join(sampled)} sampling, whose dominating pairs are proven under "
-        f"different adjacencies: {proven}. {advice} for each kind by itself"
+        f"the process has steps of {' and of '.join(proven)} sampling, whose dominating pairs are proven under "
+        f"different adjacencies: {words}. {advice} for each kind by itself"
     )
 
 
-def check_step(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours) -> None:
-    """Refuse a step without a proven dominating pair between the neighbours."""
-    kind, adjacency = sampling.kind, neighbours.adjacency
-    if kind in ("poisson", "allocation") and mechanism.why_not_poisson:
-        name = "Poisson sampling" if kind == "poisson" else "random allocation"
-        raise Unsupported(f"{mechanism.name} has no {name}: {mechanism.why_not_poisson}")
-    if adjacency not in with_zero_out(mechanism.adjacencies):
-        raise Unsupported(
-            f"{mechanism.name} is defined under {' or '.join(mechanism.adjacencies)}; found adjacency {adjacency!r}. "
-            f"Give `adjacency` {mechanism.adjacencies[0]}"
-        )
-    if neighbours.group > 1 and adjacency not in STANDARD_ADJACENCIES:
-        raise Unsupported(
-            f"groups of records are accounted for under {' or '.join(STANDARD_ADJACENCIES)}; found {adjacency}. Leave "
-            f"out `group`"
-        )
-    mechanism.grouped(neighbours.group)
-    if kind == "none":
-        return
-    if not mechanism.dominating or mechanism.why_not_sampled:
-        raise Unsupported(f"{mechanism.name} cannot be subsampled: {mechanism.why_not_sampled}")
-    if kind == "shuffle":
-        _check_shuffled(mechanism, sampling, adjacency)
-    if adjacency not in PROVEN[kind]:
-        _refuse_adjacency(mechanism, kind, adjacency)
+def combination(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours) -> Combination:
+    """The row of a step in the table of theorems, whose pair is that of ``sampled_pair``.
+
+    Raises:
+        Unsupported: there is none, so that no pair is proven. UsageError: a number that the theorem needs is missing.
+    """
+    adjacency, options = neighbours.adjacency, _options(sampling, neighbours)
+    # where all records take part there is nothing to be drawn
+    whole = sampling.rate == 1 and options == [GROUP]
+    kind = "none" if whole else sampling.kind
+    stated = mechanism.release != Release.PAIR or (
+        adjacency in mechanism.adjacencies and (mechanism.dominating or kind == "none")
+    )
+    row = theorems.find(mechanism.release, kind, adjacency, options[0] if options else "")
+    if row is None and options == [GROUP]:
+        mechanism.between(neighbours)  # has the better advice where no group at all has a pair
+    if row is None or not stated or len(options) > 1:
+        raise _refusal(mechanism, sampling, neighbours, kind, options)
+    mechanism.between(neighbours)
     if kind == "allocation":
-        pair = mechanism.pair()
-        if pair.mass_at_plus_infinity or pair.mass_at_minus_infinity or pair.sandwich(1.0) is not None:
-            raise Unsupported(
-                f"random allocation needs a pair with finite losses that are known exactly; {mechanism.name} has none. "
-                f"Use `sampling='poisson'`"
-            )
+        _check_finite(mechanism)
     if kind == "fixed" and not mechanism.pair().symmetric:
         raise Unsupported(
             f"fixed-size sampling needs a pair with the same loss distribution in both orders of the neighbours; "
-            f"{mechanism.name} has none"
+            f"{mechanism.name} has none. Use `sampling='poisson'`"
         )
-    if kind == "poisson" and adjacency == Adjacency.REPLACE_ONE:
-        _check_replaced(mechanism, sampling, neighbours)
-    if sampling.max_batch:
-        _check_truncated(mechanism, sampling, neighbours)
-    if neighbours.group > 1 and sampling.rate < 1:
-        _check_group(mechanism, sampling, neighbours)
-
-
-def _refuse_adjacency(mechanism: Mechanism, kind: str, adjacency: str) -> None:
-    other = "poisson" if kind == "fixed" else "fixed"
-    common = [a for a in PROVEN[kind] if a in mechanism.adjacencies]
-    advice = f"`adjacency='{common[0]}'`, or `sampling='{other}'`" if common else f"`sampling='{other}'`"
-    source = "Feldman, Shenfeld 2025" if kind == "allocation" else "Zhu, Dong, Wang 2022"
-    raise Unsupported(
-        f"{kind} sampling has a proven dominating pair under {PROVEN[kind][0]} only ({source}); found "
-        f"adjacency {adjacency!r}. Use {advice}"
-    )
-
-
-def _check_replaced(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours) -> None:
-    """Poisson sampling under replace-one: proven for Gaussian noise and single records."""
-    noise = mechanism.additive_noise()
-    if noise is None or not noise.is_textbook("gauss"):
-        raise Unsupported(
-            f"poisson sampling has a proven dominating pair under add-remove only (Zhu, Dong, Wang 2022), and for "
-            f"Gaussian noise on a query (`mech='gauss'`) under replace-one; found {mechanism.name} under replace-one. "
-            f"Use `adjacency='add-remove'`, or `sampling='fixed'`"
-        )
-    if neighbours.group > 1 and sampling.rate < 1:
-        raise Unsupported(
-            f"poisson sampling of groups of records is accounted for under add-remove; found `group` "
-            f"{neighbours.group} under replace-one. Use `adjacency='add-remove'`, or `sampling='fixed'`"
-        )
-
-
-def _check_truncated(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours) -> None:
-    """A largest batch: proven for single records under add-remove, and for a known size of the data set."""
-    if neighbours.adjacency != Adjacency.ADD_REMOVE or neighbours.group > 1:
-        relation = f"{neighbours.adjacency} neighbours" if neighbours.group == 1 else f"groups of {neighbours.group}"
-        raise Unsupported(
-            f"a largest batch is accounted for under add-remove, for single records; found {relation}. Leave out "
-            f"`max_batch`, or use `adjacency='add-remove'` without `group`"
-        )
-    if not neighbours.records:
+    if options == [LARGEST_BATCH] and not neighbours.records:
         raise UsageError(
             f"a largest batch of {sampling.max_batch} needs `records`, the largest number of records of a data set, "
             f"which says how often a batch is cut"
         )
-    noise = mechanism.additive_noise()
-    known = noise is not None and (noise.is_textbook("gauss") or noise.is_textbook("laplace"))
-    if not known and gaussian_mu(mechanism.pair()) is None:
-        raise Unsupported(
-            f"a largest batch is accounted for with Gaussian and Laplace noise; found {mechanism.name}. Leave out "
-            f"`max_batch`, and let batches have any size"
-        )
+    if options == [GROUP] and kind != "none":
+        _check_group(sampling, neighbours)
+    return row
 
 
-def _check_group(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours) -> None:
-    """Groups under sampling: Gaussian noise, or Laplace noise under Poisson sampling."""
-    group, rate, noise = neighbours.group, sampling.rate, mechanism.additive_noise()
-    gauss = gaussian_mu(mechanism.pair()) is not None
-    laplace = noise is not None and noise.is_textbook("laplace") and sampling.kind == "poisson"
+def _options(sampling: Sampling, neighbours: Neighbours) -> list[str]:
+    """What a step has beside its kind of sampling."""
+    present = {GROUP: neighbours.group > 1, LARGEST_BATCH: sampling.max_batch > 0, BANDS: sampling.parts > 1}
+    return [option for option, is_present in present.items() if is_present]
+
+
+def _refusal(
+    mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours, kind: str, options: list[str]
+) -> Unsupported:
+    """The refusal of a combination without a row, with what may be changed to one that has a row."""
+    adjacency = neighbours.adjacency
+    words = f"{'without' if kind == 'none' else f'with {kind}'} sampling"
+    more = "".join(f" {'for' if option == GROUP else 'and'} {OPTIONS[option]}" for option in options)
+    if len(options) > 1:
+        given = " and ".join(f"`{option}`" for option in options)
+        return Unsupported(f"{given} have no proven reading together. Leave out one of them")
+    option = options[0] if options else ""
+    start = f"{mechanism.name} has no proven pair {words}{more} under {adjacency} neighbours"
+    if kind != "none" and mechanism.why_not_sampled:
+        return Unsupported(f"{start}: {mechanism.why_not_sampled}")
+    rows = [row for row in TABLE if (row.sampling, row.option) == (kind, option) and adjacency in row.adjacencies]
+    others = dict.fromkeys(release.value for row in rows for release in row.releases)
+    there = f" (proven there: {', '.join(others)})" if 0 < len(others) <= MAX_NAMED else ""
+    bound = ""
+    if options == [GROUP] and kind != "none":
+        bound = _bound_of_group(mechanism, sampling, neighbours)
+    elif kind == "shuffle":
+        bound = "; `sampling='none'` with n = 1 for each pass is an upper bound, under replace-one as well"
+    return Unsupported(f"{start}{there}. {_advice(mechanism, kind, adjacency, option)}{bound}")
+
+
+def _advice(mechanism: Mechanism, kind: str, adjacency: str, option: str) -> str:
+    """What to change: the neighbours, the sampling, or the option."""
+    release, ways = mechanism.release, []
+    if release == Release.PAIR:
+        return f"The plug-in states its pair under {' or '.join(mechanism.adjacencies)}"
+    relations = theorems.adjacencies(kind, release, option)
+    ways += [f"`adjacency='{relations[0]}'`"] if relations else []
+    kinds = [other for other in theorems.samplings(release, adjacency, option) if other != "none"]
+    ways += [f"`sampling='{other}'`" for other in kinds[:1]]
+    if not ways and theorems.samplings(release, adjacency, option):
+        ways += ["no `sampling`"]
+    if option and theorems.find(release, kind, adjacency):
+        leave = f"leave out `{option}`"
+        return f"Use {', or '.join(ways)}; or {leave}" if ways else leave.capitalize()
+    if not ways:
+        relation = defined_under(mechanism)[0]
+        ways += [f"`adjacency='{relation}'` without {f'`{option}`' if option else '`sampling`'}"]
+    return f"Use {', or '.join(ways)}"
+
+
+def _bound_of_group(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours) -> str:
+    """The upper bound of a sampled group that holds for every mechanism with groups of records."""
+    if theorems.find(mechanism.release, "none", neighbours.adjacency, GROUP) is None:
+        return ""
+    group, rate = neighbours.group, sampling.rate
     joined = min(group * rate, 1.0) if sampling.kind != "poisson" else -math.expm1(group * math.log1p(-rate))
-    bound = f"an upper bound is that of all {group} records at once (sensitivity times {group}) at rate {joined:.6g}"
-    if sampling.kind == "allocation":
+    return f"; an upper bound is that of all {group} records at once (sensitivity times {group}) at rate {joined:.6g}"
+
+
+def _check_finite(mechanism: Mechanism) -> None:
+    pair = mechanism.pair()
+    if pair.mass_at_plus_infinity or pair.mass_at_minus_infinity or pair.sandwich(1.0) is not None:
         raise Unsupported(
-            f"random allocation has no proven pair for groups of records; found `group` {group}. Use "
-            f"`sampling='poisson'`"
+            f"random allocation needs a pair with finite losses that are known exactly; {mechanism.name} has none. "
+            f"Use `sampling='poisson'`"
         )
-    if not (gauss or laplace):
-        raise Unsupported(
-            f"{sampling.kind} sampling of groups of records is accounted for with Gaussian noise (and with Laplace "
-            f"noise under Poisson sampling); found {mechanism.name}. Leave out `group`; {bound}"
-        )
+
+
+def _check_group(sampling: Sampling, neighbours: Neighbours) -> None:
+    """The numbers that groups under sampling need."""
+    group, rate = neighbours.group, sampling.rate
     if group > MAX_SAMPLED_GROUP:
         raise Unsupported(
             f"sampled groups of up to {MAX_SAMPLED_GROUP} records are accounted for; found `group` {group}. Leave out "
-            f"`group`; {bound}"
+            f"`group`, or give the sensitivity of all {group} records at once and a rate {group} times as large, which "
+            f"is an upper bound"
         )
-    if sampling.kind == "fixed":
-        batch = sampling.rate * neighbours.records
-        if not neighbours.records or abs(batch - round(batch)) > 1e-6 * batch or not round(batch) >= 1:
-            raise UsageError(
-                f"fixed-size sampling of groups needs the size of a batch and that of the data set: give `batch` with "
-                f"`records`; found rate {rate:g} of {neighbours.records or 'an unknown number of'} records"
-            )
-        if group > neighbours.records:
-            raise UsageError(f"`group` must be at most `records`; found {group} of {neighbours.records} records")
-
-
-def _check_shuffled(mechanism: Mechanism, sampling: Sampling, adjacency: str) -> None:
-    """Refuse shuffled batches of anything but Gaussian or Laplace noise on sums, and under any other neighbours."""
-    if adjacency != Adjacency.ZERO_OUT:
-        raise Unsupported(
-            f"shuffled batches of public sizes are bracketed under zero-out only, where a record contributes nothing "
-            f"and its place stays; found adjacency {adjacency!r}. Use `adjacency='zero-out'`; under replace-one, "
-            f"`sampling='none'` with n = 1 for each pass of {sampling.pass_steps} steps is an upper bound"
+    if sampling.kind != "fixed":
+        return
+    batch = rate * neighbours.records
+    if not neighbours.records or abs(batch - round(batch)) > 1e-6 * batch or not round(batch) >= 1:
+        raise UsageError(
+            f"fixed-size sampling of groups needs the size of a batch and that of the data set: give `batch` with "
+            f"`records`; found rate {rate:g} of {neighbours.records or 'an unknown number of'} records"
         )
-    _shuffled_noise(mechanism)
+    if group > neighbours.records:
+        raise UsageError(f"`group` must be at most `records`; found {group} of {neighbours.records} records")
 
 
 def _shuffled_noise(mechanism: Mechanism) -> AdditiveNoise:
-    """The noise of a mechanism that can be released on shuffled batches, or raise Unsupported."""
     noise = mechanism.additive_noise()
-    if noise is None or not (noise.is_textbook("gauss") or noise.is_textbook("laplace")):
-        raise Unsupported(
-            f"shuffled batches are bracketed for Gaussian and Laplace noise on sums, `mech='gauss'` and "
-            f"`mech='laplace'`; found {mechanism.name}. Use `sampling='none'` with n = 1 for each pass, which is an "
-            f"upper bound"
-        )
+    assert noise is not None  # the table of theorems has shuffled batches for additive noise alone
     return noise

@@ -20,9 +20,9 @@ from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.history import read_history
 from wpriv.run.accounting.neighbours import neighbour_readings, process_between
-from wpriv.run.accounting.repetition import REPETITION_KEYS, check_bands, repetition, sampling_keys, with_repetition
+from wpriv.run.accounting.repetition import REPETITION_KEYS, repetition, sampling_keys, with_repetition
 
-STEP_KEYS = ("mech", "n", "sampling", "rate", "max_batch", "observed")
+STEP_KEYS = ("mech", "n", "sampling", "rate", "max_batch", "parts", "observed")
 ONE_RELEASE = "n = 1, since neither n nor epochs was given"
 # kinds of steps whose readings are listed
 MAX_READINGS = 20
@@ -56,7 +56,7 @@ def step(spec: Mapping[str, Any]) -> Step:
     return Step(
         cls(**values),
         whole(spec.get("n", 1), "n"),
-        sampling_of(kind, spec.get("rate"), spec.get("max_batch")),
+        sampling_of(kind, spec.get("rate"), spec.get("max_batch"), spec.get("parts")),
         _distances(spec.get("observed")),
     )
 
@@ -122,14 +122,15 @@ def flag(name: str) -> str:
     return f"`{name}`" if name in ("sigma", "scale", "sensitivity") else f"`{name}=...`"
 
 
-def sampling_of(kind: Any, rate: Any, max_batch: Any = None) -> Sampling:
-    """The sampling of a kind, a rate and a largest batch as a user wrote them."""
+def sampling_of(kind: Any, rate: Any, max_batch: Any = None, parts: Any = None) -> Sampling:
+    """The sampling of a kind, a rate and a largest batch as a user wrote them; ``parts`` are those of ``bands``."""
     if kind in SAMPLINGS and kind != "none" and rate is None:
         raise UsageError(f"`sampling='{kind}'` needs a rate: give `rate`, or `batch` with `records`")
     cut = 0 if max_batch is None else whole(max_batch, "max_batch")
     if max_batch is not None and cut < 1:
         raise UsageError(f"`max_batch`, the largest number of records of a step, must be at least 1; found {cut}")
-    return Sampling(str(kind), 1.0 if rate is None else number(rate, "rate"), cut)
+    turns = 1 if parts is None else whole(parts, "parts")
+    return Sampling(str(kind), 1.0 if rate is None else number(rate, "rate"), cut, turns)
 
 
 def _field_value(f: dataclasses.Field[Any], value: Any) -> Any:
@@ -192,7 +193,6 @@ def described_process(
     """
     keys = {"n": n, "batch": batch, "records": records, "epochs": epochs, "bands": bands}
     keys |= sampling_keys(sampling, rate, max_batch)
-    check_bands(keys, group)
     if history is None and not isinstance(subject, (Process, Mechanism)):
         distances = {} if observed is None else {"observed": observed}
         return described_steps([{"mech": subject, **params, **keys, **distances}], adjacency, group)
@@ -201,7 +201,7 @@ def described_process(
             raise UsageError(f"{subject} has its parameters; leave out {', '.join(params)}")
         repeated = repetition(**{key: keys[key] for key in REPETITION_KEYS}, sampling=keys["sampling"])
         count = 1 if repeated.n is None else repeated.n
-        drawn = sampling_of(keys["sampling"], repeated.rate, keys["max_batch"])
+        drawn = sampling_of(keys["sampling"], repeated.rate, keys["max_batch"], repeated.parts)
         size = data_set_size([{"records": records}])
         process = process_between([Step(subject, count, drawn, _distances(observed))], adjacency, group, size)
         one = [] if repeated.n is not None else [ONE_RELEASE]
@@ -261,7 +261,6 @@ def described_steps(
     specs, notes = [], []
     steps = list(steps)
     for written in steps:
-        check_bands(written, group)
         spec, lines = with_repetition(written)
         notes += lines
         if spec["n"] is None:

@@ -26,7 +26,7 @@ from wpriv.run.accounting import (
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.neighbours import neighbour_readings
 from wpriv.run.accounting.plausibility import plausibility_warnings
-from wpriv.run.accounting.repetition import check_bands, sampling_keys, with_repetition
+from wpriv.run.accounting.repetition import sampling_keys, with_repetition
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import default_tol
 
@@ -119,7 +119,6 @@ def calibrate(
     target = calibration_target.target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
     eps, delta = target.eps, target.delta
     schedule = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records}
-    check_bands({**schedule, "bands": bands}, group)
     search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs, "bands": bands})
     size = build_process.data_set_size([schedule])
     if search.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":

@@ -112,7 +112,7 @@ def _planned(target: Search, spent: SpentHistory) -> Answer:
     """Further steps that were planned together with the history."""
 
     def account(process: Process, tol: float) -> Curve:
-        return evaluate.curve(process, target.accountant, tol)
+        return evaluate.curve(process, target.accountant, tol, of_pair=True)
 
     before = spent_history.require_room(spent, target.accountant, account, target.eps, target.delta, target.tol)
     solution = target.solve()

@@ -12,6 +12,7 @@ from wpriv.core.sampling.kinds import PASSES
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.parse_numbers import finite_number
+from wpriv.run.accounting import two_data_sets
 
 # default relative width of a bracket in a comparison
 DEFAULT_TOL = 1e-3
@@ -24,12 +25,15 @@ ALLOCATED_ANSWER_TOL = 1e-4
 EPS_DELTA = ("approximate-dp", "probabilistic-dp")
 
 
-def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL, **options: float) -> Curve:
+def curve(
+    process: Process, accountant: str, tol: float = DEFAULT_TOL, *, of_pair: bool = False, **options: float
+) -> Curve:
     """Return the curve of a process by the accountant of a given name.
 
     Args:
         accountant: a name, with options where it has any (``wdp:order=16``); ``options`` are added to those.
         tol: relative width asked of a certified bracket, in [1e-9, 0.5].
+        of_pair: keep lower ends that are those of the dominating pair and perhaps of no two data sets.
     Raises:
         UsageError: no accountant of that name, or ``tol`` out of range.
         Unsupported: the accountant refuses the process, or some step of it hides nothing at all.
@@ -38,13 +42,18 @@ def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL, **options
     module, named_options = registry.accountant(accountant)
     if infinity_mass(process) >= 1:
         raise Unsupported(_why_certain(process))
-    answer: Curve = module.account(process, tol=tol, **named_options, **options)
-    others = getattr(module, "OTHER_BOUNDS", ())
-    if others and answer.claim == "certified":
-        from wpriv.run.accounting.other_bounds import intersect
 
-        return intersect(answer, others)
-    return answer
+    def account(process: Process) -> Curve:
+        answer: Curve = module.account(process, tol=tol, **named_options, **options)
+        others = getattr(module, "OTHER_BOUNDS", ())
+        if others and answer.claim == "certified":
+            from wpriv.run.accounting.other_bounds import intersect
+
+            return intersect(answer, others)
+        return answer
+
+    answer = account(process)
+    return answer if of_pair else two_data_sets.with_data_sets(answer, account)
 
 
 def checked_tol(tol: float) -> float:

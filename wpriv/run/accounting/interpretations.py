@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from wpriv.config.schema import BOUND_COLUMNS
-from wpriv.core.adjacency import SAMPLINGS, STANDARD_ADJACENCIES
+from wpriv.core.adjacency import SAMPLINGS, STANDARD_ADJACENCIES, Adjacency, Neighbours
 from wpriv.core.repeats import Repeats, parse
 from wpriv.core.sampling.kinds import Poisson
+from wpriv.core.sampling.sampled_step import defined_under
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import build_process, evaluate, repeated_selection
 from wpriv.run.accounting.repetition import REPETITION_KEYS, repetition
+
+REPLACED = "one record is replaced by another, which moves a sum twice as far"
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def compare_interpretations(
 def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     """The interpretations of a step, from the usual one by the tightest accountant to no amplification at all."""
     base = {k: v for k, v in spec.items() if k not in (*REPETITION_KEYS, "sampling", "max_batch", "group")}
-    defined = build_process.mechanism(base).adjacencies
+    defined = defined_under(build_process.mechanism(base))
     if not set(defined) & set(STANDARD_ADJACENCIES):
         raise Unsupported(
             f"--why compares {' and '.join(STANDARD_ADJACENCIES)} neighbours; {base['mech']} is defined under "
@@ -79,7 +81,8 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     if plan.rate is None:
         plain = {**base, "n": n}
         steps = "all steps that its separation allows" if "strategy" in base else "every step"
-        unsampled = _unsampled(plain, {**wide, "n": n}, f"every record takes part in {steps}")
+        replaced = None if wide is None else {**wide, "n": n}
+        unsampled = _unsampled(plain, replaced, f"every record takes part in {steps}")
         return [*unsampled, *_by_group(spec, plain, "add-remove")]
     Poisson(plan.rate)  # refuses a rate that no interpretation has
     poisson = {**base, "n": n, "sampling": "poisson", "rate": plan.rate}
@@ -95,26 +98,16 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
         ),
         *_by_allocation(poisson),
         *_variants(spec, poisson),
-        Interpretation(
-            {**poisson, **wide},
-            "replace-one",
-            "pld",
-            "Poisson sampling, but one record is replaced by another, which moves a sum twice as far",
-        ),
+        *_where_replaced(wide, poisson, f"Poisson sampling, but {REPLACED}"),
         Interpretation(
             {**base, **fixed},
             "replace-one",
             "pld",
             "fixed-size batches; one record is replaced, sigma is relative to that change",
         ),
-        Interpretation(
-            {**wide, **fixed},
-            "replace-one",
-            "pld",
-            "the same, sigma relative to one record: replacing it moves a sum twice as far",
-        ),
+        *_where_replaced(wide, fixed, "the same, sigma relative to one record: replacing it moves a sum twice as far"),
         _by_shuffling(base, passes, plan.rate, shuffled),
-        Interpretation({**wide, "n": passes}, "replace-one", "pld", f"{shuffled}; one record is replaced"),
+        *_where_replaced(wide, {"n": passes}, f"{shuffled}; one record is replaced"),
         Interpretation(
             {**base, "n": n}, "add-remove", "pld", "a record might be in every batch: all steps, no sampling"
         ),
@@ -195,19 +188,32 @@ def _by_shuffling(base: dict[str, Any], passes: int, rate: float, assumption: st
     return Interpretation(spec, "zero-out", "pld", f"{assumption}; one record contributes nothing, batch sizes stay")
 
 
-def _unsampled(plain: dict[str, Any], wide: dict[str, Any], assumption: str) -> list[Interpretation]:
-    return [
-        *_by_all(plain, "add-remove", assumption),
-        Interpretation(wide, "replace-one", "pld", f"{assumption}; one record is replaced"),
-    ]
+def _unsampled(plain: dict[str, Any], wide: dict[str, Any] | None, assumption: str) -> list[Interpretation]:
+    replaced = _where_replaced(wide, {}, f"{assumption}; one record is replaced")
+    return [*_by_all(plain, "add-remove", assumption), *replaced]
 
 
-def _replaced(base: dict[str, Any]) -> dict[str, Any]:
-    """The step with twice the sensitivity: replacing a record removes one and adds one."""
-    step = build_process.step(base)  # raises where something is missing or unknown
-    if not any(f.name == "sensitivity" for f in dataclasses.fields(step.mechanism)):
-        return base
-    return {**base, "sensitivity": 2 * step.describe()["sensitivity"]}
+def _where_replaced(wide: dict[str, Any] | None, schedule: dict[str, Any], assumption: str) -> list[Interpretation]:
+    """A row for a replaced record, where its pair is known."""
+    if wide is None:
+        return []
+    drawn = {key: schedule[key] for key in ("n", "sampling", "rate") if key in schedule}
+    return [Interpretation({**wide, **drawn}, "replace-one", "pld", assumption)]
+
+
+def _replaced(base: dict[str, Any]) -> dict[str, Any] | None:
+    """The step where a record is replaced, if ``base`` is about added ones: a group of two, one removed and one added.
+
+    None where groups of two have no proven pair.
+    """
+    mechanism = build_process.step(base).mechanism  # raises where something is missing or unknown
+    try:
+        # parameters that are about one contribution are those of a replaced record as well
+        replaced = mechanism.between(Neighbours(Adjacency.REPLACE_ONE))
+        pair = mechanism.grouped(2) if replaced == mechanism else mechanism
+    except Unsupported:
+        return None
+    return pair.describe() | ({"observed": base["observed"]} if "observed" in base else {})
 
 
 def _row(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wpriv.core.adjacency import Adjacency
 from wpriv.core.process import Process, Step
 from wpriv.numerics.parse_numbers import whole
 
@@ -22,7 +21,7 @@ def process_between(steps: Sequence[Step], adjacency: str | None, group: Any, re
 
 
 def neighbour_readings(process: Process) -> list[str]:
-    """Notes on groups, largest batches and replaced records, as far as the process has them."""
+    """Notes on groups and largest batches, and premises that every answer says, as far as the process has them."""
     lines = []
     sampled = [step.sampling for step in process.steps if step.sampling.kind == "poisson" and step.sampling.rate < 1]
     if process.group > 1:
@@ -35,9 +34,4 @@ def neighbour_readings(process: Process) -> list[str]:
             f"of a batch of more records than the largest a uniformly random part is kept; no data set has more than "
             f"{process.records} records"
         )
-    if sampled and process.adjacency == Adjacency.REPLACE_ONE:
-        lines.append(
-            "poisson sampling under replace-one: adding or removing a record moves the query by at most half the "
-            "sensitivity, as in a sum of vectors clipped to half of it"
-        )
-    return lines
+    return lines + [premise.sentence for premise in process.premises() if premise.shown]

@@ -10,6 +10,7 @@ from typing import Any
 from wpriv.core.adjacency import SAMPLINGS
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.core.sampling.kinds import PASSES, Sampling, whole_pass_rate
+from wpriv.core.sampling.premises import PARTS
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, shown, whole
 
@@ -34,11 +35,15 @@ def sampling_keys(sampling: str | Sampling, rate: Any, max_batch: Any) -> dict[s
 
 @dataclasses.dataclass(frozen=True)
 class Repetition:
-    """The number of compositions and the sampling rate (None where nothing was said), and how the flags were read."""
+    """The number of compositions and the sampling rate (None where nothing was said), and how the flags were read.
+
+    With bands, ``n`` are blocks of steps, ``rate`` is that of a block, and ``parts`` is their number.
+    """
 
     n: int | None
     rate: float | None
     notes: tuple[str, ...]
+    parts: int = 1
 
 
 def repetition(
@@ -87,11 +92,9 @@ def _banded(plain: Repetition, bands: int, sampling: str) -> Repetition:
         )
     note = (
         f"{bands} bands: n = {plain.n} steps at rate {plain.rate:.6g} = {count} steps at rate {min(rate, 1.0):.6g} of "
-        f"plain noise. The strategy matrix is lower triangular with {bands} bands and columns of norm at most 1, each "
-        f"record belongs for good to one of {bands} parts whatever the other records, and only the part whose turn it "
-        f"is is drawn from"
+        f"plain Gaussian noise, where {PARTS.sentence}"
     )
-    return Repetition(count, min(rate, 1.0), (*plain.notes, note))
+    return Repetition(count, min(rate, 1.0), (*plain.notes, note), bands)
 
 
 def _repetition(*, n: Any, rate: Any, batch: Any, records: Any, epochs: Any, sampling: str) -> Repetition:
@@ -145,26 +148,10 @@ def _repetition(*, n: Any, rate: Any, batch: Any, records: Any, epochs: Any, sam
     return Repetition(count, share, tuple(notes))
 
 
-def check_bands(written: Mapping[str, Any], group: Any) -> None:
-    """Refuse bands beside what their reading as plain steps does not cover.
-
-    Raises:
-        UsageError: a largest batch, or groups of records.
-    """
-    if written.get("bands") is None:
-        return
-    if written.get("max_batch") is not None:
-        raise UsageError("`bands` and `max_batch` have no proven reading together; leave out one of them")
-    if group is not None and whole(group, "group") != 1:
-        raise UsageError(
-            "`bands` has no proven reading with `group`, since the records of a person may be drawn in different "
-            "steps; leave out one of them"
-        )
-
-
 def with_repetition(written: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Replace batch, records and epochs of a step by n and rate (None where not given); return notes beside it."""
     sampling = "none" if written.get("sampling") is None else written["sampling"]
     repeated = repetition(**{key: written.get(key) for key in REPETITION_KEYS}, sampling=sampling)
     rest = {key: value for key, value in written.items() if key not in REPETITION_KEYS}
-    return {**rest, "n": repeated.n, "rate": repeated.rate}, list(repeated.notes)
+    parts = {"parts": repeated.parts} if repeated.parts > 1 else {}
+    return {**rest, "n": repeated.n, "rate": repeated.rate, **parts}, list(repeated.notes)

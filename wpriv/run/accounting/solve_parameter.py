@@ -190,7 +190,11 @@ class Question:
         """
         (eps, delta), tol = self.target, self.width
         while True:
-            curve = self.account(process, tol) if self.account else evaluate.curve(process, self.accountant, tol)
+            curve = (
+                self.account(process, tol)
+                if self.account
+                else evaluate.curve(process, self.accountant, tol, of_pair=True)
+            )
             row = curve.at(delta=delta) if eps > 0 else curve.at(eps=0.0)
             row = self._measured(row, curve, tol)
             bracket, wanted = self._held(row)

@@ -1,8 +1,6 @@
 """Refutations where the dominating pair only bounds all neighbours: a claim is refuted by two data sets alone.
 
-The dominating pair of fixed-size sampling holds the worst of both orders of the neighbours at once. No two data sets
-have that pair, so that its composition may exceed what every two data sets have (docs/theory/refuting-tests.md).
-A sensitivity as published, of ``wgrad``, exceeds the least one.
+See ``wpriv/run/accounting/two_data_sets.py``.
 """
 
 from __future__ import annotations
@@ -10,45 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from wpriv.core.adjacency import Adjacency
-from wpriv.core.process import Process
-from wpriv.core.sampling.kinds import Poisson
-from wpriv.errors import Unsupported
 from wpriv.numerics.bracket import Bracket
+from wpriv.run.accounting.two_data_sets import alike, is_bound_only, is_drawn
 from wpriv.run.claims.decision import OPEN, REFUTED, Decision, Question
 
 # names of the orders of the neighbours: one record differs from all others in the first world, or in the second one
 ORDERS = {"remove": "P over Q", "add": "Q over P", "both": "both"}
 BOUND_ONLY = "the pair that bounds this process exceeds the claim, but no two data sets are known that have this pair"
-
-
-def is_bound_only(process: Process) -> bool:
-    """Tell whether the pair of some step bounds its neighbours without being that of any two of them."""
-    return _is_drawn(process) or not process.has_attained_mechanisms()
-
-
-def _is_drawn(process: Process) -> bool:
-    return any(step.sampling.kind == "fixed" and step.sampling.rate < 1 for step in process.steps)
-
-
-def alike(process: Process) -> Process | None:
-    """A process whose pair two data sets have that differ in one record, while all of their others are alike.
-
-    A batch that lacks the record has one distribution, and one that holds it another, as with Poisson sampling under
-    add-remove. None where the mechanism or the other sampling of some step has no such pair.
-    """
-    steps = tuple(replace(step, mechanism=step.mechanism.attained()) for step in process.steps)
-    if not _is_drawn(process):
-        return process.with_steps(steps)
-    if any(step.sampling.kind not in ("none", "fixed") for step in steps):
-        return None
-    steps = tuple(
-        replace(step, sampling=Poisson(step.sampling.rate)) if step.sampling.kind == "fixed" else step for step in steps
-    )
-    try:
-        return Process(steps, Adjacency.ADD_REMOVE)
-    except Unsupported:
-        return None
 
 
 def confirmed(
@@ -66,7 +32,7 @@ def confirmed(
     if process is None:
         return question.decision(OPEN, BOUND_ONLY, at_eps=decision.at_eps, allowed=decision.allowed)
     other = decide(replace(question, process=process))
-    drawn = _is_drawn(question.process)
+    drawn = is_drawn(question.process)
     reason = f"{'where all other records are alike' if drawn else 'with the sensitivity tight'}, {other.reason}"
     verdict = REFUTED if other.verdict == REFUTED else OPEN
     if verdict == OPEN:

@@ -18,7 +18,7 @@ FINER = 1e-8
 def decide(question: Question) -> Decision:
     """Decide a claim: a certified upper end that meets it proves it, a certified lower end above it refutes it.
 
-    Under fixed-size sampling the lower end is that of two data sets, see wpriv/run/claims/attained.py.
+    Under fixed-size sampling the lower end is that of two data sets, see wpriv/run/accounting/two_data_sets.py.
 
     Raises:
         UsageError: an accountant is named that a claim of mu or rho is not decided by.

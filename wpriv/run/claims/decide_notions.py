@@ -101,7 +101,7 @@ def concentrated_delta(rho: float) -> Callable[[float], float]:
 
 
 def _pld(question: Question) -> Curve:
-    return evaluate.curve(question.process, "pld", max(question.tol or 0.0, SCAN_TOL))
+    return evaluate.curve(question.process, "pld", max(question.tol or 0.0, SCAN_TOL), of_pair=True)
 
 
 def _rho_bound(process: Process) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from wpriv.core.adjacency import Adjacency
+from wpriv.core.adjacency import Adjacency, Release
 from wpriv.core.attacks.claim import Claim
 from wpriv.core.attacks.simulate_losses import Simulation, most_trials, simulate, trials_needed
 from wpriv.core.attacks.threshold_test import ThresholdTest, threshold_test
@@ -113,7 +113,7 @@ class Question:
         refusal, count = None, 0
         for name in (self.accountant,) if self.accountant else ACCOUNTANTS:
             try:
-                curve = evaluate.curve(self.process, name, width)
+                curve = evaluate.curve(self.process, name, width, of_pair=True)
             except Unsupported as error:
                 refusal = refusal or error
                 continue
@@ -142,14 +142,15 @@ class Question:
 
 def known_by_guarantee(process: Process) -> tuple[str, ...]:
     """Names of the mechanisms of which only a guarantee is given."""
-    given = [s.mechanism.name for s in process.steps if set(s.mechanism.adjacencies) > {Adjacency.ANY_TWO}]
+    stated = (Release.DP, Release.GDP, Release.ZCDP, Release.RENYI)
+    given = [step.mechanism.name for step in process.steps if step.mechanism.release in stated]
     return tuple(dict.fromkeys(given))
 
 
 def refuting_test(question: Question, eps: float, allowed: float) -> dict[str, Any]:
     """The test "loss > eps" in the order of the neighbours in which it breaks the claim, and its simulation."""
     try:
-        curve = evaluate.curve(question.process, "pld", max(question.tol or 0.0, POINT_TOL))
+        curve = evaluate.curve(question.process, "pld", max(question.tol or 0.0, POINT_TOL), of_pair=True)
         directions = question.process.directions()
     except Unsupported as error:
         return {"not_simulated": str(error)}

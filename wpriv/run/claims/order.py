@@ -14,7 +14,7 @@ from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import finite_number
 from wpriv.run.accounting import evaluate
-from wpriv.run.claims.attained import is_bound_only
+from wpriv.run.accounting.two_data_sets import is_bound_only
 from wpriv.run.claims.decision import delta_ends, known_by_guarantee, order_names
 
 # relative width of the brackets, the relative difference of curves that are called equal, the end of the range
@@ -125,7 +125,9 @@ def privacy_order(
 
 
 def _curve(process: Process, tol: float | None) -> Curve:
-    curve = evaluate.curve(process, "pld", max(evaluate.answer_tol(process), ORDER_TOL) if tol is None else tol)
+    curve = evaluate.curve(
+        process, "pld", max(evaluate.answer_tol(process), ORDER_TOL) if tol is None else tol, of_pair=True
+    )
     if not curve.orders:
         raise Unsupported(
             "an order of privacy curves needs both ends of delta at every eps, which pld does not give here"

@@ -18,7 +18,7 @@ from wpriv.core import registry
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
 from wpriv.run.accounting import build_process
-from wpriv.run.accounting.repetition import check_bands, with_repetition
+from wpriv.run.accounting.repetition import with_repetition
 
 # keys of a step whose value may be the path of a file
 FILES = ("file", "observed", "strategy")
@@ -106,16 +106,15 @@ def _panel(panel: Panel) -> Iterator[Cell]:
         for point in itertools.product(*axes):
             group = dict(point).get("group", panel.group)
             specs = tuple(
-                _spec({**keys, **{name: value for name, value in point if step.varies(name)}}, group)
+                _spec({**keys, **{name: value for name, value in point if step.varies(name)}})
                 for keys, step in zip(written, steps, strict=True)
             )
             records = build_process.data_set_size(written, group)
             yield replace(_cell(panel, case, specs, accountant, dict(point)), records=records)
 
 
-def _spec(written: dict[str, Any], group: Any) -> dict[str, Any]:
+def _spec(written: dict[str, Any]) -> dict[str, Any]:
     """A step of a point of the grid with n and rate, without keys of steps that have no value."""
-    check_bands(written, group)
     planned, _ = with_repetition(written)
     spec = {**planned, "n": 1 if planned["n"] is None else planned["n"]}
     return {key: value for key, value in spec.items() if value is not None or key not in build_process.STEP_KEYS}

@@ -1,0 +1,185 @@
+"""Which release may be combined with which sampling, neighbours and option: one table, and the theorem of each row.
+
+What has no row is refused. ``docs/theory/combinations.md`` prints the table, and has or names the proofs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency, Release
+from wpriv.core.sampling.premises import (
+    BOTH_PATTERNS,
+    CONTINUOUS,
+    CUT,
+    GIVEN,
+    HALF,
+    KNOWN_SIZES,
+    L1,
+    L2,
+    NO_BATCH,
+    ONE_NUMBER,
+    ONLY_RECORDS_PUBLIC,
+    PARTS,
+    PATTERNS,
+    PUBLIC_SIZES,
+    RANDOM_ROWS,
+    SAME_COLUMN,
+    SCORES,
+    SECRET_SIZES,
+    STATED_PAIR,
+    STRATA,
+    Premise,
+)
+
+ADD, REPLACE, ZERO = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT
+WITHIN, ANY, GIVEN_PAIR = Adjacency.WITHIN_GROUP, Adjacency.ANY_TWO, Adjacency.GIVEN_PAIR
+# what a step or its neighbours may have beside a kind of sampling, as users name it
+GROUP, LARGEST_BATCH, BANDS = "group", "max_batch", "bands"
+OPTIONS = {GROUP: "groups of records", LARGEST_BATCH: "a largest batch", BANDS: "bands"}
+
+R = Release
+NOISE = (R.GAUSS, R.LAPLACE, R.WHOLE, R.BOUNDED)
+# releases whose pair is the same in both orders of the neighbours
+SYMMETRIC = (*NOISE, R.RESPONSE, R.DP, R.GDP, R.SELECTION, R.PAIR)
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One row: releases, sampling, neighbours and option that a theorem covers, and what it assumes.
+
+    Args:
+        releases: the kinds of release. sampling: the kind of sampling.
+        adjacencies: the neighbouring relations.
+        theorem: its name. page: a page of ``docs/theory``, with the place of the proof.
+        premises: what must be true of the program beside the parameters.
+        option: a key of ``OPTIONS``, or "" for none of them.
+    """
+
+    releases: tuple[Release, ...]
+    sampling: str
+    adjacencies: tuple[Adjacency, ...]
+    theorem: str
+    page: str
+    premises: tuple[Premise, ...] = ()
+    option: str = ""
+
+    def covers(self, release: Release, sampling: str, adjacency: str, option: str) -> bool:
+        """Tell whether this is the row of a combination."""
+        row = release in self.releases and adjacency in self.adjacencies
+        return row and (sampling, option) == (self.sampling, self.option)
+
+
+_ONE = "combinations.md#one-number"
+_KEYS = "combinations.md#selections-and-unknown-keys"
+_NULL = "combinations.md#zero-out"
+_POISSON, _FIXED = "subsampling.md#theorem-1", "subsampling.md#theorem-2"
+_GROUP = "groups.md#without-sampling"
+_STATED = (ADD, REPLACE, ZERO, WITHIN, ANY)
+
+TABLE = (
+    # without sampling
+    Combination(
+        (R.GAUSS,),
+        "none",
+        (ADD, REPLACE, ZERO),
+        "rotation",
+        "subsampling.md#two-facts-about-hockey-stick-divergences",
+        (L2,),
+    ),
+    Combination(
+        (R.LAPLACE,),
+        "none",
+        (ADD, REPLACE, ZERO),
+        "Theorem 2",
+        "local-noise.md#theorem-2-laplace-noise-on-many-coordinates",
+        (L1,),
+    ),
+    Combination((R.WHOLE, R.BOUNDED), "none", (ADD, REPLACE, ZERO), "Theorem 1", _ONE, (ONE_NUMBER,)),
+    Combination((R.RESPONSE,), "none", (ADD, REPLACE, ZERO), "definition", "combinations.md#stated-guarantees"),
+    Combination(
+        (R.DP, R.GDP, R.ZCDP, R.RENYI), "none", _STATED, "definition", "combinations.md#stated-guarantees", (GIVEN,)
+    ),
+    Combination((R.SELECTION,), "none", (ADD, REPLACE, ZERO), "Theorem 1", "bounded-range.md", (SCORES,)),
+    Combination((R.KEYS,), "none", (ADD, ZERO), "Theorems 1 and 2", "thresholds.md", (CONTINUOUS,)),
+    Combination((R.LOCAL,), "none", (ANY,), "Theorems 1 and 2", "local-noise.md", (NO_BATCH,)),
+    Combination(
+        (R.HISTOGRAM,), "none", (GIVEN_PAIR,), "definition", "combinations.md#stated-guarantees", (SAME_COLUMN,)
+    ),
+    Combination((R.PROJECTION,), "none", (REPLACE,), "Theorem 1", "random-projections.md", (L2,)),
+    Combination((R.WASSERSTEIN,), "none", (WITHIN,), "Theorems 1 and 2", "wasserstein-gradients.md", (KNOWN_SIZES,)),
+    Combination((R.MATRIX,), "none", (ADD, ZERO), "Theorems 2 to 4", "bands.md#theorem-2", (PATTERNS,)),
+    Combination((R.MATRIX,), "none", (REPLACE,), "Theorem 5", "bands.md#theorem-5", (PATTERNS, BOTH_PATTERNS)),
+    Combination(
+        (R.PAIR,), "none", tuple(Adjacency), "of the plug-in", "combinations.md#stated-guarantees", (STATED_PAIR,)
+    ),
+    # without sampling, groups of records
+    Combination(
+        (*NOISE, R.SELECTION, R.GDP, R.ZCDP), "none", STANDARD_ADJACENCIES, "chain of neighbours", _GROUP, (), GROUP
+    ),
+    Combination((R.DP,), "none", STANDARD_ADJACENCIES, "Theorem 7", "groups.md#theorem-7", (GIVEN,), GROUP),
+    Combination((R.MATRIX,), "none", (ADD,), "Theorem 2", "bands.md#theorem-2", (PATTERNS,), GROUP),
+    Combination((R.MATRIX,), "none", (REPLACE,), "Theorem 5", "bands.md#theorem-5", (PATTERNS, BOTH_PATTERNS), GROUP),
+    # Poisson sampling
+    Combination((*NOISE, R.RESPONSE, R.PAIR), "poisson", (ADD,), "Theorem 1", _POISSON, (SECRET_SIZES,)),
+    Combination((R.DP, R.GDP), "poisson", (ADD,), "Theorem 1", _POISSON, (GIVEN, SECRET_SIZES)),
+    Combination((R.SELECTION, R.KEYS), "poisson", (ADD,), "Theorem 2", _KEYS, (SECRET_SIZES,)),
+    Combination((*NOISE, R.RESPONSE, R.KEYS), "poisson", (ZERO,), "Theorem 3", _NULL, (ONLY_RECORDS_PUBLIC,)),
+    Combination((R.GAUSS,), "poisson", (REPLACE,), "Theorem 5", "groups.md#theorem-5", (HALF, SECRET_SIZES)),
+    Combination(
+        (R.GAUSS, R.LAPLACE, R.GDP), "poisson", (ADD,), "Theorem 2", "groups.md#theorem-2", (SECRET_SIZES,), GROUP
+    ),
+    Combination(
+        (R.GAUSS, R.LAPLACE, R.GDP),
+        "poisson",
+        (ADD,),
+        "Theorem 4",
+        "groups.md#theorem-4",
+        (CUT, SECRET_SIZES),
+        LARGEST_BATCH,
+    ),
+    Combination((R.GAUSS,), "poisson", (ADD,), "Theorem 1", "bands.md#theorem-1", (PARTS, SECRET_SIZES), BANDS),
+    # batches of a fixed size
+    Combination(SYMMETRIC, "fixed", (REPLACE,), "Theorem 2", _FIXED, (KNOWN_SIZES,)),
+    Combination(
+        (R.PROJECTION,),
+        "fixed",
+        (REPLACE,),
+        "Theorem 2",
+        "subsampling.md#rows-in-random-order",
+        (RANDOM_ROWS, KNOWN_SIZES),
+    ),
+    Combination((R.WASSERSTEIN,), "fixed", (WITHIN,), "Theorem 2", _FIXED, (STRATA, KNOWN_SIZES)),
+    Combination((R.GAUSS, R.GDP), "fixed", (REPLACE,), "Theorem 3", "groups.md#theorem-3", (KNOWN_SIZES,), GROUP),
+    # passes
+    Combination(
+        (R.GAUSS, R.LAPLACE, R.WHOLE, R.RESPONSE, R.DP, R.GDP, R.PAIR),
+        "allocation",
+        (ADD,),
+        "Theorem 2",
+        "allocation.md#theorem-2",
+        (SECRET_SIZES,),
+    ),
+    Combination(
+        (R.GAUSS, R.LAPLACE, R.WHOLE, R.RESPONSE), "allocation", (ZERO,), "Theorem 3", _NULL, (ONLY_RECORDS_PUBLIC,)
+    ),
+    Combination((R.GAUSS, R.LAPLACE), "shuffle", (ZERO,), "Theorems 1 and 3", "shuffling.md", (PUBLIC_SIZES,)),
+)
+
+
+def find(release: Release, sampling: str, adjacency: str, option: str = "") -> Combination | None:
+    """The row of a combination; None where there is none, so that it has no proven pair."""
+    return next((row for row in TABLE if row.covers(release, sampling, adjacency, option)), None)
+
+
+def adjacencies(sampling: str, release: Release | None = None, option: str = "") -> tuple[Adjacency, ...]:
+    """The neighbouring relations with a row, of one kind of release or of any."""
+    rows = [row for row in TABLE if (row.sampling, row.option) == (sampling, option)]
+    kept = [row.adjacencies for row in rows if release is None or release in row.releases]
+    return tuple(dict.fromkeys(each for adjacencies in kept for each in adjacencies))
+
+
+def samplings(release: Release, adjacency: str, option: str = "") -> tuple[str, ...]:
+    """The kinds of sampling with a row."""
+    rows = [row for row in TABLE if row.option == option and release in row.releases and adjacency in row.adjacencies]
+    return tuple(dict.fromkeys(row.sampling for row in rows))
