@@ -11,10 +11,10 @@ import subprocess
 import sys
 import termios
 import threading
-import time
 
 import pytest
 
+from tests import forked
 from wpriv.cli import terminal
 from wpriv.cli.main import main
 
@@ -44,25 +44,32 @@ WHY = [
 ]
 
 
-def run(folder, *words, out=False, err=False, code="", **env):
-    """Standard output, standard error and exit code of a command; its streams are terminals if asked, else pipes."""
+@pytest.fixture(scope="module", autouse=True)
+def _loaded(tmp_path_factory):
+    """Load here what every forked command would load anew."""
+    folder = tmp_path_factory.mktemp("loaded")
+    assert main(["train", "quick/digits", "--set", "steps=1", "--set", "expect=[]", "--out", str(folder / "out")]) == 0
+
+
+def run(folder, *words, out=False, err=False, code="", fresh=False, **env):
+    """Standard output, standard error and exit code of a command; its streams are terminals if asked, else pipes.
+
+    code: is run before the command. fresh: run it in a new interpreter, not in a copy of this one.
+    """
     clean = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM", "COLORTERM", "FORCE_COLOR")}
+    env = {**clean, "TERM": "xterm-256color", **env}
     folder.mkdir(exist_ok=True)
     streams = [Stream(on) for on in (out, err)]
-    start = (
-        ["-c", f"import sys; sys.argv[0] = 'wpriv'\n{code}\nfrom wpriv.cli.main import main; sys.exit(main())"]
-        if code
-        else ["-m", "wpriv"]
-    )
-    process = subprocess.Popen(
-        [sys.executable, *start, *words],
-        stdout=streams[0].inner,
-        stderr=streams[1].inner,
-        stdin=subprocess.DEVNULL,
-        cwd=folder,
-        env={**clean, "TERM": "xterm-256color", **env},
-    )
-    return *(stream.read() for stream in streams), process.wait(timeout=120)
+    ends = {"out": streams[0].inner, "err": streams[1].inner}
+    if fresh:
+        line, given = (
+            [sys.executable, "-m", "wpriv", *words],
+            dict(zip(("stdout", "stderr"), ends.values(), strict=True)),
+        )
+        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, cwd=folder, env=env, **given)
+        return *(stream.read() for stream in streams), process.wait()
+    child = forked.start(words, **ends, folder=folder, environment=env, before=code)
+    return *(stream.read() for stream in streams), forked.end(child)
 
 
 class Stream:
@@ -72,7 +79,7 @@ class Stream:
         self.outer, self.inner = pty.openpty() if on_terminal else os.pipe()
         if on_terminal:
             fcntl.ioctl(self.inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        self.parts = []
+        self.parts, self.more = [], threading.Event()
         self.thread = threading.Thread(target=self._drain)
         self.thread.start()
 
@@ -85,10 +92,11 @@ class Stream:
             if not part:
                 return
             self.parts.append(part)
+            self.more.set()
 
     def read(self):
         os.close(self.inner)
-        self.thread.join(120)
+        self.thread.join()
         os.close(self.outer)
         return b"".join(self.parts).decode().replace("\r\n", "\n")
 
@@ -119,11 +127,11 @@ def test_a_sweep_counts_its_trainings_on_a_terminal_in_one_process_and_in_two(tm
         folder = tmp_path / jobs
         folder.mkdir()
         (folder / "grid.yaml").write_text(recipe)
-        _, seen, code = run(folder, "train", "grid.yaml", "--jobs", jobs, err=True)
+        _, seen, code = run(folder, "train", "grid.yaml", "--jobs", jobs, err=True, fresh=jobs == "2")
         assert code == 0
         assert re.search(rf"training +{BARS} +2 of 2", ESCAPES.sub("", seen))
         assert (folder / "results" / "grid" / "table.csv").read_text().count("\n") == 3
-    _, off, code = run(tmp_path / "off", "train", str(folder / "grid.yaml"), "--jobs", jobs)
+    _, off, code = run(tmp_path / "off", "train", str(folder / "grid.yaml"))
     assert (code, set(f"\x1b\r{BAR}") & set(off)) == (0, set())
 
 
@@ -159,7 +167,7 @@ def noted(*columns):
 def waiting(work):
     def late(*args, **given):
         if sys.stderr.isatty() and "--quiet" not in sys.argv:
-            up.wait(60)
+            up.wait()
         return work(*args, **given)
     return late
 t._bars, k.WORK = noted, waiting(k.WORK)
@@ -201,10 +209,9 @@ def test_short_work_shows_nothing(tmp_path):
 
 def fail_late(stream):
     with terminal.waiting("working"):
-        for _ in range(6000):
-            if b"working" in b"".join(stream.parts):
-                break
-            time.sleep(0.01)
+        while b"working" not in b"".join(stream.parts):
+            stream.more.wait()
+            stream.more.clear()
         raise KeyError
 
 
