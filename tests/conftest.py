@@ -19,6 +19,8 @@ from tests import blank_figures, nightly  # noqa: E402
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", derandomize=False, deadline=None)
 settings.load_profile("repeatable")
+# where hypothesis keeps the settings of a property
+SETTINGS = "_hypothesis_internal_use_settings"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,9 +31,12 @@ def pytest_cmdline_main(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out the tests marked ``nightly``, unless all are asked for or ``-m`` names the mark."""
+    """Draw fewer examples of properties, and leave out the tests marked ``nightly`` unless ``-m`` names the mark."""
     if nightly.WHOLE or "nightly" in config.option.markexpr:
         return
+    for function in {item.obj for item in items if hasattr(getattr(item, "obj", None), SETTINGS)}:
+        drawn = getattr(function, SETTINGS)
+        setattr(function, SETTINGS, settings(drawn, max_examples=nightly.examples(drawn.max_examples)))
     kept, left_out = [], []
     for item in items:
         (left_out if item.get_closest_marker("nightly") else kept).append(item)

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import nightly
 from tests.cli.mutations import CALLS, RECIPES_BY_VERB, broken_flags, broken_recipe, damaged
 from tests.points import ROOT
 from wpriv.cli.main import main
@@ -102,14 +103,14 @@ def files(folder):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("shard", SHARDS)
+@pytest.mark.parametrize("shard", nightly.sharded(SHARDS, 4))
 def test_broken_flags_are_refused(shard):
     rng = random.Random(shard)
     for _ in range(FLAGS):
         require(broken_flags(rng), certain=True)
 
 
-@pytest.mark.parametrize("shard", SHARDS)
+@pytest.mark.parametrize("shard", nightly.sharded(SHARDS, 4))
 def test_broken_recipes_are_refused(shard, folder):
     rng = random.Random(1000 + shard)
     digits = (ROOT / "recipes" / "quick" / "digits.yaml").read_text()
@@ -123,7 +124,7 @@ def test_broken_recipes_are_refused(shard, folder):
             shutil.rmtree(folder / made, ignore_errors=True)
 
 
-@pytest.mark.parametrize("shard", SHARDS)
+@pytest.mark.parametrize("shard", nightly.sharded(SHARDS, 4))
 def test_damaged_files_are_refused_or_answered_but_never_called_a_bug(shard, folder, files):
     rng = random.Random(2000 + shard)
     for _ in range(FILES):

@@ -13,6 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from tests.engine import crashes
 from wpriv.files import durable_writes
 from wpriv.run.training import train, tuned_training, tuning_draw
 
@@ -85,6 +86,7 @@ def digest(out: Path) -> dict[str, str]:
 
 
 def main(folder: Path, every: int) -> None:
+    crashes.leave_out_what_takes_long()
     recipe = folder / "tuned.yaml"
     recipe.write_text(RECIPE)
     # in this process, so that the processes made of it need not load everything again
