@@ -117,21 +117,20 @@ def test_a_training_shows_a_bar_with_steps_and_eps_on_a_terminal_and_the_same_li
         assert words in plain
 
 
-def test_a_sweep_counts_its_trainings_on_a_terminal_in_one_process_and_in_two(tmp_path):
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.nightly)])
+def test_a_sweep_counts_its_trainings_on_a_terminal_in_one_process_and_in_two(tmp_path, jobs):
     recipe = (
         "kind: train\nsource: s\ntask: classify\ndata: {name: digits, limit: 200}\n"
         "model: {name: logistic}\nprivacy: none\n"
     )
     recipe += "optimizer: {name: sgd, lr: 0.5}\nbatch: 50\nsteps: 3\nseed: 1\nsweep: [{over: seed, values: [1, 2]}]\n"
-    for jobs in ("1", "2"):
-        folder = tmp_path / jobs
-        folder.mkdir()
-        (folder / "grid.yaml").write_text(recipe)
-        _, seen, code = run(folder, "train", "grid.yaml", "--jobs", jobs, err=True, fresh=jobs == "2")
-        assert code == 0
-        assert re.search(rf"training +{BARS} +2 of 2", ESCAPES.sub("", seen))
-        assert (folder / "results" / "grid" / "table.csv").read_text().count("\n") == 3
-    _, off, code = run(tmp_path / "off", "train", str(folder / "grid.yaml"))
+    (tmp_path / "grid.yaml").write_text(recipe)
+    words, fresh = ["train", "grid.yaml", "--jobs", jobs], jobs == "2"
+    _, seen, code = run(tmp_path, *words, err=True, fresh=fresh)
+    assert code == 0
+    assert re.search(rf"training +{BARS} +2 of 2", ESCAPES.sub("", seen))
+    assert (tmp_path / "results" / "grid" / "table.csv").read_text().count("\n") == 3
+    _, off, code = run(tmp_path, *words, "--out", "off", fresh=fresh)
     assert (code, set(f"\x1b\r{BAR}") & set(off)) == (0, set())
 
 

@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from tests import nightly
 from wpriv.core.attacks.simulate_losses import most_trials, simulate, trials_needed
 from wpriv.core.attacks.threshold_test import threshold_test
 from wpriv.core.process import Process, Step
@@ -61,14 +62,17 @@ def test_the_rates_of_sampled_gaussian_steps_hold_a_simulation(order):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("process", "eps"),
-    [
-        (Process((Step(Gauss(1.0), 4),)), 1.0),
-        (Process((Step(Laplace(1.0), 3),)), 1.5),
-        (Process((Step(Laplace(1.0), 3, Poisson(0.4)),)), 0.5),
-        (Process((Step(RandomizedResponse(1.0), 4),)), 1.5),
-        (Process((Step(Gauss(1.0), 3, FixedSize(0.3)),)), 0.5),
-        (Process((Step(Gauss(1.0), 3, Poisson(0.3)), Step(Laplace(2.0)))), 0.5),
-    ],
+    nightly.sharded(
+        [
+            (Process((Step(Gauss(1.0), 4),)), 1.0),
+            (Process((Step(Laplace(1.0), 3),)), 1.5),
+            (Process((Step(Laplace(1.0), 3, Poisson(0.4)),)), 0.5),
+            (Process((Step(RandomizedResponse(1.0), 4),)), 1.5),
+            (Process((Step(Gauss(1.0), 3, FixedSize(0.3)),)), 0.5),
+            (Process((Step(Gauss(1.0), 3, Poisson(0.3)), Step(Laplace(2.0)))), 0.5),
+        ],
+        3,
+    ),
 )
 def test_a_simulation_agrees_with_the_certified_delta(process, eps):
     curve = evaluate.curve(process, "pld", 1e-4)

@@ -19,6 +19,7 @@ from flint import acb, arb
 
 from benchmarks import verifier
 from benchmarks.jobs import JOBS
+from tests import nightly
 from wpriv import Process, budget
 from wpriv.run.accounting import certificates
 from wpriv.verify import certificate, pairs, prove, transform_inversion
@@ -117,7 +118,9 @@ SMALL = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", SMALL, ids=lambda steps: f"{steps[0].mech}-{steps[0].sampling}")
+@pytest.mark.parametrize(
+    "steps", nightly.sharded([(steps,) for steps in SMALL], 2), ids=lambda steps: f"{steps[0].mech}-{steps[0].sampling}"
+)
 def test_the_brackets_of_the_methods_overlap(steps):
     job = prove.Job(Claim(tuple(steps), "eps", {}))
     x = pairs.ball(Fraction("0.7"))
@@ -136,14 +139,14 @@ def test_the_brackets_of_the_methods_overlap(steps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [4, 5, 13, 14, 160, 162])
+@pytest.mark.parametrize("seed", nightly.sharded([4, 5, 13, 14, 160, 162], 2))
 def test_brackets_of_random_jobs_are_proved(seed):
     """Jobs of several kinds; ``python -m benchmarks verifier`` runs 300 of them."""
     assert verifier.check(seed).verdict == "proved"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 3, 6, 8, 10, 20, 152, 153])
+@pytest.mark.parametrize("seed", nightly.sharded([1, 3, 6, 8, 10, 20, 152, 153], 2))
 def test_lattices_of_random_jobs_enclose_the_bracket_of_the_accountant(seed):
     _, steps, arguments, delta = verifier.random_job(seed)
     row = budget(Process(steps, **arguments), delta=delta)

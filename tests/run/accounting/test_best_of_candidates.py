@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import nightly
 import wpriv
 from tests.numerics.test_selection_bound import KINDS, best_run, delta
 from wpriv import Gauss, Process, RandomizedResponse, Step
@@ -57,7 +58,9 @@ def test_the_pure_bound_holds_for_every_order_of_two_outcomes(repeats, eps):
         assert delta(*(best_run(repeats, x, ranks) for x in (p, q)), bound) <= 1e-14 * (1 + math.exp(bound))
 
 
-@pytest.mark.parametrize("repeats", ["geometric:mean=20", "poisson:mean=20", "binomial:runs=40,mean=20"])
+@pytest.mark.parametrize(
+    "repeats", nightly.sharded(["geometric:mean=20", "poisson:mean=20", "binomial:runs=40,mean=20"], 3)
+)
 @pytest.mark.parametrize(
     "step",
     [{"mech": "dp", "eps0": 1}, {"mech": "laplace", "scale": 1}, {"mech": "laplace", "scale": 5, "n": 8}],
