@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import nightly
 import wpriv
+from tests import nightly
 from tests.numerics.test_selection_bound import KINDS, best_run, delta
 from wpriv import Gauss, Process, RandomizedResponse, Step
 from wpriv.cli.main import main
