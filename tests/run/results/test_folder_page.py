@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from statistics import NormalDist
 
 import pytest
 
@@ -155,3 +156,42 @@ def test_no_threshold_test_of_the_least_private_mechanism_exceeds_the_reading(ep
         share = 1.0 if low <= left else left / low
         tpr, left = tpr + share * high, max(0.0, left - low)
     assert guarantee_reading.most_true_positives(eps, delta, fpr) == pytest.approx(min(1.0, tpr), abs=1e-12)
+
+
+def reading_of(process, adjacency="add-remove", **more):
+    """The lines of a statement on a process, of eps = 50 and delta = 0.5, which alone say nothing of an attacker."""
+    row = {"epsilon": 50.0, "delta": 0.5, "process": process}
+    return " ".join(guarantee_reading.of_statement({"adjacency": adjacency, "delta": {"records": 50}, **more}, row))
+
+
+def test_the_reading_of_a_training_is_that_of_its_whole_privacy_curve():
+    # oracle: mu-Gaussian DP (Dong, Roth, Su 2022): a right guess with probability Phi(mu / 2), and a true-positive rate
+    # of Phi(Phi^-1(FPR) + mu)
+    words = reading_of([{"mech": "gauss", "sigma": 2.0, "n": 4}])
+    normal = NormalDist()
+    assert f"at most {100 * normal.cdf(0.5):.2f}%" in words
+    for fpr in (0.001, 0.01, 0.1):
+        shown = float(re.search(rf"rate of {100 * fpr:g}% has a true-positive rate of at most ([0-9.]+)%", words)[1])
+        exact = 100 * normal.cdf(normal.inv_cdf(fpr) + 1.0)
+        assert exact <= shown <= exact * 1.001
+    assert "certified by pld from the whole privacy curve" in words
+    # two records of one person move the sum twice as far
+    person = reading_of([{"mech": "gauss", "sigma": 4.0, "n": 4}], group=2)
+    assert f"at most {100 * normal.cdf(0.5):.2f}%" in person
+
+
+def test_the_reading_of_the_best_of_several_runs_is_that_of_its_pair_alone():
+    words = reading_of([{"mech": "gauss", "sigma": 2.0, "n": 4}], tuning={"repeats": {}})
+    assert "at most 100%" in words
+    assert "follow from this one pair of eps and delta" in words
+    assert "follow from this one pair" in reading_of([{"mech": "no-such-mechanism"}])
+
+
+@pytest.mark.slow
+def test_the_page_of_a_training_has_the_figures_of_attacks_that_budget_prints(training):
+    page = report(training, "html").text
+    attack = wpriv.budget(history=training / file_names.LEDGER, delta=1e-5, attack=True).extra["attack"]
+    words = [float(number) for number in re.findall("of at most ([0-9.]+)%", page)]
+    shares = [(1 + attack["advantage_upper"]) / 2, *(point["tpr_upper"] for point in attack["tpr_at_fpr"])]
+    for shown, share in zip(words, shares, strict=False):
+        assert 100 * share <= shown <= 100 * share * 1.001

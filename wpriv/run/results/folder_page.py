@@ -51,7 +51,7 @@ def of_training(path: Path, statement: dict[str, Any], model: ModelCheck) -> str
         _alert(NOT_FOR_PUBLICATION),
         f'<p class="promise">{text(model_header.promise(statement))}.</p>',
         *_warnings(statement.get("warnings", [])),
-        *_guarantees(source.get("guarantees", [])),
+        *_guarantees(source),
         *_section("The privacy statement", facts(_facts(statement, model))),
         *_section("What was measured, without noise", _measured(data["metrics"])),
         *_results(path, read.table(path / file_names.METRICS), lambda out: plot.plot(path, formats=("svg",), out=out)),
@@ -133,8 +133,9 @@ def _warnings(lines: list[str]) -> list[str]:
     return [f'<p class="missing"><b>Warning:</b> {text(line)}</p>' for line in lines]
 
 
-def _guarantees(rows: list[Row]) -> list[str]:
+def _guarantees(source: Row) -> list[str]:
     """Every guarantee with its claim and both ends, and what the best one says of an attacker."""
+    rows = source.get("guarantees", [])
     if not rows:
         return []
     header = ["accountant", "notion", "claim", "eps", "from", "to", "delta", "source"]
@@ -150,7 +151,7 @@ def _guarantees(rows: list[Row]) -> list[str]:
     parts = [web_page.table(header, cells, numbers={3, 4, 5, 6}, name="numbers")]
     row = model_header.best(rows)
     if row is not None:
-        parts.append(bullets(guarantee_reading.lines(float(row["epsilon"]), float(row["delta"]))))
+        parts.append(bullets(guarantee_reading.of_statement(source, row)))
     return _section("The guarantee, and how to read it", "".join(parts))
 
 
