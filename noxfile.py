@@ -29,21 +29,28 @@ def lint(session: nox.Session) -> None:
 def fast(session: nox.Session) -> None:
     """The tests that take about a minute together."""
     session.install("-e", ".[test]")
-    session.run("python", "-m", "pytest", "-n", "auto", "-m", "not slow", *session.posargs, env=ONE_THREAD)
+    session.run("python", "-m", "pytest", "-n", "auto", "-m", "not slow", *session.posargs)
 
 
 @nox.session(python=["3.11", "3.12", "3.13", "3.14"])
 def tests(session: nox.Session) -> None:
-    """All tests with the newest versions of what wpriv needs."""
+    """The tests that README runs, with the newest versions of what wpriv needs."""
     session.install("-e", ".[test]")
-    session.run("python", "-m", "pytest", "-n", "auto", *session.posargs, env=ONE_THREAD)
+    session.run("python", "-m", "pytest", "-n", "auto", *session.posargs)
+
+
+@nox.session
+def nightly(session: nox.Session) -> None:
+    """All tests with every case and all examples, also those that the default run leaves out: about an hour of one core."""
+    session.install("-e", ".[test]")
+    session.run("python", "-m", "pytest", "-n", "auto", *session.posargs, env={"WPRIV_NIGHTLY": "1"})
 
 
 @nox.session(python="3.11")
 def lowest(session: nox.Session) -> None:
     """The fast tests with the lowest versions that are declared."""
     session.install("-e", ".[test]", *lowest_requirements())
-    session.run("python", "-m", "pytest", "-n", "auto", "-m", "not slow", *session.posargs, env=ONE_THREAD)
+    session.run("python", "-m", "pytest", "-n", "auto", "-m", "not slow", *session.posargs)
 
 
 @nox.session

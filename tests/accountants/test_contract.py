@@ -62,6 +62,9 @@ ASKED = {"observed gauss": OBSERVED, **PROJECTED}
 CASES = [(name, kind) for name in NAMES for kind in processes(1, 1.0) if name in ASKED.get(kind, NAMES)]
 
 
+# takes as long as all others together
+AT_NIGHT = pytest.param("pdp", "heterogeneous", marks=pytest.mark.nightly)
+QUESTIONED = [AT_NIGHT if case == ("pdp", "heterogeneous") else case for case in CASES]
 SPLIT = ("gauss", "laplace", "subsampled gauss", "observed gauss")
 
 
@@ -112,7 +115,7 @@ def test_an_accountant_covers_some_process_and_refuses_others_as_unsupported(nam
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "kind"), CASES)
+@pytest.mark.parametrize(("name", "kind"), QUESTIONED)
 def test_ends_are_ordered_and_fall_in_the_question(name: str, kind: str) -> None:
     curve = curve_or_skip(name, processes(100, 1.0)[kind])
     assert curve.accountant == name

@@ -89,7 +89,7 @@ def no_file_grows():
 @pytest.mark.parametrize("verb", [verb for verb in WRITERS if verb != "sweep"])
 def test_a_file_that_cannot_be_written_is_an_error_of_the_environment_that_names_it(tmp_path, table, verb):
     line = [sys.executable, "-m", "wpriv", *words(verb, tmp_path, table)]
-    done = subprocess.run(line, capture_output=True, text=True, preexec_fn=no_file_grows, timeout=120, env=os.environ)
+    done = subprocess.run(line, capture_output=True, text=True, preexec_fn=no_file_grows, env=os.environ)
     assert done.returncode == 4, done.stderr
     assert "Traceback" not in done.stderr
     assert str(tmp_path / "new") in done.stderr.splitlines()[-1]
@@ -240,7 +240,7 @@ def test_a_broken_statement_of_one_training_of_a_sweep_is_named(tmp_path, swept,
 def test_a_backend_that_matplotlib_does_not_know_is_an_error_of_the_environment(tmp_path, table):
     env = {**os.environ, "MPLBACKEND": "nope"}
     line = [sys.executable, "-m", "wpriv", "plot", str(table), "--out", str(tmp_path)]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=120, env=env)
+    done = subprocess.run(line, capture_output=True, text=True, env=env)
     assert done.returncode == 4, done.stderr
     assert "MPLBACKEND" in done.stderr
 

@@ -575,6 +575,6 @@ def test_all_processes_of_a_launch_are_refused_alike_where_another_holds_the_fol
             )
             for rank in ("0", "1")
         ]
-        ends = [(child.communicate(timeout=120)[1].decode(), child.returncode) for child in children]
+        ends = [(child.communicate()[1].decode(), child.returncode) for child in children]
     assert [code for _, code in ends] == [USAGE, USAGE], ends
     assert not out.exists()

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests import nightly
 from tests.points import ROOT
 from wpriv.config.schema import PROCESS_TABLES
 from wpriv.core import registry
@@ -34,6 +35,12 @@ WITHOUT_NUMBERS = {
     "fig1-primal",  # the paper prints pictures alone
     "fig1-wgan",
 }
+# the figures of some recipes are rendered in each run, and those of all at night
+DRAWN = [
+    pytest.param(path, marks=pytest.mark.figures) if nightly.is_in_shard(number, 4) else path
+    for number, path in enumerate(FILES)
+]
+LARGE_GRIDS = ("fig1-orders", "table4-noise", "linear-rate")
 # tables with one row for each process; a table of losses has one for each loss
 ONE_ROW_TABLES = set(PROCESS_TABLES) - {"loss"}
 
@@ -46,13 +53,13 @@ def test_recipes_are_found():
     assert {path.resolve() for path in EVERY} == {path.resolve() for path in recipe_files.shipped().values()}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-@pytest.mark.figures
-def test_a_quick_recipe_reproduces_its_published_numbers(path, tmp_path):
+@pytest.mark.parametrize("path", nightly.sharded(DRAWN, 2), ids=lambda p: p.stem)
+def test_a_quick_recipe_reproduces_its_published_numbers(path, tmp_path, request):
     done = compare.run(load_recipe.recipe(path, quick=True), tmp_path / "out")
     done.require()
     assert done.verdicts or path.stem in WITHOUT_NUMBERS
-    assert (tmp_path / "out" / "figure.png").stat().st_size > 5000
+    is_drawn = request.node.get_closest_marker("figures") is not None
+    assert (tmp_path / "out" / "figure.png").stat().st_size > 5000 * is_drawn
     assert plot.plot(tmp_path / "out", formats=["svg"])[0].is_file()
 
 
@@ -95,6 +102,7 @@ def test_numbers_quoted_by_claims_are_expected_by_the_recipe(path):
         assert any(abs(number - value) <= 3e-3 * abs(value) + 5e-4 for value in known), number
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", VERIFYING, ids=lambda p: p.stem)
 def test_every_published_claim_has_a_source_and_the_expected_verdict(path):
     made = load_recipe.recipe(path)
@@ -107,12 +115,17 @@ def test_every_published_claim_has_a_source_and_the_expected_verdict(path):
     published.require_expected(path, rows)
 
 
+def _by_size(path):
+    """A recipe; those whose whole grid takes longer than all others together are for the night."""
+    return pytest.param(path, marks=pytest.mark.nightly) if path.stem in LARGE_GRIDS else path
+
+
 def may_hold(cell, where):
     given = {**cell.specs[0], **cell.labels}
     return all(expectations.is_same(given[k], v) for k, v in where.items() if k in given)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [_by_size(path) for path in FILES], ids=lambda p: p.stem)
 def test_each_published_number_names_one_row_of_the_full_grid(path):
     made = load_recipe.recipe(path)
     cells = grid.cells(made)

@@ -43,7 +43,5 @@ def console(page: Path, folder: Path) -> tuple[str, list[str]]:
     found = browser()
     assert found is not None
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", f"--user-data-dir={folder}"]
-    result = subprocess.run(
-        [found, *options, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120, check=True
-    )
+    result = subprocess.run([found, *options, "--dump-dom", page.as_uri()], capture_output=True, text=True, check=True)
     return result.stdout, [line for line in result.stderr.splitlines() if CONSOLE.search(line)]

@@ -18,7 +18,7 @@ def test_trainings_in_threads_of_one_process_take_turns(monkeypatch, tmp_path):
         trained.append((recipe, out.name))
         inside.release()
         if len(trained) == 1:
-            left.wait(10)  # until the test has looked whether another one has begun
+            left.wait()  # until the test has looked whether another one has begun
         alone.append(recipe)
 
     monkeypatch.setattr(cell_task.train, "run", run)
@@ -26,10 +26,10 @@ def test_trainings_in_threads_of_one_process_take_turns(monkeypatch, tmp_path):
     threads = [threading.Thread(target=cell_task.train_cell, args=(cell, tmp_path, {})) for cell in cells]
     for thread in threads:
         thread.start()
-    assert inside.acquire(timeout=10)
+    assert inside.acquire()
     assert not inside.acquire(timeout=0.2)
     left.set()
     for thread in threads:
-        thread.join(10)
+        thread.join()
     assert sorted(trained) == [("a", "seed=a"), ("b", "seed=b")]
     assert alone == [recipe for recipe, _ in trained]

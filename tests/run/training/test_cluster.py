@@ -82,11 +82,9 @@ def when(condition: Callable[[], object], action: Callable[[], object]) -> threa
     """Runs the action in another thread once the condition holds."""
 
     def run() -> None:
-        for _ in range(6000):
-            if condition():
-                action()
-                return
+        while not condition():
             time.sleep(0.01)
+        action()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
