@@ -41,7 +41,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """All tests with every case and all examples, also those that the default run leaves out: about an hour of one core."""
+    """All tests with every case and all examples, also those that the default run leaves out."""
     session.install("-e", ".[test]")
     session.run("python", "-m", "pytest", "-n", "auto", *session.posargs, env={"WPRIV_NIGHTLY": "1"})
 

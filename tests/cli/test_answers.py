@@ -16,6 +16,7 @@ import jsonschema
 import pytest
 
 import wpriv
+from tests import nightly
 from tests.points import GOLDEN
 from wpriv.cli.main import main
 
@@ -272,12 +273,15 @@ def test_a_delta_that_a_record_can_hide_in_is_warned_of(capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
-    [
-        "--mech gauss --sigma 1 --sampling poisson --rate 1e-6 --n 100 --delta 1e-12",
-        "--mech discrete-gauss --sigma 2.6 --sampling fixed --rate 1.2e-6 --n 302 --eps 5.5",
-        "--mech gauss --sigma 4 --sampling poisson --rate 0.001 --n 65536 --eps 1.95 --tol 1e-3",
-        "--mech laplace --scale 1 --sampling poisson --rate 1e-5 --n 1000 --delta 1e-40",
-    ],
+    nightly.sharded(
+        [
+            "--mech gauss --sigma 1 --sampling poisson --rate 1e-6 --n 100 --delta 1e-12",
+            "--mech discrete-gauss --sigma 2.6 --sampling fixed --rate 1.2e-6 --n 302 --eps 5.5",
+            "--mech gauss --sigma 4 --sampling poisson --rate 0.001 --n 65536 --eps 1.95 --tol 1e-3",
+            "--mech laplace --scale 1 --sampling poisson --rate 1e-5 --n 1000 --delta 1e-40",
+        ],
+        2,
+    ),
 )
 def test_rare_large_losses_bring_no_warning_of_numpy(words, capsys):
     with warnings.catch_warnings():

@@ -89,7 +89,9 @@ def no_file_grows():
 @pytest.mark.parametrize("verb", [verb for verb in WRITERS if verb != "sweep"])
 def test_a_file_that_cannot_be_written_is_an_error_of_the_environment_that_names_it(tmp_path, table, verb):
     line = [sys.executable, "-m", "wpriv", *words(verb, tmp_path, table)]
-    done = subprocess.run(line, capture_output=True, text=True, preexec_fn=no_file_grows, env=os.environ)
+    # else the interpreter would leave a cut bytecode file of wpriv, which no later process could load
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(line, capture_output=True, text=True, preexec_fn=no_file_grows, env=env)
     assert done.returncode == 4, done.stderr
     assert "Traceback" not in done.stderr
     assert str(tmp_path / "new") in done.stderr.splitlines()[-1]

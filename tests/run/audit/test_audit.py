@@ -10,6 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
+from tests import nightly
 from tests.run.audit import sabotage
 from wpriv.cli.main import main
 from wpriv.core.guarantee import CLAIMS, RIGOROUS, STATISTICAL
@@ -106,7 +107,7 @@ def test_exact_sums_hold_canaries_too(recipe):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", nightly.sharded(range(20), 4))
 def test_an_honest_training_is_consistent(seed, recipe):
     result = audit(recipe(), canaries=600, set={"seed": seed})
     assert not result.violated

@@ -137,9 +137,10 @@ def test_a_damaged_status_is_that_of_no_run(tmp_path, text):
 
 
 @pytest.mark.slow
-def test_pages_are_well_formed_and_load_nothing_from_elsewhere(tmp_path):
-    papers = items.select("plc")
-    results = run("plc", tmp_path)
+@pytest.mark.parametrize("word", ["plc/figure-7", pytest.param("plc", marks=pytest.mark.nightly)])
+def test_pages_are_well_formed_and_load_nothing_from_elsewhere(word, tmp_path):
+    papers = items.select(word)
+    results = run(word, tmp_path)
     page.write(papers, results, tmp_path, quick=True)
     for name in ("plc.html", "index.html"):
         text = (tmp_path / name).read_text(encoding="utf-8")
