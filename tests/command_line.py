@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import shlex
+from collections.abc import Iterable
 
 import pytest
 
@@ -24,11 +25,11 @@ def call(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, 
     return code, printed.out, printed.err
 
 
-def call_alone(*words: object) -> tuple[int, str, str]:
-    """Run a command as ``call`` does, where a test has no fixture of its own: in fixtures, and for each example."""
+def call_alone(words: Iterable[object]) -> tuple[int, str, str]:
+    """Run a command as ``call`` does, where there is no ``capsys``: in fixtures, and for each example of a property."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(_split(words))
+        code = main([str(word) for word in words])
     return code, out.getvalue(), err.getvalue()
 
 

@@ -6,8 +6,6 @@ by chance (a flipped byte in a comment) may be answered; what is broken for cert
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import random
@@ -21,8 +19,8 @@ import pytest
 
 from tests import nightly
 from tests.cli.mutations import CALLS, RECIPES_BY_VERB, broken_flags, broken_recipe, damaged
+from tests.command_line import call_alone as run
 from tests.points import ROOT
-from wpriv.cli.main import main
 
 pytestmark = pytest.mark.slow
 
@@ -43,13 +41,6 @@ def folder(tmp_path_factory):
         yield path
     finally:
         os.chdir(home)
-
-
-def run(words: list[str]) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(words)
-    return code, out.getvalue(), err.getvalue()
 
 
 def require(words: list[str], *, certain: bool) -> None:

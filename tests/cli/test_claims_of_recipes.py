@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from wpriv.cli.main import main
+from tests.command_line import call
 
 pytestmark = pytest.mark.slow
 
@@ -44,8 +44,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(capsys, *words):
-    code = main([*map(str, words)])
-    return code, capsys.readouterr().out
+    return call(capsys, *words)[:2]
 
 
 def provenance(path):

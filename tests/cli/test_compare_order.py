@@ -6,12 +6,7 @@ import json
 
 import pytest
 
-from wpriv.cli.main import main
-
-
-def call(capsys, *words):
-    code = main([str(word) for word in words])
-    return code, *capsys.readouterr()
+from tests.command_line import call
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.command_line import call
 from tests.points import ROOT
 from wpriv.cli.main import main
 from wpriv.engine import ledger, ledger_lines
@@ -62,15 +63,12 @@ def trained(out, first_run):
 
 
 def run(capsys, *words):
-    code = main(["train", "toy.yaml", "--out", "out", *words])
-    captured = capsys.readouterr()
-    return code, captured.err
+    code, _, err = call(capsys, "train", "toy.yaml", "--out", "out", *words)
+    return code, err
 
 
 def budget(capsys, *words):
-    code = main(["budget", *map(str, words)])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
+    return call(capsys, "budget", *words)
 
 
 def stop_after(monkeypatch, steps):

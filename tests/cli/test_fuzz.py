@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import math
 
@@ -11,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from wpriv.cli.main import main
+from tests.command_line import call_alone as run
 
 pytestmark = pytest.mark.slow
 
@@ -59,13 +57,6 @@ flag = st.one_of(
     st.tuples(st.sampled_from(["--json", "--csv", "--quiet", "--explain", "--curve"])),
     st.tuples(st.text(max_size=8)),
 )
-
-
-def run(words: list[str]) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(words)
-    return code, out.getvalue(), err.getvalue()
 
 
 def check(words: list[str]) -> None:

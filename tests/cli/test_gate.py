@@ -14,18 +14,12 @@ import re
 import pytest
 
 from tests import nightly
-from wpriv.cli.main import main
+from tests.command_line import call
 
 SAMPLED = "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4"
 EXACT = "budget --mech gauss --sigma 1 --delta 1e-5"
 UPPER = "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4 --accountant rdp"
 TRUTH = 2.300765
-
-
-def call(capsys, line: str) -> tuple[int, str, str]:
-    code = main(line.split())
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def figures(capsys, line: str, limit: float) -> tuple[set[int], list[float]]:

@@ -15,17 +15,12 @@ import jsonschema
 import pytest
 from scipy.special import ndtr, ndtri
 
+from tests.command_line import call
 from tests.points import ROOT
 from wpriv.cli.main import main
 
 PLAIN = "--mech gauss --sigma 4 --n 10"
 SAMPLED = "--mech gauss --sigma 2 --sampling poisson --rate 0.1 --n 50"
-
-
-def call(capsys, line: str) -> tuple[int, str, str]:
-    code = main(line.split())
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def test_mu_of_plain_noise_is_exact_and_holds_everywhere(capsys):

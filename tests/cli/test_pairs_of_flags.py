@@ -8,16 +8,11 @@ import json
 
 import pytest
 
+from tests.command_line import call
 from wpriv import Gauss, Poisson, Step
-from wpriv.cli.main import main
 from wpriv.engine import ledger
 from wpriv.errors import WRONG_PATH
 from wpriv.run import recipe_files
-
-
-def call(capsys, line):
-    code = main(line.split())
-    return code, *capsys.readouterr()
 
 
 @pytest.mark.parametrize("name", ["epochs", "records", "batch", "bands", "max-batch"])

@@ -7,6 +7,7 @@ import json
 import pytest
 import yaml
 
+from tests.command_line import call
 from tests.run.training.test_training_statement import RECIPE, trained
 from wpriv.cli.main import main
 from wpriv.cli.parsing import COMMANDS, GROUPS
@@ -22,10 +23,7 @@ def out(tmp_path_factory):
 
 
 def run(capsys, *words):
-    capsys.readouterr()
-    code = main(["report", *map(str, words)])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
+    return call(capsys, "report", *words)
 
 
 @pytest.mark.slow

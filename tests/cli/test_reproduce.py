@@ -7,13 +7,11 @@ import re
 
 import pytest
 
-from wpriv.cli.main import main
+from tests import command_line
 
 
 def call(capsys, *words):
-    code = main(["reproduce", *map(str, words)])
-    out, err = capsys.readouterr()
-    return code, out, err
+    return command_line.call(capsys, "reproduce", *words)
 
 
 def test_an_item_is_run_and_shown_among_all_papers(tmp_path, capsys):

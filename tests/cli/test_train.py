@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import wpriv
+from tests.command_line import call
 from tests.points import ROOT
 from wpriv import data
 from wpriv.cli.main import main
@@ -52,9 +53,7 @@ def recipe(tmp_path, monkeypatch):
 
 
 def run(capsys, *words):
-    code = main(["train", *map(str, words)])
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    return call(capsys, "train", *words)
 
 
 def weights(out):

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 import wpriv
+from tests.command_line import call
 from wpriv import Gauss, Poisson, Process, Step
-from wpriv.cli.main import main
 from wpriv.engine.ledger import Ledger
 from wpriv.errors import CheckFailed
 from wpriv.run.accounting import certificates
@@ -35,11 +35,6 @@ CERTIFICATE = {
     "version": "0.2.0",
 }
 RELEASE = CERTIFICATE["process"][0]
-
-
-def call(capsys, *words: str) -> tuple[int, str, str]:
-    code = main([str(word) for word in words])
-    return code, *capsys.readouterr()
 
 
 def saved(tmp_path: Path, data) -> Path:

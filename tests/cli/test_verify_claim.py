@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from wpriv.cli.main import main
+from tests.command_line import call
 
 JOB = ("--mech", "gauss", "--sigma", "1")
 SAMPLED = (*JOB, "--sampling", "poisson", "--rate", "0.01", "--n", "100")
@@ -20,11 +20,6 @@ published:
     source: "Phi, by hand"
     verdict: proved
 """
-
-
-def call(capsys, *words):
-    code = main([str(word) for word in words])
-    return code, *capsys.readouterr()
 
 
 @pytest.mark.parametrize(

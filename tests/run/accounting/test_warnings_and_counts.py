@@ -12,9 +12,9 @@ import math
 import pytest
 
 import wpriv
+from tests.command_line import call
 from tests.oracles import contour_log_delta, poisson_gauss
 from tests.run.accounting.test_budget_verb import gauss_delta
-from wpriv.cli.main import main
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported
@@ -23,12 +23,6 @@ from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.mechanisms.truncated_gauss import TruncatedGauss
 from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.explain import explain, lines
-
-
-def call(capsys, line: str) -> tuple[int, str, str]:
-    code = main(line.split())
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.mark.slow

@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 import wpriv
+from tests.command_line import call as command
 from tests.run.training import test_own_loop as own_loop
 from tests.run.training import test_own_training as own_training
 from tests.tasks import test_adapt as adaptation
 from tests.tasks import test_generation as generation
 from tests.tasks.test_adapt import root  # noqa: F401
 from tests.tasks.test_generation import bars  # noqa: F401
-from wpriv.cli.main import main
 from wpriv.engine import ledger
 from wpriv.errors import Interrupted
 from wpriv.run import load_recipe
@@ -53,12 +53,6 @@ def recipe(tmp_path, monkeypatch):
     path = tmp_path / "toy.yaml"
     path.write_text(RECIPE)
     return path
-
-
-def command(capsys, *words):
-    code = main(list(map(str, words)))
-    printed = capsys.readouterr()
-    return code, printed.out, printed.err
 
 
 def stopped(path, out, step):

@@ -9,6 +9,7 @@ import statistics
 import pytest
 
 import wpriv
+from tests.command_line import call
 from tests.oracles import gauss_delta
 from wpriv.cli.main import main
 from wpriv.config import recipe as recipes
@@ -41,9 +42,7 @@ def recipe(tmp_path, monkeypatch):
 
 
 def run(capsys, *words):
-    code = main(["train", *map(str, words)])
-    printed = capsys.readouterr()
-    return code, printed.out, printed.err
+    return call(capsys, "train", *words)
 
 
 def rows(path):

@@ -14,6 +14,7 @@ from safetensors import safe_open
 
 import wpriv
 from tests import nightly
+from tests.command_line import call
 from tests.points import ROOT
 from tests.run.training.tuning_kills import RECIPE, digest
 from wpriv.cli.main import main
@@ -36,9 +37,7 @@ def recipe(tmp_path, monkeypatch):
 
 
 def run(capsys, *words):
-    code = main(["train", *map(str, words)])
-    printed = capsys.readouterr()
-    return code, printed.out, printed.err
+    return call(capsys, "train", *words)
 
 
 def test_the_number_of_runs_has_the_distribution_of_the_recipe():
