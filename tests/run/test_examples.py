@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 import wpriv.data
+from tests import nightly
 from tests.points import ROOT
 
 pytestmark = pytest.mark.slow
@@ -40,7 +41,7 @@ def test_there_are_examples():
     assert len(SCRIPTS) >= 5
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.name)
+@pytest.mark.parametrize("script", nightly.sharded(SCRIPTS, 2), ids=lambda p: p.name)
 def test_an_example_runs_as_its_header_says(script, with_wpriv):
     command = re.search(r"Run: (.+)", script.read_text()).group(1)
     run = ["bash", "-c", command]

@@ -126,7 +126,7 @@ def test_a_model_that_mixes_records_may_train_where_nothing_is_promised_of_them(
 
 def test_a_refused_fork_leaves_the_run_before_as_it_was(root, monkeypatch):
     path = root / "toy.yaml"
-    path.write_text(CLASSIFY)
+    path.write_text(CLASSIFY.replace("eps: 4", "sigma: 3"))
     train.train(path, out=root / "done")
     before = {file.name: file.read_bytes() for file in (root / "done").iterdir()}
     leaking(monkeypatch, KeepsLastBatch)

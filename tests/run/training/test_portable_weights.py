@@ -175,7 +175,7 @@ def test_a_group_is_named_in_the_unit(tmp_path):
 
 @pytest.mark.slow
 def test_the_header_of_a_fork_and_of_a_fresh_start_is_that_of_the_new_statement(tmp_path):
-    trained(tmp_path)
+    trained(tmp_path, RECIPE.replace("eps: 4", "sigma: 3"))
     from wpriv.run.training import train
 
     out = tmp_path / "out"
