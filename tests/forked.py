@@ -16,12 +16,12 @@ CRASHED = 70
 
 
 def start(
-    words: Sequence[str], *, out: int, err: int, folder: Path, environment: Mapping[str, str], before: str = ""
+    words: Sequence[str] | None, *, out: int, err: int, folder: Path, environment: Mapping[str, str], before: str = ""
 ) -> int:
     """Start a command in a forked child and return its process id, for ``end``.
 
     Args:
-        words: of the command, after ``wpriv``. out, err: descriptors for its standard output and standard error.
+        words: of the command, after ``wpriv``; None for none. out, err: descriptors for its standard output and error.
         folder: where it runs. before: Python code that it runs first.
     """
     sys.stdout.flush()
@@ -38,7 +38,7 @@ def start(
             os.dup2(descriptor, stream)
         os.closerange(3, 256)
         sys.stdin, sys.stdout, sys.stderr = (os.fdopen(stream, mode, 1) for stream, mode in enumerate("rww"))
-        sys.argv = ["wpriv", *words]
+        sys.argv = ["wpriv", *(words or ())]
         code = _run(words, before)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -51,14 +51,14 @@ def end(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _run(words: Sequence[str], before: str) -> int:
+def _run(words: Sequence[str] | None, before: str) -> int:
     import traceback
 
     from wpriv.cli.main import main
 
     try:
-        exec(before, {})
-        return main(list(words))
+        exec(before, {"__name__": "__main__"})
+        return 0 if words is None else main(list(words))
     except SystemExit as exit:
         return int(exit.code or 0)
     except BaseException:  # noqa: BLE001

@@ -6,11 +6,13 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests import forked
 from tests.engine.toys import engine, schedule, weights
 from tests.points import ROOT
 from wpriv.engine import checkpoint, ledger
@@ -103,22 +105,19 @@ def run_two(script: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    shared = {
-        **os.environ,
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "OMP_NUM_THREADS": "1",
-    }
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", script], env={**shared, "RANK": str(r), "LOCAL_RANK": str(r)}, stderr=subprocess.PIPE
-        )
-        for r in range(2)
-    ]
-    for child in children:
-        error = child.communicate()[1]
-        assert child.returncode == 0, error.decode()
+    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    children = []
+    for rank in ("0", "1"):
+        errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        ends = {"out": errors.fileno(), "err": errors.fileno()}
+        environment = {**shared, "RANK": rank, "LOCAL_RANK": rank}
+        child = forked.start(None, **ends, folder=Path.cwd(), environment=environment, before=script)
+        children.append((child, errors))
+    for child, errors in children:
+        code = forked.end(child)
+        with errors:
+            errors.seek(0)
+            assert code == 0, errors.read()
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.engine import sharded_toys
-from tests.points import ROOT
+from tests.engine.test_distributed import run_two
 from wpriv.cli.main import main
 from wpriv.config.train_schema import Train
 from wpriv.engine import checkpoint, ledger, noise_stream, release, shard_files, sharding
@@ -29,25 +25,10 @@ needs_processes = pytest.mark.skipif(not torch.distributed.is_available(), reaso
 def two(tmp_path_factory) -> tuple[Path, list[dict[str, torch.Tensor]]]:
     """The results of two processes that talk over gloo."""
     folder = tmp_path_factory.mktemp("two")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "OMP_NUM_THREADS": "1",
-    }
-    words = [sys.executable, "-m", "tests.engine.sharded_toys", str(folder)]
-    children = [
-        subprocess.Popen(words, env={**shared, "RANK": str(r), "LOCAL_RANK": str(r)}, stderr=subprocess.PIPE)
-        for r in range(2)
-    ]
-    for child in children:
-        error = child.communicate()[1]
-        assert child.returncode == 0, error.decode()
+    run_two(
+        f"import runpy, sys; sys.argv = ['toys', {str(folder)!r}]\n"
+        "runpy.run_module('tests.engine.sharded_toys', run_name='__main__')"
+    )
     return folder, [torch.load(folder / f"rank{r}.pt", weights_only=True) for r in range(2)]
 
 
