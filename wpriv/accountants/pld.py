@@ -56,22 +56,25 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
 
     def bracket(
         evaluate: Callable[[Composition | SandwichedComposition, float, float], tuple[float, float]],
+        chosen: Sequence[Composition | SandwichedComposition] = compositions,
     ) -> Bracket:
-        ends = _worst([partial(evaluate, c, tol) for c in compositions])
+        ends = _worst([partial(evaluate, c, tol) for c in chosen])
         if tol < COARSE and ends[1] - ends[0] > TOO_WIDE * tol * ends[1]:
             # where the tolerance is out of reach a coarser composition may be tighter than a fine one that was given up
-            coarse = _worst([partial(evaluate, c, COARSE) for c in compositions])
+            coarse = _worst([partial(evaluate, c, COARSE) for c in chosen])
             ends = max(ends[0], coarse[0]), min(ends[1], coarse[1])
         return Bracket.between(float(ends[0]) + 0.0, float(ends[1]) + 0.0)
 
     def delta(eps: float) -> Bracket:
-        return bracket(lambda c, tol, sufficient_upper: c.delta(eps, tol, sufficient_upper))
+        # the total variation distance is that of both orders; under sampling, adding a record has no large losses
+        chosen = compositions if eps > 0 else compositions[-1:]
+        return bracket(lambda c, tol, sufficient_upper: c.delta(eps, tol, sufficient_upper), chosen)
 
     def epsilon(delta: float) -> Bracket:
         return bracket(lambda c, tol, sufficient_upper: c.epsilon(delta, tol, sufficient_upper))
 
     def order(composition: Composition | SandwichedComposition) -> Callable[[float], Bracket]:
-        return lambda eps: Bracket.between(*composition.delta(eps, tol))
+        return lambda eps: Bracket.between(*(composition if eps > 0 else compositions[-1]).delta(eps, tol))
 
     orders = tuple(map(order, compositions))
     return Curve(process, "pld", NOTION, CLAIM, SOURCE, delta, epsilon, tol=tol, orders=orders)
