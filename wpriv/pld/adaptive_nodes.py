@@ -74,6 +74,20 @@ class TailScan:
             self.tails[0, :, last] + constants.UNDERFLOW_MASS,
         )
 
+    def bound_affinity(self, share: float) -> Array:
+        """[K] ln of an upper bound of E_P[e^{-share L}; L < inf], 0 < share <= 1: the integral of p^(1-share) q^share.
+
+        By Hoelder's inequality that of a cell is at most P(cell)^(1-share) Q(cell)^share.
+        """
+        rounding, underflow = constants.TAIL_ROUNDINGS * constants.UNIT_ROUNDOFF, constants.UNDERFLOW_MASS
+        parts = []
+        for above, below in (self.tails[:2], self.tails[2:]):
+            inner = _mass_between(above[:, :-1], below[:, :-1], above[:, 1:], below[:, 1:])
+            inner += rounding * np.minimum(above[:, :-1], below[:, 1:])
+            parts.append(np.concatenate([below[:, :1], inner, above[:, -1:]], axis=1) * (1 + rounding) + underflow)
+        total = (parts[0] ** (1 - share) * parts[1] ** share).sum(axis=1)
+        return np.asarray(np.log(total) + rounding * (self.y.size + 1))
+
     @cached_property
     def _dominating_masses(self) -> Array:
         """[K, m] masses on the nodes with at least the exponential moment of the loss (chords of the profile).

@@ -1,4 +1,4 @@
-"""Prove by Chernoff's bound, without composing anything, that a composition has a given (eps, delta)."""
+"""Bound delta by Chernoff's bound, without composing anything: from above, or from below where it is nearly 1."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.pld import constants
 from wpriv.pld.adaptive_nodes import TailScan
+from wpriv.pld.step_groups import Steps
 
 
 def chernoff_suffices(scans: list[TailScan], counts: list[Counts], eps: float, delta: float) -> bool:
@@ -44,3 +45,18 @@ def chernoff_suffices(scans: list[TailScan], counts: list[Counts], eps: float, d
             break
         tilt = min(max(tilt - slope / curvature, tilt / 4), 4 * tilt)
     return False
+
+
+def delta_far_below(steps: Steps, scans: list[TailScan], eps: float) -> float:
+    """A lower bound of delta at an eps far below the mean loss, where it is nearly 1; 0 elsewhere.
+
+    1 - delta = E_P[min(1, e^(eps - Y))] is at most e^(s eps) E_P[e^(-s Y); Y < inf] for every s in (0, 1].
+    """
+    plain = steps.cumulants(0.0)
+    below = plain.mean - eps
+    if below < constants.FAR_BELOW_DEVIATIONS * math.sqrt(plain.variance):
+        return 0.0
+    s = min(below / plain.variance, 1.0)
+    log_moment = sum(float(n @ scan.bound_affinity(s)) for scan, n in zip(scans, steps.counts, strict=True))
+    complement = math.exp(min(log_moment + s * (eps + steps.rounding_shift(plain)), 0.0))
+    return max(math.nextafter(1 - complement, 0.0), 0.0)

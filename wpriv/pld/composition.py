@@ -18,7 +18,7 @@ from wpriv.numerics import counted_work
 from wpriv.numerics.bracket import TINY
 from wpriv.pld import constants
 from wpriv.pld.adaptive_nodes import TailScan, scan_tails
-from wpriv.pld.chernoff_bound import chernoff_suffices
+from wpriv.pld.chernoff_bound import chernoff_suffices, delta_far_below
 from wpriv.pld.lattice.compose_on_lattices import compose_on_lattices
 from wpriv.pld.question_scale import expected_eps, log_delta_guess, refinement_factor
 from wpriv.pld.rare_losses import bracket_rare_losses, rare_losses_delta, rare_losses_epsilon
@@ -96,6 +96,9 @@ class Composition:
         if self._chernoff_suffices(eps, sufficient_upper):
             return 0.0, sufficient_upper
         tilt, accuracy = self._start_delta(eps, tol, sufficient_upper)
+        nearly_one = delta_far_below(self.steps, self._scans(self._deepest_log_delta), eps)
+        if nearly_one >= 1 - tol:
+            return nearly_one, 1.0
         best, narrow = self._by_rare_losses(eps, None, tol)
         best, width, self._accepted_error = (best[0], min(best[1], 1.0)), math.inf, math.inf
         if narrow:
