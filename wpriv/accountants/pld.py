@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from wpriv.core.guarantee import Curve, curve_of_pair
+from wpriv.core.guarantee import Curve, OrderDelta, curve_of_pair
 from wpriv.core.process import Process, closed_form, sandwich
 from wpriv.numerics.bracket import Bracket
 
@@ -73,8 +73,10 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     def epsilon(delta: float) -> Bracket:
         return bracket(lambda c, tol, sufficient_upper: c.epsilon(delta, tol, sufficient_upper))
 
-    def order(composition: Composition | SandwichedComposition) -> Callable[[float], Bracket]:
-        return lambda eps: Bracket.between(*(composition if eps > 0 else compositions[-1]).delta(eps, tol))
+    def order(composition: Composition | SandwichedComposition) -> OrderDelta:
+        return lambda eps, width: Bracket.between(
+            *(composition if eps > 0 else compositions[-1]).delta(eps, max(width, tol))
+        )
 
     orders = tuple(map(order, compositions))
     return Curve(process, "pld", NOTION, CLAIM, SOURCE, delta, epsilon, tol=tol, orders=orders)

@@ -26,6 +26,8 @@ ROUNDING = 1e-13
 # brackets wider than this, relative to eps or delta and for eps below 1 absolute, are no longer called exact
 WIDTH_OF_EXACT = 1e-9
 SCHEMA = "wpriv.guarantee/1"
+# delta at an eps, in one order of the neighbours, and a relative width that suffices
+OrderDelta = Callable[[float, float], Bracket]
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,8 @@ class Curve:
         epsilon_bracket: maps delta in (0, 1) to a Bracket of eps >= 0.
         warnings: what every answer must say beside it.
         tol: relative width asked of a bracket, where a wider one gets a warning.
-        orders: the delta of each order of the neighbours alone, as in ``Process.directions``; empty where the
-            accountant knows only the worse of both.
+        orders: the delta of each order of the neighbours alone, as in ``Process.directions``, at an eps and a
+            relative width that suffices; empty where the accountant knows only the worse of both.
     """
 
     process: Process
@@ -120,7 +122,7 @@ class Curve:
     epsilon_bracket: Callable[[float], Bracket]
     warnings: tuple[str, ...] = ()
     tol: float | None = None
-    orders: tuple[Callable[[float], Bracket], ...] = ()
+    orders: tuple[OrderDelta, ...] = ()
 
     def epsilon(self, *, delta: float) -> float:
         """The smallest eps that may be promised at this delta: the upper end; inf where no finite eps holds.
@@ -234,8 +236,8 @@ def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, s
     def log_delta(eps: float) -> float:
         return max(log_profile(pair, eps) for pair in pairs)
 
-    def order(pair: LossPair) -> Callable[[float], Bracket]:
-        return lambda eps: Bracket.exact_exp(log_profile(pair, eps))
+    def order(pair: LossPair) -> OrderDelta:
+        return lambda eps, width: Bracket.exact_exp(log_profile(pair, eps))
 
     def delta(eps: float) -> Bracket:
         return Bracket.exact_exp(log_delta(eps))

@@ -6,15 +6,36 @@ the same question has the same answer. The count goes on within a thread; differ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
+from wpriv.errors import Unsupported
+
 _work: ContextVar[float] = ContextVar("work", default=0.0)
+_end: ContextVar[float] = ContextVar("end", default=math.inf)
 
 
 def add(nanoseconds: float) -> None:
-    """Count some work."""
+    """Count some work.
+
+    Raises:
+        Unsupported: it exceeds what ``stop_at`` allows.
+    """
     _work.set(_work.get() + nanoseconds)
+    if _work.get() > _end.get():
+        raise Unsupported("pld needs more work for this question than it may take. Raise `tol`, or use rdp")
+
+
+@contextmanager
+def stop_at(end: float) -> Iterator[None]:
+    """Refuse work beyond a ``total`` of ``end`` within a block, which may lie within another."""
+    token = _end.set(min(end, _end.get()))
+    try:
+        yield
+    finally:
+        _end.reset(token)
 
 
 def total() -> float:

@@ -58,7 +58,7 @@ class Composition:
         self.work_left = constants.COMPOSITION_WORK
         self._total, self._distinct_steps = sum(merged.values()), len(merged)
         self._deepest_log_delta = math.inf
-        self._work_limit = math.inf
+        self._work_limit = self._work_end = math.inf
         self._accepted_error = math.inf
         self._answered = False
 
@@ -80,7 +80,8 @@ class Composition:
     def _limited(self, evaluate: Callable[..., tuple[float, float]], *question: float) -> tuple[float, float]:
         """Evaluate a question within its work, which shrinks once earlier questions have used up the total."""
         start = counted_work.total()
-        self._work_limit = start + max(min(constants.QUESTION_WORK, self.work_left), constants.MIN_QUESTION_WORK)
+        share = max(min(constants.QUESTION_WORK, self.work_left), constants.MIN_QUESTION_WORK)
+        self._work_limit, self._work_end = start + share, start + constants.MAX_WORK_RATIO * share
         try:
             return evaluate(*question)
         finally:
@@ -153,8 +154,7 @@ class Composition:
         if delta <= self.mass_at_plus_infinity:
             return (self.max_loss,) * 2 if delta == self.mass_at_plus_infinity else (math.inf, math.inf)
         # the total variation distance of a composition is at most the sum of those of its steps
-        few = self._distinct_steps <= constants.MAX_DISTANCE_KINDS
-        if few and delta >= single_loss_delta(self.groups, 0.0) * (1 + constants.DISTANCE_ROUNDING):
+        if self._distinct_steps <= constants.MAX_DISTANCE_KINDS and delta >= single_loss_delta(self.groups, 0.0) * (1 + constants.DISTANCE_ROUNDING):
             return 0.0, 0.0
         if self.max_loss <= sufficient_upper:
             return 0.0, max(self.max_loss, 0.0)
@@ -241,8 +241,7 @@ class Composition:
 
     def _scans(self, log_delta: float) -> list[TailScan]:
         log_mass = log_delta - math.log(constants.SCAN_DEPTH_FACTOR * self._total * self._distinct_steps)
-        depths = constants.SCAN_DEPTHS
-        depth = next((depth for depth in depths if math.log(depth) <= log_mass), depths[-1])
+        depth = next((d for d in constants.SCAN_DEPTHS if math.log(d) <= log_mass), constants.SCAN_DEPTHS[-1])
         return [scan_tails(*group.members, depth=depth) for group in self.groups]
 
     def _chernoff_suffices(self, eps: float, delta: float) -> bool:
@@ -275,12 +274,13 @@ class Composition:
                 if self._out_of_work() and not fast:
                     continue
                 try:
-                    composition = compose(self.steps, state, tilt, eps, candidate, delta)
                     # ``lower`` is composed here, where a refusal is caught
-                    if composition.meets_target(*target) or composition.lower:
-                        self._accepted_error = candidate
-                        self.recent = [*self.recent[1 - constants.RETAINED_COMPOSITIONS :], composition]
-                        return composition
+                    with counted_work.stop_at(self._work_end):
+                        composition = compose(self.steps, state, tilt, eps, candidate, delta)
+                        if composition.meets_target(*target) or composition.lower:
+                            self._accepted_error = candidate
+                            self.recent = [*self.recent[1 - constants.RETAINED_COMPOSITIONS :], composition]
+                            return composition
                 except Unsupported as reason:
                     refusal = reason
         if refusal is not None and math.isinf(self._accepted_error) and not self._answered:

@@ -81,6 +81,8 @@ WORK = {
 }  # fmt: skip
 # work after which one question about one direction is not refined further
 QUESTION_WORK = 1.2e9
+# multiple of it at which a composition is given up
+MAX_WORK_RATIO = 2
 # work for all questions to one composition, and the least of a later question
 COMPOSITION_WORK, MIN_QUESTION_WORK = 4.5e9, 0.075e9
 # refinements of a bracket, and scans of the tails at ever smaller delta where eps is given
@@ -276,7 +278,7 @@ RARE_CUTS, BULK_TILTS, BULK_TILT_COUNT = (0.9, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05, 0
 RARE_TILTS, RARE_SHARE_ROUNDING = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), 2e-11
 # cells of the window times distinct steps, halvings of the range of eps that is searched, compositions tried, factor on
 # the error where one does not fit, and the width that is narrow enough not to try other ways
-MAX_RARE_CELLS, RARE_EPS_BISECTIONS, MAX_RARE_COMPOSITIONS, RARE_COARSENING, RARE_WIDTH = 1 << 20, 16, 5, 6.0, 1e-5
+MAX_RARE_CELLS, RARE_EPS_BISECTIONS, MAX_RARE_COMPOSITIONS, RARE_COARSENING, RARE_WIDTH = 1 << 20, 16, 12, 2.0, 1e-5
 # width of the first bracket from which on none finer is tried, and share of the tolerance aimed at
 HOPELESS_RARE_WIDTH = 0.05
 RARE_ACCURACY_SHARE = 0.4

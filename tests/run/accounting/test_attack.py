@@ -92,7 +92,7 @@ def test_nothing_is_said_of_an_upper_bound_or_a_limit():
 def test_bounds_out_of_work_for_further_points_are_wider_and_hold(monkeypatch):
     spec = {"mech": "gauss", "sigma": 1.0, "n": 100, "sampling": "poisson", "rate": 0.01}
     full = attacks(spec)
-    monkeypatch.setattr("wpriv.run.accounting.attack.MAX_WORK", -1.0)
+    monkeypatch.setattr("wpriv.core.attacks.membership.MAX_WORK", -1.0)
     hasty = attacks(spec)
     for wide, narrow in zip(hasty["tpr_at_fpr"], full["tpr_at_fpr"], strict=True):
         assert wide["tpr_lower"] <= narrow["tpr_upper"]

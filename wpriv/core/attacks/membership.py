@@ -25,6 +25,13 @@ from wpriv.numerics.parse_numbers import finite_number
 
 # relative width of the bounds of an error rate
 RATE_TOL = 2e-4
+# counted work (nanoseconds of a usual processor) after which no further point of a curve is computed
+MAX_WORK = 2e9
+# multiple of it at which a point is given up
+MAX_WORK_RATIO = 1.5
+# relative width of delta at the first look at a point, share of the width of an error rate that each point may take, and
+# factor by which a width is made smaller than seems enough
+COARSE_WIDTH, POINT_SHARE, WIDTH_SHARE = 1e-2, 0.3, 0.5
 # largest losses beyond this are not worth a point of their own
 MAX_KINK = 50.0
 # the first points lie this many standard deviations apart, and reach this far beyond the rates; rounds of refinement
@@ -56,7 +63,7 @@ class ProvenCurve(Protocol):
     @property
     def delta_bracket(self) -> Callable[[float], DeltaBracket]: ...
     @property
-    def orders(self) -> Sequence[Callable[[float], DeltaBracket]]: ...
+    def orders(self) -> Sequence[Callable[[float, float], DeltaBracket]]: ...
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ class Membership:
         Unsupported: any other curve.
     """
 
-    def __init__(self, curve: ProvenCurve, *, work: float = math.inf):
+    def __init__(self, curve: ProvenCurve, *, work: float = MAX_WORK):
         if not curve.is_proven:
             raise Unsupported(
                 f"bounds on attacks need proven bounds of (eps, delta)-DP at every eps; {curve.accountant} gives "
@@ -95,6 +102,7 @@ class Membership:
             )
         self.curve = curve
         self._is_out_of_work = counted_work.limit(work)
+        self._work_end = counted_work.total() + MAX_WORK_RATIO * work
         self._known: list[dict[float, tuple[float, float]]] = [{} for _ in curve.orders or (None,)]
         forward, backward = self._ends(0), self._ends(-1)
         self.trade_offs = [TradeOff(forward, backward)]
@@ -119,7 +127,7 @@ class Membership:
 
     def advantage(self) -> tuple[float, float]:
         """Bounds of the largest true- less false-positive rate: delta at eps = 0, the total variation distance."""
-        ends = [_answer(self.curve.delta_bracket, 0.0), *(self._ends(index)(0.0) for index in range(len(self._known)))]
+        ends = [self._ends(index)(0.0, 0.0) for index in range(len(self._known))]
         low = 0.0 if self.curve.claim == "upper-bound" else max(low for low, _ in ends)
         return low, min(high for _, high in ends)
 
@@ -163,8 +171,12 @@ class Membership:
                 raise UsageError(f"a false-positive rate is above 0 and at most 1; found {fpr:g}")
         scale = gaussian_mu_of_advantage(self.advantage()[1])
         inner = [fpr for fpr in fprs if fpr < 1]
+        trade_off.enough = POINT_SHARE * tol * min(inner, default=1.0)
         trade_off.evaluate([*_first_points(inner, scale), *self._kinks(self.trade_offs.index(trade_off))])
         trade_off.cover(min(inner, default=0.5), max(inner, default=0.5), scale)
+        least = min((trade_off.tpr_upper(fpr)[1] for fpr in inner), default=1.0)
+        if least < min(inner, default=1.0):
+            trade_off.narrow(POINT_SHARE * tol * least)
         rates = [_refined(trade_off, fpr, tol) if fpr < 1 else ErrorRates(1.0, 1.0, 1.0, 0.0, 0.0) for fpr in fprs]
         if self.curve.claim == "upper-bound":
             rates = [replace(point, tpr_lower=point.fpr, fnr_upper=1 - point.fpr) for point in rates]
@@ -172,25 +184,39 @@ class Membership:
 
     def _ends(self, index: int) -> DeltaEnds:
         """The bounds of delta in one order of the neighbours."""
-        known = self._known[index]
+        known, widths = self._known[index], dict[float, float]()
 
-        def ends(eps: float) -> tuple[float, float]:
-            if eps not in known:
-                if known and self._is_out_of_work():
-                    return _between(known, eps)
-                known[eps] = self._delta(index, eps)
-            return known[eps]
+        def ends(eps: float, enough: float) -> tuple[float, float]:
+            width = 0.0 if enough == 0 else COARSE_WIDTH
+            while eps not in known or known[eps][1] - known[eps][0] > enough:
+                if width < widths.get(eps, math.inf):
+                    if known and self._is_out_of_work():
+                        break
+                    with counted_work.stop_at(self._work_end):
+                        low, high = self._delta(index, eps, width)
+                    before = known.get(eps, (0.0, 1.0))
+                    known[eps], widths[eps] = (max(low, before[0]), min(high, before[1])), width
+                if width == 0:
+                    break
+                width = _next_width(known[eps], enough, width)
+            return known[eps] if eps in known else _between(known, eps)
 
         return ends
 
-    def _delta(self, index: int, eps: float) -> tuple[float, float]:
+    def _delta(self, index: int, eps: float, width: float) -> tuple[float, float]:
         if self.curve.orders:
-            low, high = _answer(self.curve.orders[index], eps)
+            low, high = _answer(lambda eps: self.curve.orders[index](eps, width), eps)
         else:
             # which order a lower bound of the worse one belongs to is not known
             low, high = 0.0, _answer(self.curve.delta_bracket, eps)[1]
         # bounds from above are refined as if they were exact; no lower end is made of them
         return (high if self.curve.claim == "upper-bound" else min(low, high)), high
+
+
+def _next_width(ends: tuple[float, float], enough: float, width: float) -> float:
+    """The next relative width of delta to ask for, from the ends known; 0 for the narrowest."""
+    wanted = WIDTH_SHARE * enough / ends[1] if ends[1] > 0 else 0.0
+    return min(wanted, width / 2) if ends[0] > 0 else 0.0
 
 
 def _first_points(fprs: Sequence[float], scale: float) -> list[float]:

@@ -13,8 +13,6 @@ from wpriv.core.attacks.membership import Membership
 from wpriv.core.guarantee import RIGOROUS, Curve, Guarantee
 
 RATES = (1e-3, 1e-2)
-# counted work (nanoseconds of a usual processor) after which no further point of the curve is computed
-MAX_WORK = 2e9
 
 
 def chance_of_right_guess(row: Guarantee) -> dict[str, Any] | None:
@@ -57,7 +55,7 @@ def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES, *, from_above:
     claims = RIGOROUS if from_above else ("exact", "certified")
     if curve.notion != "approximate-dp" or curve.claim not in claims:
         return None
-    membership = Membership(curve, work=MAX_WORK)
+    membership = Membership(curve)
     low, high = membership.advantage()
     rows = [
         {"fpr": point.fpr, "tpr_lower": point.tpr_lower, "tpr_upper": point.tpr_upper}

@@ -82,13 +82,13 @@ def mu_bracket(row: Guarantee) -> Bracket:
     return Bracket(row.extra["mu_upper"], row.extra["mu_lower"], row.extra["mu_upper"])
 
 
-def with_true_positive_rate(row: Guarantee, curve: Curve, fpr: float, tol: float) -> Guarantee:
+def with_true_positive_rate(row: Guarantee, curve: Curve, fpr: float, tol: float, work: float) -> Guarantee:
     """The guarantee with the true-positive rate at ``fpr`` under ``extra["attack"]``, certified from both sides.
 
     Raises:
         Unsupported: as ``membership``.
     """
-    bounds = Membership(curve)
+    bounds = Membership(curve, work=work)
     (point,) = bounds.error_rates([fpr], tol)
     low, high = bounds.advantage()
     rates = {"fpr": fpr, "tpr_lower": point.tpr_lower, "tpr_upper": point.tpr_upper}

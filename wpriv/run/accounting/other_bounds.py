@@ -15,7 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from wpriv.core import registry
-from wpriv.core.guarantee import Curve, curve_of_pair, epsilon_at
+from wpriv.core.guarantee import Curve, OrderDelta, curve_of_pair, epsilon_at
 from wpriv.core.loss_pair import Bounds, LossPair, log_profile
 from wpriv.core.process import Process, WeightedPairs, closed_form, log_finite, sandwich
 from wpriv.errors import Unsupported
@@ -55,8 +55,8 @@ def intersect(curve: Curve, accountants: Sequence[Sequence[str]]) -> Curve:
     def epsilon(value: float) -> Bracket:
         return others.narrowed(curve, lambda c: c.epsilon_bracket(value), others.epsilon_lower_bound(value), math.inf)
 
-    def order(ask: Callable[[float], Bracket]) -> Callable[[float], Bracket]:
-        return lambda eps: others.order_narrowed(curve, ask, eps)
+    def order(ask: OrderDelta) -> OrderDelta:
+        return lambda eps, width: others.order_narrowed(curve, ask, eps, width)
 
     orders = tuple(map(order, curve.orders))
     return dataclasses.replace(curve, delta_bracket=delta, epsilon_bracket=epsilon, orders=orders)
@@ -100,13 +100,13 @@ class OtherBounds:
         """A lower bound of eps at delta."""
         return lambda: max(_one_epsilon(run, delta) for run in self.dominated)
 
-    def order_narrowed(self, curve: Curve, ask: Callable[[float], Bracket], eps: float) -> Bracket:
+    def order_narrowed(self, curve: Curve, ask: OrderDelta, eps: float, width: float) -> Bracket:
         """Return the delta of one order of the neighbours, its upper end at most that of any bound of the worse one."""
         try:
-            bracket = ask(eps)
+            bracket = ask(eps, width)
         except Unsupported:
             bracket = Bracket(1.0, 0.0, 1.0)
-        if not curve.is_wide(bracket):
+        if not dataclasses.replace(curve, tol=max(width, curve.tol or 0.0)).is_wide(bracket):
             return bracket
         high = min([bracket.safe, *(_answer(other, lambda c: c.delta_bracket(eps)) for _, other in self.upper_bounds)])
         return Bracket.between(min(bracket.lower or 0.0, high), high)

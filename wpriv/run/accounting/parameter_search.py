@@ -31,6 +31,7 @@ def solve(
     seen: dict[float, Evaluation] | None = None,
     looks: int = MAX_PROBES,
     show: bool = True,
+    is_out_of_work: Callable[[], bool] = lambda: False,
 ) -> Solution:
     """Return the least private grid value that meets the target, to a relative ``rtol``; it was evaluated itself.
 
@@ -41,14 +42,15 @@ def solve(
         slope: a rough d excess / d ln x towards privacy (negative).
         seen: known evaluations; new ones are added. looks: how many evaluations may be spent beyond refused values.
         show: evaluate one more value, so that one is known that certainly misses the target.
+        is_out_of_work: tells that the search is to end once some value is known to meet the target.
     Raises:
         Unreachable: no value tried in [low, high] meets the target.
     """
-    search = Search(knob, ask, {} if seen is None else seen)
+    search = Search(knob, ask, {} if seen is None else seen, is_out_of_work)
     good, bad = _bracket(search, guess, slope, rtol)
     while bad is not None:
         good, bad = _narrowed(search, good, bad, rtol)
-        if search.at(bad).outcome is not Outcome.REFUSED or looks <= 0:
+        if search.at(bad).outcome is not Outcome.REFUSED or looks <= 0 or is_out_of_work():
             break
         before = len(search.seen)
         better = _beyond(search, bad, looks, rtol)
@@ -57,8 +59,9 @@ def solve(
             break
         good, bad = better
     slope = _slope(search, good, rtol, slope)
-    if show:
+    if show and not is_out_of_work():
         good = _round(search, good, rtol)
+    if show and not is_out_of_work():
         _show(search, good, bad, slope, rtol)
     missed = search.below(good, Outcome.MISSES)
     silent = search.below(good, Outcome.REFUSED)
@@ -104,7 +107,7 @@ def _narrowed(search: Search, good: float, bad: float, rtol: float) -> tuple[flo
     """Narrow by false position to a value that meets the target and one within ``rtol`` that is not known to."""
     weight = {good: search.excess(good), bad: search.excess(bad)}
     last = 0
-    while not _close(search, good, bad, rtol):
+    while not (_close(search, good, bad, rtol) or search.is_out_of_work()):
         x = _between(search, good, bad, weight, rtol)
         f = search.excess(x)
         if f <= 0:

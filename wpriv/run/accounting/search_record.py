@@ -82,6 +82,7 @@ class Search:
     knob: SearchParameter
     ask: Callable[[float], Evaluation]
     seen: dict[float, Evaluation] = field(default_factory=dict)
+    is_out_of_work: Callable[[], bool] = lambda: False
 
     def at(self, x: float) -> Evaluation:
         """The evaluation at x, computed once for each x."""

@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from wpriv.core.attacks.membership import Membership
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.process import Process, sandwich
 from wpriv.errors import Unsupported, UsageError, WprivError
+from wpriv.numerics import counted_work
 from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.safe_rounding import DIGITS
 from wpriv.run.accounting import evaluate, membership_figures
@@ -27,6 +29,9 @@ TOL_SANDWICHED = 1e-4
 SEARCH_SHARE, COARSE, REFINEMENT = 0.3, 1e-2, 100
 # width to which a bracket that holds the target is narrowed where n is solved for
 FINEST = 5e-8
+# counted work (nanoseconds of a usual processor) after which a search ends with the best value so far, and the least
+# share of it that the bounds on attacks of one value may take
+SEARCH_WORK, ATTACK_SHARE = 3e9, 0.1
 # relative accuracy of exact figures
 ROUNDING = 1e-11
 # a bound of a probability so near to 1 does not show how far the target is
@@ -67,25 +72,36 @@ def solve_for(
     knob = replace(knob, digits=max(DIGITS, math.ceil(-math.log10(tol)) + 2))
     guess, slope = initial_guess(knob, at, eps, delta, fpr, measure), -0.55 if knob.name == "n" else -1.1
     question: Question | None = None
+    best: tuple[Question, Solution] | None = None
+    is_out_of_work = counted_work.limit(SEARCH_WORK)
     for width in _widths(tol):
         last, before = width == tol, question
         finest_width = finest if last else max(width, finest)
-        question = Question(knob, at, accountant, (eps, delta), width, finest_width, account, fpr, measure)
+        question = Question(
+            knob, at, accountant, (eps, delta), width, finest_width, account, fpr, measure, is_out_of_work, best is not None
+        )
         if before is not None:
             question.take(before)
         try:
             exact = last and question.counts_at(guess)
             solution = question.solve(guess, slope, 0.0 if exact else SEARCH_SHARE * width, MAX_PROBES, last)
         except Unreachable as error:
+            if best is not None:
+                break
             if last or not question.undecided():
                 raise question.why_not(error) from None
             continue  # by narrower brackets some value may meet it
-        guess, slope = solution.value, solution.slope
-        if question.is_final(solution):
-            solution = question.solve(guess, slope, SEARCH_SHARE * tol, 0, True)
+        # where narrow brackets take too much work, a wider one may prove the target at a less private value
+        if best is not None and knob.privacy_direction * math.log(solution.value / best[1].value) > width:
             break
-    assert question is not None  # the last width is never left without a solution
-    return question.answer(solution)
+        best, guess, slope = (question, solution), solution.value, solution.slope
+        if is_out_of_work():
+            break
+        if question.is_final(solution):
+            best = question, question.solve(guess, slope, SEARCH_SHARE * tol, 0, True)
+            break
+    assert best is not None  # the last width is never left without a solution
+    return best[0].answer(best[1])
 
 
 def default_tol(knob: SearchParameter, at: Callable[[float], Process]) -> float:
@@ -110,6 +126,8 @@ class Question:
     Args:
         target: eps and delta. eps at delta is compared with the target, unless it is 0: then delta at eps = 0 is.
         width: relative width asked of a bracket. finest, account, fpr, measure: as in ``solve_for``.
+        is_out_of_work: tells whether the work of the whole search is spent; ``is_refinement``: whether a wider bracket
+            has given a solution already, so that no further value is evaluated then.
     """
 
     knob: SearchParameter
@@ -121,13 +139,16 @@ class Question:
     account: Account | None = None
     fpr: float | None = None
     measure: str = "tpr"
+    is_out_of_work: Callable[[], bool] = lambda: False
+    is_refinement: bool = False
     rows: dict[float, Guarantee] = field(default_factory=dict, init=False)
     seen: dict[float, Evaluation] = field(default_factory=dict, init=False)
     trouble: list[WprivError] = field(default_factory=list, init=False)
 
     def solve(self, guess: float, slope: float, rtol: float, looks: int, show: bool) -> Solution:
         """The least private value that meets the target (see ``parameter_search.solve``); raises Unreachable."""
-        return solve(self.knob, self.reply, guess, slope, rtol, seen=self.seen, looks=looks, show=show)
+        ask, stop = self.reply, self.is_out_of_work
+        return solve(self.knob, ask, guess, slope, rtol, seen=self.seen, looks=looks, show=show, is_out_of_work=stop)
 
     def counts_at(self, value: float) -> bool:
         """Tell whether whole numbers of this size can be distinguished, exactly or by brackets of width ``finest``."""
@@ -155,6 +176,8 @@ class Question:
 
     def reply(self, value: float) -> Evaluation:
         """Evaluate one value; one beyond the accountant or outside the mechanism's range is refused, not missed."""
+        if self.is_refinement and self.is_out_of_work():
+            raise Unreachable(value, math.inf)
         certain = False
         try:
             process = self.at(value)
@@ -200,7 +223,8 @@ class Question:
             bracket, wanted = self._held(row)
             wide = row.claim == "certified" and replace(curve, tol=COARSE).is_wide(bracket)
             undecided = row.claim == "certified" and (bracket.lower or 0.0) <= wanted < bracket.safe
-            if not (counts and undecided and tol > self.finest and self.measure != "mu") or curve.is_wide(bracket):
+            final = self.measure == "mu" or self.is_out_of_work() or curve.is_wide(bracket)
+            if final or not (counts and undecided and tol > self.finest):
                 return row, wide
             tol = max(tol / 5, self.finest)
 
@@ -209,8 +233,9 @@ class Question:
         if self.fpr is None:
             return row
         if self.measure == "mu":
-            return membership_figures.with_mu(row, curve.mu(fpr=self.fpr), alone=True)
-        return membership_figures.with_true_positive_rate(row, curve, self.fpr, tol)
+            mu = Membership(curve, work=ATTACK_SHARE * SEARCH_WORK).mu(self.fpr)
+            return membership_figures.with_mu(row, mu, alone=True)
+        return membership_figures.with_true_positive_rate(row, curve, self.fpr, tol, ATTACK_SHARE * SEARCH_WORK)
 
     def _held(self, row: Guarantee) -> tuple[Bracket, float]:
         """The bracket to compare with the target, and the target: eps at delta, or delta where eps is 0."""
