@@ -136,6 +136,21 @@ class Repeats:
             return np.asarray(np.minimum(log_ratio / -log_gamma, 1.0))
         return np.asarray(np.clip(np.expm1(-self.eta * log_ratio) / math.expm1(self.eta * log_gamma), 0.0, 1.0))
 
+    def within(self, x: ArrayLike) -> Array:
+        """Compute f(x) - f(0): the probability that there are runs, and that all hit a set that one hits with x."""
+        x = np.asarray(x, dtype=float)
+        if self.kind == "poisson":
+            return np.asarray(-np.exp(-self.mean * (1 - x)) * np.expm1(-self.mean * x))
+        if self.kind == "binomial":
+            p = self.mean / self.runs
+            some = -np.expm1(-self.runs * np.log1p(p * x / (1 - p)))
+            return np.asarray(np.exp(self.runs * np.log1p(-p * (1 - x))) * some)
+        log_rest, log_gamma = np.log1p(-(1 - self.gamma) * x), math.log(self.gamma)
+        if abs(self.eta) < 1e-12:
+            return np.asarray(log_rest / log_gamma)
+        share = np.expm1(self.eta * log_rest) / math.expm1(self.eta * log_gamma)
+        return np.asarray(share * np.exp(self.eta * (log_gamma - log_rest)))
+
     def pure_eps(self, eps: float) -> float:
         """The eps of the best of K runs that are each eps-DP (delta = 0); infinite where eps is.
 

@@ -15,8 +15,8 @@ from wpriv.numerics.arrays import Array
 ROUNDING = 1e-10
 # points of the lines below which the profile is integrated, and the smallest of them, in units of 1 / E[K]
 CELLS, SMALLEST = 1500, 1e-5
-# thresholds of a lower bound, and the number of cells for the size of a set at each
-THRESHOLDS, SIZES = 80, 300
+# ends of the cells that the probability of a set is divided into, for a lower bound
+SIZES = 25
 
 # beyond this eps an upper bound keeps its value
 MAX_EXPONENT = 600.0
@@ -75,13 +75,14 @@ class Selection:
 
     Args:
         table: bounds of the profile of one run. slope: x -> f'(1 - x), f the generating function of K; log_fall: minus
-            the derivative of its logarithm; reach: x -> 1 - f(1 - x).
+            the derivative of its logarithm; reach: x -> 1 - f(1 - x); within: x -> f(x) - f(0).
     """
 
     table: ProfileTable
     slope: Function
     log_fall: Function
     reach: Function
+    within: Function
 
     @cached_property
     def _lines(self) -> tuple[Array, Array]:
@@ -115,26 +116,57 @@ class Selection:
         every = float(self.reach(np.minimum(self.table.upper[:1], 1.0))[0])
         return min(1.0, min(integral, every) * (1 + ROUNDING))
 
-    def lower(self, eps: float) -> float:
-        """A lower bound of delta at eps: that of a score that prefers a set S of large losses to all other outcomes.
+    @cached_property
+    def _sets(self) -> tuple[Array, Array]:
+        """Sets S = {dP/dQ > e}: e, a bound d of delta(e), and a range of Q(S).
 
-        S = {loss > e} has P(S) - e^e Q(S) = delta(e), and P(S) - e^e' Q(S) <= delta(e') for e' < e, which bounds Q(S).
-        The best run is in S with probability reach(P(S)), and reach(Q(S)) on the neighbour. The smallest difference
-        over all admitted Q(S) counts, on cells that bound it from below; of all e tried the largest.
+        In one order of the neighbours P(S) - e Q(S) is delta(e), at least d. In every order P(S) - e' Q(S) <= delta(e'):
+        for e' < e it bounds Q(S) from above, and for e' > e from below. Below 1, delta(e) = 1 - e + e delta(1/e) of the
+        other order.
+
+        Returns:
+            [k, 2] e and d, and [k, m] values of Q(S), which divide its range into cells.
         """
-        table, t = self.table, np.exp(self.table.eps)
-        chosen = np.flatnonzero(table.lower > 0)
-        chosen = chosen[:: max(1, chosen.size // THRESHOLDS)]
-        if chosen.size == 0:
-            return 0.0
-        d, e = table.lower[chosen][:, None], t[chosen][:, None]
+        table, falls, t = self.table, np.exp(-self.table.eps[:0:-1]), np.exp(self.table.eps)
+        e = np.concatenate([falls, t])
+        d, most = (
+            np.concatenate([-np.expm1(-table.eps[:0:-1]) + falls * known[:0:-1], known])
+            for known in (table.lower, table.upper)
+        )
+        rise, rounding = most[None, :] - d[:, None], 1e-15 * (most[None, :] + d[:, None])
+        gap = e[:, None] - e[None, :]
         with np.errstate(divide="ignore", invalid="ignore"):
-            bounds = (table.upper[None, :] - d) / (e - t[None, :])
-        most = np.minimum(np.where(t[None, :] < e, bounds, np.inf).min(axis=1, keepdims=True), (1 - d) / e)
-        q = most * np.concatenate([[0.0], np.geomspace(1e-5, 1.0, SIZES)])
-        best = self.reach(np.minimum(d + e * q[:, :-1], 1.0)) * (1 - ROUNDING)
-        other = self.reach(np.minimum(q[:, 1:], 1.0)) * (1 + ROUNDING)
-        return max(0.0, float(np.max(np.min(best - math.exp(min(eps, MAX_EXPONENT)) * other, axis=1))))
+            above = np.where(gap > 0, (rise + rounding) / gap, np.inf).min(axis=1)
+            below = np.where(gap < 0, (rise + rounding) / gap, 0.0).max(axis=1)
+        high = np.minimum(above * (1 + 1e-12), (1 - d) / e)
+        low = np.clip(below * (1 - 1e-12), 0.0, high)
+        chosen = (d > 0) & (high >= 0)
+        q = low[chosen, None] + (high - low)[chosen, None] * np.linspace(0, 1, SIZES) ** 2
+        return np.stack([e, d], axis=1)[chosen], q
+
+    def lower(self, eps: float) -> float:
+        """A lower bound of delta at eps: that of the best of several scores, the larger or the smaller privacy loss.
+
+        For each set S of losses above a threshold, two scores: one prefers S, so that the best run is in S with
+        probability r(P(S)), r = reach; the other avoids S, so that it is in S with probability w(P(S)), w = within.
+        On the neighbour these are r(Q(S)) and w(Q(S)). The smallest difference over all admitted Q(S) counts: on a cell
+        of Q(S), the concave r is at least its chord and at most a tangent, and the convex w the other way round.
+        """
+        sets, q = self._sets
+        if not len(sets):
+            return 0.0
+        e, d = sets[:, :1], sets[:, 1:]
+        ratio = math.exp(min(eps, MAX_EXPONENT)) * (1 + ROUNDING)
+        p = np.minimum(d + e * q, 1.0)
+        middle, half = (q[:, 1:] + q[:, :-1]) / 2, np.diff(q) / 2
+        p_middle = np.minimum(d + e * middle, 1.0)
+        reached, other = self.reach(p) * (1 - ROUNDING), ratio * self.reach(middle)
+        change = ratio * self.slope(middle) * half
+        prefers = np.minimum(reached[:, :-1] - other + change, reached[:, 1:] - other - change)
+        kept, other = self.within(p_middle) * (1 - ROUNDING), ratio * self.within(q)
+        change = self.slope(1 - p_middle) * e * half
+        avoids = np.minimum(kept - change - other[:, :-1], kept + change - other[:, 1:])
+        return max(0.0, float(np.max([prefers.min(axis=1), avoids.min(axis=1)])))
 
 
 def _envelope(slopes: Array, heights: Array) -> tuple[Array, Array]:

@@ -81,6 +81,39 @@ def test_the_lower_end_pays_for_the_mean_number_of_runs():
     assert row.epsilon.lower == pytest.approx(wpriv.budget(Gauss(5.0), delta=1e-6 / 20).epsilon.safe, rel=0.06)
 
 
+@pytest.mark.parametrize("sigma", [5.0, 1.0])
+@pytest.mark.parametrize(
+    "repeats",
+    [
+        Repeats("geometric", 20),
+        Repeats("logarithmic", 10),
+        Repeats("negative-binomial", 5, eta=0.5),
+        Repeats("poisson", 20),
+        Repeats("binomial", 5, runs=10),
+    ],
+    ids=str,
+)
+def test_the_lower_end_is_that_of_the_larger_or_the_smaller_privacy_loss_as_the_score(repeats, sigma):
+    """Oracle: normal tails of one run's loss, and the generating function of K as a sum over its probabilities."""
+    k = np.arange(4000)
+    weights = np.zeros(4000)
+    first, log_probability = repeats._least()
+    weights[first] = math.exp(log_probability)
+    for i in range(first, 3999):
+        weights[i + 1] = weights[i] * repeats._ratio(i)
+    assert weights.sum() == pytest.approx(1, abs=1e-9)
+    mu = 1 / sigma
+    t = np.linspace(-6 * mu, 10 * mu + mu * mu, 801)
+    p, q = ndtr(mu / 2 - t / mu), ndtr(-mu / 2 - t / mu)
+    eps = 3 * mu
+    largest = [weights @ (1 - (1 - x[None, :]) ** k[:, None]) for x in (p, q)]  # some run is above the threshold
+    smallest = [weights[1:] @ x[None, :] ** k[1:, None] for x in (p, q)]  # all runs are
+    scores = max(float(np.max(a - math.exp(eps) * b)) for a, b in (largest, smallest))
+    bracket = wpriv.budget(Gauss(sigma), eps=eps, repeats=repeats).delta
+    assert bracket.lower == pytest.approx(scores, rel=5e-3)
+    assert scores <= bracket.safe
+
+
 @pytest.mark.parametrize(
     "repeats", [Repeats("geometric", 4), Repeats("poisson", 3), Repeats("binomial", 3, runs=6)], ids=str
 )

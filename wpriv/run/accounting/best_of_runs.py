@@ -228,7 +228,7 @@ def _selection(curve: Curve, repeats: Repeats, top: float, largest: float = math
     upper = np.minimum.accumulate([high for _, high in points])
     upper[grid >= largest] = 0.0
     lower = np.minimum(np.maximum.accumulate([low for low, _ in points][::-1])[::-1], upper)
-    return Selection(ProfileTable(grid, upper, lower), repeats.slope, repeats.log_fall, repeats.reach)
+    return Selection(ProfileTable(grid, upper, lower), repeats.slope, repeats.log_fall, repeats.reach, repeats.within)
 
 
 def _points(process: Process) -> int:
