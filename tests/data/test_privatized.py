@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import wpriv
 from wpriv import data
 from wpriv.data.privatized import read_reports
-from wpriv.errors import MissingResource
+from wpriv.errors import MissingResource, UsageError
+from wpriv.mechanisms.local_gauss import LocalGauss
+from wpriv.mechanisms.local_laplace import LocalLaplace
 
 X = np.random.default_rng(0).random((12, 1, 4, 4))
 
@@ -80,3 +84,39 @@ def test_reports_whose_noise_or_records_cannot_be_are_refused(tmp_path, changed)
         np.savez(tmp_path / "h.npz", **{**arrays, **changed})
     with pytest.raises(MissingResource, match="privatize wrote"):
         data.read("privatized", root=tmp_path, file="h.npz")
+
+
+def test_reports_that_contradict_their_own_statement_are_refused(tmp_path):
+    wpriv.privatize(X, "local-gauss", radius=2, sigma=3, delta=1e-5, out=tmp_path / "g.npz")
+    stored = dict(np.load(tmp_path / "g.npz"))
+    changes = {
+        "sigma": 0.3, "radius": 20.0, "center": 0.5, "epsilon": 0.1, "delta": 1e-9, "domain": "dct",
+        "mechanism": "local-laplace", "x": stored["x"][:5],
+    }  # fmt: skip
+    for name, value in changes.items():
+        np.savez(tmp_path / "changed.npz", **(stored | {name: value}))
+        with pytest.raises(MissingResource, match="contradicts its own statement"):
+            read_reports(tmp_path / "changed.npz")
+    statement = str(stored["statement"])
+    for old, new in (('"sigma": 3.0', '"sigma": 30.0'), ('"radius": 2.0', '"radius": 0.2'), ('"clip"', '"clap"')):
+        np.savez(tmp_path / "changed.npz", **(stored | {"statement": statement.replace(old, new)}))
+        with pytest.raises(MissingResource, match="statement"):
+            read_reports(tmp_path / "changed.npz")
+    np.savez(tmp_path / "same.npz", **stored)
+    assert np.array_equal(read_reports(tmp_path / "same.npz").x, stored["x"])
+
+
+def test_the_statements_of_several_reports_add_up(tmp_path):
+    one = wpriv.privatize(X, "local-gauss", radius=2, sigma=9, delta=1e-5).statement
+    two = wpriv.privatize(X, "local-laplace", radius=2, scale=7).statement
+    (tmp_path / "one.json").write_text(json.dumps(one))
+    (tmp_path / "all.json").write_text(json.dumps([one, two, one]))
+    alone = wpriv.budget(history=tmp_path / "one.json", delta=1e-5)
+    assert alone.epsilon.upper == pytest.approx(one["guarantees"][0]["epsilon"], rel=1e-6)
+    steps = [wpriv.Step(LocalGauss(sigma=9, radius=2), 2), wpriv.Step(LocalLaplace(scale=7, radius=2), 1)]
+    expected = wpriv.budget(wpriv.Process(tuple(steps)), delta=1e-5)
+    together = wpriv.budget(history=tmp_path / "all.json", delta=1e-5)
+    assert together.epsilon.upper == pytest.approx(expected.epsilon.upper, rel=1e-6)
+    (tmp_path / "other.json").write_text(json.dumps({**one, "task": "classify"}))
+    with pytest.raises(UsageError, match=r"ledger\.jsonl"):
+        wpriv.budget(history=tmp_path / "other.json", delta=1e-5)

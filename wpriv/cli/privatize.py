@@ -63,6 +63,12 @@ Limit = Annotated[flags.Text, typer.Option("--limit", metavar="K", help="Only th
 ArrayName = Annotated[
     flags.Text, typer.Option("--array", metavar="NAME", help="The array of a .npz with several (default x).")
 ]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header", help="Whether the first line of a .csv names its columns; else it is a record."
+    ),
+]
 Labels = Annotated[bool, typer.Option("--public-labels", help="The labels are public: write them too, unchanged.")]
 Param = Annotated[
     list[str] | None,
@@ -96,6 +102,7 @@ def command(
     thresholds: Thresholds = None,
     limit: Limit = None,
     array: ArrayName = None,
+    header: Header = None,
     public_labels: Labels = False,
     param: Param = None,
     dtype: Dtype = None,
@@ -115,7 +122,7 @@ def command(
         **{"data": data, "mech": flags.folded(mech), "eps": eps, "delta": delta, "sigma": sigma, "scale": scale},
         **{"radius": radius, "center": center, "formula": formula, "nonnegative": nonnegative, "dct": dct},
         **{"quantile": quantile, "public": public, "thresholds": thresholds, "limit": limit, "array": array},
-        **{"public_labels": public_labels, "dtype": dtype, "seed": seed},
+        **{"header": header, "public_labels": public_labels, "dtype": dtype, "seed": seed},
     }
     arguments = _of_flags(given, param) if recipe is None else _of_recipe(recipe, given, param)
     if out is None and not dry_run:
@@ -172,6 +179,8 @@ def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
             output.emit(f"{name}: {fact}")
         for file in result.files:
             output.emit(f"written: {file}")
+    for line in statement["data"]["read_as"]:
+        output.say("note", line)
     output.warn(statement["warnings"])
     output.say(
         "note",

@@ -200,6 +200,9 @@ class Rows(StrictModel):
         description="a .npz, .npy or .csv with a record a row, where no name is given; else a parameter of the reader",
     )
     array: Word | None = Field(None, description="the array of a .npz with several (default x)")
+    header: bool | None = Field(
+        None, description="whether the first line of a .csv names its columns; found from its cells where it is clear"
+    )
     root: Word | None = Field(None, description="folder to look in before $WPRIV_DATA and the system's places")
     limit: Count | None = Field(None, description="only the first so many records")
 

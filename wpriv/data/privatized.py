@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.data._dataset import Array, Data, RecordNoise, scaled
+from wpriv.data._dataset import FROM_LABELS, Array, Data, RecordNoise, scaled
 from wpriv.data._files import File, read_bytes, resolve_path
 from wpriv.data.features import parse_npz
 from wpriv.errors import MissingResource
@@ -88,7 +88,42 @@ def _reports(path: Path, raw: bytes) -> Reports:
             f"0 and a statement; found {x.dtype} {list(x.shape)}, p = {noise.p}, "
             f"{scale_key} = {noise.scale:g}"
         )
-    return Reports(x, arrays.get("y"), str(arrays["mechanism"]), noise, **numbers)
+    reports = Reports(x, arrays.get("y"), str(arrays["mechanism"]), noise, **numbers)
+    _require_statement(path, reports)
+    return reports
+
+
+def _require_statement(path: Path, reports: Reports) -> None:
+    """Refuse reports whose arrays contradict the statement in their file, which trainings repeat.
+
+    Raises:
+        MissingResource: they do, or the statement lacks what it must say.
+    """
+    noise, statement = reports.noise, reports.noise.statement
+    scale = "sigma" if noise.p == 2 else "scale"
+    try:
+        clip, row, data = statement["clip"], statement["guarantees"][0], statement["data"]
+        pairs = {
+            "mechanism": (reports.mechanism, statement["mechanism"]["mech"]),
+            scale: (noise.scale, statement["noise"][scale]),
+            "norm": (f"l{noise.p}", clip["norm"]),
+            "radius": (reports.radius, clip["radius"]),
+            "center": (reports.center, clip["center"]),
+            "domain": (noise.domain == "dct", clip["domain"] != "as read"),
+            "eps": (reports.epsilon, row["epsilon"]),
+            "delta": (reports.delta, row["delta"]),
+            "shape": (list(reports.x.shape), [data["records"], *data["shape"]]),
+        }
+    except (KeyError, TypeError, IndexError) as error:
+        raise MissingResource(
+            f"{path}: not a file that wpriv privatize wrote: its statement lacks entries ({error})"
+        ) from None
+    for name, (stored, stated) in pairs.items():
+        if stored != stated:
+            raise MissingResource(
+                f"{path}: contradicts its own statement: {name} is {stored} in the file, {stated} in the statement. "
+                f"One of them was changed; take the file as wpriv privatize wrote it"
+            )
 
 
 def read(root: Path | None, params: Params) -> Data:
@@ -120,6 +155,7 @@ def read(root: Path | None, params: Params) -> Data:
         files=(File.unverified(path, raw),),
         notes=(f"every record has noise ({mechanism}): training on the records is post-processing",),
         noise=reports.noise,
+        classes_from=FROM_LABELS if clear is None and reports.labels is not None else "",
     )
 
 

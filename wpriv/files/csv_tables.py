@@ -206,6 +206,11 @@ class CsvTable:
         return {name: np.array(cells, np.float64 if name in numbers else object) for name, cells in columns.items()}
 
 
+def has_index_column(names: Sequence[str]) -> bool:
+    """Tell whether the first column holds the numbers of the rows, as pandas writes them beside a table."""
+    return len(names) > 1 and names[0].strip() in ("", "Unnamed: 0")
+
+
 def to_text(names: Sequence[str], body: Sequence[Mapping[str, Any]]) -> str:
     """Format rows as CSV with a header; numbers in full, an empty cell for a missing value or None."""
     out = io.StringIO()

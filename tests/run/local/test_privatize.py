@@ -396,3 +396,14 @@ def test_an_odd_argument_is_answered_or_refused_by_wpriv(name, value, tmp_path, 
     with contextlib.suppress(WprivError):
         wpriv.privatize(asked.pop("data"), **asked)
     assert not list(tmp_path.iterdir())
+
+
+def test_thresholds_of_bytes_are_divided_by_255_as_the_records_are():
+    x = np.full((3, 2), 200, np.uint8)
+    options = {"sigma": 1.0, "delta": 1e-5, "seed": 1}
+    whole = wpriv.privatize(x, "local-gauss", thresholds=np.array([51, 102], np.uint8), **options)
+    scaled = wpriv.privatize(x, "local-gauss", thresholds=np.array([0.2, 0.4]), **options)
+    assert np.array_equal(whole.x, scaled.x)
+    assert whole.statement["clip"]["radius"] == pytest.approx(np.sqrt(0.2), rel=1e-6)  # of 0.2 and 0.4, by hand
+    with pytest.raises(UsageError, match="save the thresholds as float64"):
+        wpriv.privatize(x / 255, "local-gauss", thresholds=np.array([51, 102], np.uint8), **options)

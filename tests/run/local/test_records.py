@@ -87,3 +87,42 @@ def test_an_archive_with_a_member_that_is_no_array_is_refused(folder):
         archive.writestr("README.txt", "a text")
     with pytest.raises(MissingResource, match=r"README\.txt"):
         records("more.npz")
+
+
+@pytest.mark.parametrize("line", ["1,,3", '"1,000",2,3', "age,2,3", "0,1,2", "2019,2020,2021", "2000,2010,2020"])
+def test_a_first_line_that_may_be_names_or_a_record_is_not_guessed(folder, line):
+    (folder / "unclear.csv").write_text(f"{line}\n4,1,2\n5,6,0\n")
+    with pytest.raises(UsageError, match="names the columns or is a record"):
+        records("unclear.csv")
+    named = records("unclear.csv", header=True)  # the oracle: the lines below
+    assert named.x.tolist() == [[4, 1, 2], [5, 6, 0]]
+    assert "names of its columns" in named.notes[0]
+    if all(cell.isdecimal() for cell in line.split(",")):
+        as_record = records("unclear.csv", header=False)
+        assert as_record.x.tolist() == [[float(cell) for cell in line.split(",")], [4, 1, 2], [5, 6, 0]]
+        assert "a record" in as_record.notes[0]
+    else:
+        with pytest.raises(MissingResource, match="line 1"):
+            records("unclear.csv", header=False)
+
+
+@pytest.mark.parametrize("text", ["5,2,9\n4,1,2\n", "0,1,2\n", "1,2,3\n4,5,6\n", "7\n8\n"])
+def test_numbers_that_do_not_look_like_names_are_records(folder, text):
+    (folder / "plain.csv").write_text(text)
+    expected = [[float(cell) for cell in line.split(",")] for line in text.split()]
+    assert records("plain.csv").x.tolist() == expected
+
+
+def test_a_column_of_row_numbers_is_no_part_of_the_records(folder):
+    (folder / "pandas.csv").write_text(",a,b\n0,1,2\n1,3,4\n")
+    with pytest.raises(MissingResource, match="index=False"):
+        records("pandas.csv")
+
+
+def test_names_for_another_kind_of_file_are_refused(folder):
+    for name in ("plain.npy", "plain.csv", "digits"):
+        with pytest.raises(UsageError, match="`array`"):
+            records(name, array="x")
+    for name in ("plain.npy", "named.npz", "digits"):
+        with pytest.raises(UsageError, match="`header`"):
+            records(name, header=True)

@@ -14,6 +14,7 @@ from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.run.results import file_names
 
 MAX_HISTORY_BYTES = 50_000_000
+REPORTS = "the reports of all statements are taken to be of the same records, so that their eps add up"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ def read_history(path: str | Path) -> History:
 
     The file is the ledger of a training (``ledger.jsonl``), or holds a list of step mappings, or a history of Opacus: a
     list of [noise_multiplier, sample_rate, steps], or the state of its accountant with such a list under ``history``
-    (Poisson-sampled Gauss steps of sensitivity 1).
+    (Poisson-sampled Gauss steps of sensitivity 1). The statement of ``wpriv privatize`` is one step,
+    alone or in a list.
 
     Raises:
         MissingResource: the file cannot be read. UsageError: it is not such a list.
@@ -65,6 +67,8 @@ def read_history(path: str | Path) -> History:
         raise UsageError(f"`history` {file}: not a JSON file of steps ({_first_line(error)})") from None
     if isinstance(data, dict) and "history" in data:
         data = data["history"]
+    if isinstance(data, dict) and "task" in data:  # a statement of wpriv
+        data = [data]
     if not isinstance(data, list) or not data:
         raise UsageError(
             f"`history` {file}: wanted a list of steps, or of [noise_multiplier, sample_rate, steps]; found "
@@ -79,7 +83,8 @@ def read_history(path: str | Path) -> History:
             key = f"{key} {place}"  # parts of a pass are not added up to a pass: each entry has whole passes
         places.setdefault(key, f"`history` {file}, entry {place}")
         merged[key] = {**spec, "n": spec["n"] + merged[key]["n"] if key in merged else spec["n"]}
-    return History(list(merged.values()), places=tuple(places.values()))
+    reports = any(isinstance(item, dict) and "task" in item for item in data)
+    return History(list(merged.values()), (REPORTS,) if reports else (), places=tuple(places.values()))
 
 
 def _ledger(file: Path) -> History:
@@ -162,6 +167,8 @@ def _stated(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
 
 def _history_step(item: Any, place: str) -> dict[str, Any]:
     try:
+        if isinstance(item, dict) and "task" in item:
+            item = _reports(item)
         if isinstance(item, dict):
             return {**item, "n": whole(item.get("n", 1), "n")}
         if isinstance(item, list) and len(item) == 3:
@@ -176,6 +183,20 @@ def _history_step(item: Any, place: str) -> dict[str, Any]:
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from None
     raise UsageError(f"{place}: wanted a step mapping or [noise_multiplier, sample_rate, steps]; found {shown(item)}")
+
+
+def _reports(statement: dict[str, Any]) -> dict[str, Any]:
+    """The step of a statement of ``wpriv privatize``: one report of every record.
+
+    Raises:
+        UsageError: it is of a training, or is no such statement.
+    """
+    mechanism = statement.get("mechanism")
+    if statement["task"] != "privatize" or not isinstance(mechanism, dict):
+        raise UsageError(
+            "a privacy statement of something else than `wpriv privatize`; of a training give ledger.jsonl beside it"
+        )
+    return {**mechanism, "n": 1}
 
 
 def _first_line(error: BaseException) -> str:

@@ -49,11 +49,17 @@ class Plan:
 
 
 def plan(
-    options: LocalMechanism, shape: tuple[int, ...], *, public: Records | None = None, root: Path | None = None
+    options: LocalMechanism,
+    shape: tuple[int, ...],
+    *,
+    dtype: np.dtype[Any],
+    public: Records | None = None,
+    root: Path | None = None,
 ) -> Plan:
     """Validate the options of a local mechanism for records of a shape, and calibrate its noise.
 
     Args:
+        dtype: of the records as they were read; bytes, of records and of thresholds, stand for multiples of 1/255.
         public: records that bounds may be computed from. root: folder of data sets and threshold files.
     Raises:
         UsageError: see ``calibrated``; or the bounds would come from the private records.
@@ -64,7 +70,7 @@ def plan(
     center = options.center or 0.0
     if abs(center) > MAX_CENTER:
         raise UsageError(f"`center` must lie between -1e9 and 1e9; found {center:g}. Use other units")
-    bounds, origin = _bounds(options, shape, public, root, center)
+    bounds, origin = _bounds(options, shape, dtype, public, root, center)
     radius = options.radius
     if radius is None:
         if bounds is None:
@@ -101,7 +107,12 @@ def _check(options: LocalMechanism) -> None:
 
 
 def _bounds(
-    options: LocalMechanism, shape: tuple[int, ...], public: Records | None, root: Path | None, center: float
+    options: LocalMechanism,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    public: Records | None,
+    root: Path | None,
+    center: float,
 ) -> tuple[Array | None, str]:
     """Return the bound of each number and its origin; the protected records have no part in it."""
     quantile, thresholds = options.quantile, options.thresholds
@@ -109,7 +120,12 @@ def _bounds(
         if quantile is not None or public is not None:
             raise UsageError("`thresholds` gives the bounds themselves; leave out `quantile` and `public`")
         source = records(thresholds if isinstance(thresholds, np.ndarray) else str(thresholds), root)
-        bounds, origin = source.x.reshape(-1).astype(np.float64), source.name
+        if source.x.dtype == np.uint8 and dtype != np.uint8:
+            raise UsageError(
+                f"thresholds of bytes stand for multiples of 1/255, as records of bytes do, and the records are "
+                f"{dtype}; save the thresholds as {dtype} in the units of the records"
+            )
+        bounds, origin = source.rows(0, len(source.x)).reshape(-1), source.name
     elif quantile is not None:
         bounds, origin = _public_quantile(quantile, options.dct, shape, public, center)
     elif public is not None:

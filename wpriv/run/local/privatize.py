@@ -68,6 +68,7 @@ def privatize(
     dtype: str = "float32",
     limit: int | None = None,
     array: str = "",
+    header: bool | None = None,
     public_labels: bool = False,
     root: str | Path | None = None,
     out: str | Path | None = None,
@@ -100,6 +101,7 @@ def privatize(
         dtype: of the result, ``float32`` or ``float64``.
         limit: use only the first so many records.
         array: the name of the records in a .npz with several arrays.
+        header: whether the first line of a .csv names its columns; found from its cells where it is clear.
         public_labels: publish the labels unchanged.
         root: folder of data sets.
         out: a .npz to write; None returns the records instead.
@@ -135,10 +137,11 @@ def privatize(
     count = None if limit is None else whole(limit, "`limit`")
     folder, path = _path(root, "`data_root`"), _path(out, "`out`")
     files = None if path is None else ReportFiles.at(path)
-    private = records(data, folder, array=array, limit=count, parameters=reader)
+    private = records(data, folder, array=array, header=header, limit=count, parameters=reader)
     labels = _labels(private) if public_labels else None
-    known = None if public is None else _public(records(public, folder), private)
-    plan = mechanism_plan.plan(mechanism, private.shape, public=known, root=folder)
+    named = header if str(public).lower().endswith(".csv") else None
+    known = None if public is None else _public(records(public, folder, header=named), private)
+    plan = mechanism_plan.plan(mechanism, private.shape, dtype=private.x.dtype, public=known, root=folder)
     statement = local_statement.statement(plan, private, labels is not None)
     if dry_run:
         return Privatized(None, labels, statement)

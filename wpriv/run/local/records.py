@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from wpriv.errors import MissingResource, UsageError
 from wpriv.files import csv_tables
 from wpriv.files.array_files import DAMAGED, load, npz
 from wpriv.files.csv_tables import CsvError, CsvTable
+from wpriv.numerics.parse_numbers import shown
 
 Array = NDArray[Any]
 ENDINGS = (".npz", ".npy", ".csv")
@@ -72,6 +75,7 @@ def records(
     root: Path | None = None,
     *,
     array: str = "",
+    header: bool | None = None,
     limit: int | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> Records:
@@ -81,6 +85,7 @@ def records(
         source: an array [N, ...]; a file (.npz, .npy, .csv, by its ending); a data set, such as ``mnist:test``; or
             Records.
         root: folder of data sets. array: the name of the array in a .npz with several. limit: only the first records.
+        header: whether the first line of a .csv names its columns; found from its cells where it is clear.
         parameters: of the data set's reader.
     Raises:
         UsageError: no such data set, or an array that must be named. MissingResource: no such file, a damaged one, no
@@ -88,6 +93,13 @@ def records(
     """
     labels: Array | None = None
     notes: tuple[str, ...] = ()
+    ending = Path(source).suffix.lower() if isinstance(source, (str, Path)) else ""
+    if not isinstance(array, str) or not isinstance(header, bool | None):
+        raise UsageError(f"`array` must be a name and `header` true or false; found {shown(array)} and {shown(header)}")
+    if array and ending != ".npz":
+        raise UsageError("`array` names an array of a .npz file, and these records are in none; leave it out")
+    if header is not None and ending != ".csv":
+        raise UsageError("`header` is about the first line of a .csv file, and these records are in none; leave it out")
     if isinstance(source, Records):
         x, name, labels, notes = source.x, source.name, source.labels, source.notes
     elif isinstance(source, np.ndarray):
@@ -102,7 +114,7 @@ def records(
             raise UsageError(
                 f"parameters ({', '.join(parameters)}) need the name of a data set; {source} is a file and has none"
             )
-        x, labels = _file(resolve_path("data", "file", str(source), root), array)
+        x, labels, notes = _file(resolve_path("data", "file", str(source), root), array, header)
         name = str(source)
     else:
         x, name, labels, notes = _data_set(str(source), root, parameters or {})
@@ -128,18 +140,19 @@ def _data_set(
     return x, f"{loaded.name}:{part or 'train'}", y, loaded.notes
 
 
-def _file(path: Path, array: str) -> tuple[Array, Array | None]:
+def _file(path: Path, array: str, header: bool | None) -> tuple[Array, Array | None, tuple[str, ...]]:
     raw = read_bytes(path, LIMIT)
     if path.suffix.lower() == ".csv":
-        return _csv(path, raw), None
+        x, note = _csv(path, raw, header)
+        return x, None, (note,)
     try:
         loaded = load(io.BytesIO(raw))
         if isinstance(loaded, np.ndarray):
-            return loaded, None
+            return loaded, None, ()
         arrays = npz(io.BytesIO(raw), LIMIT)
     except DAMAGED as error:
         raise MissingResource(f"{path}: not a complete {path.suffix} file of numbers ({str(error)[:120]})") from None
-    return _chosen(path, arrays, array)
+    return (*_chosen(path, arrays, array), ())
 
 
 def _chosen(path: Path, arrays: dict[str, Array], array: str) -> tuple[Array, Array | None]:
@@ -152,21 +165,58 @@ def _chosen(path: Path, arrays: dict[str, Array], array: str) -> tuple[Array, Ar
     return arrays[name], arrays.get("y") if name != "y" else None
 
 
-def _csv(path: Path, raw: bytes) -> Array:
-    """Return a table of numbers as [N, D] float64, with or without a line of names above it."""
+def _csv(path: Path, raw: bytes, header: bool | None) -> tuple[Array, str]:
+    """Return a table of numbers as [N, D] float64, and how its first line was read."""
     try:
         text = csv_tables.decode(raw)
-        _, first = next(csv_tables.rows(text), (1, []))
-        return CsvTable.parse(text, headed=not _is_numbers(first)).matrix()
+        first, second, *_ = [*(row for _, row in itertools.islice(csv_tables.rows(text), 2)), [], []]
+        headed = _is_header(path, first, second) if header is None else header
+        if headed and csv_tables.has_index_column(first):
+            raise CsvError("the first column has no name, as pandas writes the numbers of rows; use index=False", 1)
+        x = CsvTable.parse(text, headed=headed).matrix()
     except CsvError as error:
         raise MissingResource(
             f"{path}: wanted a number in every cell below a line of names; {str(error)[:200]}"
         ) from None
+    return x, f"the first line of the file was read as {'the names of its columns' if headed else 'a record'}"
 
 
-def _is_numbers(cells: list[str]) -> bool:
-    """Tell whether a row holds numbers and not names."""
-    try:
-        return bool([csv_tables.number(cell) for cell in cells])
-    except ValueError:
+def _is_header(path: Path, first: list[str], second: list[str]) -> bool:
+    """Tell whether the first row of a table names its columns, rather than being a record.
+
+    Raises:
+        UsageError: it is not clear: some cells are numbers and others not, or all are numbers that look like names.
+    """
+    numbers = _numbers(first)
+    if not numbers:
+        return True
+    names = _look_like_names(numbers) and second != [] and not _count_up(_numbers(second))
+    if len(numbers) == len(first) and not names:
         return False
+    why = "are numbers that count up, as names of columns may" if names else "are numbers in part"
+    raise UsageError(
+        f"{path}: the cells of the first line {why}: {', '.join(first)[:80]}. Say by `header` whether the line "
+        f"names the columns or is a record"
+    )
+
+
+def _numbers(cells: list[str]) -> list[float]:
+    """The numbers among some cells."""
+    numbers = []
+    for cell in cells:
+        with contextlib.suppress(ValueError):
+            numbers.append(csv_tables.number(cell))
+    return numbers
+
+
+def _look_like_names(numbers: list[float]) -> bool:
+    """Tell whether numbers count up as names of columns do: from 0 or 1, as pandas numbers columns, or as years do."""
+    columns = len(numbers) > 2 and numbers[0] in (0, 1) and numbers[1] - numbers[0] == 1
+    years = len(numbers) > 1 and 1900 <= numbers[0] < numbers[-1] <= 2100
+    return _count_up(numbers) and (columns or years)
+
+
+def _count_up(numbers: list[float]) -> bool:
+    """Tell whether numbers rise by equal steps."""
+    steps = {after - before for before, after in itertools.pairwise(numbers)}
+    return len(steps) == 1 and min(steps) > 0
