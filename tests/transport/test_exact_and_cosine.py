@@ -57,6 +57,41 @@ def test_the_gradient_of_exact_is_that_of_finite_differences():
     assert torch.autograd.gradcheck(lambda points: exact.exact(x.detach(), points, 2.0), (y.requires_grad_(),))
 
 
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
+@pytest.mark.parametrize(("apart", "dtype"), [(1e3, torch.float32), (1e4, torch.float32), (1e5, torch.float64)])
+def test_exact_pairs_the_points_of_far_clusters_within_each_cluster(p, apart, dtype):
+    """The oracle: each cluster alone, by brute force of scipy in float64 from the differences of the same numbers."""
+    from scipy.optimize import linear_sum_assignment
+
+    x, y = (torch.cat([sample(20, 3, seed), sample(20, 3, seed + 1) + apart]).to(dtype) for seed in (0, 5))
+    total = 0.0
+    for part in (slice(0, 20), slice(20, 40)):
+        one, other = x[part].double().numpy(), y[part].double().numpy()
+        cost = (np.abs(one[:, None] - other[None]) ** p).sum(2)
+        total += cost[linear_sum_assignment(cost)].sum() / 40
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(0))
+    assert float(exact.exact(x, y[order], p)) == pytest.approx(total, rel=1e-5 if dtype == torch.float32 else 1e-9)
+
+
+def test_exact_sees_differences_of_one_part_in_10_to_the_18():
+    x = torch.tensor([[0.0], [1e-6], [1e12]], dtype=torch.float64)
+    y = torch.tensor([[1e12], [2e-6], [1e-6]], dtype=torch.float64)
+    for p in (1.0, 2.0, 3.0):
+        # on the line sorted pairs are optimal, by hand: 0 to 1e-6, 1e-6 to 2e-6
+        assert float(exact.exact(x, y, p)) == pytest.approx(2 * 1e-6**p / 3, rel=1e-9)
+    assert float(exact.exact(x, x[[2, 0, 1]])) == 0
+
+
+@pytest.mark.parametrize(
+    ("gap", "dtype", "p"), [(1e-25, torch.float32, 2), (1e-200, torch.float64, 2), (1e-9, torch.float32, 5)]
+)
+def test_exact_refuses_costs_that_underflow(gap, dtype, p):
+    x = torch.zeros(3, 2, dtype=dtype)
+    assert float(exact.exact(x, x, p)) == 0
+    with pytest.raises(UsageError, match="underflows"):
+        exact.exact(x, x + gap, p)
+
+
 @pytest.mark.parametrize(
     ("x", "y", "fact"),
     [

@@ -11,6 +11,9 @@ from wpriv.errors import UsageError
 from wpriv.transport import differences
 from wpriv.transport.costs import full_precision
 
+ROUNDING = 16 * torch.finfo(torch.float64).eps  # of the largest term of a cost, for each coordinate
+SMALL = 1e-9  # a share of the mean cost: errors that need no second computation
+
 
 def check_same_size(x: Tensor, y: Tensor) -> None:
     """Raise UsageError unless the samples have the same size and type and are finite."""
@@ -26,14 +29,14 @@ def exact(x: Tensor, y: Tensor, p: float = 2.0) -> Tensor:
 
     It is the minimum over permutations s of the mean of ``||x_i - y_s(i)||_p^p``.
     Differentiable in both arguments at the optimal pairs. Takes O(n^2 d) time for the costs, and up to O(n^3) for the
-    assignment.
+    assignment, which is found in double precision whatever that of the points.
 
     Args:
         x, y: [n, d] points.
         p: order of the ground cost, p >= 1.
     Raises:
         UsageError: the samples differ in size, type or device, a point is not finite, p is not a finite number of at
-            least 1, or a cost overflows.
+            least 1, a cost overflows, or all costs of pairs underflow.
     Source:
         Birkhoff: extreme couplings of uniform samples are permutations. The assignment is solved by the modified
         Jonker-Volgenant algorithm of scipy.
@@ -44,17 +47,41 @@ def exact(x: Tensor, y: Tensor, p: float = 2.0) -> Tensor:
     check_same_size(x, y)
     if not 1 <= p < math.inf:
         raise UsageError(f"p must be at least 1 and finite; found {p}")
-    from scipy.optimize import linear_sum_assignment
-
     with torch.no_grad(), full_precision(x.device):
-        # for p = 2, terms that depend on one side alone are the same for every assignment
-        cost = -((x - x.mean(0)) @ (y - y.mean(0)).T) if p == 2 else differences.pairwise_costs(x, y, p)
-    _require_finite(cost, p)
-    _, partners = linear_sum_assignment(cost.cpu().numpy())
-    gaps = x - y[torch.from_numpy(partners).to(y.device)]
+        partners = _partners(x.double(), y.double(), p)
+    gaps = x - y[partners]
     value: Tensor = (gaps.square() if p == 2 else gaps.abs() ** p).sum(1).mean()
     _require_finite(value.detach(), p)
+    if float(value.detach()) < torch.finfo(value.dtype).tiny and bool((gaps != 0).any()):
+        dtype = str(value.dtype).removeprefix("torch.")
+        raise UsageError(f"the {p:g}-th power of the distances underflows {dtype}; multiply the points by a constant")
     return value
+
+
+def _partners(x: Tensor, y: Tensor, p: float) -> Tensor:
+    """Return the partner of each point in an optimal assignment.
+
+    Costs come from a matrix product (p = 2) or from sums over one side (p = 1), whose terms may be far larger than the
+    differences between costs. Where their rounding matters, each cost is computed from the differences of the points
+    instead. Its error is then relative to itself; no cost is negative, so that all potentials of the assignment are at
+    most the sum of the costs of optimal pairs, and its error is relative to the value.
+    """
+    left, right = x - x.mean(0), y - x.mean(0)
+    # for p = 2, terms that depend on one side alone are the same for every assignment
+    cost = -(left @ right.T) if p == 2 else differences.pairwise_costs(left, right, p)
+    partners = _assignment(cost, p)
+    longest, other = (torch.linalg.vector_norm(points, ord=p, dim=1).amax() for points in (left, right))
+    largest = float((longest + other) ** p)
+    if ROUNDING * x.shape[1] * largest <= SMALL * float((x - y[partners]).abs().pow(p).sum(1).mean()):
+        return partners
+    return _assignment(torch.cat([(point - y).abs().pow(p).sum(1)[None] for point in x]), p)
+
+
+def _assignment(cost: Tensor, p: float) -> Tensor:
+    from scipy.optimize import linear_sum_assignment
+
+    _require_finite(cost, p)
+    return torch.from_numpy(linear_sum_assignment(cost.cpu().numpy())[1]).to(cost.device)
 
 
 def _require_finite(costs: Tensor, p: float) -> None:
