@@ -77,6 +77,46 @@ def test_unusable_tables_are_refused(tmp_path, text, given, error, fact):
         table(tmp_path, text, **given)
 
 
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        (CSV.replace(",", ";"), "line 1.*semicolons|:1: .*semicolons"),
+        (CSV.replace(",", "\t"), ":1: .*tabs"),
+        (CSV.replace("25,", ""), r"people\.csv: line 7: 4 columns.*found 3$"),
+        (CSV.replace("25,", '"25,'), r"people\.csv: line 7: not a CSV table.*quotation mark"),
+        ("," + CSV.replace("\n", "\n1,", 30), "numbers of the rows.*index=False"),
+        ("Unnamed: 0," + CSV.replace("\n", "\n1,", 30), "numbers of the rows.*index=False"),
+    ],
+)
+def test_the_fault_of_a_table_is_named_and_not_another(tmp_path, text, fact):
+    with pytest.raises(MissingResource, match=fact) as error:
+        table(tmp_path, text)
+    assert "categories" not in str(error.value)
+
+
+def test_a_column_of_row_numbers_may_be_dropped(tmp_path):
+    text = "Unnamed: 0," + CSV.replace("\n", "\n1,", 30)
+    assert np.array_equal(table(tmp_path, text, drop="Unnamed: 0,sex").x_train, table(tmp_path, CSV).x_train)
+
+
+def test_words_that_stand_for_missing_values_are_no_class_unless_declared(tmp_path):
+    for word in ("nan", "NaN", "NA", "n/a", "NULL", "inf"):
+        text = CSV.replace("yes", word, 1)
+        line = next(number for number, row in enumerate(text.split("\n"), 1) if row.endswith(word))
+        with pytest.raises(MissingResource, match=rf"people\.csv:{line}: column 'label' has '{word}'.*missing value"):
+            table(tmp_path, text)
+        declared = table(tmp_path, text, classes=["no", "yes", word])
+        assert (np.concatenate([declared.y_train, declared.y_test]) == 2).sum() == 1
+
+
+def test_a_class_of_the_test_file_that_training_lacks_is_refused_by_its_line(tmp_path):
+    (tmp_path / "test.csv").write_text(CSV.replace("yes", "yes."))
+    with pytest.raises(MissingResource, match=r"test\.csv:\d+: column 'label' has 'yes\.', a class that no training"):
+        table(tmp_path, CSV, test_file=str(tmp_path / "test.csv"))
+    (tmp_path / "test.csv").write_text("\n".join(CSV.split("\n")[:2]) + "\n")  # one class alone is none too many
+    assert table(tmp_path, CSV, test_file=str(tmp_path / "test.csv")).classes == ("no", "yes")
+
+
 def test_a_table_that_is_not_text_is_refused(tmp_path):
     (tmp_path / "people.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(MissingResource, match=r"people\.csv.*UTF-8"):
@@ -268,3 +308,28 @@ def test_scaled_maps_bytes_to_zero_to_one_and_keeps_floats():
 def test_an_unknown_data_set_is_refused_with_a_suggestion(name):
     with pytest.raises(UsageError, match=f"'{name}'; did you mean"):
         data.read(name)
+
+
+def test_a_picture_is_turned_as_its_camera_says(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
+    (tmp_path / "one").mkdir()
+    # the oracle: the places of the pixels by the meaning of the EXIF tag 274 (TIFF 6.0, Orientation)
+    upright = {1: pixels, 3: pixels[::-1, ::-1], 6: np.rot90(pixels, -1), 8: np.rot90(pixels, 1), 2: pixels[:, ::-1]}
+    for orientation, expected in upright.items():
+        exif = Image.Exif()
+        exif[274] = orientation
+        Image.fromarray(pixels).save(tmp_path / "one" / "a.png", exif=exif)
+        found = data.read("images", folder=str(tmp_path / "one"), size=6, test_share=0)
+        assert np.array_equal(found.x_train[0], expected.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("ending", ["gif", "bmp", "webp", "TIF"])
+def test_a_picture_that_would_be_left_out_is_refused_by_its_name(tmp_path, ending):
+    (tmp_path / "cats").mkdir()
+    picture = Image.fromarray(np.zeros((4, 4, 3), np.uint8))
+    picture.save(tmp_path / "cats" / "a.png")
+    (tmp_path / "cats" / "notes.txt").write_text("no picture")
+    assert data.read("images", folder=str(tmp_path), size=4, test_share=0).records == 1
+    picture.save(tmp_path / "cats" / f"b.{ending}")
+    with pytest.raises(MissingResource, match=rf"b\.{ending}.*left out"):
+        data.read("images", folder=str(tmp_path), size=4)

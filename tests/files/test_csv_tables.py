@@ -118,6 +118,30 @@ def test_both_readers_agree_on_every_text(body, end, numeric):
     assert answers[0] == answers[1]
 
 
+@READERS
+def test_an_open_quotation_mark_is_named_by_the_line_on_which_it_opens(monkeypatch, large):
+    text = 'a,b\n1,2\n3,"4\n' + "5,6\n" * 400
+    with pytest.raises(CsvError, match=r"line 3: .*open up to line 40") as error:
+        read(monkeypatch, large, text, ["a", "b"])
+    assert error.value.line == 3
+    closed = text + '7,8"\n9,1\n'  # the mark is closed 400 lines later, as if it were one cell
+    with pytest.raises(CsvError, match="line 3: "):
+        read(monkeypatch, large, closed, ["a", "b"])
+
+
+@pytest.mark.parametrize(("text", "word"), [("a;b;c\n1;2,5;3\n", "semicolons"), ("a\tb\n1\t2\n", "tabs")])
+def test_another_separator_than_the_comma_is_named(text, word):
+    with pytest.raises(CsvError, match=f"line 1: the columns are separated by {word}"):
+        CsvTable.parse(text)
+
+
+def test_a_column_of_row_numbers_without_a_name_is_suspected_where_every_row_is_longer():
+    with pytest.raises(CsvError, match=r"2 columns were wanted.*found 3; .*row numbers"):
+        CsvTable.parse("a,b\n0,1,2\n1,3,4\n").matrix()
+    for names, expected in ((",a", True), ("Unnamed: 0,a", True), ("a,b", False), ("a", False), ("id,a", False)):
+        assert csv_tables.has_index_column(names.split(",")) is expected
+
+
 def test_a_large_table_is_read_by_pandas_alone(monkeypatch):
     monkeypatch.setattr(CsvTable, "_by_rows", None)
     text = "a,b\n" + "0.1,-2.5e-3\n" * 900_000

@@ -11,7 +11,7 @@ import numpy as np
 
 from wpriv.data import _classes, _declared
 from wpriv.data._classes import Classes
-from wpriv.data._dataset import IGNORED, Array, Data, random_split
+from wpriv.data._dataset import IGNORED, Array, Data, narrowed, random_split
 from wpriv.data._files import File
 from wpriv.errors import FaultyRecords
 
@@ -97,11 +97,12 @@ def of_arrays(
         vocabulary=tokens,
         classes_from=classes.origin,
         ignored=ignored,
+        wide=any(part.dtype == np.float64 for part in (x, x_test)),
     )
 
 
 def _records(name: str, part: str, given: Any, tokens: int) -> Array:
-    """The records of one part, as bytes or as float32, with one channel for grey pictures; tokens as int64."""
+    """The records of one part, as bytes or as floats, with one channel for grey pictures; tokens as int64."""
     try:
         x = np.asarray(given)
     except (TypeError, ValueError) as error:
@@ -122,8 +123,7 @@ def _records(name: str, part: str, given: Any, tokens: int) -> Array:
         )
     if x.dtype == np.uint8:
         return x
-    with np.errstate(over="ignore"):  # numbers that overflow become infinite, which Data refuses
-        return x.astype(np.float32)
+    return narrowed(x)
 
 
 def _labels(name: str, part: str, given: Any, count: int) -> Array:

@@ -26,6 +26,7 @@ ARRAYS = (
 )
 # where classes were read, where they are not known without the records or declared
 FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS = "labels", "largest label", "outputs"
+LOST = 1e-4  # share of a column's spread that rounding to float32 may take
 IGNORED = -100  # as torch marks records without a class
 
 
@@ -63,6 +64,8 @@ class Data:
             documents (images: [0, 1]; rows: as in the file). The test set may be empty. Nothing is normalised.
             int64 [N, T] holds tokens, where there is a vocabulary.
         y_train, y_test: [N] int64, indices into ``classes``, or ``ignored`` for a record without a class.
+        wide: x may be float64, since float32 does not resolve the spread of a column (``narrowed``); tasks normalise it
+            before they round it.
         classes_from: where the classes were read: ``labels``, ``largest label`` (their number), or ``outputs`` of the
             network; empty where they are known without the records.
         files: the files read, with checksums. notes: remarks such as what the reader inferred from the data.
@@ -96,11 +99,15 @@ class Data:
     vocabulary: int = 0
     classes_from: str = ""
     ignored: int | None = IGNORED
+    wide: bool = False
 
     def __post_init__(self) -> None:
         # torch warns of read-only views of a file's bytes, and batches gather slowly from transposed arrays
         for name in ("x_train", "x_test"):
             object.__setattr__(self, name, np.require(getattr(self, name), requirements=["C", "W"]))
+        if self.wide:
+            for name in ("x_train", "x_test"):
+                object.__setattr__(self, name, getattr(self, name).astype(np.float64))
         if len(self.x_train) == 0:
             raise FaultyRecords(f"{self.name}: the training set is empty")
         train, test = self.x_train, self.x_test
@@ -117,14 +124,18 @@ class Data:
     def _check(self, where: str, x: Array, y: Array, group: Array | None) -> None:
         if self.vocabulary:
             self._check_tokens(where, x)
-        elif x.dtype not in (np.uint8, np.float32) or x.ndim not in (2, 4) or 0 in x.shape[1:]:
+        elif (
+            x.dtype not in (np.uint8, np.float64 if self.wide else np.float32)
+            or x.ndim not in (2, 4)
+            or 0 in x.shape[1:]
+        ):
             raise FaultyRecords(
                 f"{where}: wanted uint8 or float32 examples, [N, C, H, W] or [N, D]; found {x.dtype} {list(x.shape)}"
             )
         for name, column in (("labels", y), ("groups", group)):
             if column is not None and len(column) != len(x):
                 raise FaultyRecords(f"{where}: {len(x)} examples have {len(column)} {name}; wanted one for each")
-        if x.dtype == np.float32 and not np.isfinite(x).all():
+        if x.dtype.kind == "f" and not np.isfinite(x).all():
             index = tuple(np.argwhere(~np.isfinite(x))[0])
             column_name = f" (column {self.columns[index[1]]!r})" if self.columns else ""
             raise FaultyRecords(
@@ -204,6 +215,25 @@ class Data:
             "files": [file.describe() for file in self.files],
             "notes": list(self.notes),
         }
+
+
+def narrowed(x: Array) -> Array:
+    """Return numbers as float32; as float64 where float32 loses more than ``LOST`` of a column's or channel's spread.
+
+    Such columns are large numbers that differ little, such as seconds since 1970, of which little would be left after
+    a public constant was subtracted. Numbers that overflow become infinite, which ``Data`` refuses.
+
+    Args:
+        x: [N], [N, D] or [N, C, H, W] numbers.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow: Array = x.astype(np.float32)
+        if x.dtype == np.float32 or not len(x) or not np.isfinite(narrow).all():
+            return narrow
+        wide = x.astype(np.float64)
+        axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+        lost = np.abs(wide - narrow).max(axis=axes) > LOST * np.ptp(wide, axis=axes)
+    return wide if lost.any() else narrow
 
 
 def scaled(x: Array) -> NDArray[np.float32]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ MORE_THAN_BYTES = ("I", "F")  # the first letters of Pillow's modes with more th
 
 
 def square(image: Any, place: str, *, size: int, grey: bool, crop: int = 0) -> Array:
-    """Return the square in the middle of a picture, resized, as [1 or 3, size, size] bytes.
+    """Return the square in the middle of a picture, upright and resized, as [1 or 3, size, size] bytes.
 
     Args:
         image: of Pillow, not loaded yet. place: of the picture, for messages. crop: side of the square; 0 takes the
@@ -24,7 +25,7 @@ def square(image: Any, place: str, *, size: int, grey: bool, crop: int = 0) -> A
             would cut to the largest byte instead of scaling them.
         What Pillow raises at a damaged file.
     """
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     if image.width * image.height > MAX_PIXELS:
         raise FaultyRecords(f"{place}: has {image.width} x {image.height} pixels; at most {MAX_PIXELS:,} are read")
@@ -32,6 +33,10 @@ def square(image: Any, place: str, *, size: int, grey: bool, crop: int = 0) -> A
         raise FaultyRecords(
             f"{place}: has more than 8 bits a channel (mode {image.mode}); save it with 8, scaled to 0 to 255"
         )
+    try:
+        image = ImageOps.exif_transpose(image)  # as cameras say that it is to be turned
+    except (KeyError, TypeError, struct.error, ZeroDivisionError) as error:
+        raise ValueError(f"damaged EXIF data: {error}") from None
     side = crop or min(image.size)
     if side > min(image.size):
         raise FaultyRecords(

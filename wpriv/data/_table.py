@@ -11,12 +11,12 @@ import numpy as np
 
 from wpriv.data import _classes, _declared
 from wpriv.data._classes import Classes
-from wpriv.data._dataset import Array, Data, random_split
+from wpriv.data._dataset import Array, Data, narrowed, random_split
 from wpriv.data._declared import Declared
 from wpriv.data._files import File
 from wpriv.errors import FaultyRecords, UsageError
 from wpriv.files import csv_tables
-from wpriv.files.csv_tables import CsvError, CsvTable
+from wpriv.files.csv_tables import CsvError, CsvTable, NotANumber
 from wpriv.hints import did_you_mean
 
 
@@ -122,6 +122,7 @@ def read(
         response_train=None if response is None else response[train],
         response_test=None if response is None else response[held_out],
         classes_from=classes.origin,
+        wide=x.dtype == np.float64,
     )
 
 
@@ -146,11 +147,13 @@ def _rows(content: Content, roles: Roles, declared: Declared) -> _Rows:
             for name in names
             if name not in declared.categories
         }
-    except CsvError as error:
+    except NotANumber as error:
         raise FaultyRecords(
             f"{path}: wanted a number in every cell of the features; {error}. Declare the words of that column in "
             f"categories, encode text as numbers, or drop it"
         ) from None
+    except CsvError as error:
+        raise FaultyRecords(f"{path}: {error}") from None
     groups = cells[roles.sensitive] if roles.sensitive else None
     rows = _Rows(path, table, (), np.empty(0), cells[roles.target], groups)
     columns, features = [], []
@@ -169,15 +172,14 @@ def _rows(content: Content, roles: Roles, declared: Declared) -> _Rows:
 
 
 def _finite(rows: _Rows, name: str, values: Array, declared: Declared) -> Array:
-    """Return a column as [N] float32, in its declared range.
+    """Return a column as [N] float32 (or float64, see ``narrowed``), in its declared range.
 
     Raises:
         FaultyRecords: a number is not finite, or too large for float32.
     """
     if name in declared.ranges and np.isfinite(values).all():
         values = _declared.in_range(values, declared.ranges[name])
-    with np.errstate(over="ignore"):
-        column: Array = values.astype(np.float32)
+    column = narrowed(values)
     wrong = ~np.isfinite(column)
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -221,7 +223,7 @@ def _response(parts: Sequence[_Rows], roles: Roles, declared: Declared) -> Array
             values = part.table.numbers(roles.target, part.target)
         except CsvError as error:
             raise FaultyRecords(f"{part.path}: wanted a number to predict in every row; {error}") from None
-        columns.append(_finite(part, roles.target, values, declared))
+        columns.append(_finite(part, roles.target, values, declared).astype(np.float32))
     return np.concatenate(columns)[:, None]
 
 
@@ -243,10 +245,15 @@ def _parse(path: Path, raw: bytes) -> CsvTable:
 
 def _feature_columns(path: Path, header: list[str], roles: Roles) -> list[str]:
     """Return the columns that are neither the target nor dropped, after checking that all named columns exist."""
+    dropped = [column.strip() for column in roles.drop.split(",") if column.strip()]
+    if csv_tables.has_index_column(header) and header[0] not in dropped:
+        raise FaultyRecords(
+            f"{path}: the first column, {header[0]!r}, seems to hold the numbers of the rows, as pandas writes them; "
+            f"they are no features. Write the file with index=False, or drop a column called 'Unnamed: 0'"
+        )
     if not header or not all(header):
         first_line = ", ".join(header)[:120] or "none"
         raise FaultyRecords(f"{path}: the first line must give every column a distinct name; found {first_line}")
-    dropped = [column.strip() for column in roles.drop.split(",") if column.strip()]
     for column in [roles.target, *([roles.sensitive] if roles.sensitive else []), *dropped]:
         if column not in header:
             suggestion = did_you_mean(column, header) or "."

@@ -12,7 +12,7 @@ import numpy as np
 
 from wpriv.core.parameters import Parameters, parameter
 from wpriv.data import _classes, _declared, _mat
-from wpriv.data._dataset import Array, Data, random_split
+from wpriv.data._dataset import Array, Data, narrowed, random_split
 from wpriv.data._files import MAX_BYTES, File, read_bytes, resolve_path
 from wpriv.errors import FaultyRecords, UsageError
 from wpriv.files import array_files
@@ -65,6 +65,7 @@ def read(root: Path | None, params: Params) -> Data:
         files=files,
         notes=classes.notes,
         classes_from=classes.origin,
+        wide=any(part.dtype == np.float64 for part in (x, x_test)),
     )
 
 
@@ -88,8 +89,7 @@ def _rows(path: Path, params: Params) -> tuple[Array, Array, File]:
             f"{path}: wanted rows of numbers, [N, D], and integer labels; "
             f"found {x.dtype} {list(x.shape)}, {y.dtype} {list(y.shape)}"
         )
-    with np.errstate(over="ignore"):  # numbers that overflow become infinite, which Data refuses
-        return x.astype(np.float32), labels, File.unverified(path, raw)
+    return narrowed(x), labels, File.unverified(path, raw)
 
 
 def parse_npz(path: Path, raw: bytes, limit: int = MAX_BYTES) -> dict[str, Array]:

@@ -24,6 +24,7 @@ GET = (
     "CelebA: https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html, with list_attr_celeba.txt for attributes."
 )
 ENDINGS = (".jpg", ".jpeg", ".png")
+OTHERS = (".gif", ".bmp", ".tif", ".tiff", ".webp", ".avif", ".heic", ".heif", ".jfif", ".jp2", ".ppm", ".pgm")
 MAX_BYTES = 16_000_000_000  # of all pictures, once read
 
 
@@ -107,8 +108,14 @@ def _pictures(folder: Path) -> list[Path]:
     """Return the sorted paths of all pictures below a folder.
 
     Raises:
-        FaultyRecords: there are none, or one of its sub-folders has none.
+        FaultyRecords: there are none, one of its sub-folders has none, or one is of another kind.
     """
+    other = min((path for path in folder.rglob("*") if path.suffix.lower() in OTHERS and path.is_file()), default=None)
+    if other is not None:
+        raise FaultyRecords(
+            f"{other}: pictures are read from {', '.join(ENDINGS)}, and this one would be left out. Save it as one of "
+            f"them, or move it away"
+        )
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
     if not paths:
         raise FaultyRecords(f"{folder}: wanted pictures ({', '.join(ENDINGS)}); found none. {GET}")

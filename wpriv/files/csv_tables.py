@@ -47,18 +47,25 @@ def decode(raw: bytes) -> str:
 
 
 def rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row that is not blank, with the number of its last line.
+    """Yield each row that is not blank, with the number of its first line.
 
     Raises:
-        CsvError: a quotation mark is not closed, or text follows a closing one.
+        CsvError: a quotation mark is not closed, or text follows a closing one; names the line on which the row begins.
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    line = 1
     try:
         for row in reader:
             if len(row) > 1 or (row and row[0].strip(" \t")):
-                yield reader.line_num, row
+                yield line, row
+            line = reader.line_num + 1
     except csv.Error as error:
-        raise CsvError(f"not a CSV table ({error})", reader.line_num) from None
+        rest = f"; a quotation mark in this row is open up to line {reader.line_num}" * (reader.line_num > line)
+        raise CsvError(f"not a CSV table ({error}){rest}", line) from None
+
+
+class NotANumber(CsvError):
+    """A cell of a numeric column that is no number."""
 
 
 def number(cell: str) -> float:
@@ -93,9 +100,16 @@ class CsvTable:
         An empty text is a table without columns and rows.
 
         Raises:
-            CsvError: two columns have the same name, or the first row is not valid CSV.
+            CsvError: two columns have the same name, the first row is not valid CSV, or its separators are no commas.
         """
         line, first = next(rows(text), (1, []))
+        for separator, word in ((";", "semicolons"), ("\t", "tabs")) if len(first) == 1 else ():
+            if separator in first[0].strip():
+                raise CsvError(
+                    f"the columns are separated by {word}; wanted commas, and points in decimal numbers. Save it "
+                    f"again, for example by pandas: read_csv(path, sep={separator!r}).to_csv(path, index=False)",
+                    line,
+                )
         names = [cell.strip() for cell in first] if headed else [str(index) for index in range(len(first))]
         if len(set(names)) < len(names):
             repeated = next(name for name in names if names.count(name) > 1)
@@ -149,7 +163,7 @@ class CsvTable:
         return [dict(zip(self.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def line(self, row: int) -> int:
-        """Return the line on which a row ends; rows are counted from 0."""
+        """Return the line on which a row begins; rows are counted from 0."""
         numbered = enumerate(rows(self.text), start=-int(self.headed))
         return next(line for index, (line, _) in numbered if index == row)
 
@@ -196,7 +210,12 @@ class CsvTable:
             if len(row) == len(self.names) + 1 and not row[-1]:
                 row.pop()  # a comma at the end of the line
             if len(row) > len(self.names) or (numbers and len(row) < len(self.names)):
-                raise CsvError(f"{len(self.names)} columns were wanted, as in the first line; found {len(row)}", line)
+                index_column = "; is the first one a column of row numbers without a name?"
+                raise CsvError(
+                    f"{len(self.names)} columns were wanted, as in the first line; found {len(row)}"
+                    f"{index_column * (index == 0 and len(row) == len(self.names) + 1)}",
+                    line,
+                )
             for column, (name, cells) in enumerate(columns.items()):
                 cell = row[column] if column < len(row) else ""
                 try:
@@ -220,8 +239,8 @@ def to_text(names: Sequence[str], body: Sequence[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def _not_a_number(cell: str, row: int, column: int, line: int) -> CsvError:
-    return CsvError(f"could not convert string {cell[:40]!r} to a number at row {row}, column {column + 1}", line)
+def _not_a_number(cell: str, row: int, column: int, line: int) -> NotANumber:
+    return NotANumber(f"could not convert string {cell[:40]!r} to a number at row {row}, column {column + 1}", line)
 
 
 def _release(version: str) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from wpriv.data.pair import Pair
 from wpriv.engine.clipping.common import clip_factors
 from wpriv.errors import UsageError
 from wpriv.tasks._adapt_options import RADIUS, TENSORS, Options
-from wpriv.tasks._normalisation import normalise, to_floats
+from wpriv.tasks._normalisation import normalise, normalised, to_floats
 
 CHUNK = 1000
 """Records that are evaluated at once."""
@@ -158,9 +158,10 @@ def prepare_records(data: Pair, options: Options, device: torch.device) -> list[
 
 def _to_inputs(x: Any, options: Options, device: torch.device) -> Tensor:
     """Records as networks take them, each one transformed independently: divided by its sum, or by public constants."""
+    if not options.shares:
+        return normalised(x, options.normalise, device)
     inputs = to_floats(x, device)
-    if options.shares:
-        inputs = inputs / inputs.flatten(1).sum(dim=1).clamp(min=1e-12).view(-1, *[1] * (inputs.dim() - 1))
+    inputs = inputs / inputs.flatten(1).sum(dim=1).clamp(min=1e-12).view(-1, *[1] * (inputs.dim() - 1))
     return normalise(inputs, options.normalise)
 
 

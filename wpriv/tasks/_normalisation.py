@@ -36,6 +36,15 @@ def to_floats(x: Any, device: torch.device) -> Tensor:
     return inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs.float()
 
 
+def normalised(x: Any, constants: Normalise | None, device: torch.device) -> Tensor:
+    """Copy records to the device, normalise them, and return them as float32; float64 is rounded after that."""
+    import torch
+
+    if x.dtype != "float64" or constants is None:
+        return normalise(to_floats(x, device), constants)
+    return normalise(torch.tensor(x, device=device), constants).float()
+
+
 def normalise(inputs: Tensor, constants: Normalise | None) -> Tensor:
     """Normalise records [N, C, ...] by channel; return them unchanged without constants.
 
@@ -53,5 +62,8 @@ def normalise(inputs: Tensor, constants: Normalise | None) -> Tensor:
                 f"or columns of a record; found {len(values)}"
             )
     shape = (1, -1, *[1] * (inputs.dim() - 2))
-    mean, std = (torch.tensor(values, device=inputs.device).view(shape) for values in (constants.mean, constants.std))
+    mean, std = (
+        torch.tensor(values, dtype=inputs.dtype, device=inputs.device).view(shape)
+        for values in (constants.mean, constants.std)
+    )
     return (inputs - mean) / std

@@ -160,7 +160,7 @@ def to_inputs(x: Any, options: InputOptions, device: torch.device) -> Tensor:
             if getattr(options, key) is not None:
                 raise UsageError(f"options: {key}: tokens are names of words and no quantities; leave it out")
         return torch.tensor(x, device=device)
-    inputs = _normalisation.normalise(_normalisation.to_floats(x, device), options.normalise)
+    inputs = _normalisation.normalised(x, options.normalise, device)
     if options.features is None:
         return inputs
     return _image_features.rows_of_images(inputs, options.features, options.normalise)

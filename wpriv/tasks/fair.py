@@ -177,14 +177,15 @@ def _penalty(recipe: Train, options: Options, counts: Sequence[int]) -> Penalty:
 
 def _to_unit_ranges(x: Any, columns: tuple[str, ...], options: Options) -> Any:
     """Features as float32: bytes divided by 255, and named columns mapped from their range to [0, 1] and clipped."""
-    features = x.astype(np.float32) / (255 if x.dtype == np.uint8 else 1)
+    # float64 is rounded after it was brought to the range
+    features = x.copy() if x.dtype == np.float64 else x.astype(np.float32) / (255 if x.dtype == np.uint8 else 1)
     for name, (low, high) in options.ranges.items():
         if name not in columns:
             near = did_you_mean(name, list(columns))
             raise UsageError(f"options: ranges: no column called {name[:60]!r}{near or '.'}")
         column = columns.index(name)
         features[:, column] = np.clip((features[:, column] - low) / (high - low), 0, 1)
-    return features
+    return features.astype(np.float32)
 
 
 def _targets(options: Options, data: Any) -> tuple[Any, Any]:
