@@ -105,8 +105,8 @@ class Data:
         # torch warns of read-only views of a file's bytes, and batches gather slowly from transposed arrays
         for name in ("x_train", "x_test"):
             object.__setattr__(self, name, np.require(getattr(self, name), requirements=["C", "W"]))
-        if self.wide:
-            for name in ("x_train", "x_test"):
+        for name in ("x_train", "x_test") if self.wide else ():
+            if getattr(self, name).dtype == np.float32:
                 object.__setattr__(self, name, getattr(self, name).astype(np.float64))
         if len(self.x_train) == 0:
             raise FaultyRecords(f"{self.name}: the training set is empty")
