@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 CRASHED = 70
@@ -49,6 +50,29 @@ def start(
 def end(child: int) -> int:
     """Wait for the child and return its exit code."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def at_once(
+    words: Sequence[str] | None, environments: Iterable[Mapping[str, str]], folder: Path, *, before: str = ""
+) -> list[tuple[int, str]]:
+    """Run a command in several children at once and return the exit code and the output of each, errors among it.
+
+    Args:
+        environments: one for each child, added to that of this process. words, folder, before: as for ``start``.
+    """
+    children = []
+    for environment in environments:
+        printed = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        end_of_both = {"out": printed.fileno(), "err": printed.fileno()}
+        given = {**os.environ, **environment}
+        children.append((start(words, **end_of_both, folder=folder, environment=given, before=before), printed))
+    results = []
+    for child, printed in children:
+        code = end(child)
+        with printed:
+            printed.seek(0)
+            results.append((code, printed.read()))
+    return results
 
 
 def _run(words: Sequence[str] | None, before: str) -> int:

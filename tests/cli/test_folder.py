@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests import forked
 from tests.command_line import call
+from tests.engine.test_distributed import group_of_two
 from tests.points import ROOT
 from wpriv.cli.main import main
 from wpriv.engine import ledger, ledger_lines
@@ -251,15 +252,9 @@ def test_a_second_training_in_a_folder_is_refused_while_the_first_holds_it(out, 
 
 
 def test_of_several_processes_at_once_one_trains_and_no_step_is_lost(out, capsys):
-    words = [sys.executable, "-m", "wpriv", "train", "toy.yaml", "--out", "out"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    children = [
-        subprocess.Popen(words, cwd=out.parent, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        for _ in range(3)
-    ]
-    ends = [(child.communicate()[1].decode(), child.returncode) for child in children]
-    assert 0 in [code for _, code in ends]
-    assert {code for _, code in ends} <= {0, USAGE}, ends
+    ends = forked.at_once(["train", "toy.yaml", "--out", "out"], [{}] * 3, out.parent)
+    assert 0 in [code for code, _ in ends]
+    assert {code for code, _ in ends} <= {0, USAGE}, ends
     assert len(ledger.entries(out / file_names.LEDGER)) == STEPS
     assert run(capsys)[0] == 0
 
@@ -555,24 +550,7 @@ def test_a_name_that_is_too_long_is_an_error_of_the_user(out, capsys):
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
 def test_all_processes_of_a_launch_are_refused_alike_where_another_holds_the_folder(out):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
-    words = [sys.executable, "-m", "wpriv", "train", "toy.yaml", "--out", "out"]
     with file_lock.locked(out / file_lock.LOCK, "held"):
-        children = [
-            subprocess.Popen(
-                words, env={**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank}, stderr=subprocess.PIPE
-            )
-            for rank in ("0", "1")
-        ]
-        ends = [(child.communicate()[1].decode(), child.returncode) for child in children]
-    assert [code for _, code in ends] == [USAGE, USAGE], ends
+        ends = forked.at_once(["train", "toy.yaml", "--out", "out"], group_of_two(), out.parent)
+    assert [code for code, _ in ends] == [USAGE, USAGE], ends
     assert not out.exists()

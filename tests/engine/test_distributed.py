@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -102,22 +100,17 @@ def together(folder: Path, multiplier: float, exact: bool = False, kind: str = "
 
 def run_two(script: str) -> None:
     """Runs a script in two processes that talk over gloo."""
+    for code, printed in forked.at_once(None, group_of_two(), Path.cwd(), before=script):
+        assert code == 0, printed
+
+
+def group_of_two() -> list[dict[str, str]]:
+    """The environments of the two processes of a launch."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    children = []
-    for rank in ("0", "1"):
-        errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        ends = {"out": errors.fileno(), "err": errors.fileno()}
-        environment = {**shared, "RANK": rank, "LOCAL_RANK": rank}
-        child = forked.start(None, **ends, folder=Path.cwd(), environment=environment, before=script)
-        children.append((child, errors))
-    for child, errors in children:
-        code = forked.end(child)
-        with errors:
-            errors.seek(0)
-            assert code == 0, errors.read()
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return [{**shared, "RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
