@@ -65,6 +65,7 @@ def test_the_inverse_laplace_transform_equals_the_golden_value():
     assert math.exp(log_delta((Part("gauss", 4, 65536, 0.01),), 1.0)) == pytest.approx(float(golden["value"]), rel=1e-9)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_quick_benchmark_of_training_prints_times_and_targets():
     command = [sys.executable, "-m", "benchmarks", "training", "--quick", "--jobs", "MLP"]
