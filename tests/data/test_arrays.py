@@ -137,3 +137,32 @@ def test_a_reader_that_returns_something_else_is_refused(tmp_path, returned):
 def test_records_of_a_python_program_cannot_be_read_by_a_recipe():
     with pytest.raises(UsageError, match=r"wpriv\.train"):
         data.read("given")
+
+
+def test_readers_take_declared_classes_and_keep_whole_labels(tmp_path):
+    labels = 2 * (np.arange(50) % 3)
+    np.savez(tmp_path / "mine.npz", x=X, y=labels)
+    (tmp_path / "reader.py").write_text(
+        f"import numpy as np\n\ndef read():\n    stored = np.load({str(tmp_path / 'mine.npz')!r})\n"
+        "    return {'x': stored['x'], 'y': stored['y'], 'classes': [4, 2, 0]}\n"
+    )
+    for name in ("arrays", "features"):
+        plain = data.read(name, file=str(tmp_path / "mine.npz"), test_share=0)
+        assert plain.y_train.tolist() == labels.tolist()
+        assert plain.classes == ("0", "1", "2", "3", "4")
+        assert "taken as public" in plain.notes[0]
+        declared = data.read(name, file=str(tmp_path / "mine.npz"), test_share=0, classes=[4, 2, 0])
+        assert [int(declared.classes[k]) for k in declared.y_train] == labels.tolist()
+        assert declared.classes == ("4", "2", "0")
+        assert not declared.notes
+        with pytest.raises(MissingResource, match="found 4 at record 2, which is none of the declared classes: 0, 2"):
+            data.read(name, file=str(tmp_path / "mine.npz"), test_share=0, classes="0,2")
+    own = data.read_own(str(tmp_path / "reader.py"), "read", {})
+    assert own.classes == ("4", "2", "0")
+
+
+def test_whole_labels_that_cannot_be_places_of_outputs_are_numbers_to_predict():
+    for labels in (np.arange(50) - 1, 10_000 * np.arange(50)):
+        loaded = of_arrays((X, labels), (X[:5], labels[:5]))
+        assert loaded.classes == ("a number",)
+        assert loaded.response_train[:, 0].tolist() == labels.tolist()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from wpriv.data import _classes, _declared
+from wpriv.data import _classes
 from wpriv.data._classes import Classes
 from wpriv.data._dataset import IGNORED, Array, Data, narrowed, random_split
 from wpriv.data._files import File
@@ -76,7 +75,7 @@ def of_arrays(
         classes = None
     else:
         whole = [part.astype(np.int64) for part in (y, y_test)]
-        classes = _classes.of_whole(name, *whole, declared=declared, ignored=ignored)
+        classes = _classes.of_whole(name, whole[0], whole[1], declared=declared, ignored=ignored)
         if classes is None and not response:
             response, responses = ("response 0",), (whole[0][:, None], whole[1][:, None])
     if classes is None:
@@ -183,13 +182,7 @@ def _words(name: str, y: Array, y_test: Array, declared: Sequence[str] | None, a
     def place(part: int, row: int) -> str:
         return f"{name}, {'test' if part else 'training'} labels, record {row}: found"
 
-    if declared is None:
-        return _classes.of_words(name, y, y_test, place, apart)
-    parts = (
-        _declared.indices([str(cell).strip() for cell in cells], declared, "classes", functools.partial(place, part))
-        for part, cells in enumerate((y, y_test))
-    )
-    return Classes(tuple(declared), *parts)
+    return _classes.of_words(name, y, y_test, place, apart=apart, declared=declared)
 
 
 def _check_lengths(name: str, part: str, x: Array, y: Array) -> None:

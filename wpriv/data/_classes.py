@@ -65,8 +65,8 @@ def of_whole(
     labels = both[both != ignored]
     if declared is not None:
         values = _whole_values(declared)
-        parts = [_looked_up(name, part, labels, values, declared, ignored) for part, labels in _parts(y, y_test)]
-        return Classes(tuple(declared), *parts)
+        train = _looked_up(name, "training", y, values, declared, ignored)
+        return Classes(tuple(declared), train, _looked_up(name, "test", y_test, values, declared, ignored))
     smallest, largest = int(labels.min(initial=0)), int(labels.max(initial=0))
     if smallest < 0 or largest >= MAX_CLASSES:
         return None
@@ -98,26 +98,35 @@ def by_outputs(data: Data, outputs: int) -> Data:
                 f"{IGNORE * bool((values < 0).any())}"
             )
     names = tuple(map(str, range(outputs)))
-    numbers = {"response": (), "response_train": None, "response_test": None}
-    return replace(
-        data, y_train=labels[0], y_test=labels[1], classes=names, classes_from=FROM_OUTPUTS, notes=(), **numbers
-    )
+    data = replace(data, response=(), response_train=None, response_test=None, notes=())
+    return replace(data, y_train=labels[0], y_test=labels[1], classes=names, classes_from=FROM_OUTPUTS)
 
 
 def of_words(
-    name: str, y: Sequence[str] | Array, y_test: Sequence[str] | Array, place: Callable[[int, int], str], apart: bool
+    name: str,
+    y: Sequence[str] | Array,
+    y_test: Sequence[str] | Array,
+    place: Callable[[int, int], str],
+    *,
+    apart: bool,
+    declared: Sequence[str] | None,
 ) -> Classes:
-    """Return the classes of words, sorted (as numbers if all are), which are those of the training records.
+    """Return the classes of words: those declared; else those of the training records, sorted, as numbers if all are.
 
     Args:
         place: the beginning of a message on a label, from the part (0 or 1) and the record.
         apart: the test records were given by themselves. Otherwise they are a share of the same records, and their
             classes count too.
     Raises:
-        FaultyRecords: a label is empty, or stands for a missing value; a number is written in two ways; test records
-            have a class that no training record has; or there are too many classes.
+        FaultyRecords: a label is none of those declared; or is empty, or stands for a missing value; a number is
+            written in two ways; test records have a class that no training record has; or there are too many classes.
     """
     parts = [[str(cell).strip() for cell in part] for part in (y, y_test)]
+    if declared is not None:
+        train = _declared.indices(parts[0], declared, "classes", functools.partial(place, 0))
+        return Classes(
+            tuple(declared), train, _declared.indices(parts[1], declared, "classes", functools.partial(place, 1))
+        )
     for part, cells in enumerate(parts):
         refuse_missing(cells, functools.partial(place, part))
     names = sorted_words(name, set(parts[0]) if apart else {*parts[0], *parts[1]})
@@ -129,8 +138,8 @@ def of_words(
                 f"{place(1, row)} {cell[:60]!r}, a class that no training record has. Their classes: {known}. Correct "
                 f"its spelling, or declare all classes"
             )
-    places = [np.array([numbers[cell] for cell in cells], np.int64) for cells in parts]
-    return Classes(names, *places, FROM_LABELS, (READ,))
+    train, test = (np.array([numbers[cell] for cell in cells], np.int64) for cells in parts)
+    return Classes(names, train, test, FROM_LABELS, (READ,))
 
 
 def refuse_missing(cells: Sequence[str], place: Callable[[int], str]) -> None:
@@ -171,11 +180,11 @@ def sorted_words(name: str, words: set[str]) -> tuple[str, ...]:
 def _whole_values(declared: Sequence[str]) -> dict[int, int]:
     """The number of the class of each label: declared numbers are the labels themselves; words name 0, 1, ..."""
     try:
-        values = {int(Decimal(word)): number for number, word in enumerate(declared)}
-        whole = all(Decimal(word) == int(Decimal(word)) for word in declared)
-    except (InvalidOperation, ValueError, OverflowError):  # words, nan, inf
-        whole = False
-    return values if whole else {number: number for number in range(len(declared))}
+        values = [float(word) for word in declared]
+    except ValueError:  # words
+        values = []
+    whole = bool(values) and all(abs(value) < 2**53 and value.is_integer() for value in values)
+    return {(int(values[number]) if whole else number): number for number in range(len(declared))}
 
 
 def _looked_up(
@@ -189,10 +198,6 @@ def _looked_up(
             f"{', '.join(declared[:12])}{', ...' * (len(declared) > 12)}"
         )
     return np.array([known[label] for label in labels.tolist()], np.int64)
-
-
-def _parts(y: Array, y_test: Array) -> tuple[tuple[str, Array], tuple[str, Array]]:
-    return ("training", y), ("test", y_test)
 
 
 def declared_words(given: Any, what: str) -> tuple[str, ...] | None:

@@ -189,20 +189,16 @@ def _finite(rows: _Rows, name: str, values: Array, declared: Declared) -> Array:
 
 def _classes_of(parts: Sequence[_Rows], roles: Roles, given: tuple[str, ...] | None) -> Classes:
     """The classes of the rows of each file; one class where the target is a number to predict."""
-    words = [part.target for part in parts] if len(parts) > 1 else [parts[0].target, np.empty(0, object)]
+    train = parts[0].target
+    test = parts[1].target if len(parts) > 1 else np.empty(0, object)
     if roles.number:
-        return Classes(("a number",), *(np.zeros(len(column), np.int64) for column in words))
+        return Classes(("a number",), np.zeros(len(train), np.int64), np.zeros(len(test), np.int64))
 
     def place(part: int, row: int) -> str:
         return parts[part].place(roles.target, row)
 
-    if given is None:
-        return _classes.of_words(f"{parts[0].path}: column {roles.target!r}", *words, place, apart=len(parts) > 1)
-    numbers = (
-        _declared.indices([cell.strip() for cell in column], given, "classes", functools.partial(place, part))
-        for part, column in enumerate(words)
-    )
-    return Classes(given, *numbers)
+    name = f"{parts[0].path}: column {roles.target!r}"
+    return _classes.of_words(name, train, test, place, apart=len(parts) > 1, declared=given)
 
 
 def _groups(parts: Sequence[_Rows], column: str) -> Array:

@@ -37,6 +37,11 @@ def require_classes(data: Any) -> None:
         return
     present = np.unique(data.y_train[data.y_train != data.ignored])
     names = [data.classes[k] for k in present]
+    if len(present) < 2:
+        raise UsageError(
+            f"the training records of {data.name} are all of the class {', '.join(names) or 'to ignore'}; declare the "
+            f"classes by classes where others may occur"
+        )
     many = data.classes_from != FROM_OUTPUTS and len(present) > MANY and data.records < FEW * len(present)
     if many or _fractions(names):
         raise UsageError(

@@ -169,7 +169,8 @@ def _csv(path: Path, raw: bytes, header: bool | None) -> tuple[Array, str]:
     """Return a table of numbers as [N, D] float64, and how its first line was read."""
     try:
         text = csv_tables.decode(raw)
-        first, second, *_ = [*(row for _, row in itertools.islice(csv_tables.rows(text), 2)), [], []]
+        lines = [row for _, row in itertools.islice(csv_tables.rows(text), 2)]
+        first, second = lines[0] if lines else [], lines[1] if len(lines) > 1 else []
         headed = _is_header(path, first, second) if header is None else header
         if headed and csv_tables.has_index_column(first):
             raise CsvError("the first column has no name, as pandas writes the numbers of rows; use index=False", 1)
