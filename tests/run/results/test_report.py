@@ -190,7 +190,7 @@ def test_trainings_without_a_guarantee_have_a_summary_alone(tmp_path, form):
 
 @pytest.mark.slow
 def test_a_training_on_reports_has_the_guarantee_of_its_reports(tmp_path):
-    noise = "privatize: {mech: local-gauss, radius: 4, eps: 2, delta: 1e-5, seed: 1}"
+    noise = "privatize: {mech: local-gauss, radius: 4, eps: 2, delta: 1e-5, seed: 1, public_labels: true}"
     text = RECIPE.replace("limit: 300", f"limit: 300, {noise}").replace("{eps: 4, delta: 1e-5}", "none")
     out = train(tmp_path, text)
     entry = report(out, "registry").data["deployment"]
