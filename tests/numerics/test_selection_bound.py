@@ -108,7 +108,8 @@ def test_the_lines_are_nowhere_below_the_supremum_of_the_theorem(repeats, eps0):
     eps = np.linspace(0, eps0, 160)
     profile = np.maximum(keep - np.exp(eps) * math.exp(-eps0) * keep, 0.0)
     profile[-1] = 0.0
-    bounds = Selection(ProfileTable(eps, profile, profile), repeats.slope, repeats.log_fall, repeats.reach, repeats.within)
+    table = ProfileTable(eps, profile, profile)
+    bounds = Selection(table, repeats.slope, repeats.log_fall, repeats.reach, repeats.within)
     x = np.concatenate([np.geomspace(1e-9, 1, 20_001), np.linspace(0, 2 * math.exp(-eps0), 20_001).clip(max=1)])
     g = np.minimum(math.exp(eps0) * x, 1 - math.exp(-eps0) * (1 - x))
     gain, cost = repeats.slope(x), repeats.slope(g)

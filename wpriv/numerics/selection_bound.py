@@ -120,9 +120,9 @@ class Selection:
     def _sets(self) -> tuple[Array, Array]:
         """Sets S = {dP/dQ > e}: e, a bound d of delta(e), and a range of Q(S).
 
-        In one order of the neighbours P(S) - e Q(S) is delta(e), at least d. In every order P(S) - e' Q(S) <= delta(e'):
-        for e' < e it bounds Q(S) from above, and for e' > e from below. Below 1, delta(e) = 1 - e + e delta(1/e) of the
-        other order.
+        In one order of the neighbours P(S) - e Q(S) is delta(e), at least d. In every order P(S) - e' Q(S) is at most
+        delta(e'): for e' < e it bounds Q(S) from above, and for e' > e from below. Below 1, delta(e) = 1 - e + e
+        delta(1/e) of the other order.
 
         Returns:
             [k, 2] e and d, and [k, m] values of Q(S), which divide its range into cells.

@@ -154,7 +154,9 @@ class Composition:
         if delta <= self.mass_at_plus_infinity:
             return (self.max_loss,) * 2 if delta == self.mass_at_plus_infinity else (math.inf, math.inf)
         # the total variation distance of a composition is at most the sum of those of its steps
-        if self._distinct_steps <= constants.MAX_DISTANCE_KINDS and delta >= single_loss_delta(self.groups, 0.0) * (1 + constants.DISTANCE_ROUNDING):
+        if self._distinct_steps <= constants.MAX_DISTANCE_KINDS and delta >= single_loss_delta(self.groups, 0.0) * (
+            1 + constants.DISTANCE_ROUNDING
+        ):
             return 0.0, 0.0
         if self.max_loss <= sufficient_upper:
             return 0.0, max(self.max_loss, 0.0)

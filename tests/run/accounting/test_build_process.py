@@ -123,10 +123,10 @@ def test_history_reads_both_of_its_forms(tmp_path):
     file.write_text(json.dumps([{"mech": "laplace", "scale": 3, "n": 2}, {"mech": "gauss", "sigma": 1}]))
     assert [s["mech"] for s in build_process.read_history(file).steps] == ["laplace", "gauss"]
     file.write_text(json.dumps([[1.5, 0.25, 10], [2.0, 1, 3], [1.5, 0.25, 5]]))
-    assert build_process.read_history(file).steps == [
-        {"mech": "gauss", "sigma": 1.5, "sampling": "poisson", "rate": 0.25, "n": 15},
-        {"mech": "gauss", "sigma": 2.0, "n": 3},
-    ]
+    assert build_process.described_process(None, params={}, history=file).process.steps == (
+        Step(Gauss(1.5), 15, Sampling("poisson", 0.25)),
+        Step(Gauss(2.0), 3),
+    )
 
 
 def test_a_missing_history_is_a_missing_resource(tmp_path):

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtri
 
 from wpriv.core.attacks.claim import Claim, parse_claim
+from wpriv.core.attacks.simulate_losses import trials_needed
 from wpriv.core.process import Process, Step
-from wpriv.core.sampling.kinds import FixedSize, Poisson, Shuffle
+from wpriv.core.sampling.kinds import Allocation, FixedSize, Poisson, Shuffle
 from wpriv.errors import Unsupported
+from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.dp import Dp
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace
@@ -218,3 +221,60 @@ def test_every_reading_has_a_verdict_and_a_larger_eps_keeps_what_is_proved():
     for before, after in zip(small, large, strict=True):
         assert before.verdict != "proved" or after.verdict == "proved"
         assert after.verdict != "refuted" or before.verdict == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("process", "eps"),
+    [
+        (one(Gauss(1.0)), 60),
+        (one(Gauss(1.0), 1000), 6000),
+        (one(Gauss(3.0), 20, sampling=Poisson(0.01)), 200),
+        (one(Gauss(3.0), 20, sampling=FixedSize(0.01)), 200),
+        (Process((Step(Gauss(5.0), 3), Step(Laplace(2.0), 4))), 70),
+        (one(Laplace(2.0), 40), 19.9999999),
+        (one(RandomizedResponse(0.5), 2000), 999.999),
+        (one(DiscreteGauss(1.0)), 1000),
+        (one(Gauss(1.0), 10, sampling=Allocation(0.1)), 1000),
+    ],
+)
+def test_pure_dp_below_the_largest_loss_is_refuted_however_rare_it_is(process, eps):
+    assert verdict(f"eps={eps}", process) == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("process", "eps"),
+    [(one(Laplace(2.0), 40), 20), (one(RandomizedResponse(0.5), 2000), 1000), (one(Laplace(2.0), 3), 1.5)],
+)
+def test_pure_dp_at_the_largest_loss_is_proved(process, eps):
+    assert verdict(f"eps={eps}", process) == "proved"
+
+
+def test_a_gap_whose_square_underflows_needs_countless_trials():
+    assert trials_needed(0.1, 0.1, 1.0, 1e-200, 6.0) == math.inf
+
+
+@pytest.mark.parametrize("eps", [0.01, 0.3, 2.0, 20.0])
+@pytest.mark.parametrize("mechanism", [Dp, RandomizedResponse])
+def test_the_mu_of_pure_dp_is_known_in_closed_form(mechanism, eps):
+    # 2 Phi^-1(e^eps / (1 + e^eps)), in mpmath: the kink of the trade-off function of randomised response
+    with mpmath.workdps(40):
+        q = 1 / (1 + mpmath.exp(eps))
+        mu = float(2 * mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * q))
+    process = one(mechanism(eps0=eps))
+    assert verdict(f"mu={mu * (1 + 1e-9)!r}", process) == "proved"
+    assert verdict(f"mu={mu * (1 - 1e-3)!r}", process) == "refuted"
+
+
+def laplace_mu(scale):
+    """The largest difference of normal quantiles along the trade-off curve of Laplace noise (Dong, Roth, Su 2019)."""
+    b, a = 1 / scale, np.linspace(1e-6, 0.5, 200_001)
+    f = np.where(a < math.exp(-b) / 2, 1 - math.exp(b) * a, math.exp(-b) / (4 * a))
+    return float(np.max(-ndtri(f) - ndtri(a)))
+
+
+@pytest.mark.parametrize("scale", [3.0, 0.5])
+def test_the_mu_of_laplace_noise_is_decided_for_all_tests(scale):
+    mu = laplace_mu(scale)
+    assert mu < 2 * ndtri(1 / (1 + math.exp(-1 / scale)))
+    assert verdict(f"mu={mu * 1.001}", one(Laplace(scale))) == "proved"
+    assert verdict(f"mu={mu * 0.999}", one(Laplace(scale))) == "refuted"

@@ -49,7 +49,10 @@ class Simulation:
 
 def trials_needed(tpr: float, fpr: float, eps: float, gap: float, deviations: float) -> float:
     """The number of trials at which ``gap`` is so many standard errors of TPR - e^eps FPR; inf for no gap."""
-    return deviations**2 * _variance(tpr, fpr, eps) / gap**2 if gap > 0 else math.inf
+    if not gap > 0:
+        return math.inf
+    errors = deviations / gap  # the square of a tiny gap is 0
+    return errors * errors * _variance(tpr, fpr, eps)
 
 
 def simulate(pairs: WeightedPairs, eps: float, trials: int, seed: int) -> Simulation:

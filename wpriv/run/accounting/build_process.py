@@ -18,12 +18,17 @@ from wpriv.errors import UsageError, WprivError
 from wpriv.hints import did_you_mean
 from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.run.accounting import evaluate
-from wpriv.run.accounting.history import read_history
+from wpriv.run.accounting.history import merged, read_history
 from wpriv.run.accounting.neighbours import neighbour_readings, process_between
-from wpriv.run.accounting.repetition import REPETITION_KEYS, repetition, sampling_keys, with_repetition
+from wpriv.run.accounting.repetition import (
+    ONE_RELEASE,
+    REPETITION_KEYS,
+    repetition,
+    sampling_keys,
+    with_repetitions,
+)
 
 STEP_KEYS = ("mech", "n", "sampling", "rate", "max_batch", "parts", "observed")
-ONE_RELEASE = "n = 1, since neither n nor epochs was given"
 # kinds of steps whose readings are listed
 MAX_READINGS = 20
 
@@ -247,26 +252,21 @@ def _from_history(history: str | Path, adjacency: str | None, group: Any, record
             f"`history` {history} is accounted for under {steps.adjacency} neighbours; "
             f"found `adjacency` {shown(adjacency)}"
         )
-    size = data_set_size([{"records": records}])
-    built = process(steps.steps, steps.adjacency or adjacency, steps.places, group=group, records=size)
-    kinds = "1 kind of step" if len(steps.steps) == 1 else f"{len(steps.steps)} kinds of steps"
-    notes = (f"{kinds} read from {history}", *steps.notes, *_readings(built))
-    return DescribedProcess(built, notes, size, steps.runs)
+    size = data_set_size([*steps.steps, {"records": records}], group)
+    specs, notes = with_repetitions(steps.steps, steps.places)
+    specs, places = merged(specs, steps.places)
+    built = process(specs, steps.adjacency or adjacency, places, group=group, records=size)
+    kinds = "1 kind of step" if len(specs) == 1 else f"{len(specs)} kinds of steps"
+    read = [f"{kinds} read from {history}", *steps.notes, *(note for note in notes if note != ONE_RELEASE)]
+    return DescribedProcess(built, (*dict.fromkeys(read), *_readings(built)), size, steps.runs)
 
 
 def described_steps(
     steps: Iterable[Mapping[str, Any]], adjacency: str | None = None, group: Any = None
 ) -> DescribedProcess:
     """The process of steps as in a recipe: ``{mech, <parameters>, sampling, n | epochs, rate | batch, records}``."""
-    specs, notes = [], []
     steps = list(steps)
-    for written in steps:
-        spec, lines = with_repetition(written)
-        notes += lines
-        if spec["n"] is None:
-            spec["n"] = 1
-            notes.append(ONE_RELEASE)
-        specs.append(spec)
+    specs, notes = with_repetitions(steps)
     size = data_set_size(steps, group)
     built = process(specs, adjacency, group=group, records=size)
     return DescribedProcess(built, (*dict.fromkeys(notes), *_readings(built)), size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ class History:
 
     Args:
         notes: remarks for readers of the answer. adjacency: as the file names it, if it does.
-        places: where in the file each step first occurs, for messages.
+        places: where in the file each step stands, for messages.
         runs: the number of runs of a training's ledger; 0 for other files.
     """
 
@@ -35,7 +36,7 @@ class History:
 
 
 def read_history(path: str | Path) -> History:
-    """Read the steps of a JSON file; equal steps are merged, in the order of their first occurrence.
+    """Read the steps of a JSON file, as they are written there.
 
     The file is the ledger of a training (``ledger.jsonl``), or holds a list of step mappings, or a history of Opacus: a
     list of [noise_multiplier, sample_rate, steps], or the state of its accountant with such a list under ``history``
@@ -74,17 +75,23 @@ def read_history(path: str | Path) -> History:
             f"`history` {file}: wanted a list of steps, or of [noise_multiplier, sample_rate, steps]; found "
             f"{shown(data)}"
         )
-    merged: dict[str, dict[str, Any]] = {}
-    places: dict[str, str] = {}
-    for place, item in enumerate(data, start=1):
-        spec = _history_step(item, f"`history` {file}, entry {place}")
-        key = json.dumps({k: v for k, v in spec.items() if k != "n"}, sort_keys=True)
-        if spec.get("sampling") in PASSES:
-            key = f"{key} {place}"  # parts of a pass are not added up to a pass: each entry has whole passes
-        places.setdefault(key, f"`history` {file}, entry {place}")
-        merged[key] = {**spec, "n": spec["n"] + merged[key]["n"] if key in merged else spec["n"]}
+    places = tuple(f"`history` {file}, entry {number}" for number in range(1, len(data) + 1))
+    steps = [_history_step(item, place) for item, place in zip(data, places, strict=True)]
     reports = any(isinstance(item, dict) and "task" in item for item in data)
-    return History(list(merged.values()), (REPORTS,) if reports else (), places=tuple(places.values()))
+    return History(steps, (REPORTS,) if reports else (), places=places)
+
+
+def merged(specs: Sequence[dict[str, Any]], places: Sequence[str]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Steps with the counts of equal ones added up, in the order of their first occurrence, and where that is."""
+    sums: dict[str, dict[str, Any]] = {}
+    first: dict[str, str] = {}
+    for index, spec in enumerate(specs):
+        key = json.dumps({k: v for k, v in spec.items() if k != "n"}, sort_keys=True, default=str)
+        if spec.get("sampling") in PASSES:
+            key = f"{key} {index}"  # parts of a pass are not added up to a pass: each entry has whole passes
+        first.setdefault(key, places[index] if places else "")
+        sums[key] = {**spec, "n": spec["n"] + sums[key]["n"] if key in sums else spec["n"]}
+    return list(sums.values()), tuple(first.values()) if places else ()
 
 
 def _ledger(file: Path) -> History:
@@ -170,7 +177,7 @@ def _history_step(item: Any, place: str) -> dict[str, Any]:
         if isinstance(item, dict) and "task" in item:
             item = _reports(item)
         if isinstance(item, dict):
-            return {**item, "n": whole(item.get("n", 1), "n")}
+            return item
         if isinstance(item, list) and len(item) == 3:
             rate = number(item[1], "sample_rate")
             sampled = {"sampling": "poisson", "rate": rate} if rate != 1 else {}

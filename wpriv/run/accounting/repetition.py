@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wpriv.core.adjacency import SAMPLINGS
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.core.sampling.kinds import PASSES, Sampling, whole_pass_rate
 from wpriv.core.sampling.premises import PARTS
-from wpriv.errors import UsageError
+from wpriv.errors import UsageError, WprivError
 from wpriv.numerics.parse_numbers import number, shown, whole
 
+ONE_RELEASE = "n = 1, since neither n nor epochs was given"
 REPETITION_KEYS = ("n", "rate", "batch", "records", "epochs", "bands")
 
 
@@ -155,3 +156,20 @@ def with_repetition(written: Mapping[str, Any]) -> tuple[dict[str, Any], list[st
     rest = {key: value for key, value in written.items() if key not in REPETITION_KEYS}
     parts = {"parts": repeated.parts} if repeated.parts > 1 else {}
     return {**rest, "n": repeated.n, "rate": repeated.rate, **parts}, list(repeated.notes)
+
+
+def with_repetitions(
+    steps: Iterable[Mapping[str, Any]], places: Sequence[str] = ()
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Steps with n and rate in the place of epochs, batch, records and bands, and notes on how these were read."""
+    specs, notes = [], []
+    for index, written in enumerate(steps):
+        try:
+            spec, lines = with_repetition(written)
+        except WprivError as error:
+            if not places:
+                raise
+            raise error.at(places[index]) from None
+        notes += lines if spec["n"] is not None else [*lines, ONE_RELEASE]
+        specs.append({**spec, "n": 1 if spec["n"] is None else spec["n"]})
+    return specs, notes

@@ -78,7 +78,17 @@ def solve_for(
         last, before = width == tol, question
         finest_width = finest if last else max(width, finest)
         question = Question(
-            knob, at, accountant, (eps, delta), width, finest_width, account, fpr, measure, is_out_of_work, best is not None
+            knob,
+            at,
+            accountant,
+            (eps, delta),
+            width,
+            finest_width,
+            account,
+            fpr,
+            measure,
+            is_out_of_work,
+            best is not None,
         )
         if before is not None:
             question.take(before)

@@ -83,6 +83,9 @@ def approximate(question: Question) -> Decision:
     if _lower(curve, delta) > allowed * (1 + ROUNDING):
         reason = f"delta({echo(eps)}) is at least {_down(delta.lower or 0.0, allowed)}"
         return question.decision(REFUTED, reason, **known, **refuting_test(question, eps, allowed))
+    if allowed == 0 and (reason := attained.exceeding_loss(question.process, eps)):
+        why = "such an outcome is too rare to be drawn"
+        return question.decision(REFUTED, reason, **known, not_simulated=why)
     return question.decision(OPEN, _why_open(curve, delta, eps, allowed), **known)
 
 

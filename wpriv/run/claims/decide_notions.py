@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from wpriv.accountants.zcdp import total_rho
 from wpriv.core.attacks.membership import exact_mu, mu_without_sampling
@@ -49,17 +50,51 @@ def gaussian(question: Question) -> Decision:
                 return question.decision(REFUTED, ends, not_simulated="its test has a smaller error rate than fpr")
             return refuted
         return question.decision(OPEN, ends, accountant="pld", source=curve.source)
-    bound = mu_without_sampling(process)
+    bound, largest = mu_without_sampling(process), evaluate.largest_loss(process)
+    pure = mu_of_pure_dp(largest)
+    reason = ""
     if bound <= mu * (1 + ROUNDING):
         reason = f"the steps are {bound:.6g}-GDP even if every record takes part in each of them"
+    elif pure <= mu * (1 + ROUNDING):
+        reason = f"no privacy loss exceeds {rounded_text(largest, up=True)}, so that it is {pure:.6g}-GDP"
+    if reason:
         return question.decision(PROVED, reason, accountant="pld", source=curve.source)
-    return _scan(
-        question,
-        curve,
-        gaussian_delta(mu),
+    why_open = (
         f"no delta above that of {echo(mu)}-GDP was found, and no proof for all tests is known; with "
-        f"mu={echo(mu)},fpr=1e-9 the claim about tests of these rates is decided",
+        f"mu={echo(mu)},fpr=1e-9 the claim about tests of these rates is decided"
     )
+    scanned = _scan(question, curve, gaussian_delta(mu), why_open)
+    return scanned if scanned.verdict == REFUTED else _by_all_tests(question, curve, largest) or scanned
+
+
+def mu_of_pure_dp(eps: float) -> float:
+    """The least mu for which every (eps, 0)-DP release is mu-GDP, rounded up; infinite where eps is.
+
+    The trade-off function of (eps, 0)-DP, the larger of 1 - e^eps a and e^-eps (1 - a), has its kink at a = 1 / (1 +
+    e^eps). G_mu is convex and falls from (0, 1) to (1, 0), so that it lies below both lines where it lies below the
+    kink: mu = 2 Phi^-1(e^eps / (1 + e^eps)).
+    """
+    return -2 * float(ndtri_exp(-np.logaddexp(0.0, eps))) * (1 + ROUNDING) if math.isfinite(eps) else math.inf
+
+
+def _by_all_tests(question: Question, curve: Curve, largest: float) -> Decision | None:
+    """Decide mu-GDP by the tests with error rates of at least 1e-9; None where these do not settle it.
+
+    If no loss exceeds eps, the true-positive rate at a rate a is at most e^eps a. Phi(Phi^-1(a) + mu) / a, that of
+    mu-GDP as a ratio, falls in a (m = phi / Phi falls): where it is at least e^eps at 1e-9, it is so below.
+    """
+    try:
+        value = membership_figures.membership(question.process, "pld", question.tol).mu()
+    except Unsupported:
+        return None
+    mu, by = question.claim.mu, {"accountant": "pld", "source": curve.source}
+    ends = f"mu is at least {_down(value.lower, mu)} and at most {_up(value.upper, mu)} for tests of these rates"
+    if value.lower > mu:
+        return _refuted(question, curve, f"with error rates of at least {value.fpr:g}, {ends}", gaussian_delta(mu))
+    if value.upper <= mu and float(log_ndtr(ndtri(value.fpr) + mu)) - math.log(value.fpr) >= largest * (1 + ROUNDING):
+        why = f"with error rates of at least {value.fpr:g}, {ends}; below, the largest privacy loss leaves less"
+        return question.decision(PROVED, why, **by)
+    return None
 
 
 def concentrated(question: Question) -> Decision:
