@@ -44,6 +44,7 @@ def command(
     """Train with canaries and bound eps from below at 95% confidence, beside the certified bracket.
 
     Exit code 1 where the lower bound exceeds the certified upper end: the training is not as private as certified.
+    Exit code 3 where no outcome could have exceeded it: more canaries, or more runs, are needed.
 
     wpriv audit quick/digits
 
@@ -73,3 +74,4 @@ def command(
         )
     audit_output.print_audit(result, as_json)
     result.require()
+    result.require_power()

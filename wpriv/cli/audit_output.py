@@ -6,8 +6,14 @@ import os
 
 from wpriv.cli import guarantee_output, output
 from wpriv.numerics.safe_rounding import text
-from wpriv.run.audit.audit import Audit
+from wpriv.run.audit.audit import CONSISTENT, POWERLESS, VIOLATED, Audit
 from wpriv.run.audit.coin_tests import CONFIDENCE
+
+VERDICTS = {
+    VIOLATED: "the audit's lower bound exceeds the certified upper end",
+    CONSISTENT: "the audit's lower bound does not exceed the certified upper end",
+    POWERLESS: "no outcome of this audit could have exceeded the certified upper end",
+}
 
 
 def print_audit(result: Audit, as_json: bool) -> None:
@@ -18,17 +24,14 @@ def print_audit(result: Audit, as_json: bool) -> None:
         return
     certified, best = result.certified, result.best
     at_least = text(best.epsilon_at_least, up=False)
-    if result.violated:
-        verdict = "VIOLATED: the audit's lower bound exceeds the certified upper end"
-    else:
-        verdict = "consistent: the audit's lower bound does not exceed the certified upper end"
-    output.emit_bold(verdict)
+    output.emit_bold(f"{result.verdict}: {VERDICTS[result.verdict]}")
     output.emit(f"certified: {guarantee_output.headline(certified)}")
     delta = text(certified.delta.safe, up=False)  # a lower bound of eps at one delta holds at smaller ones too
     output.emit(
         f"audit: eps at least {at_least} at delta = {delta} with {CONFIDENCE:.0%} confidence "
         f"(statistical, not a guarantee)"
     )
+    output.emit(f"ceiling: eps at least {text(result.ceiling, up=False)}, for a training without any noise")
     canaries = "1 canary" if result.canaries == 1 else f"{result.canaries} canaries"
     runs = f"{result.runs} run{'s' * (result.runs != 1)} of {canaries}"
     output.emit(f"method: {result.method}, {runs}")

@@ -14,8 +14,11 @@ from tests import nightly
 from tests.run.audit import sabotage
 from wpriv.cli.main import main
 from wpriv.core.guarantee import CLAIMS, RIGOROUS, STATISTICAL
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import FixedSize, Poisson
 from wpriv.errors import CheckFailed, Unsupported
 from wpriv.figures import audit as figure
+from wpriv.mechanisms.gauss import Gauss
 from wpriv.numerics.audit_bounds import eps_of_guesses
 from wpriv.run.audit import audited_training, coin_tests, scores
 from wpriv.run.audit.audit import audit
@@ -23,6 +26,7 @@ from wpriv.run.audit.audited_training import Outcome
 from wpriv.run.training import load_data, plan
 from wpriv.run.training.train import recipe_of
 
+WHOLE = Process((Step(Gauss(1.0)),))
 RECIPE = """\
 kind: train
 source: "a test"
@@ -168,7 +172,7 @@ def test_two_worlds_detect_a_training_almost_without_noise(recipe, monkeypatch):
 def test_guesses_are_of_the_extreme_scores_and_the_levels_of_all_tests_add_up_to_five_percent():
     coins = np.arange(200) % 2 == 0
     outcomes = [
-        Outcome(half, {"sums": half.astype(float), "differences": np.zeros(100)}, None)
+        Outcome(half, {"sums": half.astype(float), "differences": np.zeros(100)}, WHOLE)
         for half in (coins[:100], coins[100:])
     ]
     tests = coin_tests.guess_tests(outcomes, 0.0)
@@ -179,11 +183,84 @@ def test_guesses_are_of_the_extreme_scores_and_the_levels_of_all_tests_add_up_to
     assert best <= eps_of_guesses(100, 100, 200, 0.0, 0.05 / 8)
 
 
+def scored(process, canaries, seed, noise=1e-9):
+    """An outcome whose scores show the canaries that are drawn in some step, with a little normal noise."""
+    rng = np.random.default_rng(seed)
+    coins = rng.random(canaries) < 0.5
+    (step,) = process.steps
+    seen = rng.random(canaries) < 1 - (1 - step.sampling.rate) ** step.n
+    replaced = process.adjacency == "replace-one"
+    shown = np.where(coins, 1.0, -1.0 if replaced else 0.0) * (seen if step.sampling.rate < 1 else 1)
+    score = shown + noise * rng.standard_normal(canaries)
+    return Outcome(coins, {"sums": score, "differences": rng.standard_normal(canaries)}, process)
+
+
+DESIGNS = {
+    "few steps": (Process((Step(Gauss(1.0), 23, Poisson(0.089)),)), True),
+    "fewest steps": (Process((Step(Gauss(1.0), 50, Poisson(0.01)),)), True),
+    "many steps": (Process((Step(Gauss(1.0), 500, Poisson(0.089)),)), False),
+    "all records": (WHOLE, False),
+    "replaced": (Process((Step(Gauss(1.0), 10, FixedSize(0.1)),), "replace-one"), False),
+}
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_the_ceiling_is_the_bound_of_a_training_without_noise(name):
+    process, one_sided = DESIGNS[name]
+    assert coin_tests.is_one_sided(process, 2000, 1e-5, 2) == one_sided
+    outcome = scored(process, 2000, 1)
+    bound = max(test.epsilon_at_least for test in coin_tests.guess_tests([outcome], 1e-5))
+    assert bound == pytest.approx(coin_tests.ceiling([outcome], 1e-5, "one-run"), abs=0.02)
+    most = max(eps_of_guesses(r, r, 2000, 1e-5, 0.05 / 8) for r in (500, 1000))
+    assert 3.5 < bound <= most
+    assert coin_tests.ceiling([outcome], 0.01, "one-run") == 0
+
+
+def test_the_ceiling_of_two_worlds_counts_the_canaries_that_no_step_draws():
+    process = Process((Step(Gauss(1.0), 23, Poisson(0.089)),))
+    outcomes = [scored(process, 1, seed) for seed in range(400)]
+    bound = max(test.epsilon_at_least for test in coin_tests.rate_tests(outcomes, 1e-5))
+    assert bound == pytest.approx(coin_tests.ceiling(outcomes, 1e-5, "two-worlds"), abs=0.2)
+
+
+@pytest.mark.parametrize("eps", [0.5, 2.0])
+def test_guesses_of_in_alone_err_as_rarely_as_stated(eps):
+    # scores that say "in" by randomised response of each coin: the guesses are exactly eps-DP in it
+    process, rng, wrong = DESIGNS["fewest steps"][0], np.random.default_rng(5), 0
+    for _ in range(300):
+        coins = rng.random(400) < 0.5
+        answers = coins ^ (rng.random(400) < 1 / (1 + np.exp(eps)))
+        outcome = Outcome(coins, {"sums": answers + 1e-3 * rng.standard_normal(400)}, process)
+        wrong += max(test.epsilon_at_least for test in coin_tests.guess_tests([outcome], 0.0)) > eps
+    assert wrong <= 300 * 0.05 + 4 * np.sqrt(300 * 0.05 * 0.95)
+
+
+@pytest.mark.slow
+def test_an_audit_that_could_not_contradict_says_so(recipe, tmp_path, capsys):
+    path = recipe("{eps: 8, delta: 1.0e-5}", "batch: 30\nsteps: 3")
+    assert main(["audit", path, "--canaries", "100", "--out", str(tmp_path / "out"), "--json"]) == 3
+    out, err = capsys.readouterr()
+    answer = json.loads(out)
+    assert answer["verdict"] == "cannot contradict"
+    assert answer["epsilon_at_least"] <= answer["ceiling"] < 8
+    assert "cannot contradict eps = 8" in err
+
+
+@pytest.mark.slow
+def test_the_certified_eps_is_that_of_the_group_that_the_recipe_protects(recipe):
+    more = "batch: 30\nsteps: 3"
+    one = audit(recipe("{sigma: 4, delta: 1.0e-5}", more), canaries=50)
+    three = audit(recipe("{sigma: 4, delta: 1.0e-5, group: 3}", more), canaries=50)
+    assert three.certified.process.group == 3
+    assert three.certified.epsilon.safe > 2 * one.certified.epsilon.safe
+    assert any("up to 3 records" in line for line in three.as_dict()["warnings"])
+
+
 def test_the_threshold_of_two_worlds_comes_from_the_first_half():
     rng = np.random.default_rng(0)
     coins = rng.random(400) < 0.5
     score = coins * 4.0 + rng.standard_normal(400)
-    outcomes = [Outcome(coins[[i]], {"sums": score[[i]]}, None) for i in range(400)]
+    outcomes = [Outcome(coins[[i]], {"sums": score[[i]]}, WHOLE) for i in range(400)]
     (test,) = coin_tests.rate_tests(outcomes, 0.0)
     assert test.guesses == 200
     assert test.correct >= 185
@@ -199,15 +276,15 @@ def test_the_claim_of_an_audit_is_no_claim_of_an_accountant():
 
 @pytest.mark.slow
 def test_the_files_hold_the_answer(recipe, tmp_path, capsys):
-    path = recipe(more="batch: 30\nsteps: 3")
-    assert main(["audit", path, "--canaries", "100", "--out", str(tmp_path / "out"), "--json"]) == 0
+    path = recipe("{eps: 1, delta: 1.0e-5}", "batch: 30\nsteps: 3")
+    assert main(["audit", path, "--canaries", "600", "--out", str(tmp_path / "out"), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     stored = json.loads((tmp_path / "out" / "audit.json").read_text())
     assert printed["claim"] == stored["claim"] == "statistical"
     assert stored["schema"] == "wpriv.audit/1"
     assert stored["verdict"] == "consistent"
     assert stored["epsilon_at_least"] <= stored["certified"]["epsilon_lower"] <= stored["certified"]["epsilon_upper"]
-    assert (stored["canaries"], stored["runs"], stored["confidence"]) == (100, 1, 0.95)
+    assert (stored["canaries"], stored["runs"], stored["confidence"]) == (600, 1, 0.95)
     assert {name.name for name in (tmp_path / "out").iterdir()} == {
         "audit.json",
         "audit.csv",
@@ -215,7 +292,7 @@ def test_the_files_hold_the_answer(recipe, tmp_path, capsys):
         "recipe.yaml",
     }
     # again: an earlier audit is replaced
-    assert main(["audit", path, "--canaries", "100", "--out", str(tmp_path / "out")]) == 0
+    assert main(["audit", path, "--canaries", "600", "--out", str(tmp_path / "out")]) == 0
     assert "with 95% confidence (statistical, not a guarantee)" in capsys.readouterr().out
 
 

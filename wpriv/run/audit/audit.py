@@ -13,7 +13,7 @@ from wpriv._version import __version__
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
 from wpriv.core.guarantee import STATISTICAL, Guarantee
-from wpriv.errors import CheckFailed, UnknownName, UsageError
+from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.numerics.safe_rounding import echo, text
 from wpriv.run.accounting import evaluate
@@ -30,7 +30,7 @@ CANARIES = 2000
 RUNS = {"one-run": 1, "two-worlds": 200}
 """The methods, and the number of trainings of each where none is given."""
 MAX_RUNS = 100_000
-CONSISTENT, VIOLATED = "consistent", "VIOLATED"
+CONSISTENT, VIOLATED, POWERLESS = "consistent", "VIOLATED", "cannot contradict"
 ANSWER, TABLE, FIGURE = "audit.json", "audit.csv", "audit"
 SOURCES = {
     "one-run": "Steinke, Nasr, Jagielski 2023 (one training, many canaries); Theorem 1 of docs/theory/audits.md",
@@ -50,6 +50,7 @@ class Audit:
         certified: the certified bracket of eps of the releases in the ledgers of the trainings.
         tests: all of them; together they err with a chance of at most 5%. method: one-run or two-worlds.
         canaries: of each training. runs: number of trainings.
+        ceiling: the lower bound that trainings without any noise would have given.
         files: what was written.
     """
 
@@ -59,6 +60,7 @@ class Audit:
     method: str
     canaries: int
     runs: int
+    ceiling: float
     files: tuple[Path, ...] = ()
 
     @property
@@ -70,6 +72,26 @@ class Audit:
     def violated(self) -> bool:
         """Whether the lower bound exceeds the certified upper end."""
         return self.best.epsilon_at_least > self.certified.epsilon.safe
+
+    @property
+    def verdict(self) -> str:
+        """VIOLATED, consistent, or that no outcome of this audit could have exceeded the certified upper end."""
+        if self.violated:
+            return VIOLATED
+        return CONSISTENT if self.ceiling > self.certified.epsilon.safe else POWERLESS
+
+    def require_power(self) -> None:
+        """Raise if no outcome of the audit could have contradicted the certified bracket.
+
+        Raises:
+            Unsupported: none could.
+        """
+        if self.verdict == POWERLESS:
+            raise Unsupported(
+                f"this audit cannot contradict eps = {text(self.certified.epsilon.safe, up=True)}: it would show at "
+                f"most {echo(self.ceiling)} of a training without any noise. Give more `canaries` or `runs`, or a "
+                f"smaller delta"
+            )
 
     def require(self) -> None:
         """Raise if the audit contradicts the certified bracket.
@@ -97,18 +119,30 @@ class Audit:
             "certified": {
                 key: row[key] for key in ("claim", "accountant", "epsilon", "epsilon_lower", "epsilon_upper")
             },
-            "verdict": VIOLATED if self.violated else CONSISTENT,
+            "verdict": self.verdict,
+            "ceiling": self.ceiling,
             "gap": self.certified.epsilon.safe - self.best.epsilon_at_least,
             "method": self.method,
             "canaries": self.canaries,
             "runs": self.runs,
             "adjacency": row["adjacency"],
+            "group": self.certified.process.group,
             "process": row["process"],
             "tests": [asdict(test) for test in self.tests],
             "source": SOURCES[self.method],
-            "warnings": [*row["warnings"], NOT_PRIVATE],
+            "warnings": [*row["warnings"], *self._group(), NOT_PRIVATE],
             "version": __version__,
         }
+
+    def _group(self) -> list[str]:
+        """What is said where the recipe protects persons with several records."""
+        group = self.certified.process.group
+        if group == 1:
+            return []
+        return [
+            f"the certified eps is that of persons with up to {group} records, as the recipe promises it; a canary is "
+            f"one record, so that faults which only show with several records of a person are not met"
+        ]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the table: a row for each test, with the certified bracket beside it."""
@@ -247,11 +281,12 @@ def _concluded(recipe: Recipe, job: plan.Plan, outcomes: list[Outcome], method: 
     private = job.private
     assert private is not None
     assert private.delta is not None
-    process = outcomes[0].process
+    process = job.under_neighbours(outcomes[0].process.steps)
     tol = evaluate.answer_tol(process)
     certified = evaluate.ask(evaluate.curve(process, plan.ACCOUNTANT, tol), delta=private.delta)
     tests = coin_tests.METHODS[method](outcomes, private.delta)
-    result = Audit(recipe.name, certified, tests, method, len(outcomes[0].coins), len(outcomes))
+    most = coin_tests.ceiling(outcomes, private.delta, method)
+    result = Audit(recipe.name, certified, tests, method, len(outcomes[0].coins), len(outcomes), most)
     return result if out is None else _written(result, recipe, out)
 
 

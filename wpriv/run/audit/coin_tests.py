@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wpriv.core.adjacency import Adjacency
+from wpriv.core.process import Process
 from wpriv.numerics import audit_bounds
 from wpriv.numerics.safe_rounding import rounded
 from wpriv.run.audit.audited_training import Outcome
 
 CONFIDENCE = 0.95
 SHARES = (0.05, 0.1, 0.25, 0.5)
-"""Shares of the canaries that are guessed: half of them those with the lowest scores, half with the highest ones."""
+"""Shares of the canaries that are guessed."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,9 @@ class Test:
 def guess_tests(outcomes: Sequence[Outcome], delta: float) -> tuple[Test, ...]:
     """Guess the coins of the canaries with the most extreme scores, for every statistic and share of guesses.
 
-    The canaries of all trainings are one set: each of them is in one training only.
+    The highest scores are guessed to be in. Half of the guesses are the lowest scores, guessed to be out, unless
+    guesses of "in" alone can show more (``is_one_sided``). The canaries of all trainings are one set: each of them is
+    in one training only.
 
     Returns:
         The tests, which together err with a chance of at most 5% (a union bound).
@@ -45,16 +50,100 @@ def guess_tests(outcomes: Sequence[Outcome], delta: float) -> tuple[Test, ...]:
     coins = np.concatenate([outcome.coins for outcome in outcomes])
     statistics = list(outcomes[0].scores)
     error = (1 - CONFIDENCE) / (len(statistics) * len(SHARES))
+    one_sided = is_one_sided(outcomes[0].process, len(coins), delta, len(statistics))
     tests = []
     for name in statistics:
         order = np.argsort(np.concatenate([outcome.scores[name] for outcome in outcomes]), kind="stable")
         for share in SHARES:
             guesses = max(1, round(share * len(coins)))
-            out, present = order[: guesses // 2], order[len(coins) - (guesses - guesses // 2) :]
+            low = _lowest(guesses, one_sided)
+            out, present = order[:low], order[len(coins) - (guesses - low) :]
             correct = int((~coins[out]).sum() + coins[present].sum())
             eps = audit_bounds.eps_of_guesses(guesses, correct, len(coins), delta, error)
             tests.append(Test(name, guesses, correct, rounded(eps, up=False), error))
     return tuple(tests)
+
+
+@dataclass(frozen=True)
+class Design:
+    """What an audit can see where its trainings have no noise at all.
+
+    Args:
+        present, missing: the number of canaries that are in, and out.
+        seen_in, seen_out: the chance that the outputs show the coin of such a canary: without noise it is shown where
+            the canary is drawn in some step, and under add-remove neighbours a canary that is out is never drawn.
+    """
+
+    present: float
+    missing: float
+    seen_in: float
+    seen_out: float
+
+    def right(self, guesses: int, low: int) -> float:
+        """The expected number of right guesses, of which ``low`` are "out"; coins not shown are guessed by chance."""
+        unseen = (1 - self.seen_in) * self.present, (1 - self.seen_out) * self.missing
+        blind = sum(unseen)
+        total = 0.0
+        for number, shown, other in (
+            (guesses - low, self.present - unseen[0], unseen[0]),
+            (low, self.missing - unseen[1], unseen[1]),
+        ):
+            sure = min(float(number), shown)
+            total += sure + (min(number - sure, blind) * other / blind if blind > 0 else 0.0)
+        return total
+
+
+def design(process: Process, present: float, missing: float) -> Design:
+    """The design of an audit of a process with so many canaries in and out."""
+    steps = process.steps
+    seen = 1.0
+    if all(step.sampling.kind in ("poisson", "fixed") and step.sampling.rate < 1 for step in steps):
+        seen = -math.expm1(math.fsum(step.n * math.log1p(-step.sampling.rate) for step in steps))
+    whole = any(step.sampling.rate == 1 for step in steps)
+    shows_out = seen if process.adjacency != Adjacency.ADD_REMOVE else 1.0 if whole else 0.0
+    # where every record is drawn for certain, what does not show is out
+    return Design(present, missing, seen, 1.0 if seen == 1 else shows_out)
+
+
+def _lowest(guesses: int, one_sided: bool) -> int:
+    """How many guesses are "out"."""
+    return 0 if one_sided else guesses // 2
+
+
+def _most(plan: Design, one_sided: bool, delta: float, statistics: int) -> float:
+    """The largest bound of guesses over all shares, at the expected number of right ones."""
+    canaries = round(plan.present + plan.missing)
+    error = (1 - CONFIDENCE) / (statistics * len(SHARES))
+    bounds = []
+    for share in SHARES:
+        guesses = max(1, round(share * canaries))
+        correct = round(plan.right(guesses, _lowest(guesses, one_sided)))
+        bounds.append(audit_bounds.eps_of_guesses(guesses, min(guesses, correct), canaries, delta, error))
+    return max(bounds)
+
+
+def is_one_sided(process: Process, canaries: int, delta: float, statistics: int) -> bool:
+    """Decide, before any coin is known, whether guesses of "in" alone can show more than those of both kinds.
+
+    They do where a canary that is in may be drawn in no step, so that it looks as if it were out.
+    """
+    plan = design(process, canaries / 2, canaries / 2)
+    return _most(plan, True, delta, statistics) > _most(plan, False, delta, statistics)
+
+
+def ceiling(outcomes: Sequence[Outcome], delta: float, method: str) -> float:
+    """The bound that trainings without any noise would have given, on average: the most that the design can show."""
+    process, statistics = outcomes[0].process, len(outcomes[0].scores)
+    coins = np.concatenate([outcome.coins for outcome in outcomes])
+    if method == "two-worlds":
+        coins = coins[len(coins) // 2 :]
+        present, missing = int(coins.sum()), int((~coins).sum())
+        hits = round(design(process, present, missing).seen_in * present)
+        eps = audit_bounds.eps_of_rates((hits, present), (0, missing), delta, (1 - CONFIDENCE) / statistics)
+    else:
+        plan = design(process, float(coins.sum()), float((~coins).sum()))
+        eps = _most(plan, is_one_sided(process, len(coins), delta, statistics), delta, statistics)
+    return rounded(eps, up=False)
 
 
 def rate_tests(outcomes: Sequence[Outcome], delta: float) -> tuple[Test, ...]:
