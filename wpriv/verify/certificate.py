@@ -75,6 +75,13 @@ class Claim:
         steps = sum(step.n / step.rate for step in self.steps)
         return max(min(deltas, default=0.0), 1e-60) * 1e-6 / float(steps)
 
+    @property
+    def bits(self) -> int:
+        """The negative of the base-2 logarithm of a mass that is far below every delta of the claim."""
+        deltas = [end for name in ("delta_lower", "delta_upper") if (end := self.ends.get(name))]
+        least = min(deltas, default=Fraction(1))
+        return max(300, 150 + least.denominator.bit_length() - least.numerator.bit_length())
+
     def widened(self, width: Fraction) -> Claim:
         """The claim with the ends of the unknown moved outwards by this share of themselves."""
         name = "epsilon" if self.asked == "eps" else "delta"

@@ -17,6 +17,7 @@ from flint import arb, arb_poly, fmpq
 ZERO, ONE = arb(0), arb(1)
 BITS = 300  # precision of the balls
 MAX_ATOMS, MAX_BATCH = 5000, 10**5
+EVERY = (arb.neg_inf(), arb.pos_inf())
 Masses = tuple[arb, arb]  # under P and under Q
 Form = tuple[str, arb, arb, tuple[int, ...]]
 
@@ -35,6 +36,7 @@ class Pair:
         tails: P- and Q-mass of the continuous part with a loss above a number. whole: those of all of it.
         symmetric: -L under Q has the distribution of L under P.
         form: mechanism, mu, rate and parts (section "Sampling") of a continuous part that the inversion can use.
+        ends: two numbers between which all finite losses lie.
         cuts: the outcomes on lattices that were computed before.
     """
 
@@ -46,6 +48,7 @@ class Pair:
     whole: Masses = (ZERO, ZERO)
     symmetric: bool = True
     form: Form | None = None
+    ends: tuple[arb, arb] = EVERY
     cuts: dict[Any, Any] = field(default_factory=dict)
 
     def reversed(self) -> Pair:
@@ -60,7 +63,10 @@ class Pair:
 
         atoms = tuple((-loss, q, p) for loss, p, q in self.atoms)
         form = self.form and (*self.form[:3], tuple(-sign for sign in self.form[3]))
-        return Pair(atoms, self.missing, self.infinite, self.cut, self.tails and tails, self.whole[::-1], False, form)
+        ends = -self.ends[1], -self.ends[0]
+        return Pair(
+            atoms, self.missing, self.infinite, self.cut, self.tails and tails, self.whole[::-1], False, form, ends
+        )
 
     def largest_loss(self, small: float) -> float:
         """A number above which P has about ``small`` more mass than its losses allow, and Q no more than ``small``."""
@@ -75,12 +81,15 @@ class Pair:
         return max(largest, math.pow(2, high))
 
 
-def base_pair(mech: str, number: dict[str, Fraction], records: int = 1) -> Pair:
-    """The pair of a mechanism, of which this number of records differs; section "Base pairs"."""
+def base_pair(mech: str, number: dict[str, Fraction], records: int = 1, bits: int = BITS) -> Pair:
+    """The pair of a mechanism, of which this number of records differs; section "Base pairs".
+
+    Outcomes with a probability of about 2^-``bits`` are left out.
+    """
     if mech == "randomized-response":
         eps, off = ball(number["eps0"]), ball(number["delta0"])
         heavy, light = (1 - off) / (1 + (-eps).exp()), (1 - off) / (1 + eps.exp())
-        return Pair(((eps, heavy, light), (-eps, light, heavy)), off, off)
+        return Pair(((eps, heavy, light), (-eps, light, heavy)), off, off, ends=(-eps, eps))
     shift, noise = records * number["sensitivity"], number["scale" if "scale" in number else "sigma"]
     mu = ball(shift / noise)
     if mech == "gauss":
@@ -88,20 +97,28 @@ def base_pair(mech: str, number: dict[str, Fraction], records: int = 1) -> Pair:
     if mech == "laplace":
         ends = ((mu, ONE / 2, (-mu).exp() / 2), (-mu, (-mu).exp() / 2, ONE / 2))
         inner = (1 - (-mu).exp()) / 2
-        return Pair(ends, tails=laplace_tails(mu), whole=(inner, inner), form=(mech, mu, ONE, (1,)))
-    return discrete(mech, int(shift), ball(noise))
+        form = mech, mu, ONE, (1,)
+        return Pair(ends, tails=laplace_tails(mu), whole=(inner, inner), form=form, ends=(-mu, mu))
+    return discrete(mech, int(shift), ball(noise), bits)
 
 
-def discrete(mech: str, shift: int, noise: arb) -> Pair:
+def largest_loss(mech: str, number: dict[str, Fraction], records: int) -> Fraction | None:
+    """The largest finite loss of a mechanism without sampling, exactly; None where there is none."""
+    if mech == "randomized-response":
+        return number["eps0"]
+    return records * number["sensitivity"] / number["scale"] if "scale" in number else None
+
+
+def discrete(mech: str, shift: int, noise: arb, bits: int = BITS) -> Pair:
     """Discrete Gaussian or Laplace noise on a count that moves by ``shift``; section "Base pairs"."""
-    reach = shift + (0 if mech == "discrete-laplace" else int(float(noise) * math.sqrt(2 * math.log(2) * BITS)) + 2)
+    reach = shift + (0 if mech == "discrete-laplace" else int(float(noise) * math.sqrt(2 * math.log(2) * bits)) + 2)
     if reach > MAX_ATOMS:
         raise Unprovable(f"{mech} has more than {MAX_ATOMS} losses here")
     if mech == "discrete-laplace":
         odds = (-1 / noise).exp()
         rows = [(shift / noise, odds**shift / (1 + odds)), (-shift / noise, 1 / (1 + odds))]
         rows += [((2 * k - shift) / noise, (1 - odds) / (1 + odds) * odds**k) for k in range(1, shift)]
-        return Pair(tuple((loss, q * loss.exp(), q) for loss, q in rows))
+        return Pair(tuple((loss, q * loss.exp(), q) for loss, q in rows), ends=(-shift / noise, shift / noise))
     rate, gap = -1 / (2 * noise * noise), shift / (noise * noise)
     beyond = [2 * (rate * k * k).exp() / (1 - (rate * k).exp()) for k in (reach, reach - shift)]
     norm = sum(((rate * k * k).exp() for k in range(1 - reach, reach)), ZERO) + ZERO.union(beyond[0])
@@ -146,7 +163,9 @@ def poisson(base: Pair, rate: arb) -> Pair:
     atoms += [(keep.log(), keep * base.missing, base.missing)] if base.missing > 0 else []
     form = base.form and (*base.form[:2], rate, (1,))
     whole = keep * b0 + rate * a0, b0
-    return Pair(tuple(atoms), rate * base.infinite, ZERO, base.cut, base.tails and tails, whole, False, form)
+    low, high = ((keep + rate * end.exp()).log() for end in base.ends)
+    ends = (keep.log() if base.missing > 0 else low), high
+    return Pair(tuple(atoms), rate * base.infinite, ZERO, base.cut, base.tails and tails, whole, False, form, ends)
 
 
 def fixed_size(base: Pair, rate: arb) -> Pair:
@@ -167,7 +186,8 @@ def fixed_size(base: Pair, rate: arb) -> Pair:
     rest = 1 - half.infinite - half.cut - sum((p + q for _, p, q in above), p0 + q0)
     atoms = (*above, *((-loss, q, p) for loss, p, q in above), (ZERO, rest, rest))
     form, whole = half.form and (*half.form[:3], (1, -1)), (p0 + q0, p0 + q0)
-    return Pair(atoms, half.infinite, half.infinite, half.cut, half.tails and tails, whole, True, form)
+    ends = -half.ends[1], half.ends[1]
+    return Pair(atoms, half.infinite, half.infinite, half.cut, half.tails and tails, whole, True, form, ends)
 
 
 def gauss_group(mu: arb, rate: arb, records: int) -> Pair:
@@ -194,7 +214,7 @@ def gauss_group(mu: arb, rate: arb, records: int) -> Pair:
         x = low.union(high).log() / mu
         return sum((w * normal_tail(x - j * mu) for j, w in enumerate(weights)), ZERO), normal_tail(x)
 
-    return Pair(tails=tails, whole=(ONE, ONE), symmetric=False)
+    return Pair(tails=tails, whole=(ONE, ONE), symmetric=False, ends=(weights[0].log(), arb.pos_inf()))
 
 
 def replaced_gauss(mu: arb, rate: arb) -> Pair:
@@ -234,7 +254,8 @@ def largest_batch(one: Pair, two: Pair, rate: Fraction, batch: int, records: int
     atoms += [(loss, chance * p, chance * q) for loss, p, q in other.atoms]
     whole = mean(usual.whole[0], other.whole[0]), mean(usual.whole[1], other.whole[1])
     infinite, cut = mean(usual.infinite, other.infinite), mean(usual.cut, other.cut)
-    return Pair(tuple(atoms), infinite, ZERO, cut, usual.tails and tails, whole, False)
+    ends = usual.ends[0].min(other.ends[0]), usual.ends[1].max(other.ends[1])
+    return Pair(tuple(atoms), infinite, ZERO, cut, usual.tails and tails, whole, False, None, ends)
 
 
 def binomial_tail(trials: int, rate: Fraction, least: int) -> arb:

@@ -22,7 +22,7 @@ from wpriv.verify import pairs
 from wpriv.verify.allocation import allocation
 from wpriv.verify.certificate import Claim, Step
 from wpriv.verify.lattice import LEVELS, Lattice
-from wpriv.verify.pairs import BITS, ZERO, Pair, Unprovable, ball
+from wpriv.verify.pairs import BITS, ONE, ZERO, Pair, Unprovable, ball
 from wpriv.verify.transform_inversion import Inversion, Kind
 
 Steps = list[tuple[Pair, int]]
@@ -33,7 +33,7 @@ INVERSION_BITS = 200
 def step_pair(step: Step, claim: Claim, upper: bool) -> Pair:
     """A pair that dominates a step, or the one that bounds it from below; sections "Sampling" and "Further pairs"."""
     number, rate, group = dict(step.parameters), ball(step.rate), claim.group
-    base = pairs.base_pair(step.mech, number, group)
+    base = pairs.base_pair(step.mech, number, group, claim.bits)
     if step.sampling == "none":
         return base
     if step.sampling == "fixed":
@@ -41,7 +41,7 @@ def step_pair(step: Step, claim: Claim, upper: bool) -> Pair:
     if step.sampling == "allocation":
         return allocation(base, step.rate.denominator, upper, claim.negligible)
     if step.max_batch:
-        two = pairs.base_pair(step.mech, number, 2)
+        two = pairs.base_pair(step.mech, number, 2, claim.bits)
         return pairs.largest_batch(base, two, step.rate, step.max_batch, claim.records, upper)
     if claim.adjacency == "replace-one":
         return pairs.replaced_gauss(ball(number["sensitivity"] / (2 * number["sigma"])), rate)
@@ -74,6 +74,29 @@ def closed_form(steps: Steps, x: arb) -> arb:
     p, q = pair.tails(x) if pair.tails else (ZERO, ZERO)
     inner = sum((mass * (1 - (x - loss).exp()).max(ZERO) for loss, mass, _ in pair.atoms), ZERO)
     return p - x.exp() * q + inner + pair.infinite + pair.cut
+
+
+def beyond_losses(steps: Steps, x: arb, certain: bool) -> arb:
+    """The profile where no finite loss exceeds x: the mass of infinite losses; section "Largest losses".
+
+    Args:
+        certain: whether that is known, from exact numbers.
+    """
+    if not certain and not sum((n * pair.ends[1] for pair, n in steps), ZERO) <= x:
+        raise Unprovable("a finite loss may exceed this eps")
+    finite = reduce(lambda mass, step: mass * (1 - step[0].infinite - step[0].cut) ** step[1], steps, ONE)
+    return (1 - finite).max(ZERO)
+
+
+def largest_losses(claim: Claim) -> Fraction | None:
+    """The sum of the largest finite losses of all steps, where these are rational numbers."""
+    total = Fraction(0)
+    for step in claim.steps:
+        top = pairs.largest_loss(step.mech, dict(step.parameters), claim.group) if step.sampling == "none" else None
+        if top is None:
+            return None
+        total += step.n * top
+    return total
 
 
 def orders(claim: Claim) -> list[dict[bool, Steps]]:
@@ -128,6 +151,7 @@ class Job:
             self.orders = orders(claim)
         except Unprovable as error:
             raise Unsupported(f"the verifier has no proof for this process: {error}") from None
+        self.largest = largest_losses(claim)
         self.results: dict[tuple[object, ...], Lattice | Inversion | None] = {}
 
     def computed(self, key: tuple[object, ...], compute: Callable[[], Lattice | Inversion]) -> Lattice | Inversion:
@@ -167,14 +191,16 @@ class Job:
             rows.append(Proof(name, upper, eps, delta, verdict, exact, method))
         return rows
 
-    def methods(self, x: arb, delta: float, thorough: bool) -> list[tuple[str, Method]]:
+    def methods(self, eps: Fraction, delta: float, thorough: bool) -> list[tuple[str, Method]]:
         """The methods in the order in which they are tried: a bound for an order of the neighbours and a side."""
+        x, certain = ball(eps), self.largest is not None and self.largest <= eps
 
         def lattice(level: int) -> Method:
             return lambda order, side: self.lattice(order, side, x, delta, level)
 
         levels = [("lattice", lattice(level)) for level in range(len(LEVELS) - (0 if thorough else 1))]
         return [
+            ("largest losses", lambda order, side: beyond_losses(self.orders[order][side], x, certain)),
             ("closed form", lambda order, side: closed_form(self.orders[order][side], x)),
             levels[0],
             ("inversion", lambda order, side: self.inversion(order, side, x, delta)),
@@ -187,9 +213,9 @@ class Job:
         ``thorough`` adds the finest lattice, and attempts to refute.
         """
         ctx.prec = BITS
-        x, goal, count = ball(eps), ball(delta), len(self.orders)
+        goal, count = ball(delta), len(self.orders)
         largest = {True: [arb.pos_inf()] * count, False: [ZERO] * count}
-        for name, method in self.methods(x, float(delta), thorough):
+        for name, method in self.methods(eps, float(delta), thorough):
             for side in (upper, not upper) if thorough else (upper,):
                 most = largest_of(largest[False])
                 for order, known in enumerate(largest[side]):
