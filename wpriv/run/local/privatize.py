@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,6 +30,8 @@ Array = NDArray[Any]
 # numbers processed together; also the blocks of the noise stream, so that a seed gives the same file whatever the
 # memory
 BLOCK = 2**20
+# records that are told from those of another source by their numbers; records that are hashed together
+FEW, DIGESTED = 10, 4096
 SECONDS = 5.0  # between two lines of progress
 
 
@@ -199,11 +203,46 @@ def _labels(private: Records) -> Array:
 
 
 def _public(public: Records, private: Records) -> Records:
-    """Return records that are declared public, unless they are the protected ones."""
+    """Return records that are declared public, unless they are the protected ones.
+
+    They are where their numbers are equal in order, or where most of them stand among protected records that hardly
+    ever repeat. A few records, or those of few values such as single counts, are alike by chance in other sources.
+
+    Raises:
+        UsageError: they are the protected records, or a part of them.
+    """
     count = min(len(public.x), len(private.x))
-    if public.name == private.name and np.array_equal(public.x[:count], private.x[:count]):
-        raise UsageError(f"`public` {public.name} names the protected records; name other records that are public")
+    alike = public.shape == private.shape and np.array_equal(public.rows(0, count), private.rows(0, count))
+    same = alike and (count >= FEW or public.name == private.name or _is_one_file(public.name, private.name))
+    if same or (public.shape == private.shape and _mostly(public, private)):
+        raise UsageError(
+            f"`public` {public.name} holds the protected records of {private.name}, or some of them; name other "
+            f"records that are public"
+        )
     return public
+
+
+def _is_one_file(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):  # a named data set
+        return False
+
+
+def _mostly(public: Records, private: Records) -> bool:
+    """Tell whether most of the distinct public records are among protected ones that hardly ever repeat."""
+    known = _digests(private)
+    some = _digests(public)
+    return len(some) >= FEW and len(known) > 0.9 * len(private.x) and len(some & known) > len(some) / 2
+
+
+def _digests(records: Records) -> set[bytes]:
+    """Digests of the distinct records, as numbers of single precision."""
+    digests = set()
+    for start in range(0, len(records.x), DIGESTED):
+        rows = np.ascontiguousarray(records.rows(start, start + DIGESTED), np.float32) + np.float32(0)  # -0 is 0
+        digests |= {hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows}
+    return digests
 
 
 def _path(value: Any, name: str) -> Path | None:
