@@ -143,8 +143,20 @@ def _recipe(
     from wpriv.run import flag_recipes
 
     data: dict[str, Any] = {**job.question(), "accountants": job.accountant or ["all"]}
+    named = [axis for axis in axes if "words" in axis]
+    axes = [axis for axis in axes if "words" not in axis]
+    for axis in [axis for axis in named if axis["over"] == "accountant"]:
+        named.remove(axis)
+        data["accountants"] = axis["words"]
     data |= {key: value for key, value in (("figure", figure), ("sweep", axes), ("repeats", repeats)) if value}
-    swept = [axis["over"] for axis in axes]
-    return data | flag_recipes.steps_of_flags(
-        job.mech, job.params(), job.schedule(), job.adjacency, history, swept, observed, job.group
-    )
+
+    def keys(words: dict[str, str]) -> dict[str, Any]:
+        mech = words.get("mech", job.mech)
+        params, schedule = job.params(), job.schedule()
+        if "mech" in words:  # each mechanism takes those parameters that it has
+            params = flag_recipes.parameters_of(mech, params)
+        schedule |= {"sampling": words["sampling"]} if "sampling" in words else {}
+        adjacency = words.get("adjacency", job.adjacency)
+        return flag_recipes.steps_of_flags(mech, params, schedule, adjacency, history, axes, observed, job.group)
+
+    return data | flag_recipes.panels(named, keys)

@@ -45,10 +45,10 @@ PROCESS_TABLES = {
 
 
 class Sweep(StrictModel):
-    """One axis of a grid: eps, delta, n, rate, group, max_batch, or a parameter of the mechanism, and its values."""
+    """One axis of a grid: eps, delta, n, rate, group, max_batch, bands, or a parameter of a mechanism; its values."""
 
     over: Word = Field(
-        description="eps, delta, n, rate, group, max_batch, or a parameter of the mechanism, accountant or table"
+        description="eps, delta, n, rate, group, max_batch, bands, or a parameter of the mechanism, accountant or table"
     )
     values: Grid
 
@@ -138,7 +138,7 @@ class Panel(Part):
         """Tell whether a quantity takes whole numbers alone: n, or a parameter of that type."""
         if self.table not in PROCESS_TABLES:
             candidates = [plugin_fields("tables", self.table)]
-        elif name in ("n", "group", "max_batch"):
+        elif name in ("n", "group", "max_batch", "bands"):
             return True
         else:
             steps = [step for steps in self.processes().values() for step in steps]

@@ -57,6 +57,6 @@ class Step(StrictModel):
         """Return whether an axis over ``name`` changes the step: n, a sampled step's rate, or a parameter."""
         if name == "rate":
             return self.sampling not in (None, "none")
-        if name == "max_batch":
+        if name in ("max_batch", "bands"):
             return self.sampling == "poisson"
         return name == "n" or name in plugin_fields("mechanisms", self.mech)

@@ -12,6 +12,7 @@ from typing import Any
 from wpriv.config import validate_compare, validate_train
 from wpriv.config.diagnostics import abbreviate, form_diagnostics, unknown_name
 from wpriv.config.document import Diagnostic, Document, Key
+from wpriv.config.field_types import expand_values
 from wpriv.config.resolve import Resolved
 from wpriv.config.schema import MODELS, PROCESS_TABLES, Budget, Privatize
 from wpriv.config.validate_steps import adjacencies, step_diagnostics
@@ -47,7 +48,7 @@ def validate(resolved: Resolved) -> list[Diagnostic]:
 
 def _name_diagnostics(document: Document) -> list[Diagnostic]:
     """Steps that cannot be built, and names of accountants, figures, tables and adjacencies that do not exist."""
-    steps, swept, diagnostics = dict(_steps(document)), set(_swept(document)), []
+    steps, swept, diagnostics = dict(_steps(document)), dict(_swept(document)), []
     for path, step in steps.items():
         diagnostics += step_diagnostics(document, path, step, swept, document.data["kind"] == "calibrate")
     known = sorted(
@@ -77,11 +78,15 @@ def _steps(document: Document) -> Iterator[tuple[Key, dict[str, Any]]]:
             yield path, value
 
 
-def _swept(document: Document) -> Iterator[str]:
-    """The quantities that sweeps anywhere in a document vary."""
+def _swept(document: Document) -> Iterator[tuple[str, float]]:
+    """The quantities that sweeps anywhere in a document vary, each with its first value; 1 for faulty ones."""
     for path in document.values:
         if path[-1:] == ("over",) and "sweep" in path[-3:-1] and isinstance(document.at(path), str):
-            yield document.at(path)
+            try:
+                first = expand_values(document.at((*path[:-1], "values")))[0]
+            except (ValueError, TypeError, LookupError):
+                first = 1
+            yield document.at(path), first
 
 
 def _accountant(document: Document, path: Key, word: str) -> list[Diagnostic]:

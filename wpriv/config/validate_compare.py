@@ -77,7 +77,9 @@ def _combinations(part: Document, each: Panel, names_known: bool) -> Iterator[Di
         yield part.diagnostic(("sweep",), "each axis of a sweep needs a quantity of its own", at_key=True)
     if each.table in PROCESS_TABLES:
         yield from _process_table(part, each, swept)
-        known = {"n", "rate", "eps", "delta", "group", "max_batch"} | each.parameters() | _numeric_options(each)
+        known = (
+            {"n", "rate", "eps", "delta", "group", "max_batch", "bands"} | each.parameters() | _numeric_options(each)
+        )
         known |= {"fpr"} if each.table == "trade-off" else set()
     else:
         yield from _useless_keys(part, each, _NOT_OF_PLUGINS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,12 @@ def adjacencies(mech: Any) -> tuple[str, ...]:
 
 
 def step_diagnostics(
-    document: Document, path: Key, step: Mapping[str, Any], swept: Set[str], calibrated: bool
+    document: Document, path: Key, step: Mapping[str, Any], swept: Mapping[str, float], calibrated: bool
 ) -> list[Diagnostic]:
     """Return what is wrong with one step beyond its form.
 
     Args:
-        path: of the step. swept: parameters that a sweep sets, which may be missing.
+        path: of the step. swept: parameters that a sweep sets, which may be missing, with a value of each.
         calibrated: whether one of the noise, n and the rate must be missing, to be solved for.
     """
     mech, known = step.get("mech"), registry.names("mechanisms")
@@ -63,11 +63,19 @@ def step_diagnostics(
     return diagnostics
 
 
-def _messages(step: Step, swept: Set[str], calibrated: bool) -> list[str]:
+def in_type(f: dataclasses.Field[Any], value: float) -> float:
+    """A number in the type of a parameter: rounded where it takes whole numbers alone."""
+    words = type_words(f)
+    return round(value) if "int" in words and "float" not in words else value
+
+
+def _messages(step: Step, swept: Mapping[str, float], calibrated: bool) -> list[str]:
     """Parameters that are missing or out of range, and contradictions about n and the rate."""
     fields, given = plugin_fields("mechanisms", step.mech), step.model_extra or {}
     values = {
-        name: 1 for name in swept if name in fields and name not in given and "str" not in type_words(fields[name])
+        name: in_type(fields[name], value)
+        for name, value in swept.items()
+        if name in fields and name not in given and "str" not in type_words(fields[name])
     }
     messages = [message for message in (_schedule(step, rate_needed=not calibrated),) if message]
     if calibrated:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from wpriv.figures import _names, _palette
@@ -18,6 +19,8 @@ LegendEntry = tuple[float, Any, str]  # the value at the right end, by which ent
 COLOURS = _palette.COLOURS[:8]
 MARKS = ("", "o", "s", "^", "D", "v")
 NAMES = _names.AXES
+# values of an axis that have ticks of their own, if they are apart by this share of it
+TICKS, APART = 8, 0.08
 NOTE = 46  # letters of a line below an axis
 BAND, PUBLISHED = "shaded: certified bracket", "published"
 _STAR = {"marker": "*", "markersize": 10, "markeredgecolor": "#000000", "markeredgewidth": 0.6, "linestyle": "none"}
@@ -60,12 +63,25 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
     xs = [v for row in rows if (v := finite(row.get(x))) is not None]
     if wide(xs) and min(xs) > 0 and geometric(xs):
         axes.set_xscale("log", base=2 if x == "n" else 10)
-    if len(set(xs)) == 1:
-        axes.set_xticks(xs[:1], [f"{xs[0]:g}"])
+    _ticks(axes, sorted(set(xs)))
     if bands:
         entries.append((-math.inf, _band_handle(), BAND))
     _finish(axes, x, y, entries)
     unit_note(axes, rows)
+
+
+def _ticks(axes: Any, xs: list[float]) -> None:
+    """Put the ticks of the x axis at its values, where these are few and apart; else at whole numbers, if all are."""
+    logarithmic = axes.get_xscale() == "log"
+    places = [math.log(x) for x in xs] if logarithmic else xs
+    apart = min((after - before for before, after in pairwise(places)), default=math.inf)
+    if len(xs) <= TICKS and (len(xs) == 1 or apart >= APART * (places[-1] - places[0])):
+        axes.set_xticks(xs, [f"{x:g}" for x in xs])
+        axes.minorticks_off()
+    elif not logarithmic and all(x == round(x) for x in xs):
+        from matplotlib.ticker import MaxNLocator
+
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def weakest_claim(rows: Iterable[Row]) -> str | None:

@@ -6,8 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-# the palette of Okabe and Ito, distinguishable under the common forms of colour blindness, and two more
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A6D00", "#882255", "#777777")
+# the palette of Okabe and Ito, distinguishable under the common forms of colour blindness, and two more; then those for
+# figures of more methods, which their marks help to tell apart
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A6D00", "#882255", "#777777"),
+    *("#7A0403", "#5D3FD3", "#7FB800", "#1B4F4A", "#FF6F91", "#00B5AD", "#A0522D", "#B39DDB", "#C2B200", "#3D5A80"),
+)
 MARKS = ("", "o", "s", "^", "D", "v", "P", "X", "<", ">")
 # the colour and the mark of known methods: the tight answer has no mark, and is drawn wide instead
 FIXED: dict[str, tuple[int, str]] = {
@@ -22,16 +26,16 @@ FIXED: dict[str, tuple[int, str]] = {
     "rdp-mironov": (7, "<"),
     "zcdp": (8, "h"),
     "moments": (9, "P"),
-    "kov": (1, "P"),
-    "pdp": (3, "d"),
-    "renyi": (1, "p"),
-    "wdp": (2, "H"),
-    "bdp": (4, "8"),
-    "basic": (9, "s"),
-    "advanced": (8, "^"),
-    "rdp-filter": (1, ">"),
-    "gdp-clt": (6, "*"),
-    "swd-tail": (3, "v"),
+    "kov": (10, "P"),
+    "pdp": (11, "d"),
+    "renyi": (12, "p"),
+    "wdp": (13, "H"),
+    "bdp": (14, "8"),
+    "basic": (15, "s"),
+    "advanced": (16, "^"),
+    "rdp-filter": (17, ">"),
+    "gdp-clt": (18, "*"),
+    "swd-tail": (19, "v"),
     "swd": (0, "o"),
     "dp-swd": (1, "s"),
     "dann": (2, "^"),

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from wpriv.config import document, recipe
-from wpriv.config.validate_steps import swept_fault
+from wpriv.config.field_types import expand_values
+from wpriv.config.validate_steps import in_type, swept_fault
 from wpriv.core import registry
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import number
 from wpriv.run.accounting import build_process
+
+# quantities of a sweep whose values are words
+WORDS = ("mech", "sampling", "adjacency", "accountant")
 
 
 def from_flags(data: dict[str, Any]) -> recipe.Recipe:
@@ -85,21 +90,23 @@ def steps_of_flags(
     schedule: dict[str, Any],
     adjacency: str | None,
     history: str | None,
-    swept: list[str],
+    axes: list[dict[str, Any]],
     observed: str | None = None,
     group: str | None = None,
 ) -> dict[str, Any]:
     """Return ``process`` and ``adjacency`` of a recipe, from the flags of ``budget``.
 
     Args:
-        swept: quantities that a sweep sets; a parameter among them need not be given.
+        axes: of a sweep; a parameter that one of them sets need not be given.
     """
+    swept = [axis["over"] for axis in axes]
     if (fault := swept_fault(schedule, swept)) is not None:
         raise UsageError(fault)
     blank = {}
     if mech is not None:
         fields = dataclasses.fields(registry.mechanism(mech))
-        blank = {f.name: 1.0 for f in fields if f.name in swept and f.name not in params}
+        first = {axis["over"]: expand_values(axis["values"])[0] for axis in axes}
+        blank = {f.name: in_type(f, first[f.name]) for f in fields if f.name in first and f.name not in params}
     if "rate" in swept and schedule.get("rate") is None and schedule.get("batch") is None:
         schedule = {**schedule, "rate": 1.0}
     job = build_process.described_process(
@@ -137,5 +144,25 @@ def sweep(text: str) -> dict[str, Any]:
     kind, colon, numbers = values.rpartition(":")
     if not equals or not over.strip() or not numbers.strip():
         raise UsageError(f"--sweep wants name=values, as in n=64,256,1024 or eps=linspace:0,4,81; found {text[:80]!r}")
+    if over.strip() in WORDS:
+        return {"over": over.strip(), "words": [word.strip() for word in values.split(",")]}
     points = [number(part, f"--sweep {over}") for part in numbers.split(",")]
     return {"over": over.strip(), "values": {kind.strip(): points} if colon else points}
+
+
+def parameters_of(mech: str | None, params: dict[str, Any]) -> dict[str, Any]:
+    """Those parameters that a mechanism has."""
+    names = set() if mech is None else {f.name for f in dataclasses.fields(registry.mechanism(mech))}
+    return {name: value for name, value in params.items() if name in names}
+
+
+def panels(axes: list[dict[str, Any]], make: Callable[[dict[str, str]], dict[str, Any]]) -> dict[str, Any]:
+    """The keys of a recipe for each choice of the words that axes sweep over: panels by name, or those of the one.
+
+    Args:
+        make: the keys of a recipe, for one word of each axis.
+    """
+    if not axes:
+        return make({})
+    choices = itertools.product(*([(axis["over"], word) for word in axis["words"]] for axis in axes))
+    return {"panels": [{"name": ", ".join(w for _, w in choice), **make(dict(choice))} for choice in choices]}

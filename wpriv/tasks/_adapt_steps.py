@@ -205,10 +205,24 @@ def _clipped_gradient(
             nets.features, None, torch.cat([target, source]), None, vector_penalty, directions=axes, scores=scores
         )
     # the root mean square of a record's rows
-    nets.norm.copy_(gradient.jacobians[len(target) :].median() / math.sqrt(count))
+    nets.norm.copy_(typical_norm(gradient.jacobians[len(target) :] / math.sqrt(count), nets.norm))
     sensitivity = penalty(len(target), bound=options.bound, lipschitz=unit).sensitivity
     total = Bounded(gradient.total.parts, sensitivity, gradient.total.adjacency)
     return total.scaled(1 / (unit * options.bound)), weights
+
+
+def typical_norm(norms: Tensor, before: Tensor) -> Tensor:
+    """The median of the source's [n] norms, or of those above 0 where half of them or more are 0.
+
+    Where all are 0, as of features that no record moves, it is the norm ``before``, or 1 if none is known.
+    """
+    median = norms.median()
+    if median > 0:
+        return median
+    positive = norms[norms > 0]
+    if len(positive):
+        return positive.median()
+    return torch.ones_like(median) if float(before) == NORM_NOT_KNOWN else before
 
 
 def _smooth_root(cost: Tensor) -> Tensor:
