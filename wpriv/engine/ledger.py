@@ -3,7 +3,8 @@
 A line is written before the result of its step is used, and the file is forced to disk before anything that depends on
 the step (a checkpoint, a metric, the model) leaves the program: after a crash the ledger may hold a step whose result
 was never used, but never the reverse. A resumed run draws the same records and the same noise again for steps whose
-line exists: the same release, which is accounted for once.
+line exists, and refuses them another loss or learning rate: the same release, which is accounted for once. Behind the
+last line it draws noise from a new key, so that two copies of a folder do not share noise.
 
 Each line holds the digest of the line before it and one of its own, which reveal a line that was changed, removed or
 moved, and the number of releases in the plan of its run, which reveals a truncated ledger. It names the stream of noise
@@ -137,7 +138,7 @@ class Ledger:
     Args:
         path: the file, created where it is missing. run: the run whose releases are written.
         planned: the number of releases in the plan of the run. adjacency: the neighbouring relation of the accounting.
-        stream: a digest of the first key of the noise of the run.
+        stream: a digest of the first key of the noise of the run; it changes with the key.
         resume: continue this run. Otherwise the file must hold no line of it: a second training would not be accounted
             for.
     Raises:
@@ -162,11 +163,13 @@ class Ledger:
         with durable_writes.reported(path):
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
-    def spend(self, number: int, step: Step) -> None:
+    def spend(self, number: int, step: Step, settings: str = "") -> None:
         """Append release ``number`` of this run before its result is used; an existing line is not repeated.
 
+        Args:
+            settings: see ``Entry``.
         Raises:
-            UsageError: the existing line names another release, or steps in between are missing.
+            UsageError: the existing line names another release or other settings, or steps in between are missing.
             MissingResource: the line cannot be written.
         """
         release = describe(step)
@@ -178,20 +181,23 @@ class Ledger:
                     f"does not belong to these steps, which would be accounted for once and released twice. Put the "
                     f"right one back, or use `fork=True`"
                 )
-            if (entry.release, entry.planned) != (release, self.planned):
-                old, new = f"{entry.release} (of {entry.planned})", f"{release} (of {self.planned})"
+            before, now = (entry.release, entry.planned, entry.settings), (release, self.planned, settings)
+            if before != now:
+                old, new = (f"{what} (of {count}) {own}".rstrip() for what, count, own in (before, now))
                 raise UsageError(
-                    f"{self.path}: step {number} is {old}; it cannot be repeated as {new}. Use `fork=True`"
+                    f"{self.path}: step {number} is {old}; it cannot be repeated as {new}, with the same noise. Give "
+                    f"it what it had (loss and lr of `run.step` too), or use `fork=True`, which accounts for both"
                 )
             return
         if number != self.steps + 1 or number > self.planned:
             raise UsageError(f"{self.path}: wanted step {self.steps + 1} of {self.planned}; found step {number}")
         numbers = f'"run": {self.run}, "step": {number}, "of": {self.planned}'
         words = f'"adjacency": "{self.adjacency}", "stream": "{self.stream}", "previous": "{self.position().digest}"'
+        words += f', "settings": "{settings}"' if settings else ""
         line = sealed_line(f"{{{numbers}, {release[1:-1]}, {words}".encode())
         durable_writes.append(self._file, line + b"\n", self.path)
-        digest = digest_of(line)
-        self.entries.append(Entry(self.run, number, self.planned, release, self.adjacency, self.stream, digest))
+        names = self.adjacency, self.stream, digest_of(line)
+        self.entries.append(Entry(self.run, number, self.planned, release, *names, settings=settings))
         self.steps = number
 
     def position(self) -> Position:

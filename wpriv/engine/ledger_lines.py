@@ -33,9 +33,10 @@ class Entry:
         planned: the number of releases in the plan of the run.
         release: the core ``Step`` as canonical JSON, so that equal releases are equal text.
         adjacency: the neighbouring relation under which the release is accounted for.
-        stream: a digest of the first key of the noise of its run.
+        stream: a digest of the key of its noise, the first one since its run was begun or resumed.
         digest: of the line; the next line holds it.
         sealed: whether the line holds a digest of its own.
+        settings: a digest of the loss and the learning rate that a caller's loop gave it; "" for those of the plan.
     """
 
     run: int
@@ -46,6 +47,7 @@ class Entry:
     stream: str
     digest: str
     sealed: bool = True
+    settings: str = ""
 
 
 def entries(path: Path) -> list[Entry]:
@@ -75,7 +77,7 @@ def entries(path: Path) -> list[Entry]:
                 f"{path}:{number}: does not continue the line before it: a line was changed, removed or added "
                 f"by another program, so that the privacy cost is not known"
             )
-        same = (entry.planned, entry.stream, entry.adjacency) == (last.planned, last.stream, last.adjacency)
+        same = (entry.planned, entry.adjacency) == (last.planned, last.adjacency)
         follows = entry.step == 1 if entry.run != last.run else entry.step == last.step + 1 and same
         if not follows or entry.run < last.run or entry.step > entry.planned:
             raise UsageError(
@@ -96,8 +98,9 @@ def _parse(line: bytes, place: str) -> tuple[Entry, str]:
             )
         run, step, planned = (data.pop(key) for key in ("run", "step", "of"))
         words = adjacency, stream, previous = [data.pop(key) for key in ("adjacency", "stream", "previous")]
+        settings = data.pop("settings", "")
         if all(type(number) is int and number >= 1 for number in (run, step, planned)) and all(
-            isinstance(word, str) for word in words
+            isinstance(word, str) for word in (*words, settings)
         ):
             sealed = data.pop("digest", None) is not None
             if sealed and line != sealed_line(line.rpartition(SEAL)[0]):
@@ -107,7 +110,8 @@ def _parse(line: bytes, place: str) -> tuple[Entry, str]:
                 )
             release = json.dumps(data)
             release_parts(release)
-            return Entry(run, step, planned, release, adjacency, stream, digest_of(line), sealed), previous
+            entry = Entry(run, step, planned, release, adjacency, stream, digest_of(line), sealed, settings)
+            return entry, previous
     except UsageError as error:
         raise error if str(error).startswith(place) else error.at(place) from None
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):

@@ -66,6 +66,8 @@ class Engine(TrainingState):
         saved, memory = time.monotonic(), allocator.HeldMemory()
         total = self.schedule.steps
         while self.steps_done < total:
+            if self.steps_done == self.repeats_until:
+                self.renew_noise()
             state = self.sampler.state()
             done = self.steps_done
             try:
@@ -93,23 +95,23 @@ class Engine(TrainingState):
                 saved = time.monotonic()
         self.finish()
 
-    def step(self, indices: Indices, lr: float | None = None) -> None:
+    def step(self, indices: Indices, lr: float | None = None, settings: str = "") -> None:
         """Train one step on the records at some places, which is written to the ledger before its result is used.
 
         Args:
             lr: the learning rate of this step; by default that of the plan.
+            settings: a digest of what differs from the plan in this step, see ``ledger.Entry``.
         """
-        plan = self.schedule
-        if self.ledger is not None and plan.step is not None and self._is_release():
-            self.ledger.spend(self.steps_done + 1, plan.step)
         self._set_rates(lr)
         if self.job.augmentation is not None:
             self.job.augmentation.step = self.steps_done
         distributed.separate_draws()
-        run_step = self._gradient_step if self.job.custom_step is None else self._custom_step
-        self.diagnostics += run_step(indices)
+        if self.job.custom_step is None:
+            self.diagnostics += self._gradient_step(indices, settings)
+        else:
+            self.diagnostics += self._custom_step(indices)
         self.steps_done += 1
-        if plan.step is not None:
+        if self.schedule.step is not None:
             self._require_finite_weights()
         if self.average is not None:
             self.average.update(self.steps_done)
@@ -134,8 +136,14 @@ class Engine(TrainingState):
         """Return whether the next step releases something."""
         return self.steps_done == 0 or not self.schedule.once
 
+    def _spend(self, settings: str = "") -> None:
+        """Write the line of the next step to the ledger, where it releases something."""
+        if self.ledger is not None and self.schedule.step is not None and self._is_release():
+            self.ledger.spend(self.steps_done + 1, self.schedule.step, settings)
+
     def _custom_step(self, indices: Indices) -> Tensor:
         """Run a step of the task, which must release as often as is accounted for."""
+        self._spend()
         plan = self.schedule
         private = plan.step is not None
         gate = ReleaseGate(plan.multiplier, plan.adjacency, self.noise, private, exact=plan.exact)
@@ -148,17 +156,19 @@ class Engine(TrainingState):
             )
         return diagnostics
 
-    def _gradient_step(self, indices: Indices) -> Tensor:
+    def _gradient_step(self, indices: Indices, settings: str) -> Tensor:
         """Aggregate the gradients of some records, add noise and update the weights."""
         plan = self.schedule
         assert self.job.aggregate is not None
         private = plan.step is not None
         if self.job.divided:
+            self._spend(settings)  # before any process has its part of the sum
             batch = self._accounted(self.job.aggregate(indices))
             diagnostics, places = batch.diagnostics, sharding.coordinates(self.weights)
             parts = add_noise(batch.total, plan.multiplier, self.noise, private=private, coordinates=places)
         else:
             batch = self._accounted(self.job.aggregate(distributed.own_share(indices)))
+            self._spend(settings)  # a step whose loss failed has released nothing
             # one process adds the noise, to the sum of all processes: sums of noisy parts would leave the grid
             total = replace(batch.total, parts=distributed.all_reduce_sum(batch.total.parts))
             diagnostics = distributed.all_reduce_sum([batch.diagnostics])[0]

@@ -7,20 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from wpriv._version import __version__
 from wpriv.engine import checkpoint, distributed, ledger, shard_files, sharding
 from wpriv.engine.job import Job, Schedule, optimizer_of
 from wpriv.engine.ledger import Ledger
 from wpriv.engine.noise_stream import Noise
 from wpriv.engine.sampler import Sampler, sampler
+from wpriv.engine.saved_weights import CHECKPOINT as CHECKPOINT
+from wpriv.engine.saved_weights import DIAGNOSTICS, LEDGER, MODEL, inherit
+from wpriv.engine.saved_weights import load_diagnostics as load_diagnostics
 from wpriv.engine.weight_average import WeightAverage
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
-from wpriv.randomness.seeds import Seeds, augmentation_key, sampling_generator, stream_digest
+from wpriv.randomness.keystream import new_key
+from wpriv.randomness.seeds import Seeds, augmentation_key, key_digest, sampling_generator, stream_digest
 
-CHECKPOINT, LEDGER, MODEL, DIAGNOSTICS = "checkpoint.pt", "ledger.jsonl", "model.pt", "diagnostics.pt"
 Row = dict[str, Any]
+SOFTWARE = f"wpriv {__version__} and torch {torch.__version__}"
 
 
 class TrainingState:
@@ -59,6 +64,8 @@ class TrainingState:
         self.resumed = resume
         self.steps_done = 0
         self.stream = stream_digest(seeds)
+        # the last step that a resumed run repeats with the noise of the first time; None where no new key is due
+        self.repeats_until: int | None = None
         # whether the weights depend on records without noise, by this run or one before it
         self.without_noise = schedule.step is None
         self.rows: list[Row] = []
@@ -73,7 +80,7 @@ class TrainingState:
         if distributed.is_main():
             planned, words = self._releases(schedule.steps), {"adjacency": schedule.adjacency, "stream": self.stream}
             self.ledger = Ledger(folder / LEDGER, schedule.run, planned, resume=resume, **words)
-        stored = self._restore() if resume else {}
+        stored = self._restore(fixed=seeds.fixed) if resume else {}
         if fork:
             self._inherit()
         if not job.divided:
@@ -165,6 +172,7 @@ class TrainingState:
             "rows": json.dumps(self.rows),
             "distances": torch.stack(self.distances) if self.distances else torch.zeros(0),
             "device": self.device.type,
+            "software": SOFTWARE,
             **({} if self.average is None else {"average": self.average.values}),
             **({} if self.job.augmentation is None else {"augmentation": self.job.augmentation.key}),
             **({} if self.job.adaptive is None else {"clip_norm": self.job.adaptive.norm}),
@@ -186,8 +194,21 @@ class TrainingState:
         for name, each in self.optimizers.items():
             each.load_state_dict(stored["optimizers"][name])
 
-    def _restore(self) -> dict[str, Any]:
-        """Continue from the checkpoint, and return its content."""
+    def renew_noise(self) -> None:
+        """Draw all later noise from a new key, and save it before it is used.
+
+        The steps to come are in no ledger: a copy of this folder goes on with another key, and so never adds the same
+        noise to another sum.
+        """
+        key = distributed.broadcast(new_key())
+        self.noise.restore(key.hex())
+        self.stream, self.repeats_until = key_digest(key), None
+        if self.ledger is not None:
+            self.ledger.stream = self.stream
+        self.save()
+
+    def _restore(self, *, fixed: bool) -> dict[str, Any]:
+        """Continue from the checkpoint, and return its content; noise of a ``fixed`` seed stays that of the seed."""
         stored = self._load_checkpoint()
         self._restore_weights(stored)
         self.sampler.restore(stored["sampler"])
@@ -211,7 +232,25 @@ class TrainingState:
                 raise UsageError(
                     f"the checkpoint in {self.folder} does not fit its ledger. Begin again with `fresh=True`"
                 )
+            self._require_repeatable(stored.get("software", SOFTWARE))
+        if self.schedule.step is not None and not fixed:
+            last = self.steps_done if self.ledger is None else max(self.steps_done, self.ledger.steps)
+            self.repeats_until = distributed.broadcast(last)
         return stored
+
+    def _require_repeatable(self, software: str) -> None:
+        """Refuse to repeat steps by other software, whose sums may differ in their digits from those of the first time.
+
+        Raises:
+            UsageError: steps are to be repeated, and the checkpoint was made by another wpriv or torch.
+        """
+        assert self.ledger is not None
+        if software != SOFTWARE and self.ledger.steps > self._releases(self.steps_done):
+            raise UsageError(
+                f"{self.ledger.path}: the steps since the checkpoint were taken by {software}, and are repeated with "
+                f"the same noise, for which every digit of their sums must be the same; found {SOFTWARE}. Continue "
+                f"with the first, or with `fork=True`, which accounts for both"
+            )
 
     def _load_checkpoint(self) -> dict[str, Any]:
         path = self.folder / CHECKPOINT
@@ -254,47 +293,3 @@ class TrainingState:
         if self.ledger is not None:
             position = ledger.Position(**stored["ledger"])
             ledger.require(self.ledger.entries, position, self.ledger.path, f"{self.folder / name}")
-
-
-def inherit(model: nn.Module | None, folder: Path, device: torch.device) -> tuple[str, dict[str, Any]]:
-    """Load the weights in a folder into a model, if one is given; return name and content of the file that holds them.
-
-    Raises:
-        UsageError: they do not fit the model, or cannot be read.
-    """
-    path = folder / CHECKPOINT if (folder / CHECKPOINT).is_file() else folder / MODEL
-    stored = checkpoint.load(path, device)
-    if "divided" in stored:
-        raise UsageError(
-            f"the weights in {path} are divided among {stored['divided']} processes; finish this run with "
-            f"`resume=True`, or begin again with `fresh=True`"
-        )
-    if model is None:
-        return path.name, stored
-    try:
-        model.load_state_dict(stored["weights"])
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise UsageError(
-            f"`fork=True` continues from the weights in {path}, which do not fit this model ({reason}); keep the model"
-        ) from None
-    return path.name, stored
-
-
-def load_diagnostics(folder: Path, model: dict[str, Any]) -> dict[str, Any]:
-    """Return the identity, metrics and observed distances of a finished run.
-
-    Args:
-        model: the content of ``model.pt`` in that folder. Earlier versions kept its diagnostics there.
-    Raises:
-        UsageError: the diagnostics are missing, cannot be read, or are of another run than the model.
-    """
-    path = folder / DIAGNOSTICS
-    if "rows" in model:
-        return checkpoint.require(model, folder / MODEL, checkpoint.METRICS)
-    stored = checkpoint.load(path, fields=checkpoint.POSITION | checkpoint.METRICS)
-    if any(stored[key] != model[key] for key in checkpoint.POSITION if key != "identity"):
-        raise UsageError(
-            f"{path} is of another run than {folder / MODEL}; put the right one back, or begin again with `fresh=True`"
-        )
-    return stored

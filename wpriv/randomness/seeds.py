@@ -23,12 +23,13 @@ NOISE_VERSION = 1
 class Seeds:
     """The seeds of a training: 128 bits for numpy's generator, the key of the noise, 64 bits for torch's generators.
 
-    Torch's generator on a CPU uses the lower 32 of them.
+    Torch's generator on a CPU uses the lower 32 of them. ``fixed``: they follow from a number that was given.
     """
 
     sampling: int
     noise: bytes
     model: int
+    fixed: bool = False
 
 
 def training_seeds(fixed: int | None, run: int = 1) -> Seeds:
@@ -41,7 +42,9 @@ def training_seeds(fixed: int | None, run: int = 1) -> Seeds:
     if fixed is None:
         return Seeds(secrets.randbits(128), new_key(), secrets.randbits(64))
     sampling, noise, model = np.random.SeedSequence([fixed, run] if run > 1 else fixed).spawn(3)
-    return Seeds(_number(sampling, 16), noise.generate_state(KEY_BYTES // 8, "<u8").tobytes(), _number(model, 8))
+    return Seeds(
+        _number(sampling, 16), noise.generate_state(KEY_BYTES // 8, "<u8").tobytes(), _number(model, 8), fixed=True
+    )
 
 
 def report_key(fixed: int | None) -> bytes:
@@ -56,7 +59,12 @@ def sampling_generator(seeds: Seeds) -> np.random.Generator:
 
 def stream_digest(seeds: Seeds) -> str:
     """Return a digest that names the noise of a run and does not reveal its key."""
-    return hashlib.sha256(b"wpriv.stream" + seeds.noise).hexdigest()[:16]
+    return key_digest(seeds.noise)
+
+
+def key_digest(key: bytes) -> str:
+    """Return the digest by which ledgers name the noise of a key."""
+    return hashlib.sha256(b"wpriv.stream" + key).hexdigest()[:16]
 
 
 def augmentation_key(seeds: Seeds) -> int:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import UsageError
-from wpriv.tasks import _record_loss, fit
+from wpriv.tasks import _code_digest, _record_loss, fit
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -155,20 +153,10 @@ def per_record(loss: Any) -> Loss:
 
 
 def architecture(model: nn.Module) -> str:
-    """Return the class of a network and a digest of its layers and of the shapes of its weights."""
-    shapes = [(name, tuple(p.shape), p.requires_grad) for name, p in model.named_parameters()]
-    return f"{type(model).__name__} {_digest(repr(model) + repr(shapes))}"
+    """Return the class of a network and a digest of its layers, its code and the shapes of its weights."""
+    return f"{type(model).__name__} {_code_digest.digest(model, weights=False)}"
 
 
 def name_of(loss: Any) -> str:
-    """Return the name of a loss with a digest of its code, as far as Python has it."""
-    try:
-        code = inspect.getsource(loss if hasattr(loss, "__code__") else type(loss))
-    except (OSError, TypeError):
-        code = ""
-    settings = "" if hasattr(loss, "__code__") else repr(loss)
-    return f"{getattr(loss, '__qualname__', type(loss).__name__)} {_digest(code + settings)}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    """Return the name of a loss with a digest of its code and of what it holds."""
+    return f"{getattr(loss, '__qualname__', type(loss).__name__)} {_code_digest.digest(loss)}"

@@ -102,6 +102,7 @@ class Loop:
         self._batches: Generator[Any, None, None] | None = None
         self._batch: Any = None
         self._loss: Any = None
+        self._loss_name = ""
         # what the last step left of the network, which nothing else may change
         self._state: dict[str, tuple[Any, ...]] = {}
         # why no step can follow and no checkpoint may be written: its state would not fit the ledger
@@ -206,8 +207,8 @@ class Loop:
             loss: from this step on, in the forms that ``train`` takes: a function (outputs [B, ...], targets [B, ...])
                 -> losses [B], a loss of torch.nn, or a name; by default that of the loop.
             lr: the learning rate of this step; by default that of the loop. It must not depend on the records. A step
-                that is taken again, after the program was killed, needs the loss and learning rate of the first time:
-                it has the same noise.
+                that is taken again, after the program was killed, is refused with another loss or learning rate than
+                the first time: it has the same noise.
         Raises:
             UsageError: no batch was drawn for this step: it is outside of the loop, or the second in one round. Or the
                 network was changed since the last step, or an argument is none of these.
@@ -224,13 +225,13 @@ class Loop:
             raise UsageError(f"`lr` must be a number of at least 0, the learning rate of this step; found {lr!r}")
         if loss is not None and loss is not self._loss:
             engine.job.aggregate = engine.job.with_loss(own_training.loss_of(loss))
-            self._loss = loss
+            self._loss, self._loss_name = loss, own_training.name_of_loss(loss)
         indices, self._batch = self._batch, None
         self._fault = (
             f"step {engine.steps_done + 1} failed, and may have drawn noise that the network holds in part: it cannot "
             f"be taken again here. Leave the with block"
         )
-        engine.step(indices, None if lr is None else float(lr))
+        engine.step(indices, None if lr is None else float(lr), own_training.settings(self._loss_name, lr))
         self._fault, self._state = None, self._state_of_network()
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -136,6 +137,20 @@ def loss_of(loss: Any) -> Any:
     from wpriv.tasks import _given
 
     return _given.per_record(loss)
+
+
+def name_of_loss(loss: Any) -> str:
+    """Return a name of a loss that changes with its code and with what it holds."""
+    from wpriv.tasks import _given
+
+    return loss if isinstance(loss, str) else _given.name_of(loss)
+
+
+def settings(loss: str, lr: float | None) -> str:
+    """Return a digest of the loss and the learning rate that a step got beside its plan; "" where it got none."""
+    if not loss and lr is None:
+        return ""
+    return hashlib.sha256(f"{loss} {None if lr is None else float(lr)!r}".encode()).hexdigest()[:16]
 
 
 def options_of(
