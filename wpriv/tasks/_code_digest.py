@@ -167,6 +167,8 @@ def _internal() -> frozenset[str]:
 def _installed(module: str | None) -> bool:
     """Return whether a module is one of Python, torch, numpy or another installed library, and not of the program."""
     top = (module or "").partition(".")[0]
+    if top == "__main__":
+        return False
     if top in LIBRARIES or top in sys.stdlib_module_names:
         return True
     file = getattr(sys.modules.get(module or ""), "__file__", None) or ""
