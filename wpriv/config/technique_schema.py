@@ -87,10 +87,11 @@ class Weights(StrictModel):
     skip: Patterns | None = Field(
         None, description="parameters that begin at random all the same, such as those of a new last layer: head.*"
     )
-    records: Literal["public"] | None = Field(
+    records: Literal["public", "other"] | None = Field(
         None,
-        description="public: the records that the weights were trained on are declared public; a training with "
-        "privacy needs this for weights that wpriv trained without",
+        description="what is declared of the records behind the weights: that they are public, or other ones than "
+        "those of this training; a training with privacy needs public for weights that wpriv trained without, and one "
+        "of both for weights that it trained with privacy",
     )
 
 

@@ -34,10 +34,12 @@ class StoredWeights:
 
     Attributes:
         tensors: by name. without_privacy: the file says that wpriv trained them without noise on clear records.
+        with_privacy: it says that wpriv trained them with privacy.
     """
 
     tensors: dict[str, Tensor]
     without_privacy: bool
+    with_privacy: bool = False
 
 
 class AdaptedLinear(nn.Module):
@@ -136,7 +138,8 @@ def load(model: nn.Module, source: Weights, *, private: bool = False) -> None:
         private: the training that begins from them has privacy, or its records were privatised before.
     Raises:
         UsageError: the file is another one than the recipe's, damaged, does not fit, or says that its weights were
-            trained without privacy where ``private`` and the recipe does not declare their records public.
+            trained without privacy where ``private`` and the recipe does not declare their records public, or with
+            it where the recipe declares nothing.
         MissingResource: it is missing.
     """
     content = read(Path(source.file), source.sha256)
@@ -145,6 +148,13 @@ def load(model: nn.Module, source: Weights, *, private: bool = False) -> None:
             f"init: the weights in {source.file} were trained without privacy, and the guarantee of a training that "
             f"begins from them does not cover the records behind them. Give weights that were trained on public "
             f"records; if these were, write init: {{file: {source.file}, records: public}}"
+        )
+    if private and content.with_privacy and source.records is None:
+        raise UsageError(
+            f"init: the weights in {source.file} were trained by wpriv with privacy, whose cost the statement of a "
+            f"training that begins from them does not have. If it was on these records, continue from it in its own "
+            f"folder with `fork=True`, at the cost of both; if it was on others, write init: {{file: {source.file}, "
+            f"records: other}}"
         )
     stored = content.tensors
     present = model.state_dict()
@@ -209,10 +219,10 @@ def read(path: Path, digest: str | None = None) -> StoredWeights:
             f"init: {path} cannot be read as weights: wanted a safetensors file, or tensors saved by torch.save"
         ) from None
     # what model.pt and the header of model.safetensors say of the training that wrote them
-    without_privacy = header.get("privacy") == "none"
+    without_privacy, with_privacy = header.get("privacy") == "none", header.get("privacy") in ("training", "reports")
     if isinstance(stored, dict) and "weights" in stored:
-        without_privacy = stored.get("clear") is True
+        without_privacy, with_privacy = (stored.get("clear") is clear for clear in (True, False))
         stored = stored["weights"]
     if not isinstance(stored, dict) or not all(isinstance(value, Tensor) for value in stored.values()):
         raise UsageError(f"init: {path} holds no state_dict, a mapping from names to tensors")
-    return StoredWeights(stored, without_privacy)
+    return StoredWeights(stored, without_privacy, with_privacy)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,32 @@ from wpriv.errors import UsageError
 
 @dataclass(frozen=True)
 class Origin:
-    """The training in this process that left a weight: its folder, its records, and whether it had privacy."""
+    """The training in this process that left a weight: its folder, a name of its records, whether it had privacy."""
 
     folder: Path
-    fingerprint: str
+    records: str
     private: bool
 
 
+@dataclass(frozen=True)
+class Change:
+    """What a training did to a weight: some of its numbers [k] before and after."""
+
+    origin: Origin
+    first: Tensor
+    last: Tensor
+
+
+KEPT = 1024
+"""The largest number of numbers that are kept of a weight."""
+CLOSE, CHANCE = 0.5, 1e-9
+"""A weight is close to a trained one where their changes share this much of their squared length (the square of the
+cosine), and independent ones would do so with less than this probability."""
 _in_training: weakref.WeakKeyDictionary[nn.Module, Path] = weakref.WeakKeyDictionary()
 _left: dict[str, Origin] = {}
 """By the digest of a weight, the training that left it."""
+_changes: dict[torch.Size, list[Change]] = {}
+"""By the shape of a weight, what trainings made of such weights."""
 
 
 @contextlib.contextmanager
@@ -46,34 +62,82 @@ def in_training(model: nn.Module, origin: Origin) -> Iterator[None]:
             f"this network is in the training of {_in_training[model]}: the steps of two trainings in one network are "
             f"covered by neither guarantee. Give each training its own, for example copy.deepcopy(network)"
         )
-    before = set(_digests(model).values())
+    digests = set(_digests(model).values())
+    first = {name: _sample(parameter) for name, parameter in model.named_parameters()}
     _in_training[model] = origin.folder
     try:
         yield
     finally:
         del _in_training[model]
-        _left.update({digest: origin for digest in _digests(model).values() if digest not in before})
+        note_left(model, origin, digests)
+        for name, parameter in model.named_parameters():
+            last = _sample(parameter)
+            begun = first.get(name, torch.zeros_like(last))
+            if begun.shape == last.shape and not torch.equal(begun, last):
+                _changes.setdefault(parameter.shape, []).append(Change(origin, begun, last))
 
 
-def require_unused(model: nn.Module, fingerprint: str) -> None:
-    """Refuse a network whose weights an earlier training of this process left, on the same records.
+def note_left(model: nn.Module, origin: Origin, before: Collection[str] = ()) -> None:
+    """Note the weights of a network as left by a training, but those whose digests it had ``before``."""
+    _left.update({digest: origin for digest in _digests(model).values() if digest not in before})
+
+
+def require_unused(model: nn.Module, records: str) -> None:
+    """Refuse a network with a weight that an earlier training of this process left, on the same records, or near it.
 
     Args:
-        fingerprint: of the training records.
+        records: a name of the training records.
     Raises:
         UsageError: it has such a weight.
     """
-    for name, digest in _digests(model).items():
-        origin = _left.get(digest)
-        if origin is None or origin.fingerprint != fingerprint:
+    digests = _digests(model)
+    for name, parameter in model.named_parameters():
+        origin, how = _left.get(digests[name]), "is a weight that"
+        if origin is None or origin.records != records:
+            near = (change for change in _changes.get(parameter.shape, ()) if change.origin.records == records)
+            sample, how = _sample(parameter), "is close to a weight that"
+            origin = next((change.origin for change in near if _is_close(sample, change)), None)
+        if origin is None:
             continue
         advice = "give the network new weights"
         if origin.private:
             advice += f", or go on from that training at the cost of both: fork=True and out={str(origin.folder)!r}"
         raise UsageError(
-            f"{name!r} is a weight that the training of {origin.folder} left in this network, on the same records, and "
-            f"first weights are taken as public: the guarantee would not cover that training. To train again, {advice}"
+            f"{name!r} {how} the training of {origin.folder} left in this network, on the same records, and first "
+            f"weights are taken as public: the guarantee would not cover that training. To train again, {advice}"
         )
+
+
+def _sample(parameter: Tensor) -> Tensor:
+    """Return up to ``KEPT`` numbers of a weight, evenly spread, the same places for all weights of a shape."""
+    flat = parameter.detach().reshape(-1)
+    return flat[:: max(1, -(-len(flat) // KEPT))].to("cpu", torch.float64)
+
+
+def _is_close(weight: Tensor, change: Change) -> bool:
+    """Return whether a weight was made from a trained one: by a small change, an average, or a few further steps.
+
+    Of both weights the part along the one that the training began from is removed. What is left of the trained one is
+    mostly noise, to which new weights are as unlikely to point as to any direction: by the square of a cosine s in m
+    dimensions with the probability I_(1-s)((m-1)/2, 1/2). Weights that began in the same place and were changed
+    by something else are not close either.
+    """
+    from scipy.special import betainc
+
+    left, own = (_without(vector, change.first) for vector in (change.last, weight))
+    size, length = float(left @ left), float(own @ own)
+    dimensions = len(weight) - 1
+    if dimensions < 2 or not size or length <= 1e-20 * float(weight @ weight) or float(left @ own) <= 0:
+        return False
+    rest = _without(own, left)
+    unlike = float(rest @ rest) / length
+    return unlike <= 1 - CLOSE and float(betainc((dimensions - 1) / 2, 0.5, unlike)) < CHANCE
+
+
+def _without(vector: Tensor, direction: Tensor) -> Tensor:
+    """Return a vector without its part along a direction."""
+    square = float(direction @ direction)
+    return vector - direction * (float(vector @ direction) / square) if square else vector
 
 
 def _digests(model: nn.Module) -> dict[str, str]:

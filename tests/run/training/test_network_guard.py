@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 
+import numpy
 import pytest
 import torch
 
 import wpriv
 from tests.engine.test_distributed import ROOT, run_two
 from tests.run.training.test_own_training import OPTIONS, TEST, X, Y, network, same, weights
-from wpriv.engine import network_guard
+from wpriv.config.technique_schema import Weights
+from wpriv.engine import fine_tuning, network_guard
 from wpriv.errors import UsageError
+from wpriv.run.training import process_history
 
 LOOP = {key: value for key, value in OPTIONS.items() if key != "progress"} | {"test": TEST}
 
@@ -126,3 +129,95 @@ def test_a_state_has_a_checksum_for_buffers_of_each_kind_and_changes_with_one_nu
             words = network_guard.difference(before, network_guard.state_of(model))
             assert words == f"the buffer 'b{place}' has other values"
         buffer.copy_(torch.tensor([0, 1, 1]))
+
+
+CHEAP = {"eps": None, "sigma": 1.0, "seed": None}
+
+
+def moved(model):
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(1e-7 * torch.randn_like(weight))
+
+
+def shrunk(model):
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(0.7)
+
+
+def rounded(model):
+    model.bfloat16().float()
+
+
+def part_of_another(model):
+    return torch.nn.Sequential(torch.nn.Identity(), torch.nn.Linear(5, 8), model[1], model[2])
+
+
+@pytest.mark.parametrize("change", [moved, shrunk, rounded, part_of_another])
+@pytest.mark.parametrize("averaged", [False, True])
+def test_weights_made_from_trained_ones_are_not_first_weights_on_the_same_records(tmp_path, change, averaged):
+    trained = train(network(), tmp_path / "first", average={"decay": 0.5}, **CHEAP)
+    model = copy.deepcopy(trained.averaged if averaged else trained.model)
+    with pytest.raises(UsageError, match="first weights"):
+        train(copy.deepcopy(model), tmp_path / "second", **CHEAP)
+    model = change(model) or model
+    # the same records in another order, with other labels and other test records
+    records = (X[::-1].copy(), 1 - Y[::-1])
+    with pytest.raises(UsageError, match="first weights"):
+        wpriv.train(model, records, test=(X[:9], Y[:9]), out=tmp_path / "second", **{**OPTIONS, **CHEAP})
+
+
+def test_weights_that_began_in_the_same_place_are_not_close_to_trained_ones():
+    # oracle: the cosine of independent normal vectors of n numbers exceeds 5 / sqrt(n) once in two million
+    generator = torch.Generator().manual_seed(0)
+    origin = network_guard.Origin(None, "r", True)
+    for size in (5, 40, 1000):
+        first, noise, other = torch.randn(3, size, generator=generator, dtype=torch.float64)
+        change = network_guard.Change(origin, first, first + 0.1 * noise)
+        for weight in (first, other, first + 0.1 * other, 2 * first, torch.zeros(size), torch.ones(size)):
+            assert not network_guard._is_close(weight.double(), change)
+        for weight in (first + 0.1 * noise + 1e-7 * other, first + 0.05 * noise, 3 * first + 0.3 * noise):
+            assert network_guard._is_close(weight, change)
+
+
+def test_a_second_training_on_some_of_the_same_records_states_the_cost_of_both(tmp_path, monkeypatch):
+    monkeypatch.setattr(process_history, "_past", [])  # other tests trained on these records too
+    first = train(network(), tmp_path / "first", **CHEAP)
+    assert not any("this program" in line for line in first.statement["warnings"])
+    torch.manual_seed(4)
+    model = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    second = train(model, tmp_path / "second", records=(X[100:], Y[100:]), **{**CHEAP, "sigma": 1.5})
+    (line,) = [line for line in second.statement["warnings"] if "earlier trainings of this program" in line]
+    assert f"{tmp_path / 'first'}: 4 steps" in line
+    steps = (
+        wpriv.Step(wpriv.Gauss(1.0), 4, wpriv.Poisson(0.25)),
+        wpriv.Step(wpriv.Gauss(1.5), 4, wpriv.Poisson(1 / 3)),
+    )
+    both = wpriv.curve(wpriv.Process(steps), "pld").at(delta=1e-5).epsilon
+    stated = float(line.partition("eps = ")[2].partition(" ")[0])
+    assert both.lower <= stated <= both.upper * (1 + 2e-3)
+
+
+def test_a_record_has_the_same_number_wherever_it_is():
+    rows = process_history.numbers_of(X)
+    assert len(set(rows.tolist())) == len({row.tobytes() for row in X})
+    assert set(process_history.numbers_of(X[5:9]).tolist()) <= set(rows.tolist())
+    assert process_history.name_of(process_history.numbers_of(X[::-1])) == process_history.name_of(rows)
+    changed = X.copy()
+    changed[3, 2] += 1
+    assert len(set(process_history.numbers_of(changed).tolist()) - set(rows.tolist())) == 1
+    assert process_history.numbers_of(numpy.zeros((3, 2, 3), dtype=numpy.uint8)).tolist() == [0, 0, 0]
+
+
+def test_weights_that_wpriv_trained_with_privacy_begin_a_training_only_where_other_records_are_declared(tmp_path):
+    trained = train(network(), tmp_path / "first", **CHEAP)
+    loaded = fine_tuning.read(trained.out / "model.safetensors"), fine_tuning.read(trained.out / "model.pt")
+    for file, content in zip(("model.safetensors", "model.pt"), loaded, strict=True):
+        assert content.with_privacy
+        assert not content.without_privacy
+        source = Weights(file=str(trained.out / file))
+        with pytest.raises(UsageError, match="records: other"):
+            fine_tuning.load(network(), source, private=True)
+        fine_tuning.load(network(), source, private=False)
+        fine_tuning.load(network(), source.model_copy(update={"records": "other"}), private=True)

@@ -97,13 +97,15 @@ def together(releases: Sequence[Release]) -> Together:
     streams = [stream for release in releases for stream in release.streams]
     if len(set(streams)) < len(streams):
         return Together(
-            count, problem="some of them drew the same noise from one fixed seed, and it cancels in their difference"
+            count,
+            problem="some of them drew the same noise from one fixed seed or one checkpoint, and it cancels in their "
+            "difference",
         )
     first, delta = releases[0].process, max(release.delta for release in releases)
     if delta == 0:
         return Together(count, problem="they are of pure DP (delta = 0), and their eps add up")
     try:
-        steps = _merged(step for release in releases for step in release.process.steps)
+        steps = merged(step for release in releases for step in release.process.steps)
         size = max(release.process.records for release in releases)
         process = replace(first, steps=steps, records=size)
         curve = evaluate.curve(process, ACCOUNTANT, max(TOL, evaluate.answer_tol(process)))
@@ -172,7 +174,7 @@ def entries_of(path: Path) -> list[ledger.Entry]:
     return ledger.entries(path / file_names.LEDGER)
 
 
-def _merged(steps: Iterable[Step]) -> tuple[Step, ...]:
+def merged(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Steps with the counts of equal ones added up."""
     merged: list[Step] = []
     for step in steps:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,12 @@ from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import evaluate
 from wpriv.run.results import file_names
 from wpriv.run.training import fork_rules
+from wpriv.run.training.all_trainings import merged
 
 TOL = 1e-3  # relative width of the figure for all runs together, which is printed to the safe side
 NOT_PRIVATE = "trained without privacy"
+SHOWN, FEW = 8, 4
+"""Runs that a warning names, and kinds of steps that it accounts for by pld; for more by rdp, which takes less time."""
 
 
 @dataclass(frozen=True)
@@ -63,37 +66,49 @@ def earlier(path: Path) -> list[EarlierRun]:
         (folder for folder in path.glob("before-*") if folder.is_dir()), key=lambda item: (len(item.name), item.name)
     )
     ledgers = [_entries(folder / file_names.LEDGER)[0] for folder in (path, *folders)]
-    try:
-        present = _recipe(path)
-    except WprivError:
-        present = {}
-    runs = (_read(folder, ledgers, present) for folder in folders)
+    runs = (_read(folder, ledgers, _recipe_or_none(path)) for folder in folders)
     return [run for run in runs if run is not None]
 
 
-def warning(runs: list[EarlierRun], process: Process, delta: float, streams: set[str]) -> str:
+def elsewhere(path: Path, folders: Sequence[Path]) -> list[EarlierRun]:
+    """Return the runs in other folders than ``path`` that released something; their names are the folders."""
+    ledgers, present = [_entries(folder / file_names.LEDGER)[0] for folder in folders], _recipe_or_none(path)
+    runs = []
+    for folder in folders:
+        run = _read(folder, ledgers, present)
+        if run is None and not (folder / file_names.LEDGER).is_file():
+            run = EarlierRun("", problem="its ledger is missing")
+        if run is not None:
+            runs.append(replace(run, name=str(folder)))
+    return runs
+
+
+IN_FOLDER = "earlier runs in this folder"
+OF_PROGRAM = "earlier trainings of this program on records of this one"
+
+
+def warning(runs: list[EarlierRun], process: Process, delta: float, streams: set[str], what: str = IN_FOLDER) -> str:
     """Return the warning that names earlier runs, with the cost of all runs together if it is known.
 
     Args:
+        what: the earlier runs are.
         streams: the noise streams of ``process``; runs that share noise have no common cost, since it cancels in their
             difference.
     """
-    names = "; ".join(map(str, runs))
-    sentence = (
-        f"earlier runs in this folder are not included in these figures ({names}): "
-        f"what recipients saw of them costs privacy as well"
-    )
+    names = "; ".join(map(str, runs[:SHOWN])) + (f"; and {len(runs) - SHOWN} more" if len(runs) > SHOWN else "")
+    sentence = f"{what} are not included in these figures ({names}): what recipients saw of them costs privacy as well"
     all_streams = [streams, *(run.streams for run in runs)]
     if sum(map(len, all_streams)) != len(frozenset().union(*all_streams)):
         return (
-            f"{sentence}. Some of them drew the same noise from one fixed seed, so that there is no figure for all "
-            f"runs together"
+            f"{sentence}. Some of them drew the same noise, by one fixed seed or from one checkpoint, so that there is "
+            f"no figure for all runs together"
         )
     if any(run.problem or run.adjacency != process.adjacency or not run.alike for run in runs):
         return sentence
     steps = tuple(step for run in runs for step in run.steps)
     try:
-        curve = evaluate.curve(process.with_steps((*steps, *process.steps)), "pld", TOL)
+        together = process.with_steps(merged((*steps, *process.steps)))
+        curve = evaluate.curve(together, "pld" if len(together.steps) <= FEW else "rdp", TOL)
         eps = evaluate.ask(curve, delta=delta).epsilon.safe
     except (Unsupported, UsageError):
         return sentence
@@ -107,6 +122,13 @@ def _recipe(folder: Path) -> dict[str, Any]:
     """Return the recipe in a folder; {} where there is none."""
     path = folder / file_names.RECIPE
     return yaml_document.read(path).data if path.is_file() else {}
+
+
+def _recipe_or_none(folder: Path) -> dict[str, Any]:
+    try:
+        return _recipe(folder)
+    except WprivError:
+        return {}
 
 
 def _read(folder: Path, ledgers: list[list[ledger.Entry]], present: dict[str, Any]) -> EarlierRun | None:

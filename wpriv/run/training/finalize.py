@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,11 +84,18 @@ def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entr
     return process.with_steps((replace(process.steps[0], observed=observed),))
 
 
-def conclude(job: Plan, folder: RunFolder, about: dict[str, Any], reports: dict[str, Any] | None) -> None:
+def conclude(
+    job: Plan,
+    folder: RunFolder,
+    about: dict[str, Any],
+    reports: dict[str, Any] | None,
+    elsewhere: Sequence[Path] = (),
+) -> None:
     """Write the statement, the figures and model.safetensors; statement.json is last, and marks the run as finished.
 
     Args:
         about: provenance. reports: the statement of the training records, if they were privatised before.
+        elsewhere: folders of earlier trainings on the same records.
     """
     from wpriv.engine import checkpoint
     from wpriv.engine.training_state import load_diagnostics
@@ -115,7 +123,7 @@ def conclude(job: Plan, folder: RunFolder, about: dict[str, Any], reports: dict[
     warnings = statement.get("warnings", [])
     if process is not None and job.private is not None and job.private.delta is not None:
         adaptive, more = _adaptive_figures(process, entries, rows, job.private.eps, job.private.delta)
-        earlier, others = _earlier_runs(process, entries, path, job.private.delta)
+        earlier, others = _earlier_runs(process, entries, path, job.private.delta, elsewhere)
         statement |= adaptive | earlier
         if cut := ledger.cut_passes(entries):
             statement["cut_passes"] = [each.as_dict() for each in cut]
@@ -214,10 +222,17 @@ def _adaptive_figures(
 
 
 def _earlier_runs(
-    process: Process, entries: list[ledger.Entry], path: Path, delta: float
+    process: Process, entries: list[ledger.Entry], path: Path, delta: float, elsewhere: Sequence[Path]
 ) -> tuple[dict[str, Any], list[str]]:
     """The statement's position in the ledger and the earlier runs that are not part of it, and warnings."""
-    runs = earlier_runs.earlier(path)
+    runs, others = earlier_runs.earlier(path), earlier_runs.elsewhere(path, elsewhere)
     streams = {entry.stream for entry in entries}
-    warnings = [earlier_runs.warning(runs, process, delta, streams)] if runs else []
-    return {"ledger": ledger.position(entries).as_dict(), "earlier_runs": [run.as_dict() for run in runs]}, warnings
+    warnings = [
+        earlier_runs.warning(some, process, delta, streams, what)
+        for some, what in ((runs, earlier_runs.IN_FOLDER), ([*runs, *others], earlier_runs.OF_PROGRAM))
+        if some and (others or what == earlier_runs.IN_FOLDER)
+    ]
+    return {
+        "ledger": ledger.position(entries).as_dict(),
+        "earlier_runs": [run.as_dict() for run in (*runs, *others)],
+    }, warnings

@@ -28,11 +28,15 @@ INITIAL = (
     "the weights that the training began from, {source}, which are taken as public: nothing here covers what they show "
     "of the records that they were trained on, and those must not be the records of this training"
 )
-DECLARED = "; the recipe declares those records public"
+DECLARED = {
+    "public": "; the recipe declares those records public",
+    "other": "; the recipe declares that they were none of these records",
+    None: "",
+}
 CALLER = (
     "what the calling program computed from the records by itself, for example from the batches of a loop of its own: "
-    "figures, and learning rates, losses or settings that were chosen by them; nor another loss or learning rate in "
-    "steps that a loop takes again after it was killed: their noise is that of the first time"
+    "figures, and learning rates, losses or settings that were chosen by them; and what the first weights show of "
+    "these records because another program trained them"
 )
 
 
@@ -40,8 +44,8 @@ def not_covered(train: Train) -> list[str]:
     """Return the statement's lines on what a training began from, and on what the program that called it does."""
     if train.init is not None:
         digest = f" (SHA-256 {train.init.sha256})" if train.init.sha256 is not None else ""
-        declared = DECLARED if train.init.records == "public" else ""
-        return [INITIAL.format(source=f"those in {Path(train.init.file).name}{digest}") + declared]
+        source = f"those in {Path(train.init.file).name}{digest}"
+        return [INITIAL.format(source=source) + DECLARED[train.init.records]]
     given = INITIAL.format(source="those of the network that the calling program gave")
     return [given, CALLER] if _is_given(train) else []
 

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, UsageError
 from wpriv.files.file_lock import LOCK, locked
-from wpriv.run.results import expectations, file_names
-from wpriv.run.training import class_order, finalize, load_data, metric_logs, plan, progress, run_folder
+from wpriv.run.results import expectations
+from wpriv.run.training import (
+    class_order,
+    finalize,
+    load_data,
+    metric_logs,
+    plan,
+    process_history,
+    progress,
+    run_folder,
+    same_records,
+)
 from wpriv.run.training.metric_logs import Logs
 from wpriv.run.training.own_training import OwnTraining
 from wpriv.run.training.plan import Plan
@@ -88,6 +98,7 @@ class TrainingRun:
         from wpriv.engine import launch, network_guard
 
         self._warn_of_scales()
+        same_records.require_other_weights(recipe, data)
         launch.device_of(self.device)  # before anything is written
         busy = f"another process is training in {self.out}. Wait until it ends, or name another folder with `out`"
         together(lambda: stack.enter_context(locked(self.out / LOCK, busy)))
@@ -98,21 +109,30 @@ class TrainingRun:
         trained = folder.done or (folder.weights and together(lambda: _is_trained(folder, identity)))
         if self.given is not None and job.private is not None and not (trained or folder.resume or folder.fork):
             model = self.given.model
-            together(lambda: network_guard.require_unused(model, data.fingerprint))
+            together(lambda: network_guard.require_unused(model, process_history.name_of(self._records)))
         earlier = together(lambda: progress.earlier_seconds(folder))
         about = self._provenance()
         if self.given is not None and self.say is not None and is_main() and (line := class_order.words(about)):
             self.say(line, True)
         return Begun(job, folder, identity, about, not trained, earlier)
 
+    @cached_property
+    def _records(self) -> Any:
+        """Numbers of the training records, see ``process_history``."""
+        return process_history.numbers_of(self.data.x_train)
+
     def _hold_network(self, stack: contextlib.ExitStack) -> None:
         """Keep other trainings away from the network of the calling program until the stack is closed."""
         if self.given is not None:
             from wpriv.engine import network_guard
 
-            private = self.recipe.training is not None and self.recipe.training.privacy is not None
-            origin = network_guard.Origin(self.out, self.data.fingerprint, private)
-            stack.enter_context(network_guard.in_training(self.given.model, origin))
+            stack.enter_context(network_guard.in_training(self.given.model, self._origin()))
+
+    def _origin(self) -> Any:
+        from wpriv.engine import network_guard
+
+        private = self.recipe.training is not None and self.recipe.training.privacy is not None
+        return network_guard.Origin(self.out, process_history.name_of(self._records), private)
 
     def conclude(self, begun: Begun) -> Trained:
         """Write the statement of a run that has been trained, and return it."""
@@ -124,13 +144,14 @@ class TrainingRun:
                 begun.about["wall_seconds"] = round(begun.earlier_seconds + time.time() - self.started, 1)
                 folder = replace(folder, fresh=False)
             reports = None if self.data.noise is None else self.data.noise.statement
-            together(lambda: finalize.conclude(job, folder, begun.about | launch.about(), reports))
+            others = [] if self.given is None else process_history.sharing(folder.path, self._records)
+            together(lambda: finalize.conclude(job, folder, begun.about | launch.about(), reports, others))
             distributed.leave()
         return self._finished(job, folder)
 
     def _finished(self, job: Plan, folder: RunFolder) -> Trained:
         """The training whose results the folder holds, with the network that was trained."""
-        require_records(folder.path, self.data)
+        same_records.require_records(folder.path, self.data)
         trained = load_finished(job, folder)
         if is_main():
             written = expectations.write(folder.path, job.recipe, trained.verdicts)
@@ -142,7 +163,11 @@ class TrainingRun:
         trained = replace(trained, model=self.given.with_weights(folder.path, self.device))
         if job.train.average is None:
             return trained
-        return replace(trained, averaged=self.given.averaged(folder.path))
+        from wpriv.engine import network_guard
+
+        averaged = self.given.averaged(folder.path)
+        network_guard.note_left(averaged, self._origin())
+        return replace(trained, averaged=averaged)
 
     def _send(self, trained: Trained) -> Trained:
         """Send the figures of a finished training; the statement names private ones before anything is sent."""
@@ -177,6 +202,8 @@ class TrainingRun:
         reporter = progress.Progress(job, folder, self.say, writes=distributed.is_main())
 
         def claim() -> None:
+            if self.given is not None and job.private is not None:
+                process_history.note(folder.path, self._records)
             together(lambda: run_folder.claim(folder, job.recipe, {**begun.about, **launch.about()}))
             reporter.begin()
 
@@ -242,23 +269,6 @@ def _leaving_at_interrupts() -> Iterator[None]:
     except Interrupted:
         distributed.leave()
         raise
-
-
-def require_records(path: Path, data: Any) -> None:
-    """Refuse a folder of results of a training on other records, as far as its provenance names them.
-
-    Raises:
-        UsageError: the folder holds such results.
-    """
-    try:
-        stored = json.loads((path / file_names.PROVENANCE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return
-    fingerprint = stored.get("data_fingerprint") if isinstance(stored, dict) else None
-    if fingerprint not in (None, data.fingerprint):
-        raise UsageError(
-            f"{path} holds a finished training on other records. Name another folder with `out`, or give those records"
-        )
 
 
 def _is_trained(folder: RunFolder, identity: str) -> bool:

@@ -26,7 +26,7 @@ from wpriv.run.training import (
     progress,
     recipe_grid,
     run_folder,
-    training_run,
+    same_records,
     tuned_results,
     tuning_draw,
 )
@@ -90,7 +90,7 @@ def run(
             if not folder.chosen:
                 _train_all(plan, out, data, device, say, stop)
             _delete_runs(out)
-    training_run.require_records(out, data)
+    same_records.require_records(out, data)
     return tuned_results.load(plan, out)
 
 
