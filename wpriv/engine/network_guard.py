@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import weakref
+import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ def in_training(model: nn.Module, origin: Origin) -> Iterator[None]:
     try:
         yield
     finally:
-        del _in_training[model]
+        _in_training.pop(model, None)
         note_left(model, origin, digests)
         for name, parameter in model.named_parameters():
             last = _sample(parameter)
@@ -156,12 +157,20 @@ def state_of(model: nn.Module) -> dict[str, tuple[Any, ...]]:
     """
     tensors = {f"the parameter {name!r}": each for name, each in model.named_parameters(remove_duplicate=False)}
     buffers = {f"the buffer {name!r}": each for name, each in model.named_buffers(remove_duplicate=False)}
-    # one transfer for all: on a GPU each would wait for the device
-    checksums = [_checksum(each) for each in (*tensors.values(), *buffers.values())]
-    sums = torch.stack(checksums).tolist() if checksums else []
+    sums = _checksums([*tensors.values(), *buffers.values()])
     named = [(name, id(each), each.requires_grad, tuple(each.shape), each.dtype) for name, each in tensors.items()]
     named += [(name, 0, False, tuple(each.shape), each.dtype) for name, each in buffers.items()]
     return {name: (*parts, total) for (name, *parts), total in zip(named, sums, strict=True)}
+
+
+def stamps_of(model: nn.Module) -> list[tuple[Any, ...]]:
+    """Return what nearly every change of a network changes too, without reading its numbers.
+
+    It stays the same where numbers were changed through ``.data`` or an array that shares their memory, and changes
+    with numbers that were written and are the same as before.
+    """
+    tensors = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    return [(name, id(each), each._version, each.data_ptr(), each.requires_grad) for name, each in tensors]
 
 
 def difference(before: dict[str, tuple[Any, ...]], after: dict[str, tuple[Any, ...]]) -> str | None:
@@ -181,7 +190,15 @@ def difference(before: dict[str, tuple[Any, ...]], after: dict[str, tuple[Any, .
     return None
 
 
-def _checksum(tensor: Tensor) -> Tensor:
+def _checksums(tensors: list[Tensor]) -> list[int]:
+    """Return a checksum of the bits of each tensor: on a CPU a CRC, else by sums on the device."""
+    if all(each.device.type == "cpu" for each in tensors):
+        return [zlib.crc32(_bits(each).contiguous().numpy()) for each in tensors]
+    # one transfer for all: on a GPU each would wait for the device
+    return torch.stack([_weighted_sum(each) for each in tensors]).tolist()
+
+
+def _weighted_sum(tensor: Tensor) -> Tensor:
     """Return the sum of the bits of all numbers, each times an odd number of its own, modulo 2^64."""
     bits = _bits(tensor).reshape(-1).to(torch.int64)
     return (bits * (2 * torch.arange(len(bits), device=bits.device) + 1)).sum()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ class TrainingState:
         self.stream = stream_digest(seeds)
         # the last step that a resumed run repeats with the noise of the first time; None where no new key is due
         self.repeats_until: int | None = None
+        # called before anything is saved; a loop of the caller checks here that the network is that of its steps
+        self.before_saving: Callable[[], None] = lambda: None
         # whether the weights depend on records without noise, by this run or one before it
         self.without_noise = schedule.step is None
         self.rows: list[Row] = []
@@ -92,6 +95,7 @@ class TrainingState:
 
     def save(self) -> None:
         """Write a checkpoint of everything; the ledger is forced to disk first."""
+        self.before_saving()
         self._force()
         if self.job.divided:
             position = {"identity": self.identity, **self._position()} if distributed.is_main() else None
@@ -108,6 +112,7 @@ class TrainingState:
         how the gradients were clipped and the position in the ledger. What was computed from training records without
         noise is in the diagnostics.
         """
+        self.before_saving()
         self._force()
         weights = sharding.whole_weights(self.job.model) if self.job.divided else self.job.model.state_dict()
         if not distributed.is_main():

@@ -38,7 +38,6 @@ def pair(given: Any, argument: str) -> tuple[Any, Any]:
     Raises:
         UsageError: it is neither.
     """
-    from torch import Tensor
     from torch.utils.data import Dataset, TensorDataset
 
     if isinstance(given, TensorDataset):
@@ -50,16 +49,34 @@ def pair(given: Any, argument: str) -> tuple[Any, Any]:
             f"`{argument}` must be a pair (x, y) of arrays with one target for each record, or a torch Dataset of such "
             f"pairs; found {type(given).__name__}"
         )
-    x, y = (_as_array(part) if isinstance(part, Tensor) else part for part in given)
+    x, y = (_array(part, argument) for part in given)
     return x, y
 
 
-def _as_array(tensor: Tensor) -> Any:
-    """Return a tensor as an array; numpy has no bfloat16, whose numbers are all numbers of float32."""
+def _array(part: Any, argument: str) -> Any:
+    """Return a tensor as an array, and anything else as it is; numbers that numpy lacks (bfloat16) become float32.
+
+    Raises:
+        UsageError: no array holds the tensor.
+    """
     import torch
 
-    tensor = tensor.detach().cpu()
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    if not isinstance(part, torch.Tensor):
+        return part
+    try:
+        dense = part.detach().to_dense() if part.layout != torch.strided else part.detach()
+        wide = (
+            dense.float()
+            if dense.is_floating_point() and dense.dtype not in (torch.float16, torch.float32, torch.float64)
+            else dense
+        )
+        return wide.cpu().numpy()
+    except (TypeError, RuntimeError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise UsageError(
+            f"`{argument}` holds a tensor of {part.dtype} that is no array of numbers ({reason}); give a plain tensor "
+            f"of floats or whole numbers"
+        ) from None
 
 
 def vocabulary(model: nn.Module, x: Any, tokens: int | None) -> int:
@@ -119,14 +136,11 @@ def by_outputs(model: nn.Module, data: Any) -> Any:
 def _gathered(dataset: Any, argument: str) -> tuple[Any, Any]:
     """Read a Dataset of pairs into two arrays."""
     import numpy as np
-    from torch import Tensor
 
     try:
-        examples = [
-            [_as_array(part) if isinstance(part, Tensor) else np.asarray(part) for part in (x, y)]
-            for x, y in (dataset[k] for k in range(len(dataset)))
-        ]
-        return np.stack([x for x, _ in examples]), np.array([y for _, y in examples])
+        examples = [dataset[k] for k in range(len(dataset))]
+        rows = [(np.asarray(_array(x, argument)), np.asarray(_array(y, argument))) for x, y in examples]
+        return np.stack([x for x, _ in rows]), np.array([y for _, y in rows])
     except (TypeError, ValueError) as error:
         raise UsageError(f"`{argument}`: a Dataset must give pairs (x, y) of one shape; {error}") from None
 

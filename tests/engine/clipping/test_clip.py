@@ -517,3 +517,37 @@ def test_a_parameter_that_is_one_number_is_clipped_with_the_others(method):
     own = clipped(model, inputs, targets, method)
     torch.testing.assert_close(own.total.parts, wanted)
     torch.testing.assert_close(own.norms.double(), norms, rtol=1e-4, atol=0)
+
+
+class WithoutGradient(nn.Module):
+    """A layer that is called within ``no_grad``, alone or a second time with gradients."""
+
+    def __init__(self, twice: bool):
+        super().__init__()
+        self.twice, self.down, self.up = twice, nn.Linear(6, 5), nn.Linear(5, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            h = self.down(x)
+        out: Tensor = self.up(torch.tanh(h + self.down(x) if self.twice else h))
+        return out
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_layer_called_without_gradients_adds_what_a_literal_loop_gives(twice):
+    inputs, targets = batch_of_vectors()
+    model = WithoutGradient(twice).double()
+    assert choose(model, cross_entropy, inputs, targets) == "ghost"
+    found = clipped(model, inputs, targets, "auto")
+    wanted, _ = literal(model, inputs, targets, 0.7, torch.ones(4))
+    torch.testing.assert_close(flat(found.total.parts), flat(wanted))
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("affine", [False, True])
+def test_gradients_that_cancel_before_a_normalisation_do_not_make_clipping_slow(relu, affine):
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 8, 3), nn.InstanceNorm2d(8, affine=affine), *([nn.ReLU()] if relu else [])]
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, CLASSES))
+    empty = torch.zeros(0, 3, 12, 12), torch.zeros(0, dtype=torch.long)
+    assert choose(model, cross_entropy, *empty, classes=CLASSES) == "ghost"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -317,3 +320,56 @@ def test_what_is_known_in_the_block_alone_is_an_error_before_it(tmp_path):
     for name in ("steps", "sigma", "epsilon"):
         with pytest.raises(UsageError, match="with block"):
             getattr(run, name)
+
+
+PAST_TORCH = {
+    "data": lambda model: model[0].weight.data.add_(0.1),
+    "numpy": lambda model: model[0].weight.detach().numpy().__iadd__(0.1),
+}
+
+
+@pytest.mark.parametrize("way", PAST_TORCH)
+@pytest.mark.parametrize("last", [False, True])
+def test_numbers_that_are_written_past_torch_are_seen_before_the_next_step_and_before_a_checkpoint(tmp_path, way, last):
+    """Changes that leave the version of a tensor as it is: through ``.data``, or an array that shares its memory."""
+
+    def steps():
+        with loop(tmp_path / "r") as run:
+            for batch in run:
+                run.step()
+                if batch.step == (4 if last else 2):
+                    PAST_TORCH[way](run.model)
+
+    with pytest.raises(UsageError, match="changed by something else"):
+        steps()
+    assert not (tmp_path / "r" / "model.pt").exists()
+
+
+BY_HAND = """
+import torch, wpriv
+x = torch.arange(80.0).view(40, 2) / 80
+run = wpriv.training_loop(torch.nn.Linear(2, 2), (x, (x[:, 0] > 0.5).long()), sigma=1, delta=1e-5, batch=20, steps=2,
+                          lr=0.1, out={folder!r}, test=(x, (x[:, 0] > 0.5).long()))
+run.__enter__()
+rounds = iter(run)
+next(rounds)
+run.step()
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ["", "import gc; del run, rounds; gc.collect()"])
+def test_a_block_that_is_entered_by_hand_and_never_left_ends_without_an_error(tmp_path, end):
+    words = [sys.executable, "-c", BY_HAND.format(folder=str(tmp_path / "r"), end=end)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_network_is_free_again_once_a_loop_that_was_entered_by_hand_is_gone(tmp_path):
+    model = network()
+    run = wpriv.training_loop(model, (X, Y), out=tmp_path / "r", **LOOP)
+    run.__enter__()
+    del run
+    gc.collect()
+    with wpriv.training_loop(model, (X, Y), out=tmp_path / "r", **LOOP, fresh=True) as run:
+        assert run.model is model

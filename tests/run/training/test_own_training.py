@@ -15,6 +15,7 @@ from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.files import python_file
 from wpriv.run import load_recipe
 from wpriv.run.training import train as train_verb
+from wpriv.tasks import _given
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 5)).astype(np.float32)
@@ -288,3 +289,44 @@ def test_the_digest_of_a_file_goes_with_the_file_where_a_key_is_changed(tmp_path
 def test_a_target_that_another_one_contradicts_is_refused_and_not_dropped(tmp_path, change, word):
     with pytest.raises(UsageError, match=word):
         wpriv.train(network(), (X, Y), out=tmp_path / "r", **{**OPTIONS, **change})
+
+
+@pytest.mark.parametrize("form", [torch.Tensor.bfloat16, torch.Tensor.half, torch.Tensor.to_sparse])
+def test_tensors_of_other_forms_are_the_arrays_of_their_numbers(form):
+    numbers = torch.tensor([[0.5, -2.0], [1.0, 0.0]])
+    for given in ((form(numbers), numbers[:, 0]), TensorDataset(form(numbers).to_dense(), numbers[:, 0])):
+        x, y = _given.pair(given, "data")
+        assert x.tolist() == numbers.tolist()
+        assert y.tolist() == [0.5, 1.0]
+    rows = [(numbers[0].bfloat16(), torch.tensor(0.5)), (numbers[1].bfloat16(), torch.tensor(1.0))]
+    assert _given.pair(Rows(rows), "data")[0].tolist() == numbers.tolist()
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, place):
+        return self.rows[place]
+
+
+def test_a_tensor_that_is_no_array_is_refused_by_its_argument():
+    with pytest.raises(UsageError, match="`data` holds a tensor of torch"):
+        _given.pair((torch.ones(2, 2, device="meta"), torch.ones(2)), "data")
+
+
+def test_a_loop_over_records_is_named_where_no_faster_method_is_right(tmp_path, capsys):
+    class Unusual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(5, 2))
+
+        def forward(self, x):
+            return torch.stack([row @ self.weight * (1.0 if row[0].item() > 0 else 2.0) for row in x])
+
+    options = {"sigma": 1.0, "delta": 1e-5, "batch": 10, "steps": 1, "lr": 0.1, "test": TEST}
+    wpriv.train(Unusual(), (X[:40], Y[:40]), out=tmp_path / "r", **options)
+    assert "one after another" in capsys.readouterr().err

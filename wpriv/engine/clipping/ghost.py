@@ -85,10 +85,14 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
     """
     names = trainable_layers(model)
     calls: list[Call] = []
+    seen: set[nn.Module] = set()
     copies = count_of(model)
     rows = len(inputs) * copies
 
     def note(layer: nn.Module, h: Tensor, output: Tensor, rule: Rule) -> None:
+        seen.add(layer)
+        if not output.requires_grad:
+            return  # called within torch.no_grad: no gradient of the layer comes of this call
         if h.shape[:1] != (rows,):
             _refuse_shape(names[layer], layer, h, rows)
         # the edge of the output, which later changes in place do not move
@@ -106,7 +110,6 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
         finally:
             for handle in handles:
                 handle.remove()
-    seen = {call.layer for call in calls}
     for layer, name in names.items():
         if layer not in seen:
             raise Unsupported(

@@ -6,6 +6,7 @@ import contextlib
 import math
 import numbers
 import time
+import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +98,8 @@ class Loop:
     def __init__(self, run: TrainingRun, start: Mapping[str, bool]):
         self._run, self._start = run, dict(start)
         self._stack = contextlib.ExitStack()
+        # a block that was entered by hand and never left is left here, at the latest when Python ends
+        weakref.finalize(self, self._stack.close)
         self._begun: Begun | None = None
         self._prepared: Prepared | None = None
         self._batches: Generator[Any, None, None] | None = None
@@ -105,6 +108,7 @@ class Loop:
         self._loss_name = ""
         # what the last step left of the network, which nothing else may change
         self._state: dict[str, tuple[Any, ...]] = {}
+        self._stamps: list[tuple[Any, ...]] = []
         # why no step can follow and no checkpoint may be written: its state would not fit the ledger
         self._fault: str | None = None
         self._result: Trained | None = None
@@ -114,7 +118,8 @@ class Loop:
             self._begun = self._run.begin(self._stack, **self._start)
             if self._begun.to_train:
                 self._prepared = self._run.prepare(self._begun)
-                self._state = self._state_of_network()
+                self._note_state()
+                self._prepared.engine.before_saving = self._require_sound
             else:
                 self._result = self._run.conclude(self._begun)
         except BaseException:
@@ -174,18 +179,21 @@ class Loop:
                     f"step {engine.steps_done + 1} was drawn and not trained on: call `run.step()` in every round "
                     f"of the loop. Whether a step is left out could depend on its records"
                 )
-            self._require_sound()
+            self._require_sound(read=False)
 
-    def _require_sound(self) -> None:
+    def _require_sound(self, *, read: bool = True) -> None:
         """Refuse to go on after a step that failed, or with a network that something else than a step changed.
 
+        Args:
+            read: the numbers of the network, as before every step and every checkpoint; or else only where its
+                tensors say that they were written.
         Raises:
             UsageError: one of the two.
         """
-        if self._fault is None:
-            from wpriv.engine import network_guard
+        from wpriv.engine import network_guard
 
-            change = network_guard.difference(self._state, self._state_of_network())
+        if self._fault is None and (read or network_guard.stamps_of(self.model) != self._stamps):
+            change = network_guard.difference(self._state, network_guard.state_of(self.model))
             if change is not None:
                 self._fault = (
                     f"the network was changed by something else than `run.step()`: {change}. What the change was "
@@ -195,10 +203,11 @@ class Loop:
         if self._fault is not None:
             raise UsageError(f"{self._fault}, and continue from the last checkpoint with resume=True")
 
-    def _state_of_network(self) -> dict[str, tuple[Any, ...]]:
+    def _note_state(self) -> None:
+        """Note the present state of the network as that which a step left."""
         from wpriv.engine import network_guard
 
-        return network_guard.state_of(self.model)
+        self._state, self._stamps = network_guard.state_of(self.model), network_guard.stamps_of(self.model)
 
     def step(self, loss: Any = None, *, lr: float | None = None) -> None:
         """Train on the records of this round: clip each record's gradient, add the noise, update the network.
@@ -232,7 +241,8 @@ class Loop:
             f"be taken again here. Leave the with block"
         )
         engine.step(indices, None if lr is None else float(lr), own_training.settings(self._loss_name, lr))
-        self._fault, self._state = None, self._state_of_network()
+        self._fault = None
+        self._note_state()
 
     @property
     def model(self) -> Any:

@@ -33,6 +33,10 @@ from wpriv.run.training.run_folder import RunFolder
 from wpriv.run.training.trained import Trained, load_finished
 
 Stop = Callable[[], str | None]
+LOOP = (
+    "note: records are clipped one after another (the method loop), which is slow: neither the rules of layers nor "
+    "torch.func give each record's own gradient of this network"
+)
 
 
 def schedule(job: Plan, run: int = 1) -> Any:
@@ -219,6 +223,9 @@ class TrainingRun:
             begin=claim,
             build_job=None if self.given is None else self.given.build_job,
         )
+        chosen = job.private is not None and job.private.method == "auto" and not job.private.exact
+        if self.say is not None and is_main() and chosen and engine.job.method == "loop":
+            self.say(LOOP, True)
         return Prepared(engine, reporter, self.stop)
 
 
