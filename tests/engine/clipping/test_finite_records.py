@@ -187,3 +187,13 @@ distributed.leave()
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
 def test_faulty_records_of_one_process_add_zero_where_weights_are_divided():
     run_two(SHARDED.format(root=str(ROOT)))
+
+
+def test_a_penalised_gradient_of_faulty_records_alone_is_zero():
+    model, penalty = nn.Linear(3, 2).double(), Penalty(alpha=0.5, bound=2.0, lipschitz=1.5, sizes=((2, 2),), clip=1.0)
+    inputs, targets = torch.full((4, 3), math.nan, dtype=torch.float64), torch.zeros(4, 2, dtype=torch.float64)
+    axes = torch.eye(2, dtype=torch.float64)
+    found = penalised_gradient(
+        model, lambda out, y: (out - y).square().sum(1), inputs, targets, penalty, directions=axes
+    )
+    assert not flat(found.total.parts).any()

@@ -548,8 +548,6 @@ TWO = axes(2)
         ({"directions": 2 * TWO}, "length 1"),
         ({"directions": TWO.float()}, "directions must be torch.float64"),
         ({"points": batch(3)[:, :2]}, "wanted no points"),
-        ({"inputs": torch.full((5, 5), math.nan, dtype=torch.float64)}, "the score of example 0"),
-        ({"targets": torch.full((5, 2), math.inf, dtype=torch.float64)}, "the loss of example 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(change: dict[str, object], told: str):
