@@ -15,7 +15,7 @@ from wpriv.engine import allocator, distributed, sharding
 from wpriv.engine.compiled import library
 from wpriv.engine.job import Job, Schedule
 from wpriv.engine.loop import Engine
-from wpriv.engine.training_state import inherit
+from wpriv.engine.saved_weights import inherit
 from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.randomness.seeds import Seeds, training_seeds
 

@@ -193,7 +193,7 @@ def difference(before: dict[str, tuple[Any, ...]], after: dict[str, tuple[Any, .
 def _checksums(tensors: list[Tensor]) -> list[int]:
     """Return a checksum of the bits of each tensor: on a CPU a CRC, else by sums on the device."""
     if all(each.device.type == "cpu" for each in tensors):
-        return [zlib.crc32(_bits(each).contiguous().numpy()) for each in tensors]
+        return [zlib.crc32(_bits(each).contiguous().numpy()) for each in tensors]  # type: ignore[arg-type]
     # one transfer for all: on a GPU each would wait for the device
     return torch.stack([_weighted_sum(each) for each in tensors]).tolist()
 

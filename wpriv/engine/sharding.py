@@ -240,8 +240,9 @@ def _add_clipped(
         trained = (weight for weight in names if weight.requires_grad)
         for weight, part in zip(trained, parts, strict=True):
             share = shares.pop(weight, None)
-            empty = share is None or not counted
-            whole = factors.new_zeros(weight.shape) if empty else share.weighted(factors)
+            whole = factors.new_zeros(weight.shape)
+            if share is not None and counted:
+                whole = share.weighted(factors)
             part += rows_of(weight).of(distributed.all_reduce_sum([whole])[0])
     return losses, torch.where(faulty, math.inf, total(squares).sqrt())
 

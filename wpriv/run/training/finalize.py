@@ -69,7 +69,7 @@ def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entr
     if not names & {"bdp", "wdp"} or len(process.steps) != 1 or len({entry.run for entry in entries}) > 1:
         return process  # steps of a run before this one, or of two kinds, were not observed
     from wpriv.engine import checkpoint
-    from wpriv.engine.training_state import load_diagnostics
+    from wpriv.engine.saved_weights import load_diagnostics
 
     private = plan.private
     assert private is not None
@@ -98,7 +98,7 @@ def conclude(
         elsewhere: folders of earlier trainings on the same records.
     """
     from wpriv.engine import checkpoint
-    from wpriv.engine.training_state import load_diagnostics
+    from wpriv.engine.saved_weights import load_diagnostics
 
     path = folder.path
     entries = entries_of_plan(job, folder)

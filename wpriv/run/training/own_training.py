@@ -53,7 +53,7 @@ class OwnTraining:
     def with_weights(self, folder: Path, device: str) -> Any:
         """Return the network with the weights of a finished training, in evaluation mode."""
         from wpriv.engine import fine_tuning, launch
-        from wpriv.engine.training_state import inherit
+        from wpriv.engine.saved_weights import inherit
 
         target = launch.device_of(device)
         assert self.recipe.training is not None

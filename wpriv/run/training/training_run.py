@@ -285,7 +285,7 @@ def _is_trained(folder: RunFolder, identity: str) -> bool:
         UsageError: they are of this recipe, but of other data or another noise.
     """
     from wpriv.engine import checkpoint
-    from wpriv.engine.training_state import load_diagnostics
+    from wpriv.engine.saved_weights import load_diagnostics
 
     if load_diagnostics(folder.path, checkpoint.load(folder.model_path))["identity"] == identity:
         return True
