@@ -33,18 +33,15 @@ DRAWN = {
 COVERED = [
     "every use of the records through gradients: all noisy steps in the ledger, and so the weights after each of them",
     "everything computed from the weights only, and from records that are not training records",
-    "records whose gradient is not finite, or too long for its square to be: they add zero to the sum of a step, and "
-    "neither an error nor a message says that they are there",
+    "records whose gradient is not finite, or overflows: they add zero to a step, and no error or message shows them",
 ]
 NOT_COVERED = [
     "loss and clipped share in metrics.csv and on the screen: computed from training records without noise. Do not "
     "publish them",
     "the number of training records, and classes and groups that were read from them, treated as public",
-    "the choice of model, learning rate, clipping norm and epochs, if they were tuned on these records; every run of a "
-    "sweep",
+    "the choice of model, learning rate, clipping norm and epochs, if tuned on these records; every run of a sweep",
     "the preparation of the data; test records, on which accuracy is measured",
-    "provenance.json, whose fingerprint of the training records lets anyone test a guess of the whole set. Do not "
-    "publish it",
+    "provenance.json, whose fingerprint of the records lets anyone test a guess of them all. Do not publish it",
     "an error that the network, the loss or a check raises because of a record: it stops the training",
     "checkpoint.pt, which holds the key of future noise and the state of the sampler (it is deleted when the run ends)",
 ]
