@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core.process import Process, Step
-from wpriv.engine.ledger_lines import FORMAT, Entry, digest_of, entries, release_parts, sealed_line
+from wpriv.engine.ledger_lines import FORMAT, digest_of, release_parts, sealed_line
+from wpriv.engine.ledger_lines import Entry as Entry  # part of the interface of a ledger
+from wpriv.engine.ledger_lines import entries as entries
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
 
