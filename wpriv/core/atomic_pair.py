@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wpriv.core.cell_parts import CellParts
 from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp, log_exp_excess, safe_log
@@ -60,6 +61,14 @@ class AtomicPair(LossPair):
     def tails(self, eps: Array) -> Tails:
         at = np.searchsorted(self.losses, np.asarray(eps, dtype=float), side="right")
         return Tails(self._above_p[at], self._below_p[at], self._above_q[at], self._below_q[at])
+
+    def cell_parts(self, low: Array, high: Array) -> CellParts:
+        """Sum over the losses inside of each of the cells, which must not overlap."""
+        cell = np.searchsorted(low, self.losses) - 1
+        inside = (cell >= 0) & (self.losses < high[cell])
+        cell, loss, mass = cell[inside], self.losses[inside], np.exp(self.log_p[inside])
+        parts = -np.expm1(low[cell] - loss) * mass, np.expm1(high[cell] - loss) * mass
+        return CellParts(*(np.bincount(cell, part, low.size) for part in parts))
 
     def log_moment(self, lam: Array) -> Array | None:
         """Compute [k] ln E_P[e^(lam L)] at [k] lam > 0 in closed form, or return None: then the losses are summed."""

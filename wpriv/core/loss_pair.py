@@ -15,7 +15,8 @@ computed. A pair with finitely many losses is an ``AtomicPair`` and needs nothin
 3. ``log_delta``, if the two tails nearly cancel at some eps: the general form then loses its digits there.
 
 Everything else is optional and saves time or tightens results: ``renyi``, ``zcdp_rho``, ``self_compose``,
-``compose_with``, ``probabilities``, and ``batch_key`` with ``batched``. ``tests/mechanisms/test_mechanism_contract.py``
+``compose_with``, ``probabilities``, ``cell_parts``, and ``batch_key`` with ``batched``.
+``tests/mechanisms/test_mechanism_contract.py``
 checks every pair against these definitions; ``wpriv/mechanisms/laplace.py`` is a complete example.
 """
 
@@ -29,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wpriv.core.cell_parts import CellParts
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp
 
@@ -88,6 +90,17 @@ class LossPair:
         Override it where that is faster than the exponentials of ``tails``.
         """
         return Tails(*(np.exp(tail) for tail in self.tails(eps)))
+
+    def cell_parts(self, low: Array, high: Array) -> CellParts | None:
+        """Compute P - e^low Q and e^high Q - P of the losses strictly between ``low`` and ``high``.
+
+        Args:
+            low, high: [k] finite ends of cells, in nats.
+        Returns:
+            Both right to some 16 roundings relative to themselves, of the shape of the tails; nan in cells where only
+            the difference of tails is known, None where that is so everywhere.
+        """
+        return None
 
     def self_compose(self, n: int) -> LossPair | None:
         """Return the n-fold composition (n >= 1) in closed form, or None where there is none."""
@@ -197,6 +210,10 @@ class Reversed(KeyedPair):
         x = -np.asarray(eps, dtype=float)
         forward = tails(np.nextafter(x, -np.inf) if self.atoms.size else x)
         return Tails(forward.cdf_q, forward.sf_q, forward.cdf_p, forward.sf_p)
+
+    def cell_parts(self, low: Array, high: Array) -> CellParts | None:
+        forward = self.forward.cell_parts(-high, -low)
+        return None if forward is None else forward.mirrored(-high, -low)
 
     def reverse(self) -> LossPair:
         return self.forward

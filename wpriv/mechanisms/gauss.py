@@ -12,12 +12,18 @@ from numpy.typing import ArrayLike
 from scipy.special import erfc, log_ndtr
 
 from wpriv.core.adjacency import Release
+from wpriv.core.cell_parts import CellParts
 from wpriv.core.loss_pair import LossPair, Tails, as_column, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.mechanisms._validation import ratio
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import log_mills_drop
+
+# Gauss-Legendre quadrature on [0, 1]: right to rounding where the density changes by at most e^MAX_FALL in a cell
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
+MAX_FALL = 3.0
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,29 @@ class GaussPair(LossPair):
     def probabilities(self, eps: Array) -> Tails:
         a = (np.asarray(eps, dtype=float) / self.mu - self.mu / 2) * math.sqrt(0.5)
         return Tails(*_both_tails(a), *_both_tails(a + self.mu * math.sqrt(0.5)))
+
+    def cell_parts(self, low: Array, high: Array) -> CellParts:
+        """Integrate the density times 1 - e^(low-y) and e^(high-y) - 1; from a tail where ``low`` is -inf."""
+        lowest = np.isneginf(low)
+        first = np.where(lowest, 0.0, low)
+        width = np.where(lowest, 0.0, high) - first
+        start, span = first / self.mu - self.mu / 2, width / self.mu
+        known = ~lowest & ((np.maximum(np.abs(start), np.abs(start + span)) + span) * span < MAX_FALL)
+        width, start, span = (np.where(known, values, 0.0) for values in (width, start, span))
+        above, below = np.zeros((2, *span.shape))
+        for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
+            outcome = start + node * span
+            density = weight * np.exp(-outcome * outcome / 2)
+            above -= density * np.expm1(-node * width)
+            below += density * np.expm1((1 - node) * width)
+        scale = np.where(known, span / math.sqrt(2 * math.pi), np.nan)
+        parts = CellParts(scale * above, scale * below)
+        if not lowest.any():
+            return parts
+        end = np.where(lowest & np.isfinite(high), high, 0.0)
+        tail = np.exp(self.tails(end).cdf_p), np.exp(end + self.log_delta(-end))
+        whole = (np.where(np.isneginf(high), 0.0, part) for part in tail)
+        return CellParts(*(np.where(lowest, one, other) for one, other in zip(whole, parts, strict=True)))
 
     def batch_key(self) -> tuple[Hashable, tuple[float, ...]]:
         return "gauss", (self.mu,)

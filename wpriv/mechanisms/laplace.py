@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wpriv.core.adjacency import Release
+from wpriv.core.cell_parts import CellParts, atom_parts, clipped_parts
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
@@ -68,6 +69,16 @@ class LaplacePair(KeyedPair):
         ends = ((0.0, -np.inf), (-np.inf, 0.0), (0.0, -np.inf), (-np.inf, 0.0))
         outside = (y < -self.t, y >= self.t)
         return Tails(*(np.select(outside, end, tail) for end, tail in zip(ends, inside, strict=True)))
+
+    def cell_parts(self, low: Array, high: Array) -> CellParts:
+        """Integrate the density between the two atoms in closed form, and add the atoms."""
+        a, b = np.clip(low, -self.t, self.t), np.clip(high, -self.t, self.t)
+        scale, half = np.exp((a - self.t) / 2) / 2, np.expm1((b - a) / 2)
+        inner = CellParts(4 * scale * np.sinh((b - a) / 4) ** 2, scale * half * half)
+        parts = clipped_parts(low, high, -self.t, self.t, inner, scale * half)
+        for loss, mass in ((-self.t, math.exp(-self.t) / 2), (self.t, 0.5)):
+            parts = parts.plus(atom_parts(loss, mass, low, high))
+        return parts
 
     def log_delta(self, eps: ArrayLike) -> Array:
         """Compute ln(1 - e^((eps-t)/2)) for 0 <= eps <= t; delta is 0 above."""

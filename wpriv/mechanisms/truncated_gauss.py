@@ -12,6 +12,7 @@ from scipy.special import log_ndtr, ndtr
 
 from wpriv.core.adjacency import Release
 from wpriv.core.atomic_pair import disjoint_pair
+from wpriv.core.cell_parts import CellParts, clipped_parts
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
@@ -96,6 +97,11 @@ class TruncatedGaussPair(KeyedPair):
         x = np.clip(x, -self.beta, self.beta)
         smaller = np.minimum(_log_interval(np.abs(x), self.beta - np.abs(x)) - self._log_mass, -math.log(2))
         return np.where(x > 0, smaller, log1mexp(smaller)), np.where(x > 0, log1mexp(smaller), smaller)
+
+    def cell_parts(self, low: Array, high: Array) -> CellParts:
+        ends = np.clip(low, *self.support), np.clip(high, *self.support)
+        inner = GaussPair(self.mu).cell_parts(*ends).times(math.exp(-self._log_mass))
+        return clipped_parts(low, high, *self.support, inner, inner.mass(ends[1] - ends[0]))
 
     def log_delta(self, eps: ArrayLike) -> Array:
         """Compute ln of [delta_Gauss(eps) + Phi(-beta) (e^eps - 1)]/Phi([-beta, beta]) up to the largest finite loss.

@@ -43,10 +43,20 @@ class TailScan:
     Attributes:
         y: [m] losses in nats.
         tails: [4, K, m] P(L > y), P(L <= y), Q(L > y), Q(L <= y).
+        above: [K, m-1] P - e^a Q of every cell (a, b] to the rounding of the loss; nan where it is not known.
     """
 
     y: Array
     tails: Array
+    above: Array
+
+    @staticmethod
+    def of(pair: LossPair, y: Array, tails: Array) -> TailScan:
+        """The scan with what lies above the start of narrow cells."""
+        narrow = np.diff(y) <= 1
+        parts = pair.cell_parts(y[:-1], np.nextafter(y[1:], np.inf))
+        above = np.nan if parts is None else np.where(narrow, parts.above, np.nan)
+        return TailScan(y, tails, np.broadcast_to(above, (tails.shape[1], y.size - 1)))
 
     def cell_masses(self) -> tuple[Array, Array]:
         """[K, m-1] the P- and the Q-mass of every cell."""
@@ -55,7 +65,11 @@ class TailScan:
 
     def mirrored(self) -> TailScan:
         """The scan of the pairs (Q, P), for losses without atoms."""
-        return TailScan(-self.y[::-1], self.tails[::-1, :, ::-1].copy())
+        width, mass = np.diff(self.y), self.cell_masses()[0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            below = np.expm1(width) * mass - np.exp(width) * self.above
+            above = (np.exp(-self.y[1:]) * below)[:, ::-1].copy()
+        return TailScan(-self.y[::-1], self.tails[::-1, :, ::-1].copy(), above)
 
     def bound_moment(self, tilt: float, rare: float = 0.0) -> MomentBound:
         """Bound E[e^{tilt L}] from above, tilt > 0, over losses up to a node with P-mass at most ``rare`` above."""
@@ -125,7 +139,7 @@ def scan_tails(*members: LossPair, depth: float) -> TailScan:
     if len(members) <= 2 * constants.REPRESENTATIVES:
         return _refine_scan(pair, depth, constants.FINE_CELL_SHARES)
     y = _thinned_nodes(batch_pairs(_representatives(members)), depth)
-    return TailScan(y, _tails(pair, y))
+    return TailScan.of(pair, y, _tails(pair, y))
 
 
 def _representatives(members: tuple[LossPair, ...]) -> tuple[LossPair, ...]:
@@ -160,7 +174,7 @@ def _refine_scan(pair: LossPair, depth: float, shares: Shares) -> TailScan:
         )
     y = np.concatenate(node_parts)
     order = np.argsort(y, kind="stable")
-    return TailScan(y[order], np.concatenate(tail_parts, axis=2)[:, :, order])
+    return TailScan.of(pair, y[order], np.concatenate(tail_parts, axis=2)[:, :, order])
 
 
 def _thinned_nodes(pair: LossPair, depth: float) -> Array:

@@ -15,6 +15,8 @@ import numpy as np
 UNIT_ROUNDOFF = 2.0**-53
 # accuracy assumed of the tails of a loss pair, in roundings relative to the loss at which they are evaluated
 TAIL_ROUNDINGS = 16
+# accuracy assumed of ``LossPair.cell_parts``, in roundings relative to the part itself
+PART_ROUNDINGS = 64
 # standard deviations of a step's loss within which rounding of its tails is accounted for
 ROUNDING_DEVIATIONS = 10
 # probability, larger than any underflow takes from a tail
@@ -45,13 +47,6 @@ NODE_HALF_WIDTH = 1e-15
 # least squared spacing of nodes, in roundings times the standard deviation of a step's loss: in narrower cells the
 # rounding of tails is no small part of the difference of the P- and the Q-mass
 SPACING_ROUNDINGS = 1000
-# correction of the Q-mass: only what rounding explains may be corrected
-# largest mean absolute loss (nats) and error of E[e^-Y - 1]
-MAX_CORRECTED_LOSS, MAX_CORRECTED_ERROR = 0.1, 1e-11
-# half the range of losses that is corrected, in standard deviations
-CORRECTED_DEVIATIONS = 8.0
-# largest relative change of a mass: of spread-out PMFs, and of those with more than this share of mass at an end
-MAX_CORRECTION_SPREAD, MAX_CORRECTION_AT_END, MAX_END_SHARE = 1e-4, 1e-9, 0.5
 # shape of the Kaiser-Bessel kernel: relative transform beyond its edge 2 KERNEL_SHAPE e^-KERNEL_SHAPE; the next three
 # belong to it
 KERNEL_SHAPE = 18.0
@@ -97,7 +92,7 @@ RETAINED_COMPOSITIONS = 4
 # ---- choice of the question's scale (composition.py): width and speed ----
 # least standard deviation (nats) of a composed loss that is certified, but for rare large losses: below it the rounding
 # of probabilities near 1/2 exceeds what is allowed for
-MIN_COMPOSED_DEVIATION = 1e-9
+MIN_COMPOSED_DEVIATION = 1e-24
 # kinds of steps up to which the sum of their total variation distances is asked first, and its relative rounding
 MAX_DISTANCE_KINDS, DISTANCE_ROUNDING = 8, 1e-9
 # largest eps (nats) that is certified
@@ -174,7 +169,7 @@ BATCH_PARAMETER_RATIO, MAX_BATCH_SIZE = 4.0, 128
 
 # ---- scans of the tails (adaptive_nodes.py, saddle_point.py): speed and width ----
 # absolute losses (nats) of the first nodes
-FIRST_LOSSES = np.geomspace(1e-15, 1e9, 60)
+FIRST_LOSSES = np.sort(10.0 ** (9 - 24 / 59 * np.arange(112)))
 # distances of further first nodes from the ends of a bounded support, in units of its length
 FIRST_END_DISTANCES = np.geomspace(1e-7, 0.5, 30)
 # a cell is divided if it holds more than the first share of all mass, or more than the second (third) share of the
@@ -183,7 +178,7 @@ FIRST_END_DISTANCES = np.geomspace(1e-7, 0.5, 30)
 FINE_CELL_SHARES, ROUGH_CELL_SHARES = (0.02, 0.7, 0.3), (0.1, 0.9, 0.7)
 DEEPEST_MASS = 1e-15
 # parts that a cell is divided into; least width of a cell: relative for heavy and for other cells, and absolute (nats)
-CELL_DIVISIONS, MIN_HEAVY_CELL, MIN_LIGHT_CELL, MIN_CELL_WIDTH = 4, 1e-9, 0.01, 1e-15
+CELL_DIVISIONS, MIN_HEAVY_CELL, MIN_LIGHT_CELL, MIN_CELL_WIDTH = 4, 1e-9, 0.01, 1e-36
 # pairs of a batch, per parameter, that find the nodes for the whole batch
 REPRESENTATIVES = 4
 # number of atoms up to which each becomes a node

@@ -49,7 +49,11 @@ class ApproximatePmf:
         y = np.where(far_tail.any(axis=0), ends[:-1], (ends[1:] + ends[:-1]) / 2)[keep]
         mass, q_mass = mass[:, keep], np.where(far_tail, 0.0, q_mass)[:, keep]
         # where the Q-mass is accurate, mass moves to the neighbouring cell so that the mean of a small loss is right
-        missing = np.where(q_mass > 1e-290, mass - np.exp(np.minimum(y, 700.0)) * q_mass, 0.0)
+        by_tails = np.where(q_mass > 1e-290, mass - np.exp(np.minimum(y, 700.0)) * q_mass, 0.0)
+        start, above = y - ends[:-1][keep], scan.above[:, keep]
+        with np.errstate(over="ignore"):
+            by_parts = np.exp(start) * above - np.expm1(start) * mass
+        missing = np.where(np.isfinite(by_parts) & (q_mass > 1e-290), by_parts, by_tails)
         up = np.minimum(np.maximum(missing[:, :-1], 0.0) / -np.expm1(-np.diff(y)), mass[:, :-1])
         down = np.minimum(np.maximum(-missing[:, 1:], 0.0) / np.expm1(np.minimum(np.diff(y), 700.0)), mass[:, 1:])
         mass[:, :-1] += down - up

@@ -62,8 +62,15 @@ class Steps:
 
     def least_spacing(self) -> float:
         """Spacing of nodes (nats) below which the rounding of tails would decide the masses on them."""
-        variances = self.cumulants(0.0).variances
-        deviation = sum(float(n @ np.sqrt(v)) for n, v in zip(self.counts, variances, strict=True)) / self.total
+        ends = np.array([0.0]), np.array([1e-9])
+        deviation = (
+            sum(
+                float(group.counts @ np.sqrt(variance))
+                for group, variance in zip(self.groups, self.cumulants(0.0).variances, strict=True)
+                if group.pair.cell_parts(*ends) is None
+            )
+            / self.total
+        )
         return math.sqrt(constants.SPACING_ROUNDINGS * constants.UNIT_ROUNDOFF * deviation)
 
     def negligible_bottom(self, share: float) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.cell_parts import CellParts, atom_parts
 from wpriv.core.loss_pair import (
     KeyedPair,
     LossPair,
@@ -81,6 +82,30 @@ class _Fixed(KeyedPair):
             np.where(up, base.sf_q, lower_p),
             np.where(up, base.cdf_q, upper_p),
         )
+
+    def cell_parts(self, low: Array, high: Array) -> CellParts | None:
+        # as under Poisson sampling above 0, and the mirror image of that below
+        up, down = np.maximum((low, high), 0.0), np.maximum((-high, -low), 0.0)
+        above, below = self._above_zero(*up), self._above_zero(*down)
+        if above is None or below is None:
+            return None
+        below = below.mirrored(*down)
+        parts = CellParts(*(np.where(low >= 0, one, other) for one, other in zip(above, below, strict=True)))
+        across = (low < 0) & (high > 0)
+        if not across.any():
+            return parts
+        a, b = low[across], high[across]
+        zero = np.zeros_like(a)
+        one, other = (CellParts(*(part[..., across] for part in half)) for half in (above, below))
+        joined = one.within(one.mass(b), (zero, b), (a, b)).plus(other.within(other.mass(-a), (a, zero), (a, b)))
+        at_zero = (1 - self.rate) * np.exp(self.base.log_delta(np.zeros(1)))
+        for part, values in zip(parts, joined.plus(atom_parts(0.0, at_zero, a, b)), strict=True):
+            part[..., across] = values
+        return parts
+
+    def _above_zero(self, low: Array, high: Array) -> CellParts | None:
+        base = self.base.cell_parts(self._map.base(low), self._map.base(high, "left"))
+        return None if base is None else base.times(self.rate)
 
     def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
         return map_sandwich(self.base.sandwich(tol), lambda end: fixed(end, self.rate))

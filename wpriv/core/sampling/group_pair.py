@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
+from wpriv.core.cell_parts import CellParts
 from wpriv.core.loss_pair import KeyedPair, LossPair, Reversed, Tails, gaussian_mu
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp
@@ -168,6 +169,18 @@ class GaussGroupPair(AlignedGroupPair):
         sf_q, cdf_q = ndtr(-x), ndtr(x)
         sf_p = none * sf_q + (weights * ndtr(-shifted)).sum(axis=0)
         return Tails(sf_p, none * cdf_q + (weights * ndtr(shifted)).sum(axis=0), sf_q, cdf_q)
+
+    def cell_parts(self, low: Array, high: Array) -> CellParts | None:
+        # P - e^a Q is the sum of w_j (P_j - e^(l_j) Q), where the losses l_j of P_j are those at the outcome of a
+        inside = (low > self.support[0]) & (high < self.support[1])
+        ends = [self.aligned(self.position(np.where(inside, y, self.inner_loss))) for y in (low, high)]
+        total = CellParts(*np.zeros((2, low.size)))
+        for weight, pair, first, last in zip(self.weights.tolist(), self.pairs, *ends, strict=True):
+            parts = pair.cell_parts(first, last)
+            if parts is None:
+                return None
+            total = total.plus(parts.times(weight))
+        return CellParts(*(np.where(inside, part, np.nan) for part in total))
 
     def _outcome(self, eps: Array) -> Array:
         """The outcome above which the loss exceeds eps, -inf below the support and inf at eps = inf."""

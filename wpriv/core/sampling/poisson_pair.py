@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.cell_parts import CellParts, atom_parts
 from wpriv.core.loss_pair import (
     NO_ATOMS,
     KeyedPair,
@@ -89,6 +90,22 @@ class _Poisson(KeyedPair):
             return Tails(*mixed)
         below = eps < self.floor
         return Tails(*(np.where(below, edge, tail) for edge, tail in zip((1.0, 0.0, 1.0, 0.0), mixed, strict=True)))
+
+    def cell_parts(self, low: Array, high: Array) -> CellParts | None:
+        # (1-q) Q + q P - e^a Q = q (P - e^x Q) with the base loss x of a; -inf at the floor ln(1-q), below which there
+        # is (e^floor - e^a) Q beside it
+        start, last = np.maximum(low, self.floor), self._map.base(np.maximum(high, self.floor), "left")
+        base = self.base.cell_parts(self._map.base(start), last)
+        if base is None:
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            q_mass = np.where((low < start) & (last > -np.inf), (base.below + base.above) * np.exp(-last), 0.0)
+        rest = -np.exp(self.floor) * np.expm1(np.minimum(low - start, 0.0)) * q_mass
+        parts = CellParts(self.rate * base.above + rest, self.rate * base.below)
+        if self.base.mass_at_minus_infinity > 0:
+            mass = (1 - self.rate) * self.base.mass_at_minus_infinity
+            parts = parts.plus(atom_parts(self.floor, mass, low, high))
+        return parts
 
     def log_delta(self, eps: ArrayLike) -> Array:
         # H_t((1-q) Q + q P || Q) = q H_{t'}(P || Q) with t' = (t - 1 + q)/q, and 1 - t where t' <= 0

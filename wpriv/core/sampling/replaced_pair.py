@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
+from wpriv.core.cell_parts import CellParts
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.numerics.arrays import Array
 
@@ -60,6 +61,17 @@ class ReplacedGaussPair(KeyedPair):
         stays = (1 - self.rate) * ndtr(-x), (1 - self.rate) * ndtr(x)
         ends = (self.mu - x, x - self.mu, -x - self.mu, x + self.mu)
         return Tails(*(stays[at % 2] + self.rate * ndtr(end) for at, end in enumerate(ends)))
+
+    def cell_parts(self, low: Array, high: Array) -> CellParts | None:
+        # with the ratio r of N(mu, 1) to N(0, 1): q times the integral of r(x) - r(x_a) + e^a (r(-x_a) - r(-x)) over
+        # N(0, 1), the second of the half pair at the outcome -x
+        first, last = self._outcome(low), self._outcome(high)
+        near = self.half.cell_parts(self.mu * (first - self.mu / 2), self.mu * (last - self.mu / 2))
+        far = self.half.cell_parts(self.mu * (-last - self.mu / 2), self.mu * (-first - self.mu / 2))
+        if near is None or far is None:
+            return None
+        above, below = near.above + np.exp(low) * far.below, near.below + np.exp(high) * far.above
+        return CellParts(self.rate * above, self.rate * below)
 
     def log_delta(self, eps: ArrayLike) -> Array:
         # q [H of N(mu), N(0) at its ratio in x, plus e^eps times H of N(0), N(-mu) at its own, divided by that ratio]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc
 
+from wpriv.core.cell_parts import CellParts
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails
 from wpriv.core.sampling.mixture import blend, mix
 from wpriv.core.sampling.poisson_pair import poisson
@@ -63,6 +64,12 @@ class AlternativesPair(KeyedPair):
         each = zip(self.usual.probabilities(eps), self.other.probabilities(eps), strict=True)
         return Tails(*(blend(first, second, self.chance) for first, second in each))
 
+    def cell_parts(self, low: Array, high: Array) -> CellParts | None:
+        first, second = self.usual.cell_parts(low, high), self.other.cell_parts(low, high)
+        if first is None or second is None:
+            return None
+        return first.times(1 - self.chance).plus(second.times(self.chance))
+
     def log_delta(self, eps: ArrayLike) -> Array:
         return mix(self.usual.log_delta(eps), self.other.log_delta(eps), self.chance)
 
@@ -88,6 +95,9 @@ class TruncatedPair(KeyedPair):
 
     def probabilities(self, eps: Array) -> Tails:
         return self.most.probabilities(eps)
+
+    def cell_parts(self, low: Array, high: Array) -> CellParts | None:
+        return self.most.cell_parts(low, high)
 
     def log_delta(self, eps: ArrayLike) -> Array:
         return self.most.log_delta(eps)

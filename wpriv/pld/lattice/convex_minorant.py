@@ -39,8 +39,8 @@ def push_down(width: Array, mass: Array, gap: Array, tangent_left: Array, tangen
     low = rows.copy()
     low[:, :-1] -= (push[:, 1:] / growth - push[:, :-1]) / np.expm1(width)
     low[:, 1:] += (push[:, 1:] - push[:, :-1] * growth) / -np.expm1(-width)
-    node = np.arange(rows.shape[1])
-    low[(node < first[:, None] - 1) | (node > last[:, None] + 1)] = 0.0
+    _empty_end(width, low, first, tilt, +1)
+    _empty_end(width[::-1], low[:, ::-1], width.size - last, tilt, -1)
     for i in np.flatnonzero((low < 0).any(axis=1) | (first > last)):
         row = convexify(width, low[i], tilt) if first[i] <= last[i] else None
         if row is None:
@@ -102,6 +102,24 @@ def _settle_end(
     return first
 
 
+def _empty_end(width: Array, low: Array, first: NDArray[np.int64], tilt: float, direction: int) -> None:
+    """Empty, in place, the nodes on the straight line that ends a profile; ``first`` is each row's first node off it.
+
+    Their masses are zero but for rounding, relative to the room over a width. It is moved to the two nodes after them
+    with the P- and the Q-mass that it has, since many steps would add up its loss.
+    """
+    for row in np.flatnonzero((first > 1) & (first <= width.size)).tolist():
+        k = int(first[row])
+        distance = direction * np.cumsum(width[:k][::-1])[::-1]
+        with np.errstate(over="ignore", invalid="ignore"):
+            rest = low[row, : k - 1] * np.exp(tilt * distance[:-1])
+            share = float(rest @ np.expm1(distance[:-1])) / math.expm1(distance[-1])
+            moved = share * math.exp(-tilt * distance[-1]), float(rest.sum()) - share
+        low[row, : k - 1] = 0.0
+        if all(map(math.isfinite, moved)):
+            low[row, k - 1 : k + 1] += moved
+
+
 def convexify(width: Array, mass: Array, tilt: float) -> Array | None:
     """The greatest convex minorant on masses: negative mass is shared between its neighbours, keeping P- and Q-mass.
 
@@ -113,7 +131,8 @@ def convexify(width: Array, mass: Array, tilt: float) -> Array | None:
     negative = np.flatnonzero(mass < 0)
     if negative.size == 0:
         return mass
-    y = np.concatenate([[0.0], np.cumsum(width)])
+    # distances to the next node that remains: sums of widths, where differences of places would lose the narrow ones
+    distance = width.tolist()
     before, after = list(range(-1, mass.size - 1)), list(range(1, mass.size + 1))
     pending = [int(i) for i in negative]
     removed = np.zeros(mass.size, dtype=bool)
@@ -132,12 +151,14 @@ def convexify(width: Array, mass: Array, tilt: float) -> Array | None:
             if left >= 0:
                 after[left] = right
             continue
-        share = 1.0
+        share, d = 1.0, distance[i]
         if left >= 0:
-            share = math.expm1(y[left] - y[i]) / math.expm1(y[left] - y[right])
-            mass[left] += amount * (1 - share) * math.exp(tilt * (y[left] - y[i]))
-            after[left] = right
-        mass[right] += amount * share * math.exp(tilt * (y[right] - y[i]))
+            d_left = distance[left]
+            whole = math.expm1(-d_left - d)
+            share = math.expm1(-d_left) / whole
+            mass[left] += amount * math.exp(-(1 + tilt) * d_left) * math.expm1(-d) / whole
+            after[left], distance[left] = right, d_left + d
+        mass[right] += amount * share * math.exp(tilt * d)
         before[right] = left
         pending += [k for k in (left, right) if k >= 0 and mass[k] < 0]
     work.add("removal", int(removed.sum()))

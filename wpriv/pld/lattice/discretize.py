@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,6 +40,7 @@ class CellMasses:
         nodes: [m] increasing losses.
         mass: mass of each cell.
         left: the part of it that the chord puts on a.
+        error: how far ``left`` may be off by rounding.
         above: P - e^a Q of the cell: f minus its tangent at b, taken at a; exact.
         below: e^b Q - P of the cell: f minus its tangent at a, taken at b; exact.
         gap: bound on how far the chord exceeds f inside the cell.
@@ -52,6 +54,7 @@ class CellMasses:
     nodes: Array
     mass: Array
     left: Array
+    error: Array
     above: Array
     below: Array
     gap: Array
@@ -61,11 +64,14 @@ class CellMasses:
     bottom_q: Array
     rest: Array
 
-    def chords(self) -> Array:
-        """P-mass on each node of the chord interpolation, without what lies beyond the ends."""
-        mass = self.atoms.copy()
-        mass[..., :-1] += self.left
-        mass[..., 1:] += self.mass - self.left
+    def chords(self, sign: int) -> Array:
+        """P-mass on each node of the chord interpolation, without what lies beyond the ends.
+
+        Rounding is on the safe side of the profile: losses are too large (sign +1), or too small (sign -1).
+        """
+        mass, left = self.atoms.copy(), np.clip(self.left - sign * self.error, 0.0, self.mass)
+        mass[..., :-1] += left
+        mass[..., 1:] += self.mass - left
         return mass
 
 
@@ -75,35 +81,88 @@ def cell_masses(pair: LossPair, nodes: Array) -> CellMasses:
     # e^a Q is computed from logarithms only where an underflow of Q would show in it
     plain = float(nodes[-1]) < constants.MAX_PLAIN_TAIL_LOSS
     tails = pair.probabilities if plain else pair.tails
+    ends = nodes
     if pair.atoms.size:
         offset = constants.NODE_HALF_WIDTH * np.maximum(np.abs(nodes), width.min())
         before, after = tails(nodes - offset), tails(nodes + offset)
         at_nodes = (before.sf_p, before.cdf_p, after.sf_p, after.cdf_p)
         atoms = _mass_between(*at_nodes) if plain else _mass_between(*map(np.exp, at_nodes))
+        # an atom within the offset of a node counts as on it
+        nearest = pair.atoms[np.searchsorted((pair.atoms[1:] + pair.atoms[:-1]) / 2, nodes)]
+        ends = np.where(np.abs(nearest - nodes) <= offset, nearest, nodes)
     else:
         before = after = tails(nodes)
         atoms = np.zeros(before.sf_p.shape)
     start, end = Tails(*(tail[..., :-1] for tail in after)), Tails(*(tail[..., 1:] for tail in before))
     middle = tails(a + width / 2)
     work.add("node", middle.sf_p.size)
-    masses = _masses if plain else _masses_from_logs
-    (p1, q1), (p2, q2) = masses(start, middle, a), masses(middle, end, a)
+    first, second = _half(start, middle, a, width, plain), _half(middle, end, a, width, plain)
+    parts = _narrow_halves(pair, ends[:-1], ends[1:], a + width / 2)
+    if parts is not None:
+        known = np.isfinite(parts[0].above + parts[0].below + parts[1].above + parts[1].below) & (width <= 1)
+        first, second = (
+            _Half(*(np.where(known, new, old) for new, old in zip(one, other, strict=True)))
+            for one, other in zip(parts, (first, second), strict=True)
+        )
+    above, below, p = first.above + second.above, first.below + second.below, first.p + second.p
     with np.errstate(over="ignore", invalid="ignore"):
         growth = np.expm1(width)
-        below2 = np.where(q2 > 0, _positive(growth * q2 - (p2 - q2)), 0.0)
-        far1 = np.where(q1 > 0, _positive(growth * q1 - (p1 - q1)), 0.0)
-    above1 = p1 - q1
-    above, p = above1 + (p2 - q2), p1 + p2
-    # the chord keeps P and Q of the cell; written so that P adds up exactly
-    left = np.clip(q1 + q2 - above / growth, 0.0, p)
-    gap = _gap(above1, below2, growth * q1, growth * q2)
-    last, first = Tails(*(tail[..., -1] for tail in after)), Tails(*(tail[..., 0] for tail in before))
+        # the chord keeps P and Q of the cell; of two ways to write it, the one whose terms are the smaller
+        near_start = (above > p / 2 * -np.expm1(-width)) & (width <= 1)
+        left = np.clip(np.where(near_start, below / growth, p - above / -np.expm1(-width)), 0.0, p)
+        q1, q2 = growth * (first.p - first.above), growth * (second.p - second.above)
+    error = np.minimum((first.error + second.error) / -np.expm1(-width), p)
+    gap = _gap(first.above, second.below, q1, q2)
+    last, lowest = Tails(*(tail[..., -1] for tail in after)), Tails(*(tail[..., 0] for tail in before))
     p_top = last.sf_p if plain else np.exp(last.sf_p)
     q_top = last.sf_q * math.exp(nodes[-1]) if plain else np.exp(np.minimum(last.sf_q + nodes[-1], 0.0))
     q_top = np.minimum(q_top, p_top)
     top = (q_top, _positive(p_top - q_top))
-    ends = (tail if plain else np.exp(tail) for tail in (first.cdf_p, first.cdf_q, first.sf_p))
-    return CellMasses(nodes, p, left, above, below2 + far1, gap, atoms, top, *ends)
+    beyond = (tail if plain else np.exp(tail) for tail in (lowest.cdf_p, lowest.cdf_q, lowest.sf_p))
+    return CellMasses(nodes, p, left, error, above, below, gap, atoms, top, *beyond)
+
+
+class _Half(NamedTuple):
+    """One half of each cell [a, b]: P-mass, P - e^a Q, e^b Q - P, and a bound of the rounding of the last two."""
+
+    p: Array
+    above: Array
+    below: Array
+    error: Array
+
+
+def _half(start: Tails, end: Tails, a: Array, width: Array, plain: bool) -> _Half:
+    """The half of the cells from a, of this width, between ``start`` and ``end``, by differences of tails."""
+    p, q = (_masses if plain else _masses_from_logs)(start, end, a)
+    with np.errstate(over="ignore", invalid="ignore"):
+        below = np.where(q > 0, _positive(np.expm1(width) * q - (p - q)), 0.0)
+    tails = [np.minimum(t, u) for t, u in ((start.sf_p, end.cdf_p), (start.sf_q, end.cdf_q))]
+    with np.errstate(over="ignore"):
+        tail_p, tail_q = (tails[0], tails[1] * np.exp(a)) if plain else (np.exp(tails[0]), np.exp(tails[1] + a))
+    # where the Q-mass times e^a exceeds the P-mass it is the latter
+    rounding = constants.TAIL_ROUNDINGS * constants.UNIT_ROUNDOFF * (tail_p + np.minimum(tail_q, 1.0))
+    return _Half(p, p - q, below, rounding)
+
+
+def _narrow_halves(pair: LossPair, low: Array, high: Array, middle: Array) -> tuple[_Half, _Half] | None:
+    """Both halves of the cells from the parts that a pair knows to the rounding of its losses; nan where it does not.
+
+    A loss in the middle counts in the first half.
+    """
+    first = pair.cell_parts(low, np.nextafter(middle, np.inf))
+    second = pair.cell_parts(middle, high)
+    if first is None or second is None:
+        return None
+    h1, h2 = middle - low, high - middle
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        p1, p2 = first.mass(h1), second.mass(h2)
+        above2 = -np.expm1(-h1) * p2 + np.exp(-h1) * second.above
+        below1 = np.expm1(h2) * p1 + np.exp(h2) * first.below
+    unit = constants.PART_ROUNDINGS * constants.UNIT_ROUNDOFF
+    return (
+        _Half(p1, first.above, below1, unit * np.minimum(first.above, below1)),
+        _Half(p2, above2, second.below, unit * np.minimum(above2, second.below)),
+    )
 
 
 def _mass_between(sf_a: Array, cdf_a: Array, sf_b: Array, cdf_b: Array) -> Array:
@@ -146,24 +205,21 @@ def _gap(above1: Array, below2: Array, q1: Array, q2: Array) -> Array:
 
 def discretize_pessimistic(c: CellMasses, infinity: float) -> tuple[Array, Array]:
     """P-mass on each node, and at +infinity, of the least pair on the nodes that dominates one with ``infinity``."""
-    mass = c.chords()
+    mass = c.chords(+1)
     mass[..., -1] += c.top[0]
     mass[..., 0] += c.bottom
     beyond = np.maximum(c.top[1], infinity)
-    expected = beyond - c.bottom_q + c.bottom * _decay(c.nodes[0])
-    return _normalised(c, mass, 1 - beyond, expected), beyond
+    return _normalised(mass, 1 - beyond), beyond
 
 
 def discretize_optimistic(c: CellMasses, infinity: float) -> Array:
     """P-mass on each node of a pair that is dominated; its mass at +infinity is the pair's own ``infinity``."""
-    mass = c.chords()
+    mass = c.chords(-1)
     # losses above the last node are moved down to it and those below the first dropped: both only lower the composed
     # profile
     mass[..., -1] += _positive(c.top[0] + c.top[1] - infinity)
     low = push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above, 0.0)
-    # if little is left, the mass that was dropped is known accurately only through it
-    expected = infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1])
-    return _normalised(c, low, c.rest - infinity, expected)
+    return _normalised(low, c.rest - infinity)
 
 
 def discretize_bulk(c: CellMasses, cut_below: bool) -> tuple[Array, Array, Array, Array, Array]:
@@ -179,24 +235,25 @@ def discretize_bulk(c: CellMasses, cut_below: bool) -> tuple[Array, Array, Array
     """
     above, q_above = c.top[0] + c.top[1], c.top[0] * _decay(c.nodes[-1])
     rest = 1 - above - (c.bottom if cut_below else 0.0)
-    excess = above + c.bottom - q_above - c.bottom_q
-    low = push_down(np.diff(c.nodes), c.chords(), c.gap, c.below, c.above, 0.0)
-    low = _normalised(c, low, 1 - above - c.bottom, excess)
+    # rounded up: many steps, or many jumps, may shift eps by its logarithm
+    rounding = constants.TAIL_ROUNDINGS * constants.UNIT_ROUNDOFF * (above + c.bottom + q_above + c.bottom_q)
+    excess = above + c.bottom - q_above - c.bottom_q + rounding
+    low = push_down(np.diff(c.nodes), c.chords(-1), c.gap, c.below, c.above, 0.0)
+    low = _normalised(low, 1 - above - c.bottom)
     inner_log_kappa = np.log1p(excess / (1 - above - c.bottom))
-    mass = c.chords()
+    mass = c.chords(+1)
     if not cut_below:
         mass[..., 0] += c.bottom
         excess = excess + c.bottom * math.expm1(min(-float(c.nodes[0]), 700.0))
-    return rest, np.log1p(excess / rest), _normalised(c, mass, rest, excess), low, inner_log_kappa
+    return rest, np.log1p(excess / rest), _normalised(mass, rest), low, inner_log_kappa
 
 
-def _normalised(c: CellMasses, mass: Array, total: Array, expected: Array) -> Array:
-    """The masses scaled to their known sum, with the Q-mass corrected to ``expected``, which is E[e^-Y - 1]."""
+def _normalised(mass: Array, total: Array) -> Array:
+    """The masses scaled to their known sum."""
     current = mass.sum(axis=-1)
     known = (current > 0) & (total > 0)
     scale = np.where(known, total / np.where(known, current, 1.0), 1.0)
-    scaled = mass * scale[..., None]
-    return np.where(known[..., None], correct_q_mass(c.nodes, scaled, expected), scaled)
+    return np.asarray(mass * scale[..., None])
 
 
 def round_losses(pair: LossPair, nodes: Array) -> tuple[Array, Array, Array]:
@@ -216,38 +273,6 @@ def round_losses(pair: LossPair, nodes: Array) -> tuple[Array, Array, Array]:
 
 def _decay(y: float) -> float:
     return math.exp(min(-float(y), 700.0))
-
-
-def correct_q_mass(y: Array, mass: Array, expected: Array | float) -> Array:
-    """Remove the rounding of E[e^-Y - 1], whose exact value is known and which fixes the mean of a small loss.
-
-    A step whose loss has standard deviation s has a mean near s^2 / 2, far below the rounding of masses near one; n
-    steps add n times the error. Mass moves only within ``CORRECTED_DEVIATIONS`` s of the mean, so that far tails stay
-    as they are. Masses are returned unchanged where the correction would be more than rounding.
-
-    Args:
-        y: [m] losses.
-        mass: [..., m] P-masses.
-        expected: [...] exact value of E[e^-Y - 1].
-    """
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        other = np.expm1(-y)
-        total = mass.sum(axis=-1)
-        error = mass @ other - expected
-        from_mean = y - ((mass @ y) / total)[..., None]
-        reach = constants.CORRECTED_DEVIATIONS * np.sqrt((mass * from_mean**2).sum(axis=-1) / total)
-        bulk = mass * (np.abs(from_mean) <= reach[..., None])
-        direction = bulk * (y - ((bulk @ y) / bulk.sum(axis=-1))[..., None])
-        slope = direction @ other
-        # only for small losses, and only by as much as rounding explains: where an end holds most of the mass, such as
-        # all that lies below the first node, the variance says nothing of the rest, which may be all that matters
-        small = mass @ np.abs(y) < constants.MAX_CORRECTED_LOSS
-        change = np.where((slope < 0) & small, error / slope, np.inf)
-        spread_out = np.maximum(mass[..., 0], mass[..., -1]) < constants.MAX_END_SHARE * total
-        spread_out &= total > constants.MAX_END_SHARE
-        limit = np.where(spread_out, constants.MAX_CORRECTION_SPREAD, constants.MAX_CORRECTION_AT_END)
-        minute = (np.abs(error) < constants.MAX_CORRECTED_ERROR) & (np.abs(change) * 2 * reach < limit)
-    return np.asarray(mass - np.where(minute, change, 0.0)[..., None] * direction)
 
 
 def coarsen(start: int, mass: Array, step: float, factor: int, tilt: float, *, upper: bool) -> tuple[int, Array]:

@@ -126,8 +126,8 @@ def _covered_range(
     low, high = pair.support
     if first > 0 or not math.isfinite(low):
         low = max(float(pmf.y[first]) - step, low)
-    if last < pmf.y.size - 1 or not math.isfinite(high):
-        high = min((float(pmf.y[last + 1]) if last < pmf.y.size - 1 else pmf.end) + step, high)
+    # no loss beyond ``end`` has as much mass as may be neglected
+    high = min((float(pmf.y[last + 1]) if last < pmf.y.size - 1 else pmf.end) + step, high)
     return _Range(low, max(high, low + step), first, last)
 
 

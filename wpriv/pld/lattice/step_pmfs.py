@@ -195,7 +195,7 @@ def _optimistic_bulk(
 def jumps_above(c: CellMasses, infinity: float) -> tuple[tuple[Array, Array], Array]:
     """Pessimistic and optimistic masses of the losses above the first node, and the pessimistic mass at +infinity."""
     c = _without_atom(c, 0)
-    upper, lower = c.chords(), c.chords()
+    upper, lower = c.chords(+1), c.chords(-1)
     upper[..., -1] += c.top[0]
     lower[..., -1] += np.maximum(c.top[0] + c.top[1] - infinity, 0.0)
     lower = push_down(np.diff(c.nodes), lower, c.gap, c.below, c.above, 0.0)
@@ -205,8 +205,8 @@ def jumps_above(c: CellMasses, infinity: float) -> tuple[tuple[Array, Array], Ar
 def _jumps_below(c: CellMasses) -> tuple[Array, Array]:
     """Pessimistic and optimistic masses of the losses below the last node."""
     c = _without_atom(c, -1)
-    upper = c.chords()
-    lower = push_down(np.diff(c.nodes), upper.copy(), c.gap, c.below, c.above, 0.0)
+    upper = c.chords(+1)
+    lower = push_down(np.diff(c.nodes), c.chords(-1), c.gap, c.below, c.above, 0.0)
     upper[..., 0] += c.bottom
     return upper, lower
 
