@@ -8,13 +8,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.cell_parts import CellParts
 from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.cell_parts import CellParts
 from wpriv.numerics.log_space import log1mexp, log_exp_excess, safe_log
 
 # the largest number of sums of two losses in a composition, and the relative difference up to which sums are one loss
 MAX_SUMS, ROUNDED = 2**18, 4e-15
+# the range of losses (nats) up to which e^L Q is P to rounding
+MAX_PLAIN_LOSS = 200.0
 
 
 class AtomicPair(LossPair):
@@ -106,10 +108,21 @@ class AtomicPair(LossPair):
     def log_delta(self, eps: ArrayLike) -> Array:
         # the profile is piecewise linear in t = e^eps with slope -Q(L > eps): value at the next loss, plus a piece > 0
         y = np.asarray(eps, dtype=float)
+        if self.support[1] - self.support[0] > MAX_PLAIN_LOSS:
+            return self._log_delta_of_large_losses(y)
         at = np.searchsorted(self.losses, y, side="right")
         following = np.append(self.losses, 0.0)[at]
         piece = following + log1mexp(np.minimum(y - following, 0.0)) + self._above_q[at]
         return np.clip(np.logaddexp(self._log_profile[at], piece), self.log_beyond, 0.0)
+
+    def _log_delta_of_large_losses(self, eps: Array) -> Array:
+        """Sum P (1 - e^(eps - L)) over the losses, since e^L Q has lost the digits that a large loss L takes."""
+        logs, rest = np.empty(eps.size), np.array([safe_log(self.mass_at_plus_infinity)])
+        for place, y in enumerate(eps.ravel().tolist()):
+            at = int(np.searchsorted(self.losses, y, side="right"))
+            terms = self.log_p[at:] + log1mexp(y - self.losses[at:])
+            logs[place] = np.logaddexp.reduce(np.append(terms, rest))
+        return np.clip(logs.reshape(eps.shape), self.log_beyond, 0.0)
 
     @cached_property
     def _log_profile(self) -> Array:
@@ -232,6 +245,8 @@ def _summed_log_moment(pair: AtomicPair, lam: Array) -> Array:
         bend = _log_sum(_log_bend(small[:, None], pair.losses - centre) + pair.log_q)
         if pair.mass_at_minus_infinity > 0:
             bend = np.logaddexp(bend, np.log(pair.mass_at_minus_infinity * small))
+        # the excess of an infinitely large loss is no number
+        bend = np.where(np.isnan(bend), np.inf, bend)
         moments[near] = (small + 1) * centre + np.logaddexp(0.0, bend)
     return moments
 

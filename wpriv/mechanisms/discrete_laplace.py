@@ -15,6 +15,7 @@ from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import Unsupported
 from wpriv.mechanisms._validation import ratio, whole_number
+from wpriv.numerics.safe_rounding import quotient_up
 
 MAX_SENSITIVITY = 2**20
 
@@ -57,4 +58,6 @@ class DiscreteLaplace(Mechanism):
         between = np.arange(1, s)
         log_p = np.concatenate([[side - s / b], side + step - (s - between) / b, [side]])
         losses = (2 * np.arange(s + 1) - s) / b
+        losses[-1] = quotient_up(s, b)
+        losses[0] = -losses[-1]
         return AtomicPair(losses, log_p, symmetric=True, log_q=log_p[::-1])

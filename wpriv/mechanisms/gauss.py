@@ -18,6 +18,7 @@ from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.mechanisms._validation import ratio
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.cell_parts import CellParts
 from wpriv.numerics.conversions import log_mills_drop
 
 # Gauss-Legendre quadrature on [0, 1]: right to rounding where the density changes by at most e^MAX_FALL in a cell

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +17,9 @@ from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.mechanisms._validation import ratio
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.cell_parts import CellParts, atom_parts, clipped_parts
 from wpriv.numerics.log_space import log1mexp, log_exp_excess
+from wpriv.numerics.safe_rounding import quotient_up
 
 
 @dataclass(frozen=True)
@@ -48,17 +51,21 @@ class Laplace(Mechanism):
         return AdditiveNoise("laplace", self.scale, self.sensitivity)
 
     def pair(self) -> LossPair:
-        return LaplacePair(self.sensitivity / self.scale)
+        t = quotient_up(self.sensitivity, self.scale)
+        return LaplacePair(t, float(Fraction(self.sensitivity) / Fraction(self.scale) - Fraction(t)))
 
 
 class LaplacePair(KeyedPair):
-    """Laplace distributions of scale 1 around t and 0: atoms at -t and t, under P a density e^((y-t)/2)/4 between."""
+    """Laplace distributions of scale 1 around t and 0: atoms at -t and t, under P a density e^((y-t)/2)/4 between.
+
+    The profile near its end is that of t + ``rest``, which is t without its rounding.
+    """
 
     symmetric = True
 
-    def __init__(self, t: float):
-        self.key = (t,)
-        self.t = t
+    def __init__(self, t: float, rest: float = 0.0):
+        self.key = (t, rest)
+        self.t, self.rest = t, rest
         self.support, self.atoms = (-t, t), np.array([-t, t])
 
     def tails(self, eps: Array) -> Tails:
@@ -83,7 +90,7 @@ class LaplacePair(KeyedPair):
     def log_delta(self, eps: ArrayLike) -> Array:
         """Compute ln(1 - e^((eps-t)/2)) for 0 <= eps <= t; delta is 0 above."""
         y = np.asarray(eps, dtype=float)
-        above = log1mexp(np.minimum((np.abs(y) - self.t) / 2, 0.0))
+        above = log1mexp(np.minimum((np.abs(y) - self.t - self.rest) / 2, 0.0))
         return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
 
     def renyi(self, orders: Array) -> Array:

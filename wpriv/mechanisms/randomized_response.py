@@ -15,6 +15,7 @@ from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.mechanisms._validation import given_response
 from wpriv.numerics.binomial import log_binomial
+from wpriv.numerics.safe_rounding import total_up
 
 MAX_POWER = 2**20
 
@@ -52,6 +53,8 @@ class ResponsePair(AtomicPair):
         log_p = log_keep + log_binomial(np.arange(n + 1.0), n, eps0)
         infinity = -math.expm1(log_keep)
         super().__init__(eps0 * np.arange(-n, n + 1.0, 2), log_p, infinity, infinity, symmetric=True, log_q=log_p[::-1])
+        top = total_up([(n, eps0)])
+        self.support = (-top, top)
 
     def self_compose(self, n: int) -> LossPair | None:
         if n == 1:

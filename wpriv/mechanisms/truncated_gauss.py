@@ -12,13 +12,13 @@ from scipy.special import log_ndtr, ndtr
 
 from wpriv.core.adjacency import Release
 from wpriv.core.atomic_pair import disjoint_pair
-from wpriv.core.cell_parts import CellParts, clipped_parts
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.mechanisms._validation import ratio
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.cell_parts import CellParts, clipped_parts
 from wpriv.numerics.log_space import log1mexp
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)

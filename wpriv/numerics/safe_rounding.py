@@ -3,10 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from fractions import Fraction
 
 DIGITS = 6
 MAX_DIGITS = 17  # enough to distinguish any two doubles
+
+
+def raised(x: float) -> float:
+    """Return x plus more than the rounding of a logarithm or an exponential by which it was computed."""
+    return x + abs(x) * 2.0**-50
+
+
+def quotient_up(a: float, b: float) -> float:
+    """Return a / b for positive numbers, rounded up: a / b itself where it is a double."""
+    return _up(a / b, lambda x: Fraction(x) * Fraction(b) >= Fraction(a))
+
+
+def total_up(terms: Iterable[tuple[int, float]]) -> float:
+    """Return the sum of n x over finite or infinite numbers x, rounded up; exact where it is a double."""
+    parts = list(terms)
+    total = math.fsum(n * x for n, x in parts)
+    if not math.isfinite(total):
+        return total
+    exact = sum(n * Fraction(x) for n, x in parts)
+    return _up(total, lambda x: Fraction(x) >= exact)
+
+
+def _up(x: float, is_enough: Callable[[float], bool]) -> float:
+    while not is_enough(x):
+        x = math.nextafter(x, math.inf)
+    return x
 
 
 def rounded(x: float, *, up: bool, digits: int = DIGITS) -> float:

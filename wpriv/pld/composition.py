@@ -16,6 +16,7 @@ from wpriv.core.process import WeightedPairs
 from wpriv.errors import Unsupported
 from wpriv.numerics import counted_work
 from wpriv.numerics.bracket import TINY
+from wpriv.numerics.safe_rounding import total_up
 from wpriv.pld import constants
 from wpriv.pld.adaptive_nodes import TailScan, scan_tails
 from wpriv.pld.chernoff_bound import chernoff_suffices, delta_far_below
@@ -53,7 +54,7 @@ class Composition:
         certain = any(mass >= 1 for mass, _ in masses)
         self.log_finite = -math.inf if certain else sum(n * math.log1p(-mass) for mass, n in masses)
         self.mass_at_plus_infinity = -math.expm1(self.log_finite)
-        self.max_loss = sum(n * pair.support[1] for pair, n in merged.items())
+        self.max_loss = total_up((n, pair.support[1]) for pair, n in merged.items())
         self.recent: list[TwoSidedComposition] = []
         self.work_left = constants.COMPOSITION_WORK
         self._total, self._distinct_steps = sum(merged.values()), len(merged)

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wpriv.core.atomic_pair import AtomicPair
-from wpriv.core.cell_parts import CellParts, atom_parts
 from wpriv.core.loss_pair import (
     KeyedPair,
     LossPair,
@@ -20,7 +19,9 @@ from wpriv.core.loss_pair import (
 )
 from wpriv.core.sampling.mixture import LossMap, SampledAtoms, blend, mix, sampled_batch_key
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.cell_parts import CellParts, atom_parts
 from wpriv.numerics.log_space import inverse_log_mixture, log1mexp, log_mixture
+from wpriv.numerics.safe_rounding import raised
 
 
 def fixed(base: LossPair, rate: float) -> LossPair:
@@ -54,7 +55,7 @@ class _Fixed(KeyedPair):
         self.exact_alone = base.exact_alone
         self.mass_at_plus_infinity = rate * base.mass_at_plus_infinity if base.mass_at_plus_infinity else 0.0
         self.mass_at_minus_infinity = self.mass_at_plus_infinity
-        high = float(np.max(log_mixture(np.array(base.support[1]), rate)))
+        high = raised(float(np.max(log_mixture(np.array(base.support[1]), rate))))
         self.support = (-high, high)
         above = base.atoms[base.atoms > 0]
         mixed = log_mixture(above, rate).ravel()
@@ -128,7 +129,7 @@ class _Fixed(KeyedPair):
 def _atomic_fixed(base: AtomicPair, rate: float) -> AtomicPair:
     up = base.losses > 0
     losses, log_p, log_q = log_mixture(base.losses[up], rate), base.log_p[up], base.log_q[up]
-    mixed = losses + log_q
+    mixed = mix(log_q, log_p, rate)
     # the mass at loss 0 is P(L = 0) + (1-g) [P(L > 0) - Q(L > 0)], a sum of positive terms
     excess = log_p + log1mexp(-base.losses[up])
     if base.mass_at_plus_infinity > 0:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
-from wpriv.core.cell_parts import CellParts
 from wpriv.core.loss_pair import KeyedPair, LossPair, Reversed, Tails, gaussian_mu
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.cell_parts import CellParts
 from wpriv.numerics.log_space import log1mexp
 
 # records of one person that a sampled step may have, since every evaluation adds up one term for each

@@ -12,6 +12,7 @@ from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import inverse_log_mixture
+from wpriv.numerics.safe_rounding import raised
 
 
 def mix(log_q: Array, log_p: Array, rate: float) -> Array:
@@ -64,6 +65,7 @@ class SampledAtoms(AtomicPair):
         """Record the base pair, whose losses limit the moments, and return this pair."""
         self.base, self.rate, self.sample = base, rate, sample
         self.max_lam, self.log_beyond = base.max_lam, base.log_beyond
+        self.support = (self.support[0], raised(self.support[1]))
         if math.isinf(base.support[1]):
             self.support = (-math.inf if self.symmetric else self.support[0], math.inf)
         return self

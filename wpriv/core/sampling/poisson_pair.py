@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wpriv.core.atomic_pair import AtomicPair
-from wpriv.core.cell_parts import CellParts, atom_parts
 from wpriv.core.loss_pair import (
     NO_ATOMS,
     KeyedPair,
@@ -21,7 +20,9 @@ from wpriv.core.loss_pair import (
 )
 from wpriv.core.sampling.mixture import LossMap, SampledAtoms, blend, mix, sampled_batch_key
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.cell_parts import CellParts, atom_parts
 from wpriv.numerics.log_space import inverse_log_mixture, log1mexp, log_binomial_excess, log_mixture
+from wpriv.numerics.safe_rounding import raised
 
 MAX_BINOMIAL = 300  # Renyi divergences of higher orders are computed by quadrature
 
@@ -62,7 +63,10 @@ class _Poisson(KeyedPair):
             self.support = (float(self.floor if isinstance(rate, float) else self.floor.min()), math.inf)
         else:
             ends = log_mixture(np.array(base.support), rate)
-            self.support = (self.floor if base.mass_at_minus_infinity > 0 else float(ends.min()), float(ends.max()))
+            self.support = (
+                self.floor if base.mass_at_minus_infinity > 0 else float(ends.min()),
+                raised(float(ends.max())),
+            )
         mixed = log_mixture(base.atoms, rate).ravel() if base.atoms.size else NO_ATOMS
         self.atoms = np.concatenate([[self.floor], mixed]) if base.mass_at_minus_infinity > 0 else mixed
         self._map = LossMap(base.atoms, mixed, rate)
@@ -162,8 +166,11 @@ class _PoissonReversed(Reversed):
 
 def _atomic_poisson(base: AtomicPair, rate: float) -> AtomicPair:
     losses, log_q = log_mixture(base.losses, rate), base.log_q
+    # not log_q + losses, of which large ones have no digits left
+    log_p = mix(log_q, base.log_p, rate)
     if base.mass_at_minus_infinity > 0:
-        losses = np.concatenate([[math.log1p(-rate)], losses])
-        log_q = np.concatenate([[math.log(base.mass_at_minus_infinity)], log_q])
-    pair = SampledAtoms(losses, log_q + losses, mass_at_plus_infinity=rate * base.mass_at_plus_infinity, log_q=log_q)
+        rest = math.log(base.mass_at_minus_infinity)
+        losses, log_q = np.append(losses, math.log1p(-rate)), np.append(log_q, rest)
+        log_p = np.append(log_p, rest + math.log1p(-rate))
+    pair = SampledAtoms(losses, log_p, mass_at_plus_infinity=rate * base.mass_at_plus_infinity, log_q=log_q)
     return pair.sampled_from(base, rate, _atomic_poisson)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
-from wpriv.core.cell_parts import CellParts
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.cell_parts import CellParts
 
 
 def replaced_gauss(half: LossPair, mu: float, rate: float) -> LossPair:

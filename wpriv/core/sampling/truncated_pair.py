@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc
 
-from wpriv.core.cell_parts import CellParts
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails
 from wpriv.core.sampling.mixture import blend, mix
 from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.cell_parts import CellParts
 
 # relative error allowed to the binomial tail probabilities, above the 1e-8 that was seen for up to 2^40 records
 BINOMIAL_MARGIN = 1e-6

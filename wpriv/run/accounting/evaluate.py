@@ -13,6 +13,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.parse_numbers import finite_number
 from wpriv.run.accounting import two_data_sets
+from wpriv.numerics.safe_rounding import total_up
 
 # default relative width of a bracket in a comparison
 DEFAULT_TOL = 1e-3
@@ -180,7 +181,7 @@ def largest_loss(process: Process) -> float:
         return math.inf
     if any(pair.mass_at_plus_infinity > 0 for run in directions for pair, _ in run):
         return math.inf
-    return max(math.fsum(n * max(pair.support[1], 0.0) for pair, n in run) for run in directions)
+    return max(total_up((n, max(pair.support[1], 0.0)) for pair, n in run) for run in directions)
 
 
 @dataclass(frozen=True)

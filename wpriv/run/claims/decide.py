@@ -44,7 +44,7 @@ def approximate(question: Question) -> Decision:
     """Decide a claim of (eps, delta)-DP, or of pure DP."""
     eps, allowed = question.claim.eps, question.claim.delta
     certain = evaluate.infinity_mass(question.process)
-    if certain > allowed + ROUNDING:
+    if certain > allowed * (1 + ROUNDING):
         return question.decision(
             REFUTED,
             f"outcomes that are impossible without the record have a probability of {certain:.6g} with it, whatever "
@@ -54,7 +54,7 @@ def approximate(question: Question) -> Decision:
             not_simulated="a single such outcome is enough",
         )
     largest = evaluate.largest_loss(question.process)
-    if largest <= eps * (1 + ROUNDING):
+    if largest <= eps:
         return question.decision(
             PROVED,
             f"no privacy loss exceeds {rounded_text(largest, up=True)}, the sum of the largest losses of all steps",
