@@ -1,7 +1,7 @@
 """The jobs of the benchmark as plain data, which every program reads without importing wpriv.
 
-The true answers come from ``python -m benchmarks.truth``: closed forms if known, else the inverse Laplace transform
-of the composed loss, which is independent of the accountants compared.
+The true answers come from ``python -m benchmarks.job_truths``: closed forms if known, else the inverse Laplace
+transform of the composed loss, which is independent of the accountants compared.
 """
 
 from __future__ import annotations

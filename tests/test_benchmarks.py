@@ -10,9 +10,9 @@ import sys
 import pytest
 import torch
 
+from benchmarks.job_truths import answer, log_delta
 from benchmarks.jobs import JOBS, Part
 from benchmarks.steps import NETWORKS
-from benchmarks.truth import answer, log_delta
 from tests.points import GOLDEN, ROOT
 
 CHECKED = (

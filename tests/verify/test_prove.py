@@ -1,6 +1,6 @@
 """The verifier proves what is true and refutes what is false.
 
-Oracles: closed forms and quadrature in mpmath, and the answers of the benchmark (``benchmarks.truth``: an inverse
+Oracles: closed forms and quadrature in mpmath, and the answers of the benchmark (``benchmarks.job_truths``: an inverse
 Laplace transform in high precision). Claims of the accountant are then put to the
 verifier, which shares no code with it.
 """

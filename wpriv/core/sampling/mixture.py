@@ -65,7 +65,8 @@ class SampledAtoms(AtomicPair):
         """Record the base pair, whose losses limit the moments, and return this pair."""
         self.base, self.rate, self.sample = base, rate, sample
         self.max_lam, self.log_beyond = base.max_lam, base.log_beyond
-        self.support = (self.support[0], raised(self.support[1]))
+        high = raised(self.support[1])
+        self.support = (-high if self.symmetric else self.support[0], high)
         if math.isinf(base.support[1]):
             self.support = (-math.inf if self.symmetric else self.support[0], math.inf)
         return self

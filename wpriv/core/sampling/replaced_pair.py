@@ -70,7 +70,8 @@ class ReplacedGaussPair(KeyedPair):
         far = self.half.cell_parts(self.mu * (-last - self.mu / 2), self.mu * (-first - self.mu / 2))
         if near is None or far is None:
             return None
-        above, below = near.above + np.exp(low) * far.below, near.below + np.exp(high) * far.above
+        with np.errstate(over="ignore", invalid="ignore"):
+            above, below = near.above + np.exp(low) * far.below, near.below + np.exp(high) * far.above
         return CellParts(self.rate * above, self.rate * below)
 
     def log_delta(self, eps: ArrayLike) -> Array:

@@ -1,0 +1,133 @@
+"""Brackets where a step's loss is as small as the rounding of a probability, or as large as its inverse.
+
+Oracle: ``benchmarks.inverse_transform``, sums over quadratures with 192 bits, inverted on two vertical lines; and
+closed forms of two outcomes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import inverse_transform as oracle
+from benchmarks.truth import check, random_job
+from wpriv import DiscreteGauss, DiscreteLaplace, FixedSize, Gauss, Laplace, Poisson, budget, verify_claim
+from wpriv.core.sampling.fixed_size_pair import fixed
+from wpriv.core.sampling.poisson_pair import poisson
+from wpriv.core.sampling.replaced_pair import replaced_gauss
+from wpriv.mechanisms.gauss import GaussPair
+from wpriv.mechanisms.laplace import LaplacePair
+from wpriv.mechanisms.truncated_gauss import TruncatedGaussPair
+
+# delta at eps, from Edgeworth expansions and Fourier inversion with 50 digits, to the digits given
+EXAMINED = [
+    (3e-14, 2_000_000_000, 3.9e-9, 8.17712e-12),
+    (4e-13, 4_500_000_000, 8.7e-8, 7.65347e-11),
+]
+
+
+@pytest.mark.parametrize(("rate", "n", "eps", "truth"), EXAMINED)
+def test_delta_of_tiny_rates_and_billions_of_steps_is_certified(rate, n, eps, truth):
+    delta = budget(Gauss(sigma=1.0), sampling=Poisson(rate), n=n, eps=eps).delta
+    assert delta.lower <= truth * (1 + 1e-5)
+    assert delta.upper >= truth * (1 - 1e-5)
+    assert delta.upper - delta.lower < 1e-4 * delta.upper
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "sampling", "n", "delta"),
+    [
+        (Gauss(sigma=1.0), Poisson(1e-12), 10**9, 1e-12),
+        (Gauss(sigma=1.0), Poisson(1e-11), 10**10, 1e-10),
+        (Laplace(scale=1.0), Poisson(1e-12), 10**9, 1e-10),
+        (Gauss(sigma=1.0), FixedSize(1e-12), 10**9, 2.0916e-8),
+    ],
+)
+def test_eps_of_tiny_rates_and_billions_of_steps_is_certified(mechanism, sampling, n, delta):
+    eps = budget(mechanism, sampling=sampling, n=n, delta=delta).epsilon
+    rate = sampling.rate
+    kinds = ["fixed"] if sampling.kind == "fixed" else ["remove", "add"]
+    if isinstance(mechanism, Laplace):
+        steps = [oracle.laplace(rate, 1.0, kind) for kind in kinds]
+    elif kinds == ["fixed"]:
+        steps = [oracle.fixed_gauss(rate, 1.0, oracle.reach_of(n, delta))]
+    else:
+        steps = [oracle.poisson_gauss(rate, 1.0, kind, oracle.reach_of(n, delta)) for kind in kinds]
+
+    def curve(at: float) -> float:
+        return max(oracle.delta(nodes, n, at) for nodes in steps)
+
+    assert oracle.eps_brackets(curve, delta, eps.lower, eps.upper) == ""
+    assert eps.upper - eps.lower < 1e-4 * eps.upper
+
+
+def test_a_claim_far_below_delta_is_refuted_at_a_tiny_rate():
+    refuted = verify_claim("eps=3.9e-9,delta=1e-15", "gauss", sigma=1, sampling="poisson", rate=3e-14, n=2 * 10**9)
+    assert refuted.verdict == "refuted"
+    proved = verify_claim("eps=3.9e-9,delta=1e-11", "gauss", sigma=1, sampling="poisson", rate=3e-14, n=2 * 10**9)
+    assert proved.verdict == "proved"
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), tiny=st.booleans())
+def test_no_random_job_is_false(seed, tiny):
+    verdict, why = check(random_job(random.Random(seed), tiny=tiny))
+    assert verdict not in ("false", "exit 70"), why
+
+
+@pytest.mark.parametrize("sampling", [Poisson(0.25), FixedSize(0.25)])
+@pytest.mark.parametrize("mechanism", [DiscreteGauss, DiscreteLaplace])
+@pytest.mark.parametrize("noise", [1e-12, 6e-9, 1e-8, 1e-7, 1e-5])
+def test_discrete_noise_that_hides_nothing_has_the_delta_of_the_rate(mechanism, sampling, noise):
+    # oracle: the two outcomes differ whenever the record takes part, whatever the noise adds
+    for n in (1, 3):
+        delta = budget(mechanism(noise), sampling=sampling, n=n, eps=1.0).delta
+        truth = 1 - 0.75**n if sampling.kind == "poisson" else None
+        assert delta.lower <= delta.upper
+        if truth is not None or n == 1:
+            assert delta.upper == pytest.approx(truth or 0.25, rel=1e-12)
+            assert delta.lower == pytest.approx(truth or 0.25, rel=1e-6)
+
+
+def test_verify_and_budget_have_one_delta_next_to_the_largest_loss():
+    # oracle: 1 - e^((eps - 1/3)/2) with the double that 0.333333333333 is
+    eps = 0.333333333333
+    truth = -math.expm1(-float(1 - 3 * oracle.arb(eps)) / 6)
+    decision = verify_claim(f"eps={eps}", "laplace", scale=3)
+    delta = budget(Laplace(scale=3.0), eps=eps).delta
+    assert decision.verdict == "refuted"
+    assert decision.delta.upper == delta.upper == pytest.approx(truth, rel=1e-12)
+    assert verify_claim("eps=0.1", "laplace", scale=10).verdict == "proved"
+
+
+PAIRS = [
+    GaussPair(1.0),
+    LaplacePair(0.7),
+    poisson(GaussPair(1.0), 0.3),
+    poisson(GaussPair(1.0), 0.2).reverse(),
+    poisson(LaplacePair(1.0), 1e-3),
+    fixed(GaussPair(1.0), 1e-3),
+    fixed(LaplacePair(1.0), 0.2),
+    replaced_gauss(GaussPair(1.0), 1.0, 0.1),
+    TruncatedGaussPair(0.5, 3.0),
+]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: type(pair).__name__)
+def test_the_parts_of_cells_agree_with_differences_of_tails(pair):
+    # cells so wide that the differences keep their digits
+    low = np.linspace(-0.27, 0.24, 18)
+    high = low + 0.03
+    parts = pair.cell_parts(low, high)
+    start, end = pair.probabilities(low), pair.probabilities(np.nextafter(high, -np.inf))
+    p, q = start.sf_p - end.sf_p, start.sf_q - end.sf_q
+    known = np.isfinite(parts.above)
+    assert known.sum() > 5
+    np.testing.assert_allclose(parts.above[known], (p - np.exp(low) * q)[known], rtol=1e-6, atol=4e-16)
+    np.testing.assert_allclose(parts.below[known], (np.exp(high) * q - p)[known], rtol=1e-6, atol=4e-16)
+    np.testing.assert_allclose(parts.mass(high - low)[known], p[known], rtol=1e-6, atol=1e-12)
