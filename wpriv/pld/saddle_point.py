@@ -72,16 +72,18 @@ class ApproximatePmf:
 
     def tilted_moments(self, tilt: float) -> tuple[Array, Array, Array]:
         """ln E[e^{tilt L}], and the mean and the variance of the tilted loss, [K] each."""
-        if tilt * float(self.y[-1]) < constants.MAX_EXPONENT_PMF:
-            growth = np.exp(tilt * self.y)
-            total = self.mass @ growth
-            mean = self.mass @ (growth * self.y) / total
-            offset = self.y - mean.mean()
-            variance = self.mass @ (growth * offset * offset) / total - (mean - mean.mean()) ** 2
-            return np.log(total), mean, variance
-        weight, log_total = _tilt(self, tilt)
-        mean = weight @ self.y
-        return log_total, mean, (weight * (self.y - mean[:, None]) ** 2).sum(axis=1)
+        # losses of more than 1e150 overflow; the caller then finds no tilt and refuses
+        with np.errstate(over="ignore", invalid="ignore"):
+            if tilt * float(self.y[-1]) < constants.MAX_EXPONENT_PMF:
+                growth = np.exp(tilt * self.y)
+                total = self.mass @ growth
+                mean = self.mass @ (growth * self.y) / total
+                offset = self.y - mean.mean()
+                variance = self.mass @ (growth * offset * offset) / total - (mean - mean.mean()) ** 2
+                return np.log(total), mean, variance
+            weight, log_total = _tilt(self, tilt)
+            mean = weight @ self.y
+            return log_total, mean, (weight * (self.y - mean[:, None]) ** 2).sum(axis=1)
 
 
 def approximate_pmf(*members: LossPair, depth: float = constants.SCAN_DEPTHS[-1]) -> ApproximatePmf:
@@ -244,7 +246,7 @@ def _tilt(pmf: ApproximatePmf, tilt: float) -> tuple[Array, Array]:
     if tilt * float(pmf.y[-1]) < constants.MAX_EXPONENT_PMF:
         weight, peak = pmf.mass * np.exp(tilt * pmf.y), np.zeros(1)
     else:
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             exponent = np.log(pmf.mass) + tilt * pmf.y
         peak = exponent.max(axis=1)
         weight = np.exp(exponent - peak[:, None])
