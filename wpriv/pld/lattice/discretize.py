@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 from wpriv.pld import constants, work
+from wpriv.pld.lattice.cell_halves import Half, half_of_tails, mass_between, narrow_halves, positive
 from wpriv.pld.lattice.convex_minorant import push_down
 
 
@@ -86,7 +86,7 @@ def cell_masses(pair: LossPair, nodes: Array) -> CellMasses:
         offset = constants.NODE_HALF_WIDTH * np.maximum(np.abs(nodes), width.min())
         before, after = tails(nodes - offset), tails(nodes + offset)
         at_nodes = (before.sf_p, before.cdf_p, after.sf_p, after.cdf_p)
-        atoms = _mass_between(*at_nodes) if plain else _mass_between(*map(np.exp, at_nodes))
+        atoms = mass_between(*at_nodes) if plain else mass_between(*map(np.exp, at_nodes))
         # an atom within the offset of a node counts as on it
         nearest = pair.atoms[np.searchsorted((pair.atoms[1:] + pair.atoms[:-1]) / 2, nodes)]
         ends = np.where(np.abs(nearest - nodes) <= offset, nearest, nodes)
@@ -96,12 +96,12 @@ def cell_masses(pair: LossPair, nodes: Array) -> CellMasses:
     start, end = Tails(*(tail[..., :-1] for tail in after)), Tails(*(tail[..., 1:] for tail in before))
     middle = tails(a + width / 2)
     work.add("node", middle.sf_p.size)
-    first, second = _half(start, middle, a, width, plain), _half(middle, end, a, width, plain)
-    parts = _narrow_halves(pair, ends[:-1], ends[1:], a + width / 2)
+    first, second = half_of_tails(start, middle, a, width, plain), half_of_tails(middle, end, a, width, plain)
+    parts = narrow_halves(pair, ends[:-1], ends[1:], a + width / 2)
     if parts is not None:
         known = np.isfinite(parts[0].above + parts[0].below + parts[1].above + parts[1].below) & (width <= 1)
         first, second = (
-            _Half(*(np.where(known, new, old) for new, old in zip(one, other, strict=True)))
+            Half(*(np.where(known, new, old) for new, old in zip(one, other, strict=True)))
             for one, other in zip(parts, (first, second), strict=True)
         )
     above, below, p = first.above + second.above, first.below + second.below, first.p + second.p
@@ -117,77 +117,9 @@ def cell_masses(pair: LossPair, nodes: Array) -> CellMasses:
     p_top = last.sf_p if plain else np.exp(last.sf_p)
     q_top = last.sf_q * math.exp(nodes[-1]) if plain else np.exp(np.minimum(last.sf_q + nodes[-1], 0.0))
     q_top = np.minimum(q_top, p_top)
-    top = (q_top, _positive(p_top - q_top))
+    top = (q_top, positive(p_top - q_top))
     beyond = (tail if plain else np.exp(tail) for tail in (lowest.cdf_p, lowest.cdf_q, lowest.sf_p))
     return CellMasses(nodes, p, left, error, above, below, gap, atoms, top, *beyond)
-
-
-class _Half(NamedTuple):
-    """One half of each cell [a, b]: P-mass, P - e^a Q, e^b Q - P, and a bound of the rounding of the last two."""
-
-    p: Array
-    above: Array
-    below: Array
-    error: Array
-
-
-def _half(start: Tails, end: Tails, a: Array, width: Array, plain: bool) -> _Half:
-    """The half of the cells from a, of this width, between ``start`` and ``end``, by differences of tails."""
-    p, q = (_masses if plain else _masses_from_logs)(start, end, a)
-    with np.errstate(over="ignore", invalid="ignore"):
-        below = np.where(q > 0, _positive(np.expm1(width) * q - (p - q)), 0.0)
-    tails = [np.minimum(t, u) for t, u in ((start.sf_p, end.cdf_p), (start.sf_q, end.cdf_q))]
-    with np.errstate(over="ignore"):
-        tail_p, tail_q = (tails[0], tails[1] * np.exp(a)) if plain else (np.exp(tails[0]), np.exp(tails[1] + a))
-    # where the Q-mass times e^a exceeds the P-mass it is the latter
-    rounding = constants.TAIL_ROUNDINGS * constants.UNIT_ROUNDOFF * (tail_p + np.minimum(tail_q, 1.0))
-    return _Half(p, p - q, below, rounding)
-
-
-def _narrow_halves(pair: LossPair, low: Array, high: Array, middle: Array) -> tuple[_Half, _Half] | None:
-    """Both halves of the cells from the parts that a pair knows to the rounding of its losses; nan where it does not.
-
-    A loss in the middle counts in the first half.
-    """
-    first = pair.cell_parts(low, np.nextafter(middle, np.inf))
-    second = pair.cell_parts(middle, high)
-    if first is None or second is None:
-        return None
-    h1, h2 = middle - low, high - middle
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        p1, p2 = first.mass(h1), second.mass(h2)
-        above2 = -np.expm1(-h1) * p2 + np.exp(-h1) * second.above
-        below1 = np.expm1(h2) * p1 + np.exp(h2) * first.below
-    unit = constants.PART_ROUNDINGS * constants.UNIT_ROUNDOFF
-    return (
-        _Half(p1, first.above, below1, unit * np.minimum(first.above, below1)),
-        _Half(p2, above2, second.below, unit * np.minimum(above2, second.below)),
-    )
-
-
-def _mass_between(sf_a: Array, cdf_a: Array, sf_b: Array, cdf_b: Array) -> Array:
-    """Mass between a and b from the tails there, computed from whichever tail is smaller."""
-    return _positive(np.where(sf_a < cdf_b, sf_a - sf_b, cdf_b - cdf_a))
-
-
-def _masses(start: Tails, end: Tails, a: Array) -> tuple[Array, Array]:
-    """P-mass and e^a times Q-mass of the cells from ``start`` to ``end``, given as probabilities."""
-    p = _mass_between(start.sf_p, start.cdf_p, end.sf_p, end.cdf_p)
-    # e^a Q <= P in exact arithmetic: a loss in the cell exceeds a
-    return p, np.minimum(_mass_between(start.sf_q, start.cdf_q, end.sf_q, end.cdf_q) * np.exp(a), p)
-
-
-def _masses_from_logs(start: Tails, end: Tails, a: Array) -> tuple[Array, Array]:
-    """As ``_masses``, from the logarithms of the probabilities."""
-    p = _mass_between(*map(np.exp, (start.sf_p, start.cdf_p, end.sf_p, end.cdf_p)))
-    with np.errstate(over="ignore"):
-        right = np.exp(start.sf_q + a) - np.exp(end.sf_q + a)
-        left = np.exp(end.cdf_q + np.minimum(a, 700.0)) - np.exp(start.cdf_q + np.minimum(a, 700.0))
-    return p, np.minimum(_positive(np.where(start.sf_q < end.cdf_q, right, left)), p)
-
-
-def _positive(x: Array) -> Array:
-    return np.maximum(x, 0.0)
 
 
 def _gap(above1: Array, below2: Array, q1: Array, q2: Array) -> Array:
@@ -217,7 +149,7 @@ def discretize_optimistic(c: CellMasses, infinity: float) -> Array:
     mass = c.chords(-1)
     # losses above the last node are moved down to it and those below the first dropped: both only lower the composed
     # profile
-    mass[..., -1] += _positive(c.top[0] + c.top[1] - infinity)
+    mass[..., -1] += positive(c.top[0] + c.top[1] - infinity)
     low = push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above, 0.0)
     return _normalised(low, c.rest - infinity)
 
@@ -262,12 +194,12 @@ def round_losses(pair: LossPair, nodes: Array) -> tuple[Array, Array, Array]:
     For lattices coarser than one nat, where e^{loss} changes so much within a cell that chords gain nothing.
     """
     tails = pair.probabilities(nodes)
-    mass = _mass_between(tails.sf_p[..., :-1], tails.cdf_p[..., :-1], tails.sf_p[..., 1:], tails.cdf_p[..., 1:])
+    mass = mass_between(tails.sf_p[..., :-1], tails.cdf_p[..., :-1], tails.sf_p[..., 1:], tails.cdf_p[..., 1:])
     below, above = tails.cdf_p[..., 0], tails.sf_p[..., -1]
     upper, lower = np.zeros(tails.sf_p.shape), np.zeros(tails.sf_p.shape)
     upper[..., 1:], lower[..., :-1] = mass, mass
     upper[..., 0] += below
-    lower[..., -1] += _positive(above - pair.mass_at_plus_infinity)
+    lower[..., -1] += positive(above - pair.mass_at_plus_infinity)
     return upper, lower, above
 
 
