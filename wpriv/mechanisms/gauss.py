@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from scipy.special import erfc, log_ndtr
 
 from wpriv.core.adjacency import Release
-from wpriv.core.cell_parts import CellParts
 from wpriv.core.loss_pair import LossPair, Tails, as_column, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter

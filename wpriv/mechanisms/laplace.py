@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wpriv.core.adjacency import Release
-from wpriv.core.cell_parts import CellParts, atom_parts, clipped_parts
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter

@@ -12,8 +12,8 @@ from wpriv.core.sampling.kinds import PASSES
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.parse_numbers import finite_number
-from wpriv.run.accounting import two_data_sets
 from wpriv.numerics.safe_rounding import total_up
+from wpriv.run.accounting import two_data_sets
 
 # default relative width of a bracket in a comparison
 DEFAULT_TOL = 1e-3
