@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -46,6 +46,13 @@ class BatchGradient:
     diagnostics: Tensor
 
 
+@dataclass
+class RealCheck:
+    """Whether records of the step under way are compared with records alone: the ``check`` of ``clipped_sum``."""
+
+    seed: int | None = None
+
+
 @dataclass(frozen=True)
 class Batches:
     """A model and the records that pass through it.
@@ -53,12 +60,14 @@ class Batches:
     Args:
         loss: (outputs, targets) -> [B]. fetch: places -> inputs and targets.
         physical: the number of records that pass through the model at once.
+        check: the engine sets it for each step; it is about the first records that pass through the model together.
     """
 
     model: nn.Module
     loss: Loss
     fetch: Fetch
     physical: int
+    check: RealCheck = field(default_factory=RealCheck)
 
     def trainable(self) -> list[nn.Parameter]:
         return [p for p in self.model.parameters() if p.requires_grad]
@@ -149,10 +158,19 @@ def per_example(
         raise UsageError(f"noise: exact sums up to {limit} records per step; found {records}. Use a smaller batch")
     parts, diagnostics = [], []
     # an empty batch is a batch: its sum is zero and gets noise
-    for chunk in chunks(indices, batches.physical) or [indices]:
+    for number, chunk in enumerate(chunks(indices, batches.physical) or [indices]):
         inputs, targets = batches.fetch(chunk)
+        check = None if number else batches.check.seed
         clipped = clipped_sum(
-            batches.model, batches.loss, inputs, targets, norm=norm, adjacency=adjacency, method=method, exact=exact
+            batches.model,
+            batches.loss,
+            inputs,
+            targets,
+            norm=norm,
+            adjacency=adjacency,
+            method=method,
+            exact=exact,
+            check=check,
         )
         parts.append(clipped.total)
         losses = clipped.losses.detach()

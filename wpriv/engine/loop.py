@@ -6,6 +6,7 @@ supplies a model and a function that aggregates the bounded sum of the gradients
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,9 @@ from wpriv.engine.release import add_noise
 from wpriv.engine.sampler import Indices
 from wpriv.engine.training_state import Row, TrainingState
 from wpriv.errors import Interrupted, UsageError
+
+CHECK_EVERY = 50
+"""One of so many steps, at random, compares records of its batch with records alone."""
 
 
 class Engine(TrainingState):
@@ -105,6 +109,7 @@ class Engine(TrainingState):
         self._set_rates(lr)
         if self.job.augmentation is not None:
             self.job.augmentation.step = self.steps_done
+        self._plan_check()
         distributed.separate_draws()
         if self.job.custom_step is None:
             self.diagnostics += self._gradient_step(indices, settings)
@@ -131,6 +136,20 @@ class Engine(TrainingState):
                 f"the weights are not finite after step {self.steps_done}. They are made of sums with noise: take a "
                 f"lower learning rate, or less noise"
             )
+
+    def _plan_check(self) -> None:
+        """Decide whether records of the next step are compared with records alone.
+
+        The choice is a function of the public name of the noise, so that a step that is taken again makes it again.
+        """
+        if self.job.batches is None or self.job.divided:
+            return
+        step = self.steps_done + 1
+        digest = hashlib.sha256(f"wpriv.check {self.stream} {step}".encode()).digest()
+        chosen = step == 1 or int.from_bytes(digest[:8], "big") < 2**64 // CHECK_EVERY
+        self.job.batches.check.seed = int.from_bytes(digest[8:11], "big") if chosen else None
+        if chosen and step not in self.checked:
+            self.checked.append(step)
 
     def _is_release(self) -> bool:
         """Return whether the next step releases something."""

@@ -62,16 +62,15 @@ class TrainingState:
         self.weights = [p for p in job.model.parameters() if p.requires_grad]
         self.optimizers = job.optimizers or {"model": optimizer_of(self.weights, schedule.optimizer)}
         self.rates = {name: [group["lr"] for group in each.param_groups] for name, each in self.optimizers.items()}
-        self.resumed = resume
-        self.steps_done = 0
+        self.resumed, self.steps_done = resume, 0
         self.stream = stream_digest(seeds)
         # the last step that a resumed run repeats with the noise of the first time; None where no new key is due
         self.repeats_until: int | None = None
         # called before anything is saved; a loop of the caller checks here that the network is that of its steps
         self.before_saving: Callable[[], None] = lambda: None
-        # whether the weights depend on records without noise, by this run or one before it
-        self.without_noise = schedule.step is None
+        self.without_noise = schedule.step is None  # for the weights, by this run or one before it
         self.rows: list[Row] = []
+        self.checked: list[int] = []  # the steps of which records were compared with records alone
         self.diagnostics = torch.zeros(3, device=device)
         self.distances: list[Tensor] = []
         if job.augmentation is not None:
@@ -129,6 +128,7 @@ class TrainingState:
             **self._position(),
             "weights": weights,
             "clipping": self.job.method,
+            "checked": self.checked,
             **self._averaged(),
         }
         checkpoint.save(self.folder / MODEL, model)
@@ -174,6 +174,7 @@ class TrainingState:
             "torch": torch.get_rng_state(),
             "cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.zeros(0),
             "seen": self.diagnostics,
+            "checked": self.checked,
             "rows": json.dumps(self.rows),
             "distances": torch.stack(self.distances) if self.distances else torch.zeros(0),
             "device": self.device.type,
@@ -222,7 +223,7 @@ class TrainingState:
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(stored["cuda"].cpu(), self.device)
         self.diagnostics, self.steps_done, self.rows = stored["seen"], stored["step"], json.loads(stored["rows"])
-        self.distances = list(stored["distances"].cpu())
+        self.distances, self.checked = list(stored["distances"].cpu()), list(stored.get("checked", ()))
         self.without_noise, self.stream = stored["clear"], stored["stream"]
         if self.job.augmentation is not None:
             self.job.augmentation.key = stored["augmentation"]
@@ -234,9 +235,8 @@ class TrainingState:
         if self.ledger is not None and self.schedule.step is not None:
             earlier = len(self.ledger.entries) - self.ledger.steps
             if stored["ledger"]["lines"] != earlier + self._releases(self.steps_done):
-                raise UsageError(
-                    f"the checkpoint in {self.folder} does not fit its ledger. Begin again with `fresh=True`"
-                )
+                fault = f"the checkpoint in {self.folder} does not fit its ledger"
+                raise UsageError(f"{fault}. Begin again with `fresh=True`")
             self._require_repeatable(stored.get("software", SOFTWARE))
         if self.schedule.step is not None and not fixed:
             last = self.steps_done if self.ledger is None else max(self.steps_done, self.ledger.steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,13 @@ def build_job(
         # before any record passes through the model
         empty = copied.empty(inputs)
         method = clip.choose(
-            batches.model, batches.loss, empty, targets[:0], method=clip.method_of(private), classes=max(classes, 1)
+            batches.model,
+            batches.loss,
+            empty,
+            targets[:0],
+            method=clip.method_of(private),
+            classes=max(classes, 1),
+            batch=math.ceil(release_spec.expected_batch(recipe, len(inputs))),
         )
     batches = replace(batches, physical=_physical_batch(batches, recipe, len(inputs)))
     aggregator, adaptive = _aggregators(recipe, len(inputs), adjacency)

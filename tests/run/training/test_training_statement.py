@@ -107,7 +107,7 @@ def test_every_file_of_a_finished_training_has_an_answer_and_only_what_no_record
     model, diagnostics = (
         torch.load(tmp_path / "out" / name, weights_only=True) for name in (file_names.MODEL, file_names.DIAGNOSTICS)
     )
-    assert set(model) == {"format", "identity", "step", "run", "ledger", "clear", "weights", "clipping"}
+    assert set(model) == {"format", "identity", "step", "run", "ledger", "clear", "weights", "clipping", "checked"}
     assert model["identity"] == diagnostics["identity"].partition("-")[0] != diagnostics["identity"]
     assert "loss" in json.loads(diagnostics["rows"])[0]
     assert statement == json.loads((tmp_path / "out" / file_names.STATEMENT).read_text())

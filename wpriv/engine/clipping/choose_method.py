@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import functools
-import types
+import math
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from wpriv.engine.clipping.cache_keys import identity, kind, structure
 from wpriv.engine.clipping.common import Loss, Summed, roughness, total
 from wpriv.engine.clipping.ghost import ghost
 from wpriv.engine.clipping.per_sample import loop, vmap
 from wpriv.engine.model_checks import model_state
 from wpriv.engine.model_checks.model_pass import Probed, Scores
 from wpriv.engine.model_checks.probe_model import probe
+from wpriv.engine.model_checks.probe_rows import Rows
 from wpriv.engine.model_checks.repeatable_draws import SameDraws, repeated, sizes_of
 from wpriv.errors import Unsupported
 
 METHODS = {"ghost": ghost, "vmap": vmap, "loop": loop}
-COUNTS = range(4, 40)
+COUNTS = range(8, 44)
 """Sizes of a made-up batch: the first one is taken for which neither it nor one less is a dimension of the examples or
 a number that a layer has been given, such as its heads: ``SameDraws`` finds the dimension of records by its size."""
+SIXTY, LARGEST = 60, 2**20
+"""The size of a medium made-up batch, and the most numbers of a large one."""
 UNCLIPPED = 1e20
 SUM_TOLERANCE, NORM_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}, 1e-2
 """Relative differences allowed between two methods, in a sum of gradients and in a norm, which is rounded upwards."""
@@ -32,7 +36,28 @@ JITTER = 0.1
 ATTEMPTS = 8
 """Trials with other random numbers, as long as dropout hides all gradients."""
 
-_methods: weakref.WeakKeyDictionary[nn.Module, dict[Any, str]] = weakref.WeakKeyDictionary()
+
+@dataclass
+class Choice:
+    """The method that was chosen for a model as it is.
+
+    Args:
+        settings: of the model and the loss (``model_state.settings``) when real records were last compared with
+            records alone; None before that.
+    """
+
+    method: str
+    settings: Any = None
+
+    def due(self, model: nn.Module, loss: Any, records: int, check: int | None = None) -> bool:
+        """Return whether real records are to be compared now: on request, at first, and after a change of a setting."""
+        if self.method != "ghost" or records < 2:
+            return False  # the other methods pass each record through the model by itself
+        before, self.settings = self.settings, model_state.settings(model, loss)
+        return check is not None or self.settings != before
+
+
+_choices: weakref.WeakKeyDictionary[nn.Module, dict[Any, Choice]] = weakref.WeakKeyDictionary()
 
 
 def method_for(
@@ -44,41 +69,56 @@ def method_for(
     candidates: Sequence[str],
     scores: Scores | None = None,
     classes: int = 2,
-) -> str:
+    batch: int = 0,
+) -> Choice:
     """Return the first candidate that gives each record's own gradient, after ``probe`` has refused models that mix.
 
     The trial uses made-up examples in the shape of the records, in the model's present mode, and restores the state of
-    the model and of the global random generators. The choice is cached for the model, its modes and the argument types.
+    the model and of the global random generators. The choice is cached for the model, its modes, hooks and forward
+    functions, and the argument types.
 
     Args:
         loss, scores: as in ``probe``.
         inputs, targets: their types and their shapes behind the first dimension are used; their numbers only where the
             model refuses made-up ones.
         candidates: ``ghost``, ``vmap``, ``loop`` in order of preference. classes: integer targets are below this.
+        batch: how many records pass through the model together, if more than ``inputs``.
     Raises:
         Unsupported: records mix, something is kept from batch to batch, or no candidate is correct; the message names
             the place.
     """
-    key = (tuple(candidates), _structure(model), _kind(inputs), _kind(targets), identity(loss), identity(scores))
-    cache = _methods.setdefault(model, {})
+    same = structure(model), kind(inputs), kind(targets), identity(loss), identity(scores)
+    key, cache = (tuple(candidates), same), _choices.setdefault(model, {})
     if key not in cache:
         probed = Probed(model, loss, scores)
-        dimensions = set(inputs.shape[1:]) | sizes_of(model)
-        count = next((count for count in COUNTS if dimensions.isdisjoint((count, count - 1))), COUNTS[0])
+        count, *larger = _counts(model, inputs, max(batch, len(inputs)))
         with _full_precision(inputs.device.type):
             try:
-                examples = made_up(model, inputs, targets, count, classes)
-                cache[key] = _try_methods(probed, *examples, candidates)
+                rows = made_up(model, inputs, targets, count, classes)
+                more = [rows.extended(made_up(model, inputs, targets, size, classes)) for size in larger]
+                cache[key] = Choice(_try_methods(probed, rows, more, candidates))
             except (RuntimeError, ValueError, IndexError, KeyError):
                 # the model or the loss does not accept made-up examples
                 if not len(inputs):
                     raise
                 few = [*range(min(count, len(inputs)))] if len(inputs) > 1 else [0, 0]
-                method = _try_methods(probed, inputs[few], None if targets is None else targets[few], candidates)
+                rows = Rows(inputs[few], None if targets is None else targets[few])
+                choice = Choice(_try_methods(probed, rows, [], candidates))
                 if len(inputs) < 3:
-                    return method  # too few records to cache the choice
-                cache[key] = method
+                    return choice  # too few records to cache it
+                cache[key] = choice
+        # the method that was chosen may be asked for by its name
+        cache.setdefault(((cache[key].method,), same), cache[key])
     return cache[key]
+
+
+def _counts(model: nn.Module, inputs: Tensor, batch: int) -> list[int]:
+    """Return the sizes of made-up batches: a small one, and up to the real one as far as memory allows."""
+    dimensions = set(inputs.shape[1:]) | sizes_of(model)
+    count = next((count for count in COUNTS if dimensions.isdisjoint((count, count - 1))), COUNTS[0])
+    largest = min(batch, LARGEST // max(1, math.prod(inputs.shape[1:])))
+    wanted = (size for size in (SIXTY, largest) if count < size <= largest)
+    return [count, *(next(size for size in range(size, 0, -1) if size not in dimensions) for size in {*wanted})]
 
 
 def check_evaluation(model: nn.Module, inputs: Tensor) -> None:
@@ -90,67 +130,28 @@ def check_evaluation(model: nn.Module, inputs: Tensor) -> None:
         Unsupported: as ``probe``.
     """
     with model_state.kept(model), _full_precision(inputs.device.type):
-        probe(model.eval(), made_up(model, inputs, None, COUNTS[0])[0])
+        probe(model.eval(), made_up(model, inputs, None, COUNTS[0]).inputs)
 
 
-def made_up(
-    model: nn.Module, inputs: Tensor, targets: Tensor | None, count: int, classes: int = 2
-) -> tuple[Tensor, Tensor | None]:
+def made_up(model: nn.Module, inputs: Tensor, targets: Tensor | None, count: int, classes: int = 2) -> Rows:
     """Return made-up examples shaped as others: uniform on [0, 1), words of every embedding, or classes."""
     generator = torch.Generator().manual_seed(0)
     words = [module.num_embeddings for module in model.modules() if isinstance(module, (nn.Embedding, nn.EmbeddingBag))]
     rows = _drawn(inputs, count, min(words, default=2), generator)
-    return rows, None if targets is None else _drawn(targets, count, classes, generator)
+    return Rows(rows, None if targets is None else _drawn(targets, count, classes, generator))
 
 
-def identity(function: Any, depth: int = 4) -> Any:
-    """Return the cache key of a loss: its code and the functions in it, the same for a loss that is defined again."""
-    if function is None or isinstance(function, (type, types.BuiltinFunctionType)) or not depth:
-        return function if depth else type(function)
-    if isinstance(function, functools.partial):
-        values = (*function.args, *function.keywords.values())
-        return identity(function.func, depth - 1), _identities(values, depth), _settings(function.keywords)
-    if isinstance(function, types.MethodType):
-        return function.__func__.__code__, _reference(function.__self__)
-    if isinstance(function, types.FunctionType):
-        values = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-        cells = [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
-        return function.__code__, _identities((*values, *cells), depth)
-    if isinstance(function, nn.Module):
-        return type(function), repr(function), _settings(vars(function))
-    return _reference(function)
-
-
-def _identities(items: Sequence[Any], depth: int) -> Any:
-    """Return the keys of functions and modules; the values of other variables are assumed not to matter."""
-    modules = tuple(_reference(item) for item in items if isinstance(item, nn.Module))
-    return modules, tuple(
-        identity(item, depth - 1) for item in items if callable(item) and not isinstance(item, nn.Module)
-    )
-
-
-def _settings(values: Mapping[str, Any]) -> Any:
-    return tuple((key, repr(item)) for key, item in sorted(values.items()) if isinstance(item, (str, bool, int, float)))
-
-
-def _reference(item: Any) -> Any:
-    """Return a weak reference to an object, or its type where it has none."""
-    try:
-        reference = weakref.ref(item)
-        hash(reference)
-    except TypeError:
-        return type(item)
-    return reference
-
-
-def _try_methods(probed: Probed, inputs: Tensor, targets: Tensor | None, candidates: Sequence[str]) -> str:
+def _try_methods(probed: Probed, rows: Rows, larger: Sequence[Rows], candidates: Sequence[str]) -> str:
     """Probe and compare at the model's weights and near them, since initial weights of zero may hide a difference."""
-    model = probed.model
+    model, (inputs, targets) = probed.model, rows
     with model_state.kept(model):
-        probe(model, inputs, targets, loss=probed.loss, scores=probed.scores)
+        probe(model, inputs, targets, loss=probed.loss, scores=probed.scores, thorough=False)
         with _jittered(model):
-            probe(model, inputs, targets, loss=probed.loss, scores=probed.scores)
-    trial = _Trial(probed, inputs, inputs.new_zeros(len(inputs)) if targets is None else targets, targets is not None)
+            counts = probe(model, inputs, targets, loss=probed.loss, scores=probed.scores, larger=larger)
+    if counts:
+        # a later call may take another way, by which methods that pass records one by one cannot mix them
+        candidates = _one_by_one(candidates)
+    trial = _Trial(probed, inputs, inputs.new_zeros(len(inputs)) if targets is None else targets)
     with model_state.kept(model), repeated(model), torch.enable_grad(), SameDraws(model, len(inputs)) as draws:
         correct = trial.correct(candidates)
         compared, trial.compared = trial.compared, False
@@ -177,14 +178,29 @@ def _try_methods(probed: Probed, inputs: Tensor, targets: Tensor | None, candida
     )
 
 
+def _one_by_one(candidates: Sequence[str]) -> list[str]:
+    """Return the methods that pass each record through the model by itself.
+
+    Raises:
+        Unsupported: there is none.
+    """
+    others = [name for name in candidates if name != "ghost"]
+    if not others:
+        raise Unsupported(
+            "the model or the loss counts its calls, and could take another way at a later one, which mixes records. "
+            "Use the clipping method 'auto', which passes each record by itself there, or leave the count out"
+        )
+    return others
+
+
 class _Trial:
     """Compares methods with a loop over made-up records.
 
     ``compared``: whether some gradients were finite and not 0, as all are where dropout hides the whole output.
     """
 
-    def __init__(self, probed: Probed, inputs: Tensor, targets: Tensor, given: bool):
-        self.probed, self.inputs, self.targets, self.given = probed, inputs, targets, given
+    def __init__(self, probed: Probed, inputs: Tensor, targets: Tensor):
+        self.probed, self.inputs, self.targets = probed, inputs, targets
         self.compared = False
         self.refusal: Unsupported | None = None
 
@@ -221,14 +237,7 @@ class _Trial:
     def summed(self, name: str, part: slice = slice(None), weights: Tensor | None = None) -> Summed:
         """Return the unclipped sum of the records' gradients by a method."""
         inputs, targets = self.inputs[part], self.targets[part]
-        return METHODS[name](self.probed.model, self.loss, inputs, targets, UNCLIPPED, weights)
-
-    def loss(self, outputs: Any, targets: Tensor) -> Tensor:
-        """Return one number [B] per record that depends on its loss and on all its scores."""
-        numbers = self.probed.readout(outputs, targets if self.given else None)
-        if numbers is None:
-            raise Unsupported("the outputs of the model are not tensors with the records in the first dimension")
-        return numbers @ torch.linspace(1.0, 1.5, numbers.shape[1], device=numbers.device, dtype=numbers.dtype)
+        return METHODS[name](self.probed.model, self.probed.combined, inputs, targets, UNCLIPPED, weights)
 
 
 def _agree(sums: Sequence[Tensor], wanted: Sequence[Tensor]) -> bool:
@@ -267,26 +276,6 @@ def _full_precision(device: str) -> Iterator[None]:
     """Disable autocast, under which two orders of a sum differ by more than the tolerance."""
     with torch.autocast(device, enabled=False):
         yield
-
-
-def _structure(model: nn.Module) -> Any:
-    """Return the types and modes of the modules and which parameters are trained: all that the choice depends on."""
-    modules = tuple((type(module), module.training, len(module._forward_hooks)) for module in model.modules())
-    return modules, tuple(
-        (parameter.requires_grad, parameter.dtype, parameter.device) for parameter in model.parameters()
-    )
-
-
-def _kind(tensor: Tensor | None) -> Any:
-    return None if tensor is None else (tensor.dim(), tensor.dtype)
-
-
-def _filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
 
 
 def _drawn(like: Tensor, count: int, below: int, generator: torch.Generator) -> Tensor:

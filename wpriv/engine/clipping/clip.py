@@ -17,9 +17,10 @@ from wpriv.config.train_schema import Privacy
 from wpriv.engine.clipping.choose_method import METHODS, method_for
 from wpriv.engine.clipping.common import Loss, Summed, total
 from wpriv.engine.clipping.finite_records import finite_sum
+from wpriv.engine.clipping.records_alone import require_alone
 from wpriv.engine.clipping.scale_factors import Scaling, bound
 from wpriv.engine.exact_sums import ExactSum, sum_of_gradients
-from wpriv.engine.model_checks.validate_model import check
+from wpriv.engine.model_checks.validate_model import check as check_modules
 from wpriv.engine.release import Bounded
 from wpriv.errors import UsageError
 
@@ -50,6 +51,7 @@ def clipped_sum(
     method: str = "auto",
     weights: Tensor | None = None,
     exact: bool = False,
+    check: int | None = None,
 ) -> Clipped:
     """Sum the gradients of the examples' losses, each clipped to an l2 norm of ``norm`` over all trainable parameters.
 
@@ -59,7 +61,8 @@ def clipped_sum(
 
     At the first call for a model, and where its modes or layers change, ``probe`` tries it and the loss on made-up
     examples in the model's present mode: no operation may mix the examples of a batch, and the model may keep nothing
-    from one call to the next.
+    from one call to the next. Then, and where a setting of the model or of the loss has changed, what some examples of
+    this batch add to the sum is compared with what they add alone (records_alone.py).
 
     Args:
         model: its output for an example must depend on that example alone.
@@ -72,6 +75,7 @@ def clipped_sum(
         exact: one example after another, in float64 on a grid (wpriv/engine/exact_sums.py), so that the sensitivity
             covers every rounding; for ``release.add_noise`` with ``exact``. Needs the method ``auto`` or ``loop``, and
             takes as long as ``loop``.
+        check: compare examples of this batch with the examples alone in any case, which this number chooses.
     Raises:
         UsageError: an argument is out of range.
         Unsupported: the model or the loss mixes examples, the model keeps something between calls (a buffer that
@@ -88,7 +92,7 @@ def clipped_sum(
         )
     if weights is not None and not bool(((weights == 0) | (weights == 1)).all()):
         raise UsageError("the weights of examples must be 0 or 1; found another number")
-    check(model)
+    check_modules(model)
     sensitivity = longest if adjacency == "add-remove" else 2 * longest
     trainable = [p for p in model.parameters() if p.requires_grad]
     if len(inputs) == 0:
@@ -98,7 +102,10 @@ def clipped_sum(
         empty = torch.zeros(0, dtype=trainable[0].dtype, device=trainable[0].device)
         return Clipped(Bounded([torch.zeros_like(p) for p in trainable], sensitivity, adjacency), empty, empty)
 
-    clip = METHODS[method_for(model, loss, inputs, targets, candidates=candidates)]
+    choice = method_for(model, loss, inputs, targets, candidates=candidates)
+    clip = METHODS[choice.method]
+    if choice.due(model, loss, len(inputs), check):
+        require_alone(model, loss, inputs, targets, norm, seed=check or 0, weights=weights)
     if exact:
         with torch.enable_grad():
             exact_sum, lengths, losses = sum_of_gradients(model, loss, inputs, targets, norm, weights)
@@ -115,7 +122,14 @@ def clipped_sum(
 
 
 def choose(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, *, method: str = "auto", classes: int = 2
+    model: nn.Module,
+    loss: Loss,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    method: str = "auto",
+    classes: int = 2,
+    batch: int = 0,
 ) -> str:
     """Return the fastest method that gives each example's own gradient: ``auto`` for this model in its present mode.
 
@@ -125,12 +139,13 @@ def choose(
     Args:
         inputs, targets: [B, ...]; their shapes and types are used, and their numbers only where the model refuses
             made-up ones; B may be 0.
-        method: the only method to try. classes: integer targets are below this.
+        method: the only method to try. classes: integer targets are below this. batch: the number of records of a step.
     Raises:
         As ``clipped_sum``.
     """
-    check(model)
-    return method_for(model, loss, inputs, targets, candidates=_candidates(method), classes=classes)
+    check_modules(model)
+    candidates = _candidates(method)
+    return method_for(model, loss, inputs, targets, candidates=candidates, classes=classes, batch=batch).method
 
 
 def exact_method(method: str) -> str:

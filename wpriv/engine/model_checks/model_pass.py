@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -45,6 +45,17 @@ class Probed:
             parts = [out.reshape(len(out), -1) for out in tensors(outputs) if out.dim() and out.is_floating_point()]
         return torch.cat(parts, dim=1) if parts and len({len(part) for part in parts}) == 1 else None
 
+    def combined(self, outputs: Any, targets: Tensor) -> Tensor:
+        """Return one number [B] per record that depends on its loss and on all its scores.
+
+        Args:
+            targets: [B, ...] of the loss; without a loss their numbers do not matter.
+        """
+        numbers = self.readout(outputs, targets)
+        if numbers is None:
+            raise Unsupported("the outputs of the model are not tensors with the records in the first dimension")
+        return numbers @ torch.linspace(1.0, 1.5, numbers.shape[1], device=numbers.device, dtype=numbers.dtype)
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -68,8 +79,14 @@ def tensors(outputs: Any) -> list[Tensor]:
     return []
 
 
-def run_pass(probed: Probed, inputs: Tensor, targets: Tensor | None, weights: Tensor | None = None) -> Pass:
-    """Run one forward pass and, where parameters are trained, one backward pass."""
+def forward_pass(probed: Probed, inputs: Tensor, targets: Tensor | None, traced: bool = True) -> Pass:
+    """Run one forward pass; the gradient is left out, and without ``traced`` the outputs of the modules too."""
+    result = _forward(probed, inputs, targets, traced)
+    return result if result.readout is None else replace(result, readout=result.readout.detach())
+
+
+def _forward(probed: Probed, inputs: Tensor, targets: Tensor | None, traced: bool = True) -> Pass:
+    """Run one forward pass, whose readout is in the graph."""
     model = probed.model
     trace: list[tuple[str, nn.Module, list[Tensor]]] = []
 
@@ -79,13 +96,19 @@ def run_pass(probed: Probed, inputs: Tensor, targets: Tensor | None, weights: Te
 
         return record
 
-    handles = [module.register_forward_hook(hook(name)) for name, module in model.named_modules()]
+    handles = [module.register_forward_hook(hook(name)) for name, module in model.named_modules() if traced]
     try:
         outputs = model(inputs)
     finally:
         for handle in handles:
             handle.remove()
-    readout = probed.readout(outputs, targets)
+    return Pass(trace, probed.readout(outputs, targets), [])
+
+
+def run_pass(probed: Probed, inputs: Tensor, targets: Tensor | None, weights: Tensor | None = None) -> Pass:
+    """Run one forward pass and, where parameters are trained, one backward pass."""
+    model, forward = probed.model, _forward(probed, inputs, targets)
+    trace, readout = forward.trace, forward.readout
     trained = [parameter for _, parameter in trained_parameters(model)]
     if readout is None or not readout.requires_grad or not trained:
         return Pass(trace, None if readout is None else readout.detach(), [])

@@ -6,19 +6,27 @@ and the model keeps nothing of a batch: neither for the next batch nor in what i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from wpriv.engine.clipping.common import Loss
-from wpriv.engine.model_checks import model_state, tensor_agreement
-from wpriv.engine.model_checks.model_pass import Pass, Probed, Scores, run_pass, trained_parameters
-from wpriv.engine.model_checks.repeatable_draws import SameDraws, repeated
+from wpriv.engine.model_checks import model_state, probe_rows, tensor_agreement
+from wpriv.engine.model_checks.model_pass import Pass, Probed, Scores, forward_pass, run_pass, trained_parameters
+from wpriv.engine.model_checks.probe_rows import Rows
+from wpriv.engine.model_checks.repeatable_draws import Draws, SameDraws, generator_states, repeated, sizes_of
+from wpriv.engine.model_checks.tensor_agreement import Shared
 from wpriv.errors import Unsupported, UsageError
 
-FAR = 1e3
-"""The magnitude of the values of a record that is changed to be unlike all others."""
+REJECTED = (RuntimeError, ValueError, IndexError, KeyError, AssertionError, ArithmeticError)
+"""What a model raises that does not accept made-up numbers."""
+WATCHED = 2
+"""The number of records that are watched where all others are replaced."""
+SEEDS, FEW, WORK = 64, 4, 2**28
+"""The number of seeds with which a model that draws random numbers is tried, and of kinds of unusual records: as many
+as take ``WORK`` multiplications, and never less than ``FEW``. No made-up batch takes more."""
 INSTEAD = "Make each record's output depend on that record alone, for example with nn.GroupNorm"
 
 
@@ -29,46 +37,69 @@ def probe(
     *,
     loss: Loss | None = None,
     scores: Scores | None = None,
-) -> None:
+    larger: Sequence[Rows] = (),
+    thorough: bool = True,
+) -> bool:
     """Refuse a model or a loss in which one record of a batch influences another, or the state that the model keeps.
 
-    The test changes one record, leaves one out, and passes another batch before; then it compares the outputs of all
-    modules, the losses and the gradients for the other records. Dropout is allowed: each pass begins from the same
-    random numbers. The state of the model and of the global generators is restored. Mixing that a few examples do not
-    show (only in large batches, for example) is not detected.
+    The test compares the outputs of all modules, the losses and the gradients of some records, which other records
+    must not change. These are replaced, also by constant, padded, incomplete, repeated and far ones; they are left out,
+    down to one record alone, and more are added; another batch passes before. A model that draws random numbers is
+    tried with several seeds. Dropout is allowed: the passes that are compared begin from the same random numbers. The
+    state of the model and of the global generators is restored. Mixing that made-up examples do not show is not
+    detected.
 
     Args:
         inputs: [B, ...] at least two examples as the model takes them, preferably made up.
         targets, loss: [B, ...] and (outputs, targets) -> losses [B]; without them only the outputs are tested.
         scores: outputs -> [B, d], further numbers of each record.
+        larger: larger batches, which begin with the examples of ``inputs``. thorough: try unusual records and seeds.
+    Returns:
+        Whether the model counts its calls, so that a later one could take another way.
     Raises:
         Unsupported: records mix, or state is kept; the message names the module, the buffer or the attribute.
         UsageError: fewer than two examples, or a loss or scores of a wrong shape.
     """
     if len(inputs) < 2:
         raise UsageError("a probe needs at least two examples")
-    probed = Probed(model, loss, scores)
-    with model_state.kept(model), repeated(model), torch.enable_grad():
-        _refuse_state(probed, inputs, targets)
-        _refuse_mixing(probed, inputs, targets)
-        _refuse_resizing(probed, inputs, targets)
+    probed, rows = Probed(model, loss, scores), Rows(inputs, targets)
+    with model_state.kept(model), repeated(model) as draws, torch.enable_grad():
+        counts = _refuse_state(probed, *rows)
+        _refuse_mixing(probed, *rows)
+        passes = WORK // _work(probed, rows)
+        larger = [each.first(passes * len(inputs)) for each in larger if passes > 1]
+        _refuse_resizing(probed, rows, larger)
+        if thorough:
+            unusual = [Rows(batch, targets) for batch in probe_rows.kinds(inputs)[: max(passes // 2, FEW)]]
+            _refuse_companions(probed, [*unusual, *larger], inputs)
+            _refuse_seeds(probed, rows, draws, max(min(passes // 2, SEEDS), FEW))
+    return counts
 
 
-def _refuse_state(probed: Probed, inputs: Tensor, targets: Tensor | None) -> None:
-    """Refuse state that changes in a pass, and outputs that depend on the batch before."""
+def _refuse_state(probed: Probed, inputs: Tensor, targets: Tensor | None) -> bool:
+    """Refuse state that changes in a pass, and outputs that depend on the batch before.
+
+    Returns:
+        Whether a number or a word among the attributes changes in each pass, in the same way for every batch.
+    """
     model = probed.model
     others = _changed(inputs, targets)[0]
     with model_state.kept(model):
         before = model_state.buffers(model)
         first = run_pass(probed, inputs, targets)
         _refuse_change(model, model_state.changed(before, model_state.buffers(model)))
-        attributes = model_state.attributes(model)
+        attributes, numbers = model_state.attributes(model), model_state.settings(model, deep=False)
+        settings = model_state.settings(model, probed.loss, probed.scores)
         run_pass(probed, *others)
         _refuse_change(model, model_state.changed(attributes, model_state.attributes(model)))
         again = run_pass(probed, inputs, targets)
+        counts = settings != model_state.settings(model, probed.loss, probed.scores)
     with model_state.kept(model):
         run_pass(probed, *others)
         _refuse_change(model, model_state.changed(attributes, model_state.attributes(model)))
+        for name, value in model_state.settings(model, deep=False).items():
+            if numbers.get(name) != value:
+                _refuse_change(model, name)
         after_others = run_pass(probed, inputs, targets)
     for second in (again, after_others):
         place = _first_difference(
@@ -79,6 +110,7 @@ def _refuse_state(probed: Probed, inputs: Tensor, targets: Tensor | None) -> Non
                 f"{place} keeps state between calls: its output for a batch depends on the batch before. Let it depend "
                 f"on the weights and the present batch alone"
             )
+    return counts
 
 
 def _refuse_change(model: nn.Module, name: str | None) -> None:
@@ -101,15 +133,12 @@ def _refuse_mixing(probed: Probed, inputs: Tensor, targets: Tensor | None) -> No
         try:
             with model_state.kept(probed.model):
                 after = run_pass(probed, other, goals, weights)
-        except (RuntimeError, ValueError, IndexError):
+        except REJECTED:
             if place == 0:
                 raise
             continue  # the model does not accept such numbers
 
-        def differs(one: Tensor, two: Tensor) -> bool:
-            return tensor_agreement.differs(one, two, size, False)
-
-        _refuse_difference(probed, before, after, differs, "changing one record changes")
+        _refuse_difference(probed, before, after, Shared((size, size), 1, size).differ, "changing one record changes")
         for (name, _), one, two in zip(trained_parameters(probed.model), before.gradient, after.gradient, strict=True):
             if bool(one.isfinite().all() & two.isfinite().all()) and not tensor_agreement.near(
                 one, two, 4 * tensor_agreement.exact(one)
@@ -120,23 +149,82 @@ def _refuse_mixing(probed: Probed, inputs: Tensor, targets: Tensor | None) -> No
                 )
 
 
-def _refuse_resizing(probed: Probed, inputs: Tensor, targets: Tensor | None) -> None:
-    """Refuse outputs and losses of records that change when another record is left out."""
-    size = len(inputs)
-    if size < 3:
-        return
+def _refuse_resizing(probed: Probed, rows: Rows, larger: Sequence[Rows]) -> None:
+    """Refuse outputs and losses of records that change when other records are left out or added."""
+    size, dimensions = len(rows.inputs), sizes_of(probed.model) | set(rows.inputs.shape[1:])
+    fewer = [rows.first(count) for count in sorted({1, 2, 3, size - 1}) if count < size]
     with model_state.kept(probed.model), SameDraws(probed.model, size) as draws:
-        full = run_pass(probed, inputs, targets)
-    with model_state.kept(probed.model), SameDraws(probed.model, size - 1) as others:
-        fewer = run_pass(probed, inputs[:-1], None if targets is None else targets[:-1])
-    if not draws.unknown and not others.unknown:
-        _refuse_difference(
-            probed,
-            full,
-            fewer,
-            lambda one, two: tensor_agreement.differs(one, two, size, True),
-            "leaving one record out changes",
-        )
+        full = forward_pass(probed, *rows)
+    for other in (*fewer, *larger):
+        count = len(other.inputs)
+        with model_state.kept(probed.model), SameDraws(probed.model, count, dimensions=dimensions) as others:
+            after = forward_pass(probed, *other)
+        if draws.unknown or others.unknown:
+            continue
+        shared = Shared((size, count), 0, min(size, count))
+        what = "leaving one record out changes" if count < size else f"adding records, up to {count}, changes"
+        _refuse_difference(probed, full, after, shared.differ, what)
+
+
+def _refuse_companions(probed: Probed, batches: Sequence[Rows], ordinary: Tensor) -> None:
+    """Refuse outputs and losses of the last records of a batch that change when all others are replaced.
+
+    Args:
+        batches: of several kinds of records. ordinary: records from which the others are made.
+    """
+    for rows in batches:
+        size, count = len(rows.inputs), len(rows.inputs) - WATCHED
+        shared = Shared((size, size), count, size)
+        for others in probe_rows.companions(ordinary, rows.inputs, count):
+            with contextlib.suppress(*REJECTED):
+                _refuse_influence(probed, rows, rows.beside(others), shared)
+                break
+
+
+def _refuse_influence(probed: Probed, rows: Rows, other: Rows, shared: Shared) -> None:
+    """Refuse outputs and losses of the records that two batches share and that differ."""
+    for traced in (False, True):  # the outputs of the modules, which name the place, only where the results differ
+        with model_state.kept(probed.model):
+            before = forward_pass(probed, *rows, traced=traced)
+        with model_state.kept(probed.model):
+            after = forward_pass(probed, *other, traced=traced)
+        if (
+            before.readout is not None
+            and after.readout is not None
+            and not shared.differ(before.readout, after.readout)
+        ):
+            return
+    _refuse_difference(probed, before, after, shared.differ, "changing other records changes")
+
+
+def _refuse_seeds(probed: Probed, rows: Rows, draws: Draws, seeds: int) -> None:
+    """Refuse outputs and losses of records that change with another record for some random numbers of the model."""
+    draws.begin()
+    states = generator_states()
+    with model_state.kept(probed.model):
+        forward_pass(probed, *rows)
+    if generator_states() == states:
+        return
+    size, count = len(rows.inputs), len(rows.inputs) - WATCHED
+    other = rows.beside(probe_rows.companions(rows.inputs, rows.inputs, count)[1].flip(0))
+    shared = Shared((size, size), count, size)
+    for seed in range(seeds):
+        draws.seed = seed
+        with contextlib.suppress(*REJECTED):
+            _refuse_influence(probed, rows, other, shared)
+
+
+def _work(probed: Probed, rows: Rows) -> int:
+    """Return about how many multiplications a forward pass takes, by the outputs of the layers; at least 1."""
+    with model_state.kept(probed.model):
+        trace = forward_pass(probed, *rows).trace
+    total = 1
+    for _, module, outputs in trace:
+        if outputs and outputs[0].dim() and not isinstance(module, nn.Embedding):
+            weights = list(module.parameters(recurse=False))
+            width = weights[0].shape[0] if isinstance(module, nn.modules.conv._ConvNd) else outputs[0].shape[-1]
+            total += sum(weight.numel() for weight in weights) * outputs[0].numel() // max(width, 1)
+    return total
 
 
 def _refuse_difference(
@@ -184,7 +272,7 @@ def _changed(inputs: Tensor, targets: Tensor | None) -> list[tuple[Tensor, Tenso
     if not inputs.is_floating_point():
         return [(like, goals)]
     batches = [(like, goals)]
-    for far in (FAR, -FAR):
+    for far in (probe_rows.FAR, -probe_rows.FAR):
         other = inputs.clone()
         other[0] = far * (1 + inputs[-1])
         batches.append((other, goals))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,29 +18,43 @@ from wpriv.engine.clipping.copies import count_of
 SEED = 20_011
 
 
-@contextlib.contextmanager
-def repeated(model: nn.Module) -> Iterator[None]:
-    """Begin each call of the model within the block from the same random numbers, and restore the generators.
+@dataclass
+class Draws:
+    """The random numbers from which each call of a model begins; another ``seed`` holds from the next call on."""
 
-    Covers torch's global generators, Python's ``random`` and numpy's global generator.
-    """
-    python, numpy = random.getstate(), np.random.get_state()
-    handle = model.register_forward_pre_hook(lambda module, args: _seed(SEED), prepend=True)
+    seed: int = SEED
+
+    def begin(self, *call: Any) -> None:
+        """Seed torch's global generators, Python's ``random`` and numpy's global generator."""
+        _seed_torch(self.seed)
+        random.seed(self.seed)
+        np.random.seed(self.seed)
+
+
+@contextlib.contextmanager
+def repeated(model: nn.Module, seed: int = SEED) -> Iterator[Draws]:
+    """Begin each call of the model within the block from the same random numbers, and restore the generators."""
+    python, numpy, draws = random.getstate(), np.random.get_state(), Draws(seed)
+    handle = model.register_forward_pre_hook(draws.begin, prepend=True)
     try:
         devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
         with torch.random.fork_rng(devices=devices):
-            _seed(SEED)
-            yield
+            draws.begin()
+            yield draws
     finally:
         handle.remove()
         random.setstate(python)
         np.random.set_state(numpy)
 
 
-def _seed(number: int) -> None:
-    _seed_torch(number)
-    random.seed(number)
-    np.random.seed(number)
+def generator_states() -> tuple[bytes, ...]:
+    """Return the states of the global generators, which differ after a draw."""
+    states = [torch.default_generator.get_state()]
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        states += torch.cuda.get_rng_state_all()
+    _, keys, position, *_ = np.random.get_state()
+    others = f"{random.getstate()} {position}".encode() + np.asarray(keys).tobytes()
+    return others, *(state.numpy().tobytes() for state in states)
 
 
 def _seed_torch(number: int) -> None:
@@ -53,13 +68,18 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Give all records of a batch of ``size`` the same random numbers, which a single record gets too.
 
     So the gradient of a record under dropout can be compared between a batch and the record alone. ``unknown`` is true
-    after a draw that this class cannot repeat; then such a comparison is meaningless. Another ``seed`` gives other
-    numbers from the next forward pass on.
+    after a draw that this class cannot repeat, or could take for another one since a layer or a record has a dimension
+    of this size; then such a comparison is meaningless. Another ``seed`` gives other numbers from the next forward pass
+    on.
+
+    Args:
+        dimensions: the sizes that occur in layers and records, as ``sizes_of`` gives them.
     """
 
-    def __init__(self, model: nn.Module, size: int):
+    def __init__(self, model: nn.Module, size: int, seed: int = SEED, dimensions: Container[int] = ()):
         super().__init__()  # type: ignore[no-untyped-call]
-        self.model, self.size, self.count, self.unknown, self.seed = model, size, 0, False, SEED
+        self.model, self.size, self.count, self.unknown, self.seed = model, size, 0, False, seed
+        self.ambiguous = size in dimensions
 
     def __enter__(self) -> SameDraws:
         self.handle = self.model.register_forward_pre_hook(self._begin, prepend=True)
@@ -82,6 +102,7 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if _attends_without_dropout(func, args, given):
             return func(*args, **given)
         self.count += 1
+        self.unknown = self.unknown or self.ambiguous
         _seed_torch(self.seed + self.count)
         name = func.overloadpacket.__name__
         if name in ("rand_like", "randn_like", "randint_like"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -20,28 +21,40 @@ def same(one: Tensor, other: Tensor) -> bool:
     return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
-def differs(one: Tensor, two: Tensor, size: int, left_out: bool) -> bool:
-    """Return whether two outputs differ for the records that both batches share, along any dimension of their size."""
-    reduced = size - left_out
-    if one.dim() != two.dim() or one.dim() == 0:
-        return False
-    places = [
-        place
-        for place, (first, second) in enumerate(zip(one.shape, two.shape, strict=True))
-        if (first, second) == (size, reduced)
-        and one.shape[:place] + one.shape[place + 1 :] == two.shape[:place] + two.shape[place + 1 :]
-    ]
-    arranged = [(one, two, place) for place in places]
-    if 0 not in places and one.shape[0] % size == 0 and one.shape[0] * reduced == two.shape[0] * size and one.numel():
-        # positions or copies folded into the batch
-        arranged.append((one.reshape(size, -1), two.reshape(reduced, -1), 0))
-    tolerance = RESIZED.get(one.dtype, 0.05) if left_out else exact(one)
-    start = 0 if left_out else 1
-    pairs = [
-        (first.narrow(place, start, size - 1), second.narrow(place, start, size - 1))
-        for first, second, place in arranged
-    ]
-    return bool(pairs) and all(not near(mine, theirs, tolerance) for mine, theirs in pairs)
+@dataclass(frozen=True)
+class Shared:
+    """The records that two batches share.
+
+    Args:
+        sizes: of both batches. begin, end: the first shared record, and the one behind the last.
+    """
+
+    sizes: tuple[int, int]
+    begin: int
+    end: int
+
+    def differ(self, one: Tensor, two: Tensor) -> bool:
+        """Return whether two outputs differ for the shared records, along any dimension of the size of the batches."""
+        size, other = self.sizes
+        if one.dim() != two.dim() or one.dim() == 0:
+            return False
+        places = [
+            place
+            for place, sizes in enumerate(zip(one.shape, two.shape, strict=True))
+            if sizes == self.sizes
+            and one.shape[:place] + one.shape[place + 1 :] == two.shape[:place] + two.shape[place + 1 :]
+        ]
+        arranged = [(one, two, place) for place in places]
+        if 0 not in places and one.shape[0] % size == 0 and one.shape[0] * other == two.shape[0] * size and one.numel():
+            # positions or copies folded into the batch
+            arranged.append((one.reshape(size, -1), two.reshape(other, -1), 0))
+        tolerance = exact(one) if size == other else RESIZED.get(one.dtype, 0.05)
+        count = self.end - self.begin
+        pairs = [
+            (first.narrow(place, self.begin, count), second.narrow(place, self.begin, count))
+            for first, second, place in arranged
+        ]
+        return bool(pairs) and all(not near(mine, theirs, tolerance) for mine, theirs in pairs)
 
 
 def exact(tensor: Tensor) -> float:

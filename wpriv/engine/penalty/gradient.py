@@ -20,7 +20,9 @@ from wpriv.core.adjacency import Adjacency
 from wpriv.engine.clipping import choose_method
 from wpriv.engine.clipping.common import Loss, clip_factors
 from wpriv.engine.clipping.finite_records import draws
+from wpriv.engine.clipping.records_alone import require_alone
 from wpriv.engine.clipping.shares import squares_of
+from wpriv.engine.model_checks.model_pass import Probed
 from wpriv.engine.model_checks.validate_model import check
 from wpriv.engine.penalty import score_pass
 from wpriv.engine.penalty.jacobian import row_factors, spectral_factors
@@ -161,7 +163,11 @@ def method_for(
     check(model)
     candidates = METHODS[1:] if method == "auto" else (method,)
     targets = None if loss is None else targets
-    return choose_method.method_for(model, loss, inputs, targets, candidates=candidates, scores=scores)
+    choice = choose_method.method_for(model, loss, inputs, targets, candidates=candidates, scores=scores)
+    if choice.due(model, (loss, scores), len(inputs)):
+        goals = inputs.new_zeros(len(inputs)) if targets is None else targets
+        require_alone(model, Probed(model, loss, scores).combined, inputs, goals, 1.0, seed=0)
+    return choice.method
 
 
 def weights(x: Tensor, z: Tensor, directions: Tensor | None) -> Weights:

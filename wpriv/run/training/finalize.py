@@ -119,7 +119,8 @@ def conclude(
     }
     durable_writes.replace(path / file_names.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
     metrics, task = read.table(path / file_names.METRICS), tasks.load(job.train.task)
-    statement = training_statement.statement(job, process, rows, refused, provenance, reports)
+    tested = {**provenance, "checked": stored.get("checked", [])}
+    statement = training_statement.statement(job, process, rows, refused, tested, reports)
     warnings = statement.get("warnings", [])
     if process is not None and job.private is not None and job.private.delta is not None:
         adaptive, more = _adaptive_figures(process, entries, rows, job.private.eps, job.private.delta)

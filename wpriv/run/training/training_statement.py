@@ -15,7 +15,7 @@ from wpriv.run.accounting.evaluate import Refusal
 from wpriv.run.accounting.plausibility import weak_figures, weak_guarantee
 from wpriv.run.local import local_statement
 from wpriv.run.results import clipping_words, privacy_statement, publication
-from wpriv.run.training import class_order, noise_wording, technique_wording, tuning_wording
+from wpriv.run.training import class_order, network_wording, noise_wording, technique_wording, tuning_wording
 from wpriv.run.training.plan import Plan
 
 DRAWN = {
@@ -55,15 +55,6 @@ NOT_ASSESSED = [
     "torch's generators (32 bits of seed on a CPU), which draw first weights and dropout, are not cryptographic",
     "side channels: run time, memory, error messages",
 ]
-BUFFERS = "buffers of the model, numbers in model.pt that are not trained: they get no noise."
-BUFFERS_CHECKED = (
-    f"{BUFFERS} Before the first step the model is run in training mode on synthetic records, and refused if a buffer "
-    f"changes: a check on a few records, and no proof"
-)
-BUFFERS_UNCHECKED = (
-    f"{BUFFERS} They are NOT refused here: running statistics of a normalisation hold the mean of training records "
-    f"without noise"
-)
 PUBLISHED = (
     "NOT differentially private in any useful sense. The published procedure clips the mean gradient of a batch and "
     "not each record's, so that one record can move it by up to 2 C, and adds noise of {sigma:g} C. WDP and BDP "
@@ -168,7 +159,6 @@ def _guaranteed(
     assert private.delta is not None
     observed = [OBSERVED] if any(step.observed for step in process.steps) else []
     rule = technique_wording.clipping(plan)
-    buffers = BUFFERS_UNCHECKED if private.clip == "batch-mean" else BUFFERS_CHECKED
     return {
         "trust_model": privacy_statement.CENTRAL,
         "unit": release.unit if process.group == 1 else PERSON.format(group=process.group, unit=release.unit),
@@ -211,7 +201,11 @@ def _guaranteed(
             *release.not_covered,
             *observed,
         ],
-        "not_assessed": [*noise_wording.not_assessed(private, fork=bool(plan.before)), *NOT_ASSESSED, buffers],
+        "not_assessed": [
+            *noise_wording.not_assessed(private, fork=bool(plan.before)),
+            *NOT_ASSESSED,
+            *network_wording.not_assessed(private, about.get("clipping"), about.get("checked", ())),
+        ],
         "warnings": list(dict.fromkeys([*_warnings(plan, rows), *(line for row in rows for line in row.warnings)])),
     }
 
