@@ -68,7 +68,7 @@ class TrainingState:
         self.repeats_until: int | None = None
         # called before anything is saved; a loop of the caller checks here that the network is that of its steps
         self.before_saving: Callable[[], None] = lambda: None
-        self.without_noise = schedule.step is None  # for the weights, by this run or one before it
+        self.without_noise = schedule.step is None  # in this run, or in one before it
         self.rows: list[Row] = []
         self.checked: list[int] = []  # the steps of which records were compared with records alone
         self.diagnostics = torch.zeros(3, device=device)
