@@ -210,7 +210,7 @@ def test_a_statement_about_other_neighbours_than_its_ledger_is_refused(tmp_path,
         (tmp_path / file_names.STATEMENT).write_text(json.dumps(statement), encoding="utf-8")
 
     write("add-remove", rows["add-remove"])
-    [(_, proofs)] = certificates.verify(tmp_path, 1e-4)
+    [(_, _, proofs)] = certificates.verify(tmp_path, 1e-4)
     assert [proof.verdict for proof in proofs] == ["proved", "proved"]
     if place == "statement":
         write("replace-one", rows["add-remove"])

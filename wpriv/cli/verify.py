@@ -91,12 +91,16 @@ def command(
         raise UsageError(f"--width must be at least 0 and below 1; found {width}")
     model = model_check.require(source, thorough=True) if source.is_dir() else None
     results = certificates.verify(source, share)
-    rows = [_row(name, proof) for name, proofs in results for proof in proofs]
+    rows = [_row(name, proof) for name, _, proofs in results for proof in proofs]
+    premises = list(dict.fromkeys(premise for _, each, _ in results for premise in each))
     if as_json:
-        output.emit_rows(rows, SCHEMA, proved=all(row["verdict"] == "proved" for row in rows), **_of(model))
+        proved = all(row["verdict"] == "proved" for row in rows)
+        output.emit_rows(rows, SCHEMA, proved=proved, premises=premises, **_of(model))
     else:
         for row in rows:
             output.emit(_line(row))
+        for premise in premises:
+            output.emit(f"premise, not proved: {premise}")
         if model is not None:
             output.emit(model.words)
     failed = [row for row in rows if row["verdict"] != "proved"]

@@ -81,6 +81,7 @@ class Guarantee:
             "group": self.process.group,
             **({"records": self.process.records} if self.process.records else {}),
             "process": self.process.describe(),
+            "premises": [premise.sentence for premise in self.process.premises()],
             **({"computed": computed} if computed else {}),
             "source": self.source,
             "warnings": list(self.warnings),

@@ -199,9 +199,9 @@ class Process:
 
     def premises(self) -> tuple[Premise, ...]:
         """What the theorems behind its pairs assume of the program, without repetitions."""
-        rows = [combination(step.mechanism, step.sampling, self.neighbours) for step in self.steps]
-        several = len({step.mechanism for step in self.steps}) > 1
-        return tuple(dict.fromkeys(each for row in rows for each in row.premises if several or each != SAME_COLUMN))
+        rows = [(combination(step.mechanism, step.sampling, self.neighbours), step.mechanism) for step in self.steps]
+        premises = dict.fromkeys(each for row, mechanism in rows for each in row.premises_of(mechanism.release))
+        return tuple(each for each in premises if each != SAME_COLUMN or len({mechanism for _, mechanism in rows}) > 1)
 
     def caveats(self) -> tuple[str, ...]:
         """The reservations of mechanisms and samplings about every figure of this process, without repetitions."""

@@ -27,10 +27,32 @@ NAMES = {"dp": "randomized-response", "gdp": "gauss"}
 ADJACENCIES = {
     "none": ("add-remove", "replace-one", "replace-within-group", "any-two", "zero-out"),
     "poisson": ("add-remove", "zero-out", "replace-one"),
-    "fixed": ("replace-one", "replace-within-group"),
+    "fixed": ("replace-one",),
     "allocation": ("add-remove", "zero-out"),
 }
-KEYS = ("schema", "notion", "asked", "adjacency", "group", "records", "process", *ENDS, "claim_width", "version")
+# what a program must keep to beside the numbers: a certificate names it, and a proof is worth nothing without it
+HALF = (
+    "poisson sampling under replace-one: adding or removing a record moves the query by at most half the sensitivity, "
+    "as in a sum of vectors clipped to half of it"
+)
+GIVEN = "the stated guarantee holds between the named neighbours, in both orders, on every set of records"
+SIZES = "the sizes of the drawn batches stay secret; the number of records alone may be public"
+PREMISES = (
+    *(HALF, GIVEN, SIZES, "the sizes of the drawn batches stay secret"),
+    "the query moves by at most the sensitivity between neighbours, in the l2 norm",
+    "the query moves by at most the sensitivity between neighbours, in the l1 norm",
+    "a single number is released, which moves by at most the sensitivity between neighbours; discrete and uniform "
+    "noise are for whole numbers",
+    "the size of the batches and the number of records are fixed and may be public",
+    "of a batch of more records than the largest a uniformly random part is kept, and no data set has more records "
+    "than stated",
+    "the strategy matrix is lower triangular with so many bands and columns of l2 norm at most 1, each record belongs "
+    "for good to one of as many parts whatever the other records, and only the part whose turn it is is drawn from",
+)
+KEYS = (
+    *("schema", "notion", "asked", "adjacency", "group", "records", "process", "premises"),
+    *(*ENDS, "claim_width", "version"),
+)
 # further keys of a guarantee, which do not change what its ends mean
 REMARKS = (
     *("claim", "accountant", "epsilon", "epsilon_estimate", "delta", "delta_estimate", "source", "warnings"),
@@ -44,7 +66,10 @@ MAX_BYTES, MAX_STEPS, MAX_COUNT = 1_000_000, 10_000, 2**40
 
 @dataclass(frozen=True)
 class Step:
-    """``n`` releases of a mechanism, or passes of 1 / ``rate`` releases; ``sampling`` is a key of ``ADJACENCIES``."""
+    """``n`` releases of a mechanism, or passes of 1 / ``rate`` releases; ``sampling`` is a key of ``ADJACENCIES``.
+
+    ``given``: only a guarantee of the mechanism is stated (dp, gdp).
+    """
 
     mech: str
     parameters: tuple[tuple[str, Fraction], ...]
@@ -52,13 +77,14 @@ class Step:
     sampling: str = "none"
     rate: Fraction = Fraction(1)
     max_batch: int = 0
+    given: bool = False
 
 
 @dataclass(frozen=True)
 class Claim:
     """What is claimed of a process: ends of eps at one delta (``asked`` is eps), or of delta at one eps.
 
-    An infinite end of eps is None.
+    An infinite end of eps is None. ``premises`` are what the program must keep to; nothing proves them.
     """
 
     steps: tuple[Step, ...]
@@ -67,6 +93,7 @@ class Claim:
     adjacency: str = "add-remove"
     group: int = 1
     records: int = 0
+    premises: tuple[str, ...] = ()
 
     @property
     def negligible(self) -> float:
@@ -125,6 +152,7 @@ def of_data(data: Mapping[str, Any]) -> Claim:
     read_steps = tuple(_step(step, data.get("adjacency"), f"process[{i}]") for i, step in enumerate(steps))
     for step in read_steps:
         _check_covered(step, str(data["adjacency"]), group, records)
+    premises = _premises(data, steps, read_steps)
     ends = {name: _end(data, name) for name in ENDS}
     asked = data.get("asked")
     if asked not in ("eps", "delta"):
@@ -138,12 +166,32 @@ def of_data(data: Mapping[str, Any]) -> Claim:
         _fault(f"{name}_lower", f"a number of at most {name}_upper", data.get(f"{name}_lower"))
     if asked == "eps" and not 0 < (ends["delta_lower"] or 0) < 1:
         _fault("delta_lower", "a number above 0 and below 1", data.get("delta_lower"))
-    return Claim(read_steps, asked, ends, str(data["adjacency"]), group, records)
+    return Claim(read_steps, asked, ends, str(data["adjacency"]), group, records, premises)
+
+
+def _premises(data: Mapping[str, Any], described: list[Any], steps: tuple[Step, ...]) -> tuple[str, ...]:
+    """The premises of a certificate, among which those must be that the pairs of its steps need."""
+    premises = data.get("premises", [])
+    if not isinstance(premises, list) or any(premise not in PREMISES for premise in premises):
+        _fault("premises", "a list of the sentences that the verifier knows", premises)
+    for step, written in zip(steps, described, strict=True):
+        drawn, adjacency = step.sampling in ("poisson", "allocation"), data["adjacency"]
+        needed = {
+            HALF: drawn and adjacency == "replace-one",
+            SIZES: drawn and adjacency == "zero-out",
+            GIVEN: written["mech"] in ("dp", "gdp"),
+        }
+        for premise, is_needed in needed.items():
+            if is_needed and premise not in premises:
+                _fault("premises", f"a list with {premise!r}, without which there is no proof of {step.mech}", premises)
+    return tuple(premises)
 
 
 def _check_covered(step: Step, adjacency: str, group: int, records: int) -> None:
     """Refuse groups, replaced records and largest batches for which there is no proof."""
     where = f"the verifier has no proof for {step.sampling} sampling of {step.mech}"
+    if step.given and step.sampling != "none" and adjacency == "zero-out":
+        raise Unsupported(f"{where} under zero-out, where a stated guarantee may show the size of a batch. {UNPROVED}")
     if step.max_batch and (adjacency, group, step.mech in ("gauss", "laplace"), records > 0) != BATCHES:
         raise Unsupported(
             f"{where} with a largest batch, but for gauss and laplace under add-remove, of single records (group 1), "
@@ -208,7 +256,7 @@ def _step(data: Any, adjacency: Any, place: str) -> Step:
     if max_batch and sampling != "poisson":
         _fault(f"{place}.max_batch", "with sampling poisson only", data["max_batch"])
     kind = "none" if rate == 1 and not max_batch else sampling
-    return Step(NAMES.get(mech, mech), tuple(sorted(values.items())), int(n), kind, rate, max_batch)
+    return Step(NAMES.get(mech, mech), tuple(sorted(values.items())), int(n), kind, rate, max_batch, mech in NAMES)
 
 
 def _number(data: Mapping[str, Any], name: str, place: str) -> Fraction:

@@ -37,7 +37,8 @@ def step_pair(step: Step, claim: Claim, upper: bool) -> Pair:
     if step.sampling == "none":
         return base
     if step.sampling == "fixed":
-        return pairs.fixed_size(base, rate)
+        # from below by two data sets whose other records are alike
+        return pairs.fixed_size(base, rate) if upper else pairs.poisson(base, rate)
     if step.sampling == "allocation":
         return allocation(base, step.rate.denominator, upper, claim.negligible)
     if step.max_batch:
@@ -102,11 +103,12 @@ def largest_losses(claim: Claim) -> Fraction | None:
 def orders(claim: Claim) -> list[dict[bool, Steps]]:
     """The steps of both orders of the neighbours, or of one where they are alike: those from above and from below."""
     above = below = composed(claim, True)
-    if any(step.sampling == "allocation" or step.max_batch for step in claim.steps):
+    if any(step.sampling in ("allocation", "fixed") or step.max_batch for step in claim.steps):
         below = composed(claim, False)
     rows = [{True: above, False: below}]
-    if not all(pair.symmetric for pair, _ in above):
-        turned = [(pair.reversed(), n) for pair, n in above]
+    if not all(pair.symmetric for pair, _ in (*above, *below)):
+        is_one = all(pair.symmetric for pair, _ in above)
+        turned = above if is_one else [(pair.reversed(), n) for pair, n in above]
         other = turned if below is above else [(pair.reversed(), n) for pair, n in below]
         rows.append({True: turned, False: other})
     return rows
@@ -173,7 +175,7 @@ class Job:
 
     def lattice(self, order: int, upper: bool, x: arb, delta: float, level: int) -> arb:
         steps = self.orders[order][upper]
-        return self.computed((order, upper, level), lambda: Lattice(steps, upper, delta, level)).bound(x, upper)
+        return self.computed((id(steps), level), lambda: Lattice(steps, upper, delta, level)).bound(x, upper)
 
     def proofs(self, claim: Claim, thorough: bool = True) -> list[Proof]:
         """Prove or refute both ends of a claim about this process, the upper one first."""

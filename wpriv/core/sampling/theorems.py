@@ -40,6 +40,8 @@ OPTIONS = {GROUP: "groups of records", LARGEST_BATCH: "a largest batch", BANDS: 
 
 R = Release
 NOISE = (R.GAUSS, R.LAPLACE, R.WHOLE, R.BOUNDED)
+# releases of which only a guarantee is known
+STATED = (R.DP, R.GDP, R.ZCDP, R.RENYI)
 # releases whose pair is the same in both orders of the neighbours
 SYMMETRIC = (*NOISE, R.RESPONSE, R.DP, R.GDP, R.SELECTION, R.PAIR)
 
@@ -69,13 +71,17 @@ class Combination:
         row = release in self.releases and adjacency in self.adjacencies
         return row and (sampling, option) == (self.sampling, self.option)
 
+    def premises_of(self, release: Release) -> tuple[Premise, ...]:
+        """The premises for one kind of release; that of a stated guarantee is first that it holds."""
+        return ((GIVEN,) if release in STATED else ()) + self.premises
+
 
 _ONE = "combinations.md#one-number"
 _KEYS = "combinations.md#selections-and-unknown-keys"
 _NULL = "combinations.md#zero-out"
 _POISSON, _FIXED = "subsampling.md#theorem-1", "subsampling.md#theorem-2"
 _GROUP = "groups.md#without-sampling"
-_STATED = (ADD, REPLACE, ZERO, WITHIN, ANY)
+_ANY_NEIGHBOURS = (ADD, REPLACE, ZERO, WITHIN, ANY)
 
 TABLE = (
     # without sampling
@@ -97,9 +103,7 @@ TABLE = (
     ),
     Combination((R.WHOLE, R.BOUNDED), "none", (ADD, REPLACE, ZERO), "Theorem 1", _ONE, (ONE_NUMBER,)),
     Combination((R.RESPONSE,), "none", (ADD, REPLACE, ZERO), "definition", "combinations.md#stated-guarantees"),
-    Combination(
-        (R.DP, R.GDP, R.ZCDP, R.RENYI), "none", _STATED, "definition", "combinations.md#stated-guarantees", (GIVEN,)
-    ),
+    Combination(STATED, "none", _ANY_NEIGHBOURS, "definition", "combinations.md#stated-guarantees"),
     Combination((R.SELECTION,), "none", (ADD, REPLACE, ZERO), "Theorem 1", "bounded-range.md", (SCORES,)),
     Combination((R.KEYS,), "none", (ADD, ZERO), "Theorems 1 and 2", "thresholds.md", (CONTINUOUS,)),
     Combination((R.LOCAL,), "none", (ANY,), "Theorems 1 and 2", "local-noise.md", (NO_BATCH,)),
@@ -117,12 +121,11 @@ TABLE = (
     Combination(
         (*NOISE, R.SELECTION, R.GDP, R.ZCDP), "none", STANDARD_ADJACENCIES, "chain of neighbours", _GROUP, (), GROUP
     ),
-    Combination((R.DP,), "none", STANDARD_ADJACENCIES, "Theorem 7", "groups.md#theorem-7", (GIVEN,), GROUP),
+    Combination((R.DP,), "none", STANDARD_ADJACENCIES, "Theorem 7", "groups.md#theorem-7", (), GROUP),
     Combination((R.MATRIX,), "none", (ADD,), "Theorem 2", "bands.md#theorem-2", (PATTERNS,), GROUP),
     Combination((R.MATRIX,), "none", (REPLACE,), "Theorem 5", "bands.md#theorem-5", (PATTERNS, BOTH_PATTERNS), GROUP),
     # Poisson sampling
-    Combination((*NOISE, R.RESPONSE, R.PAIR), "poisson", (ADD,), "Theorem 1", _POISSON, (SECRET_SIZES,)),
-    Combination((R.DP, R.GDP), "poisson", (ADD,), "Theorem 1", _POISSON, (GIVEN, SECRET_SIZES)),
+    Combination((*NOISE, R.RESPONSE, R.DP, R.GDP, R.PAIR), "poisson", (ADD,), "Theorem 1", _POISSON, (SECRET_SIZES,)),
     Combination((R.SELECTION, R.KEYS), "poisson", (ADD,), "Theorem 2", _KEYS, (SECRET_SIZES,)),
     Combination((*NOISE, R.RESPONSE, R.KEYS), "poisson", (ZERO,), "Theorem 3", _NULL, (ONLY_RECORDS_PUBLIC,)),
     Combination((R.GAUSS,), "poisson", (REPLACE,), "Theorem 5", "groups.md#theorem-5", (HALF, SECRET_SIZES)),

@@ -24,12 +24,15 @@ from wpriv.run.accounting import evaluate
 SOURCE = "the best of K runs: Koskela, Redberg, Wang 2024 and Papernot, Steinke 2022, sharpened (docs/theory/tuning.md)"
 # points of the profile of one run, and the largest eps at which it is used
 POINTS, LARGEST_EPS = 160, 300.0
-# the same for shuffled batches, where each point takes a composition of many parts
-SHUFFLED_POINTS = 40
+# the same for shuffled batches, where each point takes a composition of many parts, and for largest batches, whose
+# wide brackets are intersected with other bounds at each point
+SLOW_POINTS = 40
 # times that the points are laid anew, up to where delta is as small as the answer before
 PASSES = 4
 # relative width asked of the profile of one run: its bracket is wider than this anyway after the selection
 PROFILE_TOL = 1e-5
+# the same for largest batches, whose bracket is wide however finely its two ends are computed
+CUT_TOL = 0.1
 # share by which the largest loss of a run is raised for rounding
 LOSS_ROUNDING = 1e-12
 # the same for a mean of deltas
@@ -65,7 +68,7 @@ def of_candidates(
     Raises:
         Unsupported: as ``repeated``.
     """
-    curves = [evaluate.curve(process, accountant, max(tol, PROFILE_TOL)) for process in processes]
+    curves = [evaluate.curve(process, accountant, profile_tol(process, tol)) for process in processes]
     return repeated(_mixture(curves, weights), repeats, largest_loss(processes))
 
 
@@ -165,7 +168,7 @@ def curve_for_attacks(process: Process, accountant: str, repeats: str | Repeats,
         Unsupported: as ``repeated``.
     """
     chosen = parse(repeats)
-    curve = evaluate.curve(process, accountant, max(tol, PROFILE_TOL))
+    curve = evaluate.curve(process, accountant, profile_tol(process, tol))
     best = repeated(curve, chosen)
     top = _top(curve, ATTACK_DELTA / max(float(chosen.mean), 1.0))
     selection = _selection(curve, chosen, top, largest_loss([process]))
@@ -231,8 +234,14 @@ def _selection(curve: Curve, repeats: Repeats, top: float, largest: float = math
     return Selection(ProfileTable(grid, upper, lower), repeats.slope, repeats.log_fall, repeats.reach, repeats.within)
 
 
+def profile_tol(process: Process, tol: float) -> float:
+    """The relative width of the profile of one run, where ``tol`` was asked."""
+    return max(tol, CUT_TOL if any(step.sampling.max_batch for step in process.steps) else PROFILE_TOL)
+
+
 def _points(process: Process) -> int:
-    return SHUFFLED_POINTS if any(step.sampling.kind == "shuffle" for step in process.steps) else POINTS
+    is_slow = any(step.sampling.kind == "shuffle" or step.sampling.max_batch for step in process.steps)
+    return SLOW_POINTS if is_slow else POINTS
 
 
 def _bracket(curve: Curve, eps: float) -> tuple[float, float]:

@@ -247,15 +247,11 @@ def _refuse_beside(whole_steps: str, others: Mapping[str, Any]) -> None:
 
 def _from_history(history: str | Path, adjacency: str | None, group: Any, records: Any) -> DescribedProcess:
     steps = read_history(history)
-    if steps.adjacency is not None and adjacency not in (None, steps.adjacency):
-        raise UsageError(
-            f"`history` {history} is accounted for under {steps.adjacency} neighbours; "
-            f"found `adjacency` {shown(adjacency)}"
-        )
+    relation = steps.relation(history, adjacency)
     size = data_set_size([*steps.steps, {"records": records}], group)
     specs, notes = with_repetitions(steps.steps, steps.places)
     specs, places = merged(specs, steps.places)
-    built = process(specs, steps.adjacency or adjacency, places, group=group, records=size)
+    built = process(specs, relation, places, group=group, records=size)
     kinds = "1 kind of step" if len(specs) == 1 else f"{len(specs)} kinds of steps"
     read = [f"{kinds} read from {history}", *steps.notes, *(note for note in notes if note != ONE_RELEASE)]
     return DescribedProcess(built, (*dict.fromkeys(read), *_readings(built)), size, steps.runs)

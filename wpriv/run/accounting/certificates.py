@@ -56,6 +56,7 @@ def of_guarantee(row: Guarantee, width: float) -> dict[str, Any]:
         "group": row.process.group,
         "records": row.process.records,
         "process": row.process.describe(),
+        "premises": [premise.sentence for premise in row.process.premises()],
         "epsilon_lower": eps[0],
         "epsilon_upper": "inf" if math.isinf(eps[1]) else eps[1],
         "delta_lower": delta[0],
@@ -116,7 +117,7 @@ def _ends(bracket: Bracket) -> tuple[float, float]:
     return bracket.lower or 0.0, bracket.safe
 
 
-def verify(path: Path, width: float | None = None) -> list[tuple[str, list[Proof]]]:
+def verify(path: Path, width: float | None = None) -> list[tuple[str, tuple[str, ...], list[Proof]]]:
     """Prove or refute the claims of a certificate, or of the statement of a finished training.
 
     Args:
@@ -124,7 +125,7 @@ def verify(path: Path, width: float | None = None) -> list[tuple[str, list[Proof
         width: share by which the claimed ends of the answer are moved outwards before they are proven; by default 0 for
             a certificate, and 1e-9 for a guarantee, whose exact figures are rounded to doubles.
     Returns:
-        For every claim what it is, and the proofs of its upper and its lower end.
+        For every claim what it is, the premises that it rests on, and the proofs of its upper and its lower end.
     Raises:
         UsageError: the file is malformed. Unsupported: the verifier has no proof for such a process.
         MissingResource: the file cannot be read, or python-flint is not installed. CheckFailed: the ledger differs.
@@ -142,7 +143,7 @@ def verify(path: Path, width: float | None = None) -> list[tuple[str, list[Proof
             raise error.at(str(path)) from None
         is_certificate = json.loads(text)["schema"] == certificate.SCHEMA
         share = Fraction(0 if is_certificate else WIDTHS[0]) if width is None else Fraction(width)
-        results.append((name, prove.verify(claim.widened(share))))
+        results.append((name, claim.premises, prove.verify(claim.widened(share))))
     return results
 
 

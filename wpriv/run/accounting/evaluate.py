@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from wpriv.core import registry
+from wpriv.core.adjacency import Adjacency
 from wpriv.core.guarantee import RIGOROUS, Curve, Guarantee
 from wpriv.core.process import Process, log_finite, sandwich
 from wpriv.core.sampling.kinds import PASSES
@@ -23,6 +24,8 @@ ANSWER_TOL, SANDWICHED_ANSWER_TOL = 1e-6, 1e-3
 # the same where only passes of random allocation or of shuffled batches are known between two others
 ALLOCATED_ANSWER_TOL = 1e-4
 # the notions in which a larger delta buys a smaller eps
+# the notions whose figures are about observed pairs, and not about the sensitivity
+DATA_DEPENDENT = ("wdp", "bdp")
 EPS_DELTA = ("approximate-dp", "probabilistic-dp")
 
 
@@ -54,7 +57,31 @@ def curve(
         return answer
 
     answer = account(process)
+    if answer.notion not in DATA_DEPENDENT and (beyond := _beyond_sensitivity(process, answer.accountant)):
+        answer = replace(answer, warnings=(*answer.warnings, *beyond))
     return answer if of_pair else two_data_sets.with_data_sets(answer, account)
+
+
+def _beyond_sensitivity(process: Process, accountant: str) -> list[str]:
+    """Warn where observed pairs of records are further apart than the sensitivity allows, by which the figure goes.
+
+    A pair of records is as far apart as one is from its replacement, and under other relations at most twice as far as
+    one record moves the query.
+    """
+    warnings = []
+    for step in process.steps:
+        noise, observed = step.mechanism.additive_noise(), step.observed
+        if noise is None or observed is None:
+            continue
+        allowed = noise.sensitivity * (1 if process.adjacency == Adjacency.REPLACE_ONE else 2)
+        largest = float((observed.distances / observed.unit[:, None]).max())
+        if largest > allowed * (1 + 1e-9):
+            warnings.append(
+                f"{accountant} accounts for a sensitivity of {noise.sensitivity:g}, and observed pairs are up to "
+                f"{largest:g} apart, in the same unit: its figure does NOT hold for them. Clip the gradients, or give "
+                f"their largest change as `sensitivity`"
+            )
+    return list(dict.fromkeys(warnings))
 
 
 def checked_tol(tol: float) -> float:

@@ -16,8 +16,8 @@ from wpriv.run.accounting.adaptive_history import FILTER, GAUSS, is_unsampled_ga
 SAMPLING = {
     "poisson": "every step must draw each record independently with probability `rate`; shuffled or fixed batches are "
     "not covered",
-    "fixed": "every step must draw a fresh batch of exactly rate x records without replacement; shuffled epochs are "
-    "not covered",
+    "fixed": "every step must draw a fresh batch of a fixed number of records (rate x records; with groups, of each "
+    "group by itself) without replacement; shuffled epochs are not covered",
     "allocation": "every record must draw, by itself and afresh in each pass of 1 / rate steps, the one step it takes "
     "part in; shuffled batches of equal size are not covered",
     "shuffle": "every record must be in exactly one of the 1 / rate batches of each pass, in an order that does not "
@@ -65,10 +65,12 @@ def explain(row: Guarantee) -> dict[str, Any]:
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
     assumptions = [_neighbours(process), FRESH, _chosen(row)]
     assumptions += [BEST] if "repeats" in row.extra else []
+    # what every answer says stands under "reading"
+    premises = [premise.sentence for premise in process.premises() if not premise.shown]
     return {
         "formula": getattr(module, "EXPLAIN", row.source),
         "sources": list(dict.fromkeys(sources)),
-        "assumptions": assumptions + [SAMPLING[kind] for kind in kinds if kind in SAMPLING],
+        "assumptions": [*assumptions, *(SAMPLING[kind] for kind in kinds if kind in SAMPLING), *premises],
         "reading": [
             *row.extra.get("reading", []),
             *dict.fromkeys(line for step in process.steps for line in _reading(step, process.group)),

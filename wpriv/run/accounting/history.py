@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wpriv.core.adjacency import Adjacency
 from wpriv.core.sampling.kinds import PASSES
-from wpriv.errors import MissingResource, UsageError
+from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.files.json_values import unique_keys
 from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.run.results import file_names
@@ -26,6 +27,7 @@ class History:
         notes: remarks for readers of the answer. adjacency: as the file names it, if it does.
         places: where in the file each step stands, for messages.
         runs: the number of runs of a training's ledger; 0 for other files.
+        multipliers: whether some steps are noise multipliers, relative to what one record adds.
     """
 
     steps: list[dict[str, Any]]
@@ -33,6 +35,26 @@ class History:
     adjacency: str | None = None
     places: tuple[str, ...] = ()
     runs: int = 0
+    multipliers: bool = False
+
+    def relation(self, history: str | Path, adjacency: str | None) -> str | None:
+        """The neighbouring relation of the steps: that of the file, or the one that is asked for.
+
+        Raises:
+            UsageError: they differ. Unsupported: noise multipliers under replace-one, whose sensitivity is not known.
+        """
+        if self.adjacency is not None and adjacency not in (None, self.adjacency):
+            raise UsageError(
+                f"`history` {history} is accounted for under {self.adjacency} neighbours; found `adjacency` "
+                f"{shown(adjacency)}"
+            )
+        if self.multipliers and adjacency == Adjacency.REPLACE_ONE:
+            raise Unsupported(
+                f"`history` {history} has noise multipliers, which are relative to what one record adds, and under "
+                f"replace-one the sensitivity is twice that. Write its steps with their sensitivity, as in "
+                f'{{"mech": "gauss", "sigma": 1.1, "sensitivity": 2}}, or use `adjacency=\'add-remove\'`'
+            )
+        return self.adjacency or adjacency
 
 
 def read_history(path: str | Path) -> History:
@@ -78,7 +100,8 @@ def read_history(path: str | Path) -> History:
     places = tuple(f"`history` {file}, entry {number}" for number in range(1, len(data) + 1))
     steps = [_history_step(item, place) for item, place in zip(data, places, strict=True)]
     reports = any(isinstance(item, dict) and "task" in item for item in data)
-    return History(steps, (REPORTS,) if reports else (), places=places)
+    multipliers = any(isinstance(item, list) for item in data)
+    return History(steps, (REPORTS,) if reports else (), places=places, multipliers=multipliers)
 
 
 def merged(specs: Sequence[dict[str, Any]], places: Sequence[str]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:

@@ -14,11 +14,12 @@ from wpriv.core.repeats import FixedRuns, Repeats, parse
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.safe_rounding import echo, text
 from wpriv.run.accounting import evaluate
-from wpriv.run.accounting.best_of_runs import PROFILE_TOL, of_best
+from wpriv.run.accounting.best_of_runs import of_best, profile_tol
 
 SELECTED = (
-    "the best of K runs is released, K {number} with mean {mean:g}, drawn afresh and independently of the records and "
-    "of all results; K itself, the other runs and their scores are never shown"
+    "the best of K runs is released, by a score that the run itself reveals or that uses no private records; K "
+    "{number} with mean {mean:g}, drawn afresh and independently of the records and of all results; K itself, the "
+    "other runs and their scores are never shown"
 )
 
 
@@ -60,7 +61,7 @@ def with_note(row: Guarantee, repeats: Repeats, **figures: float | None) -> Guar
 
 def curve_of(process: Process, accountant: str, tol: float, repeats: str | Repeats | None) -> Curve:
     """The curve of a process, or of the best of K runs of it."""
-    return of_best(evaluate.curve(process, accountant, tol if repeats is None else max(tol, PROFILE_TOL)), repeats)
+    return of_best(evaluate.curve(process, accountant, tol if repeats is None else profile_tol(process, tol)), repeats)
 
 
 def lines(repeats: dict[str, Any], unknown: str) -> list[str]:
@@ -81,7 +82,7 @@ def _figure(
     try:
         steps = tuple(dataclasses.replace(step, n=step.n * runs) for step in process.steps)
         row = evaluate.ask(
-            evaluate.curve(process.with_steps(steps), accountant, max(tol, PROFILE_TOL)), eps=eps, delta=delta
+            evaluate.curve(process.with_steps(steps), accountant, profile_tol(process, tol)), eps=eps, delta=delta
         )
     except (Unsupported, UsageError):
         return None

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from wpriv.core.adjacency import Adjacency, Release
+from wpriv.core.adjacency import Adjacency
 from wpriv.core.attacks.claim import Claim
 from wpriv.core.attacks.simulate_losses import Simulation, most_trials, simulate, trials_needed
 from wpriv.core.attacks.threshold_test import ThresholdTest, threshold_test
 from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process
+from wpriv.core.sampling.theorems import STATED
 from wpriv.errors import Unsupported
 from wpriv.numerics.bracket import Bracket
 from wpriv.run.accounting import evaluate
@@ -142,8 +143,7 @@ class Question:
 
 def known_by_guarantee(process: Process) -> tuple[str, ...]:
     """Names of the mechanisms of which only a guarantee is given."""
-    stated = (Release.DP, Release.GDP, Release.ZCDP, Release.RENYI)
-    given = [step.mechanism.name for step in process.steps if step.mechanism.release in stated]
+    given = [step.mechanism.name for step in process.steps if step.mechanism.release in STATED]
     return tuple(dict.fromkeys(given))
 
 
