@@ -71,7 +71,7 @@ _SYNONYMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("uniform without-replacement swor subset fixed-size", ("fixed",), "batches of a fixed size, without replacement"),
     ("full full-batch no", ("none",), ""),
     ("add-or-remove add-or-remove-one add-remove-one unbounded", ("add-remove",), _ADD_REMOVE),
-    ("zeroed-out zero-out-one zeroing-out null-record ghost-record", ("zero-out",), "batch sizes are public"),
+    ("zeroed-out zero-out-one zeroing-out null-record ghost-record", ("zero-out",), "the number of records is public"),
     ("bounded substitute substitution swap replace replacement change-one", ("replace-one",), _REPLACE_ONE),
 )
 ALIASES = {term: (names, remark) for terms, names, remark in _SYNONYMS for term in terms.split()}

@@ -11,6 +11,8 @@ from wpriv import tasks
 from wpriv.core import registry
 from wpriv.core.adjacency import Adjacency
 from wpriv.core.parameters import type_words
+from wpriv.core.sampling.premises import Premise
+from wpriv.core.sampling.theorems import OPTIONS, TABLE
 
 ROOMS = {"mechanisms": "mechanism", "tables": "table", "data": "data", "models": "model"}
 WORDS = {
@@ -95,6 +97,31 @@ def adjacencies() -> str:
     return _table(("relation", "meaning"), [(f"`{relation}`", relation.meaning) for relation in Adjacency])
 
 
+def combinations() -> str:
+    """Return the table of what may be combined, with the theorem and the premises of each row."""
+    rows = []
+    for row in TABLE:
+        releases = "; ".join(release.value for release in row.releases)
+        sampling = row.sampling + (f", {OPTIONS[row.option]}" if row.option else "")
+        relations = ", ".join(f"`{relation}`" for relation in row.adjacencies)
+        needed = dict.fromkeys(premise for release in row.releases for premise in row.premises_of(release))
+        marks = ", ".join(str(number) for number in sorted(_premises().index(premise) + 1 for premise in needed))
+        rows.append((releases, sampling, relations, f"[{row.theorem}]({row.page})", marks))
+    return _table(("release", "sampling", "neighbours", "theorem", "premises"), rows)
+
+
+def premises() -> str:
+    """Return a table of the premises, by their numbers in the table of combinations."""
+    rows = [(str(index), each.sentence, "always" if each.shown else "") for index, each in enumerate(_premises(), 1)]
+    return _table(("", "premise", "said"), rows)
+
+
+def _premises() -> list[Premise]:
+    return list(
+        dict.fromkeys(premise for row in TABLE for release in row.releases for premise in row.premises_of(release))
+    )
+
+
 def models() -> str:
     """Return a table of the models: network, source, and number of parameters for examples of a shape."""
     import torch
@@ -172,6 +199,8 @@ def _bound(function: Callable[[str], str], name: str) -> Callable[[], str]:
 
 PARTS: dict[str, Callable[[], str]] = {
     "adjacencies": adjacencies,
+    "theorems": combinations,
+    "premises": premises,
     "models": models,
     "data-sets": data_sets,
     "tables": tables,

@@ -56,7 +56,7 @@ MaxBatch = Annotated[
 Bands = Annotated[
     Text,
     typer.Option(
-        "--bands", metavar="B", help="For poisson: n steps of a B-banded matrix mechanism, read as n/B at rate B x Q."
+        "--bands", metavar="B", help="For poisson, gauss: n steps of a B-banded matrix mechanism, as n/B at rate B x Q."
     ),
 ]
 Group = Annotated[

@@ -27,7 +27,8 @@ class GaussThreshold(Mechanism):
     """Add N(0, sigma^2) to the count of every key that occurs, and release the keys whose noisy count is above a limit.
 
     A person (the record) adds at most ``sensitivity`` to each of at most ``keys`` counts. Keys that nobody else holds
-    show that the person is there if they are released; the others are Gaussian releases.
+    show that the person is there if they are released; the others are Gaussian releases. The noise is continuous: with
+    discrete noise delta is larger (docs/theory/thresholds.md has a pair for it).
 
     Source:
         Korolova, Kenthapadi, Mishra, Ntoulas (2009); Wilson et al. (2020); docs/theory/thresholds.md.
@@ -37,7 +38,7 @@ class GaussThreshold(Mechanism):
     noise: ClassVar[str | None] = "threshold"
     source: ClassVar[str] = "Korolova et al. 2009; Wilson et al. 2020 (thresholds for unknown keys)"
 
-    sigma: float = parameter("standard deviation of the noise on each count", exclusive_minimum=0)
+    sigma: float = parameter("standard deviation of the noise on each count, which is continuous", exclusive_minimum=0)
     threshold: float = parameter("noisy counts above it are released, in the units of a count", exclusive_minimum=0)
     keys: int = parameter("largest number of keys to which one person contributes", default=1, minimum=1)
     sensitivity: float = parameter(

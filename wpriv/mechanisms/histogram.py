@@ -46,7 +46,9 @@ class Histogram(Mechanism):
 
     release: ClassVar[Release] = Release.HISTOGRAM
     noise: ClassVar[str | None] = "sigma"
-    why_not_sampled: ClassVar[str] = "two given distributions are not a proven dominating pair for all neighbours"
+    why_not_sampled: ClassVar[str] = (
+        "two given distributions are not a proven dominating pair for all neighbours. Leave out `sampling` and `rate`"
+    )
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Definitions 1 to 5"
 
     file: str = parameter("CSV file with columns outcome,p,q (probabilities) or p,q (samples)")

@@ -21,7 +21,8 @@ class LaplaceThreshold(Mechanism):
     """Add Laplace noise to the count of every key that occurs, and release the keys whose noisy count is above a limit.
 
     A person (the record) adds at most ``sensitivity`` to each of at most ``keys`` counts. With one key the pair is
-    exact; with more, the upper end is that of all known keys and all unknown keys together.
+    exact; with more, the upper end is that of all known keys and all unknown keys together. The noise is continuous:
+    with discrete noise delta is larger (docs/theory/thresholds.md has a pair for it).
 
     Source:
         Korolova, Kenthapadi, Mishra, Ntoulas (2009); Wilson et al. (2020); docs/theory/thresholds.md.
@@ -31,7 +32,7 @@ class LaplaceThreshold(Mechanism):
     noise: ClassVar[str | None] = "threshold"
     source: ClassVar[str] = "Korolova et al. 2009; Wilson et al. 2020 (thresholds for unknown keys)"
 
-    scale: float = parameter("scale b of the noise on each count", exclusive_minimum=0)
+    scale: float = parameter("scale b of the noise on each count, which is continuous", exclusive_minimum=0)
     threshold: float = parameter("noisy counts above it are released, in the units of a count", exclusive_minimum=0)
     keys: int = parameter("largest number of keys to which one person contributes", default=1, minimum=1)
     sensitivity: float = parameter(

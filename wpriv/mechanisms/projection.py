@@ -51,7 +51,9 @@ class Projection(Mechanism):
         "standard deviation of the noise on each projected coordinate, in the units of the records", exclusive_minimum=0
     )
     sensitivity: float = parameter(
-        "largest l2 distance between a record and its replacement", default=1.0, exclusive_minimum=0
+        "largest l2 distance between a record and its replacement; sampled rows are released in a secret random order",
+        default=1.0,
+        exclusive_minimum=0,
     )
 
     def __post_init__(self) -> None:

@@ -137,7 +137,7 @@ def _refusal(
         return Unsupported(f"{given} have no proven reading together. Leave out one of them")
     option = options[0] if options else ""
     start = f"{mechanism.name} has no proven pair {words}{more} under {adjacency} neighbours"
-    if kind != "none" and mechanism.why_not_sampled:
+    if mechanism.why_not_sampled and not theorems.adjacencies(kind, mechanism.release):
         return Unsupported(f"{start}: {mechanism.why_not_sampled}")
     rows = [row for row in TABLE if (row.sampling, row.option) == (kind, option) and adjacency in row.adjacencies]
     others = dict.fromkeys(release.value for row in rows for release in row.releases)

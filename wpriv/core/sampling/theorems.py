@@ -72,8 +72,8 @@ class Combination:
         return row and (sampling, option) == (self.sampling, self.option)
 
     def premises_of(self, release: Release) -> tuple[Premise, ...]:
-        """The premises for one kind of release; that of a stated guarantee is first that it holds."""
-        return ((GIVEN,) if release in STATED else ()) + self.premises
+        """The premises for one kind of release: those about the release, and those of the theorem."""
+        return OF_RELEASE.get(release, ()) + self.premises
 
 
 _ONE = "combinations.md#one-number"
@@ -81,91 +81,69 @@ _KEYS = "combinations.md#selections-and-unknown-keys"
 _NULL = "combinations.md#zero-out"
 _POISSON, _FIXED = "subsampling.md#theorem-1", "subsampling.md#theorem-2"
 _GROUP = "groups.md#without-sampling"
-_ANY_NEIGHBOURS = (ADD, REPLACE, ZERO, WITHIN, ANY)
+_DEFINITION = "combinations.md#stated-guarantees"
+
+# what is assumed of a kind of release, however it is sampled
+OF_RELEASE: dict[Release, tuple[Premise, ...]] = {
+    R.GAUSS: (L2,),
+    R.LAPLACE: (L1,),
+    R.WHOLE: (ONE_NUMBER,),
+    R.BOUNDED: (ONE_NUMBER,),
+    R.SELECTION: (SCORES,),
+    R.KEYS: (CONTINUOUS,),
+    R.LOCAL: (NO_BATCH,),
+    R.HISTOGRAM: (SAME_COLUMN,),
+    R.PROJECTION: (L2,),
+    R.MATRIX: (PATTERNS,),
+    R.PAIR: (STATED_PAIR,),
+    **dict.fromkeys(STATED, (GIVEN,)),
+}
+_ROTATION = "subsampling.md#two-facts-about-hockey-stick-divergences"
+_ON_COORDINATES = "local-noise.md#theorem-2-laplace-noise-on-many-coordinates"
+_IN_ORDER = "subsampling.md#rows-in-random-order"
+_QUERY = (ADD, REPLACE, ZERO)
+_FEW = (R.GAUSS, R.LAPLACE, R.GDP)
+_FINITE = (R.GAUSS, R.LAPLACE, R.WHOLE, R.RESPONSE)
 
 TABLE = (
     # without sampling
-    Combination(
-        (R.GAUSS,),
-        "none",
-        (ADD, REPLACE, ZERO),
-        "rotation",
-        "subsampling.md#two-facts-about-hockey-stick-divergences",
-        (L2,),
-    ),
-    Combination(
-        (R.LAPLACE,),
-        "none",
-        (ADD, REPLACE, ZERO),
-        "Theorem 2",
-        "local-noise.md#theorem-2-laplace-noise-on-many-coordinates",
-        (L1,),
-    ),
-    Combination((R.WHOLE, R.BOUNDED), "none", (ADD, REPLACE, ZERO), "Theorem 1", _ONE, (ONE_NUMBER,)),
-    Combination((R.RESPONSE,), "none", (ADD, REPLACE, ZERO), "definition", "combinations.md#stated-guarantees"),
-    Combination(STATED, "none", _ANY_NEIGHBOURS, "definition", "combinations.md#stated-guarantees"),
-    Combination((R.SELECTION,), "none", (ADD, REPLACE, ZERO), "Theorem 1", "bounded-range.md", (SCORES,)),
-    Combination((R.KEYS,), "none", (ADD, ZERO), "Theorems 1 and 2", "thresholds.md", (CONTINUOUS,)),
-    Combination((R.LOCAL,), "none", (ANY,), "Theorems 1 and 2", "local-noise.md", (NO_BATCH,)),
-    Combination(
-        (R.HISTOGRAM,), "none", (GIVEN_PAIR,), "definition", "combinations.md#stated-guarantees", (SAME_COLUMN,)
-    ),
-    Combination((R.PROJECTION,), "none", (REPLACE,), "Theorem 1", "random-projections.md", (L2,)),
+    Combination((R.GAUSS,), "none", _QUERY, "rotation", _ROTATION),
+    Combination((R.LAPLACE,), "none", _QUERY, "Theorem 2", _ON_COORDINATES),
+    Combination((R.WHOLE, R.BOUNDED), "none", _QUERY, "Theorem 1", _ONE),
+    Combination((R.RESPONSE,), "none", _QUERY, "definition", _DEFINITION),
+    Combination(STATED, "none", (*_QUERY, WITHIN, ANY), "definition", _DEFINITION),
+    Combination((R.SELECTION,), "none", _QUERY, "Theorem 1", "bounded-range.md"),
+    Combination((R.KEYS,), "none", (ADD, ZERO), "Theorems 1 and 2", "thresholds.md"),
+    Combination((R.LOCAL,), "none", (ANY,), "Theorems 1 and 2", "local-noise.md"),
+    Combination((R.HISTOGRAM,), "none", (GIVEN_PAIR,), "definition", _DEFINITION),
+    Combination((R.PROJECTION,), "none", (REPLACE,), "Theorem 1", "random-projections.md"),
     Combination((R.WASSERSTEIN,), "none", (WITHIN,), "Theorems 1 and 2", "wasserstein-gradients.md", (KNOWN_SIZES,)),
-    Combination((R.MATRIX,), "none", (ADD, ZERO), "Theorems 2 to 4", "bands.md#theorem-2", (PATTERNS,)),
-    Combination((R.MATRIX,), "none", (REPLACE,), "Theorem 5", "bands.md#theorem-5", (PATTERNS, BOTH_PATTERNS)),
-    Combination(
-        (R.PAIR,), "none", tuple(Adjacency), "of the plug-in", "combinations.md#stated-guarantees", (STATED_PAIR,)
-    ),
+    Combination((R.MATRIX,), "none", (ADD, ZERO), "Theorem 2", "bands.md#theorem-2"),
+    Combination((R.MATRIX,), "none", (REPLACE,), "Theorem 5", "bands.md#theorem-5", (BOTH_PATTERNS,)),
+    Combination((R.PAIR,), "none", tuple(Adjacency), "of the plug-in", _DEFINITION),
     # without sampling, groups of records
-    Combination(
-        (*NOISE, R.SELECTION, R.GDP, R.ZCDP), "none", STANDARD_ADJACENCIES, "chain of neighbours", _GROUP, (), GROUP
-    ),
+    Combination((*NOISE, R.SELECTION, R.GDP, R.ZCDP), "none", STANDARD_ADJACENCIES, "sums", _GROUP, (), GROUP),
     Combination((R.DP,), "none", STANDARD_ADJACENCIES, "Theorem 7", "groups.md#theorem-7", (), GROUP),
-    Combination((R.MATRIX,), "none", (ADD,), "Theorem 2", "bands.md#theorem-2", (PATTERNS,), GROUP),
-    Combination((R.MATRIX,), "none", (REPLACE,), "Theorem 5", "bands.md#theorem-5", (PATTERNS, BOTH_PATTERNS), GROUP),
+    Combination((R.MATRIX,), "none", (ADD,), "Theorem 2", "bands.md#theorem-2", (), GROUP),
+    Combination((R.MATRIX,), "none", (REPLACE,), "Theorem 5", "bands.md#theorem-5", (BOTH_PATTERNS,), GROUP),
     # Poisson sampling
     Combination((*NOISE, R.RESPONSE, R.DP, R.GDP, R.PAIR), "poisson", (ADD,), "Theorem 1", _POISSON, (SECRET_SIZES,)),
     Combination((R.SELECTION, R.KEYS), "poisson", (ADD,), "Theorem 2", _KEYS, (SECRET_SIZES,)),
     Combination((*NOISE, R.RESPONSE, R.KEYS), "poisson", (ZERO,), "Theorem 3", _NULL, (ONLY_RECORDS_PUBLIC,)),
     Combination((R.GAUSS,), "poisson", (REPLACE,), "Theorem 5", "groups.md#theorem-5", (HALF, SECRET_SIZES)),
-    Combination(
-        (R.GAUSS, R.LAPLACE, R.GDP), "poisson", (ADD,), "Theorem 2", "groups.md#theorem-2", (SECRET_SIZES,), GROUP
-    ),
-    Combination(
-        (R.GAUSS, R.LAPLACE, R.GDP),
-        "poisson",
-        (ADD,),
-        "Theorem 4",
-        "groups.md#theorem-4",
-        (CUT, SECRET_SIZES),
-        LARGEST_BATCH,
-    ),
+    Combination(_FEW, "poisson", (ADD,), "Theorem 2", "groups.md#theorem-2", (SECRET_SIZES,), GROUP),
+    Combination(_FEW, "poisson", (ADD,), "Theorem 4", "groups.md#theorem-4", (CUT, SECRET_SIZES), LARGEST_BATCH),
     Combination((R.GAUSS,), "poisson", (ADD,), "Theorem 1", "bands.md#theorem-1", (PARTS, SECRET_SIZES), BANDS),
     # batches of a fixed size
     Combination(SYMMETRIC, "fixed", (REPLACE,), "Theorem 2", _FIXED, (KNOWN_SIZES,)),
-    Combination(
-        (R.PROJECTION,),
-        "fixed",
-        (REPLACE,),
-        "Theorem 2",
-        "subsampling.md#rows-in-random-order",
-        (RANDOM_ROWS, KNOWN_SIZES),
-    ),
+    Combination((R.PROJECTION,), "fixed", (REPLACE,), "Theorem 2", _IN_ORDER, (RANDOM_ROWS, KNOWN_SIZES)),
     Combination((R.WASSERSTEIN,), "fixed", (WITHIN,), "Theorem 2", _FIXED, (STRATA, KNOWN_SIZES)),
     Combination((R.GAUSS, R.GDP), "fixed", (REPLACE,), "Theorem 3", "groups.md#theorem-3", (KNOWN_SIZES,), GROUP),
     # passes
     Combination(
-        (R.GAUSS, R.LAPLACE, R.WHOLE, R.RESPONSE, R.DP, R.GDP, R.PAIR),
-        "allocation",
-        (ADD,),
-        "Theorem 2",
-        "allocation.md#theorem-2",
-        (SECRET_SIZES,),
+        (*_FINITE, R.DP, R.GDP, R.PAIR), "allocation", (ADD,), "Theorem 2", "allocation.md#theorem-2", (SECRET_SIZES,)
     ),
-    Combination(
-        (R.GAUSS, R.LAPLACE, R.WHOLE, R.RESPONSE), "allocation", (ZERO,), "Theorem 3", _NULL, (ONLY_RECORDS_PUBLIC,)
-    ),
+    Combination(_FINITE, "allocation", (ZERO,), "Theorem 3", _NULL, (ONLY_RECORDS_PUBLIC,)),
     Combination((R.GAUSS, R.LAPLACE), "shuffle", (ZERO,), "Theorems 1 and 3", "shuffling.md", (PUBLIC_SIZES,)),
 )
 
