@@ -85,7 +85,7 @@ CASES = [
     (f"{GAUSS} --delta 1e-5 --sampling poisson --rate 0.1 --max-batch 5", 2, ("--records",)),
     (f"{GAUSS} --delta 1e-5 --sampling poisson --rate 0.1 --max-batch 0 --records 9", 2, ("--max-batch", "0")),
     (f"{GAUSS} --delta 1e-5 --sampling fixed --rate 0.1 --max-batch 5 --records 9", 2, ("--max-batch", "poisson")),
-    (f"{GAUSS} --delta 1e-5 --sampling poisson --rate 0.1 --max-batch 5 --records 9 --group 2", 3, ("--group and --max-batch",)),
+    (f"{GAUSS} --delta 1e-5 --sampling poisson --rate 0.1 --max-batch 5 --records 9 --group 2", 3, ("--max-batch",)),
     (f"{GAUSS} --delta 1e-5 --bands 4", 2, ("--bands", "--sampling poisson")),
     (f"{GAUSS} --delta 1e-5 --sampling poisson --rate 0.3 --n 8 --bands 4", 2, ("--bands 4", "at most 3")),
     (f"{GAUSS} --delta 1e-5 --sampling poisson --rate 0.1 --bands 4", 2, ("--n", "--epochs")),

@@ -267,7 +267,7 @@ def test_what_cannot_be_allocated_is_refused():
         process(1.0, 100, 1, adjacency="replace-one")
     with pytest.raises(Unsupported, match="fixed"):
         process(1.0, 100, 1) + wpriv.Step(wpriv.Gauss(1.0), 10, wpriv.FixedSize(0.1))
-    for mechanism, words in ((wpriv.TruncatedGauss(1.0, 5.0), "no proven pair"), (wpriv.Dp(1.0, 1e-6), "finite losses")):
+    for mechanism, words in ((wpriv.TruncatedGauss(1.0, 5.0), "no proven"), (wpriv.Dp(1.0, 1e-6), "finite losses")):
         with pytest.raises(Unsupported, match=words):
             wpriv.Process((wpriv.Step(mechanism, 10, wpriv.Allocation(0.1)),))
     assert wpriv.Allocation(0.0042735).rate == 1 / 234

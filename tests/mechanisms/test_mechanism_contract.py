@@ -121,7 +121,7 @@ def test_a_bound_of_the_divergences_is_one_that_a_pair_can_have(name, values, tm
     mechanism = registry.mechanism(name)(**{k: str(file) if v == "curve" else v for k, v in values.items()})
     with pytest.raises(Unsupported, match="rdp"):
         mechanism.pair()
-    with pytest.raises(Unsupported, match="no proven pair.*do not determine those"):
+    with pytest.raises(Unsupported, match="do not determine those"):
         Process((Step(mechanism, 1, Sampling("poisson", 0.1)),))
     bound = mechanism.renyi_bound()
     assert bound == mechanism.renyi_bound()
