@@ -140,6 +140,7 @@ def calibrate(
     width = max(default_tol(search, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
     job = calibrations.Search(search, process_at, accountant, eps, delta, width, target.fpr, target.asked)
     solution, row, extra = calibrations.solve(job, spent, adaptive, repeats)
+    row = evaluate.with_data_sets(row)
     calibrated = extra["calibrated"]
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
     row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])

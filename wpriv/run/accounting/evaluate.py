@@ -104,6 +104,28 @@ def answer_tol(process: Process) -> float:
     )
 
 
+def with_data_sets(row: Guarantee) -> Guarantee:
+    """A guarantee whose lower ends are those of the dominating pair, with those of two data sets in their place.
+
+    Bounds on attacks keep their upper ends, and have the trivial lower ones.
+    """
+    if not two_data_sets.is_drawn(row.process) or row.claim not in ("exact", "certified"):
+        return row
+    again = curve(row.process, row.accountant, answer_tol(row.process))
+    extra = dict(row.extra)
+    if "mu_lower" in extra:
+        extra |= {"mu_lower": 0.0, "mu_orders": [each | {"mu_lower": 0.0} for each in extra["mu_orders"]]}
+    if "attack" in extra:
+        rates = [each | {"tpr_lower": each["fpr"]} for each in extra["attack"]["tpr_at_fpr"]]
+        extra["attack"] = extra["attack"] | {"advantage_lower": 0.0, "tpr_at_fpr": rates}
+    low = again.at(eps=row.epsilon.safe) if row.epsilon.lower == row.epsilon.upper else again.at(delta=row.delta.safe)
+    ends = [
+        Bracket.between(min(below.lower or 0.0, bracket.safe), bracket.safe, below.by, bracket.refusal)
+        for below, bracket in ((low.epsilon, row.epsilon), (low.delta, row.delta))
+    ]
+    return replace(row, claim=low.claim, epsilon=ends[0], delta=ends[1], extra=extra)
+
+
 def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> Guarantee:
     """Return the guarantee at one eps or one delta; ``extra["asked"]`` names the unknown.
 
