@@ -27,6 +27,7 @@ LOCAL = [
     "other records",
 ]
 _LISTS = {
+    "premises": "Premises of the guarantee, which the training keeps to",
     "covered": "Covered",
     "not_covered": "Not covered",
     "not_assessed": "Not assessed",

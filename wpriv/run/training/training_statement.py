@@ -183,7 +183,7 @@ def _guaranteed(
             "of": release.of,
         },
         "steps": sum(step.n for step in process.steps),
-        "process": process.describe(),
+        **{"process": process.describe(), "premises": [premise.sentence for premise in process.premises()]},
         "guarantees": [row.as_dict() for row in rows if evaluate.no_guarantee(row) is None],
         "for_comparison": [row.as_dict() for row in rows if evaluate.no_guarantee(row) is not None],
         "delta": privacy_statement.share(private.delta, plan.records),
