@@ -93,7 +93,7 @@ def _banded(plain: Repetition, bands: int, sampling: str) -> Repetition:
         )
     note = (
         f"{bands} bands: n = {plain.n} steps at rate {plain.rate:.6g} = {count} steps at rate {min(rate, 1.0):.6g} of "
-        f"plain Gaussian noise, where {PARTS.sentence}"
+        f"plain noise, which is Gaussian; {PARTS.sentence}"
     )
     return Repetition(count, min(rate, 1.0), (*plain.notes, note), bands)
 
