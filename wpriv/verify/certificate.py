@@ -66,10 +66,7 @@ MAX_BYTES, MAX_STEPS, MAX_COUNT = 1_000_000, 10_000, 2**40
 
 @dataclass(frozen=True)
 class Step:
-    """``n`` releases of a mechanism, or passes of 1 / ``rate`` releases; ``sampling`` is a key of ``ADJACENCIES``.
-
-    ``given``: only a guarantee of the mechanism is stated (dp, gdp).
-    """
+    """``n`` releases of a mechanism (``given``: known by a guarantee), or passes of 1 / ``rate`` releases."""
 
     mech: str
     parameters: tuple[tuple[str, Fraction], ...]

@@ -194,8 +194,8 @@ def _check_group(sampling: Sampling, neighbours: Neighbours) -> None:
     if group > MAX_SAMPLED_GROUP:
         raise Unsupported(
             f"sampled groups of up to {MAX_SAMPLED_GROUP} records are accounted for; found `group` {group}. Leave out "
-            f"`group`; an upper bound is that of all {group} records at once (sensitivity times {group}) at {group} times "
-            f"the rate"
+            f"`group`; an upper bound is that of all {group} records at once (sensitivity times {group}) at {group} "
+            f"times the rate"
         )
     if sampling.kind != "fixed":
         return

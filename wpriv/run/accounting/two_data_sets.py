@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from wpriv.core.adjacency import Adjacency
-from wpriv.core.guarantee import Curve
+from wpriv.core.guarantee import Curve, OrderDelta
 from wpriv.core.process import Process
 from wpriv.core.sampling.kinds import Poisson
 from wpriv.errors import Unsupported
@@ -66,7 +66,7 @@ def with_data_sets(curve: Curve, account: Callable[[Process], Curve]) -> Curve:
     lower = _lower(curve.process, account)
     steps = curve.process.steps
     is_one = lower is not None and len(steps) == 1 and steps[0].n == 1
-    orders = tuple(_joined(each, curve.orders[0]) for each in (_orders(lower) if curve.orders else ()))
+    orders = tuple(_joined_order(each, curve.orders[0]) for each in (_orders(lower) if curve.orders else ()))
     if is_one:
         return replace(curve, orders=orders)
     none = _nothing if lower is None else lower.delta_bracket
@@ -92,11 +92,16 @@ def _lower(process: Process, account: Callable[[Process], Curve]) -> Curve | Non
     return curve if curve.claim in ("exact", "certified") else None
 
 
-def _orders(lower: Curve | None) -> tuple[Callable[[float], Bracket], ...]:
-    return (_nothing,) if lower is None else lower.orders or (lower.delta_bracket,)
+def _orders(lower: Curve | None) -> tuple[OrderDelta, ...]:
+    return (_nothing,) if lower is None else lower.orders or (lambda eps, width: lower.delta_bracket(eps),)
 
 
-def _nothing(_: float) -> Bracket:
+def _joined_order(low: OrderDelta, high: OrderDelta) -> OrderDelta:
+    """The same of one order of the neighbours, at a relative width that suffices."""
+    return lambda eps, width: _joined(lambda at: low(at, width), lambda at: high(at, width))(eps)
+
+
+def _nothing(_: float, width: float = 0.0) -> Bracket:
     return Bracket(0.0, 0.0, 0.0)
 
 
