@@ -1,7 +1,7 @@
 """Zero-concentrated differential privacy: rho adds up over the steps and turns into (eps, delta) in closed form.
 
-rho is known here for Gaussian and discrete Gaussian noise, for the exponential mechanism, for pure DP (every step
-whose loss is bounded) and for a given zCDP guarantee. It must not be confused with ``rdp``, which uses the divergence
+rho is known here for Gaussian and Laplace noise, continuous or discrete, for the exponential mechanism, for pure DP
+(every step whose loss is bounded) and for a given zCDP guarantee. It must not be confused with ``rdp``, which uses the divergence
 of every order; zCDP bounds all of them by one line, rho times the order.
 """
 
@@ -16,15 +16,18 @@ from wpriv.errors import Unsupported
 from wpriv.numerics.bracket import Bracket, safe_exp
 from wpriv.numerics.conversions import zcdp_to_epsilon, zcdp_to_log_delta
 
+# of a few operations
+ROUNDING = 1e-15
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
 SOURCE = (
-    "Bun, Steinke 2016, Propositions 1.3, 1.4 and 1.6; Canonne, Kamath, Steinke 2020, Theorem 4 (discrete Gauss); "
-    "Cesar, Rogers 2021 (bounded range)"
+    "Bun, Steinke 2016, Propositions 1.3 and 1.6; Canonne, Kamath, Steinke 2020, Theorem 4 (discrete Gauss); "
+    "Harrison, Manurangsi 2025 (pure DP, Laplace, bounded range)"
 )
 EXPLAIN = """\
-eps = rho + 2 sqrt(rho ln(1/delta)), rho = sum of sensitivity^2/(2 sigma^2) for (discrete) Gauss noise, of eps_i^2/2
-for pure eps_i-DP, of eps_i^2/8 for exponential mechanisms, and of given rho_i.
+eps = rho + 2 sqrt(rho ln(1/delta)), rho = sum of sensitivity^2/(2 sigma^2) for (discrete) Gauss noise, of
+eps_i tanh(eps_i/2) for pure eps_i-DP, of eps_i - 1 + e^-eps_i for Laplace noise (the mean loss, as for discrete Laplace
+noise), of x - 1 - ln x, x = eps_i/(1 - e^-eps_i), for exponential mechanisms, and of given rho_i.
 A rigorous upper bound, looser than rdp and gdp; subsampled Gaussian steps have no useful finite rho and are refused."""
 
 
@@ -63,7 +66,8 @@ def _rho(step: Step, forward: LossPair, backward: LossPair) -> float:
     pure_eps = max(pair.support[1] for pair in pairs)
     is_pure = all(pair.mass_at_plus_infinity == 0 for pair in pairs) and math.isfinite(pure_eps)
     bounds = [max(by_noise)] if len(by_noise) == len(pairs) else []
-    bounds += [pure_eps**2 / 2] if is_pure else []
+    # randomised response dominates every step of pure DP
+    bounds += [pure_eps * math.tanh(pure_eps / 2) * (1 + ROUNDING)] if is_pure else []
     if bounds:
         return min(bounds)
     raise Unsupported(

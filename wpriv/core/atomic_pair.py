@@ -99,6 +99,12 @@ class AtomicPair(LossPair):
             return None
         return _product(self, other)
 
+    def mean_loss(self) -> float:
+        """Compute E_P[L], the Kullback-Leibler divergence, rounded up, of a pair without infinite losses."""
+        # E_P[e^-L] = 1, so that E_P[L] = E_P[e^-L - 1 + L], a sum of terms >= 0
+        log_mean = np.logaddexp.reduce(self.log_p + log_exp_excess(-self.losses))
+        return math.exp(float(log_mean)) * (1 + ROUNDED)
+
     def reverse(self) -> LossPair:
         if self.symmetric:
             return self

@@ -60,4 +60,12 @@ class DiscreteLaplace(Mechanism):
         losses = (2 * np.arange(s + 1) - s) / b
         losses[-1] = quotient_up(s, b)
         losses[0] = -losses[-1]
-        return AtomicPair(losses, log_p, symmetric=True, log_q=log_p[::-1])
+        return DiscreteLaplacePair(losses, log_p, symmetric=True, log_q=log_p[::-1])
+
+
+class DiscreteLaplacePair(AtomicPair):
+    """Discrete Laplace noise around two whole numbers."""
+
+    def zcdp_rho(self) -> float:
+        """The mean loss, which D_alpha / alpha is largest at (docs/theory/classical-bounds.md, "The rho of pure DP")."""
+        return self.mean_loss()

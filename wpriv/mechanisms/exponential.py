@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -16,9 +17,11 @@ from wpriv.errors import UsageError
 from wpriv.mechanisms.randomized_response import ResponsePair
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.bounded_range import profile
-from wpriv.numerics.log_space import log1mexp
+from wpriv.numerics.log_space import log1mexp, log_exp_excess
 
 MIN_RANGE, MAX_RANGE = 1e-6, 1e100
+# of the exponentials and logarithms in rho
+RHO_ROUNDING = 1e-14
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,11 @@ class Exponential(Mechanism):
 
     Source:
         McSherry, Talwar (2007); Durfee, Rogers (2019) (bounded range); Dong, Durfee, Rogers (2020), whose generalised
-        randomised response is the worst case at each end of the interval; Cesar, Rogers (2021) (eps0^2/8-zCDP).
+        randomised response is the worst case at each end of the interval; Harrison, Manurangsi (2025) (its rho of zCDP).
     """
 
     release: ClassVar[Release] = Release.SELECTION
-    source: ClassVar[str] = "Durfee, Rogers 2019; Dong, Durfee, Rogers 2020; Cesar, Rogers 2021"
+    source: ClassVar[str] = "Durfee, Rogers 2019; Dong, Durfee, Rogers 2020; Harrison, Manurangsi 2025"
 
     eps0: float = parameter("range of the privacy loss of one selection, in nats (its eps)", exclusive_minimum=0)
 
@@ -119,10 +122,8 @@ class BoundedRangePair(SupremumPair):
         Proof. As in ``SupremumPair``, G_t is the worst for given t. E_Q e^(alpha L) = A e^((alpha-1) t) - B e^(alpha
         t) for G_t, with A = e^r (1 - e^(-alpha r)) / (e^r - 1) and B = (1 - e^(-(alpha-1) r)) / (e^r - 1), is largest
         at e^t = A (alpha-1) / (B alpha). With phi(x) = ln(sinh(x/2) / (x/2)) the maximum is e^K, K = alpha phi(alpha
-        r) - phi(r) - (alpha-1) phi((alpha-1) r). It is at most alpha (alpha-1) r^2/8: for every L, ln E_Q e^(alpha L)
-        - alpha (alpha-1) r^2/8 is concave in alpha, since variances on an interval of length r are at most r^2/4, and
-        it is 0 at alpha = 0 and 1. (Rounding: for small alpha - 1 the three terms nearly cancel, so that the result is
-        rounded up.)
+        r) - phi(r) - (alpha-1) phi((alpha-1) r). K / (alpha (alpha-1)) is largest at alpha = 1
+        (``zcdp_rho``). (Rounding: for small alpha - 1 the three terms nearly cancel, so that the result is rounded up.)
         """
         alpha = np.asarray(orders, dtype=float)
         lam = alpha - 1
@@ -135,7 +136,14 @@ class BoundedRangePair(SupremumPair):
         return None if composed is None else (composed.delta, composed.epsilon)
 
     def zcdp_rho(self) -> float:
-        return self.r**2 / 8
+        """x - 1 - ln x with x = r / (1 - e^-r), rounded up: at most r^2 / 8 (docs/theory/bounded-range.md)."""
+        if self.r < 1:
+            # ln x from the small difference of x and e^(r/2)
+            rho = math.exp(float(log_exp_excess(self.r / 2 - _phi(np.asarray(self.r)))))
+        else:
+            x = self.r / -math.expm1(-self.r)
+            rho = x - 1 - math.log(x)
+        return rho * (1 + RHO_ROUNDING)
 
 
 def _phi(x: Array) -> Array:

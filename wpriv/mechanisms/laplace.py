@@ -20,6 +20,9 @@ from wpriv.numerics.cell_parts import CellParts, atom_parts, clipped_parts
 from wpriv.numerics.log_space import log1mexp, log_exp_excess
 from wpriv.numerics.safe_rounding import quotient_up
 
+# of the exponential and the logarithm in rho
+RHO_ROUNDING = 1e-14
+
 
 @dataclass(frozen=True)
 class Laplace(Mechanism):
@@ -91,6 +94,10 @@ class LaplacePair(KeyedPair):
         y = np.asarray(eps, dtype=float)
         above = log1mexp(np.minimum((np.abs(y) - self.t - self.rest) / 2, 0.0))
         return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
+
+    def zcdp_rho(self) -> float:
+        """t - 1 + e^-t, the mean loss, rounded up (docs/theory/classical-bounds.md, "The rho of pure DP")."""
+        return math.exp(float(log_exp_excess(np.asarray(-self.t)))) * (1 + RHO_ROUNDING)
 
     def renyi(self, orders: Array) -> Array:
         """Evaluate Mironov (2017), Table II, without its cancelling first-order terms; right to rounding at any t."""
