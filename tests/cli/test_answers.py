@@ -52,13 +52,33 @@ def test_dp_sgd_budget_brackets_the_known_eps(capsys):
 @pytest.mark.parametrize("accountant", ["wdp:variant=code,order=16", "wdp:variant=exact", "bdp", "renyi"])
 def test_other_notions_keep_the_published_schema(capsys, accountant):
     seen = "weibull:shape=0.5,records=8,coordinates=10,steps=3,quantile=0.5"
+    delta = "" if accountant == "renyi" else "--delta 1e-5"
     found = as_json(
         capsys,
-        f"budget --mech gauss --sigma 1 --n 3 --delta 1e-5 --accountant {accountant} --observed {seen} --explain",
+        f"budget --mech gauss --sigma 1 --n 3 {delta} --accountant {accountant} --observed {seen} --explain",
     )
     assert found["notion"] != "approximate-dp"
+    assert (found["delta"] is None) == ("order" in found) == (accountant == "renyi")
     assert found["process"][0]["observed"] == seen
     assert ("attack_reading" in found) == (found["notion"] != "rdp")
+
+
+def test_a_renyi_divergence_has_an_order_and_no_delta(capsys):
+    # Gaussian noise: order / (2 sigma^2)
+    job = "budget --mech gauss --sigma 4 --accountant renyi:order=8"
+    assert run(capsys, job).startswith("Renyi divergence of order 8 = 0.25, exact, by renyi; ")
+    assert run(capsys, f"{job} --quiet") == "0.25\n"
+    found = as_json(capsys, job)
+    assert [found[key] for key in ("delta", "delta_lower", "delta_upper", "delta_estimate")] == [None] * 4
+    assert (found["epsilon"], found["order"]) == (0.25, 8)
+    for flags in ("--delta 1e-5", "--delta 1e-5 --quiet"):
+        assert run(capsys, f"{job} {flags}", 2) == ""
+    table = run(capsys, f"{job} --accountant pld --delta 1e-5").splitlines()
+    assert table[0].startswith("eps at delta = 1e-05; ")
+    assert "eps [rdp]" in table[2]
+    noise = as_json(capsys, "calibrate --mech gauss --eps 0.25 --accountant renyi:order=8")
+    assert noise["calibrated"]["value"] == pytest.approx(4, rel=1e-6)
+    assert noise["delta"] is None
 
 
 def test_laplace_budget_gives_delta_at_eps(capsys):

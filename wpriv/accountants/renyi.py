@@ -1,7 +1,7 @@
 """Renyi differential privacy at one order: the divergence itself, without a conversion to (eps, delta).
 
 It must not be confused with ``rdp``, which turns the divergences of all orders into an (eps, delta) guarantee: the eps
-of this one belongs to (alpha, eps)-RDP and shares no scale with that of (eps, delta)-DP.
+of this one belongs to (alpha, eps)-RDP, has no delta and shares no scale with that of (eps, delta)-DP.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ SOURCE = "Mironov 2017, Definition 4 and Proposition 1"
 EXPLAIN = """\
 eps = D_alpha(P || Q) summed over all steps, in the worse order of the neighbours; at alpha = 1 the mean loss (KL).
 Exact to rounding (a closed form or quadrature); an upper bound where only bounds of the divergences are given.
-It has no delta: eps is the same at every one.
-Use rdp for an (eps, delta) guarantee."""
+It has no delta; use rdp for an (eps, delta) guarantee."""
 
 
 def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve:
@@ -61,7 +60,7 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
     def epsilon(delta: float) -> Bracket:
         return Bracket.above(value) if given else Bracket.exact(value)
 
-    return Curve(process, "renyi", NOTION, CLAIM, f"{SOURCE}; order {order:g}", delta, epsilon)
+    return Curve(process, "renyi", NOTION, CLAIM, f"{SOURCE}; order {order:g}", delta, epsilon, order=order)
 
 
 def _divergence(pairs: WeightedPairs, order: float) -> float:

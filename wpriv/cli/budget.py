@@ -162,9 +162,11 @@ def _print_answer(
 
     single = len(names) == 1 and names != ["all"]
     if single:
-        answers = tabulate.AnswerTable(
-            [budget.answer(process, names[0], attack=mode in ("text", "json"), **question)], []
+        # with a limit on eps, the gate says that a figure without a delta is no guarantee
+        row = budget.answer(
+            process, names[0], attack=mode in ("text", "json"), beside_others=limit is not None, **question
         )
+        answers = tabulate.AnswerTable([row], [])
     else:
         answers = tabulate.by_accountants(process, names, **question)
     rows = answers.rows if limit is None else gate.narrow_to_decide(process, answers.rows, limit, question.get("tol"))

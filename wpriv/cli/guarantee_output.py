@@ -62,7 +62,8 @@ def print_guarantees(
     """
     notes = unit_notes(row.notion for row in rows)
     if mode == "text":
-        output.emit_bold(f"{_question(rows[0])}; {_circumstances(rows[0])}")
+        first = next((row for row in rows if "order" not in row.extra), rows[0])
+        output.emit_bold(f"{_question(first)}; {_circumstances(first)}")
         _emit_notes(list(dict.fromkeys(note for row in rows for note in row.extra.get("reading", []))))
         output.emit(_comparison(rows, limit))
         for row in rows:
@@ -150,10 +151,11 @@ def headline(row: Guarantee, limit: float | None = None) -> str:
         claim = f"an upper bound by {row.accountant}, and at least {text(bracket.lower, up=False)}"
     if row.claim == "certified":
         claim += f" to lie in {bracket_text(bracket, limit)}"
-    notion = "" if row.notion == "approximate-dp" else f" ({row.notion})"
+    notion = "" if row.notion == "approximate-dp" or "order" in row.extra else f" ({row.notion})"
     # a number too small for a double is known as a bound only, whatever the claim
     sign = "<=" if bracket.safe == TINY else "="
-    answer = _question(row).replace(" at ", f" {sign} {text(bracket.safe, up=True, limit=limit)} at ", 1)
+    name, *at = _question(row).partition(" at ")
+    answer = f"{name} {sign} {text(bracket.safe, up=True, limit=limit)}{''.join(at)}"
     return f"{_calibrated(row)}{answer}{notion}, {claim}; {_circumstances(row)}"
 
 
@@ -167,7 +169,10 @@ def _calibrated(row: Guarantee) -> str:
 
 
 def _question(row: Guarantee) -> str:
-    """'eps at delta = 1e-05', 'delta at eps = 3', 'mu at every FPR >= 1e-09 ...' or 'TPR at FPR = 0.01'."""
+    """'eps at delta = 1e-05', 'delta at eps = 3', 'mu at every FPR >= 1e-09 ...', 'TPR at FPR = 0.01' or
+    'Renyi divergence of order 8'."""
+    if "order" in row.extra:
+        return f"Renyi divergence of order {echo(row.extra['order'])}"
     name, _ = answered(row)
     if name == "mu":
         return f"mu at {range_words(row)}"

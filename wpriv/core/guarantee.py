@@ -112,6 +112,7 @@ class Curve:
         tol: relative width asked of a bracket, where a wider one gets a warning.
         orders: the delta of each order of the neighbours alone, as in ``Process.directions``, at an eps and a
             relative width that suffices; empty where the accountant knows only the worse of both.
+        order: of a Renyi divergence, which is the same at every delta; None for curves of eps and delta.
     """
 
     process: Process
@@ -124,6 +125,7 @@ class Curve:
     warnings: tuple[str, ...] = ()
     tol: float | None = None
     orders: tuple[OrderDelta, ...] = ()
+    order: float | None = None
 
     def epsilon(self, *, delta: float) -> float:
         """The smallest eps that may be promised at this delta: the upper end; inf where no finite eps holds.

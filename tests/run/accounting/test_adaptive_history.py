@@ -50,7 +50,7 @@ def test_the_filter_adds_up_the_divergences_of_one_order(order):
 
 def renyi(sigma: float, n: int, lam: np.ndarray) -> np.ndarray:
     """Renyi divergences of n steps at rate 0.01, by the accountant of that notion."""
-    given = {"sigma": sigma, "n": n, "sampling": "poisson", "rate": 0.01, "delta": 0.5}
+    given = {"sigma": sigma, "n": n, "sampling": "poisson", "rate": 0.01}
     return np.array(
         [wpriv.budget("gauss", **given, accountant=f"renyi:order={1 + x!r}").epsilon.safe for x in lam.tolist()]
     )

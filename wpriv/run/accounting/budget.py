@@ -155,11 +155,19 @@ def answer(
     repeats: str | Repeats | None = None,
     with_mu: bool = False,
     fpr: float | None = None,
+    beside_others: bool = False,
 ) -> Guarantee:
-    """``budget`` of a process that is already built, without plausibility warnings."""
+    """``budget`` of a process that is already built, without plausibility warnings.
+
+    ``beside_others``: the question is that of several accountants, of which some may have no delta.
+    """
     mu_alone = with_mu and eps is None and delta is None
     eps = 0.0 if mu_alone else eps
-    check_question(eps, delta)
+    if evaluate.is_divergence(accountant) and eps is None and repeats is None and not beside_others:
+        if delta is not None:
+            raise UsageError(f"{accountant} gives a Renyi divergence, which has no delta: leave out `delta`, or use rdp")
+    else:
+        check_question(eps, delta)
     if fpr is not None and not with_mu:
         raise UsageError("`fpr` is the smallest false-positive rate for which mu holds: give `with_mu=True` with it")
     if with_mu and adaptive:

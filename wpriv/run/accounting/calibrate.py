@@ -116,6 +116,8 @@ def calibrate(
     >>> calibrate("gauss", sigma=4, eps=1, delta=1e-5, sampling=Poisson(0.01)).parameter
     'n'
     """
+    if eps is not None and delta is None and evaluate.is_divergence(accountant):
+        delta = evaluate.ANY_DELTA
     target = calibration_target.target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
     eps, delta = target.eps, target.delta
     schedule = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records}

@@ -27,6 +27,8 @@ ALLOCATED_ANSWER_TOL = 1e-4
 # the notions whose figures are about observed pairs, and not about the sensitivity
 DATA_DEPENDENT = ("wdp", "bdp")
 EPS_DELTA = ("approximate-dp", "probabilistic-dp")
+# a Renyi divergence is the same at every delta
+ANY_DELTA = 0.5
 
 
 def curve(
@@ -130,15 +132,26 @@ def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> G
     """Return the guarantee at one eps or one delta; ``extra["asked"]`` names the unknown.
 
     Raises:
-        Unsupported: no finite eps holds at this delta (the message says why), or the notion has no delta.
+        Unsupported: no finite eps holds at this delta (the message says why), or eps is given and the notion has no
+            delta. A delta is ignored there.
         UsageError: as ``Curve.at``.
     """
-    if eps is not None and on.notion == "rdp":
-        raise Unsupported(
-            f"{on.accountant} states the eps of (order, eps)-Renyi DP, which has no delta: leave out `eps` and give "
-            f"`delta`, on which its answer does not depend, or use rdp"
-        )
+    if on.order is not None:
+        if eps is not None:
+            raise Unsupported(f"{on.accountant} gives a Renyi divergence, which has no delta: leave out `eps`, or use rdp")
+        return without_delta(checked(on.at(delta=ANY_DELTA)), on.order).with_extra(asked="eps")
     return checked(on.at(eps=eps, delta=delta)).with_extra(asked="delta" if eps is not None else "eps")
+
+
+def without_delta(row: Guarantee, order: float) -> Guarantee:
+    """The guarantee of a Renyi divergence, whose ``as_dict`` has its order and no delta."""
+    row = replace(row, delta=Bracket.above(1.0))
+    return row.with_extra(order=order, delta=None, delta_lower=None, delta_upper=None, delta_estimate=None)
+
+
+def is_divergence(accountant: str) -> bool:
+    """Tell whether the figures of an accountant are Renyi divergences, which have no delta."""
+    return bool(registry.accountant(accountant)[0].NOTION == "rdp")
 
 
 def checked(row: Guarantee) -> Guarantee:

@@ -43,7 +43,7 @@ def by_accountants(subject: DescribedProcess, accountants: list[str], **question
     rows, refused = [], []
     for name in names:
         try:
-            rows.append(answer(subject, name, **question))
+            rows.append(answer(subject, name, beside_others=True, **question))
         except Unsupported as error:
             refused.append(Refusal(name, str(error)))
     if not rows:
