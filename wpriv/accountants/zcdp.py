@@ -1,8 +1,8 @@
 """Zero-concentrated differential privacy: rho adds up over the steps and turns into (eps, delta) in closed form.
 
 rho is known here for Gaussian and Laplace noise, continuous or discrete, for the exponential mechanism, for pure DP
-(every step whose loss is bounded) and for a given zCDP guarantee. It must not be confused with ``rdp``, which uses the divergence
-of every order; zCDP bounds all of them by one line, rho times the order.
+(every step whose loss is bounded) and for a given zCDP guarantee. It must not be confused with ``rdp``, which uses the
+divergence of every order; zCDP bounds all of them by one line, rho times the order.
 """
 
 from __future__ import annotations

@@ -67,5 +67,5 @@ class DiscreteLaplacePair(AtomicPair):
     """Discrete Laplace noise around two whole numbers."""
 
     def zcdp_rho(self) -> float:
-        """The mean loss, which D_alpha / alpha is largest at (docs/theory/classical-bounds.md, "The rho of pure DP")."""
+        """The mean loss, the least rho (docs/theory/classical-bounds.md, the rho of pure DP)."""
         return self.mean_loss()

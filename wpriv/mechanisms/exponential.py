@@ -35,7 +35,7 @@ class Exponential(Mechanism):
 
     Source:
         McSherry, Talwar (2007); Durfee, Rogers (2019) (bounded range); Dong, Durfee, Rogers (2020), whose generalised
-        randomised response is the worst case at each end of the interval; Harrison, Manurangsi (2025) (its rho of zCDP).
+        randomised response is the worst case at each end of the interval; Harrison, Manurangsi (2025) (its rho).
     """
 
     release: ClassVar[Release] = Release.SELECTION

@@ -96,7 +96,7 @@ class LaplacePair(KeyedPair):
         return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
 
     def zcdp_rho(self) -> float:
-        """t - 1 + e^-t, the mean loss, rounded up (docs/theory/classical-bounds.md, "The rho of pure DP")."""
+        """t - 1 + e^-t, the mean loss, rounded up (docs/theory/classical-bounds.md, the rho of pure DP)."""
         return math.exp(float(log_exp_excess(np.asarray(-self.t)))) * (1 + RHO_ROUNDING)
 
     def renyi(self, orders: Array) -> Array:

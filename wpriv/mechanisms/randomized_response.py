@@ -62,7 +62,7 @@ class ResponsePair(AtomicPair):
         return ResponsePair(self.eps0, n * self.log_keep, n * self.n) if n * self.n <= MAX_POWER else None
 
     def zcdp_rho(self) -> float | None:
-        """The mean loss, which D_alpha / alpha is largest at (docs/theory/classical-bounds.md, "The rho of pure DP")."""
+        """The mean loss, the least rho (docs/theory/classical-bounds.md, the rho of pure DP)."""
         return self.mean_loss() if self.log_keep == 0 else None
 
     def compose_with(self, other: LossPair) -> LossPair | None:

@@ -2,8 +2,7 @@
 
 The engine approximates the PMFs of the steps, chooses the tilt for the question, and composes a pessimistic and an
 optimistic discretisation of every step: by the transform of the sum (``compose_by_transform``), or on lattices where
-that would take longer (``compose_on_lattices``). It refines the discretisation until the bracket is as narrow as
-requested.
+that would take longer (``compose_on_lattices``). It refines the discretisation until the bracket is narrow enough.
 """
 
 from __future__ import annotations
@@ -155,9 +154,8 @@ class Composition:
         if delta <= self.mass_at_plus_infinity:
             return (self.max_loss,) * 2 if delta == self.mass_at_plus_infinity else (math.inf, math.inf)
         # the total variation distance of a composition is at most the sum of those of its steps
-        if self._distinct_steps <= constants.MAX_DISTANCE_KINDS and delta >= single_loss_delta(self.groups, 0.0) * (
-            1 + constants.DISTANCE_ROUNDING
-        ):
+        few, share = self._distinct_steps <= constants.MAX_DISTANCE_KINDS, delta / (1 + constants.DISTANCE_ROUNDING)
+        if few and share >= single_loss_delta(self.groups, 0.0):
             return 0.0, 0.0
         if self.max_loss <= sufficient_upper:
             return 0.0, max(self.max_loss, 0.0)

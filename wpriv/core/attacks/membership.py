@@ -29,8 +29,8 @@ RATE_TOL = 2e-4
 MAX_WORK = 2e9
 # multiple of it at which a point is given up
 MAX_WORK_RATIO = 1.5
-# relative width of delta at the first look at a point, share of the width of an error rate that each point may take, and
-# factor by which a width is made smaller than seems enough
+# relative width of delta at the first evaluation of a point, share of the width of an error rate that each point may
+# take, and factor by which a width is made smaller than seems enough
 COARSE_WIDTH, POINT_SHARE, WIDTH_SHARE = 1e-2, 0.3, 0.5
 # largest losses beyond this are not worth a point of their own
 MAX_KINK = 50.0

@@ -165,7 +165,9 @@ def answer(
     eps = 0.0 if mu_alone else eps
     if evaluate.is_divergence(accountant) and eps is None and repeats is None and not beside_others:
         if delta is not None:
-            raise UsageError(f"{accountant} gives a Renyi divergence, which has no delta: leave out `delta`, or use rdp")
+            raise UsageError(
+                f"{accountant} gives a Renyi divergence, which has no delta: leave out `delta`, or use rdp"
+            )
     else:
         check_question(eps, delta)
     if fpr is not None and not with_mu:

@@ -138,7 +138,9 @@ def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> G
     """
     if on.order is not None:
         if eps is not None:
-            raise Unsupported(f"{on.accountant} gives a Renyi divergence, which has no delta: leave out `eps`, or use rdp")
+            raise Unsupported(
+                f"{on.accountant} gives a Renyi divergence, which has no delta: leave out `eps`, or use rdp"
+            )
         return without_delta(checked(on.at(delta=ANY_DELTA)), on.order).with_extra(asked="eps")
     return checked(on.at(eps=eps, delta=delta)).with_extra(asked="delta" if eps is not None else "eps")
 

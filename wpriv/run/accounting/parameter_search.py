@@ -17,7 +17,7 @@ from wpriv.run.accounting.search_record import Evaluation, Outcome, Search, Solu
 
 # evaluations spent beyond values without an answer, on less private values that may meet the target
 MAX_PROBES = 8
-# a move of half an e-fold or more towards privacy that raises the excess by more than this shows that it is not monotone
+# a move of half an e-fold or more towards privacy that raises the excess by more than this: it is not monotone
 FLAT = 1e-6
 
 
@@ -192,7 +192,7 @@ def _bracket(search: Search, guess: float, slope: float, rtol: float) -> tuple[f
 
 
 def _scan(search: Search, guess: float) -> tuple[float, float | None]:
-    """Evaluate a coarse grid: the excess may rise towards privacy (a formula that is no guarantee), or have no answer."""
+    """Evaluate a coarse grid: the excess may rise towards privacy (formulas that guarantee nothing), or be unknown."""
     knob = search.knob
     centre = search.u(guess)
     values = {search.x(centre + k * 0.5) for k in range(-24, 25)}

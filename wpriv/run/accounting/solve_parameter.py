@@ -166,7 +166,7 @@ class Question:
         return self.knob.whole and (exact or value * self.finest < 1)
 
     def undecided(self) -> bool:
-        """Tell whether some value may meet the target with a narrower bracket, or with an upper bound at more points."""
+        """Tell whether some value may meet the target with a narrower bracket, or an upper bound at more points."""
         if self._varies and any(row.claim == "upper-bound" for row in self.rows.values()):
             return True
         return any(reply.outcome is Outcome.OPEN for reply in self.seen.values())
