@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wpriv.numerics import counted_work
 from wpriv.numerics.arrays import Array
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -24,6 +25,8 @@ UNIT_ROUNDOFF = 2.0**-53
 SIZE_ROUNDINGS, PAIR_ROUNDINGS = 3, 64
 # roundings of a node, relative to its logarithm: of the exponential, of the sum and of the index of its cell
 NODE_ROUNDINGS = 8
+# nanoseconds of a usual processor for the pairs of one cell and a window of others
+ROW_WORK = 6.0
 # more than what underflow takes from all masses of a sum of two
 UNDERFLOW_MASS = 1e-300
 
@@ -154,6 +157,7 @@ def _add_pairs(result: Cells, large: Cells, small: Cells, widest: int, refinemen
         if high < low or i1 <= i0:
             continue
         rows, at = slice(i0, i1), start + refinement * i0 + shift
+        counted_work.add(ROW_WORK * (i1 - i0))
         partners = [window.sums(i0 + offset + low, i1 - i0, high - low + 1) for window in windows]
         _add_products(result, slice(at, at + refinement * (i1 - i0), refinement), large, rows, *partners)
 

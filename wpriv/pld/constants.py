@@ -159,6 +159,8 @@ SANDWICH_COMPOSITION_SHARE = 0.5
 # bracket width, in tolerances, beyond which the sandwich is not tightened, and the share of the needed tightness that
 # is aimed at
 SANDWICH_MAX_WIDTH, SANDWICH_AIM = 20.0, 0.6
+# work for one sandwich, the factor from one tolerance to the next where it is not enough, and the widest that is tried
+SANDWICH_WORK, SANDWICH_COARSENING, WIDEST_SANDWICH = 0.7e9, 4.0, 0.1
 # how often pairs are made to resolve smaller deltas where delta is smaller than what they resolve, and the power of its
 # upper bound that they then resolve
 SANDWICH_DEPTHS, SANDWICH_DEPTH_POWER = 8, 1.5

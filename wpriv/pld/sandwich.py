@@ -8,6 +8,8 @@ from collections.abc import Callable
 from wpriv.core.guarantee import ROUNDING, epsilon_ends
 from wpriv.core.loss_pair import LossPair, log_profile
 from wpriv.core.process import WeightedPairs, closed_form, sandwich
+from wpriv.errors import Unsupported
+from wpriv.numerics import counted_work
 from wpriv.numerics.bracket import safe_exp
 from wpriv.pld import constants
 from wpriv.pld.composition import Composition
@@ -26,10 +28,21 @@ class SandwichedComposition:
 
     def __init__(self, run: WeightedPairs, tol: float):
         self.run, self.count = run, sum(n for _, n in run)
+        # the least tolerance that did not take too much work
+        self.least_tol = 0.0
         self._enclose(tol)
 
     def _enclose(self, tol: float) -> None:
-        ends = sandwich(self.run, tol)
+        """Choose the two compositions, as close as ``tol`` and the work that may be done for it allow."""
+        while True:
+            try:
+                with counted_work.stop_at(counted_work.total() + constants.SANDWICH_WORK):
+                    ends = sandwich(self.run, tol)
+                break
+            except Unsupported:
+                if tol >= constants.WIDEST_SANDWICH:
+                    raise
+                self.least_tol = tol = constants.SANDWICH_COARSENING * tol
         assert ends is not None  # the caller has checked that some pair has a sandwich
         self.tol, self.dominated, self.dominating = tol, _composition(ends[0]), _composition(ends[1])
 
@@ -73,8 +86,9 @@ class SandwichedComposition:
         low, high = self._ends(evaluate, sufficient_upper)
         # a bracket of delta far out in the tail may be so wide that the pairs would have to be hundreds of times closer
         fixable = tol * high < high - low <= constants.SANDWICH_MAX_WIDTH * tol * high
-        if high > sufficient_upper and fixable and self.tol >= tol:
-            self._enclose(constants.SANDWICH_AIM * tol * tol * high / (high - low))
+        aim = max(constants.SANDWICH_AIM * tol * tol * high / (high - low) if high > low else tol, self.least_tol)
+        if high > sufficient_upper and fixable and self.tol >= tol and aim < self.tol:
+            self._enclose(aim)
             low, high = self._ends(evaluate, sufficient_upper)
         return low, high
 

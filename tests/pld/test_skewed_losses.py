@@ -1,0 +1,92 @@
+"""Steps of which few have a loss far above all others: narrow brackets at eps near the bulk, and delta of nearly 1.
+
+Oracles: quadrature over one of two steps with the closed form of the other; mpmath sums of binomial terms; the closed
+form of Gaussian noise.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import ndtr
+
+import wpriv
+from wpriv.mechanisms.gauss import GaussPair
+from wpriv.mechanisms.randomized_response import ResponsePair
+from wpriv.numerics import counted_work
+from wpriv.pld.composition import Composition
+from wpriv.run.accounting import budget
+
+
+def excess(log_t: float, sigma: float, rate: float) -> float:
+    """E_Q (T - e^log_t)_+ for the ratio T = 1 - q + q e^{x/sigma - 1/(2 sigma^2)} of one sampled step."""
+    t, mu = math.exp(log_t), 1 / sigma
+    if t <= 1 - rate:
+        return 1 - t
+    strike = (t - 1 + rate) / rate
+    x = math.log(strike) / mu
+    return rate * (ndtr(mu / 2 - x) - strike * ndtr(-mu / 2 - x))
+
+
+def two_steps(sigma: float, rate: float, eps: float) -> float:
+    """delta of two steps in the order "remove": the mean over the first of the excess of the second."""
+
+    def integrand(x: float) -> float:
+        ratio = 1 - rate + rate * math.exp(x / sigma - 0.5 / sigma**2)
+        return math.exp(-x * x / 2) / math.sqrt(2 * math.pi) * ratio * excess(eps - math.log(ratio), sigma, rate)
+
+    edges = np.linspace(-12, 12 + 1 / sigma, 60)
+    return sum(quad(integrand, a, b, epsabs=0, epsrel=1e-11)[0] for a, b in pairwise(edges))
+
+
+@pytest.mark.parametrize(("sigma", "rate", "eps"), [(0.673, 0.0202, 0.0), (0.673, 0.0202, 0.01), (0.5, 0.01, 0.001)])
+def test_two_steps_with_rare_large_losses_have_a_narrow_bracket(sigma, rate, eps):
+    truth = two_steps(sigma, rate, eps)
+    process = wpriv.Process((wpriv.Step(wpriv.Gauss(sigma), 2, wpriv.Poisson(rate)),))
+    curve = budget.curve(process)
+    found = curve.at(eps=eps).delta
+    assert found.lower <= truth * (1 + 1e-9)
+    assert truth <= found.safe * (1 + 1e-9)
+    assert found.safe - found.lower <= 2e-5 * found.safe
+
+
+@pytest.mark.parametrize(("mu", "n"), [(1.0, 900), (0.02, 4_000_000), (6.7, 118_465)])
+@pytest.mark.parametrize("deviations", [6.0, 9.0])
+def test_far_below_the_mean_loss_delta_is_bounded_from_below_without_composing(mu, n, deviations):
+    size = mu * math.sqrt(n)
+    eps = size * size / 2 - deviations * size
+    start = counted_work.total()
+    low, high = Composition([(GaussPair(mu), n)]).delta(eps, 1e-5)
+    mp.mp.dps = 40
+    above, below = mp.mpf(eps) / size - mp.mpf(size) / 2, -mp.mpf(eps) / size - mp.mpf(size) / 2
+    miss = mp.ncdf(above) + mp.exp(eps) * mp.ncdf(below)
+    assert low <= 1 - miss <= high
+    assert high - low <= 1e-5
+    assert counted_work.total() - start < 0.1e9
+
+
+@pytest.mark.parametrize(("eps0", "n"), [(0.3, 2000), (2.0, 300)])
+def test_the_same_holds_of_losses_of_few_values(eps0, n):
+    mp.mp.dps = 40
+    p = 1 / (1 + mp.exp(-mp.mpf(eps0)))
+    mean, deviation = float(n * eps0 * (2 * p - 1)), float(2 * eps0 * mp.sqrt(n * p * (1 - p)))
+    eps = mean - 6 * deviation
+    low, high = Composition([(ResponsePair(eps0, 0.0, 1), n)]).delta(eps, 1e-6)
+    miss = sum(
+        mp.binomial(n, k) * p**k * (1 - p) ** (n - k) * min(1, mp.exp(eps - mp.mpf(eps0) * (2 * k - n)))
+        for k in range(n + 1)
+    )
+    assert low <= 1 - miss <= high
+    assert high - low <= 1e-6
+
+
+def test_a_question_ends_with_its_work():
+    start = counted_work.total()
+    found = wpriv.budget("discrete-gauss", sigma=0.7488276928151707, sensitivity=5, n=118465, eps=10.381376816777125)
+    assert found.delta.lower > 1 - 1e-9
+    assert counted_work.total() - start < 0.5e9
