@@ -187,18 +187,19 @@ class Membership:
         known, widths = self._known[index], dict[float, float]()
 
         def ends(eps: float, enough: float) -> tuple[float, float]:
-            width = 0.0 if enough == 0 else COARSE_WIDTH
-            while eps not in known or known[eps][1] - known[eps][0] > enough:
-                if width < widths.get(eps, math.inf):
-                    if known and self._is_out_of_work():
-                        break
-                    with counted_work.stop_at(self._work_end):
-                        low, high = self._delta(index, eps, width)
-                    before = known.get(eps, (0.0, 1.0))
-                    known[eps], widths[eps] = (max(low, before[0]), min(high, before[1])), width
-                if width == 0:
+            for share in (COARSE_WIDTH, WIDTH_SHARE, 0.0):
+                low, high = known.get(eps, (0.0, math.inf))
+                if high - low <= enough:
                     break
-                width = _next_width(known[eps], enough, width)
+                # first coarsely, then as narrow as seems enough, then as narrow as the curve can
+                width = share if eps not in known else min(share * enough / high, share) if high > 0 else 0.0
+                if (enough == 0 and share > 0) or not width < widths.get(eps, math.inf):
+                    continue
+                if known and self._is_out_of_work():
+                    break
+                with counted_work.stop_at(self._work_end):
+                    ends = self._delta(index, eps, width)
+                known[eps], widths[eps] = (max(ends[0], low), min(ends[1], high)), width
             return known[eps] if eps in known else _between(known, eps)
 
         return ends
@@ -211,12 +212,6 @@ class Membership:
             low, high = 0.0, _answer(self.curve.delta_bracket, eps)[1]
         # bounds from above are refined as if they were exact; no lower end is made of them
         return (high if self.curve.claim == "upper-bound" else min(low, high)), high
-
-
-def _next_width(ends: tuple[float, float], enough: float, width: float) -> float:
-    """The next relative width of delta to ask for, from the ends known; 0 for the narrowest."""
-    wanted = WIDTH_SHARE * enough / ends[1] if ends[1] > 0 else 0.0
-    return min(wanted, width / 2) if ends[0] > 0 else 0.0
 
 
 def _first_points(fprs: Sequence[float], scale: float) -> list[float]:
