@@ -74,7 +74,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
         return bracket(lambda c, tol, sufficient_upper: c.epsilon(delta, tol, sufficient_upper))
 
     def order(composition: Composition | SandwichedComposition) -> OrderDelta:
-        return lambda eps, width: Bracket.between(
+        return lambda eps, width=0.0: Bracket.between(
             *(composition if eps > 0 else compositions[-1]).delta(eps, max(width, tol))
         )
 

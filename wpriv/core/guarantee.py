@@ -26,8 +26,8 @@ ROUNDING = 1e-13
 # brackets wider than this, relative to eps or delta and for eps below 1 absolute, are no longer called exact
 WIDTH_OF_EXACT = 1e-9
 SCHEMA = "wpriv.guarantee/1"
-# delta at an eps, in one order of the neighbours, and a relative width that suffices
-OrderDelta = Callable[[float, float], Bracket]
+# delta at an eps, in one order of the neighbours; the second argument is a relative width that suffices, 0 by default
+OrderDelta = Callable[..., Bracket]
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, s
         return max(log_profile(pair, eps) for pair in pairs)
 
     def order(pair: LossPair) -> OrderDelta:
-        return lambda eps, width: Bracket.exact_exp(log_profile(pair, eps))
+        return lambda eps, width=0.0: Bracket.exact_exp(log_profile(pair, eps))
 
     def delta(eps: float) -> Bracket:
         return Bracket.exact_exp(log_delta(eps))

@@ -103,6 +103,8 @@ class Membership:
         self.curve = curve
         self._is_out_of_work = counted_work.limit(work)
         self._work_end = counted_work.total() + MAX_WORK_RATIO * work
+        # distance of the two ends of delta that suffices
+        self._enough = 0.0
         self._known: list[dict[float, tuple[float, float]]] = [{} for _ in curve.orders or (None,)]
         forward, backward = self._ends(0), self._ends(-1)
         self.trade_offs = [TradeOff(forward, backward)]
@@ -127,7 +129,8 @@ class Membership:
 
     def advantage(self) -> tuple[float, float]:
         """Bounds of the largest true- less false-positive rate: delta at eps = 0, the total variation distance."""
-        ends = [self._ends(index)(0.0, 0.0) for index in range(len(self._known))]
+        self._enough = 0.0
+        ends = [self._ends(index)(0.0) for index in range(len(self._known))]
         low = 0.0 if self.curve.claim == "upper-bound" else max(low for low, _ in ends)
         return low, min(high for _, high in ends)
 
@@ -171,12 +174,13 @@ class Membership:
                 raise UsageError(f"a false-positive rate is above 0 and at most 1; found {fpr:g}")
         scale = gaussian_mu_of_advantage(self.advantage()[1])
         inner = [fpr for fpr in fprs if fpr < 1]
-        trade_off.enough = POINT_SHARE * tol * min(inner, default=1.0)
+        self._enough = POINT_SHARE * tol * min(inner, default=1.0)
         trade_off.evaluate([*_first_points(inner, scale), *self._kinks(self.trade_offs.index(trade_off))])
         trade_off.cover(min(inner, default=0.5), max(inner, default=0.5), scale)
         least = min((trade_off.tpr_upper(fpr)[1] for fpr in inner), default=1.0)
         if least < min(inner, default=1.0):
-            trade_off.narrow(POINT_SHARE * tol * least)
+            self._enough = POINT_SHARE * tol * least
+            trade_off.evaluate_again()
         rates = [_refined(trade_off, fpr, tol) if fpr < 1 else ErrorRates(1.0, 1.0, 1.0, 0.0, 0.0) for fpr in fprs]
         if self.curve.claim == "upper-bound":
             rates = [replace(point, tpr_lower=point.fpr, fnr_upper=1 - point.fpr) for point in rates]
@@ -186,7 +190,8 @@ class Membership:
         """The bounds of delta in one order of the neighbours."""
         known, widths = self._known[index], dict[float, float]()
 
-        def ends(eps: float, enough: float) -> tuple[float, float]:
+        def ends(eps: float) -> tuple[float, float]:
+            enough = self._enough
             for share in (COARSE_WIDTH, WIDTH_SHARE, 0.0):
                 low, high = known.get(eps, (0.0, math.inf))
                 if high - low <= enough:
@@ -198,8 +203,8 @@ class Membership:
                 if known and self._is_out_of_work():
                     break
                 with counted_work.stop_at(self._work_end):
-                    ends = self._delta(index, eps, width)
-                known[eps], widths[eps] = (max(ends[0], low), min(ends[1], high)), width
+                    least, most = self._delta(index, eps, width)
+                known[eps], widths[eps] = (max(least, low), min(most, high)), width
             return known[eps] if eps in known else _between(known, eps)
 
         return ends

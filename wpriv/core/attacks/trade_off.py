@@ -18,8 +18,8 @@ import numpy as np
 
 from wpriv.numerics.arrays import Array
 
-# lower and upper end of delta at an eps >= 0, and the distance between them that suffices
-DeltaEnds = Callable[[float, float], tuple[float, float]]
+# lower and upper end of delta at an eps >= 0
+DeltaEnds = Callable[[float], tuple[float, float]]
 # relative rounding error of the few operations by which lines and chords are evaluated, with a margin
 ROUNDING = 1e-14
 # relative accuracy of a profile in closed form
@@ -94,7 +94,6 @@ class TradeOff:
 
     Attributes:
         lines: the points, by increasing t.
-        enough: distance of the two ends of the profile that suffices at a point.
     """
 
     def __init__(self, forward: DeltaEnds, backward: DeltaEnds):
@@ -102,11 +101,9 @@ class TradeOff:
         self._forward, self._backward = forward, backward
         self.lines: list[Line] = []
         self._hull: list[Line] | None = None
-        self.enough = 0.0
 
-    def narrow(self, enough: float) -> None:
-        """Evaluate all points again, with another distance that suffices."""
-        self.enough = enough
+    def evaluate_again(self) -> None:
+        """Evaluate all points once more, of which more may be known by now."""
         self.lines, self._hull = [self._line(line.log_t) for line in self.lines], None
 
     def evaluate(self, log_t: Iterable[float]) -> None:
@@ -118,8 +115,7 @@ class TradeOff:
         self._hull = None
 
     def _line(self, log_t: float) -> Line:
-        ends = self._forward if log_t >= 0 else self._backward
-        low, high = ends(abs(log_t), self.enough / min(math.exp(log_t), 1.0))
+        low, high = (self._forward if log_t >= 0 else self._backward)(abs(log_t))
         return Line(log_t, max(low, 0.0) * (1 - PROFILE_ROUNDING), min(high * (1 + PROFILE_ROUNDING), 1.0))
 
     def raised(self) -> TradeOff:

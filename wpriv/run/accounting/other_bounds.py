@@ -56,7 +56,7 @@ def intersect(curve: Curve, accountants: Sequence[Sequence[str]]) -> Curve:
         return others.narrowed(curve, lambda c: c.epsilon_bracket(value), others.epsilon_lower_bound(value), math.inf)
 
     def order(ask: OrderDelta) -> OrderDelta:
-        return lambda eps, width: others.order_narrowed(curve, ask, eps, width)
+        return lambda eps, width=0.0: others.order_narrowed(curve, ask, eps, width)
 
     orders = tuple(map(order, curve.orders))
     return dataclasses.replace(curve, delta_bracket=delta, epsilon_bracket=epsilon, orders=orders)
