@@ -263,7 +263,7 @@ class Question:
     def answer(self, solution: Solution) -> SolvedParameter:
         """The solution with its guarantee."""
         row = evaluate.checked(self.rows[solution.value])
-        order = evaluate.curve(row.process, self.accountant).order if evaluate.is_divergence(self.accountant) else None
+        order = evaluate.curve(row.process, self.accountant).order if row.notion == "rdp" else None
         row = row if order is None else evaluate.without_delta(row, order)
         return SolvedParameter(self.knob, solution.value, row, solution.missed, solution.refusal)
 
