@@ -100,7 +100,7 @@ def curve_of(process, limits: tuple[float, float], bracket: tuple[float, float] 
 
 @pytest.mark.parametrize("limits", [(5.0, 500.0), (3.8, 4.2), (1.0, 3.6)])
 def test_a_refusal_in_part_of_the_range_leaves_calibrate_its_least_sigma(monkeypatch, limits):
-    monkeypatch.setattr(evaluate, "curve", lambda process, *_: curve_of(process, limits))
+    monkeypatch.setattr(evaluate, "curve", lambda process, *_, **__: curve_of(process, limits))
     row = wpriv.calibrate("gauss", eps=1, delta=1e-5).guarantee
     sigma = row.extra["calibrated"]["value"]
     assert gauss_delta(1, sigma, 1) <= 1e-5 < gauss_delta(1, sigma * (1 - 1e-6), 1)
@@ -110,7 +110,7 @@ def test_a_refusal_in_part_of_the_range_leaves_calibrate_its_least_sigma(monkeyp
 
 def test_a_sigma_that_may_not_be_the_least_says_so(monkeypatch):
     # the least sigma is 3.7306
-    monkeypatch.setattr(evaluate, "curve", lambda process, *_: curve_of(process, (3.0, 10.0)))
+    monkeypatch.setattr(evaluate, "curve", lambda process, *_, **__: curve_of(process, (3.0, 10.0)))
     row = wpriv.calibrate("gauss", eps=1, delta=1e-5).guarantee
     calibrated = row.extra["calibrated"]
     assert calibrated["value"] == pytest.approx(10, rel=1e-5)
@@ -120,7 +120,7 @@ def test_a_sigma_that_may_not_be_the_least_says_so(monkeypatch):
 
 
 def test_where_nothing_can_be_said_the_error_is_the_refusal_itself(monkeypatch):
-    monkeypatch.setattr(evaluate, "curve", lambda process, *_: curve_of(process, (0.0, math.inf)))
+    monkeypatch.setattr(evaluate, "curve", lambda process, *_, **__: curve_of(process, (0.0, math.inf)))
     with pytest.raises(Unsupported) as caught:
         wpriv.calibrate("gauss", eps=1, delta=1e-5)
     assert str(caught.value) == REASON
@@ -183,7 +183,7 @@ def test_a_count_of_a_million_is_the_most():
 
 def test_an_n_is_never_called_the_most_where_one_more_is_proven(monkeypatch):
     """The bracket is never narrower than a thousandth, so that n + 1 is shown neither to meet nor to miss it."""
-    monkeypatch.setattr(evaluate, "curve", lambda process, *_: curve_of(process, (0.0, 0.0), (0.999, 1.001)))
+    monkeypatch.setattr(evaluate, "curve", lambda process, *_, **__: curve_of(process, (0.0, 0.0), (0.999, 1.001)))
     row = wpriv.calibrate("gauss", sigma=100, eps=1, delta=1e-5).guarantee
     calibrated = row.extra["calibrated"]
     n = calibrated["value"]
