@@ -20,7 +20,11 @@ def plausibility_warnings(row: Guarantee, records: int | None) -> list[str]:
 
 def weak_guarantee(row: Guarantee, records: int | None) -> list[str]:
     """Warn about a guarantee that is correct but practically meaningless."""
-    return weak_figures(row.epsilon.safe if row.notion == "approximate-dp" else 0.0, row.delta.safe, records)
+    return weak_figures(
+        row.epsilon.safe if row.notion == "approximate-dp" else 0.0,
+        0.0 if "order" in row.extra else row.delta.safe,
+        records,
+    )
 
 
 def weak_figures(eps: float, delta: float, records: int | None) -> list[str]:
