@@ -120,7 +120,16 @@ def budget(
         observed=observed,
     )
     question = build_process.question(eps=eps, delta=delta, tol=tol, fpr=fpr)
-    row = answer(described, accountant, **question, attack=attack, adaptive=adaptive, repeats=repeats, with_mu=with_mu)
+    row = answer(
+        described,
+        accountant,
+        **question,
+        attack=attack,
+        adaptive=adaptive,
+        repeats=repeats,
+        with_mu=with_mu,
+        beside_others=False,
+    )
     return evaluate.with_warnings(row, plausibility_warnings(row, described.records))
 
 
