@@ -39,7 +39,7 @@ The orders follow from eps and delta alone: the one at which these two allow the
 1.5, 2, 3, 5, ..., 513 (w = 1/44 each); or one: rdp-filter:order=8."""
 LIMIT_SHARE = 0.75
 # orders less one for processes whose best order is far from that of Gaussian noise, such as trainings at a small rate
-LAMBDAS = 2.0 ** np.arange(-1, 10)
+LAMBDAS: Array = np.power(2.0, np.arange(-1.0, 10.0))
 FIXED_SHARE = (1 - LIMIT_SHARE) / LAMBDAS.size
 LAM_RANGE = (1e-6, 1e12)
 

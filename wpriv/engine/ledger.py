@@ -29,6 +29,11 @@ from wpriv.engine.ledger_lines import entries as entries
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
 
+__all__ = [
+    *("CutPass", "Entry", "Ledger", "Position", "cut_passes", "describe", "entries", "holds", "last_run", "position"),
+    *("process", "release_parts", "require"),
+]
+
 
 @dataclass(frozen=True)
 class Position:
