@@ -93,12 +93,12 @@ def _lower(process: Process, account: Callable[[Process], Curve]) -> Curve | Non
 
 
 def _orders(lower: Curve | None) -> tuple[OrderDelta, ...]:
-    return (_nothing,) if lower is None else lower.orders or (lambda eps, width: lower.delta_bracket(eps),)
+    return (_nothing,) if lower is None else lower.orders or (lambda eps, width=0.0: lower.delta_bracket(eps),)
 
 
 def _joined_order(low: OrderDelta, high: OrderDelta) -> OrderDelta:
     """The same of one order of the neighbours, at a relative width that suffices."""
-    return lambda eps, width: _joined(lambda at: low(at, width), lambda at: high(at, width))(eps)
+    return lambda eps, width=0.0: _joined(lambda at: low(at, width), lambda at: high(at, width))(eps)
 
 
 def _nothing(_: float, width: float = 0.0) -> Bracket:

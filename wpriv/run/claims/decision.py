@@ -177,13 +177,13 @@ def refuting_test(question: Question, eps: float, allowed: float) -> dict[str, A
     return {**shown, "simulation": simulate(directions[index], eps, trials, question.seed)}
 
 
-def delta_ends(order: Callable[[float, float], Bracket]) -> Callable[[float], tuple[float, float]]:
+def delta_ends(order: OrderDelta) -> Callable[[float], tuple[float, float]]:
     """Both ends of delta at an eps, each computed once, for one order of the neighbours."""
     known: dict[float, tuple[float, float]] = {}
 
     def ends(eps: float) -> tuple[float, float]:
         if eps not in known:
-            bracket = order(eps, 0.0)
+            bracket = order(eps)
             known[eps] = bracket.lower or 0.0, bracket.safe
         return known[eps]
 
