@@ -7,7 +7,7 @@ import json
 import pytest
 
 import wpriv
-from wpriv.errors import UsageError
+from wpriv.errors import Unsupported, UsageError
 from wpriv.run.accounting.build_process import described_process, described_steps
 
 STEPS = [
@@ -46,7 +46,6 @@ def test_equal_steps_are_merged_however_they_are_written(tmp_path):
         ({"records": None}, "records"),
         ({"n": 3}, "epochs"),
         ({"rate": 0.1}, "rate"),
-        ({"bands": 4, "max_batch": 300}, "bands"),
         ({"epochs": -1}, "epochs"),
         ({"batch": "x"}, "batch"),
     ],
@@ -55,3 +54,15 @@ def test_a_faulty_item_is_refused_with_its_place(tmp_path, change, words):
     path = written(tmp_path / "h.json", [STEPS[4], {**STEPS[0], **change}])
     with pytest.raises(UsageError, match=rf"h\.json, entry 2: .*{words}"):
         wpriv.budget(history=path, delta=1e-5)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {**STEPS[0], "bands": 4, "max_batch": 300},
+        {"mech": "laplace", "scale": 5, "sampling": "poisson", "rate": 0.25, "n": 4, "bands": 4},
+    ],
+)
+def test_an_item_without_a_theorem_is_refused(tmp_path, step):
+    with pytest.raises(Unsupported):
+        wpriv.budget(history=written(tmp_path / "h.json", [step]), delta=1e-5)
