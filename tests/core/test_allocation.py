@@ -217,7 +217,7 @@ def test_laplace_noise_has_a_bracket():
 
 
 def test_zcdp_counts_a_pass_of_pure_releases_once():
-    """A record takes part in one step of a pass, which is thus t-DP and t tanh(t/2)-zCDP (Harrison, Manurangsi 2025)."""
+    """A record takes part in one step of a pass, thus t-DP and t tanh(t/2)-zCDP (Harrison, Manurangsi 2025)."""
     steps = wpriv.Process((wpriv.Step(wpriv.Laplace(10.0), 1000, wpriv.Allocation(0.01)),))
     rho = 10 * 0.1 * math.tanh(0.05)
     eps = wpriv.curve(steps, accountant="zcdp").epsilon(delta=1e-6)

@@ -70,7 +70,7 @@ class AtomicPair(LossPair):
         inside = (cell >= 0) & (self.losses < high[cell])
         cell, loss, mass = cell[inside], self.losses[inside], np.exp(self.log_p[inside])
         parts = -np.expm1(low[cell] - loss) * mass, np.expm1(high[cell] - loss) * mass
-        return CellParts(*(np.bincount(cell, part, low.size) for part in parts))
+        return CellParts(*(np.bincount(cell, part, low.size).astype(float) for part in parts))
 
     def log_moment(self, lam: Array) -> Array | None:
         """Compute [k] ln E_P[e^(lam L)] at [k] lam > 0 in closed form, or return None: then the losses are summed."""

@@ -106,9 +106,7 @@ def test_many_revealing_steps_are_not_said_to_reveal_for_certain():
 @pytest.mark.parametrize(("order", "truth"), [(64.5, 82.56679450665), (200.5, 271.52984160350)])
 def test_renyi_divergences_of_high_order_are_resolved(order, truth):
     # mpmath: quadrature of ((1-q) N(0) + q N(1))^a N(0)^(1-a) in 40 digits
-    row = wpriv.budget(
-        "gauss", sigma=0.6, sampling="poisson", rate=0.001, accountant=f"renyi:order={order}"
-    )
+    row = wpriv.budget("gauss", sigma=0.6, sampling="poisson", rate=0.001, accountant=f"renyi:order={order}")
     assert row.epsilon.safe == pytest.approx(truth, rel=1e-10)
 
 

@@ -109,7 +109,8 @@ def test_the_seed_of_noise_on_the_records_is_not_sent(tmp_path, recorder):
     path = tmp_path / "r.yaml"
     path.write_text(
         "kind: train\nsource: a test\ntask: classify\nmodel: {name: logistic}\nprivacy: none\nbatch: 100\nsteps: 2\n"
-        "data: {name: digits, privatize: {mech: local-gauss, eps: 5, delta: 1e-4, radius: 1, seed: 7741, public_labels: true}}\n"
+        "data: {name: digits, privatize: {mech: local-gauss, eps: 5, delta: 1e-4, radius: 1, "
+        "seed: 7741, public_labels: true}}\n"
         "optimizer: {lr: 0.1}\n"
     )
     wpriv.train(path, out=tmp_path / "r", log="wandb")

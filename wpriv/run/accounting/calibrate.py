@@ -26,7 +26,7 @@ from wpriv.run.accounting import (
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.neighbours import neighbour_readings
 from wpriv.run.accounting.plausibility import plausibility_warnings
-from wpriv.run.accounting.repetition import sampling_keys, with_repetition
+from wpriv.run.accounting.repetition import ONE_RELEASE, sampling_keys, with_repetition
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import default_tol
 
@@ -177,7 +177,7 @@ def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], lis
         if sampled and spec["rate"] is None:
             raise UsageError(f"{build_process.flag(noise)} and the sampling rate are both missing; give one of them")
         rest = {k: v for k, v in spec.items() if k != noise}
-        notes = [] if rest["n"] is not None else [build_process.ONE_RELEASE]
+        notes = [] if rest["n"] is not None else [ONE_RELEASE]
         rest["n"] = 1 if rest["n"] is None else rest["n"]
         return SearchParameter(noise, +1, 1e-12, 1e15), rest, notes
     if spec["n"] is None:

@@ -197,7 +197,7 @@ def _where_replaced(wide: dict[str, Any] | None, schedule: dict[str, Any], assum
     """A row for a replaced record, where its pair is known."""
     if wide is None:
         return []
-    drawn = {key: schedule[key] for key in ("n", "sampling", "rate") if key in schedule}
+    drawn: dict[str, Any] = {key: schedule[key] for key in ("n", "sampling", "rate") if key in schedule}
     return [Interpretation({**wide, **drawn}, "replace-one", "pld", assumption)]
 
 

@@ -102,7 +102,7 @@ def train(
         UsageError: there are more canaries than weights, or the ledger is not that of the plan.
         MissingResource: the device is missing.
     """
-    from wpriv.engine import batch_gradient, launch, training_state
+    from wpriv.engine import batch_gradient, launch, saved_weights
     from wpriv.engine import canaries as engine_canaries
 
     private = plan.private
@@ -135,7 +135,7 @@ def train(
         )
         added.watch(engine)
         engine.run(on_step=on_step)
-        process = _spent(plan, folder / training_state.LEDGER)
+        process = _spent(plan, folder / saved_weights.LEDGER)
     observed, rate = added.observations(), plan.sampling.rate
     statistics = {"sums": scores.sums(*observed, rate, added.absent)}
     if rate < 1 and plan.steps > 1 and not replaces:

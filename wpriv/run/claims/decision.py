@@ -11,7 +11,7 @@ from wpriv.core.adjacency import Adjacency
 from wpriv.core.attacks.claim import Claim
 from wpriv.core.attacks.simulate_losses import Simulation, most_trials, simulate, trials_needed
 from wpriv.core.attacks.threshold_test import ThresholdTest, threshold_test
-from wpriv.core.guarantee import Curve
+from wpriv.core.guarantee import Curve, OrderDelta
 from wpriv.core.process import Process
 from wpriv.core.sampling.theorems import STATED
 from wpriv.errors import Unsupported

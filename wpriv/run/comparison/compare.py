@@ -235,7 +235,8 @@ def _answer(cell: Cell, curves: dict[str, Any]) -> dict[str, Any] | str:
     try:
         if key not in curves:
             tol = cell.tol or evaluate.DEFAULT_TOL
-            one_run = evaluate.curve(cell.process(), cell.accountant, tol, **dict(cell.options))
+            options: dict[str, Any] = dict(cell.options)
+            one_run = evaluate.curve(cell.process(), cell.accountant, tol, **options)
             curves[key] = best_of_runs.of_best(one_run, cell.repeats)
         curve = curves[key]
         return curve if isinstance(curve, str) else evaluate.ask(curve, eps=cell.eps, delta=cell.delta).as_dict()
