@@ -16,6 +16,8 @@ from flint import acb, arb, ctx
 
 Nodes = list[tuple[arb, arb]]
 BITS, MOST_FREQUENCIES, AGREEMENT = 192, 1500, 1e-9
+# of the nodes as well as of the sums over them
+ctx.prec = BITS
 
 
 class NoTruthError(ArithmeticError):
@@ -100,7 +102,6 @@ def delta(nodes: Nodes, n: int, eps: float, *, exact: bool = False) -> float:
     Raises:
         NoTruthError: two lines disagree, or too many frequencies would be needed.
     """
-    ctx.prec = BITS
     if exact:
         return _few(nodes, n, eps)
     if n == 1:

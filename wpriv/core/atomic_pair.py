@@ -8,13 +8,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.loss_pair import LossPair, Tails
+from wpriv.core.loss_pair import LOSS_ROUNDING, LossPair, Tails
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.cell_parts import CellParts
 from wpriv.numerics.log_space import log1mexp, log_exp_excess, safe_log
+from wpriv.numerics.safe_rounding import raised, total_up
 
-# the largest number of sums of two losses in a composition, and the relative difference up to which sums are one loss
-MAX_SUMS, ROUNDED = 2**18, 4e-15
+# the largest number of sums of two losses in a composition, and the share of the least distance between losses up to
+# which sums that differ by rounding are one loss
+MAX_SUMS, MERGED_SHARE = 2**18, 1e-3
 # the range of losses (nats) up to which e^L Q is P to rounding
 MAX_PLAIN_LOSS = 200.0
 
@@ -53,7 +55,7 @@ class AtomicPair(LossPair):
         self.log_q = self.log_p - self.losses if log_q is None else np.asarray(log_q, float)[order]
         self.mass_at_plus_infinity, self.mass_at_minus_infinity = mass_at_plus_infinity, mass_at_minus_infinity
         self.symmetric = symmetric
-        self.atoms = self.losses
+        self.atoms, self.errors = self.losses, LOSS_ROUNDING * np.abs(self.losses)
         self.support = (float(self.losses[0]), float(self.losses[-1])) if self.losses.size else (0.0, 0.0)
         self._above_p = _log_sums_above(self.log_p, mass_at_plus_infinity)
         self._above_q = _log_sums_above(self.log_q, 0.0)
@@ -69,7 +71,8 @@ class AtomicPair(LossPair):
         cell = np.searchsorted(low, self.losses) - 1
         inside = (cell >= 0) & (self.losses < high[cell])
         cell, loss, mass = cell[inside], self.losses[inside], np.exp(self.log_p[inside])
-        parts = -np.expm1(low[cell] - loss) * mass, np.expm1(high[cell] - loss) * mass
+        with np.errstate(over="ignore", invalid="ignore"):
+            parts = -np.expm1(low[cell] - loss) * mass, np.expm1(high[cell] - loss) * mass
         return CellParts(*(np.bincount(cell, part, low.size).astype(float) for part in parts))
 
     def log_moment(self, lam: Array) -> Array | None:
@@ -103,13 +106,15 @@ class AtomicPair(LossPair):
         """Compute E_P[L], the Kullback-Leibler divergence, rounded up, of a pair without infinite losses."""
         # E_P[e^-L] = 1, so that E_P[L] = E_P[e^-L - 1 + L], a sum of terms >= 0
         log_mean = np.logaddexp.reduce(self.log_p + log_exp_excess(-self.losses))
-        return math.exp(float(log_mean)) * (1 + ROUNDED)
+        return math.exp(float(log_mean)) * (1 + LOSS_ROUNDING)
 
     def reverse(self) -> LossPair:
         if self.symmetric:
             return self
         infinities = self.mass_at_minus_infinity, self.mass_at_plus_infinity
-        return AtomicPair(-self.losses, self.log_q, *infinities, log_q=self.log_p)
+        pair = AtomicPair(-self.losses, self.log_q, *infinities, log_q=self.log_p)
+        pair.errors, pair.support = self.errors[::-1], (-self.support[1], raised(-self.support[0]))
+        return pair
 
     def log_delta(self, eps: ArrayLike) -> Array:
         # the profile is piecewise linear in t = e^eps with slope -Q(L > eps): value at the next loss, plus a piece > 0
@@ -129,6 +134,14 @@ class AtomicPair(LossPair):
             terms = self.log_p[at:] + log1mexp(y - self.losses[at:])
             logs[place] = np.logaddexp.reduce(np.append(terms, rest))
         return np.clip(logs.reshape(eps.shape), self.log_beyond, 0.0)
+
+    def log_delta_error(self, eps: float) -> float:
+        """A loss L that is off by d changes delta by at most P(L) d e^(eps - L + d), and by P(L) d."""
+        near = self.losses + self.errors > eps
+        with np.errstate(divide="ignore"):
+            log_errors = np.log(self.errors[near])
+        excess = np.minimum(eps - self.losses[near] + self.errors[near], 0.0)
+        return float(np.logaddexp.reduce(self.log_p[near] + excess + log_errors, initial=-np.inf))
 
     @cached_property
     def _log_profile(self) -> Array:
@@ -164,8 +177,10 @@ def _product(a: AtomicPair, b: AtomicPair) -> AtomicPair:
     """Compose two atomic pairs; sums that differ by rounding alone become one loss, whose masses are added up."""
     losses = np.add.outer(a.losses, b.losses).ravel()
     order = np.argsort(losses, kind="stable")
-    losses = losses[order]
-    tolerance = ROUNDED * (float(np.abs(a.losses).max(initial=0.0)) + float(np.abs(b.losses).max(initial=0.0)))
+    losses, errors = losses[order], np.add.outer(a.errors, b.errors).ravel()[order]
+    tolerance = LOSS_ROUNDING * (float(np.abs(a.losses).max(initial=0.0)) + float(np.abs(b.losses).max(initial=0.0)))
+    # beside a loss of 1e17, losses near 1 remain what they are
+    tolerance = min(tolerance, *(MERGED_SHARE * float(np.diff(pair.losses).min(initial=np.inf)) for pair in (a, b)))
     starts = (
         np.flatnonzero(np.concatenate([[True], np.diff(losses) > tolerance]))
         if losses.size
@@ -177,10 +192,11 @@ def _product(a: AtomicPair, b: AtomicPair) -> AtomicPair:
     at_plus = -math.expm1(_log1m(a.mass_at_plus_infinity) + _log1m(b.mass_at_plus_infinity))
     at_minus = -math.expm1(_log1m(a.mass_at_minus_infinity) + _log1m(b.mass_at_minus_infinity))
     joint = AtomicPair(losses[starts], masses[0], at_plus, at_minus, a.symmetric and b.symmetric, masses[1])
+    if losses.size:
+        merged = losses - np.repeat(losses[starts], np.diff(np.append(starts, losses.size)))
+        joint.errors = np.maximum.reduceat(errors + merged + LOSS_ROUNDING * np.abs(losses), starts)
     joint.log_beyond = float(np.logaddexp(a.log_beyond, b.log_beyond))
-    if math.isfinite(joint.log_beyond):
-        ends = zip(a.support, b.support, strict=True)
-        joint.support = tuple(float(one + two) for one, two in ends)  # type: ignore[assignment]
+    joint.support = -total_up([(1, -a.support[0]), (1, -b.support[0])]), total_up([(1, a.support[1]), (1, b.support[1])])
     return joint
 
 

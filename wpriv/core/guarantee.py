@@ -9,7 +9,7 @@ from typing import Any
 
 from wpriv.core.attacks.certified_mu import DEFAULT_FPR, GaussianMu
 from wpriv.core.attacks.membership import ErrorRates, Membership
-from wpriv.core.loss_pair import LossPair, log_profile
+from wpriv.core.loss_pair import Bounds, LossPair, log_profile_ends
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.bracket import TINY, Bracket
@@ -236,31 +236,32 @@ def unit_notes(notions: Iterable[str | None]) -> list[str]:
 def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, source: str) -> Curve:
     """The exact curve of a process whose composition is known in closed form, one pair for each direction."""
 
-    def log_delta(eps: float) -> float:
-        return max(log_profile(pair, eps) for pair in pairs)
+    def log_ends(eps: float) -> tuple[float, float]:
+        low, high = zip(*(log_profile_ends(pair, eps) for pair in pairs), strict=True)
+        return max(low), max(high)
 
     def order(pair: LossPair) -> OrderDelta:
-        return lambda eps, width=0.0: Bracket.exact_exp(log_profile(pair, eps))
+        return lambda eps, width=0.0: Bracket.of_logs(*log_profile_ends(pair, eps))
 
     def delta(eps: float) -> Bracket:
-        return Bracket.exact_exp(log_delta(eps))
+        return Bracket.of_logs(*log_ends(eps))
 
     def epsilon(delta: float) -> Bracket:
-        least, safe = epsilon_ends(log_delta, delta, high=max(pair.support[1] for pair in pairs))
+        least, safe = epsilon_ends(log_ends, delta, high=max(pair.support[1] for pair in pairs))
         return Bracket(safe, least, safe)
 
     orders = tuple(order(pair) for pair in pairs)
     return Curve(process, accountant, "approximate-dp", "exact", source, delta, epsilon, orders=orders)
 
 
-def epsilon_ends(log_delta: Callable[[float], float], delta: float, *, high: float) -> tuple[float, float]:
-    """Both ends of eps at delta of a profile in closed form, rounded outwards; arguments as for ``epsilon_at``."""
+def epsilon_ends(log_ends: Bounds, delta: float, *, high: float) -> tuple[float, float]:
+    """Both ends of eps at delta, rounded outwards, of a profile whose ln lies between ``log_ends``; see ``epsilon_at``."""
     # by the rounding of the profile and of the search
     slack = ROUNDING * (1 - math.log(delta))
-    safe = epsilon_at(lambda eps: log_delta(eps) + slack, delta, high=high, rtol=ROUNDING)
+    safe = epsilon_at(lambda eps: log_ends(eps)[1] + slack, delta, high=high, rtol=ROUNDING)
     if not 0 < safe < math.inf:
-        return (epsilon_at(log_delta, delta, high=high),) * 2
-    least = epsilon_at(lambda eps: log_delta(eps) - slack, delta, guess=safe, high=high, rtol=ROUNDING)
+        return (epsilon_at(lambda eps: log_ends(eps)[1], delta, high=high),) * 2
+    least = epsilon_at(lambda eps: log_ends(eps)[0] - slack, delta, guess=safe, high=high, rtol=ROUNDING)
     # no eps is needed beyond the largest loss, which is also the answer at delta = 0
     safe = min(safe * (1 + 2 * ROUNDING), max(high, 0.0))
     return min(least * (1 - 2 * ROUNDING), safe), safe

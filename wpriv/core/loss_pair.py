@@ -38,6 +38,9 @@ NO_ATOMS: Array = np.empty(0)
 
 # ln of the least positive double, about
 LOG_UNDERFLOW = -745.0
+# relative error of a loss, and ln of an error, relative to delta, that is no larger than other rounding
+LOSS_ROUNDING = 4e-15
+LOG_NEGLIGIBLE = math.log(1e-13)
 
 Bounds = Callable[[float], tuple[float, float]]
 
@@ -170,6 +173,12 @@ class LossPair:
             gap = np.where(np.isneginf(tails.sf_q), -np.inf, y + tails.sf_q - tails.sf_p)
             return np.where(np.isneginf(tails.sf_p), -np.inf, tails.sf_p + log1mexp(np.minimum(gap, 0.0)))
 
+    def log_delta_error(self, eps: float) -> float:
+        """Return ln of a bound on the error of delta at eps that the rounding of losses close to eps makes."""
+        # a shift of all losses above eps by d changes delta by at most d e^eps Q(L > eps)
+        log_q = float(self.tails(np.array([eps])).sf_q[0])
+        return math.log(LOSS_ROUNDING * eps) + eps + log_q if eps > 0 else -math.inf
+
 
 class KeyedPair(LossPair):
     """A pair that is determined by its class and ``key``, its parameters: pairs with equal keys are equal."""
@@ -261,6 +270,16 @@ def log_profile(pair: LossPair, eps: float) -> float:
     value = float(pair.log_delta(eps))
     # a mass that underflows is in ``LossPair.log_delta`` alone
     return -math.inf if eps >= pair.support[1] and value > LOG_UNDERFLOW else value
+
+
+def log_profile_ends(pair: LossPair, eps: float) -> tuple[float, float]:
+    """Return ln of both ends of delta of a pair at one eps, which are equal where rounding of losses is negligible."""
+    value = log_profile(pair, eps)
+    log_error = -math.inf if eps >= pair.support[1] else pair.log_delta_error(eps)
+    if log_error <= value + LOG_NEGLIGIBLE:
+        return value, value
+    low = value + math.log1p(-math.exp(log_error - value)) if log_error < value else -math.inf
+    return low, min(float(np.logaddexp(value, log_error)), 0.0)
 
 
 def reversed_log_delta(eps: Array, forward: Array) -> Array:

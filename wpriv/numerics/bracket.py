@@ -53,6 +53,11 @@ class Bracket:
         value = safe_exp(log_value)
         return cls.exact(value) if value != TINY else cls.above(value)
 
+    @classmethod
+    def of_logs(cls, low: float, high: float) -> Bracket:
+        """The bracket of a probability whose natural logarithm has these ends."""
+        return cls.exact_exp(high) if low == high else cls.between(math.exp(low), safe_exp(high))
+
     @property
     def safe(self) -> float:
         """The end that may be promised, which is the upper one, or the estimate where nothing is certified."""

@@ -270,13 +270,14 @@ class Composition:
         refusal: Unsupported | None = None
         for compose in METHODS:
             for candidate in errors:
-                # without any answer yet, the fastest attempts are made even out of work
+                # without any answer yet, the fastest attempts are made even out of work, each with work of its own
                 fast = math.isinf(self._accepted_error) and candidate in errors[-constants.ATTEMPTS_OUT_OF_WORK :]
                 if self._out_of_work() and not fast:
                     continue
+                end = max(self._work_end, counted_work.total() + constants.FAST_ATTEMPT_WORK * fast)
                 try:
                     # ``lower`` is composed here, where a refusal is caught
-                    with counted_work.stop_at(self._work_end):
+                    with counted_work.stop_at(end):
                         composition = compose(self.steps, state, tilt, eps, candidate, delta)
                         if composition.meets_target(*target) or composition.lower:
                             self._accepted_error = candidate

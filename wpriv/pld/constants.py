@@ -84,8 +84,9 @@ COMPOSITION_WORK, MIN_QUESTION_WORK = 4.5e9, 0.075e9
 MAX_REFINEMENTS, MAX_SCANS = 6, 6
 # discretisation errors tried where a composition does not fit: how many, and the factor from one to the next
 COARSENING_ATTEMPTS, COARSENING_FACTOR = 10, 3
-# how many of these, the coarsest, are still tried once the work of a question without an answer is spent
-ATTEMPTS_OUT_OF_WORK = 5
+# how many of these, the coarsest, are still tried once the work of a question without an answer is spent, and what each
+# may take then
+ATTEMPTS_OUT_OF_WORK, FAST_ATTEMPT_WORK = 5, 0.3e9
 # two-sided compositions that are kept for later questions
 RETAINED_COMPOSITIONS = 4
 

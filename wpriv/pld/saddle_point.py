@@ -72,8 +72,8 @@ class ApproximatePmf:
 
     def tilted_moments(self, tilt: float) -> tuple[Array, Array, Array]:
         """ln E[e^{tilt L}], and the mean and the variance of the tilted loss, [K] each."""
-        # losses of more than 1e150 overflow; the caller then finds no tilt and refuses
-        with np.errstate(over="ignore", invalid="ignore"):
+        # losses of more than 1e150 overflow, and masses may underflow; the caller then finds no tilt and refuses
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if tilt * float(self.y[-1]) < constants.MAX_EXPONENT_PMF:
                 growth = np.exp(tilt * self.y)
                 total = self.mass @ growth

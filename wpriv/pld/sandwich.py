@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from wpriv.core.guarantee import ROUNDING, epsilon_ends
-from wpriv.core.loss_pair import LossPair, log_profile
+from wpriv.core.loss_pair import LossPair, log_profile_ends
 from wpriv.core.process import WeightedPairs, closed_form, sandwich
 from wpriv.errors import Unsupported
 from wpriv.numerics import counted_work
@@ -106,15 +106,12 @@ class _ClosedForm:
         self.pair = pair
 
     def delta(self, eps: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
-        value = self._log_delta(eps)
-        slack = ROUNDING * (1 - value) if math.isfinite(value) else 0.0
-        return math.exp(value - slack), safe_exp(value + slack)
+        low, high = log_profile_ends(self.pair, eps)
+        slack = ROUNDING * (1 - high) if math.isfinite(high) else 0.0
+        return math.exp(low - slack), safe_exp(high + slack)
 
     def epsilon(self, delta: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
-        return epsilon_ends(self._log_delta, delta, high=self.pair.support[1])
-
-    def _log_delta(self, eps: float) -> float:
-        return log_profile(self.pair, eps)
+        return epsilon_ends(lambda eps: log_profile_ends(self.pair, eps), delta, high=self.pair.support[1])
 
 
 def _composition(run: WeightedPairs) -> Composition | _ClosedForm:

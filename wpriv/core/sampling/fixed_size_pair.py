@@ -125,6 +125,9 @@ class _Fixed(KeyedPair):
         above = math.log(self.rate) + self.base.log_delta(inverse_log_mixture(np.abs(y), self.rate))
         return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
 
+    def log_delta_error(self, eps: float) -> float:
+        return math.log(self.rate) + self.base.log_delta_error(float(inverse_log_mixture(np.array(eps), self.rate)))
+
 
 def _atomic_fixed(base: AtomicPair, rate: float) -> AtomicPair:
     up = base.losses > 0

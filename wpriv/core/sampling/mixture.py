@@ -11,7 +11,7 @@ import numpy as np
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair
 from wpriv.numerics.arrays import Array
-from wpriv.numerics.log_space import inverse_log_mixture
+from wpriv.numerics.log_space import inverse_log_mixture, log_mixture
 from wpriv.numerics.safe_rounding import raised
 
 
@@ -65,6 +65,14 @@ class SampledAtoms(AtomicPair):
         """Record the base pair, whose losses limit the moments, and return this pair."""
         self.base, self.rate, self.sample = base, rate, sample
         self.max_lam, self.log_beyond = base.max_lam, base.log_beyond
+        sampled = base.losses > 0 if self.symmetric else np.isfinite(base.losses)
+        # the error of a base loss, times the derivative of the mixed loss by it
+        slope = base.losses[sampled] + math.log(rate) - log_mixture(base.losses[sampled], rate)
+        error = base.errors[sampled] * np.exp(np.minimum(slope, 0.0))
+        mirrored = error[::-1] if self.symmetric else error[:0]
+        # between or below them a loss of which no base loss decides
+        rest = np.zeros(self.losses.size - error.size - mirrored.size)
+        self.errors = self.errors + np.concatenate([mirrored, rest, error])
         high = raised(self.support[1])
         self.support = (-high if self.symmetric else self.support[0], high)
         if math.isinf(base.support[1]):

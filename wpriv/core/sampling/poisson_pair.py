@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import (
+    LOSS_ROUNDING,
     NO_ATOMS,
     KeyedPair,
     LossPair,
@@ -118,6 +119,9 @@ class _Poisson(KeyedPair):
         amplified = math.log(self.rate) + self.base.log_delta(inverse_log_mixture(np.where(inside, y, 0.0), self.rate))
         return np.where(inside, amplified, log1mexp(np.minimum(y, 0.0)))
 
+    def log_delta_error(self, eps: float) -> float:
+        return math.log(self.rate) + self.base.log_delta_error(float(inverse_log_mixture(np.array(eps), self.rate)))
+
     def renyi(self, orders: Array) -> Array | None:
         """Evaluate E_Q (1-q+qT)^a - 1 = sum over k >= 2 of Binom(k; a, q) (E_Q T^k - 1) at integer orders a.
 
@@ -162,6 +166,11 @@ class _PoissonReversed(Reversed):
         inside = np.isfinite(base) & ~np.isneginf(log_ratio)
         amplified = log_ratio + self.forward.base.reverse().log_delta(np.where(inside, base, 0.0))
         return np.where(inside, amplified, np.where(y < 0, 0.0, -np.inf))
+
+    def log_delta_error(self, eps: float) -> float:
+        # near the largest loss -ln(1-q) a loss has the rounding of e^loss
+        log_q = float(self.tails(np.array([eps])).sf_q[0])
+        return math.log(LOSS_ROUNDING) + 2 * eps + log1mexp(-eps).item() + log_q if eps > 0 else -math.inf
 
 
 def _atomic_poisson(base: AtomicPair, rate: float) -> AtomicPair:

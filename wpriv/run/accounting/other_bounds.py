@@ -16,7 +16,7 @@ import numpy as np
 
 from wpriv.core import registry
 from wpriv.core.guarantee import Curve, OrderDelta, curve_of_pair, epsilon_at
-from wpriv.core.loss_pair import Bounds, LossPair, log_profile
+from wpriv.core.loss_pair import Bounds, LossPair, log_profile_ends
 from wpriv.core.process import Process, WeightedPairs, closed_form, log_finite, sandwich
 from wpriv.errors import Unsupported
 from wpriv.numerics.bracket import Bracket
@@ -244,7 +244,7 @@ def _log_largest(pair: LossPair, n: int, eps: float) -> float:
 
     The privacy profile of a single release is another lower bound, and included.
     """
-    alone = log_profile(pair, eps)
+    alone = log_profile_ends(pair, eps)[0]
     if n == 1 or eps > MAX_EXPONENT:
         return alone
     tails = pair.probabilities(eps * THRESHOLDS)
