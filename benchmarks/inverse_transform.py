@@ -183,7 +183,7 @@ def _panels(low: arb, high: arb, width: float, points: int = 24) -> list[tuple[a
 
 def eps_brackets(curve: Callable[[float], float], target: float, low: float, high: float) -> str:
     """Why a bracket of eps at a delta is false, or nothing: delta falls through the target between its ends."""
-    if curve(high) > target * (1 + AGREEMENT):
+    if high < math.inf and curve(high) > target * (1 + AGREEMENT):
         return f"delta({high!r}) = {curve(high)!r} exceeds {target!r}"
     if low > 0 and curve(low) < target * (1 - AGREEMENT):
         return f"delta({low!r}) = {curve(low)!r} is below {target!r}"
