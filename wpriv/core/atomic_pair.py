@@ -196,7 +196,8 @@ def _product(a: AtomicPair, b: AtomicPair) -> AtomicPair:
         merged = losses - np.repeat(losses[starts], np.diff(np.append(starts, losses.size)))
         joint.errors = np.maximum.reduceat(errors + merged + LOSS_ROUNDING * np.abs(losses), starts)
     joint.log_beyond = float(np.logaddexp(a.log_beyond, b.log_beyond))
-    joint.support = -total_up([(1, -a.support[0]), (1, -b.support[0])]), total_up([(1, a.support[1]), (1, b.support[1])])
+    lowest, highest = zip(a.support, b.support, strict=True)
+    joint.support = -total_up((1, -end) for end in lowest), total_up((1, end) for end in highest)
     return joint
 
 

@@ -255,7 +255,7 @@ def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, s
 
 
 def epsilon_ends(log_ends: Bounds, delta: float, *, high: float) -> tuple[float, float]:
-    """Both ends of eps at delta, rounded outwards, of a profile whose ln lies between ``log_ends``; see ``epsilon_at``."""
+    """Both ends of eps at delta, rounded outwards, of a profile between two ends; arguments as for ``epsilon_at``."""
     # by the rounding of the profile and of the search
     slack = ROUNDING * (1 - math.log(delta))
     safe = epsilon_at(lambda eps: log_ends(eps)[1] + slack, delta, high=high, rtol=ROUNDING)

@@ -58,8 +58,7 @@ class Composition:
         self.work_left = constants.COMPOSITION_WORK
         self._total, self._distinct_steps = sum(merged.values()), len(merged)
         self._deepest_log_delta = math.inf
-        self._work_limit = self._work_end = math.inf
-        self._accepted_error = math.inf
+        self._work_limit = self._work_end = self._accepted_error = math.inf
         self._answered = False
 
     def delta(self, eps: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
@@ -112,8 +111,7 @@ class Composition:
                 # the saddle point says nothing of an eps between a bulk and far larger rare losses; single losses near
                 # eps do
                 guess = min(guess, constants.RARE_LOSS_DELTA_FACTOR * approximate_single_loss_delta(self.steps, eps))
-            error = accuracy / (tilt + 1 / math.sqrt(state.variance))
-            guess = max(guess, constants.MIN_DELTA_GUESS)
+            error, guess = accuracy / (tilt + 1 / math.sqrt(state.variance)), max(guess, constants.MIN_DELTA_GUESS)
             composition = self._compose_within_limits(state, tilt, eps, error, guess, (eps, sufficient_upper))
             if composition is None:
                 break
