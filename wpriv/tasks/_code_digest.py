@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import sys
 import types
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from wpriv.engine.model_checks.own_code import installed, names
+
 DEPTH = 16
+HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 SKIPPED = ("__dict__", "__weakref__", "__doc__", "__slots__", "__module__", "__firstlineno__", "__static_attributes__")
-LIBRARIES = ("wpriv", "torch", "numpy")
 
 
 def digest(value: Any, *, weights: bool = True) -> str:
@@ -92,19 +93,19 @@ class _Walk:
             self._object(value)
 
     def _function(self, function: types.FunctionType) -> None:
-        if _installed(function.__module__):
+        if installed(function.__module__):
             self.word("function", function.__module__, function.__qualname__)
             self.all("captured", (cell.cell_contents for cell in function.__closure__ or () if _filled(cell)))
             return
         self.add(function.__code__)
         self.all("defaults", (function.__defaults__, function.__kwdefaults__))
         self.all("captured", (cell.cell_contents for cell in function.__closure__ or () if _filled(cell)))
-        names = [name for name in _names(function.__code__) if name in function.__globals__]
-        self.named("globals", {name: function.__globals__[name] for name in names})
+        outside = [name for name in names(function.__code__) if name in function.__globals__]
+        self.named("globals", {name: function.__globals__[name] for name in outside})
 
     def _class(self, kind: type) -> None:
         self.word("class", kind.__module__, kind.__qualname__)
-        if not _installed(kind.__module__):
+        if not installed(kind.__module__):
             self.all("bases", kind.__bases__)
             self.named("members", {name: item for name, item in vars(kind).items() if name not in SKIPPED})
 
@@ -143,7 +144,8 @@ class _Walk:
     def _network(self, network: Any) -> None:
         own = {key: item for key, item in vars(network).items() if key not in _internal()}
         self.named("attributes", own)
-        hooks = (vars(network).get(name, {}) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks"))
+        hooks = [vars(network).get(name, {}) for name in HOOKS]
+        hooks += [getattr(tensor, "_backward_hooks", None) or {} for tensor in network._parameters.values()]
         self.all("hooks", (hook for table in hooks for hook in table.values()))
         saved = network._parameters | {
             name: buffer for name, buffer in network._buffers.items() if name not in network._non_persistent_buffers_set
@@ -162,23 +164,6 @@ def _internal() -> frozenset[str]:
     from torch import nn
 
     return frozenset(vars(nn.Module()))
-
-
-def _installed(module: str | None) -> bool:
-    """Return whether a module is one of Python, torch, numpy or another installed library, and not of the program."""
-    top = (module or "").partition(".")[0]
-    if top == "__main__":
-        return False
-    if top in LIBRARIES or top in sys.stdlib_module_names:
-        return True
-    file = getattr(sys.modules.get(module or ""), "__file__", None) or ""
-    return "site-packages" in file or "dist-packages" in file
-
-
-def _names(code: types.CodeType) -> list[str]:
-    """Return the names of globals and attributes in a function and the functions within it."""
-    nested = [name for part in code.co_consts if isinstance(part, types.CodeType) for name in _names(part)]
-    return list(dict.fromkeys([*code.co_names, *nested]))
 
 
 def _slots(kind: type) -> tuple[str, ...]:

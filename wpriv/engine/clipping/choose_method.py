@@ -16,7 +16,7 @@ from wpriv.engine.clipping.cache_keys import identity, kind, structure
 from wpriv.engine.clipping.common import Loss, Summed, roughness, total
 from wpriv.engine.clipping.ghost import ghost
 from wpriv.engine.clipping.per_sample import loop, vmap
-from wpriv.engine.model_checks import model_state
+from wpriv.engine.model_checks import model_settings, model_state
 from wpriv.engine.model_checks.model_pass import Probed, Scores
 from wpriv.engine.model_checks.probe_model import probe
 from wpriv.engine.model_checks.probe_rows import Rows
@@ -42,18 +42,19 @@ class Choice:
     """The method that was chosen for a model as it is.
 
     Args:
-        settings: of the model and the loss (``model_state.settings``) when real records were last compared with
-            records alone; None before that.
+        settings: of the model and the loss (``model_settings.settings``) when real records were last compared with
+            records alone; None before that. counts: whether the model counts its calls.
     """
 
     method: str
+    counts: bool = False
     settings: Any = None
 
     def due(self, model: nn.Module, loss: Any, records: int, check: int | None = None) -> bool:
         """Return whether real records are to be compared now: on request, at first, and after a change of a setting."""
         if self.method != "ghost" or records < 2:
             return False  # the other methods pass each record through the model by itself
-        before, self.settings = self.settings, model_state.settings(model, loss)
+        before, self.settings = self.settings, model_settings.settings(model, loss)
         return check is not None or self.settings != before
 
 
@@ -96,14 +97,14 @@ def method_for(
             try:
                 rows = made_up(model, inputs, targets, count, classes)
                 more = [rows.extended(made_up(model, inputs, targets, size, classes)) for size in larger]
-                cache[key] = Choice(_try_methods(probed, rows, more, candidates))
+                cache[key] = _try_methods(probed, rows, more, candidates)
             except (RuntimeError, ValueError, IndexError, KeyError):
                 # the model or the loss does not accept made-up examples
                 if not len(inputs):
                     raise
                 few = [*range(min(count, len(inputs)))] if len(inputs) > 1 else [0, 0]
                 rows = Rows(inputs[few], None if targets is None else targets[few])
-                choice = Choice(_try_methods(probed, rows, [], candidates))
+                choice = _try_methods(probed, rows, [], candidates)
                 if len(inputs) < 3:
                     return choice  # too few records to cache it
                 cache[key] = choice
@@ -141,7 +142,7 @@ def made_up(model: nn.Module, inputs: Tensor, targets: Tensor | None, count: int
     return Rows(rows, None if targets is None else _drawn(targets, count, classes, generator))
 
 
-def _try_methods(probed: Probed, rows: Rows, larger: Sequence[Rows], candidates: Sequence[str]) -> str:
+def _try_methods(probed: Probed, rows: Rows, larger: Sequence[Rows], candidates: Sequence[str]) -> Choice:
     """Probe and compare at the model's weights and near them, since initial weights of zero may hide a difference."""
     model, (inputs, targets) = probed.model, rows
     with model_state.kept(model):
@@ -165,7 +166,7 @@ def _try_methods(probed: Probed, rows: Rows, larger: Sequence[Rows], candidates:
             # gradients cannot be compared: methods that pass records one by one are correct by construction
             correct = [name for name in candidates if name != "ghost" and trial.runs(name)]
     if correct:
-        return correct[0]
+        return Choice(correct[0], counts)
     if len(candidates) == 1 and trial.refusal is not None:
         raise trial.refusal
     if len(candidates) == 1:

@@ -8,6 +8,7 @@ first of them that is correct for the model, as a trial on made-up examples deci
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +21,7 @@ from wpriv.engine.clipping.finite_records import finite_sum
 from wpriv.engine.clipping.records_alone import require_alone
 from wpriv.engine.clipping.scale_factors import Scaling, bound
 from wpriv.engine.exact_sums import ExactSum, sum_of_gradients
+from wpriv.engine.model_checks.model_settings import only_counted
 from wpriv.engine.model_checks.validate_model import check as check_modules
 from wpriv.engine.release import Bounded
 from wpriv.errors import UsageError
@@ -106,8 +108,9 @@ def clipped_sum(
     clip = METHODS[choice.method]
     if choice.due(model, loss, len(inputs), check):
         require_alone(model, loss, inputs, targets, norm, seed=check or 0, weights=weights)
+    watched = only_counted(model, loss) if choice.counts else contextlib.nullcontext()
     if exact:
-        with torch.enable_grad():
+        with watched, torch.enable_grad():
             exact_sum, lengths, losses = sum_of_gradients(model, loss, inputs, targets, norm, weights)
         return Clipped(exact_sum.bounded(adjacency), lengths, losses)
 
@@ -117,7 +120,8 @@ def clipped_sum(
         with torch.enable_grad():
             return clip(model, loss, inputs, targets, norm, weights)
 
-    summed = finite_sum(run, inputs, targets, weights)
+    with watched:
+        summed = finite_sum(run, inputs, targets, weights)
     return Clipped(Bounded(summed.parts, sensitivity, adjacency), total(summed.squares).sqrt(), summed.losses)
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import functools
-import itertools
-import types
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,9 +17,6 @@ INTERNAL = frozenset(vars(nn.Module())) | {"training"}
 """Attributes of every module that hold its parameters, buffers, submodules and hooks."""
 DEPTH = 4
 """Depth to which lists, tuples and dictionaries in an attribute are searched."""
-ITEMS = 64
-"""The number of items of such a container that are compared."""
-CONTAINERS = (list, tuple, set, frozenset, collections.deque, dict)
 Values = dict[str, Tensor]
 
 
@@ -44,81 +38,6 @@ def attributes(model: nn.Module) -> Values:
             if key not in INTERNAL:
                 values |= _tensors(value, f"the attribute {f'{name}.{key}' if name else key!r}")
     return {name: value.detach().clone() for name, value in values.items()}
-
-
-def settings(model: nn.Module, *functions: Any, deep: bool = True) -> dict[str, Hashable]:
-    """Return the numbers and words in Python attributes of the modules, also within containers, by name.
-
-    Args:
-        functions: a loss, for example, whose code and variables are returned too. deep: also within functions, objects
-            and classes of the modules.
-    """
-    known: dict[int, Hashable] = {}
-    values = {
-        f"the attribute {f'{name}.{key}' if name else key!r}": _plain(value, known, deep)
-        for name, module in model.named_modules()
-        for key, value in vars(module).items()
-        if key not in INTERNAL
-    }
-    if not deep:
-        return values
-    for kind in {kind for module in model.modules() for kind in type(module).__mro__}:
-        if not kind.__module__.startswith(("torch.", "builtins")):
-            items = ((key, value) for key, value in vars(kind).items() if not key.startswith("__"))
-            values |= {f"{kind.__qualname__}.{key}": _plain(value, known) for key, value in items}
-    return values | {f"the function {place}": _plain(each, known) for place, each in enumerate(functions)}
-
-
-def _plain(value: Any, known: dict[int, Hashable], deep: bool = True, level: int = 0) -> Hashable:
-    """Return what is compared of a value: numbers, words, functions, and the first items of containers and objects.
-
-    Of tensors, arrays, types and deeper levels it is the type alone.
-
-    Args:
-        known: by their identity, the containers and objects that were met before.
-    """
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-        return type(value).__name__, repr(value)
-    if level == DEPTH or isinstance(value, (Tensor, np.ndarray, type, types.ModuleType)):
-        return type(value).__name__
-    if id(value) not in known:
-        known[id(value)] = type(value).__name__  # within itself
-        items = (_plain(part, known, deep, level + 1) for part in itertools.islice(_parts(value, deep), ITEMS))
-        count = len(value) if isinstance(value, CONTAINERS) else 0
-        known[id(value)] = type(value).__name__, count, *items
-    return known[id(value)]
-
-
-def _parts(value: Any, deep: bool) -> Iterable[Any]:
-    """Return the values of which a container, a function or an object consists."""
-    if isinstance(value, dict):
-        return value.items()
-    if isinstance(value, CONTAINERS):
-        return value
-    if not deep:
-        return ()
-    if isinstance(value, nn.Module):
-        return ((key, item) for key, item in vars(value).items() if key not in INTERNAL)
-    if isinstance(value, types.CodeType):
-        return value.co_code, *value.co_consts
-    if isinstance(value, types.FunctionType):
-        if value.__module__.startswith("torch."):
-            return ()
-        names = (value.__globals__.get(name) for name in value.__code__.co_names)
-        outside = (*map(_content, value.__closure__ or ()), *names)
-        return value.__code__, value.__defaults__, value.__kwdefaults__, *outside
-    if isinstance(value, types.MethodType):
-        return value.__func__, value.__self__
-    if isinstance(value, functools.partial):
-        return value.func, value.args, value.keywords
-    return (vars(value),) if hasattr(value, "__dict__") else ()
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None  # it is not filled yet
 
 
 def changed(before: Values, after: Values) -> str | None:

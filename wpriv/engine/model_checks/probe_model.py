@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from wpriv.engine.clipping.common import Loss
-from wpriv.engine.model_checks import model_state, probe_rows, tensor_agreement
+from wpriv.engine.model_checks import model_settings, model_state, probe_rows, tensor_agreement
 from wpriv.engine.model_checks.model_pass import Pass, Probed, Scores, forward_pass, run_pass, trained_parameters
+from wpriv.engine.model_checks.model_settings import Snapshot
 from wpriv.engine.model_checks.probe_rows import Rows
 from wpriv.engine.model_checks.repeatable_draws import Draws, SameDraws, generator_states, repeated, sizes_of
 from wpriv.engine.model_checks.tensor_agreement import Shared
@@ -88,36 +89,54 @@ def _refuse_state(probed: Probed, inputs: Tensor, targets: Tensor | None) -> boo
         before = model_state.buffers(model)
         first = run_pass(probed, inputs, targets)
         _refuse_change(model, model_state.changed(before, model_state.buffers(model)))
-        attributes, numbers = model_state.attributes(model), model_state.settings(model, deep=False)
-        settings = model_state.settings(model, probed.loss, probed.scores)
+        attributes, numbers = model_state.attributes(model), model_settings.settings(model, deep=False)
+        functions = probed.loss, probed.scores
+        snapshots = [model_settings.snapshot(model, *functions)]
         run_pass(probed, *others)
         _refuse_change(model, model_state.changed(attributes, model_state.attributes(model)))
+        snapshots.append(model_settings.snapshot(model, *functions))
         again = run_pass(probed, inputs, targets)
-        counts = settings != model_state.settings(model, probed.loss, probed.scores)
+        snapshots.append(model_settings.snapshot(model, *functions))
     with model_state.kept(model):
         run_pass(probed, *others)
         _refuse_change(model, model_state.changed(attributes, model_state.attributes(model)))
-        for name, value in model_state.settings(model, deep=False).items():
+        for name, value in model_settings.settings(model, deep=False).items():
             if numbers.get(name) != value:
                 _refuse_change(model, name)
         after_others = run_pass(probed, inputs, targets)
     for second in (again, after_others):
-        place = _first_difference(
-            first, second, lambda one, other: not tensor_agreement.near(one, other, tensor_agreement.exact(one))
-        )
+        place = _first_difference(first, second, tensor_agreement.apart)
+        if place is None and first.readout is not None and second.readout is not None:
+            place = "the loss" if tensor_agreement.apart(first.readout, second.readout) else None
         if place is not None:
             raise Unsupported(
                 f"{place} keeps state between calls: its output for a batch depends on the batch before. Let it depend "
                 f"on the weights and the present batch alone"
             )
-    return counts
+    return _only_counts(model, snapshots)
+
+
+def _only_counts(model: nn.Module, snapshots: Sequence[Snapshot]) -> bool:
+    """Refuse a model that keeps data of records in functions, objects or classes: another state than a count of calls.
+
+    Args:
+        snapshots: three of them, with a pass between any two, of other records.
+    Returns:
+        Whether it counts its calls, or draws from a generator or an iterator of the program.
+    """
+    first, second, third = snapshots
+    steps, others = first.steps_to(second), second.steps_to(third)
+    unequal = next((name for name in steps if steps[name] != others.get(name)), None)
+    _refuse_change(model, first.data_in(second) or unequal)
+    return first.settings != second.settings or second.settings != third.settings
 
 
 def _refuse_change(model: nn.Module, name: str | None) -> None:
     if name is None:
         return
-    fault = f"{name} of the model changes in a forward pass in {mode(model)} mode"
-    if name.startswith("the attribute"):
+    of_model = " of the model" * (name not in model_settings.FUNCTIONS)
+    fault = f"{name}{of_model} changes in a forward pass in {mode(model)} mode"
+    if not name.startswith(("the buffer", "the parameter", "the extra state")):
         raise Unsupported(f"{fault}, and so keeps data of the records. Compute it in each pass, and do not store it")
     raise Unsupported(f"{fault}, and is saved with the model without noise. Remove it, or keep it constant")
 
@@ -137,7 +156,6 @@ def _refuse_mixing(probed: Probed, inputs: Tensor, targets: Tensor | None) -> No
             if place == 0:
                 raise
             continue  # the model does not accept such numbers
-
         _refuse_difference(probed, before, after, Shared((size, size), 1, size).differ, "changing one record changes")
         for (name, _), one, two in zip(trained_parameters(probed.model), before.gradient, after.gradient, strict=True):
             if bool(one.isfinite().all() & two.isfinite().all()) and not tensor_agreement.near(

@@ -62,6 +62,11 @@ def exact(tensor: Tensor) -> float:
     return EXACT * torch.finfo(tensor.dtype).eps if tensor.is_floating_point() else 0.0
 
 
+def apart(one: Tensor, two: Tensor) -> bool:
+    """Return whether two tensors differ by more than rounding between two passes of one batch."""
+    return not near(one, two, exact(one))
+
+
 def near(one: Tensor, two: Tensor, tolerance: float) -> bool:
     """Return whether two tensors agree up to a share of their maximum, with NaN and infinities at equal places."""
     if one.shape != two.shape:
