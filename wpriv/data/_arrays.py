@@ -133,6 +133,8 @@ def _labels(name: str, part: str, given: Any, count: int) -> Array:
         raise FaultyRecords(f"{name}, {part} labels: wanted one for each record; found no array ({error})") from None
     if y.ndim == 2 and (y.shape[1] == 1 or (y.shape[0] == 1 and count != 1)):
         y = y.reshape(-1)
+    if y.dtype == object and y.size and all(isinstance(label, str) for label in y.flat):
+        y = y.astype(str)  # a column of pandas
     if not (y.dtype.kind in "uibU" and y.ndim == 1) and not (y.dtype.kind == "f" and y.ndim in (1, 2)):
         raise FaultyRecords(
             f"{name}, {part} labels: wanted a whole number or word for each record, [N], or float numbers to predict, "

@@ -60,11 +60,13 @@ def of_whole(
         None where labels are below 0, or too large to be numbers of classes, and none are declared.
     Raises:
         FaultyRecords: a label is none of the declared classes.
+        UsageError: ``ignored`` is the place of a class of another label.
     """
     both = np.concatenate([y, y_test])
     labels = both[both != ignored]
     if declared is not None:
         values = _whole_values(declared)
+        _require_unambiguous(name, values, declared, ignored)
         train = _looked_up(name, "training", y, values, declared, ignored)
         return Classes(tuple(declared), train, _looked_up(name, "test", y_test, values, declared, ignored))
     smallest, largest = int(labels.min(initial=0)), int(labels.max(initial=0))
@@ -72,6 +74,16 @@ def of_whole(
         return None
     count = largest + 1
     return Classes(tuple(map(str, range(count))), y, y_test, FROM_LARGEST, (COUNTED.format(count=count),))
+
+
+def _require_unambiguous(name: str, values: dict[int, int], declared: Sequence[str], ignored: int | None) -> None:
+    """Refuse a label to ignore that is the place of another class, which the loss would ignore in its stead."""
+    if ignored is not None and 0 <= ignored < len(declared) and values.get(ignored) != ignored:
+        raise UsageError(
+            f"{name}: ignore_index = {ignored} of the loss is the place of the class {declared[ignored]!r} among the "
+            f"declared ones, and not its label. Give an ignore_index that is no place of a class, such as -100, to the "
+            f"loss, and to the records without a class"
+        )
 
 
 def by_outputs(data: Data, outputs: int) -> Data:

@@ -44,18 +44,22 @@ class Choice:
     Args:
         settings: of the model and the loss (``model_settings.settings``) when real records were last compared with
             records alone; None before that. counts: whether the model counts its calls.
+        largest: the largest batch of which real records were compared.
     """
 
     method: str
     counts: bool = False
     settings: Any = None
+    largest: int = 0
 
     def due(self, model: nn.Module, loss: Any, records: int, check: int | None = None) -> bool:
-        """Return whether real records are to be compared now: on request, at first, and after a change of a setting."""
+        """Return whether real records are to be compared now: on request, at first, after a change of a setting, and in
+        a larger batch than before, by whose size a model may take another way."""
         if self.method != "ghost" or records < 2:
             return False  # the other methods pass each record through the model by itself
         before, self.settings = self.settings, model_settings.settings(model, loss)
-        return check is not None or self.settings != before
+        larger, self.largest = records > self.largest, max(records, self.largest)
+        return check is not None or larger or self.settings != before
 
 
 _choices: weakref.WeakKeyDictionary[nn.Module, dict[Any, Choice]] = weakref.WeakKeyDictionary()

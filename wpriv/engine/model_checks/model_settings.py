@@ -30,6 +30,8 @@ ITEMS = 64
 """The number of items of a container that are compared."""
 SAMPLE = 2**20
 """About the number of numbers of a tensor that are compared."""
+FEW = 16
+"""The largest number of numbers of a tensor that is compared like a switch before each step."""
 CONTAINERS = (list, tuple, set, frozenset, collections.deque, dict)
 TABLES = ("_parameters", "_buffers", "_modules")
 POSITION = "position"
@@ -121,7 +123,7 @@ def _members(kind: type) -> list[tuple[str, Any]]:
 def _plain(value: Any, known: dict[int, tuple[Any, Hashable]], deep: bool, positions: bool, level: int = 0) -> Hashable:
     """Return what is compared of a value: numbers, words, functions, and the first items of containers and objects.
 
-    Of tensors, arrays, modules of Python and deeper levels it is the type alone.
+    Of larger tensors and arrays, modules of Python and deeper levels it is the type alone.
 
     Args:
         known: by their identity, the objects that were met before, which are held here: another object could get the
@@ -129,7 +131,9 @@ def _plain(value: Any, known: dict[int, tuple[Any, Hashable]], deep: bool, posit
     """
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         return type(value).__name__, repr(value)
-    if level == (REACH if deep else DEPTH) or isinstance(value, (Tensor, np.ndarray, types.ModuleType)):
+    if isinstance(value, (Tensor, np.ndarray)):
+        return _switches(value) if deep else type(value).__name__
+    if level == (REACH if deep else DEPTH) or isinstance(value, types.ModuleType):
         return type(value).__name__
     if id(value) not in known:
         known[id(value)] = value, type(value).__name__  # within itself
@@ -139,6 +143,19 @@ def _plain(value: Any, known: dict[int, tuple[Any, Hashable]], deep: bool, posit
         count = len(value) if isinstance(value, CONTAINERS) else 0
         known[id(value)] = value, (type(value).__name__, count, *items, *([] if place is None else [(POSITION, place)]))
     return known[id(value)][1]
+
+
+def _switches(value: Tensor | np.ndarray[Any, Any]) -> Hashable:
+    """Return the numbers of a small tensor or array, which may choose a way; the type of others and of parameters."""
+    kind = type(value).__name__
+    if isinstance(value, Tensor) and (value.requires_grad or value.device.type != "cpu"):
+        return kind
+    if value.shape.numel() > FEW if isinstance(value, Tensor) else value.size > FEW:
+        return kind
+    try:
+        return kind, repr(value.tolist())
+    except RuntimeError:  # kept from a pass of torch.func
+        return kind
 
 
 def _parts(value: Any, deep: bool) -> Iterable[Any]:
