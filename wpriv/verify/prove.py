@@ -175,7 +175,7 @@ class Job:
 
     def lattice(self, order: int, upper: bool, x: arb, delta: float, level: int) -> arb:
         steps = self.orders[order][upper]
-        return self.computed((id(steps), level), lambda: Lattice(steps, upper, delta, level)).bound(x, upper)
+        return self.computed((id(steps), upper, level), lambda: Lattice(steps, upper, delta, level)).bound(x, upper)
 
     def proofs(self, claim: Claim, thorough: bool = True) -> list[Proof]:
         """Prove or refute both ends of a claim about this process, the upper one first."""
