@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wpriv.core.adjacency import Release
-from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
+from wpriv.core.loss_pair import LOSS_ROUNDING, KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.mechanisms._validation import ratio
@@ -88,6 +88,10 @@ class LaplacePair(KeyedPair):
         for loss, mass in ((-self.t, math.exp(-self.t) / 2), (self.t, 0.5)):
             parts = parts.plus(atom_parts(loss, mass, low, high))
         return parts
+
+    def log_delta_error(self, eps: float) -> float:
+        # eps - t has the rounding of t alone, which is that of a quotient
+        return super().log_delta_error(eps) + math.log(2.0**-52 / LOSS_ROUNDING)
 
     def log_delta(self, eps: ArrayLike) -> Array:
         """Compute ln(1 - e^((eps-t)/2)) for 0 <= eps <= t; delta is 0 above."""

@@ -126,7 +126,9 @@ class _Fixed(KeyedPair):
         return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
 
     def log_delta_error(self, eps: float) -> float:
-        return math.log(self.rate) + self.base.log_delta_error(float(inverse_log_mixture(np.array(eps), self.rate)))
+        # the base loss has the rounding of the map beside its own
+        base = float(inverse_log_mixture(np.array(eps), self.rate))
+        return math.log(self.rate) + LossPair.log_delta_error(self.base, base)
 
 
 def _atomic_fixed(base: AtomicPair, rate: float) -> AtomicPair:

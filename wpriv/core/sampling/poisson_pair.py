@@ -120,7 +120,9 @@ class _Poisson(KeyedPair):
         return np.where(inside, amplified, log1mexp(np.minimum(y, 0.0)))
 
     def log_delta_error(self, eps: float) -> float:
-        return math.log(self.rate) + self.base.log_delta_error(float(inverse_log_mixture(np.array(eps), self.rate)))
+        # the base loss has the rounding of the map beside its own
+        base = float(inverse_log_mixture(np.array(eps), self.rate))
+        return math.log(self.rate) + LossPair.log_delta_error(self.base, base)
 
     def renyi(self, orders: Array) -> Array | None:
         """Evaluate E_Q (1-q+qT)^a - 1 = sum over k >= 2 of Binom(k; a, q) (E_Q T^k - 1) at integer orders a.
