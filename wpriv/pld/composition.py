@@ -1,8 +1,8 @@
 """Certified two-sided brackets of delta(eps) and eps(delta) for the composition of any loss pairs in one direction.
 
 The engine approximates the PMFs of the steps, chooses the tilt for the question, and composes a pessimistic and an
-optimistic discretisation of every step: by the transform of the sum (``compose_by_transform``), or on lattices where
-that would take longer (``compose_on_lattices``). It refines the discretisation until the bracket is narrow enough.
+optimistic discretisation of every step: few atoms themselves, others by the transform of the sum, or on lattices where
+that would take longer. It refines the discretisation until the bracket is narrow enough.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from wpriv.numerics.safe_rounding import total_up
 from wpriv.pld import constants
 from wpriv.pld.adaptive_nodes import TailScan, scan_tails
 from wpriv.pld.chernoff_bound import chernoff_suffices, delta_far_below
+from wpriv.pld.few_atoms import compose_few_atoms
 from wpriv.pld.lattice.compose_on_lattices import compose_on_lattices
-from wpriv.pld.question_scale import expected_eps, log_delta_guess, refinement_factor
+from wpriv.pld.question_scale import expected_eps, log_delta_guess, ordered, refinement_factor
 from wpriv.pld.rare_losses import bracket_rare_losses, rare_losses_delta, rare_losses_epsilon
 from wpriv.pld.saddle_point import ApproximatePmf, Cumulants, tilt_for_delta, tilt_for_eps, top_index
 from wpriv.pld.single_losses import approximate_single_loss_delta, single_loss_delta
@@ -59,7 +60,7 @@ class Composition:
         self._total, self._distinct_steps = sum(merged.values()), len(merged)
         self._deepest_log_delta = math.inf
         self._work_limit = self._work_end = self._accepted_error = math.inf
-        self._answered = False
+        self._answered = self._many_atoms = False
 
     def delta(self, eps: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
         """Lower and upper delta at eps.
@@ -102,7 +103,7 @@ class Composition:
         best, narrow = self._by_rare_losses(eps, None, tol)
         best, width, self._accepted_error = (best[0], min(best[1], 1.0)), math.inf, math.inf
         if narrow:
-            return _ordered(best)
+            return ordered(best)
         plain_variance = self.steps.cumulants(0.0).variance
         for _ in range(constants.MAX_REFINEMENTS):
             state = self.steps.cumulants(tilt)
@@ -126,7 +127,7 @@ class Composition:
                 break
             accuracy = min(accuracy * factor, constants.DISCRETIZATION_SHARE * tol)
             width = (high - low) / high
-        return _ordered((best[0], max(best[1], TINY)))
+        return ordered((best[0], max(best[1], TINY)))
 
     def _start_delta(self, eps: float, tol: float, sufficient_upper: float) -> tuple[float, float]:
         """Scan the tails for a question at eps; the tilt to begin with, and the relative error of delta allowed."""
@@ -164,7 +165,7 @@ class Composition:
         tilt = tilt_for_delta(self.steps.pmfs, self.counts, log_delta)
         best, narrow = self._by_rare_losses(None, delta, tol)
         if narrow:
-            return _ordered(best)
+            return ordered(best)
         accuracy = constants.DISCRETIZATION_SHARE * tol
         # where rare large losses decide, ln delta falls less steeply than the tilt says, and errors of delta cost more
         # eps
@@ -199,7 +200,7 @@ class Composition:
             if factor is None or self._out_of_work():
                 break
             accuracy, width = accuracy * factor, (high - low) / high
-        return _ordered(best)
+        return ordered(best)
 
     def _by_rare_losses(self, eps: float | None, delta: float | None, tol: float) -> tuple[tuple[float, float], bool]:
         """The bracket where few large losses decide, and whether it is narrow enough; (0, inf) where they do not."""
@@ -265,6 +266,10 @@ class Composition:
             raise Unsupported("pld finds losses so small that the rounding of probabilities would decide. Use rdp")
         candidates = [error * constants.COARSENING_FACTOR**attempt for attempt in range(constants.COARSENING_ATTEMPTS)]
         errors = [candidate for candidate in candidates if candidate < self._accepted_error]
+        if not self._many_atoms and errors[:1] == [error]:
+            if few_atoms := compose_few_atoms(self.steps, state, tilt, eps, error, delta):
+                return self._accepted(few_atoms, error)
+            self._many_atoms = True
         refusal: Unsupported | None = None
         for compose in METHODS:
             for candidate in errors:
@@ -278,23 +283,18 @@ class Composition:
                     with counted_work.stop_at(end):
                         composition = compose(self.steps, state, tilt, eps, candidate, delta)
                         if composition.meets_target(*target) or composition.lower:
-                            self._accepted_error = candidate
-                            self.recent = [*self.recent[1 - constants.RETAINED_COMPOSITIONS :], composition]
-                            return composition
+                            return self._accepted(composition, candidate)
                 except Unsupported as reason:
                     refusal = reason
         if refusal is not None and math.isinf(self._accepted_error) and not self._answered:
             raise refusal
         return None
 
+    def _accepted(self, composition: TwoSidedComposition, error: float) -> TwoSidedComposition:
+        self._accepted_error = error
+        self.recent = [*self.recent[1 - constants.RETAINED_COMPOSITIONS :], composition]
+        return composition
+
     def _out_of_work(self) -> bool:
         """Tell whether the question's work is spent, so that the best answer so far is returned."""
         return counted_work.total() > self._work_limit
-
-
-def _ordered(ends: tuple[float, float]) -> tuple[float, float]:
-    """The ends of a bracket, with a crossing by rounding corrected; a larger crossing is a fault of the engine."""
-    low, high = ends
-    if low > high * (1 + constants.BRACKET_CROSSING_TOLERANCE):
-        raise ArithmeticError(f"two certified brackets exclude each other: lower end {low!r}, upper end {high!r}")
-    return min(low, high), high

@@ -1,6 +1,6 @@
 """Where and how finely to compose for a question: the eps expected at a delta, and the factor of a refinement.
 
-These only steer the certified composition; no figure depends on their accuracy.
+These only steer the certified composition; no figure depends on their accuracy. Its bracket is checked by ``ordered``.
 """
 
 from __future__ import annotations
@@ -50,3 +50,11 @@ def refinement_factor(width: float, before: float, tol: float, composition: TwoS
     if least > constants.HOPELESS_REFINEMENT_FACTOR or unprofitable:
         return None
     return min(constants.MAX_REFINEMENT_FACTOR, max(wanted, least))
+
+
+def ordered(ends: tuple[float, float]) -> tuple[float, float]:
+    """The ends of a bracket, with a crossing by rounding corrected; a larger crossing is a fault of the engine."""
+    low, high = ends
+    if low > high * (1 + constants.BRACKET_CROSSING_TOLERANCE):
+        raise ArithmeticError(f"two certified brackets exclude each other: lower end {low!r}, upper end {high!r}")
+    return min(low, high), high
