@@ -59,6 +59,17 @@ def test_discrete_noise_far_below_one_is_certified_at_any_delta(delta, monkeypat
         assert at(low * (1 - 1e-12)) >= delta >= at(high * (1 + 1e-12))
 
 
+def test_a_loss_that_is_practically_constant_has_a_narrow_answer():
+    # oracle: adding a record, the loss of each step is -ln(1 - q), but for a probability of e^-5000
+    run = Composition([(poisson(DiscreteGauss(sigma=0.01).pair(), 0.001).reverse(), 300)])
+    total = -300 * math.log1p(-0.001)
+    for eps in (0.0, 0.1, 0.3):
+        low, high = run.delta(eps, 1e-6)
+        assert low * (1 - 1e-9) <= -math.expm1(eps - total) <= high * (1 + 1e-9) <= low * (1 + 1e-8)
+    low, high = run.epsilon(0.1, 1e-6)
+    assert low * (1 - 1e-9) <= total + math.log1p(-0.1) <= high * (1 + 1e-9) <= low * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("order", ["remove", "add"])
 @pytest.mark.parametrize(("mechanism", "rate"), [(DiscreteGauss(sigma=0.3), 0.1), (DiscreteGauss(sigma=0.2), 0.01)])
 def test_sampled_discrete_noise_agrees_with_the_counts_of_all_outcomes(order, mechanism, rate):

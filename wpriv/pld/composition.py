@@ -58,8 +58,7 @@ class Composition:
         self.recent: list[TwoSidedComposition] = []
         self.work_left = constants.COMPOSITION_WORK
         self._total, self._distinct_steps = sum(merged.values()), len(merged)
-        self._deepest_log_delta = math.inf
-        self._work_limit = self._work_end = self._accepted_error = math.inf
+        self._deepest_log_delta = self._work_limit = self._work_end = self._accepted_error = math.inf
         self._answered = self._many_atoms = False
 
     def delta(self, eps: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
@@ -185,7 +184,8 @@ class Composition:
                 break
             if composition.meets_target(sufficient_upper, delta):
                 return best[0], sufficient_upper
-            low, high = composition.epsilon(delta, max(eps, constants.MIN_GUESS_DEVIATIONS * deviation), deviation)
+            scale, start = max(deviation, composition.deviation), constants.MIN_GUESS_DEVIATIONS * deviation
+            low, high = composition.epsilon(delta, max(eps, start), scale)
             best = (max(best[0], low), min(best[1], high, max(self.max_loss, 0.0)))
             if best[1] - best[0] <= tol * max(best[1], least_eps) or best[1] <= sufficient_upper:
                 break
@@ -260,16 +260,16 @@ class Composition:
         Raises:
             Unsupported: nothing fits, and nothing was composed before for this question.
         """
-        if math.sqrt(self.steps.cumulants(0.0).variance) < constants.MIN_COMPOSED_DEVIATION:
-            if self._answered:
-                return None
-            raise Unsupported("pld finds losses so small that the rounding of probabilities would decide. Use rdp")
         candidates = [error * constants.COARSENING_FACTOR**attempt for attempt in range(constants.COARSENING_ATTEMPTS)]
         errors = [candidate for candidate in candidates if candidate < self._accepted_error]
         if not self._many_atoms and errors[:1] == [error]:
             if few_atoms := compose_few_atoms(self.steps, state, tilt, eps, error, delta):
                 return self._accepted(few_atoms, error)
             self._many_atoms = True
+        if math.sqrt(self.steps.cumulants(0.0).variance) < constants.MIN_COMPOSED_DEVIATION:
+            if self._answered:
+                return None
+            raise Unsupported("pld finds losses so small that the rounding of probabilities would decide. Use rdp")
         refusal: Unsupported | None = None
         for compose in METHODS:
             for candidate in errors:

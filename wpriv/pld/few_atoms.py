@@ -136,7 +136,8 @@ def compose_few_atoms(
     infinite = max(-math.expm1(steps.log_finite), 0.0)
     composition = AtomicComposition(composed, infinite, state.mean)
     slack = composed.shift + 8 * UNIT * float(np.abs(composed.losses).max(initial=0.0))
-    return TwoSidedComposition(composition, lambda: composition, slack, slack, deviation)
+    # a loss that is nearly constant has no deviation by which to search for an eps
+    return TwoSidedComposition(composition, lambda: composition, slack, slack, max(deviation, abs(state.mean)))
 
 
 def _sum(one: AtomicSum, other: AtomicSum, width: float, share: float) -> AtomicSum:
