@@ -19,6 +19,7 @@ import wpriv
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.randomized_response import ResponsePair
 from wpriv.numerics import counted_work
+from wpriv.pld.chernoff_bound import epsilon_far_below
 from wpriv.pld.composition import Composition
 from wpriv.run.accounting import budget
 
@@ -90,3 +91,33 @@ def test_a_question_ends_with_its_work():
     found = wpriv.budget("discrete-gauss", sigma=0.7488276928151707, sensitivity=5, n=118465, eps=10.381376816777125)
     assert found.delta.lower > 1 - 1e-9
     assert counted_work.total() - start < 0.5e9
+
+
+@pytest.mark.parametrize("delta", [1e-3, 0.1, 0.9])
+@pytest.mark.parametrize(("mu", "n"), [(1.0, 900), (0.02, 4_000_000), (1.7, 2**40)])
+def test_an_eps_far_above_zero_is_bounded_from_below_without_composing(mu, n, delta):
+    # oracle: the closed form of the normal distribution, in mpmath
+    mp.mp.dps = 60
+    size = mp.mpf(mu) * mp.sqrt(n)
+    low = epsilon_far_below([(GaussPair(mu), n)], delta)
+    at_low = mp.ncdf(size / 2 - low / size) - mp.exp(low) * mp.ncdf(-size / 2 - low / size)
+    assert at_low >= delta
+    # eps is the mean of the loss and a few deviations beside it
+    assert low >= float((size * size / 2 - 4 * size) * (1 - mp.mpf("2e-3")))
+
+
+def test_an_eps_beyond_what_is_composed_has_a_narrow_bracket():
+    # oracle: the mean of the loss of a step by quadrature; eps is n times that, but for deviations that vanish beside
+    found = wpriv.budget("gauss", sigma=0.576, sampling="poisson", rate=0.5, n=2**40, delta=0.1)
+    mp.mp.dps = 30
+    sigma = mp.mpf("0.576")
+
+    def loss(x: mp.mpf) -> mp.mpf:
+        return mp.log((1 + mp.exp((2 * x - 1) / (2 * sigma**2))) / 2)
+
+    def density(x: mp.mpf) -> mp.mpf:
+        return (mp.npdf(x, 0, sigma) + mp.npdf(x, 1, sigma)) / 2
+
+    mean = 2**40 * mp.quad(lambda x: density(x) * loss(x), [-8, 0, 1, 9])
+    assert found.epsilon.lower <= mean * (1 + mp.mpf("1e-5"))
+    assert mean * (1 - mp.mpf("1e-5")) <= found.epsilon.upper <= 1.002 * found.epsilon.lower

@@ -6,9 +6,13 @@ import math
 
 import numpy as np
 
+from wpriv.core.loss_pair import LossPair
+from wpriv.core.process import WeightedPairs
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.pld import constants
-from wpriv.pld.adaptive_nodes import TailScan
+from wpriv.pld.adaptive_nodes import TailScan, scan_tails
+from wpriv.pld.saddle_point import ApproximatePmf
+from wpriv.pld.stacking import group_pairs
 from wpriv.pld.step_groups import Steps
 
 
@@ -57,6 +61,33 @@ def delta_far_below(steps: Steps, scans: list[TailScan], eps: float) -> float:
     if below < constants.FAR_BELOW_DEVIATIONS * math.sqrt(plain.variance):
         return 0.0
     s = min(below / plain.variance, 1.0)
-    log_moment = sum(float(n @ scan.bound_affinity(s)) for scan, n in zip(scans, steps.counts, strict=True))
+    log_moment = _log_affinity(scans, steps.counts, s)
     complement = math.exp(min(log_moment + s * (eps + steps.rounding_shift(plain)), 0.0))
     return max(math.nextafter(1 - complement, 0.0), 0.0)
+
+
+def epsilon_far_below(run: WeightedPairs, delta: float) -> float:
+    """A lower bound of eps at delta, 0 < delta < 1: the largest eps at which the bound above is delta; at least 0.
+
+    Args:
+        run: pairs with their counts.
+    """
+    merged: dict[LossPair, int] = {}
+    for pair, n in run:
+        merged[pair] = merged.get(pair, 0) + n
+    groups = group_pairs(merged)
+    scans = [scan_tails(*group.members, depth=constants.SCAN_DEPTHS[0]) for group in groups]
+    infinite = [float(group.pair.mass_at_plus_infinity) for group in groups]
+    steps = Steps(groups, [ApproximatePmf.of(scan, mass) for scan, mass in zip(scans, infinite, strict=True)], 0.0, 0.0)
+    plain, log_complement = steps.cumulants(0.0), math.log1p(-delta)
+    # the best s for a normally distributed loss, and others near it
+    normal = math.sqrt(-2 * log_complement / plain.variance)
+    tried = {min(factor * normal, 1.0) for factor in constants.FAR_BELOW_FACTORS} if math.isfinite(normal) else {1.0}
+    ends = [(log_complement - _log_affinity(scans, steps.counts, s)) / s for s in sorted(tried - {0.0})]
+    best = max(ends, default=0.0) - steps.rounding_shift(plain)
+    return max(best, 0.0) * (1 - constants.CHERNOFF_RELATIVE_MARGIN) if math.isfinite(best) else 0.0
+
+
+def _log_affinity(scans: list[TailScan], counts: list[Counts], s: float) -> float:
+    """ln of an upper bound of E_P[e^(-s Y); Y < inf] of the composition."""
+    return sum(float(n @ scan.bound_affinity(s)) for scan, n in zip(scans, counts, strict=True))

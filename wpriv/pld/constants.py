@@ -106,8 +106,8 @@ MIN_DELTA_GUESS = 1e-280
 SUFFICIENT_LOG_MARGIN, RESCAN_LOG_MARGIN = 12.0, 1.0
 # upper bound of delta below which it is not refined
 NEGLIGIBLE_DELTA = 1e-300
-# standard deviations below the mean loss from which on delta is bounded as nearly 1, without composing anything
-FAR_BELOW_DEVIATIONS = 4.0
+# deviations below the mean loss from which delta is bounded as nearly 1; exponents tried, in units of a normal loss's
+FAR_BELOW_DEVIATIONS, FAR_BELOW_FACTORS = 4.0, (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
 # share of the tolerance that is given to discretisation
 DISCRETIZATION_SHARE = 0.55
 # fraction of the slack below a sufficient upper bound that discretisation may consume

@@ -23,7 +23,7 @@ from wpriv.numerics.bracket import Bracket
 
 UNSAMPLED = "the same releases without sampling"
 OPTIMAL = "the recursion for the optimal adaptive composition"
-ONE = "the largest loss of releases of one kind, and the distinguishing events of all"
+ONE = "the largest loss of releases of one kind, the distinguishing events of all, and Chernoff's bound of 1 - delta"
 # thresholds for the largest loss, in units of eps
 THRESHOLDS = np.array([0.9, 0.95, 0.98, 1.0, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0])
 # the largest eps for which e^eps is a number with room to spare; probabilities below the second may have lost digits
@@ -98,7 +98,10 @@ class OtherBounds:
 
     def epsilon_lower_bound(self, delta: float) -> Callable[[], float]:
         """A lower bound of eps at delta."""
-        return lambda: max(_one_epsilon(run, delta) for run in self.dominated)
+        # loaded here, since most questions need no lower bound
+        from wpriv.pld.chernoff_bound import epsilon_far_below
+
+        return lambda: max(max(_one_epsilon(run, delta), epsilon_far_below(run, delta)) for run in self.dominated)
 
     def order_narrowed(self, curve: Curve, ask: OrderDelta, eps: float, width: float) -> Bracket:
         """Return the delta of one order of the neighbours, its upper end at most that of any bound of the worse one."""
