@@ -14,8 +14,9 @@ from typing import Protocol
 from scipy.special import ndtri
 
 from wpriv.core.adjacency import Adjacency
+from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.attacks.certified_mu import DEFAULT_FPR, MU_TOL, GaussianMu, gaussian_mu_of_advantage, least_mu
-from wpriv.core.attacks.trade_off import DeltaEnds, TradeOff
+from wpriv.core.attacks.trade_off import DeltaEnds, TradeOff, atomic_points
 from wpriv.core.loss_pair import gaussian_mu
 from wpriv.core.process import Process, closed_form
 from wpriv.core.sampling.kinds import Sampling
@@ -120,6 +121,11 @@ class Membership:
         tops = tops if index == 0 else tops[::-1]
         return [0.0, *(s for s in (tops[0], -tops[-1]) if abs(s) < MAX_KINK)]
 
+    def _atomic_points(self, index: int, fprs: Sequence[float]) -> list[float]:
+        """ln t at which the exact profile of a discrete process gives its error rates to rounding."""
+        pair = closed_form(self.curve.process.directions()[index]) if self.curve.claim == "exact" else None
+        return [s for fpr in fprs for s in atomic_points(pair, fpr)] if isinstance(pair, AtomicPair) else []
+
     @property
     def names(self) -> tuple[str, ...]:
         """The orders: "remove" has the neighbour without the record as null hypothesis, "add" the one with it."""
@@ -176,6 +182,7 @@ class Membership:
         inner = [fpr for fpr in fprs if fpr < 1]
         self._enough = POINT_SHARE * tol * min(inner, default=1.0)
         trade_off.evaluate([*_first_points(inner, scale), *self._kinks(self.trade_offs.index(trade_off))])
+        trade_off.evaluate(self._atomic_points(self.trade_offs.index(trade_off), inner))
         trade_off.cover(min(inner, default=0.5), max(inner, default=0.5), scale)
         least = min((trade_off.tpr_upper(fpr)[1] for fpr in inner), default=1.0)
         if least < min(inner, default=1.0):

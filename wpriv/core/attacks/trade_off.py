@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from wpriv.core.atomic_pair import AtomicPair
 from wpriv.numerics.arrays import Array
 
 # lower and upper end of delta at an eps >= 0
@@ -196,6 +197,20 @@ class TradeOff:
         zero = float(t[-1] - low[-1] / slope) if slope < 0 else math.inf
         last = min(fpr * float(t[-1]) + float(low[-1]), fpr * zero) if fpr > 0 else 0.0
         return max(min(inner, last) * (1 - ROUNDING), fpr)
+
+
+def atomic_points(pair: AtomicPair, fpr: float) -> list[float]:
+    """ln t of points that give the trade-off function of a discrete pair at a false-positive rate to rounding.
+
+    The profile is linear between the losses, so that the best line is the one at the loss of the likelihood-ratio test
+    of this rate. That loss, two on either side of it, and a point between neighbours show the linear pieces.
+    """
+    loss = pair.losses
+    if not loss.size:
+        return []
+    at = int(np.argmax(pair.tails(loss).sf_q <= math.log(fpr)))
+    near = [float(loss[0]) - 1, *loss[max(at - 2, 0) : at + 3].tolist(), float(loss[-1]) + 1]
+    return [*near, *((left + right) / 2 for left, right in pairwise(near))]
 
 
 def _least(fpr: float, t: Array, ends: list[tuple[Array, Array]]) -> float:
