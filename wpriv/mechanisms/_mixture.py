@@ -9,10 +9,13 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from wpriv.core.loss_pair import KeyedPair, Tails, reversed_log_delta
+from wpriv.numerics import counted_work
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import log_mills_drop
 
 _BLOCK = 1 << 19
+# nanoseconds for each separation: of the tails at a loss, and of the profile at an eps
+TAIL_WORK, PROFILE_WORK = 15.0, 600.0
 
 
 class GaussMixture(KeyedPair):
@@ -33,6 +36,7 @@ class GaussMixture(KeyedPair):
     def tails(self, eps: Array) -> Tails:
         y = np.asarray(eps, dtype=float)
         flat = y.ravel()
+        counted_work.add(TAIL_WORK * flat.size * self.mu.size)
         rows = max(_BLOCK // self.mu.size, 1)
         tails = np.concatenate([self._tails(flat[at : at + rows]) for at in range(0, max(flat.size, 1), rows)], axis=1)
         complement = np.minimum(tails[[1, 0, 3, 2]], 1.0)
@@ -61,6 +65,7 @@ class GaussMixture(KeyedPair):
 
     def log_delta(self, eps: ArrayLike) -> Array:
         y = np.asarray(eps, dtype=float)
+        counted_work.add(PROFILE_WORK * y.size * self.mu.size)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             each = log_mills_drop(np.abs(y)[..., None] / self.mu - self.mu / 2, self.mu) + np.log(self.weight)
         above = np.minimum(np.logaddexp.reduce(np.where(np.isnan(each), -math.inf, each), axis=-1), 0.0)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from wpriv import Poisson, budget, calibrate
 from wpriv.cli.main import main
 from wpriv.errors import UsageError
+from wpriv.numerics import counted_work
 
 
 @pytest.mark.parametrize(("mu", "n"), [(0.5, 1), (2.0, 100), (0.01, 7)])
@@ -53,3 +56,12 @@ def test_errors_of_the_command_line_name_the_flag(capsys, flags, named):
 def test_the_command_line_prints_mu(capsys):
     assert main(["calibrate", "--mech", "gauss", "--mu", "0.5"]) == 0
     assert "mu = 0.4999" in capsys.readouterr().out
+
+
+def test_a_mechanism_known_between_two_others_meets_a_mu_with_little_work():
+    # oracle: the squared length of a projection is k / d on average and deviates little, so that 10 releases are nearly
+    # mu-GDP with mu = sqrt(10 k / d) / sigma
+    start = counted_work.total()
+    solved = calibrate("projection", k=200, d=2048, n=10, max_mu=0.5)
+    assert counted_work.total() - start < 5e9
+    assert solved.value == pytest.approx(math.sqrt(10 * 200 / 2048) / 0.5, rel=0.05)

@@ -94,8 +94,8 @@ def cell_masses(pair: LossPair, nodes: Array) -> CellMasses:
         before = after = tails(nodes)
         atoms = np.zeros(before.sf_p.shape)
     start, end = Tails(*(tail[..., :-1] for tail in after)), Tails(*(tail[..., 1:] for tail in before))
+    work.add("node", atoms.size)
     middle = tails(a + width / 2)
-    work.add("node", middle.sf_p.size)
     first, second = half_of_tails(start, middle, a, width, plain), half_of_tails(middle, end, a, width, plain)
     parts = narrow_halves(pair, ends[:-1], ends[1:], a + width / 2)
     if parts is not None:
@@ -193,6 +193,7 @@ def round_losses(pair: LossPair, nodes: Array) -> tuple[Array, Array, Array]:
 
     For lattices coarser than one nat, where e^{loss} changes so much within a cell that chords gain nothing.
     """
+    work.add("node", nodes.size)
     tails = pair.probabilities(nodes)
     mass = mass_between(tails.sf_p[..., :-1], tails.cdf_p[..., :-1], tails.sf_p[..., 1:], tails.cdf_p[..., 1:])
     below, above = tails.cdf_p[..., 0], tails.sf_p[..., -1]

@@ -99,9 +99,11 @@ def choose_nodes(
         )
     index = np.floor(np.interp(np.linspace(0, count[-1], total + 1), count, y) / step).astype(np.int64)
     ends = [math.floor(low / step), math.ceil(high / step)]
-    nodes: NDArray[np.int64] = np.unique(
-        np.concatenate([index, ends, _atom_nodes(pair, covered, step, ends)]).astype(np.int64)
+    # nearly in order, so that a stable sort is far faster than np.unique
+    every = np.sort(
+        np.concatenate([index, ends, _atom_nodes(pair, covered, step, ends)]).astype(np.int64), kind="stable"
     )
+    nodes: NDArray[np.int64] = every[np.concatenate([[True], every[1:] > every[:-1]])]
     return nodes
 
 

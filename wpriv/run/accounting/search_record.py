@@ -114,3 +114,8 @@ class Search:
             if self.u(x) < self.u(value) and (not outcomes or reply.outcome in outcomes)
         ]
         return max(tried, key=self.u, default=None)
+
+
+def log_ratio(value: float, target: float) -> float:
+    """ln(value / target); -inf at 0."""
+    return math.log(value / target) if value > 0 else -math.inf

@@ -17,7 +17,7 @@ from wpriv.run.accounting import evaluate, membership_figures
 from wpriv.run.accounting.initial_guess import initial_guess
 from wpriv.run.accounting.parameter_search import MAX_PROBES, solve
 from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.search_record import Evaluation, Outcome, Solution, Unreachable
+from wpriv.run.accounting.search_record import Evaluation, Outcome, Solution, Unreachable, log_ratio
 from wpriv.run.accounting.solved_parameter import SolvedParameter
 
 # default relative width of the accountant's bracket at the solution; eps falls at least as fast as the noise grows, so
@@ -29,9 +29,9 @@ TOL_SANDWICHED = 1e-4
 SEARCH_SHARE, COARSE, REFINEMENT = 0.3, 1e-2, 100
 # width to which a bracket that holds the target is narrowed where n is solved for
 FINEST = 5e-8
-# counted work (nanoseconds of a usual processor) after which a search ends with the best value so far, and the least
-# share of it that the bounds on attacks of one value may take
-SEARCH_WORK, ATTACK_SHARE = 3e9, 0.1
+# counted work (nanoseconds of a usual processor) after which a search ends with the best value so far, and the share of
+# it that the bounds on attacks of one value may take; the same where each delta takes long, of few values
+SEARCH_WORK, ATTACK_SHARE, SANDWICHED_ATTACK_SHARE = 3e9, 0.1, 0.35
 # relative accuracy of exact figures
 ROUNDING = 1e-11
 # a bound of a probability so near to 1 does not show how far the target is
@@ -73,7 +73,8 @@ def solve_for(
     guess, slope = initial_guess(knob, at, eps, delta, fpr, measure), -0.55 if knob.name == "n" else -1.1
     question: Question | None = None
     best: tuple[Question, Solution] | None = None
-    is_out_of_work = counted_work.limit(SEARCH_WORK)
+    is_out_of_work, halfway = counted_work.limit(SEARCH_WORK), counted_work.limit(SEARCH_WORK / 2)
+    attack_share = SANDWICHED_ATTACK_SHARE if fpr is not None and default_tol(knob, at) > TOL else ATTACK_SHARE
     for width in _widths(tol):
         last, before = width == tol, question
         finest_width = finest if last else max(width, finest)
@@ -89,6 +90,7 @@ def solve_for(
             measure,
             is_out_of_work,
             best is not None,
+            attack_share * SEARCH_WORK,
         )
         if before is not None:
             question.take(before)
@@ -105,7 +107,8 @@ def solve_for(
         if best is not None and knob.privacy_direction * math.log(solution.value / best[1].value) > width:
             break
         best, guess, slope = (question, solution), solution.value, solution.slope
-        if is_out_of_work():
+        # narrower bounds on attacks than those that took so much are out of reach
+        if is_out_of_work() or (attack_share > ATTACK_SHARE and halfway()):
             break
         if question.is_final(solution):
             best = question, question.solve(guess, slope, SEARCH_SHARE * tol, 0, True)
@@ -137,7 +140,7 @@ class Question:
         target: eps and delta. eps at delta is compared with the target, unless it is 0: then delta at eps = 0 is.
         width: relative width asked of a bracket. finest, account, fpr, measure: as in ``solve_for``.
         is_out_of_work: tells whether the work of the whole search is spent; ``is_refinement``: whether a wider bracket
-            has given a solution already, so that no further value is evaluated then.
+            has given a solution already, so that no further value is evaluated then. attack_work: for one value.
     """
 
     knob: SearchParameter
@@ -151,6 +154,7 @@ class Question:
     measure: str = "tpr"
     is_out_of_work: Callable[[], bool] = lambda: False
     is_refinement: bool = False
+    attack_work: float = ATTACK_SHARE * SEARCH_WORK
     rows: dict[float, Guarantee] = field(default_factory=dict, init=False)
     seen: dict[float, Evaluation] = field(default_factory=dict, init=False)
     trouble: list[WprivError] = field(default_factory=list, init=False)
@@ -206,10 +210,10 @@ class Question:
         refusal = bracket.refusal or (
             f"its bracket of [{lower:.6g}, {bracket.safe:.6g}] cannot be made narrower" if wide else ""
         )
-        excess = _log_ratio(bracket.safe, wanted)
+        excess = log_ratio(bracket.safe, wanted)
         if excess > 0 and self._is_probability and bracket.safe > SATURATED:
             excess = math.inf
-        return Evaluation(excess, _log_ratio(lower or 0.0, wanted), refusal)
+        return Evaluation(excess, log_ratio(lower or 0.0, wanted), refusal)
 
     @property
     def _is_probability(self) -> bool:
@@ -243,9 +247,9 @@ class Question:
         if self.fpr is None:
             return row
         if self.measure == "mu":
-            mu = Membership(curve, work=ATTACK_SHARE * SEARCH_WORK).mu(self.fpr)
+            mu = Membership(curve, work=self.attack_work).mu(self.fpr)
             return membership_figures.with_mu(row, mu, alone=True)
-        return membership_figures.with_true_positive_rate(row, curve, self.fpr, tol, ATTACK_SHARE * SEARCH_WORK)
+        return membership_figures.with_true_positive_rate(row, curve, self.fpr, tol, self.attack_work)
 
     def _held(self, row: Guarantee) -> tuple[Bracket, float]:
         """The bracket to compare with the target, and the target: eps at delta, or delta where eps is 0."""
@@ -294,8 +298,3 @@ class Question:
         if error.refusal:
             return Unsupported(f"{best}, and of values with more privacy {self.accountant} says: {error.refusal}")
         return Unsupported(f"{best}. Relax the target, or change what was held fixed")
-
-
-def _log_ratio(value: float, target: float) -> float:
-    """ln(value / target); -inf at 0."""
-    return math.log(value / target) if value > 0 else -math.inf
