@@ -18,6 +18,7 @@ from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.projection import Projection, ProjectionPair
+from wpriv.numerics import counted_work
 from wpriv.numerics.projected_length import length_bracket, log_moment
 
 
@@ -182,3 +183,11 @@ def test_the_tail_of_the_length_is_the_golden_one():
     assert math.exp(_projected_length_tails.log_tail(200, 784, 0.37)) == pytest.approx(3.09347875067585179e-5, rel=1e-8)
     assert math.exp(_projected_length_tails.log_tail(1, 50, 0.3)) == pytest.approx(3.1835719580566748619e-5, rel=1e-12)
     assert _projected_length_tails.quantile(200, 784, math.log(1e5)) == pytest.approx(0.37848, abs=1e-5)
+
+
+def test_the_sums_of_projected_lengths_are_counted():
+    start = counted_work.total()
+    length_bracket(7, 31, 1.25, 1e-4)
+    assert counted_work.total() - start > 1e6
+    with counted_work.stop_at(counted_work.total()), pytest.raises(Unsupported):
+        length_bracket(7, 31, 1.26, 1e-4)
