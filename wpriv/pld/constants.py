@@ -208,9 +208,8 @@ NEGLIGIBLE_BOTTOM_SHARE = 1e-9
 MAX_CHORD_SPACING = 1.0
 
 # ---- few atoms (few_atoms.py): speed and width ----
-# atoms of a step that are few, and sums of losses that one composition may take
+# atoms that are few, and sums of one composition; shares of the error for omitted sums and for merged ones
 MAX_FEW_ATOMS, MAX_ATOM_SUMS = 24, 1 << 20
-# share of the relative error of delta that omitted sums may take, and of the error of eps that merged ones may
 OMITTED_SHARE, MERGED_SHARE = 1e-3, 0.1
 
 # ---- nodes of a step (lattice/step_pmfs.py): speed and width ----
