@@ -117,7 +117,7 @@ class Switched(nn.Module):
         return logits
 
 
-OUTSIDE = {"on": False}
+OUTSIDE, OUTSIDE_TENSOR = {"on": False}, torch.zeros(1)
 
 
 def _pre_hook(model):
@@ -196,6 +196,22 @@ def test_switches_outside_of_the_network_are_seen_too(monkeypatch):
         summed(model, loss, inputs, targets)
     monkeypatch.setattr(Switched, "switch", False)
     assert torch.equal(summed(model, loss, inputs, targets), before)
+
+
+def test_mixing_in_batches_larger_than_expected_is_refused_in_the_first_of_them():
+    model, inputs, targets = built(lambda: plain(lambda own, x: bent(own, x - x.mean(0) * (len(x) > 30))), vectors)
+    choose(model, losses, inputs[:0], targets[:0], batch=7)
+    summed(model, losses, inputs[:20], targets[:20])
+    with pytest.raises(Unsupported, match="the training stops"):
+        summed(model, losses, inputs[:40], targets[:40])
+
+
+def test_a_small_tensor_that_chooses_a_way_is_seen():
+    model, inputs, targets = built(lambda: plain(lambda own, x: bent(own, x - x.mean(0) * OUTSIDE_TENSOR)), vectors)
+    summed(model, losses, inputs, targets)
+    OUTSIDE_TENSOR.fill_(1.0)
+    with pytest.raises(Unsupported, match="the training stops"):
+        summed(model, losses, inputs, targets)
 
 
 def test_a_check_on_real_records_costs_nothing_where_nothing_changed(monkeypatch):

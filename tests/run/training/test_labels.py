@@ -141,12 +141,25 @@ def test_ignored_records_have_no_share_in_the_gradient_nor_in_the_accuracy(tmp_p
     assert torch.equal(run.model.weight, other.model.weight)
 
 
+@pytest.mark.parametrize("ignored", [1, 2])
+def test_a_label_to_ignore_that_is_the_place_of_another_class_is_refused(tmp_path, ignored):
+    # torch would ignore the class at this place, and not the records of this label
+    with pytest.raises(UsageError, match=f"ignore_index = {ignored} of the loss is the place of the class"):
+        trained(tmp_path, 2 * PLACES, 3, classes=[4, 2, 0], loss=nn.CrossEntropyLoss(ignore_index=ignored))
+    assert not spent(tmp_path)
+
+
+def test_words_in_an_array_of_objects_are_words(tmp_path):
+    words = np.array(["c", "a", "b"])[PLACES]
+    one, other = trained(tmp_path / "a", words, 3), trained(tmp_path / "b", words.astype(object), 3)
+    assert one.classes == other.classes == ("a", "b", "c")
+    assert torch.equal(one.model.weight, other.model.weight)
+
+
 def test_a_function_gets_whole_targets_as_they_are(tmp_path):
     signs = np.where(X[:, 0] > 0, 1, -1)
-    seen = []
 
     def hinge(outputs, targets):
-        seen.append(targets.detach().clone())
         return (1 - targets * outputs[:, 0]).relu()
 
     run = trained(tmp_path, signs, 1, loss=hinge)

@@ -242,6 +242,12 @@ def test_the_digest_of_a_network_has_its_hooks_and_functions_and_not_its_weights
     other = network()
     other[0].weight.requires_grad_(False)
     assert digest(one, weights=False) != digest(other, weights=False)
+    other = network()
+    other[0].weight.register_hook(lambda gradient: 2 * gradient)
+    assert digest(one, weights=False) != digest(other, weights=False)
+    other = network()
+    other[0].register_full_backward_pre_hook(lambda module, gradients: None)
+    assert digest(one, weights=False) != digest(other, weights=False)
 
 
 def test_objects_that_hold_each_other_have_a_digest():
