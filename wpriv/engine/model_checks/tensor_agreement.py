@@ -57,6 +57,11 @@ class Shared:
         return bool(pairs) and all(not near(mine, theirs, tolerance) for mine, theirs in pairs)
 
 
+def is_rounding(tensor: Tensor) -> bool:
+    """Return whether a tensor holds rounding errors of numbers near 1 alone, as a mean of normalised ones does."""
+    return tensor.is_floating_point() and float(tensor.abs().amax() if tensor.numel() else 0) <= 4 * exact(tensor)
+
+
 def exact(tensor: Tensor) -> float:
     """Return the relative difference that rounding may cause in a tensor."""
     return EXACT * torch.finfo(tensor.dtype).eps if tensor.is_floating_point() else 0.0
