@@ -176,9 +176,9 @@ def test_markov_is_the_limit_of_fine_grids(sigma: float, n: int, eps: float) -> 
 
 
 def test_zcdp_of_gauss_and_of_pure_dp_by_hand() -> None:
-    """Oracle: rho = n/(2 sigma^2) + k eps_0^2/2 and eps = rho + 2 sqrt(rho ln(1/delta))."""
+    """Oracle: Gauss n/(2 sigma^2), Laplace its mean loss, pure DP eps_0 tanh(eps_0/2); rho + 2 sqrt(rho ln(1/delta))."""
     process = Process((Step(Gauss(2.0), 3), Step(Laplace(4.0), 5), Step(RandomizedResponse(0.1), 2)))
-    rho = 3 / 8 + 5 / 32 + 2 * 0.005
+    rho = 3 / 8 + 5 * (0.25 + math.exp(-0.25) - 1) + 2 * 0.1 * math.tanh(0.05)
     curve = zcdp.account(process)
     assert curve.at(delta=1e-6).epsilon.safe == pytest.approx(rho + 2 * math.sqrt(rho * math.log(1e6)), rel=1e-12)
     assert curve.at(eps=4.0).delta.safe == pytest.approx(math.exp(-((4 - rho) ** 2) / (4 * rho)), rel=1e-10)

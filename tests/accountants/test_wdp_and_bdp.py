@@ -246,7 +246,8 @@ def test_an_order_of_bdp_that_needs_too_many_terms_is_refused(order: float) -> N
 @pytest.mark.parametrize("accountant", ["moments", "renyi", "rdp-filter"])
 def test_a_huge_order_is_refused_rather_than_answered_from_products_that_overflow(accountant):
     """eps0 of the exponential mechanism is its divergence of order infinity; at 1e300 the answer was eps = 0."""
+    delta = None if accountant == "renyi" else 1e-5
     with pytest.raises(UsageError, match="at most 1e"):
-        wpriv.budget("exponential", eps0=1, delta=1e-5, accountant=f"{accountant}:order=1e300")
-    row = wpriv.budget("exponential", eps0=1, delta=1e-5, accountant=f"{accountant}:order=1e12")
+        wpriv.budget("exponential", eps0=1, delta=delta, accountant=f"{accountant}:order=1e300")
+    row = wpriv.budget("exponential", eps0=1, delta=delta, accountant=f"{accountant}:order=1e12")
     assert row.epsilon.safe == pytest.approx(1, abs=1e-10)

@@ -132,13 +132,16 @@ def test_a_private_training_begins_from_weights_trained_without_privacy_only_whe
 
 
 @pytest.mark.parametrize("form", ["model.pt", "safetensors"])
-def test_a_private_training_begins_from_weights_trained_with_privacy(tmp_path, form):
+def test_a_private_training_begins_from_weights_trained_with_privacy_on_records_that_are_declared(tmp_path, form):
     weights, path = network().state_dict(), tmp_path / f"w.{form.removeprefix('model.')}"
     if form == "model.pt":
         torch.save({"weights": weights, "clear": False}, path)
     else:
         save_file(weights, path, metadata={"privacy": "training"})
-    load(network(), Weights(file=str(path)), private=True)
+    with pytest.raises(UsageError, match="records: other"):
+        load(network(), Weights(file=str(path)), private=True)
+    for records in ("other", "public"):
+        load(network(), Weights(file=str(path), records=records), private=True)
 
 
 class Harmful:

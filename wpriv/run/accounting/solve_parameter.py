@@ -30,8 +30,8 @@ SEARCH_SHARE, COARSE, REFINEMENT = 0.3, 1e-2, 100
 # width to which a bracket that holds the target is narrowed where n is solved for
 FINEST = 5e-8
 # counted work (nanoseconds of a usual processor) after which a search ends with the best value so far, and the share of
-# it that the bounds on attacks of one value may take; the same where each delta takes long, of few values
-SEARCH_WORK, ATTACK_SHARE, SANDWICHED_ATTACK_SHARE = 3e9, 0.1, 0.35
+# it that the bounds on attacks of one value may take
+SEARCH_WORK, ATTACK_SHARE = 4e9, 0.25
 # relative accuracy of exact figures
 ROUNDING = 1e-11
 # a bound of a probability so near to 1 does not show how far the target is
@@ -74,7 +74,8 @@ def solve_for(
     question: Question | None = None
     best: tuple[Question, Solution] | None = None
     is_out_of_work, halfway = counted_work.limit(SEARCH_WORK), counted_work.limit(SEARCH_WORK / 2)
-    attack_share = SANDWICHED_ATTACK_SHARE if fpr is not None and default_tol(knob, at) > TOL else ATTACK_SHARE
+    # where each delta takes long there is time for few values
+    is_slow = fpr is not None and default_tol(knob, at) > TOL
     for width in _widths(tol):
         last, before = width == tol, question
         finest_width = finest if last else max(width, finest)
@@ -90,7 +91,6 @@ def solve_for(
             measure,
             is_out_of_work,
             best is not None,
-            attack_share * SEARCH_WORK,
         )
         if before is not None:
             question.take(before)
@@ -108,7 +108,7 @@ def solve_for(
             break
         best, guess, slope = (question, solution), solution.value, solution.slope
         # narrower bounds on attacks than those that took so much are out of reach
-        if is_out_of_work() or (attack_share > ATTACK_SHARE and halfway()):
+        if is_out_of_work() or (is_slow and halfway()):
             break
         if question.is_final(solution):
             best = question, question.solve(guess, slope, SEARCH_SHARE * tol, 0, True)

@@ -33,8 +33,12 @@ def require_other_weights(recipe: Recipe, data: Any) -> None:
     training = recipe.training
     if training is None or training.init is None or training.privacy is None or training.init.records == "public":
         return
+    from wpriv.engine import fine_tuning
+
     path = Path(training.init.file).parent
-    if fingerprint_in(path) == data.fingerprint:
+    # weights that were trained without privacy are refused when they are loaded
+    private = not fine_tuning.read(Path(training.init.file), training.init.sha256).without_privacy
+    if private and fingerprint_in(path) == data.fingerprint:
         raise UsageError(
             f"init: the weights in {training.init.file} were trained on the records of this training. Continue from "
             f"them with `fork=True` in the folder {path}, which accounts for both"
