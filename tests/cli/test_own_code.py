@@ -30,7 +30,7 @@ CALLS = 0
 def late(outputs, targets):
     global CALLS
     CALLS += 1
-    if CALLS > 600:
+    if CALLS > 150:
         raise ArithmeticError("too late")
     return cross_entropy(outputs, targets, reduction="none")
 """

@@ -71,7 +71,10 @@ def in_training(model: nn.Module, origin: Origin) -> Iterator[None]:
     finally:
         _in_training.pop(model, None)
         note_left(model, origin, digests)
+        after = _digests(model)
         for name, parameter in model.named_parameters():
+            if after[name] in digests:
+                continue  # not trained, under whatever name it has now
             last = _sample(parameter)
             begun = first.get(name, torch.zeros_like(last))
             if begun.shape == last.shape and not torch.equal(begun, last):

@@ -14,6 +14,7 @@ import yaml
 import wpriv
 from tests.run.training.test_training_statement import RECIPE
 from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError
+from wpriv.numerics import safe_rounding
 from wpriv.run.results import file_names, registry_entry, web_page
 from wpriv.run.results.report import report
 
@@ -274,7 +275,7 @@ def test_a_sweep_is_summed_up_and_one_of_its_trainings_is_named(tmp_path):
     result = report(tmp_path / "out")
     assert (result.data["kind"], len(result.data["trainings"])) == ("sweep", 2)
     page = report(tmp_path / "out", "html").text
-    assert f"eps = {result.data['together']['epsilon']:g}" in page
+    assert f"eps = {safe_rounding.text(result.data['together']['epsilon'], up=True)}" in page
     assert "marked below" not in page
     assert "Do not publish this page" in page
     with pytest.raises(Unsupported, match=result.data["trainings"][0]):
