@@ -176,7 +176,7 @@ def test_markov_is_the_limit_of_fine_grids(sigma: float, n: int, eps: float) -> 
 
 
 def test_zcdp_of_gauss_and_of_pure_dp_by_hand() -> None:
-    """Oracle: Gauss n/(2 sigma^2), Laplace its mean loss, pure DP eps_0 tanh(eps_0/2); rho + 2 sqrt(rho ln(1/delta))."""
+    """Oracle: Gauss n/(2 sigma^2), Laplace its mean loss, pure DP eps_0 tanh(eps_0/2); rho + 2 sqrt(rho ln 1/delta)."""
     process = Process((Step(Gauss(2.0), 3), Step(Laplace(4.0), 5), Step(RandomizedResponse(0.1), 2)))
     rho = 3 / 8 + 5 * (0.25 + math.exp(-0.25) - 1) + 2 * 0.1 * math.tanh(0.05)
     curve = zcdp.account(process)

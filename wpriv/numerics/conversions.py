@@ -10,6 +10,8 @@ from scipy.special import erfcx, log_ndtr
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp
 
+# relative rounding of a moment, and of an order times eps: four units in the last place
+ROUNDING = 2.0**-50
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
@@ -20,12 +22,12 @@ def rdp_to_log_delta(lam: Array, log_moment: Array, eps: float) -> Array:
         lam: [k] Renyi orders less one, > 0.
         log_moment: [k] lam D_(lam+1) = ln E_P[e^(lam L)] of the whole composition, in nats; +inf where unknown.
     Returns:
-        [k] ln delta; every entry is an upper bound, so the smallest holds.
+        [k] ln delta; every entry is an upper bound, the rounding of both large terms included, so the smallest holds.
     Source:
         Canonne, Kamath, Steinke (2020), Proposition 12: (1 - e^-x)_+ <= e^(lam x) lam^lam / (1+lam)^(1+lam), whose
         constant is the best possible.
     """
-    return log_moment - lam * eps + _constant(lam)
+    return log_moment - lam * eps + ROUNDING * (np.abs(log_moment) + lam * abs(eps)) + _constant(lam)
 
 
 def rdp_to_epsilon(lam: Array, log_moment: Array, log_delta: float) -> Array:
