@@ -91,3 +91,17 @@ def test_ends_are_one_number_where_rounding_is_negligible():
     for pair in (DiscreteLaplace(1.0).pair(), poisson(DiscreteLaplace(0.3).pair(), 0.1)):
         low, high = log_profile_ends(pair, 0.1)
         assert low == high
+
+
+def test_a_bound_of_renyi_divergences_next_to_the_largest_loss_holds_delta():
+    """Oracle: the pair that bounds all neighbours, the losses of its outcomes added up with 50 digits."""
+    answer = budget(
+        "discrete-laplace",
+        sensitivity=1000,
+        scale=0.37509610743736677,
+        n=3,
+        sampling="fixed",
+        rate=0.6817033479526848,
+        eps=7996.800743265236,
+    )
+    assert answer.delta.upper >= 2.0707170356e-06
