@@ -50,7 +50,7 @@ HOMES = {
     "mlflow": ("run/training/metric_logs.py",),
     "wandb": ("run/training/metric_logs.py",),
 }
-PLD_USERS = ("accountants/pld.py", "accountants/pdp.py")
+PLD_USERS = ("accountants/pld.py", "accountants/pdp.py", "run/accounting/other_bounds.py")
 FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [path.relative_to(ROOT).as_posix() for path in FILES]
 # folders whose files are named by what users type

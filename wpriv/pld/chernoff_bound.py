@@ -72,6 +72,8 @@ def epsilon_far_below(run: WeightedPairs, delta: float) -> float:
     Args:
         run: pairs with their counts.
     """
+    if not 0 < delta < 1:
+        return 0.0
     merged: dict[LossPair, int] = {}
     for pair, n in run:
         merged[pair] = merged.get(pair, 0) + n
@@ -80,6 +82,8 @@ def epsilon_far_below(run: WeightedPairs, delta: float) -> float:
     infinite = [float(group.pair.mass_at_plus_infinity) for group in groups]
     steps = Steps(groups, [ApproximatePmf.of(scan, mass) for scan, mass in zip(scans, infinite, strict=True)], 0.0, 0.0)
     plain, log_complement = steps.cumulants(0.0), math.log1p(-delta)
+    if not plain.variance > 0:
+        return 0.0
     # the best s for a normally distributed loss, and others near it
     normal = math.sqrt(-2 * log_complement / plain.variance)
     tried = {min(factor * normal, 1.0) for factor in constants.FAR_BELOW_FACTORS} if math.isfinite(normal) else {1.0}

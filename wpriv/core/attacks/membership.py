@@ -123,7 +123,8 @@ class Membership:
 
     def _atomic_points(self, index: int, fprs: Sequence[float]) -> list[float]:
         """ln t at which the exact profile of a discrete process gives its error rates to rounding."""
-        pair = closed_form(self.curve.process.directions()[index]) if self.curve.claim == "exact" else None
+        directions = self.curve.process.directions() if self.curve.claim == "exact" else []
+        pair = closed_form(directions[min(index, len(directions) - 1)]) if directions else None
         return [s for fpr in fprs for s in atomic_points(pair, fpr)] if isinstance(pair, AtomicPair) else []
 
     @property
