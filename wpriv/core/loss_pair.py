@@ -177,7 +177,7 @@ class LossPair:
         """Return ln of a bound on the error of delta at eps that the rounding of losses close to eps makes."""
         # a shift of all losses above eps by d changes delta by at most d e^eps Q(L > eps)
         log_q = float(self.tails(np.array([eps])).sf_q[0])
-        return math.log(LOSS_ROUNDING * eps) + eps + log_q if eps > 0 else -math.inf
+        return math.log(LOSS_ROUNDING) + math.log(eps) + eps + log_q if eps > 0 else -math.inf
 
 
 class KeyedPair(LossPair):
