@@ -103,8 +103,8 @@ def limit_order(eps: float, delta: float) -> float:
 
 def orders(eps: float, delta: float) -> tuple[float, ...]:
     """The orders of a limit on finite losses: the one that it determines, and those that are always there."""
-    own = () if delta <= 0 else (limit_order(eps, LIMIT_SHARE * delta),)
-    return (*own, *(1 + LAMBDAS).tolist())
+    first = () if delta <= 0 else (limit_order(eps, LIMIT_SHARE * delta),)
+    return (*first, *(1 + LAMBDAS).tolist())
 
 
 def loss_bound(process: Process, delta: float) -> float | None:
@@ -137,8 +137,8 @@ def _epsilon(moments: LogMoments, delta: float, order: float) -> float:
         least = _moment_bound(moments, lam, lambda lam, at: rdp_to_epsilon(lam, at, log_delta))
         return least - float(rdp_limit_epsilon(lam, log_delta))
 
-    own = float(rdp_limit_epsilon(_largest_lam(excess), log_delta))
-    return min(float(fixed), own, moments.top)
+    of_limit = float(rdp_limit_epsilon(_largest_lam(excess), log_delta))
+    return min(float(fixed), of_limit, moments.top)
 
 
 def _delta(moments: LogMoments, eps: float, order: float) -> float:
@@ -154,8 +154,8 @@ def _delta(moments: LogMoments, eps: float, order: float) -> float:
             least = _moment_bound(moments, lam, lambda lam, at: rdp_to_log_delta(lam, at, eps))
             return least - float(rdp_limit_log_delta(lam, eps))
 
-        own = float(rdp_limit_log_delta(_largest_lam(excess), eps)) - math.log(LIMIT_SHARE)
-        log_delta = min(float(fixed), own)
+        of_limit = float(rdp_limit_log_delta(_largest_lam(excess), eps)) - math.log(LIMIT_SHARE)
+        log_delta = min(float(fixed), of_limit)
     return min(1.0, moments.mass_at_plus_infinity + safe_exp(log_delta))
 
 

@@ -48,7 +48,7 @@ SAMPLINGS = ("none", "poisson", "fixed", "allocation", "shuffle")
 
 
 class Release(StrEnum):
-    """What a mechanism releases, as far as it decides which theorems cover it; each mechanism names its own kind."""
+    """The kind of release of a mechanism, by which the table of theorems is looked up; each mechanism names its kind."""
 
     GAUSS = "Gaussian noise on a query"
     LAPLACE = "Laplace noise on a query"

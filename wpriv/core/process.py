@@ -198,7 +198,7 @@ class Process:
         return all(step.mechanism.attained() == step.mechanism for step in self.steps)
 
     def premises(self) -> tuple[Premise, ...]:
-        """What the theorems behind its pairs assume of the program, without repetitions."""
+        """The premises of the theorems behind its pairs, without repetitions."""
         rows = [(combination(step.mechanism, step.sampling, self.neighbours), step.mechanism) for step in self.steps]
         premises = dict.fromkeys(each for row, mechanism in rows for each in row.premises_of(mechanism.release))
         return tuple(each for each in premises if each != SAME_COLUMN or len({mechanism for _, mechanism in rows}) > 1)

@@ -14,6 +14,7 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from wpriv.engine.clipping.cache_keys import is_filled
 from wpriv.engine.model_checks.own_code import installed, names
 
 DEPTH = 16
@@ -95,11 +96,11 @@ class _Walk:
     def _function(self, function: types.FunctionType) -> None:
         if installed(function.__module__):
             self.word("function", function.__module__, function.__qualname__)
-            self.all("captured", (cell.cell_contents for cell in function.__closure__ or () if _filled(cell)))
+            self.all("captured", (cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)))
             return
         self.add(function.__code__)
         self.all("defaults", (function.__defaults__, function.__kwdefaults__))
-        self.all("captured", (cell.cell_contents for cell in function.__closure__ or () if _filled(cell)))
+        self.all("captured", (cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)))
         outside = [name for name in names(function.__code__) if name in function.__globals__]
         self.named("globals", {name: function.__globals__[name] for name in outside})
 
@@ -142,8 +143,8 @@ class _Walk:
         self.word("name", getattr(value, "__module__", ""), getattr(value, "__qualname__", ""))
 
     def _network(self, network: Any) -> None:
-        own = {key: item for key, item in vars(network).items() if key not in _internal()}
-        self.named("attributes", own)
+        attributes = {key: item for key, item in vars(network).items() if key not in _internal()}
+        self.named("attributes", attributes)
         hooks = [vars(network).get(name, {}) for name in HOOKS]
         hooks += [getattr(tensor, "_backward_hooks", None) or {} for tensor in network._parameters.values()]
         self.all("hooks", (hook for table in hooks for hook in table.values()))
@@ -169,11 +170,3 @@ def _internal() -> frozenset[str]:
 def _slots(kind: type) -> tuple[str, ...]:
     slots = vars(kind).get("__slots__", ())
     return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-def _filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True

@@ -25,7 +25,7 @@ def identity(function: Any, depth: int = 4) -> Any:
         return function.__func__.__code__, _reference(function.__self__)
     if isinstance(function, types.FunctionType):
         values = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-        cells = [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
+        cells = [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
         return function.__code__, _identities((*values, *cells), depth)
     if isinstance(function, nn.Module):
         return type(function), repr(function), _settings(vars(function))
@@ -79,7 +79,8 @@ def kind(tensor: Tensor | None) -> Any:
     return None if tensor is None else (tensor.dim(), tensor.dtype)
 
 
-def _filled(cell: types.CellType) -> bool:
+def is_filled(cell: types.CellType) -> bool:
+    """Return whether a variable that a function captured has a value yet."""
     try:
         cell.cell_contents  # noqa: B018
     except ValueError:

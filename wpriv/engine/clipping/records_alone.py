@@ -37,7 +37,7 @@ UNCLIPPED = 1e20
 
 @dataclass(frozen=True)
 class Compared:
-    """How far two sums over the same records are apart.
+    """The distance of two sums over the same records.
 
     Args:
         difference: of the sums, over the root of the number of records. longest: of the f_i g_i alone. norm: the
@@ -148,9 +148,9 @@ def _compare(
     trained = [p for p in model.parameters() if p.requires_grad]
     sums = [shares[p].weighted(weights) if p in shares else torch.zeros_like(p) for p in trained]
     square = sum(float((one - other).double().square().sum()) for one, other in zip(sums, alone.parts, strict=True))
-    own = clip_factors(alone.squares, norm)
-    longest = float((own * total(alone.squares).sqrt()).max())
-    apart = float(((factors - own).abs() / own).max())
+    expected = clip_factors(alone.squares, norm)
+    longest = float((expected * total(alone.squares).sqrt()).max())
+    apart = float(((factors - expected).abs() / expected).max())
     return Compared((square / len(chosen)) ** 0.5, longest, bound(norm), apart)
 
 

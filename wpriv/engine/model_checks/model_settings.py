@@ -41,7 +41,7 @@ Settings = dict[str, Hashable]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a model and functions hold at a moment: numbers of tensors outside of the model's own, and settings."""
+    """A snapshot of a model and functions: numbers of tensors that are no weights of the model, and settings."""
 
     tensors: Values
     settings: Settings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -13,6 +12,7 @@ from wpriv.core.process import Process, refuse_passes
 from wpriv.core.repeats import Repeats
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics import counted_work
 from wpriv.run.accounting import (
     adaptive_history,
     best_of_runs,
@@ -28,8 +28,9 @@ from wpriv.run.accounting.plausibility import plausibility_warnings, runs_in_adv
 
 # bounds on attacks are derived from many points with fewer digits: how much wider their brackets may be, and the widest
 ATTACK_FACTOR, MAX_ATTACK_TOL = 10, 1e-3
-# CPU seconds of an answer from which on bounds on attacks are derived from the widest brackets
-SLOW_ANSWER_SECONDS = 0.5
+# counted work (nanoseconds of a usual processor) of an answer from which on bounds on attacks are derived from the
+# widest brackets
+SLOW_ANSWER_WORK = 0.5e9
 
 
 def budget(
@@ -203,9 +204,9 @@ def answer(
         return row.with_extra(**more)
     if adaptive:
         return _adaptive(subject, accountant, eps, delta, tol)
-    start = time.process_time()
+    is_slow = counted_work.limit(SLOW_ANSWER_WORK)
     row = evaluate.ask(evaluate.curve(subject.process, accountant, tol), eps=eps, delta=delta)
-    slow = time.process_time() - start > SLOW_ANSWER_SECONDS
+    slow = is_slow()
     extra: dict[str, Any] = {"reading": list(subject.notes)}
     if accountant == "pld" and subject.runs > 1:
         with contextlib.suppress(Unsupported):  # no bound for adaptive parameters is known

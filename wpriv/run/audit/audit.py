@@ -135,7 +135,7 @@ class Audit:
         }
 
     def _group(self) -> list[str]:
-        """What is said where the recipe protects persons with several records."""
+        """The warning where the recipe protects persons with several records."""
         group = self.certified.process.group
         if group == 1:
             return []

@@ -106,7 +106,7 @@ def design(process: Process, present: float, missing: float) -> Design:
 
 
 def _lowest(guesses: int, one_sided: bool) -> int:
-    """How many guesses are "out"."""
+    """The number of guesses that a canary is absent ("out")."""
     return 0 if one_sided else guesses // 2
 
 
