@@ -48,7 +48,7 @@ SAMPLINGS = ("none", "poisson", "fixed", "allocation", "shuffle")
 
 
 class Release(StrEnum):
-    """The kind of release of a mechanism, by which the table of theorems is looked up; each mechanism names its kind."""
+    """The kind of release of a mechanism, by which the table of theorems is looked up; named by each mechanism."""
 
     GAUSS = "Gaussian noise on a query"
     LAPLACE = "Laplace noise on a query"
