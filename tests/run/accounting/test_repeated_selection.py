@@ -16,6 +16,8 @@ from wpriv import Gauss, Poisson, Process, RandomizedResponse, Step
 from wpriv.cli.main import main
 from wpriv.core.repeats import Repeats
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics import counted_work
+from wpriv.run.accounting import best_of_runs
 
 
 def converted(orders: np.ndarray, divergences: np.ndarray, log_delta: float) -> float:
@@ -253,3 +255,22 @@ def test_explain_says_what_must_stay_secret(capsys):
         == 0
     )
     assert "nobody learns it" in capsys.readouterr().out
+
+
+SLOW_RUNS = {
+    "shuffle": {"mech": "gauss", "sigma": 1, "sampling": "shuffle", "rate": 0.01, "n": 1000},
+    "max-batch": {"mech": "laplace", "scale": 3, "sampling": "poisson", "rate": 0.01, "n": 300}
+    | {"records": 10_000, "max_batch": 110},
+}
+
+
+@pytest.mark.parametrize("name", SLOW_RUNS)
+def test_points_that_take_long_are_laid_once_and_within_their_work(name):
+    run = best_of_runs.one_run(wpriv.budget(**SLOW_RUNS[name], delta=0.1).process, "pld", 1e-6)
+    top, start = run.top(1e-8), counted_work.total()
+    table = run.table(top)
+    # the operation that passes the limit is counted, and not done
+    assert counted_work.total() - start < 1.5 * best_of_runs.TABLE_WORK
+    assert run.table(table.eps[-2]) is table
+    assert (np.diff(table.upper) <= 0).all()
+    assert table.upper[0] < 1

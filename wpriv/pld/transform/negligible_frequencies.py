@@ -209,11 +209,8 @@ def _runs(t: Array, significant: Array, spacing: float) -> list[tuple[int, int]]
 
     Short gaps are filled, as every interval begins with as much work as some more frequencies.
     """
-    runs = [(0, math.ceil(t[0] / spacing))]
-    for i in np.flatnonzero(significant):
-        low, high = math.floor(t[i] / spacing), math.ceil(t[i + 1] / spacing)
-        if low <= runs[-1][1] + transform_constants.MAX_FILLED_GAP:
-            runs[-1] = (runs[-1][0], max(high, runs[-1][1]))
-        else:
-            runs.append((low, high))
-    return runs
+    low = np.append(0.0, np.floor(t[:-1][significant] / spacing))
+    high = np.ceil(np.append(t[0], t[1:][significant]) / spacing)
+    gaps = np.flatnonzero(low[1:] > high[:-1] + transform_constants.MAX_FILLED_GAP)
+    firsts, lasts = low[np.append(0, gaps + 1)], high[np.append(gaps, high.size - 1)]
+    return [(int(first), int(last)) for first, last in zip(firsts, lasts, strict=True)]

@@ -13,6 +13,8 @@ from wpriv.core.attacks.membership import Membership
 from wpriv.core.guarantee import RIGOROUS, Curve, Guarantee
 
 RATES = (1e-3, 1e-2)
+# the widest relative brackets of the points that bounds are derived from
+WIDEST_TOL = 1e-3
 
 
 def chance_of_right_guess(row: Guarantee) -> dict[str, Any] | None:

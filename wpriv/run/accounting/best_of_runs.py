@@ -8,13 +8,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from wpriv.core.guarantee import RIGOROUS, Curve
 from wpriv.core.process import Process
-from wpriv.core.repeats import Repeats, parse
+from wpriv.core.repeats import Repeats
 from wpriv.errors import Unsupported
+from wpriv.numerics import counted_work
+from wpriv.numerics.arrays import Array
 from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.root_finding import smallest_meeting
 from wpriv.numerics.safe_rounding import text
@@ -25,8 +28,11 @@ SOURCE = "the best of K runs: Koskela, Redberg, Wang 2024 and Papernot, Steinke 
 # points of the profile of one run, and the largest eps at which it is used
 POINTS, LARGEST_EPS = 160, 300.0
 # the same for shuffled batches, where each point takes a composition of many parts, and for largest batches, whose
-# wide brackets are intersected with other bounds at each point
-SLOW_POINTS = 40
+# wide brackets are intersected with other bounds at each point; these reach farther than asked, by the first factor,
+# for the next question, and serve up to the second one
+SLOW_POINTS, FARTHER, REUSED_UP_TO = 25, 1.25, 2.0
+# counted work (nanoseconds of a usual processor) after which slow points are left to bounds that are quick, or left out
+TABLE_WORK = 2.5e9
 # times that the points are laid anew, up to where delta is as small as the answer before
 PASSES = 4
 # relative width asked of the profile of one run: its bracket is wider than this anyway after the selection
@@ -41,19 +47,103 @@ MEAN_ROUNDING = 1e-12
 ATTACK_DELTA = 1e-7
 
 
-def of_best(curve: Curve, repeats: str | Repeats | None) -> Curve:
-    """The curve of the best of K runs, from that of one run; the same curve where ``repeats`` is None.
+@dataclass(frozen=True)
+class OneRun:
+    """The profile of one run, whose points are laid once for all questions about the best of K such runs.
+
+    Args:
+        curve: of one run; a rigorous one of (eps, delta)-DP. largest: a bound of its privacy loss.
+    Raises:
+        Unsupported: the curve is no such guarantee.
+    """
+
+    curve: Curve
+    largest: float
+    _tables: list[tuple[float, ProfileTable]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        curve = self.curve
+        if curve.notion != "approximate-dp" or curve.claim not in RIGOROUS:
+            raise Unsupported(
+                f"`repeats` needs a proven curve of (eps, delta)-DP of one run; {curve.accountant} gives one of "
+                f"{curve.notion}, claim {curve.claim}. Use `accountant='pld'` or `accountant='rdp'`"
+            )
+
+    def table(self, top: float) -> ProfileTable:
+        """Points of the profile up to ``top``, and at the largest loss.
+
+        Raises:
+            Unsupported: ``top`` is beyond every bound.
+        """
+        if top > LARGEST_EPS:
+            raise Unsupported(
+                f"`repeats` needs the profile of one run, whose eps is {text(top, up=True)} here: beyond "
+                f"{LARGEST_EPS:g} no bound is computed. Add noise, or run fewer steps"
+            )
+        most = top * (1.0 if is_quick(self.curve.process) else REUSED_UP_TO)
+        for reach, table in self._tables:
+            if top <= reach <= most:
+                return table
+        top = top if is_quick(self.curve.process) else min(top * FARTHER, LARGEST_EPS)
+        grid, points = self._points(max(min(top, self.largest), 1e-9))
+        if grid[-1] < self.largest <= LARGEST_EPS:
+            grid, points = np.append(grid, self.largest), [*points, _bracket(self.curve, self.largest)]
+        upper = np.minimum.accumulate([high for _, high in points])
+        upper[grid >= self.largest] = 0.0
+        lower = np.minimum(np.maximum.accumulate([low for low, _ in points][::-1])[::-1], upper)
+        table = ProfileTable(grid, upper, lower)
+        self._tables.append((top, table))
+        return table
+
+    def _points(self, top: float) -> tuple[Array, list[tuple[float, float]]]:
+        """Even points up to ``top``; of slow ones every fourth first, and the others as far as their work allows.
+
+        The last point, which can take by far the most work and matters least, comes last.
+        """
+        if is_quick(self.curve.process):
+            grid = np.linspace(0.0, top, POINTS)
+            return grid, [_bracket(self.curve, float(eps)) for eps in grid]
+        grid, end, known = np.linspace(0.0, top, SLOW_POINTS), counted_work.total() + TABLE_WORK, {}
+        coarse = range(0, SLOW_POINTS - 1, 4)
+        for at in (*coarse, *range(2, SLOW_POINTS, 4), *range(1, SLOW_POINTS, 2), SLOW_POINTS - 1):
+            if at in coarse or at == SLOW_POINTS - 1 or counted_work.total() < end:
+                with counted_work.stop_at(end):
+                    known[at] = _bracket(self.curve, float(grid[at]))
+        return grid[sorted(known)], [known[at] for at in sorted(known)]
+
+    def selection(self, repeats: Repeats, top: float) -> Selection:
+        """The bounds of the best run, from points of the profile of one run up to ``top``."""
+        return Selection(self.table(top), repeats.slope, repeats.log_fall, repeats.reach, repeats.within)
+
+    def top(self, delta: float) -> float:
+        """The eps of one run at a small delta; 0 where none is known."""
+        try:
+            value = float(self.curve.epsilon_bracket(min(max(delta, 1e-290), 0.5)).safe)
+        except Unsupported:
+            return 0.0
+        return value if math.isfinite(value) else 0.0
+
+
+def one_run(process: Process, accountant: str, tol: float) -> OneRun:
+    """The profile of one run by an accountant, where a relative width of ``tol`` was asked.
+
+    Raises:
+        Unsupported: the accountant has no proven curve of (eps, delta)-DP.
+    """
+    return OneRun(evaluate.curve(process, accountant, profile_tol(process, tol)), largest_loss([process]))
+
+
+def of_best(run: OneRun, repeats: Repeats) -> Curve:
+    """The curve of the best of K runs, from the profile of one run.
 
     From pld, the bound by the profile that Renyi divergences give is taken where it is smaller. It can be, by about the
     spacing of the points, only where every loss is bounded.
     """
-    if repeats is None:
-        return curve
-    best = repeated(curve, parse(repeats))
-    if curve.accountant != "pld" or math.isinf(largest_loss([curve.process])):
+    best = repeated(run, repeats)
+    if run.curve.accountant != "pld" or math.isinf(run.largest):
         return best
     try:
-        return _least(best, repeated(evaluate.curve(curve.process, "rdp"), parse(repeats)))
+        return _least(best, repeated(OneRun(evaluate.curve(run.curve.process, "rdp"), run.largest), repeats))
     except Unsupported:
         return best
 
@@ -69,7 +159,7 @@ def of_candidates(
         Unsupported: as ``repeated``.
     """
     curves = [evaluate.curve(process, accountant, profile_tol(process, tol)) for process in processes]
-    return repeated(_mixture(curves, weights), repeats, largest_loss(processes))
+    return repeated(OneRun(_mixture(curves, weights), largest_loss(processes)), repeats)
 
 
 def _mixture(curves: Sequence[Curve], weights: Sequence[float]) -> Curve:
@@ -109,30 +199,18 @@ def _least(best: Curve, other: Curve) -> Curve:
     )
 
 
-def repeated(curve: Curve, repeats: Repeats, largest: float | None = None) -> Curve:
-    """The curve of the best of K runs of the process of ``curve``, by any score that a run itself reveals.
+def repeated(run: OneRun, repeats: Repeats) -> Curve:
+    """The curve of the best of K runs, by any score that a run itself reveals.
 
-    Args:
-        curve: of one run; a rigorous one of (eps, delta)-DP.
-        largest: a bound of the privacy loss of one run; by default that of the curve's process.
     Returns:
         A curve of claim upper-bound; its lower end is that of the score for which it costs most among those tried.
-    Raises:
-        Unsupported: the curve is no such guarantee.
     """
-    if curve.notion != "approximate-dp" or curve.claim not in RIGOROUS:
-        raise Unsupported(
-            f"`repeats` needs a proven curve of (eps, delta)-DP of one run; {curve.accountant} gives one of "
-            f"{curve.notion}, claim {curve.claim}. Use `accountant='pld'` or `accountant='rdp'`"
-        )
-    mean = float(repeats.mean)
-    largest = largest_loss([curve.process]) if largest is None else largest
-    pure = float(repeats.pure_eps(largest))
+    curve, mean, pure = run.curve, float(repeats.mean), float(repeats.pure_eps(run.largest))
 
     def epsilon(delta: float) -> Bracket:
         # where one run has distinguishing events, a smaller delta has no eps
-        tops = (_top(curve, share * delta / max(mean, 1.0)) for share in (0.03, 0.3, 0.95))
-        selection = _selection(curve, repeats, next((top for top in tops if top > 0), 0.0), largest)
+        tops = (run.top(share * delta / max(mean, 1.0)) for share in (0.03, 0.3, 0.95))
+        selection = run.selection(repeats, next((top for top in tops if top > 0), 0.0))
         high, low = _solved(selection, delta)
         high = min(high, pure)
         # a score that ranks all runs alike releases one of them, if any
@@ -140,13 +218,13 @@ def repeated(curve: Curve, repeats: Repeats, largest: float | None = None) -> Cu
         return Bracket(high, min(max(low, alike), high), high)
 
     def delta(eps: float) -> Bracket:
-        top = max(1.25 * eps, _top(curve, 1e-3))
+        top = max(1.25 * eps, run.top(1e-3))
         high, low = 1.0, 0.0
         for _ in range(PASSES):
-            selection = _selection(curve, repeats, top, largest)
+            selection = run.selection(repeats, top)
             before, high = high, min(high, selection.upper(eps) if eps < pure else 0.0)
             low = max(low, selection.lower(eps))
-            top = _top(curve, max(0.03 * high / max(mean, 1.0), 1e-100))
+            top = run.top(max(0.03 * high / max(mean, 1.0), 1e-100))
             if top == 0 or not 0 < high < 0.99 * before:
                 break
         alike = float(repeats.reach(1.0)) * _bracket(curve, eps)[0] * (1 - 1e-12)
@@ -158,25 +236,18 @@ def repeated(curve: Curve, repeats: Repeats, largest: float | None = None) -> Cu
     )
 
 
-def curve_for_attacks(process: Process, accountant: str, repeats: str | Repeats, tol: float) -> Curve:
+def curve_for_attacks(run: OneRun, repeats: Repeats) -> Curve:
     """Upper bounds of delta of the best of K runs at many eps, from one table of the profile of one run.
 
     They hold for either order of the neighbours; they have no lower ends, since the best run by the score at hand may
     show less than the best run by the worst score.
-
-    Raises:
-        Unsupported: as ``repeated``.
     """
-    chosen = parse(repeats)
-    curve = evaluate.curve(process, accountant, profile_tol(process, tol))
-    best = repeated(curve, chosen)
-    top = _top(curve, ATTACK_DELTA / max(float(chosen.mean), 1.0))
-    selection = _selection(curve, chosen, top, largest_loss([process]))
+    selection = run.selection(repeats, run.top(ATTACK_DELTA / max(float(repeats.mean), 1.0)))
 
     def delta(eps: float) -> Bracket:
         return Bracket.above(selection.upper(eps))
 
-    return dataclasses.replace(best, delta_bracket=delta)
+    return dataclasses.replace(repeated(run, repeats), delta_bracket=delta)
 
 
 def largest_loss(processes: Iterable[Process]) -> float:
@@ -208,40 +279,14 @@ def _lower_epsilon(curve: Curve, delta: float) -> float:
         return 0.0
 
 
-def _top(curve: Curve, delta: float) -> float:
-    """The eps of one run at a small delta; 0 where none is known."""
-    try:
-        value = float(curve.epsilon_bracket(min(max(delta, 1e-290), 0.5)).safe)
-    except Unsupported:
-        return 0.0
-    return value if math.isfinite(value) else 0.0
-
-
-def _selection(curve: Curve, repeats: Repeats, top: float, largest: float = math.inf) -> Selection:
-    """The bounds of the best run, from points of the profile of one run up to ``top``, and at its largest loss."""
-    if top > LARGEST_EPS:
-        raise Unsupported(
-            f"`repeats` needs the profile of one run, whose eps is {text(top, up=True)} here: beyond {LARGEST_EPS:g} "
-            f"no bound is computed. Add noise, or run fewer steps"
-        )
-    grid = np.linspace(0.0, max(min(top, largest), 1e-9), _points(curve.process))
-    if grid[-1] < largest <= LARGEST_EPS:
-        grid = np.append(grid, largest)
-    points = [_bracket(curve, float(eps)) for eps in grid]
-    upper = np.minimum.accumulate([high for _, high in points])
-    upper[grid >= largest] = 0.0
-    lower = np.minimum(np.maximum.accumulate([low for low, _ in points][::-1])[::-1], upper)
-    return Selection(ProfileTable(grid, upper, lower), repeats.slope, repeats.log_fall, repeats.reach, repeats.within)
-
-
 def profile_tol(process: Process, tol: float) -> float:
     """The relative width of the profile of one run, where ``tol`` was asked."""
-    return max(tol, CUT_TOL if any(step.sampling.max_batch for step in process.steps) else PROFILE_TOL)
+    return max(tol, PROFILE_TOL if is_quick(process) else CUT_TOL)
 
 
-def _points(process: Process) -> int:
-    is_slow = any(step.sampling.kind == "shuffle" or step.sampling.max_batch for step in process.steps)
-    return SLOW_POINTS if is_slow else POINTS
+def is_quick(process: Process) -> bool:
+    """Whether a point of the profile of one run takes little work."""
+    return not any(step.sampling.kind == "shuffle" or step.sampling.max_batch for step in process.steps)
 
 
 def _bracket(curve: Curve, eps: float) -> tuple[float, float]:

@@ -15,7 +15,6 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics import counted_work
 from wpriv.run.accounting import (
     adaptive_history,
-    best_of_runs,
     build_process,
     evaluate,
     membership_figures,
@@ -26,8 +25,8 @@ from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.plausibility import plausibility_warnings, runs_in_advance
 
-# bounds on attacks are derived from many points with fewer digits: how much wider their brackets may be, and the widest
-ATTACK_FACTOR, MAX_ATTACK_TOL = 10, 1e-3
+# bounds on attacks are derived from many points with fewer digits: how much wider their brackets may be
+ATTACK_FACTOR = 10
 # counted work (nanoseconds of a usual processor) of an answer from which on bounds on attacks are derived from the
 # widest brackets
 SLOW_ANSWER_WORK = 0.5e9
@@ -196,12 +195,10 @@ def answer(
                 "`repeats` bounds delta at every eps, and no mu is derived from it; leave out `with_mu=True`, or ask "
                 "for the bounds on attacks by `attack=True`"
             )
-        row = repeated_selection.answer(subject.process, accountant, repeats, eps=eps, delta=delta, tol=tol)
-        more: dict[str, Any] = {"reading": [*subject.notes, *row.extra["reading"]]}
-        if attack:
-            best = best_of_runs.curve_for_attacks(subject.process, accountant, repeats, MAX_ATTACK_TOL)
-            more["attack"] = attacks.attack_bounds(best, from_above=True)
-        return row.with_extra(**more)
+        row = repeated_selection.answer(
+            subject.process, accountant, repeats, eps=eps, delta=delta, tol=tol, attack=attack
+        )
+        return row.with_extra(reading=[*subject.notes, *row.extra["reading"]])
     if adaptive:
         return _adaptive(subject, accountant, eps, delta, tol)
     is_slow = counted_work.limit(SLOW_ANSWER_WORK)
@@ -217,7 +214,7 @@ def answer(
     if "parameters" not in extra:
         row = evaluate.with_warnings(row, runs_in_advance(subject, accountant))
     if attack:
-        coarse = MAX_ATTACK_TOL if slow else min(ATTACK_FACTOR * subject.tol(), MAX_ATTACK_TOL)
+        coarse = attacks.WIDEST_TOL if slow else min(ATTACK_FACTOR * subject.tol(), attacks.WIDEST_TOL)
         bounds = attacks.attack_bounds(evaluate.curve(subject.process, accountant, max(tol, coarse)))
         guess = attacks.chance_of_right_guess(row)
         extra |= {"attack": bounds} if bounds else {"attack_reading": guess} if guess else {}

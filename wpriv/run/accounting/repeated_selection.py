@@ -13,8 +13,8 @@ from wpriv.core.process import Process
 from wpriv.core.repeats import FixedRuns, Repeats, parse
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.safe_rounding import echo, text
-from wpriv.run.accounting import evaluate
-from wpriv.run.accounting.best_of_runs import of_best, profile_tol
+from wpriv.run.accounting import attack as attacks
+from wpriv.run.accounting import best_of_runs, evaluate
 
 SELECTED = (
     "the best of K runs is released, by a score that the run itself reveals or that uses no private records; K "
@@ -31,11 +31,13 @@ def answer(
     eps: float | None = None,
     delta: float | None = None,
     tol: float,
+    attack: bool = False,
 ) -> Guarantee:
     """The guarantee of the best of K runs at one eps or delta, with that of one run and of the release of all runs.
 
     ``extra["repeats"]`` has the distribution, and ``one_run`` and ``all_runs``: the answer for a single run, and for
-    the mean number of runs (rounded) if every one were released; None where the accountant has none.
+    the mean number of runs (rounded) if every one were released; None where the accountant has none. With ``attack``,
+    ``extra["attack"]`` has upper bounds on attacks.
 
     Raises:
         UsageError: the distribution is not written as one. Unsupported: a fixed number of runs, or no proven curve.
@@ -44,13 +46,19 @@ def answer(
         chosen = parse(repeats)
     except FixedRuns as error:
         raise _fixed(process, accountant, error, eps, delta, tol) from None
-    row = evaluate.ask(curve_of(process, accountant, tol, chosen), eps=eps, delta=delta)
+    run = best_of_runs.one_run(process, accountant, tol)
+    row = evaluate.ask(best_of_runs.of_best(run, chosen), eps=eps, delta=delta)
     unknown = "delta" if delta is None else "epsilon"
     others = {
         name: _figure(process, accountant, n, eps, delta, tol, unknown)
         for name, n in (("one_run", 1), ("all_runs", max(1, round(chosen.mean))))
     }
-    return with_note(row, chosen, **others)
+    row = with_note(row, chosen, **others)
+    if not attack:
+        return row
+    if best_of_runs.is_quick(process):
+        run = best_of_runs.one_run(process, accountant, attacks.WIDEST_TOL)
+    return row.with_extra(attack=attacks.attack_bounds(best_of_runs.curve_for_attacks(run, chosen), from_above=True))
 
 
 def with_note(row: Guarantee, repeats: Repeats, **figures: float | None) -> Guarantee:
@@ -61,7 +69,9 @@ def with_note(row: Guarantee, repeats: Repeats, **figures: float | None) -> Guar
 
 def curve_of(process: Process, accountant: str, tol: float, repeats: str | Repeats | None) -> Curve:
     """The curve of a process, or of the best of K runs of it."""
-    return of_best(evaluate.curve(process, accountant, tol if repeats is None else profile_tol(process, tol)), repeats)
+    if repeats is None:
+        return evaluate.curve(process, accountant, tol)
+    return best_of_runs.of_best(best_of_runs.one_run(process, accountant, tol), parse(repeats))
 
 
 def lines(repeats: dict[str, Any], unknown: str) -> list[str]:
@@ -81,9 +91,8 @@ def _figure(
     """The safe end for a number of runs that are all released; None where the accountant has no answer."""
     try:
         steps = tuple(dataclasses.replace(step, n=step.n * runs) for step in process.steps)
-        row = evaluate.ask(
-            evaluate.curve(process.with_steps(steps), accountant, profile_tol(process, tol)), eps=eps, delta=delta
-        )
+        curve = evaluate.curve(process.with_steps(steps), accountant, best_of_runs.profile_tol(process, tol))
+        row = evaluate.ask(curve, eps=eps, delta=delta)
     except (Unsupported, UsageError):
         return None
     return float(getattr(row, unknown).safe)

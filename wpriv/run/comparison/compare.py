@@ -13,6 +13,7 @@ from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES
 from wpriv.core import registry
 from wpriv.core.guarantee import RIGOROUS, unit_notes
 from wpriv.core.process import Process
+from wpriv.core.repeats import parse
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.bracket import Bracket, monotone
 from wpriv.run import flag_recipes, load_recipe
@@ -236,8 +237,12 @@ def _answer(cell: Cell, curves: dict[str, Any]) -> dict[str, Any] | str:
         if key not in curves:
             tol = cell.tol or evaluate.DEFAULT_TOL
             options: dict[str, Any] = dict(cell.options)
-            one_run = evaluate.curve(cell.process(), cell.accountant, tol, **options)
-            curves[key] = best_of_runs.of_best(one_run, cell.repeats)
+            process = cell.process()
+            curve = evaluate.curve(process, cell.accountant, tol, **options)
+            if cell.repeats is not None:
+                run = best_of_runs.OneRun(curve, best_of_runs.largest_loss([process]))
+                curve = best_of_runs.of_best(run, parse(cell.repeats))
+            curves[key] = curve
         curve = curves[key]
         return curve if isinstance(curve, str) else evaluate.ask(curve, eps=cell.eps, delta=cell.delta).as_dict()
     except Unsupported as error:

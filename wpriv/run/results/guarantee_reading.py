@@ -10,7 +10,7 @@ from wpriv.core.guarantee import Curve
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import attack, build_process, evaluate
-from wpriv.run.accounting.budget import ATTACK_FACTOR, MAX_ATTACK_TOL
+from wpriv.run.accounting.budget import ATTACK_FACTOR
 
 RATES = (*attack.RATES, 0.1)
 DIGITS = 4
@@ -80,7 +80,7 @@ def _curve(source: Mapping[str, Any], row: Mapping[str, Any]) -> Curve | None:
     records = source["delta"].get("records") if group else None
     try:
         process = build_process.process(row["process"], source["adjacency"], group=group, records=records)
-        curve = evaluate.curve(process, "pld", min(ATTACK_FACTOR * evaluate.answer_tol(process), MAX_ATTACK_TOL))
+        curve = evaluate.curve(process, "pld", min(ATTACK_FACTOR * evaluate.answer_tol(process), attack.WIDEST_TOL))
     except (Unsupported, UsageError):
         return None
     return curve if curve.notion == "approximate-dp" and curve.claim in ("exact", "certified") else None
