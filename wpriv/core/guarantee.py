@@ -246,7 +246,11 @@ def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, s
     def delta(eps: float) -> Bracket:
         return Bracket.of_logs(*log_ends(eps))
 
+    revealed = max(pair.mass_at_plus_infinity for pair in pairs)
+
     def epsilon(delta: float) -> Bracket:
+        if delta < revealed * (1 - 1e-9):
+            return Bracket(math.inf, math.inf, math.inf)
         least, safe = epsilon_ends(log_ends, delta, high=max(pair.support[1] for pair in pairs))
         return Bracket(safe, least, safe)
 
