@@ -13,8 +13,9 @@ import numpy as np
 
 from wpriv.numerics.arrays import Array
 
-# about so many products are computed for one profile; the number of nodes in a range follows from it
-WORK, MOST_NODES, LEAST_NODES = 2e7, 256, 6
+# about so many products are computed for one profile, a row of them counted as so many more; the number of nodes in a
+# range follows from it
+WORK, ROW_WORK, MOST_NODES, LEAST_NODES = 4e7, 1200, 256, 6
 # relative rounding of one recursion
 ROUNDING = 1e-13
 MAX_EXPONENT = 600.0
@@ -82,7 +83,9 @@ def profile(r: float, n: int, top: float) -> BoundedRangeProfile | None:
         The profile; None where the recursion would take too long.
     """
     top = min(top, n * r)
-    nodes = min(MOST_NODES, math.floor(math.sqrt(WORK * r / (n * top))))
+    # n steps, each of a row of nodes top / r for every node
+    rows = top / r
+    nodes = min(MOST_NODES, math.floor(2 * WORK / n / (ROW_WORK + math.sqrt(ROW_WORK**2 + 4 * rows * WORK / n))))
     if nodes < LEAST_NODES or top + r > MAX_EXPONENT:
         return None
     eps: Array = np.asarray(r / nodes * np.arange(math.ceil(top / r * nodes - 1e-9) + 1), dtype=np.float64)

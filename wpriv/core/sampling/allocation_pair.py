@@ -143,7 +143,8 @@ class _Outcomes(NamedTuple):
         """The outcomes of a pass whose ratio is the sum ``cells`` over the number of its steps."""
         some = (cells.mass > 0) & (cells.mean > 0)
         q, p = cells.mass[some], cells.mean[some] / steps
-        losses = np.log(p) - np.log(q)
+        # p may underflow
+        losses = np.log(cells.mean[some]) - math.log(steps) - np.log(q)
         order = np.argsort(losses, kind="stable")
         return cls(losses[order], p[order], q[order])
 
@@ -171,6 +172,8 @@ def _dominated(outcomes: _Outcomes, mass_error: float, value_error: float) -> At
     """
     shrink = 1 - FIRST_ORDER_MARGIN * (mass_error + value_error) - SUM_ROUNDING * outcomes.losses.size
     shift = FIRST_ORDER_MARGIN * value_error
+    large = np.maximum(outcomes.p, outcomes.q) > UNDERFLOW_MASS
+    outcomes = _Outcomes(*(each[large] for each in outcomes))
     middle, reach = int(np.argmax(np.minimum(outcomes.p, outcomes.q))), 0
     while reach < outcomes.losses.size:
         pair = _joined(outcomes, slice(max(middle - reach, 0), middle + reach + 1), shrink, shift)
@@ -185,14 +188,15 @@ def _joined(outcomes: _Outcomes, inner: slice, shrink: float, shift: float) -> A
     middle = inner.start
     low, high = slice(0, middle), slice(inner.stop, None)
     losses = np.concatenate([outcomes.losses[low] + shift, outcomes.losses[high] - shift])
-    low_q, high_p = shrink * outcomes.q[low], shrink * outcomes.p[high]
-    p = np.concatenate([low_q * np.exp(losses[:middle]), high_p])
-    q = np.concatenate([low_q, high_p * np.exp(-losses[middle:])])
-    rest_p, rest_q = 1 - math.fsum(p), 1 - math.fsum(q)
+    low_q, high_p = np.log(shrink * outcomes.q[low]), np.log(shrink * outcomes.p[high])
+    log_p = np.concatenate([low_q + losses[:middle], high_p])
+    log_q = np.concatenate([low_q, high_p - losses[middle:]])
+    rest_p, rest_q = 1 - math.fsum(np.exp(log_p)), 1 - math.fsum(np.exp(log_q))
     if not min(rest_p, rest_q) > 0:
         return None
     centre = math.log(rest_p / rest_q)
     if np.any(losses[:middle] >= centre) or np.any(losses[middle:] <= centre):
         return None
-    losses, p, q = np.insert(losses, middle, centre), np.insert(p, middle, rest_p), np.insert(q, middle, rest_q)
-    return AtomicPair(losses, np.log(p), log_q=np.log(q))
+    rests = zip((losses, log_p, log_q), (centre, math.log(rest_p), math.log(rest_q)), strict=True)
+    losses, log_p, log_q = (np.insert(each, middle, rest) for each, rest in rests)
+    return AtomicPair(losses, log_p, log_q=log_q)

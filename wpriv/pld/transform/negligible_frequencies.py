@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
-from wpriv.pld import constants
+from wpriv.pld import constants, work
 from wpriv.pld.transform import transform_constants
 from wpriv.pld.transform.atomic_transforms import Spectrum, TiltedAtoms, even_sums, wave_minus_one
 from wpriv.pld.transform.smoothing_kernel import SmoothingKernel
@@ -123,19 +123,22 @@ def significant_frequencies(
     rows = [np.argsort(-(p.counts * p.variances))[: transform_constants.MAX_LEADING_ROWS] for p in parts]
     bulks = [_LeadingRows.of(p, some, transform_constants.BULK_TRIM, bulk) for p, some in zip(parts, rows, strict=True)]
     full = [_LeadingRows.of(p, some, 0.0, bulk) for p, some in zip(parts, rows, strict=True)]
-    t, log_bound = _first_samples(full, bulks, deviation, count * spacing)
+    first, even = _sample_grid(bulks, deviation, count * spacing)
+    if even > transform_constants.MAX_SAMPLE_SHARE * count:
+        return SignificantFrequencies(_affordable([(0, count)], atoms, max_work))
+    t, log_bound = _first_samples(full, bulks, first, even, count * spacing)
     sample_cost = sum(some.offset.size for some in (*full, *bulks))
-    divisions, work = transform_constants.SAMPLE_DIVISIONS, 0.0
+    divisions, spent = transform_constants.SAMPLE_DIVISIONS, 0.0
     for _ in range(transform_constants.SAMPLE_ROUNDS):
         divisible = np.diff(t) > 4 * divisions * spacing
         coarse = np.flatnonzero((log_bound > transform_constants.NEGLIGIBLE_LOG_PRODUCT) & divisible)
         saved = float(np.diff(t)[coarse].sum()) / spacing * atoms
         cost = float(divisions * coarse.size * sample_cost)
-        work += cost
+        spent += cost
         if (
             not coarse.size
             or saved < transform_constants.ISOLATED_SAMPLE_COST * cost
-            or work > transform_constants.MAX_DIVISION_WORK
+            or spent > transform_constants.MAX_DIVISION_WORK
         ):
             break
         t, log_bound = _divide(t, log_bound, coarse, full, bulks)
@@ -148,18 +151,21 @@ def significant_frequencies(
     order = np.argsort(value_terms)
     omitted = np.zeros(value_terms.size, dtype=bool)
     omitted[order[np.cumsum(value_terms[order]) <= allowance]] = True
-    runs = _runs(t, ~omitted, spacing)
-    lengths = [last - first for first, last in runs]
-    work = sum(length + transform_constants.INTERVAL_WORK * math.sqrt(length) for length in lengths) * atoms
-    if sum(lengths) > transform_constants.MAX_FREQUENCIES or work > max_work:
-        raise Unsupported(TOO_MANY_FREQUENCIES)
+    runs = _affordable(_runs(t, ~omitted, spacing), atoms, max_work)
     return SignificantFrequencies(runs, float(value_terms[omitted].sum()), float(density_terms[omitted].sum()))
 
 
-def _first_samples(
-    full: Sequence[_LeadingRows], bulks: Sequence[_LeadingRows], deviation: float, edge: float
-) -> tuple[Array, Array]:
-    """The first samples up to a frequency: growing by a factor, then evenly spaced; and the bounds between them."""
+def _affordable(runs: list[tuple[int, int]], atoms: int, max_work: float) -> list[tuple[int, int]]:
+    """The runs; Unsupported where they have too many frequencies, or too many products with the atoms."""
+    lengths = [last - first for first, last in runs]
+    products = sum(length + transform_constants.INTERVAL_WORK * math.sqrt(length) for length in lengths) * atoms
+    if sum(lengths) > transform_constants.MAX_FREQUENCIES or products > max_work:
+        raise Unsupported(TOO_MANY_FREQUENCIES)
+    return runs
+
+
+def _sample_grid(bulks: Sequence[_LeadingRows], deviation: float, edge: float) -> tuple[Array, int]:
+    """The first samples up to a frequency, which grow by a factor, and the number of evenly spaced ones after them."""
     most_compositions = max(int(some.counts.max()) for some in bulks)
     relative_step = next(step for least, step in transform_constants.SAMPLE_SPACINGS if most_compositions >= least)
     step = relative_step / math.sqrt(max(float(some.square.max()) for some in bulks))
@@ -167,15 +173,23 @@ def _first_samples(
     while growing[-1] < edge and growing[-1] * (transform_constants.SAMPLE_GROWTH - 1) < step:
         growing.append(min(growing[-1] * transform_constants.SAMPLE_GROWTH, edge))
     even = math.ceil((edge - growing[-1]) / step)
+    return np.array(growing), even
+
+
+def _first_samples(
+    full: Sequence[_LeadingRows], bulks: Sequence[_LeadingRows], first: Array, even: int, edge: float
+) -> tuple[Array, Array]:
+    """The samples of ``_sample_grid``, and the bounds between them."""
     if even * sum(some.weight.size for some in bulks) > transform_constants.MAX_SAMPLE_WORK:
         raise Unsupported(TOO_MANY_FREQUENCIES)
-    first, even_spacing = np.array(growing), (edge - growing[-1]) / max(even, 1)
-    t = np.append(first, growing[-1] + even_spacing * np.arange(1, even + 1))
+    work.add("sample", even)
+    even_spacing = (edge - first[-1]) / max(even, 1)
+    t = np.append(first, first[-1] + even_spacing * np.arange(1, even + 1))
     log_bound = np.zeros(t.size - 1)
     for rows, bulk in zip(full, bulks, strict=True):
         moduli = bulk.moduli(first)
         if even:
-            even_moduli = bulk.even_moduli(growing[-1] + even_spacing, even_spacing, even)
+            even_moduli = bulk.even_moduli(float(first[-1]) + even_spacing, even_spacing, even)
             moduli = np.concatenate([moduli, even_moduli])
         by_bulk = bulk.log_bound(moduli, np.diff(t))
         by_rows = rows.log_bound(rows.moduli(first), np.diff(first))
