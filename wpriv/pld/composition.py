@@ -43,8 +43,13 @@ class Composition:
         recent: the last two-sided compositions, kept for further questions.
     """
 
-    def __init__(self, run: WeightedPairs):
-        """``run`` lists the loss pairs with the number of compositions of each."""
+    def __init__(self, run: WeightedPairs, work_share: float = 1.0):
+        """``run`` lists the loss pairs with the number of compositions of each.
+
+        Args:
+            work_share: share of the work of a question, and of all, where several compositions give one answer.
+        """
+        self._work_share = work_share
         merged: dict[LossPair, int] = {}
         for pair, n in run:
             merged[pair] = merged.get(pair, 0) + n
@@ -56,7 +61,7 @@ class Composition:
         self.mass_at_plus_infinity = -math.expm1(self.log_finite)
         self.max_loss = total_up((n, pair.support[1]) for pair, n in merged.items())
         self.recent: list[TwoSidedComposition] = []
-        self.work_left = constants.COMPOSITION_WORK
+        self.work_left = work_share * constants.COMPOSITION_WORK
         self._total, self._distinct_steps = sum(merged.values()), len(merged)
         self._deepest_log_delta = self._work_limit = self._work_end = self._accepted_error = math.inf
         self._answered = self._many_atoms = False
@@ -79,7 +84,7 @@ class Composition:
     def _limited(self, evaluate: Callable[..., tuple[float, float]], *question: float) -> tuple[float, float]:
         """Evaluate a question within its work, which shrinks once earlier questions have used up the total."""
         start = counted_work.total()
-        share = max(min(constants.QUESTION_WORK, self.work_left), constants.MIN_QUESTION_WORK)
+        share = max(min(self._work_share * constants.QUESTION_WORK, self.work_left), constants.MIN_QUESTION_WORK)
         self._work_limit, self._work_end = start + share, start + constants.MAX_WORK_RATIO * share
         try:
             return evaluate(*question)

@@ -79,7 +79,7 @@ QUESTION_WORK = 1.2e9
 # multiple of it at which a composition is given up
 MAX_WORK_RATIO = 2
 # work for all questions to one composition, and the least of a later question
-COMPOSITION_WORK, MIN_QUESTION_WORK = 4.5e9, 0.075e9
+COMPOSITION_WORK, MIN_QUESTION_WORK = 2.5e9, 0.05e9
 # refinements of a bracket, and scans of the tails at ever smaller delta where eps is given
 MAX_REFINEMENTS, MAX_SCANS = 6, 6
 # discretisation errors tried where a composition does not fit: how many, and the factor from one to the next
@@ -165,6 +165,8 @@ SANDWICH_WORK, SANDWICH_COARSENING, WIDEST_SANDWICH = 0.7e9, 4.0, 0.1
 # how often pairs are made to resolve smaller deltas where delta is smaller than what they resolve, and the power of its
 # upper bound that they then resolve
 SANDWICH_DEPTHS, SANDWICH_DEPTH_POWER = 8, 1.5
+# work after which no smaller delta is resolved
+SANDWICH_DEPTH_WORK = 1.5e9
 
 # ---- batches of like pairs (stacking.py): speed ----
 # ratio of parameters within one batch, and pairs in it

@@ -53,9 +53,11 @@ class SandwichedComposition:
         def evaluate(side: Composition | _ClosedForm, upper: float) -> tuple[float, float]:
             return side.delta(eps, share * tol, upper)
 
+        is_spent = counted_work.limit(constants.SANDWICH_DEPTH_WORK)
         for _ in range(constants.SANDWICH_DEPTHS):
             low, high = self._ends(evaluate, sufficient_upper)
-            if high - low <= tol * high or high <= sufficient_upper or self._resolving(high / self.count) == self.run:
+            narrow = high - low <= tol * high or high <= sufficient_upper
+            if narrow or is_spent() or self._resolving(high / self.count) == self.run:
                 break
             # all that is known is that delta is smaller than what the pairs resolve
             self._resolve((high / self.count) ** constants.SANDWICH_DEPTH_POWER)
@@ -116,4 +118,4 @@ class _ClosedForm:
 
 def _composition(run: WeightedPairs) -> Composition | _ClosedForm:
     pair = closed_form(run)
-    return Composition(run) if pair is None else _ClosedForm(pair)
+    return Composition(run, work_share=0.5) if pair is None else _ClosedForm(pair)

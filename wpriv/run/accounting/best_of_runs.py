@@ -26,11 +26,11 @@ from wpriv.run.accounting import evaluate
 
 SOURCE = "the best of K runs: Koskela, Redberg, Wang 2024 and Papernot, Steinke 2022, sharpened (docs/theory/tuning.md)"
 # points of the profile of one run, and the largest eps at which it is used
-POINTS, LARGEST_EPS = 160, 300.0
+POINTS, LARGEST_EPS = 156, 300.0
 # the same for shuffled batches, where each point takes a composition of many parts, and for largest batches, whose
 # wide brackets are intersected with other bounds at each point; these reach farther than asked, by the first factor,
 # for the next question, and serve up to the second one
-SLOW_POINTS, FARTHER, REUSED_UP_TO = 25, 1.25, 2.0
+SLOW_POINTS, FARTHER, REUSED_UP_TO = 24, 1.25, 2.0
 # counted work (nanoseconds of a usual processor) after which slow points are left to bounds that are quick, or left out
 TABLE_WORK = 2.5e9
 # times that the points are laid anew, up to where delta is as small as the answer before
@@ -96,17 +96,15 @@ class OneRun:
         return table
 
     def _points(self, top: float) -> tuple[Array, list[tuple[float, float]]]:
-        """Even points up to ``top``; of slow ones every fourth first, and the others as far as their work allows.
+        """Even points up to ``top``: seven of them first, and those between as far as their work allows.
 
         The last point, which can take by far the most work and matters least, comes last.
         """
-        if is_quick(self.curve.process):
-            grid = np.linspace(0.0, top, POINTS)
-            return grid, [_bracket(self.curve, float(eps)) for eps in grid]
-        grid, end, known = np.linspace(0.0, top, SLOW_POINTS), counted_work.total() + TABLE_WORK, {}
-        coarse = range(0, SLOW_POINTS - 1, 4)
-        for at in (*coarse, *range(2, SLOW_POINTS, 4), *range(1, SLOW_POINTS, 2), SLOW_POINTS - 1):
-            if at in coarse or at == SLOW_POINTS - 1 or counted_work.total() < end:
+        last = POINTS if is_quick(self.curve.process) else SLOW_POINTS
+        grid, end, known = np.linspace(0.0, top, last + 1), counted_work.total() + TABLE_WORK, {}
+        first = range(0, last, last // 6)
+        for at in (*first, *(k for k in range(last) if k % 2 == 0), *range(1, last, 2), last):
+            if at not in known and (at in first or at == last or counted_work.total() < end):
                 with counted_work.stop_at(end):
                     known[at] = _bracket(self.curve, float(grid[at]))
         return grid[sorted(known)], [known[at] for at in sorted(known)]
@@ -210,11 +208,13 @@ def repeated(run: OneRun, repeats: Repeats) -> Curve:
     def epsilon(delta: float) -> Bracket:
         # where one run has distinguishing events, a smaller delta has no eps
         tops = (run.top(share * delta / max(mean, 1.0)) for share in (0.03, 0.3, 0.95))
+        # a score that ranks all runs alike releases one of them, if any
+        alike = _lower_epsilon(curve, delta / float(repeats.reach(1.0)))
+        if math.isinf(alike):
+            return Bracket(math.inf, math.inf, math.inf)
         selection = run.selection(repeats, next((top for top in tops if top > 0), 0.0))
         high, low = _solved(selection, delta)
         high = min(high, pure)
-        # a score that ranks all runs alike releases one of them, if any
-        alike = _lower_epsilon(curve, delta / float(repeats.reach(1.0)))
         return Bracket(high, min(max(low, alike), high), high)
 
     def delta(eps: float) -> Bracket:

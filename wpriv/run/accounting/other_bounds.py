@@ -30,6 +30,8 @@ THRESHOLDS = np.array([0.9, 0.95, 0.98, 1.0, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 
 MAX_EXPONENT, TINY_TAIL = 700.0, 1e-300
 # relative gain below which another bound differs by rounding alone, and is not named
 GAIN = 1e-9
+# a delta below which nothing smaller is sought
+NEGLIGIBLE = 1e-300
 # relative width of the sandwich that replaces a pair whose PLD is not known exactly, for a lower bound
 SANDWICH_TOL = 1e-2
 
@@ -50,6 +52,10 @@ def intersect(curve: Curve, accountants: Sequence[Sequence[str]]) -> Curve:
     others = OtherBounds(curve.process, accountants)
 
     def delta(eps: float) -> Bracket:
+        if others.unsampled is not None:
+            bracket = others.unsampled.delta_bracket(eps)
+            if bracket.safe <= NEGLIGIBLE:  # a composition would resolve ever smaller deltas
+                return Bracket.between(0.0, bracket.safe, f"upper end by {UNSAMPLED}")
         return others.narrowed(curve, lambda c: c.delta_bracket(eps), others.delta_lower_bound(eps), 1.0)
 
     def epsilon(value: float) -> Bracket:
@@ -73,8 +79,12 @@ class OtherBounds:
     def upper_bounds(self) -> list[tuple[str, Curve]]:
         """Curves of upper bounds, with their names."""
         curves = [named for group in self.accountants if (named := _first(group, self.process)) is not None]
-        unsampled = _unsampled(self.process)
-        return curves if unsampled is None else [*curves, (UNSAMPLED, unsampled)]
+        return curves if self.unsampled is None else [*curves, (UNSAMPLED, self.unsampled)]
+
+    @cached_property
+    def unsampled(self) -> Curve | None:
+        """The curve of ``_unsampled``."""
+        return _unsampled(self.process)
 
     @cached_property
     def dominated(self) -> list[WeightedPairs]:
