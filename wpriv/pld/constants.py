@@ -72,14 +72,15 @@ MAX_EXPONENT_TAIL_PROBABILITY = 600.0  # the same limit where the tail probabili
 # discretisation; a loss of a scan; a composition read at an eps; a sum of two atoms' losses; a sample of a transform
 WORK = {
     "atom": 300.0, "exponential": 10.0, "wave": 25.0, "frequency": 500.0, "product": 0.3, "cell": 3.0,
-    "coefficient": 20.0, "removal": 2500.0, "node": 600.0, "loss": 3000.0, "reading": 150_000.0, "sum": 150.0, "sample": 200.0,
+    "coefficient": 20.0, "removal": 2500.0, "node": 600.0, "loss": 3000.0, "reading": 150_000.0, "sum": 150.0,
+    "sample": 200.0,
 }  # fmt: skip
 # work after which one question about one direction is not refined further
 QUESTION_WORK = 1.2e9
 # multiple of it at which a composition is given up
 MAX_WORK_RATIO = 2
 # work for all questions to one composition, and the least of a later question
-COMPOSITION_WORK, MIN_QUESTION_WORK = 2.5e9, 0.05e9
+COMPOSITION_WORK, MIN_QUESTION_WORK = 4.5e9, 0.075e9
 # refinements of a bracket, and scans of the tails at ever smaller delta where eps is given
 MAX_REFINEMENTS, MAX_SCANS = 6, 6
 # discretisation errors tried where a composition does not fit: how many, and the factor from one to the next

@@ -124,7 +124,8 @@ def significant_frequencies(
     bulks = [_LeadingRows.of(p, some, transform_constants.BULK_TRIM, bulk) for p, some in zip(parts, rows, strict=True)]
     full = [_LeadingRows.of(p, some, 0.0, bulk) for p, some in zip(parts, rows, strict=True)]
     first, even = _sample_grid(bulks, deviation, count * spacing)
-    if even > transform_constants.MAX_SAMPLE_SHARE * count:
+    whole = count * (constants.WORK["frequency"] + constants.WORK["product"] * atoms)
+    if constants.WORK["sample"] * even > min(whole, transform_constants.MAX_SAMPLING):
         return SignificantFrequencies(_affordable([(0, count)], atoms, max_work))
     t, log_bound = _first_samples(full, bulks, first, even, count * spacing)
     sample_cost = sum(some.offset.size for some in (*full, *bulks))

@@ -64,7 +64,7 @@ SAMPLE_DIVISIONS, SAMPLE_ROUNDS, NEGLIGIBLE_LOG_PRODUCT = 4, 4, -40.0
 MAX_SAMPLE_WORK, ISOLATED_SAMPLE_COST = 250_000_000, 20
 # products that all isolated samples of a composition may cost
 MAX_DIVISION_WORK = 12_000_000
-# number of samples, relative to that of all frequencies, from which on none is sought to omit
-MAX_SAMPLE_SHARE = 0.5
+# nanoseconds for samples beyond which none is taken, so that all frequencies have to be computed
+MAX_SAMPLING = 1.0e9
 # frequencies of one composition
 MAX_FREQUENCIES = 2_000_000
