@@ -1,67 +1,219 @@
-"""delta of random jobs with 50 digits: sums over fine quadratures, inverted on two vertical lines. No code of wpriv.
+"""delta of random jobs by closed forms, sums over outcomes, and inverse Laplace transforms. No code of wpriv.
 
-A step is a list of losses L with their P-masses w, the nodes of a quadrature of its density. With M(s) = sum of
-w e^{sL} and any c > 0, delta(eps) = 1/pi times the integral over u > 0 of Re M(s)^n e^{-s eps} / (s (s + 1)), s = c +
-iu, by the trapezoidal rule. The nodes have 192 bits (python-flint), so that neither small losses nor many steps take
-digits.
+With M(s) = E e^{sL} of the loss L of a step under P, delta of n steps at eps is 1/(2 pi i) times the integral of
+M(s)^n e^{-s eps} / (s (s + 1)) along a path from below to above that passes to the right of 0. The path starts at the
+saddle point and bends to the side on which the integrand decays; it is a hyperbola, taken by the trapezoidal rule in
+the parameter t of cosh and sinh. E e^{sL} is a quadrature whose nodes are shifted into the complex plane, so that
+e^{sL} does not oscillate. Nodes, weights and the mean loss have 192 bits (python-flint); beyond the mean, double
+precision suffices for M(s) - 1 - s E L, whose terms have no common sign but are of one size. Each value is computed
+twice, with other nodes, shifts and paths, and both must agree to 1e-9.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from flint import acb, arb, ctx
+from numpy.typing import NDArray
 
-Nodes = list[tuple[arb, arb]]
-BITS, MOST_FREQUENCIES, AGREEMENT = 192, 1500, 1e-9
+from benchmarks import single_release
+
+Nodes = list[tuple[acb, acb]]
+Array = NDArray[np.complex128]
+BITS, AGREEMENT, CHUNK, MOST_POINTS = 192, 1e-9, 10, 3000
 # of the nodes as well as of the sums over them
 ctx.prec = BITS
 
 
 class NoTruthError(ArithmeticError):
-    """The transform does not decay, or two lines disagree."""
+    """The transform does not decay, or two paths disagree."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """Choices that change no exact integral.
+
+    ``line`` multiplies the saddle point, ``bend`` is the angle in radians by which the hyperbola leaves the vertical,
+    ``step`` that of the trapezoidal rule, ``turn`` the angle by which the nodes are shifted and ``fine`` their spacing.
+    """
+
+    line: float
+    bend: float
+    step: float
+    turn: float
+    fine: float
+
+
+REAL = Path(1.0, 0.0, 0.0, 0.0, 1.0)
+# far bends suit few steps with heavy tails, slight ones what is nearly Gaussian
+PAIRS = [(Path(1.0, bend, 0.04, 1.5, 1.0), Path(0.9, 0.85 * bend, 0.03, 1.2, 0.8)) for bend in (0.35, 0.12, 0.0)]
+# the order is that of the terms left out of M(s)^n
+ATTEMPTS = {
+    1: [(PAIRS[0], 0), (PAIRS[0], 2), (PAIRS[1], 0), (PAIRS[2], 0), (PAIRS[0], 1)],
+    0: [(PAIRS[2], 0)],
+    -1: [(PAIRS[0], 0), (PAIRS[1], 0), (PAIRS[2], 0), (PAIRS[0], 1)],
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """The loss of one step.
+
+    ``nodes`` are those of a quadrature of its density, turned to a path; ``side`` is 1 where the path bends to the
+    right, -1 to the left, 0 for a vertical line; ``single`` is delta of this step alone; ``spread`` the probability
+    that the loss is none of its atoms; ``largest`` bounds the loss.
+    """
+
+    nodes: Callable[[Path], Nodes]
+    side: int
+    single: Callable[[arb], arb]
+    spread: float = math.inf
+    largest: float = math.inf
+
+    def delta(self, n: int, eps: float, agreement: float = AGREEMENT) -> float:
+        """Delta of n steps at eps.
+
+        Raises:
+            NoTruthError: two paths do not agree, or too many points would be needed.
+        """
+        if n == 1:
+            return float(self.single(arb(eps)))
+        if eps >= n * self.largest:
+            return 0.0
+        if n * self.spread < 240:
+            raise NoTruthError("nearly all sums lie on a lattice, where the transform rises again")
+        faults = []
+        for pair, order in ATTEMPTS[self.side]:
+            try:
+                return _agreed(self, n, eps, pair, order, agreement)
+            except NoTruthError as fault:
+                faults.append(str(fault))
+        raise NoTruthError("; ".join(dict.fromkeys(faults)))
+
+    def bound(self, n: int, eps: float) -> float:
+        """Chernoff's bound of delta."""
+        c = np.geomspace(1e-2, 1e14, 600)
+        with np.errstate(all="ignore"):
+            values = n * _log1p(_transform(self, REAL)(c.astype(complex))).real - c * eps
+        return math.exp(min(float(np.min(values[np.isfinite(values)])), 0.0))
+
+    def mean_and_deviation(self) -> tuple[float, float]:
+        """Of the loss."""
+        return _moments(self.nodes(REAL))
+
+
+@dataclass(frozen=True)
+class Normal:
+    """The loss of Gaussian noise without sampling, whose steps are one of mu sqrt(n)."""
+
+    mu: float
+
+    def delta(self, n: int, eps: float, agreement: float = AGREEMENT) -> float:
+        """Delta of n steps at eps."""
+        return float(single_release.gauss(arb(self.mu) * arb(n).sqrt())(arb(eps)))
+
+    def mean_and_deviation(self) -> tuple[float, float]:
+        """Of the loss."""
+        return self.mu**2 / 2, self.mu
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """A loss of finitely many values."""
+
+    nodes: Nodes
+
+    def delta(self, n: int, eps: float, agreement: float = AGREEMENT) -> float:
+        """Delta by a sum over outcomes: over their counts where there are two of them."""
+        if n == 1:
+            return float(sum((w * (1 - (arb(eps) - y).exp()) for w, y in self.nodes if y > eps), arb(0)))
+        if len(self.nodes) != 2 or n > 200_000:
+            raise NoTruthError("too many outcomes to sum")
+        (w1, y1), (w2, y2) = self.nodes
+        total, term = arb(0), w2**n
+        for k in range(n + 1):
+            loss = k * y1 + (n - k) * y2
+            if loss > eps:
+                total += term * (1 - (arb(eps) - loss).exp())
+            term = term * (n - k) / (k + 1) * w1 / w2
+        return float(total)
+
+    def mean_and_deviation(self) -> tuple[float, float]:
+        """Of the loss."""
+        return _moments(self.nodes)
+
+
+Release = Step | Normal | Outcomes
 
 
 def reach_of(n: int, value: float) -> float:
-    """Deviations beyond which n steps together have less than a 1e-12th of a delta of this size."""
-    return math.sqrt(2 * (math.log(n) - math.log(value) + 28))
+    """Deviations far beyond those where n steps together have less than a 1e-12th of a delta of this size.
+
+    Nearer ends of the nodes would differ between paths where e^{sL} grows faster than the density falls.
+    """
+    return 2 * math.sqrt(2 * (math.log(n) - math.log(value) + 28))
 
 
-def poisson_gauss(rate: float, mu: float, order: str, reach: float) -> Nodes:
+def poisson_gauss(rate: float, mu: float, order: str, reach: float) -> Step:
     """(1-q) N(0, 1) + q N(mu, 1) against N(0, 1) (``remove``), or the reverse (``add``); trapezoidal rule."""
-    step = min(0.125, 0.4 / mu)
-    q, shift = arb(rate), arb(mu)
-    nodes = []
-    for k in range(math.floor(-reach / step), math.ceil((reach + mu) / step)):
-        x = arb(k) * arb(step)
-        density = arb(step) * (-x * x / 2).exp() / (2 * arb.pi()).sqrt()
-        excess = q * (shift * x - shift * shift / 2).expm1()
-        nodes.append((density * (1 + excess), excess.log1p()) if order == "remove" else (density, -excess.log1p()))
-    return nodes
+    side = 1 if order == "remove" else -1
+
+    def nodes(path: Path) -> Nodes:
+        step = path.fine * min(0.125, 0.2 / mu)
+        first, last = math.floor(-reach / step), math.ceil((reach + mu) / step)
+        found = []
+        # to the left, s is real at first, where a turn by a right angle would not decay
+        path = path if side == 1 else replace(path, turn=0.65 * path.turn)
+        for x, weight in _shifted(rate, mu, path, [(k * arb(step), arb(step)) for k in range(first, last)], cut=False):
+            density, (excess, loss) = weight * _normal(x), _mixture(rate, mu, x)
+            if side == 1:
+                found.append((density * (1 + excess), loss))
+            else:
+                found.append((density.conjugate(), -loss.conjugate()))
+        return found
+
+    largest = math.inf if order == "remove" else -math.log1p(-rate)
+    return Step(nodes, side, single_release.sampled(single_release.gauss(mu), rate, order), largest=largest)
 
 
-def fixed_gauss(rate: float, mu: float, reach: float) -> Nodes:
+def fixed_gauss(rate: float, mu: float, reach: float) -> Step:
     """Fixed-size sampling: mixture losses above 0, their mirror image below, and an atom at 0; Gauss-Legendre."""
-    nodes = []
-    half = arb(mu) / 2
-    for x, weight in _panels(half, half + arb(reach), 0.5):
-        density = weight * (-x * x / 2).exp() / (2 * arb.pi()).sqrt()
-        excess = arb(rate) * (arb(mu) * (x - half)).expm1()
-        nodes += [(density * (1 + excess), excess.log1p()), (density, -excess.log1p())]
-    return [*nodes, (1 - sum((w for w, _ in nodes), arb(0)), arb(0))]
+    half = mu / 2
+
+    def nodes(path: Path) -> Nodes:
+        # panels double from 0, where the density of the loss is cut
+        width = path.fine * min(0.25, 0.6 / mu)
+        edges = [arb(0), *(arb(width) * arb(2) ** k for k in range(-22, 1))]
+        panels = [pair for low, high in itertools.pairwise(edges) for pair in _panels(low, high, 1.0, 16)]
+        panels += _panels(edges[-1], arb(reach), width, 16)
+        found = []
+        for x, weight in _shifted(rate, mu, path, [(half + r, w) for r, w in panels], cut=True):
+            density, (excess, loss) = weight * _normal(x), _mixture(rate, mu, x)
+            found.append((density * (1 + excess), loss))
+            found.append((density.conjugate(), -loss.conjugate()))
+        return [*found, (1 - sum((w for w, _ in found), acb(0)), acb(0))]
+
+    return Step(nodes, 1, single_release.sampled(single_release.gauss(mu), rate, "remove"))
 
 
-def laplace(rate: float, t: float, kind: str) -> Nodes:
+def laplace(rate: float, t: float, kind: str) -> Step:
     """Laplace noise of scale 1 at distance t: without sampling (rate 1), ``remove``, ``add`` or ``fixed``."""
     b = arb(t)
-    base = [(arb(1) / 2, b), ((-b).exp() / 2, -b)]
-    for y, weight in [*_panels(-b, arb(0), 0.5), *_panels(arb(0), b, 0.5)]:
-        base.append((weight * ((y - b) / 2).exp() / 4, y))
-    if rate == 1:
-        return base
-    return sampled(base, rate, kind)
+
+    def nodes(path: Path) -> Nodes:
+        base = [(arb(1) / 2, b), ((-b).exp() / 2, -b)]
+        width = 0.5 * path.fine
+        for y, weight in [*_panels(-b, arb(0), width), *_panels(arb(0), b, width)]:
+            base.append((weight * ((y - b) / 2).exp() / 4, y))
+        return base if rate == 1 else sampled(base, rate, kind)
+
+    profile = single_release.sampled(single_release.laplace(t), rate, "add" if kind == "add" else "remove")
+    return Step(nodes, 0, profile, spread=-math.expm1(-t))
 
 
 def responses(eps0: float) -> Nodes:
@@ -96,80 +248,157 @@ def sampled(base: Nodes, rate: float, kind: str) -> Nodes:
     return nodes if kind != "fixed" else [*nodes, (rest, arb(0))]
 
 
-def delta(nodes: Nodes, n: int, eps: float, *, exact: bool = False) -> float:
-    """delta of n steps at eps, to about 1e-9; ``exact`` says that the nodes are outcomes, and not those of a density.
+def _mixture(rate: float, mu: float, x: acb) -> tuple[acb, acb]:
+    """The likelihood ratio less 1 at x, and its logarithm without jumps along a path."""
+    q, shift = arb(rate), arb(mu)
+    excess = q * (shift * x - shift * shift / 2).expm1()
+    log_share = q.log() + shift * x - shift * shift / 2
+    if log_share.real < 0:
+        return excess, excess.log1p()
+    return excess, log_share + ((1 - q) * (-log_share).exp()).log1p()
 
-    Raises:
-        NoTruthError: two lines disagree, or too many frequencies would be needed.
+
+def _shifted(rate: float, mu: float, path: Path, panels: list[tuple[arb, arb]], *, cut: bool) -> Nodes:
+    """Nodes x + iy of a path: y is constant, grows where the likelihood ratio is large, and starts at 0 on a cut."""
+    # at most 2 deviations: further ones cost digits
+    offset = path.turn * min(1 / mu, 1.25)
+    large, slope = arb(mu) / 2 - arb(rate).log() / mu, arb(math.tan(1.2 * path.bend))
+    sharp, found = max(mu, 1.0), []
+    for x, weight in panels:
+        growth = (sharp * (x - large)).exp()
+        y, derivative = offset + slope * growth.log1p() / sharp, slope * growth / (1 + growth)
+        if cut:
+            r = sharp * (x - mu / 2)
+            derivative = derivative * r.tanh() + y * sharp / r.cosh() ** 2
+            y = y * r.tanh()
+        found.append((acb(x, y), weight * acb(1, derivative)))
+    return found
+
+
+def _normal(x: acb) -> acb:
+    return (-x * x / 2).exp() / (2 * arb.pi()).sqrt()
+
+
+def _moments(nodes: Nodes) -> tuple[float, float]:
+    mean = sum((acb(w) * y for w, y in nodes), acb(0)).real
+    second = sum((acb(w) * y * y for w, y in nodes), acb(0)).real
+    return float(mean), math.sqrt(abs(float(second - mean * mean)))
+
+
+class _Transform:
+    """M(s) - 1 for arrays of s."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.mean, self.deviation = _moments(nodes)
+        self.weights = np.array([complex(acb(w)) for w, _ in nodes])
+        self.losses = np.array([complex(acb(y)) for _, y in nodes])
+        self.size = float(np.abs(self.weights) @ np.abs(self.losses))
+        with np.errstate(divide="ignore"):
+            self.logs = np.log(self.weights)
+
+    def __call__(self, s: Array) -> Array:
+        z = s[:, None] * self.losses
+        near = np.abs(z) < 0.5
+        small, series = np.where(near, z, 0), np.zeros_like(z)
+        for k in range(18, 1, -1):
+            series = series * small + 1 / math.factorial(k)
+        series *= small * small * self.weights
+        direct = np.exp(z + self.logs)
+        # M(s) - 1 - s E L has terms of one size where s L is small
+        rest = np.where(near, series, direct - (1 + z) * self.weights).sum(axis=1)
+        w: Array = np.where(np.abs(s) * self.size > 1, direct.sum(axis=1) - 1, s * self.mean + rest)
+        return w
+
+
+def _log1p(w: Array) -> Array:
+    # numpy's log1p of complex numbers rounds 1 + w
+    found: Array = np.log1p(w.real * (2 + w.real) + w.imag**2) / 2 + 1j * np.arctan2(w.imag, 1 + w.real)
+    return found
+
+
+def _power(w: Array, n: int, order: int) -> Array:
+    """(1 + w)^n without its first terms, those of powers of w below ``order`` (1 or 2)."""
+    series, term = np.zeros_like(w), np.ones_like(w)
+    for k in range(1, 16):
+        term = term * (w * (n - k + 1) / k)
+        series += term if k >= order else 0
+    direct = np.expm1(n * _log1p(w)) - (n * w if order == 2 else 0)
+    found: Array = np.where(np.abs(n * w) < 0.05, series, direct)
+    return found
+
+
+@functools.lru_cache(maxsize=8)
+def _transform(step: Step, path: Path) -> _Transform:
+    return _Transform(step.nodes(path))
+
+
+def _saddle(step: Step, n: int, eps: float, order: int) -> tuple[float, float]:
+    """The minimiser of the integrand on the real axis, to a few digits, and the width of the saddle there."""
+    if order == 2 or (order and step.side < 0):
+        # no pole is left, or none that matters: the integrand has no such point
+        return 1.0, 1.0
+    transform = _transform(step, REAL)
+
+    def height(c: NDArray[np.float64]) -> NDArray[np.float64]:
+        with np.errstate(all="ignore"):
+            w = transform(c.astype(complex))
+            logs = np.log(_power(w, n, order).real) if order else n * _log1p(w).real
+            values = logs - c * eps - np.log(c) - np.log1p(c)
+        return np.where(np.isfinite(values), values, 1e300)
+
+    scale = 1 / (math.sqrt(n) * transform.deviation)
+    grid = np.geomspace(min(1e-4 * scale, 1e-2), 1e8 * scale, 160)
+    for _ in range(4):
+        best = int(np.argmin(height(grid)))
+        grid = np.geomspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 9)
+    c, near = float(grid[4]), 0.05
+    low, middle, high = height(c * np.array([1 - near, 1.0, 1 + near]))
+    if not low - 2 * middle + high > 0:
+        raise NoTruthError("no saddle point")
+    return c, near * c / math.sqrt(low - 2 * middle + high)
+
+
+def _agreed(step: Step, n: int, eps: float, pair: tuple[Path, Path], order: int, agreement: float) -> float:
+    """Along both paths from the saddle point.
+
+    For tiny losses and one large one, M(s)^n is nearly 1 + n (M(s) - 1). With order 1 and 2, the first or both terms
+    are left out: their integrals are 0 and n times delta of one step.
     """
-    if exact:
-        return _few(nodes, n, eps)
-    if n == 1:
-        raise NoTruthError("a quadrature does not resolve the hinge of a single step")
-    line, deviation = _saddle(nodes, n, eps)
-    first, second = (_on_line(nodes, n, eps, c, deviation) for c in (line, 0.9 * line))
-    if not abs(first - second) <= AGREEMENT * abs(first):
-        raise NoTruthError(f"two lines give {first} and {second}")
+    line, width = _saddle(step, n, eps, order)
+    first, second = (_along(step, n, eps, path, line * path.line, width, order) for path in pair)
+    if order == 2:
+        single = n * float(step.single(arb(eps)))
+        first, second = single + first, single + second
+    if not abs(first - second) <= agreement * abs(first):
+        raise NoTruthError(f"two paths give {first} and {second}")
     return first
 
 
-def _few(nodes: Nodes, n: int, eps: float) -> float:
-    """Sum over the numbers of steps at each of up to three losses, up to 60 deviations from the mean."""
-    if n == 1:
-        return float(sum((w * (1 - (arb(eps) - y).exp()) for w, y in nodes if y > eps), arb(0)))
-    if len(nodes) != 2 or n > 200_000:
-        raise NoTruthError("too many outcomes to sum")
-    (w1, y1), (w2, y2) = nodes
-    total, term = arb(0), w2**n
-    for k in range(n + 1):
-        loss = k * y1 + (n - k) * y2
-        if loss > eps:
-            total += term * (1 - (arb(eps) - loss).exp())
-        term = term * (n - k) / (k + 1) * w1 / w2
-    return float(total)
-
-
-def _log_moment(nodes: Nodes, n: int, eps: float, s: acb) -> acb:
-    total = acb(0)
-    for w, y in nodes:
-        total += w * (s * y).exp()
-    return n * total.log() - s * arb(eps)
-
-
-def _saddle(nodes: Nodes, n: int, eps: float) -> tuple[float, float]:
-    """The minimiser of the integrand on the real axis, to a tenth, and the deviation of the tilted sum there."""
-    second = float(sum((w * y * y for w, y in nodes), arb(0)))
-    scale = 1 / math.sqrt(n * second)
-
-    def height(c: float) -> float:
-        value = float(_log_moment(nodes, n, eps, acb(c)).real)
-        return value - math.log(c) - math.log1p(c)
-
-    low, high = 1e-2 * scale, 1e3 * scale
-    for _ in range(24):
-        a, b = low * (high / low) ** 0.4, low * (high / low) ** 0.6
-        low, high = (low, b) if height(a) < height(b) else (a, high)
-    c, step = math.sqrt(low * high), 0.05
-    logs = [_log_moment(nodes, n, eps, acb(c * (1 + at * step))).real for at in (-1, 0, 1)]
-    bend = float(logs[0] - 2 * logs[1] + logs[2])
-    deviation = math.sqrt(bend) / (step * c) if bend > 0 else math.nan
-    if not deviation > 0:
-        raise NoTruthError("no saddle point")
-    return c, deviation
-
-
-def _on_line(nodes: Nodes, n: int, eps: float, c: float, deviation: float) -> float:
-    period = 60 * max(deviation, 1 / c)
-    step, total, small = 2 * math.pi / period, arb(0), 0
-    for k in range(MOST_FREQUENCIES):
-        s = acb(c, k * step)
-        term = (_log_moment(nodes, n, eps, s).exp() / (s * (s + 1))).real
-        total += term / 2 if k == 0 else term
-        size = float(abs(term))
-        # terms cross zero: the transform has decayed once many of them are small
-        small = small + 1 if size < 1e-13 * float(abs(total)) else 0
-        if small > 30:
-            return float(total * step / arb.pi())
+def _along(step: Step, n: int, eps: float, path: Path, line: float, width: float, order: int) -> float:
+    transform = _transform(step, path)
+    bend = path.bend if step.side else 0.0
+    right, up = width * step.side * math.sin(bend), width * math.cos(bend)
+    total, few = 0.0, 0
+    for start in range(0, MOST_POINTS, CHUNK):
+        t = path.step * np.arange(start, start + CHUNK)
+        s = line + right * (np.cosh(t) - 1) + 1j * up * np.sinh(t)
+        slope = right * np.sinh(t) + 1j * up * np.cosh(t)
+        with np.errstate(all="ignore"):
+            w = transform(s)
+            if order and step.side > 0:
+                powers = _power(w, n, order) * np.exp(-s * eps)
+            else:
+                logs = n * _log1p(w) - s * eps
+                logs = np.where(logs.real < -700, -700, logs)
+                # on a path to the left, e^{-s eps} alone would grow
+                powers = np.expm1(logs) if order else np.exp(logs)
+            terms = powers / s / (s + 1) * slope
+        if not np.all(np.isfinite(terms)):
+            break
+        total += math.fsum(terms.imag) - (float(terms.imag[0]) / 2 if start == 0 else 0.0)
+        few = few + 1 if float(np.max(np.abs(terms))) < 1e-14 * abs(total) else 0
+        if few == 3:
+            return total * path.step / math.pi
     raise NoTruthError("the transform does not decay")
 
 
@@ -177,20 +406,43 @@ def _panels(low: arb, high: arb, width: float, points: int = 24) -> list[tuple[a
     """Gauss-Legendre nodes and weights on panels of about a width."""
     count = max(math.ceil(float(high - low) / width), 1)
     size = (high - low) / count
-    unit = [arb.legendre_p_root(points, k, weight=True) for k in range(points)]
-    return [(low + size * (j + (x + 1) / 2), size * w / 2) for j in range(count) for x, w in unit]
+    return [(low + size * (j + (x + 1) / 2), size * w / 2) for j in range(count) for x, w in _legendre(points)]
 
 
-def eps_brackets(curve: Callable[[float], float], target: float, low: float, high: float) -> str:
+@functools.cache
+def _legendre(points: int) -> list[tuple[arb, arb]]:
+    return [arb.legendre_p_root(points, k, weight=True) for k in range(points)]
+
+
+def largest(steps: Sequence[Release], n: int, eps: float, agreement: float) -> float:
+    """The largest delta of several; one that the transform does not give must be negligible by a bound."""
+    values, open_steps = [0.0], []
+    for step in steps:
+        try:
+            values.append(step.delta(n, eps, agreement))
+        except NoTruthError as fault:
+            open_steps.append((step, fault))
+    for step, fault in open_steps:
+        if not isinstance(step, Step) or step.bound(n, eps) > 0.1 * agreement * max(values):
+            raise fault
+    return max(values)
+
+
+def at_least(steps: Sequence[Release], n: int, eps: float) -> float:
+    """A lower bound of delta, by Cantelli's inequality 20 deviations below the mean."""
+    bounds = []
+    for step in steps:
+        mean, deviation = step.mean_and_deviation()
+        bounds.append(-math.expm1(min(eps - n * mean + 20 * math.sqrt(n) * deviation, 0.0)) * 400 / 401)
+    return max(bounds)
+
+
+def eps_brackets(
+    curve: Callable[[float], float], target: float, low: float, high: float, agreement: float = AGREEMENT
+) -> str:
     """Why a bracket of eps at a delta is false, or nothing: delta falls through the target between its ends."""
-    if high < math.inf and curve(high) > target * (1 + AGREEMENT):
+    if high < math.inf and curve(high) > target * (1 + agreement):
         return f"delta({high!r}) = {curve(high)!r} exceeds {target!r}"
-    if low > 0 and curve(low) < target * (1 - AGREEMENT):
+    if low > 0 and curve(low) < target * (1 - agreement):
         return f"delta({low!r}) = {curve(low)!r} is below {target!r}"
     return ""
-
-
-def scale_of(nodes: Nodes, n: int) -> float:
-    """The standard deviation of the sum of n losses."""
-    values = np.array([[float(w), float(y)] for w, y in nodes])
-    return math.sqrt(n * float(values[:, 0] @ values[:, 1] ** 2))

@@ -1,7 +1,7 @@
 """Brackets where a step's loss is as small as the rounding of a probability, or as large as its inverse.
 
-Oracle: ``benchmarks.inverse_transform``, sums over quadratures with 192 bits, inverted on two vertical lines; and
-closed forms of two outcomes.
+Oracle: ``benchmarks.inverse_transform``, inverse Laplace transforms of quadratures along two paths; and closed
+forms of two outcomes.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def test_eps_of_tiny_rates_and_billions_of_steps_is_certified(mechanism, samplin
         steps = data_sets(sampling.rate, n, delta)
 
     def curve(at: float) -> float:
-        return max(oracle.delta(nodes, n, at) for nodes in steps)
+        return max(step.delta(n, at) for step in steps)
 
     assert oracle.eps_brackets(curve, delta, eps.lower, eps.upper) == ""
     assert eps.upper - eps.lower < 1e-4 * eps.upper
 
 
-def data_sets(rate: float, n: int, delta: float) -> list[oracle.Nodes]:
+def data_sets(rate: float, n: int, delta: float) -> list[oracle.Step]:
     return [oracle.poisson_gauss(rate, 1.0, order, oracle.reach_of(n, delta)) for order in ("remove", "add")]
 
 
@@ -70,8 +70,8 @@ def test_each_end_under_fixed_size_at_a_tiny_rate_is_as_narrow_as_its_own_pair(e
     # the upper end is that of the pair that bounds all neighbours, the lower one that of two data sets
     rate, n = 1e-12, 10**9
     delta = budget(Gauss(sigma=1.0), sampling=FixedSize(rate), n=n, eps=eps).delta
-    above = oracle.delta(oracle.fixed_gauss(rate, 1.0, oracle.reach_of(n, 1e-12)), n, eps)
-    below = max(oracle.delta(nodes, n, eps) for nodes in data_sets(rate, n, 1e-12))
+    above = oracle.fixed_gauss(rate, 1.0, oracle.reach_of(n, 1e-12)).delta(n, eps)
+    below = max(step.delta(n, eps) for step in data_sets(rate, n, 1e-12))
     assert above * (1 - 1e-9) <= delta.upper <= above * (1 + 1e-3)
     assert below * (1 - 1e-3) <= delta.lower <= below * (1 + 1e-9)
 
