@@ -20,7 +20,7 @@ from benchmarks import inverse_transform as oracle
 from wpriv import budget
 from wpriv.errors import Unsupported, UsageError
 
-WIDE, COARSE = 1.1, 1e-6
+WIDE = 1.1
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,7 @@ def check(job: RandomJob) -> tuple[str, str]:
         else (row.epsilon.lower or 0.0, row.epsilon.safe)
     )
     try:
-        try:
-            why = _why_false(job, low, high, oracle.AGREEMENT)
-        except oracle.NoTruthError:
-            why = _why_false(job, low, high, COARSE)
+        why = _why_false(job, low, high)
     except oracle.NoTruthError as error:
         return "no truth", str(error)
     if why:
@@ -129,23 +126,23 @@ def check(job: RandomJob) -> tuple[str, str]:
     return verdict + (", by two data sets" if job.keywords.get("sampling") == "fixed" else ""), f"[{low!r}, {high!r}]"
 
 
-def _why_false(job: RandomJob, low: float, high: float, agreement: float) -> str:
+def _why_false(job: RandomJob, low: float, high: float) -> str:
     def curve(eps: float) -> float:
-        return oracle.largest(job.orders, job.n, eps, agreement)
+        return oracle.largest(job.orders, job.n, eps)
 
     def attained(eps: float) -> float:
-        return oracle.largest(job.data_sets, job.n, eps, agreement)
+        return oracle.largest(job.data_sets, job.n, eps)
 
     if "eps" in job.keywords:
         least, truth = attained(job.keywords["eps"]), curve(job.keywords["eps"])
         # deltas below 1e-300 are rounded up
-        held = low * (1 - agreement) <= least and truth <= high * (1 + agreement) + 1e-300
+        held = low * (1 - oracle.AGREEMENT) <= least and truth <= high * (1 + oracle.AGREEMENT) + 1e-300
         return "" if held else f"delta is {least!r} to {truth!r}, and not in [{low!r}, {high!r}]"
     target = job.keywords["delta"]
-    why = oracle.eps_brackets(curve, target, 0.0, high, agreement)
+    why = oracle.eps_brackets(curve, target, 0.0, high)
     if why or oracle.at_least(job.data_sets, job.n, low) >= target:
         return why
-    return oracle.eps_brackets(attained, target, low, math.inf, agreement)
+    return oracle.eps_brackets(attained, target, low, math.inf)
 
 
 def main(argv: list[str]) -> int:
