@@ -52,7 +52,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
 
     def epsilon(delta: float) -> Bracket:
         def at(share: Array) -> Array:
-            return _solve(step, step.epsilon(np.log(share * delta) - math.log(step.n)), delta)
+            return _solve(step, step.epsilon(np.log(share) + math.log(delta) - math.log(step.n)), delta)
 
         return Bracket.above(
             float(min([minimize_quasiconvex(at, 1e-12, 1.0, rounds=4)[1], *_solve(step, _jumps(step), delta)]))

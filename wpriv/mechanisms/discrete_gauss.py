@@ -229,11 +229,12 @@ def _log_tail(first: Array, sigma: float) -> Array:
 def _correction(u: Array, sigma: float) -> Array:
     """Integral from u on less the midpoint sum of step 1/sigma, relative to the density at u.
 
-    It is the sum of c_k He_{2k-1}(u)/sigma^{2k} over k.
+    It is the sum of c_k He_{2k-1}(u)/sigma^{2k} over k; He_j is divided by sigma^j, so that neither overflows.
     """
-    total, before, hermite = np.zeros_like(u), np.ones_like(u), u
+    x, square = u / sigma, sigma**-2.0
+    total, before, hermite = np.zeros_like(u), np.ones_like(u), x
     for k, c in enumerate(_MIDPOINT, start=1):
-        total = total + c * hermite / sigma ** (2 * k)
-        before, hermite = hermite, u * hermite - (2 * k - 1) * before
-        before, hermite = hermite, u * hermite - 2 * k * before
+        total = total + c * hermite / sigma
+        before, hermite = hermite, x * hermite - (2 * k - 1) * square * before
+        before, hermite = hermite, x * hermite - 2 * k * square * before
     return total

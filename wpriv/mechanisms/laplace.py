@@ -82,11 +82,12 @@ class LaplacePair(KeyedPair):
     def cell_parts(self, low: Array, high: Array) -> CellParts:
         """Integrate the density between the two atoms in closed form, and add the atoms."""
         a, b = np.clip(low, -self.t, self.t), np.clip(high, -self.t, self.t)
-        # from the upper end, where the density is largest, so that nothing overflows but e^b Q itself
-        scale, half = np.exp((b - self.t) / 2) / 2, -np.expm1((a - b) / 2)
+        fall = -np.expm1((a - b) / 2)
+        mass = np.exp((b - self.t) / 2) / 2 * fall
+        # the part below a cell's end is unknown where e^(b-a) is no double
         with np.errstate(over="ignore", invalid="ignore"):
-            inner = CellParts(scale * half * half, scale * np.exp((b - a) / 2) * half * half)
-            parts = clipped_parts(low, high, -self.t, self.t, inner, scale * half)
+            inner = CellParts(mass * fall, mass * np.expm1((b - a) / 2))
+        parts = clipped_parts(low, high, -self.t, self.t, inner, mass)
         for loss, mass in ((-self.t, math.exp(-self.t) / 2), (self.t, 0.5)):
             parts = parts.plus(atom_parts(loss, mass, low, high))
         return parts

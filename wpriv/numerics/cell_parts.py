@@ -45,17 +45,19 @@ class CellParts(NamedTuple):
     def within(self, mass: Array, inner: tuple[Array, Array], outer: tuple[Array, Array]) -> CellParts:
         """The same losses, of P-mass ``mass``, in cells whose ends ``outer`` lie at or beyond the ``inner`` ones."""
         (a, b), (low, high) = inner, outer
-        return CellParts(
-            -np.expm1(low - a) * mass + np.exp(low - a) * self.above,
-            np.expm1(high - b) * mass + np.exp(high - b) * self.below,
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            return CellParts(
+                -np.expm1(low - a) * mass + np.exp(low - a) * self.above,
+                np.expm1(high - b) * mass + np.exp(high - b) * self.below,
+            )
 
 
 def atom_parts(loss: float, mass: Array | float, low: Array, high: Array) -> CellParts:
     """The parts of a single loss of P-mass ``mass`` in the cells that it lies inside of, else 0."""
     inside = (low < loss) & (loss < high)
     a, b = np.where(inside, low, loss), np.where(inside, high, loss)
-    return CellParts(-np.expm1(a - loss) * mass, np.expm1(b - loss) * mass)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return CellParts(-np.expm1(a - loss) * mass, np.expm1(b - loss) * mass)
 
 
 def clipped_parts(low: Array, high: Array, first: float, last: float, parts: CellParts, mass: Array) -> CellParts:

@@ -74,7 +74,7 @@ class ApproximatePmf:
         """ln E[e^{tilt L}], and the mean and the variance of the tilted loss, [K] each."""
         # losses of more than 1e150 overflow, and masses may underflow; the caller then finds no tilt and refuses
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            if tilt * float(self.y[-1]) < constants.MAX_EXPONENT_PMF:
+            if abs(tilt * float(self.y[-1])) < constants.MAX_EXPONENT_PMF:
                 growth = np.exp(tilt * self.y)
                 total = self.mass @ growth
                 mean = self.mass @ (growth * self.y) / total
@@ -243,7 +243,7 @@ def tilted_weights(pmf: ApproximatePmf, tilt: float) -> Array:
 
 def _tilt(pmf: ApproximatePmf, tilt: float) -> tuple[Array, Array]:
     """[K, m] the tilted probabilities of the losses, and [K] ln E[e^{tilt L}]."""
-    if tilt * float(pmf.y[-1]) < constants.MAX_EXPONENT_PMF:
+    if abs(tilt * float(pmf.y[-1])) < constants.MAX_EXPONENT_PMF:
         weight, peak = pmf.mass * np.exp(tilt * pmf.y), np.zeros(1)
     else:
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):

@@ -18,7 +18,7 @@ import numpy as np
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.pld import constants
 from wpriv.pld.lattice.discretize import coarsen
-from wpriv.pld.lattice.lattice_pmf import LatticePmf, reach
+from wpriv.pld.lattice.lattice_pmf import LatticePmf, indices, reach
 from wpriv.pld.lattice.spectra import SpectrumProducts, fast_length, jump_rounding, jump_spectrum
 from wpriv.pld.lattice.staging import check_cells
 
@@ -245,7 +245,7 @@ def _convolve(
         np.maximum(mass, 0.0, out=mass)
         mass /= mass.sum()
         norm = jump_norm + sum(float(np.sum(p * pmf.log_norm)) for p, pmf in zip(powers, pmfs, strict=True))
-        composed.append(LatticePmf(low + np.arange(size), mass, norm))
+        composed.append(LatticePmf(indices(low, size), mass, norm))
     return composed, worst + products.truncation_error + 4 * tail, size * step
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.pld import constants
 
@@ -110,6 +111,13 @@ def chernoff_points(points: list[tuple[Array, Array]], variances: list[float], d
     largest = max(max(abs(float(y[0])), abs(float(y[-1]))) for y, _ in points)
     least = min(0.04 * min(normal), 2 / largest)
     return np.asarray(least * (1.4 * max(normal) / least) ** (np.arange(number) / (number - 1)))
+
+
+def indices(first: int, size: int) -> NDArray[np.int64]:
+    """[size] consecutive lattice indices, if they are 64-bit integers."""
+    if abs(first) + size > 2**62:
+        raise Unsupported("pld finds losses too large to be put on a lattice. Increase the noise, or use rdp")
+    return first + np.arange(size)
 
 
 def reach(

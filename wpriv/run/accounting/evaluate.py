@@ -16,6 +16,8 @@ from wpriv.numerics.parse_numbers import finite_number
 from wpriv.numerics.safe_rounding import total_up
 from wpriv.run.accounting import two_data_sets
 
+# every eps > 0 outside is answered from these ends: tilts are up to 1e3/eps, and their squares must be doubles
+SMALLEST_EPS, LARGEST_EPS = 1e-100, 1e150
 # default relative width of a bracket in a comparison
 DEFAULT_TOL = 1e-3
 # default relative width for a single answer, so that every printed digit is right; the second for mechanisms whose PLD
@@ -55,13 +57,26 @@ def curve(
         if others and answer.claim == "certified":
             from wpriv.run.accounting.other_bounds import intersect
 
-            return intersect(answer, others)
-        return answer
+            answer = intersect(answer, others)
+        return _within_doubles(answer) if answer.is_proven else answer
 
     answer = account(process)
     if answer.notion not in DATA_DEPENDENT and (beyond := _beyond_sensitivity(process, answer.accountant)):
         answer = replace(answer, warnings=(*answer.warnings, *beyond))
     return answer if of_pair else two_data_sets.with_data_sets(answer, account)
+
+
+def _within_doubles(curve: Curve) -> Curve:
+    """Answer an eps near 0 from delta there, and a huge one from ``LARGEST_EPS``: delta falls, by at most 2 eps."""
+
+    def delta(eps: float) -> Bracket:
+        if SMALLEST_EPS <= eps <= LARGEST_EPS or eps == 0:
+            return curve.delta_bracket(eps)
+        near = curve.delta_bracket(min(eps, LARGEST_EPS) if eps > 1 else 0.0)
+        lower = max((near.lower or 0.0) - 2 * eps, 0.0)
+        return replace(near, estimate=max(near.estimate, lower), lower=lower)
+
+    return replace(curve, delta_bracket=delta)
 
 
 def _beyond_sensitivity(process: Process, accountant: str) -> list[str]:
