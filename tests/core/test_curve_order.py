@@ -131,3 +131,25 @@ def test_without_work_only_proven_orders_are_named():
     wide = order(gauss(1), gauss(1.02), work=0.0, within=1e-6)
     assert wide.verdict in ("dominates", "undecided")
     assert order(gauss(1), gauss(1.0001), width=0.1, within=0.01).verdict == "undecided"
+
+
+def test_curves_of_a_tiny_rate_are_ordered_between_points_next_to_each_other():
+    # oracle: delta of a step at rate q is q times that of the noise at ln(1 + (e^eps - 1)/q), which grows with mu
+    def sampled(mu, rate=1e-15):
+        profile = gauss(mu)
+
+        def bracket(eps):
+            value = rate * profile(math.log1p(math.expm1(eps) / rate))
+            return value * (1 - 1e-9), value * (1 + 1e-9)
+
+        return bracket
+
+    eps = np.array([0.0, 1e-17, 1e-16, 3e-16, 1e-15, 1.0])
+    with np.errstate(all="raise"):
+        upper = np.array([sampled(1.0)(x)[1] for x in eps])
+        other = np.array([sampled(1.5)(x) for x in eps]).T
+        below = lies_below(eps, upper, (other[0], other[1]))
+    # cells as narrow as 1e-17 are proven by lines through their ends
+    assert below[:3].all()
+    above = lies_below(eps, other[1], (upper * (1 - 2e-9), upper))
+    assert not above[:4].any()

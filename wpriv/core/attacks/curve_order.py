@@ -141,12 +141,13 @@ def lies_below(eps: Array, upper: Array, other: tuple[Array, Array]) -> Mask:
     low, high = other
     # t in units of its largest value: exponentials of differences, so that nothing overflows
     t = np.exp(eps - eps[-1])
-    width = np.diff(t)
-    chord = (low[1:] - high[:-1]) / width
-    left_slope = np.concatenate([[-np.inf], chord[:-1]])
-    chord_right = (high[1:] - low[:-1]) / width
-    right_slope = np.concatenate([chord_right[1:], [np.inf]])
-    with np.errstate(invalid="ignore"):
+    # the difference of two t that are nearly 1 would keep few digits, or none
+    width = -t[1:] * np.expm1(-np.diff(eps))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        chord = (low[1:] - high[:-1]) / width
+        left_slope = np.concatenate([[-np.inf], chord[:-1]])
+        chord_right = (high[1:] - low[:-1]) / width
+        right_slope = np.concatenate([chord_right[1:], [np.inf]])
         lines = [
             (low[1:], low[1:]),
             (low[:-1], low[:-1] + left_slope * width),
