@@ -1,7 +1,7 @@
 """``python -m benchmarks truth [--count N] [--seed S] [--tiny]``: random jobs against inverse Laplace transforms.
 
 Rates from 1e-15 to 1, up to 2^40 steps, noise from 1e-9 to 1e6 sensitivities, delta from 1e-50 to .5. A job is false
-where the bracket does not hold the value of ``benchmarks.inverse_transform``; "no truth" counts those that the oracle
+where the bracket does not hold the value of ``benchmarks.loss_oracle``; "no truth" counts those that the oracle
 cannot decide. ``--tiny`` keeps to rates below 1e-9.
 """
 
@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks import inverse_transform as oracle
+from benchmarks import loss_oracle as oracle
 from wpriv import budget
 from wpriv.errors import Unsupported, UsageError
 

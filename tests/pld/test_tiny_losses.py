@@ -1,6 +1,6 @@
 """Brackets where a step's loss is as small as the rounding of a probability, or as large as its inverse.
 
-Oracle: ``benchmarks.inverse_transform``, inverse Laplace transforms of quadratures along two paths; and closed
+Oracle: ``benchmarks.loss_oracle``, inverse Laplace transforms of quadratures along two paths; and closed
 forms of two outcomes.
 """
 
@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import inverse_transform as oracle
+from benchmarks import inverse_transform
+from benchmarks import loss_oracle as oracle
 from benchmarks.truth import check, random_job
 from wpriv import DiscreteGauss, DiscreteLaplace, FixedSize, Gauss, Laplace, Poisson, budget, verify_claim
 from wpriv.core.sampling.fixed_size_pair import fixed
@@ -23,6 +24,19 @@ from wpriv.core.sampling.replaced_pair import replaced_gauss
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.truncated_gauss import TruncatedGaussPair
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick_oracle():
+    """Leave jobs undecided that need paths of 256 bits, which take half a minute."""
+
+    def refuse(*_arguments):
+        raise oracle.NoTruthError("only paths of 256 bits would decide")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inverse_transform, "_along_exactly", refuse)
+        yield
+
 
 # delta at eps, from Edgeworth expansions and Fourier inversion with 50 digits, to the digits given
 EXAMINED = [
