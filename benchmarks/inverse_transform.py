@@ -14,14 +14,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from flint import acb, arb, ctx
 from numpy.typing import NDArray
 
-Nodes = list[tuple[acb, acb]]
+Nodes = Sequence[tuple[arb | acb, arb | acb]]
 Array = NDArray[np.complex128]
 BITS, AGREEMENT, CHUNK, MOST_POINTS = 192, 1e-9, 10, 3000
 # of the nodes as well as of the sums over them

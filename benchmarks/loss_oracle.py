@@ -16,6 +16,8 @@ from flint import acb, arb
 from benchmarks import single_release
 from benchmarks.inverse_transform import AGREEMENT, Nodes, NoTruthError, Path, Step, moments
 
+Reals, Shifted = list[tuple[arb, arb]], list[tuple[acb, acb]]
+
 
 @dataclass(frozen=True)
 class Normal:
@@ -36,7 +38,7 @@ class Normal:
 class Outcomes:
     """A loss of finitely many values."""
 
-    nodes: Nodes
+    nodes: Reals
 
     def delta(self, n: int, eps: float) -> float:
         """Delta by a sum over outcomes: over their counts where there are two of them."""
@@ -126,13 +128,13 @@ def laplace(rate: float, t: float, kind: str) -> Step:
     return Step(nodes, 0, profile, spread=-math.expm1(-t))
 
 
-def responses(eps0: float) -> Nodes:
+def responses(eps0: float) -> Reals:
     """Randomised response."""
     share = 1 / (1 + (-arb(eps0)).exp())
     return [(share, arb(eps0)), (1 - share, -arb(eps0))]
 
 
-def discrete(mech: str, scale: float) -> Nodes:
+def discrete(mech: str, scale: float) -> Reals:
     """Discrete Gaussian or Laplace noise on a query of sensitivity 1, out to a mass of e^-800."""
     b = arb(scale)
     gauss = mech == "discrete-gauss"
@@ -143,7 +145,7 @@ def discrete(mech: str, scale: float) -> Nodes:
     return [(p.exp() / total, p - q) for q, p in zip(sizes[1:], sizes, strict=False)]
 
 
-def sampled(base: Nodes, rate: float, kind: str) -> Nodes:
+def sampled(base: Reals, rate: float, kind: str) -> Reals:
     """Sampling of a pair of discrete distributions, symmetric for ``fixed``."""
     nodes, rest = [], arb(1)
     for p, loss in base:
@@ -168,7 +170,7 @@ def _mixture(rate: float, mu: float, x: acb) -> tuple[acb, acb]:
     return excess, log_share + ((1 - q) * (-log_share).exp()).log1p()
 
 
-def _shifted(rate: float, mu: float, path: Path, panels: list[tuple[arb, arb]], *, cut: bool) -> Nodes:
+def _shifted(rate: float, mu: float, path: Path, panels: list[tuple[arb, arb]], *, cut: bool) -> Shifted:
     """Nodes x + iy of a path: y is constant, grows where the likelihood ratio is large, and starts at 0 on a cut."""
     # at most 2 deviations: further ones cost digits
     offset = path.turn * min(1 / mu, 1.25)
@@ -207,8 +209,8 @@ def largest(steps: Sequence[Release], n: int, eps: float) -> float:
     for step in steps:
         try:
             values.append(step.delta(n, eps))
-        except NoTruthError as fault:
-            open_steps.append((step, fault))
+        except NoTruthError as error:
+            open_steps.append((step, error))
     for step, fault in open_steps:
         if not isinstance(step, Step) or step.bound(n, eps) > 0.1 * AGREEMENT * max(values):
             raise fault

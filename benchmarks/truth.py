@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import loss_oracle as oracle
+from benchmarks.inverse_transform import AGREEMENT, NoTruthError
 from wpriv import budget
 from wpriv.errors import Unsupported, UsageError
 
@@ -118,7 +119,7 @@ def check(job: RandomJob) -> tuple[str, str]:
     )
     try:
         why = _why_false(job, low, high)
-    except oracle.NoTruthError as error:
+    except NoTruthError as error:
         return "no truth", str(error)
     if why:
         return "false", why
@@ -136,7 +137,7 @@ def _why_false(job: RandomJob, low: float, high: float) -> str:
     if "eps" in job.keywords:
         least, truth = attained(job.keywords["eps"]), curve(job.keywords["eps"])
         # deltas below 1e-300 are rounded up
-        held = low * (1 - oracle.AGREEMENT) <= least and truth <= high * (1 + oracle.AGREEMENT) + 1e-300
+        held = low * (1 - AGREEMENT) <= least and truth <= high * (1 + AGREEMENT) + 1e-300
         return "" if held else f"delta is {least!r} to {truth!r}, and not in [{low!r}, {high!r}]"
     target = job.keywords["delta"]
     why = oracle.eps_brackets(curve, target, 0.0, high)

@@ -31,7 +31,7 @@ def _quick_oracle():
     """Leave jobs undecided that need paths of 256 bits, which take half a minute."""
 
     def refuse(*_arguments):
-        raise oracle.NoTruthError("only paths of 256 bits would decide")
+        raise inverse_transform.NoTruthError("only paths of 256 bits would decide")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inverse_transform, "_along_exactly", refuse)
@@ -75,7 +75,7 @@ def test_eps_of_tiny_rates_and_billions_of_steps_is_certified(mechanism, samplin
     assert eps.upper - eps.lower < 1e-4 * eps.upper
 
 
-def data_sets(rate: float, n: int, delta: float) -> list[oracle.Step]:
+def data_sets(rate: float, n: int, delta: float) -> list[inverse_transform.Step]:
     return [oracle.poisson_gauss(rate, 1.0, order, oracle.reach_of(n, delta)) for order in ("remove", "add")]
 
 
@@ -121,7 +121,7 @@ def test_discrete_noise_that_hides_nothing_has_the_delta_of_the_rate(mechanism, 
 def test_verify_and_budget_have_one_delta_next_to_the_largest_loss():
     # oracle: 1 - e^((eps - 1/3)/2) with the double that 0.333333333333 is
     eps = 0.333333333333
-    truth = -math.expm1(-float(1 - 3 * oracle.arb(eps)) / 6)
+    truth = -math.expm1(-float(1 - 3 * inverse_transform.arb(eps)) / 6)
     decision = verify_claim(f"eps={eps}", "laplace", scale=3)
     delta = budget(Laplace(scale=3.0), eps=eps).delta
     assert decision.verdict == "refuted"
