@@ -9,10 +9,12 @@ import pytest
 
 import wpriv
 from wpriv.accountants.pld import account
-from wpriv.core.process import Process, Step
-from wpriv.core.sampling.kinds import Shuffle
+from wpriv.core.process import Process, Step, sandwich
+from wpriv.core.sampling.kinds import Poisson, Shuffle
 from wpriv.mechanisms.gauss import Gauss
+from wpriv.mechanisms.gauss_threshold import GaussThreshold
 from wpriv.mechanisms.matrix_gauss import StrategyPair
+from wpriv.pld.composition import Composition
 from wpriv.pld.sandwich import SandwichedComposition
 
 SHUFFLED = Process((Step(Gauss(4.0), 10, Shuffle(0.1)),), "zero-out")
@@ -56,3 +58,19 @@ def test_a_delta_too_small_for_a_double_is_not_zero():
 def test_a_bound_that_differs_by_rounding_is_not_named_as_another():
     # both ends of one shuffled pass are the closed forms that the other bounds evaluate as well
     assert "end by" not in wpriv.budget(SHUFFLED, eps=1.0).source
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-3])
+def test_an_atom_next_to_the_lowest_node_counts_once(tol):
+    """Oracle: where all n losses are at least y, delta(n y) = 1 - e^(n y) Q(P > 0)^n, in 40 digits."""
+    mechanism = GaussThreshold(sigma=5.107833713579709, threshold=1.00001e-12, keys=10)
+    added = Process((Step(mechanism, 245, Poisson(0.0003406718622851382)),)).directions()[1]
+    _, run = sandwich(added, 1e-2)
+    pair, n = run[0]
+    with mpmath.workdps(40):
+        y = mpmath.mpf(pair.support[0])
+        truth = float(-mpmath.expm1(n * (y + mpmath.log1p(-mpmath.mpf(pair.mass_at_minus_infinity)))))
+    low, high = Composition(run).delta(float(n * y), tol)
+    # the mass at -infinity has a rounding of 1e-16, relative to the difference of two losses of 2e-14
+    assert low * (1 - 1e-4) <= truth <= high * (1 + 1e-4)
+    assert high <= 1.05 * low

@@ -138,7 +138,7 @@ class Selection:
         with np.errstate(divide="ignore", invalid="ignore"):
             above = np.where(gap > 0, (rise + rounding) / gap, np.inf).min(axis=1)
             below = np.where(gap < 0, (rise + rounding) / gap, 0.0).max(axis=1)
-        high = np.minimum(above * (1 + 1e-12), (1 - d) / e)
+        high = np.minimum(np.minimum(above * (1 + 1e-12), (1 - d) / e), 1.0)
         low = np.clip(below * (1 - 1e-12), 0.0, high)
         chosen = (d > 0) & (high >= 0)
         q = low[chosen, None] + (high - low)[chosen, None] * np.linspace(0, 1, SIZES) ** 2

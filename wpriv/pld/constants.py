@@ -29,6 +29,8 @@ BRACKET_CROSSING_TOLERANCE = 1e-8
 MAX_PLAIN_TAIL_LOSS = 30.0
 # total by which masses may miss one and still be taken to be normalised
 NORMALISATION_ROUNDING = 1e-14
+# relative correction of a discretisation's masses that is more than rounding
+MAX_MASS_CORRECTION = 1e-6
 # relative mass that the convex minorant may lose at its highest node to rounding
 MINORANT_ROUNDING = 1e-15
 # constant of the Berry-Esseen inequality for equal terms (Shevtsova 2011)

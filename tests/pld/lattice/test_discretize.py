@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -244,3 +245,10 @@ def test_coarsening_is_second_order_on_smooth_pmfs():
     assert off[0] < off[2] / 10
     assert off[1] < off[3] / 10
     assert max(off[:2]) < 1e-4
+
+
+def test_masses_that_do_not_add_up_are_refused_and_not_scaled():
+    cells = cell_masses(GaussPair(1.0), np.linspace(-8, 8, 400))
+    twice = dataclasses.replace(cells, atoms=np.where(np.arange(400) == 200, 0.1, 0.0))
+    with pytest.raises(Unsupported, match="cannot be told apart"):
+        discretize_pessimistic(twice, 0.0)

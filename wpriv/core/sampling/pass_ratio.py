@@ -165,9 +165,11 @@ def _discretised(cells: Cells, terms: int, plan: _Plan, discretise: Callable[[Ce
     below = np.cumsum(cells.mass)
     ends = cells.ends
     rare = below <= plan.cut * share**CUT_EXPONENT
+    with np.errstate(over="ignore"):
+        squares = ends**2
     small = (
         (ends <= cells.spacing * terms)
-        & (ends**2 * below <= SMALL_RATIO_SHARE * plan.spacing**2 * terms * plan.steps)
+        & (squares * below <= SMALL_RATIO_SHARE * plan.spacing**2 * terms * plan.steps)
         & (below <= ZERO_SHARE * plan.cut**share)
     )
     lowest = cells.first + int(np.argmin(rare | small))

@@ -185,6 +185,8 @@ def _normalised(mass: Array, total: Array) -> Array:
     current = mass.sum(axis=-1)
     known = (current > 0) & (total > 0)
     scale = np.where(known, total / np.where(known, current, 1.0), 1.0)
+    if np.any(np.abs(scale - 1) > constants.MAX_MASS_CORRECTION):
+        raise Unsupported("pld finds losses so close that their probabilities cannot be told apart. Use rdp")
     return np.asarray(mass * scale[..., None])
 
 

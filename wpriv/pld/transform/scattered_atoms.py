@@ -80,7 +80,10 @@ def _exact_atoms(pair: AtomicPair, tilt: float, group: StepGroup, top_mass: floa
 
 
 def _with_atoms(y: Array, atoms: Array, step: float) -> Array:
-    """The nodes with the atoms among them, without the nodes next to an atom."""
+    """The nodes with the atoms among them, without the nodes next to an atom.
+
+    An atom next to the first or the last node takes its place.
+    """
     inside = atoms[(atoms > y[0]) & (atoms < y[-1])]
     if not inside.size:
         return y
@@ -88,6 +91,8 @@ def _with_atoms(y: Array, atoms: Array, step: float) -> Array:
     distance = np.minimum(
         np.abs(y - inside[np.minimum(at, inside.size - 1)]), np.abs(y - inside[np.maximum(at - 1, 0)])
     )
-    kept = distance > transform_constants.ATOM_NODE_DISTANCE * step
-    kept[[0, -1]] = True
+    # an atom must not lie next to two nodes, where the rounding of tails would count it twice
+    apart = distance > transform_constants.ATOM_NODE_WIDTHS * constants.NODE_HALF_WIDTH * np.abs(y)
+    kept = apart & (distance > transform_constants.ATOM_NODE_DISTANCE * step)
+    kept[[0, -1]] = apart[[0, -1]]
     return np.unique(np.concatenate([y[kept], inside]))

@@ -23,8 +23,8 @@ MAX_EXACT_ATOMS = 6000
 # scattered nodes of a step, for which few frequencies could be afforded
 MAX_SCATTERED_NODES = 1 << 18
 # finest spacing of scattered nodes in units of their mean spacing, and distance in it within which a node yields to
-# an atom
-FINEST_NODE_SPACING, ATOM_NODE_DISTANCE = 1e-6, 0.25
+# an atom; the same distance in widths of a node
+FINEST_NODE_SPACING, ATOM_NODE_DISTANCE, ATOM_NODE_WIDTHS = 1e-6, 0.25, 16
 
 # ---- inversion of the transform (inversion.py, atomic_transforms.py): speed and width ----
 # products of a frequency and an atom that one composition may cost, and up to which no frequency is omitted
