@@ -19,6 +19,8 @@ from wpriv.run.accounting.search_record import Evaluation, Outcome, Search, Solu
 MAX_PROBES = 8
 # a move of half an e-fold or more towards privacy that raises the excess by more than this: it is not monotone
 FLAT = 1e-6
+# step through the values of a scan once the search is out of work
+SPARSE = 4
 
 
 def solve(
@@ -192,17 +194,25 @@ def _bracket(search: Search, guess: float, slope: float, rtol: float) -> tuple[f
 
 
 def _scan(search: Search, guess: float) -> tuple[float, float | None]:
-    """Evaluate a coarse grid: the excess may rise towards privacy (formulas that guarantee nothing), or be unknown."""
+    """Evaluate a coarse grid: the excess may rise towards privacy (formulas that guarantee nothing), or be unknown.
+
+    Once the search is out of work every fourth value is tried, and those between only next to one that meets the target.
+    """
     knob = search.knob
     centre = search.u(guess)
     values = {search.x(centre + k * 0.5) for k in range(-24, 25)}
     if knob.whole or knob.high <= 1:
         values |= {search.x(math.inf), search.x(-math.inf)}
     ordered = sorted(values, key=search.u)
-    for i, x in enumerate(ordered):
-        if search.excess(x) <= 0:
-            return (x, ordered[i - 1]) if i else (x, None)
-    raise search.unreachable()
+    before, at, last = -1, 0, len(ordered) - 1
+    while search.excess(ordered[at]) > 0:
+        if at == last:
+            raise search.unreachable()
+        before, at = at, min(at + (SPARSE if search.is_out_of_work() else 1), last)
+    while at - before > 1 and before >= 0:
+        middle = (before + at) // 2
+        before, at = (before, middle) if search.excess(ordered[middle]) <= 0 else (middle, at)
+    return ordered[at], ordered[before] if before >= 0 else None
 
 
 def _close(search: Search, good: float, bad: float, rtol: float) -> bool:
