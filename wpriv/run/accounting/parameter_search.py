@@ -196,7 +196,7 @@ def _bracket(search: Search, guess: float, slope: float, rtol: float) -> tuple[f
 def _scan(search: Search, guess: float) -> tuple[float, float | None]:
     """Evaluate a coarse grid: the excess may rise towards privacy (formulas that guarantee nothing), or be unknown.
 
-    Once the search is out of work every fourth value is tried, and those between only next to one that meets the target.
+    Out of work, it tries every fourth value, and those between only next to one that meets the target.
     """
     knob = search.knob
     centre = search.u(guess)
