@@ -51,7 +51,7 @@ PASSES = (
     .replace("batch: 40\nsteps: 3", "batch: 10\nsteps: 4")
 )
 STEPS = 3
-SHARDS = 8  # of the operations that a scenario is killed before
+SHARDS = 24  # of the operations that a scenario is killed before
 
 
 class KillingOs:
