@@ -1,4 +1,4 @@
-"""What all tests share: one thread for each process, the same examples in each run, and blank figures.
+"""What all tests share: one thread for each process, the same examples in each run, blank figures, and no waits.
 
 The default run leaves out the tests marked ``nightly``, which ``nox -s nightly`` runs (see ``tests/nightly.py``).
 ``pytest --hypothesis-profile=random`` draws new examples, to look for failures. Examples have no deadline: no test
@@ -14,7 +14,9 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-from tests import blank_figures, nightly  # noqa: E402
+from tests import blank_figures, nightly, waits  # noqa: E402
+
+waits.leave_out()
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", derandomize=False, deadline=None)

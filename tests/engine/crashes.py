@@ -8,6 +8,7 @@ if it were killed, without cleaning up.
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import os
@@ -20,7 +21,7 @@ from typing import Any
 
 import torch
 
-from tests import nightly
+from tests import nightly, waits
 from wpriv.engine import ledger, loop
 from wpriv.engine.clipping import choose_method
 from wpriv.errors import Interrupted, WprivError
@@ -150,16 +151,15 @@ class Trial:
 
 
 def leave_out_what_takes_long() -> None:
-    """Leaves out figures, the eps of each epoch, the comparison of clipping methods and waits for the disk.
+    """Leaves out figures, the eps of each epoch, the comparison of clipping methods and what ``tests.waits`` names.
 
     Which steps are stated does not depend on these.
-    A process that is killed loses nothing that it has written; only a machine that stops does.
     """
     finalize.plot.draw = lambda *_, **__: []
     finalize.plot.task_files = lambda *_, **__: []
     plan.Plan.eps = lambda *_: 1.0  # type: ignore[method-assign]
     choose_method._try_methods = lambda probed, rows, larger, candidates: choose_method.Choice(candidates[0])
-    os.fsync = lambda descriptor: None
+    waits.leave_out()
 
 
 def finished(trial: Trial) -> None:
@@ -248,11 +248,22 @@ def killed_everywhere(scenario: str, home: Path) -> dict[str, Any]:
     return {"scenario": scenario, "operations": operations, "faults": faults}
 
 
+def warm_up(trial: Trial) -> None:
+    """Loads and compiles here, in trainings of each kind, what every child would load and compile anew."""
+    calls = iter([None, None, "a test"])
+    for lr, how in (("0.5", {}), ("0.25", {"fork": True}), ("0.5", {"fresh": True})):
+        train.run(train.recipe_of(trial.recipes[lr]), trial.out, stop=lambda: None, **how)
+    with contextlib.suppress(Interrupted):
+        train.run(train.recipe_of(trial.recipes["passes"]), trial.out, fresh=True, stop=lambda: next(calls))
+    train.run(train.recipe_of(trial.recipes["passes"]), trial.out, resume=True, stop=lambda: None)
+    gc.freeze()  # so that a child copies no page only to count what refers to it
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     leave_out_what_takes_long()
     with tempfile.TemporaryDirectory() as home:
-        with trial_in(Path(home)) as warm:  # loads here what every child would load anew
-            train.run(train.recipe_of(warm.recipes["0.5"]), warm.out, stop=lambda: None)
+        with trial_in(Path(home)) as trial:
+            warm_up(trial)
         for scenario in sys.argv[1:] or SCENARIOS:
             print(json.dumps(killed_everywhere(scenario, Path(home))), flush=True)

@@ -79,6 +79,7 @@ def test_an_installed_program_does_not_state_the_commit_of_a_repository_around_i
     git("add", ".gitignore")
     git("commit", "-m", "a project that uses wpriv")
     monkeypatch.setattr(write, "__file__", str(module))
-    assert write.commit() is None
+    ask = write.commit.__wrapped__  # the tests ask once, see tests/waits.py
+    assert ask() is None
     git("add", "--force", str(module))
-    assert len(write.commit().removesuffix("+")) == 40
+    assert len(ask().removesuffix("+")) == 40
