@@ -122,7 +122,17 @@ def test_faults_of_a_recipe_are_named(recipe, capsys, change, words):
         (["--jobs", "2"], 2, "--jobs"),
         (["--certificate", "c.json"], 2, "--certificate holds the bracket of one training"),
         (["--set", "tune.repeats=geometric:mean=501", "--dry-run"], 3, "means of up to 500"),
-        (["--set", "tune.sweep={over: privacy.sampling, values: [poisson, fixed]}", "--dry-run"], 3, "no common cost"),
+        (
+            [
+                "--set",
+                "tune.sweep={over: privacy.sampling, values: [poisson, fixed]}",
+                "--set",
+                "batch=40",
+                "--dry-run",
+            ],
+            3,
+            "no common cost",
+        ),
     ],
 )
 def test_flags_of_one_training_and_impossible_tunings_are_refused(recipe, capsys, flags, code, words):
@@ -138,7 +148,7 @@ def test_an_audit_of_a_tuned_training_is_refused(recipe, capsys):
 
 @pytest.mark.slow
 def test_a_dry_run_states_the_cost_of_the_whole_beside_that_of_one_run(recipe, capsys):
-    code, out, _ = run(capsys, recipe, "--dry-run", "--json")
+    code, out, _ = run(capsys, recipe, "--dry-run", "--json", "--set", "batch=40")
     plan = json.loads(out)
     step = {"sigma": 2, "sampling": "poisson", "rate": 40 / 120, "n": 3, "delta": 1e-5}
     assert code == 0
@@ -150,20 +160,26 @@ def test_a_dry_run_states_the_cost_of_the_whole_beside_that_of_one_run(recipe, c
     assert (plan["runs_mean"], len(plan["candidates"])) == (2.5, 3)
     # P(K > k) = 0.6^k: 0.6^9 = 0.0101, 0.6^10 = 0.006
     assert plan["runs_99"] == 10
-    text = run(capsys, recipe, "--dry-run")[1]
+    text = run(capsys, recipe, "--dry-run", "--set", "batch=40")[1]
     assert "one run alone: eps = " in text
     assert "the best of K runs, K geometric with mean 2.5" in text
 
 
 @pytest.mark.slow
-def test_a_target_holds_for_the_whole_and_for_candidates_of_several_costs(recipe, capsys):
-    privacy = "privacy={eps: 3, sigma: null, delta: 1e-5}"
-    code, out, err = run(capsys, recipe, "--dry-run", "--json", "--set", privacy)
+@pytest.mark.parametrize(
+    ("batch", "axes"),
+    [  # with all records in each step the account is quick
+        (120, "{over: steps, values: [1, 3]}"),
+        pytest.param(40, "{over: batch, values: [20, 40]}", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_target_holds_for_the_whole_and_for_candidates_of_several_costs(recipe, capsys, batch, axes):
+    target = ("--set", "privacy={eps: 3, sigma: null, delta: 1e-5}", "--set", f"batch={batch}")
+    code, out, err = run(capsys, recipe, "--dry-run", "--json", *target)
     assert code == 0, err
     plan = json.loads(out)
     assert 3 * (1 - 1e-3) <= plan["guarantees"][0]["epsilon"] <= 3
-    axes = "tune.sweep={over: batch, values: [20, 40]}"
-    code, out, err = run(capsys, recipe, "--dry-run", "--json", "--set", privacy, "--set", axes)
+    code, out, err = run(capsys, recipe, "--dry-run", "--json", *target, "--set", f"tune.sweep={axes}")
     assert code == 0, err
     several = json.loads(out)
     sigmas = [row["sigma"] for row in several["candidates"]]

@@ -6,6 +6,7 @@ the number of runs was drawn.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ from tests.engine import crashes
 from wpriv.files import durable_writes
 from wpriv.run.training import train, tuned_training, tuning_draw
 
+# every record is in each step, so that the account is quick
 RECIPE = """\
 kind: train
 source: "a test"
@@ -25,7 +27,7 @@ data: {name: digits, limit: 120}
 model: {name: mlp, width: 4, depth: 1, activation: tanh}
 privacy: {sigma: 2, delta: 1e-5}
 optimizer: {name: sgd, lr: 1.0}
-batch: 40
+batch: 120
 steps: 3
 seed: 4
 tune:
@@ -91,6 +93,7 @@ def main(folder: Path, every: int) -> None:
     recipe.write_text(RECIPE)
     # in this process, so that the processes made of it need not load everything again
     tuned_training.run(train.recipe_of(recipe), folder / "whole")
+    gc.freeze()
     results = {"whole": digest(folder / "whole"), "killed": [], "drawn": []}
     at = 1
     while True:
