@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import os
 import pkgutil
 import reprlib
 from collections.abc import Mapping
@@ -25,9 +26,16 @@ _ARGUMENTS = {"mechanisms": "mech", "accountants": "accountant"}
 
 def names(folder: str) -> list[str]:
     """List the names in ``wpriv/<folder>``, sorted: its files, and what the package declares; no file is imported."""
-    package = importlib.import_module(f"wpriv.{folder}")
-    modules = (info.name for info in pkgutil.iter_modules(package.__path__))
-    return sorted([*(name.replace("_", "-") for name in modules if not name.startswith("_")), *_declared(folder)])
+    folders = importlib.import_module(f"wpriv.{folder}").__path__
+    dated = [(path, os.path.getmtime(path) if os.path.isdir(path) else 0.0) for path in folders]
+    return sorted([*_names_of_files(*dated), *_declared(folder)])
+
+
+@cache
+def _names_of_files(*folders: tuple[str, float]) -> list[str]:
+    """The names that the modules in folders stand for; each folder with the time of its last change."""
+    modules = (info.name for info in pkgutil.iter_modules([path for path, _ in folders]))
+    return [name.replace("_", "-") for name in modules if not name.startswith("_")]
 
 
 def _declared(folder: str) -> Mapping[str, Any]:

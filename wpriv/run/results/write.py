@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import platform
@@ -25,6 +26,8 @@ _COSMETIC = {"figure", "title", "limits", "expect", "source", "claims", "time"}
 
 # keys of JSON rows that are no columns of the table; the source of each accountant is in the provenance
 _NO_COLUMNS = {"process", "source", "warnings"}
+
+_version = functools.cache(metadata.version)
 
 
 def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
@@ -143,11 +146,10 @@ def results(out: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> Non
 
 def provenance() -> dict[str, Any]:
     """Return versions, platform, git commit and command line; ``seed`` is None, as nothing is random."""
-    versions = {name: metadata.version(name) for name in ("numpy", "scipy", "pyyaml", "pydantic")}
     return {
         "wpriv": __version__,
         "python": platform.python_version(),
-        **versions,
+        **{name: _version(name) for name in ("numpy", "scipy", "pyyaml", "pydantic")},
         "platform": platform.platform(),
         "device": "cpu",
         "seed": None,
