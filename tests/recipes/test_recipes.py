@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import pytest
@@ -20,10 +21,12 @@ pytestmark = pytest.mark.slow
 
 RECIPES = ROOT / "recipes"
 EVERY = sorted(RECIPES.rglob("*.yaml"))
-FILES = [path for path in EVERY if load_recipe.recipe(path).kind == "compare"]
-TRAININGS = [path for path in EVERY if load_recipe.recipe(path).kind == "train"]
-VERIFYING = [path for path in EVERY if load_recipe.recipe(path).kind == "verify"]
-CLAIMING = [path for path in EVERY if load_recipe.recipe(path).claims]
+# what the first level of a file says, which a test compares with the loaded recipe: loading all takes long
+TOP = {path: dict(re.findall(r"^(kind|claims): *(\w*)", path.read_text(encoding="utf-8"), re.M)) for path in EVERY}
+FILES = [path for path in EVERY if TOP[path]["kind"] == "compare"]
+TRAININGS = [path for path in EVERY if TOP[path]["kind"] == "train"]
+VERIFYING = [path for path in EVERY if TOP[path]["kind"] == "verify"]
+CLAIMING = [path for path in EVERY if "claims" in TOP[path]]
 # no numbers are published for comparison: only pictures, or the data are synthetic
 WITHOUT_NUMBERS = {
     "fig1-laplace-loss",
@@ -43,6 +46,11 @@ DRAWN = [
 LARGE_GRIDS = ("fig1-orders", "table4-noise", "linear-rate")
 # tables with one row for each process; a table of losses has one for each loss
 ONE_ROW_TABLES = set(PROCESS_TABLES) - {"loss"}
+
+
+@functools.cache
+def recipe_of(path):
+    return load_recipe.recipe(path)
 
 
 def test_recipes_are_found():
@@ -65,7 +73,7 @@ def test_a_quick_recipe_reproduces_its_published_numbers(path, tmp_path, request
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_the_first_line_of_a_comparison_is_its_command_with_time_and_memory(path):
-    made = load_recipe.recipe(path)
+    made = recipe_of(path)
     first = path.read_text(encoding="utf-8").splitlines()[0]
     folder = path.parent.name
     assert re.fullmatch(rf"# wpriv compare recipes/{folder}/{path.name} +\(\d+ s, \d+ MB\)", first)
@@ -75,8 +83,9 @@ def test_the_first_line_of_a_comparison_is_its_command_with_time_and_memory(path
 
 
 @pytest.mark.parametrize("path", EVERY, ids=lambda p: p.stem)
-def test_the_duration_of_a_recipe_agrees_with_its_first_line(path):
-    made = load_recipe.recipe(path)
+def test_the_kind_and_the_duration_of_a_recipe_agree_with_its_first_lines(path):
+    made = recipe_of(path)
+    assert (made.kind, bool(made.claims)) == (TOP[path]["kind"], "claims" in TOP[path])
     first = path.read_text(encoding="utf-8").splitlines()[0]
     if made.kind in ("compare", "verify"):
         assert made.time.seconds == int(re.search(r"\((\d+) s, ", first)[1])
@@ -89,7 +98,7 @@ def test_the_duration_of_a_recipe_agrees_with_its_first_line(path):
 @pytest.mark.parametrize("path", CLAIMING, ids=lambda p: p.stem)
 def test_numbers_quoted_by_claims_are_expected_by_the_recipe(path):
     """Every decimal number in ``found`` is an expected number, or the ratio of two of the same panel."""
-    made = load_recipe.recipe(path)
+    made = recipe_of(path)
     quoted = [float(word) for claim in made.claims for word in re.findall(r"(?<![\w.])\d*\.\d+", claim.found)]
     panels: dict[str, list[float]] = {}
     for check in made.checks:
@@ -105,7 +114,7 @@ def test_numbers_quoted_by_claims_are_expected_by_the_recipe(path):
 @pytest.mark.nightly
 @pytest.mark.parametrize("path", VERIFYING, ids=lambda p: p.stem)
 def test_every_published_claim_has_a_source_and_the_expected_verdict(path):
-    made = load_recipe.recipe(path)
+    made = recipe_of(path)
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert re.fullmatch(rf"# wpriv verify recipes/{path.parent.name}/{path.name} +\(\d+ s, \d+ MB\)", first)
     rows = published.decide_published(made, simulated=False)
@@ -127,7 +136,7 @@ def may_hold(cell, where):
 
 @pytest.mark.parametrize("path", [_by_size(path) for path in FILES], ids=lambda p: p.stem)
 def test_each_published_number_names_one_row_of_the_full_grid(path):
-    made = load_recipe.recipe(path)
+    made = recipe_of(path)
     cells = grid.cells(made)
     rows = [
         {**c.specs[0], **c.labels, "accountant": c.accountant, "epsilon": c.eps, "delta": c.delta}
@@ -152,7 +161,7 @@ def test_each_published_number_names_one_row_of_the_full_grid(path):
 def test_a_training_recipe_has_its_command_expectations_and_a_plan_without_data(path, tmp_path):
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert re.fullmatch(rf"# wpriv train recipes/{path.parent.name}/{path.name}( --device cuda)? +\(.+\)", first)
-    made = load_recipe.recipe(path)
+    made = recipe_of(path)
     assert made.checks or path.stem in WITHOUT_NUMBERS
     cells = [cell.recipe for cell in sweep.cells(made)] if made.training.sweep else [made]
     # the first private cell of a sweep, or the first; planned if the recipe states the number of records
