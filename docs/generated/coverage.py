@@ -113,11 +113,12 @@ def _process(name: str, kind: str, adjacency: str = "", observed: Observed | Non
 
 def _samplings(accountant: str, name: str) -> str:
     """Return letters of the samplings for which an accountant answers, perhaps only with observed distances."""
-    plain, seen = (
-        "".join(letter for kind, letter in KINDS.items() if _answers(accountant, _process(name, kind, observed=what)))
-        for what in (None, OBSERVED)
-    )
-    return plain or (f"{seen} observed" if seen else "-")
+    for observed, note in ((None, ""), (OBSERVED, " observed")):
+        processes = {letter: _process(name, kind, observed=observed) for kind, letter in KINDS.items()}
+        letters = "".join(letter for letter, process in processes.items() if _answers(accountant, process))
+        if letters:
+            return letters + note
+    return "-"
 
 
 def _answers(accountant: str, process: Process | None) -> bool:
