@@ -11,12 +11,15 @@ import os
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
+import mpmath  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 from tests import blank_figures, nightly, waits  # noqa: E402
 
 waits.leave_out()
+# of every oracle, whichever modules share a process
+mpmath.mp.dps = 60
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", derandomize=False, deadline=None)

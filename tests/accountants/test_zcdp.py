@@ -17,7 +17,6 @@ from wpriv.mechanisms.exponential import BoundedRangePair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.randomized_response import ResponsePair
 
-mp.mp.dps = 40
 ORDERS = [1 + mp.mpf(10) ** -k for k in (12, 6, 3, 2, 1)] + [mp.mpf(x) for x in (1.2, 1.5, 2, 3, 5, 10, 100, 1000)]
 EPS = [1e-3, 0.05, 0.5, 1.0, 2.5, 6.0, 20.0]
 

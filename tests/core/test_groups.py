@@ -37,7 +37,6 @@ from wpriv.mechanisms.laplace import Laplace, LaplacePair
 from wpriv.mechanisms.projection import Projection
 from wpriv.mechanisms.zcdp import Zcdp
 
-mp.mp.dps = 60
 EPS = (-0.5, -1e-3, 0.0, 1e-4, 0.1, 1.0, 5.0)
 MU = st.floats(1e-3, 5.0)
 RATE = st.one_of(st.floats(1e-9, 0.99), st.floats(-9, -1).map(lambda v: 10**v))

@@ -289,7 +289,6 @@ def test_moments_of_atoms_keep_their_digits_at_orders_next_to_one(
     lam: float, p: tuple[float, ...], q: tuple[float, ...]
 ) -> None:
     """Oracle: ln of 1 + E_Q [e^((1+lam) L) - 1 - (1+lam) (e^L - 1)], as E_Q e^L = 1, in mpmath."""
-    mp.mp.dps = 60
     losses, order = np.log(np.array(p) / np.array(q)), 1 + mp.mpf(lam)
     exact = [mp.mpf(float(loss)) for loss in losses]
     excess = [mp.e ** (order * loss) - 1 - order * (mp.e**loss - 1) for loss in exact]

@@ -14,8 +14,6 @@ from wpriv.core.loss_pair import LossPair, Reversed, Tails, reversed_log_delta
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 
-mp.mp.dps = 60
-
 
 @st.composite
 def distributions(draw):

@@ -21,7 +21,6 @@ from wpriv.mechanisms.truncated_gauss import TruncatedGaussPair
 from wpriv.mechanisms.truncated_laplace import TruncatedLaplacePair
 from wpriv.numerics.log_space import log_mixture
 
-mp.mp.dps = 60
 RATES = st.one_of(
     st.floats(1e-12, 0.5), st.floats(-12, -0.3).map(lambda v: 1 - 10**v), st.floats(-12, -0.3).map(lambda v: 10**v)
 )

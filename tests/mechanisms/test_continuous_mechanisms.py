@@ -15,8 +15,6 @@ from wpriv.mechanisms.laplace import Laplace, LaplacePair
 from wpriv.mechanisms.truncated_gauss import TruncatedGauss, TruncatedGaussPair
 from wpriv.mechanisms.truncated_laplace import TruncatedLaplace, TruncatedLaplacePair
 
-mp.mp.dps = 60
-
 
 def golden(prefix: str) -> list[str]:
     found = sorted(k for k in GOLDEN if k.startswith(prefix))

@@ -20,8 +20,6 @@ from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.randomized_response import MAX_POWER, RandomizedResponse
 from wpriv.mechanisms.uniform import Uniform
 
-mp.mp.dps = 60
-
 
 def hockey_stick(p: dict[int, mp.mpf], q: dict[int, mp.mpf], eps: float) -> mp.mpf:
     return mp.fsum(max(p.get(k, 0) - mp.exp(mp.mpf(eps)) * q.get(k, 0), 0) for k in p)

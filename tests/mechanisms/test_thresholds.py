@@ -16,8 +16,6 @@ from wpriv import Gauss, GaussThreshold, LaplaceThreshold, Process, Step, budget
 from wpriv.cli.main import main
 from wpriv.errors import Unsupported
 
-mp.mp.dps = 60
-
 
 def gauss_profile(t: mp.mpf, mu: mp.mpf) -> mp.mpf:
     if mu == 0:

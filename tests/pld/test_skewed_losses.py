@@ -63,7 +63,6 @@ def test_far_below_the_mean_loss_delta_is_bounded_from_below_without_composing(m
     eps = size * size / 2 - deviations * size
     start = counted_work.total()
     low, high = Composition([(GaussPair(mu), n)]).delta(eps, 1e-5)
-    mp.mp.dps = 40
     above, below = mp.mpf(eps) / size - mp.mpf(size) / 2, -mp.mpf(eps) / size - mp.mpf(size) / 2
     miss = mp.ncdf(above) + mp.exp(eps) * mp.ncdf(below)
     assert low <= 1 - miss <= high
@@ -73,7 +72,6 @@ def test_far_below_the_mean_loss_delta_is_bounded_from_below_without_composing(m
 
 @pytest.mark.parametrize(("eps0", "n"), [(0.3, 2000), (2.0, 300)])
 def test_the_same_holds_of_losses_of_few_values(eps0, n):
-    mp.mp.dps = 40
     p = 1 / (1 + mp.exp(-mp.mpf(eps0)))
     mean, deviation = float(n * eps0 * (2 * p - 1)), float(2 * eps0 * mp.sqrt(n * p * (1 - p)))
     eps = mean - 6 * deviation
@@ -97,7 +95,6 @@ def test_a_question_ends_with_its_work():
 @pytest.mark.parametrize(("mu", "n"), [(1.0, 900), (0.02, 4_000_000), (1.7, 2**40)])
 def test_an_eps_far_above_zero_is_bounded_from_below_without_composing(mu, n, delta):
     # oracle: the closed form of the normal distribution, in mpmath
-    mp.mp.dps = 60
     size = mp.mpf(mu) * mp.sqrt(n)
     low = epsilon_far_below([(GaussPair(mu), n)], delta)
     at_low = mp.ncdf(size / 2 - low / size) - mp.exp(low) * mp.ncdf(-size / 2 - low / size)
@@ -109,7 +106,6 @@ def test_an_eps_far_above_zero_is_bounded_from_below_without_composing(mu, n, de
 def test_an_eps_beyond_what_is_composed_has_a_narrow_bracket():
     # oracle: the mean of the loss of a step by quadrature; eps is n times that, but for deviations that vanish beside
     found = wpriv.budget("gauss", sigma=0.576, sampling="poisson", rate=0.5, n=2**40, delta=0.1)
-    mp.mp.dps = 30
     sigma = mp.mpf("0.576")
 
     def loss(x: mp.mpf) -> mp.mpf:

@@ -79,17 +79,19 @@ class GaussPair(LossPair):
         known = ~lowest & ((np.maximum(np.abs(start), np.abs(start + span)) + span) * span < MAX_FALL)
         width, start, span = (np.where(known, values, 0.0) for values in (width, start, span))
         above, below = np.zeros((2, *span.shape))
-        for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
-            outcome = start + node * span
-            density = weight * np.exp(-outcome * outcome / 2)
-            above -= density * np.expm1(-node * width)
-            below += density * np.expm1((1 - node) * width)
-        scale = np.where(known, span / math.sqrt(2 * math.pi), np.nan)
-        parts = CellParts(scale * above, scale * below)
-        if not lowest.any():
-            return parts
         end = np.where(lowest & np.isfinite(high), high, 0.0)
-        tail = np.exp(self.tails(end).cdf_p), np.exp(end + self.log_delta(-end))
+        # the part below a cell's end is unknown where e^width is no double
+        with np.errstate(over="ignore", invalid="ignore"):
+            for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
+                outcome = start + node * span
+                density = weight * np.exp(-outcome * outcome / 2)
+                above -= density * np.expm1(-node * width)
+                below += density * np.expm1((1 - node) * width)
+            scale = np.where(known, span / math.sqrt(2 * math.pi), np.nan)
+            parts = CellParts(scale * above, scale * below)
+            if not lowest.any():
+                return parts
+            tail = np.exp(self.tails(end).cdf_p), np.exp(end + self.log_delta(-end))
         whole = (np.where(np.isneginf(high), 0.0, part) for part in tail)
         return CellParts(*(np.where(lowest, one, other) for one, other in zip(whole, parts, strict=True)))
 

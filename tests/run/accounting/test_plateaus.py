@@ -66,7 +66,6 @@ def test_one_sampled_threshold_release_is_known_from_both_sides():
 
 @pytest.mark.parametrize(("eps0", "steps", "eps"), [(0.0632, 64, 0.001), (1.659, 7, 0.3), (3.4, 300, 0.05)])
 def test_a_pass_of_randomised_response_is_a_binomial_sum(eps0, steps, eps):
-    mp.mp.dps = 40
     low = 1 / (1 + mp.exp(eps0))
     terms = [
         (
