@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 import wpriv
 from tests.oracles import atoms_delta, contour_log_delta, poisson_gauss
@@ -27,6 +28,7 @@ from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace
+from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.numerics.bracket import Bracket
 from wpriv.run.accounting import build_process, evaluate, other_bounds, tabulate
 
@@ -175,3 +177,32 @@ def test_an_eps_far_beyond_the_losses_of_a_mixed_process_has_the_bound_of_rdp() 
     bracket = evaluate.curve(Process(steps, "replace-one"), "pld").at(eps=2.5).delta
     assert bracket.lower == 0
     assert bracket.upper == 1e-300
+
+
+@given(st.floats(-4, 0), st.floats(0, 3))
+@settings(max_examples=60)
+def test_the_bound_by_the_second_moment_is_above_the_profile_and_its_eps_is_its_inverse(log_mu, deviations):
+    """Oracle: the profile of mu-GDP, Balle and Wang (2018)."""
+    mu, sigma = 10**log_mu, 10**-log_mu
+    bound = other_bounds._by_second_moment(Process((Step(Gauss(sigma=sigma), 1),)))
+    eps = deviations * mu
+    exact = ndtr(mu / 2 - eps / mu) - math.exp(eps) * ndtr(-mu / 2 - eps / mu)
+    high = bound.delta_bracket(eps).safe
+    assert exact <= high <= 1
+    assert bound.epsilon_bracket(high).safe == pytest.approx(eps, rel=1e-6, abs=1e-9 * mu)
+
+
+def test_some_pair_attains_the_bound_by_the_second_moment():
+    """Oracle: randomised response at eps 0, whose ratio takes two values: delta is tanh(eps0 / 2)."""
+    for eps0 in (1e-8, 1e-4, 1e-2):
+        bound = other_bounds._by_second_moment(Process((Step(RandomizedResponse(eps0), 1),)))
+        exact = math.tanh(eps0 / 2)
+        assert exact <= bound.delta_bracket(0.0).safe <= exact * (1 + eps0)
+
+
+def test_tiny_losses_that_cannot_be_composed_are_bounded_by_their_variance():
+    """Oracle: half the standard deviation of the likelihood ratio, n q^2 (e^(1/sigma^2) - 1), bounds delta(0)."""
+    n, rate, sigma = 590_000_000, 1.4e-15, 0.435
+    row = wpriv.budget("gauss", sigma=sigma, n=n, sampling="poisson", rate=rate, eps=8.1e-10)
+    assert row.delta.upper < 0.5 * math.sqrt(n * rate**2 * math.expm1(1 / sigma**2))
+    assert "second moment" in row.delta.by

@@ -16,12 +16,15 @@ import numpy as np
 
 from wpriv.core import registry
 from wpriv.core.guarantee import Curve, OrderDelta, curve_of_pair, epsilon_at
+from wpriv.core.loss_moments import log_moment
 from wpriv.core.loss_pair import Bounds, LossPair, log_profile_ends
 from wpriv.core.process import Process, WeightedPairs, closed_form, log_finite, sandwich
+from wpriv.core.sampling.kinds import PASSES
 from wpriv.errors import Unsupported
 from wpriv.numerics.bracket import Bracket
 
 UNSAMPLED = "the same releases without sampling"
+SECOND_MOMENT = "the second moment of the likelihood ratio (Scarf 1958)"
 OPTIMAL = "the recursion for the optimal adaptive composition"
 ONE = "the largest loss of releases of one kind, the distinguishing events of all, and Chernoff's bound of 1 - delta"
 # thresholds for the largest loss, in units of eps
@@ -32,6 +35,8 @@ MAX_EXPONENT, TINY_TAIL = 700.0, 1e-300
 GAIN = 1e-9
 # a delta below which nothing smaller is sought
 NEGLIGIBLE = 1e-300
+# relative allowance for the quadrature of a second moment
+MOMENT_ROUNDING = 1e-9
 # relative width of the sandwich that replaces a pair whose PLD is not known exactly, for a lower bound
 SANDWICH_TOL = 1e-2
 
@@ -79,7 +84,8 @@ class OtherBounds:
     def upper_bounds(self) -> list[tuple[str, Curve]]:
         """Curves of upper bounds, with their names."""
         curves = [named for group in self.accountants if (named := _first(group, self.process)) is not None]
-        return curves if self.unsampled is None else [*curves, (UNSAMPLED, self.unsampled)]
+        more = ((SECOND_MOMENT, _by_second_moment(self.process)), (UNSAMPLED, self.unsampled))
+        return [*curves, *((name, curve) for name, curve in more if curve is not None)]
 
     @cached_property
     def unsampled(self) -> Curve | None:
@@ -144,7 +150,7 @@ class OtherBounds:
         for name, other in self.upper_bounds:
             end = _answer(other, ask)
             if end < high * (1 - GAIN):
-                high, upper = end, f"upper end by {name}" + (f" ({other.source})" if name != UNSAMPLED else "")
+                high, upper = end, f"upper end by {name}" + ("" if other.source == name else f" ({other.source})")
         optimal = self._optimal(ask)
         if optimal.safe < high * (1 - GAIN):
             high, upper = optimal.safe, f"upper end by {OPTIMAL}"
@@ -231,6 +237,33 @@ def _unsampled(process: Process) -> Curve | None:
     pairs = [closed_form(run) for run in whole.directions()]
     known = [pair for pair in pairs if pair is not None]
     return curve_of_pair(whole, known, accountant="pld", source=UNSAMPLED) if len(known) == len(pairs) else None
+
+
+def _by_second_moment(process: Process) -> Curve | None:
+    """Bounds by the Renyi divergence of order 2 alone; None where it is infinite or not known.
+
+    T = dP/dQ has mean 1 and variance v = e^(D_2) - 1 under Q, so that delta(eps) = E_Q (T - e^eps)_+ is at most
+    (sqrt(v + x^2) - x) / 2 with x = e^eps - 1, which some distribution of this variance attains (Scarf 1958). Where all
+    losses are tiny, it is far below what products of e^(-eps) with moments give.
+    """
+    if any(step.sampling.kind in PASSES for step in process.steps):
+        return None
+    lam = np.ones(1)
+    totals = [sum(n * float(log_moment(pair, lam)[0]) for pair, n in run) for run in process.renyi_directions()]
+    largest = max(totals) * (1 + MOMENT_ROUNDING)
+    if not 0 < largest < MAX_EXPONENT:
+        return None
+    variance = math.expm1(largest)
+
+    def delta(eps: float) -> Bracket:
+        x = math.expm1(min(eps, MAX_EXPONENT))
+        return Bracket.above(min(variance / (math.hypot(math.sqrt(variance), x) + x) / 2 * (1 + 1e-12), 1.0))
+
+    def epsilon(delta: float) -> Bracket:
+        x = max(variance / (4 * delta) - delta, 0.0)
+        return Bracket.above(math.log1p(x) * (1 + 1e-12) if x < math.inf else math.inf)
+
+    return Curve(process, "pld", "approximate-dp", "upper-bound", SECOND_MOMENT, delta, epsilon)
 
 
 def _one_delta(run: WeightedPairs, eps: float) -> float:
