@@ -25,8 +25,8 @@ from wpriv.numerics.selection_bound import ProfileTable, Selection
 from wpriv.run.accounting import evaluate
 
 SOURCE = "the best of K runs: Koskela, Redberg, Wang 2024 and Papernot, Steinke 2022, sharpened (docs/theory/tuning.md)"
-# points of the profile of one run, and the largest eps at which it is used
-POINTS, LARGEST_EPS = 156, 300.0
+# intervals between points of the profile of one run, and the largest eps at which it is used
+POINTS, LARGEST_EPS = 159, 300.0
 # the same for shuffled batches, where each point takes a composition of many parts, and for largest batches, whose
 # wide brackets are intersected with other bounds at each point; these reach farther than asked, by the first factor,
 # for the next question, and serve up to the second one
