@@ -14,8 +14,8 @@ import pytest
 
 WHOLE = os.environ.get("WPRIV_NIGHTLY", "") not in ("", "0")
 SHARD = int(os.environ.get("WPRIV_SHARD") or 0)
-SHARE = 5  # the default run draws one in so many of the examples of a property
-LEAST = 6  # and at least so many
+SHARE = 8  # the default run draws one in so many of the examples of a property
+LEAST = 5  # and at least so many
 
 
 def examples(count: int) -> int:
