@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import wpriv
+from tests import nightly
 from wpriv import data
 from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
@@ -212,9 +213,11 @@ def test_columns_are_brought_from_their_ranges_and_cut():
 
 # ---------------- sweeps and figures
 
+SHIPPED = ["fig1-parity", "fig2-odds", "fig9-regression", "tight-or-paper", "adult", "german"]
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["fig1-parity", "fig2-odds", "fig9-regression", "tight-or-paper", "adult", "german"])
+@pytest.mark.parametrize("name", nightly.sharded(SHIPPED, 3))
 @pytest.mark.figures
 def test_a_shipped_recipe_runs_with_its_quick_settings(name, tmp_path):
     made = load_recipe.recipe(f"wgrad/{name}", quick=True)
