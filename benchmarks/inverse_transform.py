@@ -137,8 +137,8 @@ class _Transform:
 
 def _log1p(w: Array) -> Array:
     # numpy's log1p of complex numbers rounds 1 + w
-    found: Array = np.log1p(w.real * (2 + w.real) + w.imag**2) / 2 + 1j * np.arctan2(w.imag, 1 + w.real)
-    return found
+    logs: Array = np.log1p(w.real * (2 + w.real) + w.imag**2) / 2 + 1j * np.arctan2(w.imag, 1 + w.real)
+    return logs
 
 
 def _power(w: Array, n: int, order: int) -> Array:
@@ -148,8 +148,8 @@ def _power(w: Array, n: int, order: int) -> Array:
         term = term * (w * (n - k + 1) / k)
         series += term if k >= order else 0
     direct = np.expm1(n * _log1p(w)) - (n * w if order == 2 else 0)
-    found: Array = np.where(np.abs(n * w) < 0.05, series, direct)
-    return found
+    log_sum: Array = np.where(np.abs(n * w) < 0.05, series, direct)
+    return log_sum
 
 
 @functools.lru_cache(maxsize=8)

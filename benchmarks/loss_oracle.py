@@ -78,16 +78,16 @@ def poisson_gauss(rate: float, mu: float, order: str, reach: float) -> Step:
     def nodes(path: Path) -> Nodes:
         step = path.fine * min(0.125, 0.2 / mu)
         first, last = math.floor(-reach / step), math.ceil((reach + mu) / step)
-        found = []
+        quadrature = []
         # to the left, s is real at first, where a turn by a right angle would not decay
         path = path if side == 1 else replace(path, turn=0.65 * path.turn)
         for x, weight in _shifted(rate, mu, path, [(k * arb(step), arb(step)) for k in range(first, last)], cut=False):
             density, (excess, loss) = weight * _normal(x), _mixture(rate, mu, x)
             if side == 1:
-                found.append((density * (1 + excess), loss))
+                quadrature.append((density * (1 + excess), loss))
             else:
-                found.append((density.conjugate(), -loss.conjugate()))
-        return found
+                quadrature.append((density.conjugate(), -loss.conjugate()))
+        return quadrature
 
     largest = math.inf if order == "remove" else -math.log1p(-rate)
     return Step(nodes, side, single_release.sampled(single_release.gauss(mu), rate, order), largest=largest)
@@ -103,12 +103,12 @@ def fixed_gauss(rate: float, mu: float, reach: float) -> Step:
         edges = [arb(0), *(arb(width) * arb(2) ** k for k in range(-22, 1))]
         panels = [pair for low, high in itertools.pairwise(edges) for pair in _panels(low, high, 1.0, 16)]
         panels += _panels(edges[-1], arb(reach), width, 16)
-        found = []
+        quadrature = []
         for x, weight in _shifted(rate, mu, path, [(half + r, w) for r, w in panels], cut=True):
             density, (excess, loss) = weight * _normal(x), _mixture(rate, mu, x)
-            found.append((density * (1 + excess), loss))
-            found.append((density.conjugate(), -loss.conjugate()))
-        return [*found, (1 - sum((w for w, _ in found), acb(0)), acb(0))]
+            quadrature.append((density * (1 + excess), loss))
+            quadrature.append((density.conjugate(), -loss.conjugate()))
+        return [*quadrature, (1 - sum((w for w, _ in quadrature), acb(0)), acb(0))]
 
     return Step(nodes, 1, single_release.sampled(single_release.gauss(mu), rate, "remove"))
 
@@ -175,7 +175,7 @@ def _shifted(rate: float, mu: float, path: Path, panels: list[tuple[arb, arb]], 
     # at most 2 deviations: further ones cost digits
     offset = path.turn * min(1 / mu, 1.25)
     large, slope = arb(mu) / 2 - arb(rate).log() / mu, arb(math.tan(1.2 * path.bend))
-    sharp, found = max(mu, 1.0), []
+    sharp, shifted = max(mu, 1.0), []
     for x, weight in panels:
         growth = (sharp * (x - large)).exp()
         y, derivative = offset + slope * growth.log1p() / sharp, slope * growth / (1 + growth)
@@ -183,8 +183,8 @@ def _shifted(rate: float, mu: float, path: Path, panels: list[tuple[arb, arb]], 
             r = sharp * (x - mu / 2)
             derivative = derivative * r.tanh() + y * sharp / r.cosh() ** 2
             y = y * r.tanh()
-        found.append((acb(x, y), weight * acb(1, derivative)))
-    return found
+        shifted.append((acb(x, y), weight * acb(1, derivative)))
+    return shifted
 
 
 def _normal(x: acb) -> acb:

@@ -249,6 +249,7 @@ def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, s
     revealed = max(pair.mass_at_plus_infinity for pair in pairs)
 
     def epsilon(delta: float) -> Bracket:
+        # at once, and not after a search up to the largest double; the margin is for the rounding of the mass
         if delta < revealed * (1 - 1e-9):
             return Bracket(math.inf, math.inf, math.inf)
         least, safe = epsilon_ends(log_ends, delta, high=max(pair.support[1] for pair in pairs))

@@ -265,7 +265,7 @@ SLOW_RUNS = {
 
 
 @pytest.mark.parametrize("name", SLOW_RUNS)
-def test_points_that_take_long_are_laid_once_and_within_their_work(name):
+def test_a_slow_profile_is_evaluated_once_and_within_its_work(name):
     run = best_of_runs.one_run(wpriv.budget(**SLOW_RUNS[name], delta=0.1).process, "pld", 1e-6)
     top, start = run.top(1e-8), counted_work.total()
     table = run.table(top)

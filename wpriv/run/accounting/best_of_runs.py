@@ -33,7 +33,7 @@ POINTS, LARGEST_EPS = 159, 300.0
 SLOW_POINTS, FARTHER, REUSED_UP_TO = 24, 1.25, 2.0
 # counted work (nanoseconds of a usual processor) after which slow points are left to bounds that are quick, or left out
 TABLE_WORK = 2.5e9
-# times that the points are laid anew, up to where delta is as small as the answer before
+# times that the profile is evaluated anew, up to where delta is as small as the answer before
 PASSES = 4
 # relative width asked of the profile of one run: its bracket is wider than this anyway after the selection
 PROFILE_TOL = 1e-5
@@ -49,10 +49,10 @@ ATTACK_DELTA = 1e-7
 
 @dataclass(frozen=True)
 class OneRun:
-    """The profile of one run, whose points are laid once for all questions about the best of K such runs.
+    """The privacy profile of one run, evaluated once for all questions about the best of K such runs.
 
     Args:
-        curve: of one run; a rigorous one of (eps, delta)-DP. largest: a bound of its privacy loss.
+        curve: of one run; a rigorous one of (eps, delta)-DP. largest: an upper bound of its privacy loss, in nats.
     Raises:
         Unsupported: the curve is no such guarantee.
     """
@@ -70,7 +70,7 @@ class OneRun:
             )
 
     def table(self, top: float) -> ProfileTable:
-        """Points of the profile up to ``top``, and at the largest loss.
+        """Return bounds of delta at increasing eps up to ``top`` nats, and at the largest loss.
 
         Raises:
             Unsupported: ``top`` is beyond every bound.
@@ -96,9 +96,12 @@ class OneRun:
         return table
 
     def _points(self, top: float) -> tuple[Array, list[tuple[float, float]]]:
-        """Even points up to ``top``: seven of them first, and those between as far as their work allows.
+        """Evaluate delta at evenly spaced eps up to ``top``: at seven first, and between them as far as work allows.
 
-        The last point, which can take by far the most work and matters least, comes last.
+        The largest eps, which can take by far the most work and matters least, comes last.
+
+        Returns:
+            [k] increasing eps in nats, and the lower and the upper end of delta at each.
         """
         last = POINTS if is_quick(self.curve.process) else SLOW_POINTS
         grid, end, known = np.linspace(0.0, top, last + 1), counted_work.total() + TABLE_WORK, {}
@@ -110,7 +113,7 @@ class OneRun:
         return grid[sorted(known)], [known[at] for at in sorted(known)]
 
     def selection(self, repeats: Repeats, top: float) -> Selection:
-        """The bounds of the best run, from points of the profile of one run up to ``top``."""
+        """The bounds of the best run, from the profile of one run up to an eps of ``top``."""
         return Selection(self.table(top), repeats.slope, repeats.log_fall, repeats.reach, repeats.within)
 
     def top(self, delta: float) -> float:
@@ -285,7 +288,7 @@ def profile_tol(process: Process, tol: float) -> float:
 
 
 def is_quick(process: Process) -> bool:
-    """Whether a point of the profile of one run takes little work."""
+    """Return whether delta at one eps is quick to compute: not for shuffled batches, nor with a largest batch."""
     return not any(step.sampling.kind == "shuffle" or step.sampling.max_batch for step in process.steps)
 
 

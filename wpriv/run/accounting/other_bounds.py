@@ -21,7 +21,7 @@ from wpriv.core.loss_pair import Bounds, LossPair, log_profile_ends
 from wpriv.core.process import Process, WeightedPairs, closed_form, log_finite, sandwich
 from wpriv.core.sampling.kinds import PASSES
 from wpriv.errors import Unsupported
-from wpriv.numerics.bracket import Bracket
+from wpriv.numerics.bracket import TINY, Bracket
 
 UNSAMPLED = "the same releases without sampling"
 SECOND_MOMENT = "the second moment of the likelihood ratio (Scarf 1958)"
@@ -33,8 +33,6 @@ THRESHOLDS = np.array([0.9, 0.95, 0.98, 1.0, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 
 MAX_EXPONENT, TINY_TAIL = 700.0, 1e-300
 # relative gain below which another bound differs by rounding alone, and is not named
 GAIN = 1e-9
-# a delta below which nothing smaller is sought
-NEGLIGIBLE = 1e-300
 # relative allowance for the quadrature of a second moment
 MOMENT_ROUNDING = 1e-9
 # relative width of the sandwich that replaces a pair whose PLD is not known exactly, for a lower bound
@@ -59,7 +57,7 @@ def intersect(curve: Curve, accountants: Sequence[Sequence[str]]) -> Curve:
     def delta(eps: float) -> Bracket:
         if others.unsampled is not None:
             bracket = others.unsampled.delta_bracket(eps)
-            if bracket.safe <= NEGLIGIBLE:  # a composition would resolve ever smaller deltas
+            if bracket.safe <= TINY:  # a composition would resolve ever smaller deltas
                 return Bracket.between(0.0, bracket.safe, f"upper end by {UNSAMPLED}")
         return others.narrowed(curve, lambda c: c.delta_bracket(eps), others.delta_lower_bound(eps), 1.0)
 
