@@ -8,58 +8,36 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from wpriv.cli import flags
+from wpriv.cli.typer_internals import argument, option, switch
 from wpriv.errors import CheckFailed, MissingResource, UsageError
 
 if TYPE_CHECKING:
     from wpriv.run.reproduction.collect import ItemResult
     from wpriv.run.reproduction.items import Paper
 
-What = Annotated[
-    str, typer.Argument(metavar="WHAT", help="all, a paper (plc, wdp, dpswd, wgrad, ldp), or an item: plc/figure-4.")
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Folder of results and pages (default reproduction).")
-]
-Quick = Annotated[
-    bool, typer.Option("--quick", help="Apply the quick overrides of the recipes: a try, no reproduction.")
-]
-AtMost = Annotated[
-    str | None,
-    typer.Option("--at-most", metavar="TIME", help="Begin no recipe beyond this time: 30min, 2h; 0 writes pages only."),
-]
-Jobs = Annotated[
-    int, typer.Option("--jobs", metavar="N", min=1, help="Number of trainings of a sweep that run at the same time.")
-]
-Root = Annotated[
-    Path | None, typer.Option("--data-root", metavar="DIR", help="Folder of the data sets (before $WPRIV_DATA).")
-]
-Keep = Annotated[
-    Path | None,
-    typer.Option(
-        "--keep", metavar="DIR", help="Keep what is finished in this folder, in small, and show all it holds."
-    ),
-]
-Kept = Annotated[
-    Path | None,
-    typer.Option(
-        "--kept", metavar="DIR", help="Show the kept results of this folder for recipes that are not run here."
-    ),
-]
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 def command(
-    what: What = "all",
-    out: Out = None,
-    quick: Quick = False,
-    at_most: AtMost = None,
-    jobs: Jobs = 1,
-    data_root: Root = None,
-    keep: Keep = None,
-    kept: Kept = None,
+    what: Annotated[
+        str, argument("WHAT", "all, a paper (plc, wdp, dpswd, wgrad, ldp), or an item: plc/figure-4.")
+    ] = "all",
+    out: Annotated[Path | None, option("DIR", "Folder of results and pages (default reproduction).")] = None,
+    quick: Annotated[
+        bool, switch("--quick", "Apply the quick overrides of the recipes: a try, no reproduction.")
+    ] = False,
+    at_most: Annotated[
+        str | None, option("TIME", "Begin no recipe beyond this time: 30min, 2h; 0 writes pages only.")
+    ] = None,
+    jobs: Annotated[int, option("N", "Number of trainings of a sweep that run at the same time.", min=1)] = 1,
+    data_root: Annotated[Path | None, option("DIR", "Folder of the data sets (before $WPRIV_DATA).")] = None,
+    keep: Annotated[
+        Path | None, option("DIR", "Keep what is finished in this folder, in small, and show all it holds.")
+    ] = None,
+    kept: Annotated[
+        Path | None, option("DIR", "Show the kept results of this folder for recipes that are not run here.")
+    ] = None,
     as_json: flags.Json = False,
 ) -> None:
     """Run the recipes of the papers, and write their numbers, ours and every figure to web pages.
