@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -50,6 +50,17 @@ def _form_diagnostic(document: Document, model: type[BaseModel], details: Any, p
     if kind != "value_error":
         message += f"; found {abbreviate(details['input'])}"
     return document.diagnostic(path, message)
+
+
+def rule_diagnostics(document: Document, value: Any, path: Key = ()) -> Iterator[Diagnostic]:
+    """Yield what the rules of models, inside of a value with a sound form, find in a document."""
+    if isinstance(value, BaseModel):
+        for key, message in getattr(value, "rules", tuple)():
+            yield document.diagnostic((*path, *key), message, at_key=True)
+        value = dict(value)
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for part, each in inner:
+        yield from rule_diagnostics(document, each, (*path, part))
 
 
 def known_keys(model: type[BaseModel], location: Iterable[str | int]) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, WithJsonSchema
@@ -12,7 +14,11 @@ from pydantic import BeforeValidator as BeforeValidator
 from pydantic import Field as Field
 from pydantic import model_validator as model_validator
 
+from wpriv.config.document import Key
+from wpriv.core import registry, repeats
 from wpriv.core.parameters import MAX_COUNT
+from wpriv.errors import UsageError, WprivError
+from wpriv.numerics import ball_projection
 from wpriv.numerics.parse_numbers import to_int
 
 MAX_POINTS = 10_000
@@ -100,24 +106,31 @@ Grid = Annotated[
 ]
 
 
-def _check_repeats(text: str) -> str:
-    from wpriv.core import repeats
-    from wpriv.errors import WprivError
+def read_by(parse: Callable[[str], object]) -> AfterValidator:
+    """Return a validator of text that ``parse`` must be able to read; the text itself is kept."""
 
-    try:
-        repeats.parse(text)
-    except WprivError as error:
-        raise ValueError(str(error).removeprefix("`repeats`: ").replace("`", "")) from None
-    return text
+    def check(text: str) -> str:
+        try:
+            parse(text)
+        except WprivError as error:
+            # the place of the text has the name of the argument
+            raise ValueError(re.sub(r"`\w+`: | \(`\w+`\)", "", str(error)).replace("`", "")) from None
+        return text
+
+    return AfterValidator(check)
 
 
-Repeats = Annotated[Word, AfterValidator(_check_repeats)]
+Repeats = Annotated[Word, read_by(repeats.parse)]
 
 
 class StrictModel(BaseModel):
     """A model that refuses unknown keys, text for a number and a number for text."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        """Yield what is wrong with keys that are sound one by one: the path of a key from here, and a message."""
+        yield from ()
 
 
 def as_list(value: Any) -> Any:
@@ -228,3 +241,29 @@ class LocalNoise(StrictModel):
         None, description="repeatable noise, for tests: whoever knows the seed can remove the noise"
     )
     public_labels: bool = Field(False, description="the labels are public and are written unchanged")
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        is_gauss = self.mech == "local-gauss"
+        parameter, other = ("sigma", "scale") if is_gauss else ("scale", "sigma")
+        noise = getattr(self, parameter)
+        if getattr(self, other) is not None:
+            yield (), f"{self.mech} has a {parameter}, not a {other}; give {parameter}, or the other mechanism"
+        elif (noise is None) == (self.eps is None):
+            count = "neither" if noise is None else "both"
+            yield (), f"give a target (eps) or the noise itself ({parameter}); found {count}"
+        if self.formula is not None and noise is not None:
+            yield (), f"formula chooses the noise for a target; remove formula or {parameter}"
+        if is_gauss and self.delta is None:
+            yield (), "Gaussian noise has no finite eps at delta = 0: give delta, well below 1 / records, such as 1e-5"
+        if not is_gauss and self.nonnegative:
+            reason = "the l1 diameter of the nonnegative part is 2 radii as well"
+            yield (), f"nonnegative saves no Laplace noise: {reason}. Remove it"
+        if not is_gauss and self.formula == "eq4":
+            yield (), "formula eq4 is about Gaussian noise; Laplace noise is exact as it is. Remove it"
+        if self.radius is not None:
+            try:
+                # noise of the size of the radius stands for noise that is solved for
+                ball_projection.check(self.radius, noise or self.radius)
+                registry.mechanism(self.mech)(**{"radius": self.radius, parameter: noise or self.radius})
+            except UsageError as error:
+                yield (), str(error)

@@ -9,13 +9,11 @@ from typing import Any
 
 from wpriv.config.document import Document
 from wpriv.config.technique_schema import AVERAGE_PREFIX
-from wpriv.config.train_schema import Train
+from wpriv.config.train_schema import BATCH_MEAN, Train
 from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import python_file
 
-# keys that only the published procedure (clip: batch-mean) has
-BATCH_MEAN = ("norm", "mask")
 # keys that describe a run without changing its results
 COSMETIC = ("source", "title", "figure", "expect", "claims", "time", "checkpoint", "cluster", "quick")
 # keys whose override replaces them as a whole: parts of two sweeps make no sense together

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 
+from wpriv.config.diagnostics import abbreviate
+from wpriv.config.document import Key
 from wpriv.config.field_types import (
     Claim,
     Count,
@@ -24,10 +26,12 @@ from wpriv.config.field_types import (
     Word,
     as_list,
     expand_values,
+    read_by,
 )
 from wpriv.config.step_schema import ADJACENCY, GROUP, Step, plugin_fields
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
+from wpriv.core.attacks.claim import parse_claim
 from wpriv.core.parameters import type_words
 
 BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
@@ -180,6 +184,10 @@ class Budget(StrictModel):
     delta: Probability | None = Field(None, description="the delta at which eps is computed")
     repeats: Repeats | None = Field(None, description=REPEATS)
 
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        if (self.eps is None) == (self.delta is None):
+            yield (), "give either eps or delta: one of them is the question, the other the answer"
+
 
 class Calibrate(Budget):
     """kind: calibrate. Solves for the one parameter of the process that is left out."""
@@ -187,6 +195,12 @@ class Calibrate(Budget):
     kind: Literal["calibrate"]  # type: ignore[assignment]
     eps: Positive = Field(description="the eps of the target")
     delta: Probability = Field(description="the delta of the target")
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        if len(self.process) > 1:
+            yield ("process",), f"calibrate solves for one step; found {len(self.process)}"
+        if len(self.accountants or ["pld"]) != 1 or self.accountants == ["all"]:
+            yield ("accountants",), f"calibrate solves by one accountant; found {abbreviate(self.accountants)}"
 
 
 class Rows(StrictModel):
@@ -220,7 +234,9 @@ class PublishedClaim(StrictModel):
     """A published claim, the process that it is about, and the verdict that is expected."""
 
     name: Word = Field(description="a short name, shown in the table")
-    claim: Word = Field(description="eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; or rho=0.5")
+    claim: Annotated[Word, read_by(parse_claim)] = Field(
+        description="eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; or rho=0.5"
+    )
     process: Annotated[list[Step], Field(min_length=1)] = Field(description="the steps, composed in order")
     adjacency: Word | None = Field(None, description=ADJACENCY)
     group: Count | None = Field(None, description=GROUP)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
 from wpriv.config.cluster_schema import Cluster
 from wpriv.config.data_schema import DataSet
+from wpriv.config.document import Key
 from wpriv.config.field_types import (
     Claim,
     Count,
@@ -22,6 +24,14 @@ from wpriv.config.field_types import (
 )
 from wpriv.config.grid_schema import Axes, Tune
 from wpriv.config.technique_schema import STABILITY, Adapt, Augment, Average, Init, LowRank, Patterns
+from wpriv.core.sampling import theorems
+
+BATCH_MEAN = ("norm", "mask")
+"""Keys that only the published procedure (clip: batch-mean) has."""
+OBSERVING = ("bdp", "wdp")
+"""Accountants that compare gradients clipped to one norm in all steps."""
+NESTED = ("sweep", "seeds", "tune")
+"""Keys that make several trainings of one recipe."""
 
 
 def _clip(value: Any) -> Any:
@@ -98,6 +108,46 @@ class Privacy(StrictModel):
             )
         return value
 
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        if self.eps is None and self.sigma is None:
+            noise = "the noise (sigma, and the delta at which eps is reported)"
+            yield (), f"privacy needs a target (eps and delta), or {noise}; found neither eps nor sigma"
+        if self.delta is None:
+            yield (), "privacy needs delta, at which eps is asked or reported"
+        if self.accountant is not None and self.sigma is not None:
+            message = "accountant calibrates the noise for eps, and sigma gives the noise; remove one of them"
+            yield ("accountant",), message
+        # under replace-one, Poisson sampling has a proof only where a record moves the sum by half of the sensitivity
+        proven = theorems.adjacencies(self.sampling)[: 1 if self.sampling == "poisson" else None]
+        if proven and self.adjacency not in (None, *proven):
+            accounted = f"{self.sampling} sampling is accounted for under {proven[0]} adjacency"
+            yield ("adjacency",), f"{accounted}; found {self.adjacency}"
+        if self.exact and self.method not in ("auto", "loop"):
+            message = f"noise: exact clips one record after another (loop); found {self.method}. Leave method out"
+            yield ("method",), message
+        if self.clip != "batch-mean":
+            for key in BATCH_MEAN:
+                if key in self.model_fields_set:
+                    yield (key,), f"'{key}' belongs to the published procedure (clip: batch-mean); remove it"
+        elif self.eps is not None:
+            reason = "is the published procedure, whose noise is given (sigma), not calibrated"
+            yield ("eps",), f"clip: batch-mean {reason}; remove eps"
+        if self.stability is not None and self.clip != "automatic":
+            yield ("stability",), "stability belongs to automatic clipping (clip: automatic); remove it"
+        if self.adapt is not None:
+            yield from self._adaptive(self.adapt)
+
+    def _adaptive(self, adapt: Adapt) -> Iterator[tuple[Key, str]]:
+        if not isinstance(self.clip, (int, float)):
+            first = "adapt changes a clipping norm that begins with a number"
+            yield ("adapt",), f"{first}; found clip: {self.clip}. Give a number"
+        elif not adapt.smallest <= self.clip <= adapt.largest:
+            ends = f"{adapt.smallest:g} and {adapt.largest:g}"
+            yield ("clip",), f"clip, the norm at the first step, must lie between {ends}; found {self.clip:g}"
+        if self.exact:
+            reason = "one grid for all steps, and adapt changes the norm and so the grid"
+            yield ("noise",), f"exact noise needs {reason}. Use rounded"
+
     @property
     def bound(self) -> float:
         """The norm that no clipped gradient exceeds (at the first step, where it is adapted); 1 if automatic."""
@@ -132,6 +182,11 @@ class Optimizer(StrictModel):
         "none", description="how lr falls to 0 over the run, or after the warm-up"
     )
     warmup: Count | None = Field(None, description="number of first steps over which lr rises linearly to its value")
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        if self.nesterov and not (self.name == "sgd" and self.momentum):
+            reason = "is one of the momentum of sgd; give a momentum above 0, or leave nesterov out"
+            yield ("nesterov",), f"Nesterov's form {reason}"
 
 
 def _no_privacy(value: Any) -> Any:
@@ -235,6 +290,42 @@ class Train(StrictModel):
     quick: dict[str, Any] | None = Field(
         None, description="keys that differ in a quick run; mappings are merged, a sweep is replaced"
     )
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        if (self.epochs is None) == (self.steps is None):
+            yield ("epochs",), "give either epochs or steps: how long to train"
+        if self.cluster is not None and not self.has_several:
+            places = "the trainings of a sweep, or repeated runs, take place"
+            yield ("cluster",), f"'cluster' says where {places}. Leave it out"
+        if (self.seeds or 1) > 1 and any(axis.over == "run" for axis in self.sweep or []):
+            yield ("sweep",), "with seeds the column run numbers the runs; call the axis otherwise"
+        swept = dict.fromkeys(path for axis in self.sweep or [] for _, keys in axis.points() for path in keys)
+        for path in swept:
+            if path.partition(".")[0] in NESTED:  # a statement is about the one training in its folder
+                several = f"each cell is one training, and {path} would make several of it"
+                yield ("sweep",), f"sweep: {several}; leave it out of the axes"
+        if self.privacy is not None:
+            yield from self._batches(self.privacy)
+
+    def _batches(self, private: Privacy) -> Iterator[tuple[Key, str]]:
+        if private.sampling != "none" and self.batch is None:
+            message = f"{private.sampling} sampling needs 'batch', the number of records of a step"
+            yield ("privacy", "sampling"), message
+        if private.sampling == "none" and self.batch is not None:
+            ways = "leave out batch, or sample (poisson, fixed, allocation)"
+            yield ("batch",), f"without sampling every step uses all records; {ways}"
+        for name in self.observing[:1]:
+            if self.batch is not None and self.batch < private.pairs:
+                found = f"compares {private.pairs} records of every step; found a batch of {self.batch}"
+                yield ("privacy", "pairs"), f"{name} {found}. Take a larger batch, or fewer pairs"
+            if private.adapt is not None:
+                reason = "compares gradients under one clipping norm, which adapt changes"
+                yield ("accountants",), f"accountants: {name} {reason}; use pld"
+
+    @property
+    def observing(self) -> list[str]:
+        """The accountants that observe gradients during the training."""
+        return [name for name in self.accountants if name.partition(":")[0] in OBSERVING]
 
     @property
     def on_reports(self) -> bool:
