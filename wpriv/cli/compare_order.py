@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wpriv.cli import flags, output
-from wpriv.cli.guarantee_details import circumstances, steps_of
+from wpriv.cli.guarantee_output import circumstances, steps_of
 from wpriv.core.attacks.curve_order import CROSSES, DOMINATED, DOMINATES, EQUAL, CurveOrder
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.safe_rounding import echo, text

@@ -8,7 +8,7 @@ from typing import Any
 
 from wpriv.cli import flags, output
 from wpriv.cli.flags import as_flags
-from wpriv.cli.guarantee_details import bracket_text, circumstances, steps_of
+from wpriv.cli.guarantee_output import bracket_text, circumstances, steps_of
 from wpriv.core.attacks.claim import Claim, parse_claim
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.numerics.parse_numbers import whole
