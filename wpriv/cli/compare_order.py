@@ -63,16 +63,11 @@ def compare_order(
 
 def _print(result: PrivacyOrder) -> None:
     for name, process in (("A", result.a), ("B", result.b)):
-        output.emit(f"{name}: {circumstances(process)}")
-        for line in steps_of(process):
-            output.emit(f"   {line}")
-    output.emit_bold(f"{WORDS.get(result.verdict, 'undecided')}{_range(result)}")
-    for line in _crossings(result.worst):
-        output.emit(line)
+        output.emit(f"{name}: {circumstances(process)}", *(f"   {line}" for line in steps_of(process)))
+    output.emit_bold(f"{WORDS.get(result.verdict, 'undecided')}{_range(result)}", *_crossings(result.worst))
     for name, one in result.orders.items():
-        output.emit(f"order of the neighbours {name}: {WORDS.get(one.verdict, 'undecided')}")
-        for line in _crossings(one):
-            output.emit(f"   {line}")
+        verdict = WORDS.get(one.verdict, "undecided")
+        output.emit(f"order of the neighbours {name}: {verdict}", *(f"   {line}" for line in _crossings(one)))
     output.emit(result.reason)
 
 

@@ -79,18 +79,16 @@ def show(
         return
     shape = " x ".join(str(side) for side in data["shape"])
     output.emit_bold(
-        f"{data['name']}: {data['train']} to train on and {data['test']} to test on, {shape} {data['dtype']}"
+        f"{data['name']}: {data['train']} to train on and {data['test']} to test on, {shape} {data['dtype']}",
+        f"classes: {', '.join(data['classes'])}",
+        *([f"sensitive: {data['sensitive']}"] if data["sensitive"] else []),
+        f"source: {data['source']}",
+        f"fingerprint: {data['fingerprint']}",
     )
-    output.emit(f"classes: {', '.join(data['classes'])}")
-    if data["sensitive"]:
-        output.emit(f"sensitive: {data['sensitive']}")
-    output.emit(f"source: {data['source']}")
-    output.emit(f"fingerprint: {data['fingerprint']}")
     for file in data["files"]:
         verdict = file["verdict"]
         output.emit(f"file: {file['path']}, sha256 {file['sha256']}, {verdict}: {VERDICTS[verdict]}")
-    for note in data["notes"]:
-        output.say("note", note)
+    output.say("note", *data["notes"])
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

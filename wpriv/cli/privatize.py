@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,6 +59,7 @@ def command(
 
     wpriv privatize --data mnist --mech local-gauss --radius 8 --eps 35 --delta 1e-4 --out private.npz
     """
+    from wpriv.cli import output
     from wpriv.run.local.privatize import privatize
 
     given = {
@@ -71,7 +73,7 @@ def command(
         raise UsageError("give --out FILE.npz for the noisy records, or --dry-run")
     if data_root is not None:
         arguments["root"] = data_root
-    _print(privatize(**arguments, out=out, dry_run=dry_run, say=_note), dry_run, as_json)
+    _print(privatize(**arguments, out=out, dry_run=dry_run, say=partial(output.say, "note")), dry_run, as_json)
 
 
 def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
@@ -98,12 +100,6 @@ def _of_recipe(recipe: str, given: dict[str, Any], param: list[str] | None) -> d
     return load_recipe.privatize(recipe)
 
 
-def _note(line: str) -> None:
-    from wpriv.cli import output
-
-    output.say("note", line)
-
-
 def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
     """Print the guarantee, the facts of the statement and the written files."""
     from wpriv.cli import output
@@ -116,13 +112,10 @@ def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
         shape = " x ".join(str(side) for side in statement["data"]["shape"])
         action = "would be privatised" if dry_run else "privatised"
         records = f"{statement['data']['records']} records of {shape}"
-        output.emit_bold(f"{records} {action}: {local_statement.headline(statement)}")
-        for name, fact in local_statement.facts(statement):
-            output.emit(f"{name}: {fact}")
-        for file in result.files:
-            output.emit(f"written: {file}")
-    for line in statement["data"]["read_as"]:
-        output.say("note", line)
+        facts = [f"{name}: {fact}" for name, fact in local_statement.facts(statement)]
+        written = [f"written: {file}" for file in result.files]
+        output.emit_bold(f"{records} {action}: {local_statement.headline(statement)}", *facts, *written)
+    output.say("note", *statement["data"]["read_as"])
     output.warn(statement["warnings"])
     output.say(
         "note",

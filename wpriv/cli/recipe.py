@@ -97,8 +97,7 @@ def cp(
     from wpriv.cli import output
     from wpriv.run import recipe_files
 
-    for path in recipe_files.copy(recipe, to):
-        output.emit(str(path))
+    output.emit(*map(str, recipe_files.copy(recipe, to)))
 
 
 @app.command(cls=Command)

@@ -45,8 +45,7 @@ def command(
     from wpriv.run.results import report
 
     result = report.report(source, form.casefold(), changed_keys(changes or []))
-    for note in result.notes:
-        output.say("note", note)
+    output.say("note", *result.notes)
     text = (
         json.dumps(json_values.plain(result.data), indent=2, allow_nan=False) if as_json else result.text.rstrip("\n")
     )

@@ -75,8 +75,7 @@ def command(
             [each.item.paper, each.item.name, each.verdict, collect.counts(each), _missing(each)] for each in results
         ]
         output.emit_table(["paper", "item", "verdict", "numbers met", "not reproduced"], rows)
-    for path in files:
-        output.say("wrote", str(path))
+    output.say("wrote", *map(str, files))
     missed = [
         row for each in results for recipe in each.recipes for row in recipe.expect if expectations.is_missed(row)
     ]

@@ -87,10 +87,7 @@ def decide_recipe(source: Path, *, seed: str | None, width: str | None, as_json:
         output.emit_rows([row.as_dict() for row in rows], SCHEMA, source=recipe.source)
     else:
         output.emit_bold(recipe.source)
-        body = [
-            [row.name, row.claim, row.verdict, "" if row.expected is None else row.expected, as_flags(row.reason)]
-            for row in rows
-        ]
+        body = [[row.name, row.claim, row.verdict, row.expected or "", as_flags(row.reason)] for row in rows]
         output.emit_table(["claim of", "claim", "verdict", "expected", "reason"], body)
     published.require_expected(source, rows)
     refuted = [row.name for row in rows if row.expected is None and row.verdict == REFUTED]
@@ -133,12 +130,12 @@ def _seed(seed: str | None) -> int:
 
 def _print_decision(decision: Decision) -> None:
     """The verdict, what it is about, and the test that breaks a refuted claim."""
-    output.emit_bold(f"{decision.claim} is {decision.verdict}: {as_flags(decision.reason)}")
-    output.emit(f"reading: {circumstances(decision.process)}")
-    for line in steps_of(decision.process):
-        output.emit(line)
-    for note in decision.notes:
-        output.emit(f"read as: {note}")
+    output.emit_bold(
+        f"{decision.claim} is {decision.verdict}: {as_flags(decision.reason)}",
+        f"reading: {circumstances(decision.process)}",
+        *steps_of(decision.process),
+        *(f"read as: {note}" for note in decision.notes),
+    )
     if decision.epsilon is not None and decision.claim.notion == "approximate-dp" and decision.claim.delta > 0:
         output.emit(f"eps at delta = {echo(decision.claim.delta)}: {bracket_text(decision.epsilon)}")
     if decision.delta is not None and decision.at_eps is not None:
