@@ -906,7 +906,7 @@ def _value(expression: str) -> object:
 # what differs from machine to machine, from day to day and from commit to commit
 _LIBRARIES = "python|torch|numpy|scipy|pyyaml|pydantic|platform|gpu|threads|kernels|git_commit"
 REPLACED: tuple[tuple[str, str], ...] = (
-    (r'"command": \[[^\]]*\]', '"command": <command>'),
+    (r'(?s)"command": \[.*?\n *\]', '"command": <command>'),
     (rf'("(?:{_LIBRARIES})": )(?:"[^"]*"|null|[\d.]+)', r"\1<here>"),
     (r"python \d+\.\d+\S*, torch [^,]*, numpy [^,]*, device cpu, kernels \w+(?:, git_commit \w+)?", "<versions>"),
     (r"""(["'](?:wall_seconds|seconds)["']: )[\d.e+-]+""", r"\1<time>"),
