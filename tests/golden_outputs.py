@@ -910,7 +910,7 @@ REPLACED: tuple[tuple[str, str], ...] = (
     (rf'("(?:{_LIBRARIES})": )(?:"[^"]*"|null|[\d.]+)', r"\1<here>"),
     (r"python \d+\.\d+\S*, torch [^,]*, numpy [^,]*, device cpu, kernels \w+(?:, git_commit \w+)?", "<versions>"),
     (r"""(["'](?:wall_seconds|seconds)["']: )[\d.e+-]+""", r"\1<time>"),
-    (r"(?:commit [\w+-]+, )?[\d.]+ (?:s|min|h), device cpu", "<commit>, <time>, device cpu"),
+    (r"(?:commit [\w+-]+, )?(?:[\d.]+ (?:s|min|h), )?device cpu", "<commit and time>, device cpu"),
     (r"<tr><th>seconds</th><td>[\d.]+</td>", "<tr><th>seconds</th><td><time></td>"),
     (r"(?m)^(wpriv: (?:.*: )?step \d+ of \d+, .*, )\d[\d.]* (?:s|min|h)$", r"\1<time>"),
     (r"(?<![\w.])(?=[0-9a-f]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{16,64}(?!\w)", "<digest>"),
