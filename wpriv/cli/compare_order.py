@@ -47,9 +47,7 @@ def compare_order(
         **job.question(),
     )
     if mode == "json":
-        from wpriv._version import __version__
-
-        output.emit_json({"schema": SCHEMA, **result.as_dict(), "version": __version__})
+        output.emit_result(SCHEMA, **result.as_dict())
     else:
         _print(result)
     output.warn(result.warnings)

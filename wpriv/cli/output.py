@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from wpriv._version import __version__
 from wpriv.cli import terminal
 from wpriv.cli.flags import as_flags
 from wpriv.files.json_values import plain
@@ -31,11 +32,14 @@ def emit_json(data: Mapping[str, Any]) -> None:
     print(json.dumps(plain(data), allow_nan=False))
 
 
+def emit_result(schema: str, **data: Any) -> None:
+    """Print a result as one JSON object, with its schema and the version of this program."""
+    emit_json({"schema": schema, **data, "version": __version__})
+
+
 def emit_rows(rows: Sequence[Mapping[str, Any]], schema: str, **more: Any) -> None:
     """Print rows as one JSON object."""
-    from wpriv._version import __version__
-
-    emit_json({"schema": schema, "rows": list(rows), **more, "version": __version__})
+    emit_result(schema, rows=list(rows), **more)
 
 
 def emit_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, above: str = "", below: str = "") -> None:

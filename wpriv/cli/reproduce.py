@@ -55,10 +55,7 @@ def command(
     if quick and (keep or kept):
         name = "--keep" if keep else "--kept"
         raise UsageError(f"{name} is for reproductions, and runs with --quick are none. Leave one of the two out")
-    if keep is not None:
-        _check_keep(keep, kept, folder)
-    elif kept is not None:
-        _check_kept(kept)
+    _check_kept(keep, kept, folder)
     plans = reproduce.planned(papers, folder, quick=quick)
     reproduce.run(plans, folder, at_most=limit, jobs=jobs, root=data_root, say=say)
     selected = {item for paper in papers for item in paper.items}
@@ -86,31 +83,23 @@ def command(
         raise MissingResource("none of the recipes could be run; the pages say why")
 
 
-def _check_keep(keep: Path, kept: Path | None, out: Path) -> None:
-    """Refuse, before anything is run, what cannot be kept.
+def _check_kept(keep: Path | None, kept: Path | None, out: Path) -> None:
+    """Refuse, before anything is run, what cannot be kept, and a folder without kept results, which would show nothing.
 
     Raises:
         UsageError: the folder is not one of kept results, or that of the reproduction.
     """
     from wpriv.run.reproduction import kept as keeping
 
+    if keep is None:
+        if kept is not None and not keeping.is_kept(kept):
+            raise UsageError(f"--kept {kept} holds no kept results. Name a folder that was written with --keep")
+        return
     if kept is not None and kept != keep:
         raise UsageError("--keep shows the results of its own folder: leave out --kept")
     if keep.resolve() == out.resolve():
         raise UsageError(f"--keep and --out are the same folder {out}: name another one with --keep")
     keeping.require_folder(keep)
-
-
-def _check_kept(kept: Path) -> None:
-    """Refuse a folder without kept results, which would show nothing.
-
-    Raises:
-        UsageError: the folder holds no kept results.
-    """
-    from wpriv.run.reproduction import kept as keeping
-
-    if not keeping.is_kept(kept):
-        raise UsageError(f"--kept {kept} holds no kept results. Name a folder that was written with --keep")
 
 
 def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from wpriv.cli import flags, output
 from wpriv.cli.flags import as_flags
@@ -62,7 +61,7 @@ def decide(
     decision = decisions.decide(question)
     if as_json:
         more = {"readings": [row.as_dict() for row in rows]} if why else {}
-        output.emit_json({"schema": SCHEMA, **decision.as_dict(), **more, **_version()})
+        output.emit_result(SCHEMA, **decision.as_dict(), **more)
     else:
         _print_decision(decision)
         _print_readings(rows)
@@ -187,9 +186,3 @@ def _set_exit_code(decision: Decision) -> None:
         raise CheckFailed(f"the claim {decision.claim} is refuted: {decision.reason}")
     if decision.verdict == OPEN:
         raise Unsupported(f"the claim {decision.claim} is open: {decision.reason}")
-
-
-def _version() -> dict[str, Any]:
-    from wpriv._version import __version__
-
-    return {"version": __version__}
