@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
-import time
 import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from wpriv.errors import UsageError
-from wpriv.run.training import metric_logs, own_training
+from wpriv.run.training import metric_logs, own_training, training_run
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.trained import Trained
 from wpriv.run.training.training_run import Begun, Prepared, TrainingRun
@@ -24,11 +23,6 @@ def training_loop(
     model: Any,
     data: Any,
     *,
-    test: Any = None,
-    loss: Any = None,
-    classes: Any = None,
-    tokens: int | None = None,
-    features: Mapping[str, Any] | None = None,
     log: str | Sequence[str] | None = None,
     log_private_losses: bool = False,
     out: str | Path | None = None,
@@ -45,23 +39,13 @@ def training_loop(
 
     Args:
         model, data, log, log_private_losses, out, device, resume, fork, fresh: as in ``train``.
-        test, loss, classes, tokens, features, options: the keywords of ``train`` for a network.
+        options: the keywords of ``train`` for a network: ``test``, ``loss``, ``eps``, ``batch``, ``lr`` and so on.
     Raises:
         As ``train``, here or at the beginning of the ``with`` block.
     """
     logs = metric_logs.logs_of(log, log_private_losses)
-    training = own_training.own_training(
-        model,
-        data,
-        test=test,
-        loss=loss,
-        classes=classes,
-        tokens=tokens,
-        features=features,
-        options=own_training.options_of(**options),
-    )
-    folder = Path(out) if out is not None else own_training.free_folder(training.recipe)
-    run = TrainingRun(training.recipe, folder, training.data, device, None, _never, time.time(), training, logs)
+    training = own_training.own_training(model, data, **options)
+    run = training_run.own_run(training, out, device, None, _never, logs)
     return Loop(run, {"resume": resume, "fork": fork, "fresh": fresh})
 
 

@@ -71,7 +71,7 @@ def own_training(
     classes: Any = None,
     tokens: int | None = None,
     features: Mapping[str, Any] | None = None,
-    options: Mapping[str, Any],
+    **options: Any,
 ) -> OwnTraining:
     """Describe a training of a network on records as a recipe.
 
@@ -83,7 +83,7 @@ def own_training(
         classes: the label of each output, in their order.
         tokens: the size of the vocabulary where records are tokens, [N, T] whole numbers below it.
         features: fixed features of images that the network takes in their place, as under ``options`` of a recipe.
-        options: the keys of the recipe: ``privacy``, ``optimizer``, ``batch``, ``epochs``, ...
+        options: further keywords of ``wpriv.train``, see ``options_of``.
     Raises:
         UsageError: the objects do not fit together, or the options are faulty.
         MissingResource: the records are no arrays of numbers.
@@ -91,6 +91,7 @@ def own_training(
     from wpriv.data import declared_words, of_arrays
     from wpriv.tasks import _given, _record_loss, _target_checks
 
+    keys = options_of(**options)
     _given.require_network(model)
     held_out = None if test is None else _given.pair(test, "test")
     pair = _given.pair(data, "data")
@@ -117,7 +118,7 @@ def own_training(
         "data": {"name": "given", "records": loaded.records},
         "model": {"name": "given", "architecture": _given.architecture(model)},
         "options": {"loss": "cross-entropy" if loss is None else loss if isinstance(loss, str) else "given"},
-        **{key: value for key, value in options.items() if value is not None},
+        **{key: value for key, value in keys.items() if value is not None},
     }
     if features is not None:
         written["options"]["features"] = dict(features)
@@ -181,7 +182,8 @@ def options_of(
     """
     if unknown:
         name = next(iter(unknown))
-        known = [key for key in inspect.signature(options_of).parameters if key != "unknown"]
+        parameters = (*inspect.signature(own_training).parameters, *inspect.signature(options_of).parameters)
+        known = [key for key in parameters if key not in ("options", "unknown")]
         raise UsageError(f"wpriv.train has no keyword {name!r}{did_you_mean(name, known) or '.'} See help(wpriv.train)")
     named = dict(optimizer) if isinstance(optimizer, Mapping) else {"name": optimizer}
     if lr is not None and named.get("lr") not in (None, lr):

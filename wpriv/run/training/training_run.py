@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from wpriv.run.training import (
     finalize,
     load_data,
     metric_logs,
+    own_training,
     plan,
     process_history,
     progress,
@@ -29,10 +30,10 @@ from wpriv.run.training.metric_logs import Logs
 from wpriv.run.training.own_training import OwnTraining
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.process_group import is_main, together
+from wpriv.run.training.progress import Stop
 from wpriv.run.training.run_folder import RunFolder
 from wpriv.run.training.trained import Trained, load_finished
 
-Stop = Callable[[], str | None]
 LOOP = (
     "note: records are clipped one after another (the method loop), which is slow: neither the rules of layers nor "
     "torch.func give each record's own gradient of this network"
@@ -60,6 +61,53 @@ def schedule(job: Plan, run: int = 1) -> Any:
         exact=private is not None and private.exact,
         average=job.train.average,
     )
+
+
+def planned(
+    recipe: Recipe, out: Path, *, root: str | Path | None = None, sizes: Mapping[str, int] | None = None, **start: bool
+) -> tuple[Plan, RunFolder]:
+    """Return the plan of a run and the state of its folder, without running it.
+
+    Records are not loaded if their sizes are known, nor is torch if there is no checkpoint or model to continue from.
+
+    Args:
+        sizes: of the data, if known. start: ``resume``, ``fork``, ``fresh``.
+    """
+    folder = run_folder.resolve_run(run_folder.inspect(out, recipe, **start), recipe)
+    return plan.plan(recipe, sizes or load_data.sizes(recipe, root), folder.earlier_process()), folder
+
+
+def train(
+    recipe: Recipe,
+    out: Path,
+    *,
+    device: str,
+    root: str | Path | None,
+    say: progress.Say | None,
+    stop: Stop | None,
+    data: Any = None,
+    logs: Logs = metric_logs.NOWHERE,
+    **start: bool,
+) -> Trained:
+    """Train the one training of a recipe in its folder; see ``train.run``. data: the records, if they are loaded."""
+    # a signal while data are read stops the run after its first step; one while results are written is too late
+    with progress.signals(stop) as stop_reason:
+        started = time.time()
+        loaded = load_data.data(recipe, root) if data is None else data
+        return TrainingRun(recipe, out, loaded, device, say, stop_reason, started, logs=logs).run(**start)
+
+
+def provenance(recipe: Recipe, data: Any, device: str, *, no_classes: bool = False) -> dict[str, Any]:
+    """Return what the provenance says of a training on some records: its device, seed, data set and classes."""
+    assert recipe.training is not None
+    return {
+        **({} if no_classes else class_order.of_data(recipe.training, data)),
+        "device": device,
+        "seed": recipe.training.seed,
+        "data_set": data.name,
+        "data_source": data.source,
+        "data_fingerprint": data.fingerprint,
+    }
 
 
 @dataclass
@@ -115,9 +163,10 @@ class TrainingRun:
             model = self.given.model
             together(lambda: network_guard.require_unused(model, process_history.name_of(self._records)))
         earlier = together(lambda: progress.earlier_seconds(folder))
-        about = self._provenance()
+        no_classes = self.given is not None and self.given.targets == "numbers"
+        about = provenance(recipe, data, self.device, no_classes=no_classes)
         if self.given is not None and self.say is not None and is_main() and (line := class_order.words(about)):
-            self.say(line, True)
+            self.say(line)
         return Begun(job, folder, identity, about, not trained, earlier)
 
     @cached_property
@@ -184,19 +233,7 @@ class TrainingRun:
         if self.say is not None and is_main():
             warning = load_data.scale_warning(self.recipe, self.data)
             if warning is not None:
-                self.say(f"warning: {warning}", True)
-
-    def _provenance(self) -> dict[str, Any]:
-        assert self.recipe.training is not None
-        no_classes = self.given is not None and self.given.targets == "numbers"
-        return {
-            **({} if no_classes else class_order.of_data(self.recipe.training, self.data)),
-            "device": self.device,
-            "seed": self.recipe.training.seed,
-            "data_set": self.data.name,
-            "data_source": self.data.source,
-            "data_fingerprint": self.data.fingerprint,
-        }
+                self.say(f"warning: {warning}")
 
     def prepare(self, begun: Begun) -> Prepared:
         """Build the engine; the folder is claimed once the task has accepted model and data."""
@@ -225,8 +262,16 @@ class TrainingRun:
         )
         chosen = job.private is not None and job.private.method == "auto" and not job.private.exact
         if self.say is not None and is_main() and chosen and engine.job.method == "loop":
-            self.say(LOOP, True)
+            self.say(LOOP)
         return Prepared(engine, reporter, self.stop)
+
+
+def own_run(
+    training: OwnTraining, out: str | Path | None, device: str, say: progress.Say | None, stop: Stop, logs: Logs
+) -> TrainingRun:
+    """Return the run of a network of the calling program, in a new folder unless one is named."""
+    folder = own_training.free_folder(training.recipe) if out is None else Path(out)
+    return TrainingRun(training.recipe, folder, training.data, device, say, stop, time.time(), training, logs)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from wpriv.config.grid_schema import Tune
 from wpriv.config.recipe import Recipe
-from wpriv.config.train_schema import Privacy
+from wpriv.config.train_schema import Privacy, Train
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.process import Process
 from wpriv.core.repeats import MAX_DRAWN_MEAN, Repeats, parse
@@ -51,16 +51,19 @@ class TuningPlan:
     notes: tuple[str, ...] = ()
 
     @property
-    def tune(self) -> Tune:
+    def training(self) -> Train:
         assert self.recipe.training is not None
-        assert self.recipe.training.tune is not None
-        return self.recipe.training.tune
+        return self.recipe.training
+
+    @property
+    def tune(self) -> Tune:
+        assert self.training.tune is not None
+        return self.training.tune
 
     @property
     def private(self) -> Privacy:
-        assert self.recipe.training is not None
-        assert self.recipe.training.privacy is not None
-        return self.recipe.training.privacy
+        assert self.training.privacy is not None
+        return self.training.privacy
 
     @cached_property
     def _processes(self) -> list[tuple[Process, float]]:
@@ -93,9 +96,8 @@ class TuningPlan:
 
         ``extra["repeats"]`` has ``one_run``, the eps of one run of the costliest candidate.
         """
-        assert self.recipe.training is not None
         rows, refused = [], []
-        for name in self.recipe.training.accountants:
+        for name in self.training.accountants:
             try:
                 row = evaluate.ask(self.curve(name), delta=self.private.delta)
                 one = max(self._one_run(process, name) for process, _ in self._processes)
@@ -131,7 +133,7 @@ def tuning_plan(recipe: Recipe, sizes: Mapping[str, int]) -> TuningPlan:
             f"{repeats.mean:g}"
         )
     candidates = []
-    for cell in recipe_grid.grid_of(recipe, recipe.training.tune.sweep):
+    for cell in recipe_grid.points_of(recipe, recipe.training.tune.sweep):
         single = cell.recipe if private.eps is None else with_noise(cell.recipe, 1.0)
         candidates.append(Candidate(cell.labels, single, plan.plan(single, sizes)))
     adjacencies = sorted({candidate.plan.adjacency for candidate in candidates})
