@@ -155,7 +155,7 @@ def print_tuning_plan(plan: TuningPlan, out: Path, as_json: bool) -> None:
         {**each.labels, "steps": each.plan.steps, "sigma": each.plan.multiplier, "epsilon": each.plan.eps()}
         for each in plan.candidates
     ]
-    warnings = [privacy_statement.FIXED_SEED] if plan.training.seed is not None else []
+    warnings = [privacy_statement.FIXED_SEED] if plan.recipe.train.seed is not None else []
     size = plan.candidates[0].plan.records
     warnings += [line for row in rows[:1] for line in weak_figures(row.epsilon.safe, row.delta.safe, size)]
     if as_json:

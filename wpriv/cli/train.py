@@ -128,8 +128,7 @@ def command(
     divided = {"shard_weights": True} if shard_weights else {}
     loaded = train.recipe_of(recipe, quick=quick, changes=changed_keys(changes or []) | divided)
     logs = metric_logs.logs_of(log, log_private_losses)
-    assert loaded.training is not None
-    several, tuned = loaded.training.has_several, loaded.training.tune is not None
+    several, tuned = loaded.train.has_several, loaded.train.tune is not None
     _refuse_flags(
         several=several,
         tuned=tuned,

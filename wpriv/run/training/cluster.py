@@ -113,8 +113,7 @@ def require_package() -> None:
 
 def request_of(recipe: Recipe) -> Cluster:
     """Return what the tasks of a sweep ask of a cluster, by default if the recipe does not say."""
-    assert recipe.training is not None
-    return recipe.training.cluster or Cluster.model_validate({})
+    return recipe.train.cluster or Cluster.model_validate({})
 
 
 def check(request: Cluster, device: str) -> None:

@@ -56,8 +56,7 @@ class OwnTraining:
         from wpriv.engine.saved_weights import inherit
 
         target = launch.device_of(device)
-        assert self.recipe.training is not None
-        fine_tuning.adapted(self.model, self.recipe.training.lora)
+        fine_tuning.adapted(self.model, self.recipe.train.lora)
         inherit(self.model.to(target), folder, target)
         return self.model.eval()
 

@@ -54,8 +54,7 @@ def changed(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
 
 def runs_of(recipe: Recipe) -> int:
     """Return the number of runs of each setting."""
-    assert recipe.training is not None
-    return recipe.training.seeds or 1
+    return recipe.train.seeds or 1
 
 
 def cells(recipe: Recipe) -> list[Cell]:
@@ -64,8 +63,7 @@ def cells(recipe: Recipe) -> list[Cell]:
     Raises:
         UsageError: a training is no valid recipe, or there are more than 10,000.
     """
-    assert recipe.training is not None
-    points, runs = points_of(recipe, recipe.training.sweep or []), runs_of(recipe)
+    points, runs = points_of(recipe, recipe.train.sweep or []), runs_of(recipe)
     if runs == 1:
         return points
     if len(points) * runs > MAX_CELLS:
@@ -94,8 +92,7 @@ def points_of(recipe: Recipe, axes: Sequence[Axis]) -> list[Cell]:
 
 def with_seed_of_run(recipe: Recipe, number: int) -> Recipe:
     """Return the recipe of one of several runs: with a seed of its own, derived from a fixed one where it has that."""
-    assert recipe.training is not None
-    seed = seed_of_run(recipe.training.seed, number)
+    seed = seed_of_run(recipe.train.seed, number)
     return recipe if seed is None else changed(recipe, {"seed": seed})
 
 

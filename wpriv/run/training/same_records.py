@@ -30,7 +30,7 @@ def require_other_weights(recipe: Recipe, data: Any) -> None:
     Raises:
         UsageError: ``init`` names such a file.
     """
-    training = recipe.training
+    training = recipe.train
     if training is None or training.init is None or training.privacy is None or training.init.records == "public":
         return
     from wpriv.engine import fine_tuning

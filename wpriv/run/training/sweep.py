@@ -161,13 +161,12 @@ def _merged(recipe: Recipe, grid: Grid, trained: dict[str, Trained]) -> SweepRes
         for cell in grid.cells
         if (out / cell.name / file_names.STATEMENT).is_file()
     ]
-    assert recipe.training is not None
     provenance = {
         **write.provenance(),
         "recipe": recipe.name,
         "source": recipe.source,
         "quick": recipe.quick,
-        "seed": recipe.training.seed,
+        "seed": recipe.train.seed,
         "seeds": recipe_grid.runs_of(recipe),
         "trainings": total,
         "finished": len(finished),
@@ -225,8 +224,7 @@ def _load(grid: Grid, cell: Cell) -> Trained:
 
 def is_repeated_only(recipe: Recipe) -> bool:
     """Tell whether a recipe is one setting that is trained several times."""
-    assert recipe.training is not None
-    return recipe.training.sweep is None
+    return recipe.train.sweep is None
 
 
 def _tables(recipe: Recipe, finished: Sequence[Finished], statement: dict[str, Any]) -> tuple[list[Row], list[Row]]:
@@ -237,7 +235,6 @@ def _tables(recipe: Recipe, finished: Sequence[Finished], statement: dict[str, A
     Args:
         statement: of all trainings.
     """
-    assert recipe.training is not None
     alone = is_repeated_only(recipe)
     rows = [
         {**run.labels, **row}
@@ -246,7 +243,7 @@ def _tables(recipe: Recipe, finished: Sequence[Finished], statement: dict[str, A
     ]
     if recipe_grid.runs_of(recipe) == 1:
         return rows, []
-    labels = ["accountant"] if alone else [axis.over for axis in recipe.training.sweep or []]
+    labels = ["accountant"] if alone else [axis.over for axis in recipe.train.sweep or []]
     costs = {tuple(setting["labels"].items()): setting["epsilon"] for setting in statement["settings"]}
     table = means(rows, labels)
     for row in table:
@@ -264,8 +261,7 @@ def _write_figures(recipe: Recipe, finished: Sequence[Finished], out: Path) -> N
     own table has, and repeated runs are shown by the first of them. Arrays stay in the folders of their cells. The
     table of a sweep is drawn if the recipe names a figure, and repeated runs without a sweep as a training is.
     """
-    train = recipe.training
-    assert train is not None
+    train = recipe.train
     durable_writes.replace(out / file_names.RECIPE, yaml_document.as_yaml(recipe.data))
     rows: list[Row] = []
     first: dict[tuple[str, ...], Finished] = {}

@@ -157,7 +157,7 @@ def train_all(
     """
     changes = {**(set or {}), **({} if seeds is None else {"seeds": seeds})}
     loaded = recipe_of(recipe, quick=quick, changes=changes)
-    if loaded.training is None or not loaded.training.has_several:
+    if not loaded.train.has_several:
         raise UsageError(f"{loaded.name} is one training: give `seeds`, or call `train`")
     return sweep.run(loaded, _folder(out, loaded), jobs=jobs, device=device, root=data_root)
 
@@ -218,12 +218,12 @@ def run(
         logs: where figures are sent at the end.
         stop: called after every step; returns the reason to stop, or None. By default signals are such reasons.
     """
-    if recipe.training is not None and recipe.training.has_several:
+    if recipe.train.has_several:
         raise UsageError(
             f"{recipe.name} is several trainings (sweep or seeds): run it with `wpriv train`, or set its keys (and "
             f"seeds to 1) to run one of them"
         )
-    if recipe.training is not None and recipe.training.tune is not None:
+    if recipe.train.tune is not None:
         if fork or fresh:
             raise UsageError(
                 f"`{'fork' if fork else 'fresh'}` is for one training, and {recipe.name} trains a random number of "

@@ -99,11 +99,10 @@ def train(
 
 def provenance(recipe: Recipe, data: Any, device: str, *, no_classes: bool = False) -> dict[str, Any]:
     """Return what the provenance says of a training on some records: its device, seed, data set and classes."""
-    assert recipe.training is not None
     return {
-        **({} if no_classes else class_order.of_data(recipe.training, data)),
+        **({} if no_classes else class_order.of_data(recipe.train, data)),
         "device": device,
-        "seed": recipe.training.seed,
+        "seed": recipe.train.seed,
         "data_set": data.name,
         "data_source": data.source,
         "data_fingerprint": data.fingerprint,
@@ -184,7 +183,7 @@ class TrainingRun:
     def _origin(self) -> Any:
         from wpriv.engine import network_guard
 
-        private = self.recipe.training is not None and self.recipe.training.privacy is not None
+        private = self.recipe.train.privacy is not None
         return network_guard.Origin(self.out, process_history.name_of(self._records), private)
 
     def conclude(self, begun: Begun) -> Trained:

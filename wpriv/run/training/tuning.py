@@ -143,14 +143,14 @@ def _train_runs(
     durable_writes.make_folder(runs)
     choices = tuning_draw.read(runs, data.fingerprint)
     if choices is None:
-        choices = tuning_draw.draw(plan.repeats, len(plan.candidates), data.fingerprint, plan.training.seed)
+        choices = tuning_draw.draw(plan.repeats, len(plan.candidates), data.fingerprint, plan.recipe.train.seed)
         tuning_draw.write(choices, runs)
     for line in (*(f"read as: {note}" for note in plan.notes), UNSEEN):
         if say is not None:
             say(line)
     candidates = [plan.candidates[number] for number in choices.candidates]
     cells = [
-        Cell(candidate.labels, with_seed_of_run(candidate.recipe, number), str(number))
+        Cell(candidate.labels, with_seed_of_run(candidate.plan.recipe, number), str(number))
         for number, candidate in enumerate(candidates)
     ]
     with progress.signals(stop) as stop_reason:
@@ -187,7 +187,7 @@ def _publish(plan: TuningPlan, best: Trained | None, out: Path, data: Any, devic
     weights: dict[str, Any] = {"model": {"file": None, "why": "the number of runs was 0"}}
     stored: dict[str, Any] = {}
     if best is not None:
-        _keep_files(plan.training, best, out)
+        _keep_files(plan.recipe.train, best, out)
         method = best.statement.get("noise", {}).get("clipped_by")
         about |= {"clipping": method} if method else {}
         stored, average = checkpoint.load(best.out / file_names.MODEL), best.plan.train.average
