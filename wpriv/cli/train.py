@@ -14,6 +14,17 @@ from wpriv.errors import UsageError
 if TYPE_CHECKING:
     from wpriv.run.training.trained import Trained
 
+ONE = "{flag} is for one training that runs; leave it out of sweeps, of repeated runs (seeds) and of --dry-run"
+NO_PROOF = (
+    "--certificate holds the bracket of one training, and this recipe keeps the best of a random number of runs "
+    "(tune), for which the verifier has no proof. Leave it out"
+)
+SEVERAL = (
+    "--jobs, --shard and --backend submitit need a recipe with the key 'sweep' or 'seeds'; this one has neither. Leave "
+    "them out"
+)
+IN_TURN = SEVERAL.replace(". ", ", and the runs of a tuned training are made one after another. ")
+
 Recipe = Annotated[
     str,
     typer.Argument(metavar="RECIPE", help="The path or the name of a recipe of kind train, such as dpsgd/mnist."),
@@ -129,15 +140,19 @@ def command(
     loaded = train.recipe_of(recipe, quick=quick, changes=changed_keys(changes or []) | divided)
     logs = metric_logs.logs_of(log, log_private_losses)
     several, tuned = loaded.train.has_several, loaded.train.tune is not None
-    _refuse_flags(
-        several=several,
-        tuned=tuned,
-        many=dry_run or several,
-        logs=bool(logs.names),
-        certificate=certificate is not None,
-        begin="--fork" if fork else "--fresh" if fresh else None,
-        spread=shard is not None or (jobs or 1) > 1 or backend == "submitit",
-    )
+    spread = shard is not None or (jobs or 1) > 1 or backend == cluster.BACKEND
+    conflicts = {
+        ONE.format(flag="--log"): bool(logs.names) and (dry_run or several),
+        ONE.format(flag="--certificate"): certificate is not None and (several or (dry_run and not tuned)),
+        NO_PROOF: certificate is not None and tuned,
+        SEVERAL: spread and not (several or tuned),
+        IN_TURN: spread and tuned,
+    }
+    for message, is_so in conflicts.items():
+        if is_so:
+            raise UsageError(message)
+    start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
+    train.require_one(loaded, fork=fork, fresh=fresh)
     folder = out or train.default_out(loaded)
     if several and dry_run:
         planned = sweep.planned(loaded, folder, part=shard or "1/1", root=data_root)
@@ -145,66 +160,18 @@ def command(
         grid_output.print_sweep_plan(loaded, planned, folder, as_json, tasks)
     elif several:
         with terminal.training() as say:
-            result = sweep.run(
-                loaded,
-                folder,
-                jobs=jobs,
-                part=shard or "1/1",
-                backend=backend,
-                device=device,
-                root=data_root,
-                say=say,
-            )
+            how: dict[str, Any] = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
+            result = sweep.run(loaded, folder, root=data_root, say=say, **how)
         grid_output.print_sweep(result, as_json)
     elif tuned and dry_run:
         grid_output.print_tuning_plan(tuning.planned(loaded, folder, root=data_root, resume=resume), folder, as_json)
     elif dry_run:
-        plan, state = training_run.planned(loaded, folder, root=data_root, resume=resume, fork=fork, fresh=fresh)
+        plan, state = training_run.planned(loaded, folder, root=data_root, **start)
         training_output.print_plan(plan, state, as_json)
     else:
-        start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
         with terminal.training() as say:
             trained = train.run(loaded, folder, device=device, root=data_root, say=say, logs=logs, **start)
         _print_trained(trained, as_json, certificate)
-
-
-def _refuse_flags(
-    *, several: bool, tuned: bool, many: bool, logs: bool, certificate: bool, begin: str | None, spread: bool
-) -> None:
-    """Refuse flags that do not fit the recipe.
-
-    Args:
-        several: it is a sweep or has repeated runs. tuned: it keeps the best of a random number of runs.
-        many: there is not exactly one training that runs. logs, certificate: whether these are asked for.
-        begin: ``--fork`` or ``--fresh``, if it is given. spread: trainings are to run beside each other.
-    """
-    for flag, is_given in (("--log", logs), ("--certificate", certificate and not tuned)):
-        if is_given and many:
-            raise UsageError(
-                f"{flag} is for one training that runs; leave it out of sweeps, of repeated runs (seeds) and of "
-                f"--dry-run"
-            )
-    if tuned and certificate:
-        raise UsageError(
-            "--certificate holds the bracket of one training, and this recipe keeps the best of a random number of "
-            "runs (tune), for which the verifier has no proof. Leave it out"
-        )
-    if tuned and begin is not None:
-        raise UsageError(
-            f"{begin} is for one training, and the number of runs of a tuned training is drawn once. Name another "
-            f"folder with --out; what was trained in this one is spent all the same"
-        )
-    if several and begin is not None:
-        raise UsageError(
-            f"{begin} is for one training, and a sweep or repeated runs (seeds) continue all of their trainings. Name "
-            f"another folder with --out to begin all of them again"
-        )
-    if spread and not several:
-        raise UsageError(
-            "--jobs, --shard and --backend submitit need a recipe with the key 'sweep' or 'seeds'; this one has neither"
-            + (", and the runs of a tuned training are made one after another" if tuned else "")
-            + ". Leave them out"
-        )
 
 
 def _print_trained(trained: Trained, as_json: bool, certificate: str | None) -> None:

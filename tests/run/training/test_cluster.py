@@ -20,7 +20,7 @@ from wpriv.config.cluster_schema import Cluster
 from wpriv.engine import ledger
 from wpriv.errors import Interrupted, MissingResource, UsageError, WprivError
 from wpriv.run.training import cluster, sweep, train
-from wpriv.run.training.cluster import CellTask, Outcome, TaskQueue
+from wpriv.run.training.cluster import CellTask, TaskQueue
 from wpriv.run.training.training_grid import Grid
 
 pytest.importorskip("submitit")
@@ -252,18 +252,23 @@ def test_a_dry_run_says_what_tasks_would_ask_for(folder, capsys):
 def test_a_task_returns_the_error_of_its_cell(folder):
     recipe = train.recipe_of("grid.yaml", changes={"data.records": 1234})
     (cell,) = sweep.cells(recipe)
-    outcome = CellTask(Grid([cell], folder / "grid"))()
-    assert outcome.exit_code == USAGE
-    assert "1234" in outcome.message
+    error = CellTask(Grid([cell], folder / "grid"))()
+    assert error.exit_code == USAGE
+    assert "1234" in str(error)
 
 
 @pytest.mark.parametrize(
-    ("codes", "kind"),
-    [([75], Interrupted), ([75, 4], MissingResource), ([2, 4], UsageError), ([70, 75], WprivError)],
+    ("errors", "kind"),
+    [
+        ([Interrupted], Interrupted),
+        ([Interrupted, MissingResource], MissingResource),
+        ([UsageError, MissingResource], UsageError),
+        ([WprivError, Interrupted], WprivError),
+    ],
 )
-def test_failed_cells_raise_the_error_that_needs_a_change(codes, kind):
+def test_failed_cells_raise_the_error_that_needs_a_change(errors, kind):
     with pytest.raises(kind, match=re.escape("of 9 trainings failed: cell 0: why 0")) as caught:
-        cluster.require([(f"cell {n}", Outcome(f"why {n}", code)) for n, code in enumerate(codes)], 9)
+        cluster.require([(f"cell {n}", error(f"why {n}")) for n, error in enumerate(errors)], 9)
     assert caught.value.exit_code == kind.exit_code
     assert cluster.require([], 9) is None
 

@@ -33,7 +33,6 @@ from wpriv.run.training.training_grid import Grid
 
 BACKEND = "submitit"
 COMMANDS = ("sbatch", "srun", "sacct")
-ERRORS: dict[int, type[WprivError]] = {each.exit_code: each for each in (UsageError, Unsupported, MissingResource)}
 PREEMPTION = signal.SIGUSR1
 """The signal that comes before the time of a task is over: it is saved and put into the queue again."""
 TASKS, JOBS = "tasks", "jobs.json"
@@ -43,15 +42,7 @@ PATIENCE = 60.0  # seconds that local tasks have to save after Ctrl-C
 LOST = "ended without a result ({state}): it was killed or cancelled, or had too little memory or time"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a task ended: the message and the exit code of its error, or neither where the cell is trained."""
-
-    message: str = ""
-    exit_code: int = 0
-
-
-Failure = tuple[str, Outcome]  # the name of a cell, and why it is not trained
+Failure = tuple[str, WprivError]  # the name of a cell, and why it is not trained
 
 
 @dataclass(frozen=True)
@@ -60,17 +51,16 @@ class CellTask:
 
     grid: Grid
 
-    def __call__(self) -> Outcome:
-        """Train; where a signal stops it, the task is queued again or ends with exit code 75, and all is saved."""
+    def __call__(self) -> WprivError | None:
+        """Train, or return why that failed; where a signal stops it, all is saved, and it is queued again or ends."""
         with progress.signals() as stop:
             try:
                 self.grid.train(self.grid.cells[0], _print, stop)
-                return Outcome()
-            except Interrupted as error:
-                _print(str(error))
+                return None
             except WprivError as error:
                 _print(str(error))
-                return Outcome(str(error), error.exit_code)
+                if not isinstance(error, Interrupted):
+                    return error
         if stop() == PREEMPTION.name:
             return self._queue_again()
         raise SystemExit(Interrupted.exit_code)
@@ -81,16 +71,15 @@ class CellTask:
 
         return DelayedSubmission(self)
 
-    def _queue_again(self) -> Outcome:
+    def _queue_again(self) -> WprivError:
         """Give the signal to submitit, whose handler puts this task into the queue again and ends the process."""
         from submitit.core.utils import UncompletedJobError
 
         with contextlib.suppress(UncompletedJobError):
             signal.raise_signal(PREEMPTION)
-        return Outcome(
+        return Interrupted(
             "reached its time limit as often as cluster.requeues allows; it is saved. Give the same command again, "
-            "which continues it, or more time by cluster.time",
-            Interrupted.exit_code,
+            "which continues it, or more time by cluster.time"
         )
 
 
@@ -168,10 +157,10 @@ def train_cells(grid: Grid, request: Cluster, limit: int | None, say: Say | None
         while queue.waiting or queue.running:
             if submitted := queue.submit():
                 show(f"submitted {_counted(submitted)} to {request.system}; logs in {queue.folder}")
-            for cell, outcome in queue.collect():
+            for cell, error in queue.collect():
                 ended += 1
-                failed += [(cell.name, outcome)] if outcome.exit_code else []
-                show(f"training {ended} of {total}: {cell.name}{': failed' * bool(outcome.message)}")
+                failed += [] if error is None else [(cell.name, error)]
+                show(f"training {ended} of {total}: {cell.name}{'' if error is None else ': failed'}")
             progress.count(say, ended, total)
             if reason := stop():
                 raise Interrupted(queue.leave(reason))
@@ -188,10 +177,11 @@ def require(failed: list[Failure], cells: int) -> None:
     """
     if not failed:
         return
-    lines = "; ".join(f"{name}: {outcome.message.rstrip('.')}" for name, outcome in failed[:5])
+    lines = "; ".join(f"{name}: {str(error).rstrip('.')}" for name, error in failed[:5])
     more = f"; and {len(failed) - 5} more" if len(failed) > 5 else ""
-    codes = [outcome.exit_code for _, outcome in failed if outcome.exit_code != Interrupted.exit_code]
-    kind = ERRORS.get(codes[0], WprivError) if codes else Interrupted
+    lasting = [error for _, error in failed if not isinstance(error, Interrupted)]
+    kinds = (each for each in (UsageError, Unsupported, MissingResource) if isinstance(lasting[0], each))
+    kind = next(kinds, WprivError) if lasting else Interrupted
     raise kind(
         f"{len(failed)} of {cells} trainings failed: {lines}{more}. The others are in the table; the same command "
         f"tries again"
@@ -247,12 +237,12 @@ class TaskQueue:
         durable_writes.replace(self.folder / JOBS, json.dumps(record, indent=2) + "\n")
         return len(batch)
 
-    def collect(self) -> list[tuple[Cell, Outcome]]:
-        """Return the cells whose tasks have ended since the last call, with how they ended."""
+    def collect(self) -> list[tuple[Cell, WprivError | None]]:
+        """Return the cells whose tasks have ended since the last call, and why they are not trained if so."""
         over = [(cell, job) for cell, job in self.running.values() if job.done()]
         for cell, _ in over:
             del self.running[cell.name]
-        return [(cell, self._outcome(cell, job)) for cell, job in over]
+        return [(cell, self._failure(cell, job)) for cell, job in over]
 
     def leave(self, reason: str) -> str:
         """Leave tasks of Slurm in the queue, stop local ones, and return a message about both."""
@@ -271,19 +261,19 @@ class TaskQueue:
             f"scancel {' '.join(numbers)} stops them, and the same command then continues them"
         )
 
-    def _outcome(self, cell: Cell, job: Any) -> Outcome:
-        """Return the outcome of a finished task; the folder of the cell decides whether it is trained."""
+    def _failure(self, cell: Cell, job: Any) -> WprivError | None:
+        """Return why a task that has ended did not train its cell; the folder of the cell decides whether it is."""
         if self.grid.is_done(cell):
-            return Outcome()
+            return None
         missing = self.request.system == "local" and not job.paths.result_pickle.exists()
         error = None if missing else job.exception()
         if error is None and not missing:
-            outcome: Outcome = job.result()
-            return outcome
+            returned: WprivError | None = job.result()
+            return returned
         log = f"its log is {job.paths.stdout}"
         if isinstance(error, self.submitit.core.utils.FailedJobError):
-            return Outcome(f"a fault of the program ({_last_line(str(error))}); {log}", WprivError.exit_code)
-        return Outcome(f"{LOST.format(state='no result' if missing else job.state)}; {log}", Interrupted.exit_code)
+            return WprivError(f"a fault of the program ({_last_line(str(error))}); {log}")
+        return Interrupted(f"{LOST.format(state='no result' if missing else job.state)}; {log}")
 
     def _executor(self) -> Any:
         """Return what starts tasks: Slurm, as an array that is queued again if a node fails, or this machine."""

@@ -198,6 +198,23 @@ def default_out(recipe: Recipe) -> Path:
     return Path("results") / (f"{recipe.name}-quick" if recipe.quick else recipe.name)
 
 
+def require_one(recipe: Recipe, *, fork: bool, fresh: bool) -> None:
+    """Refuse to begin several trainings as only one training can begin.
+
+    Raises:
+        UsageError: the recipe is of several, or of a tuned training.
+    """
+    why = {
+        "a sweep or repeated runs (seeds) continue all of their trainings. Name another folder with `out` to begin "
+        "all of them again": recipe.train.has_several,
+        "the number of runs of a tuned training is drawn once. Name another folder with `out`; what was trained in "
+        "this one is spent all the same": recipe.train.tune is not None,
+    }
+    for reason, is_so in why.items():
+        if is_so and (fork or fresh):
+            raise UsageError(f"`{'fork' if fork else 'fresh'}` is for one training, and {reason}")
+
+
 def run(
     recipe: Recipe,
     out: Path,
@@ -224,26 +241,12 @@ def run(
             f"seeds to 1) to run one of them"
         )
     if recipe.train.tune is not None:
-        if fork or fresh:
-            raise UsageError(
-                f"`{'fork' if fork else 'fresh'}` is for one training, and {recipe.name} trains a random number of "
-                f"runs (tune), which is drawn once. Name another folder with `out`, at the cost of both"
-            )
+        require_one(recipe, fork=fork, fresh=fresh)
         if logs.names:
             raise UsageError(
                 f"`log` sends the figures of one training, and {recipe.name} keeps the best of a random number of runs "
                 f"(tune). Leave it out"
             )
         return tuning.run(recipe, out, device=device, resume=resume, root=root, say=say, stop=stop)
-    return training_run.train(
-        recipe,
-        out,
-        device=device,
-        root=root,
-        say=say,
-        stop=stop,
-        logs=logs,
-        resume=resume,
-        fork=fork,
-        fresh=fresh,
-    )
+    start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
+    return training_run.train(recipe, out, device=device, root=root, say=say, stop=stop, logs=logs, **start)
