@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from wpriv.cli import comparison_output, guarantee_output, output
 from wpriv.cli.training_output import NO_RESULTS, cost_estimate
@@ -19,14 +19,13 @@ from wpriv.run.results import privacy_statement
 from wpriv.run.results.means import DEVIATION, RUN, SEEDS
 from wpriv.run.training import all_trainings, recipe_grid
 from wpriv.run.training.all_trainings import Together
+from wpriv.run.training.plan import Plan
 from wpriv.run.training.sweep import ALL_RUNS, PlannedCell, Row, SweepResult
 from wpriv.run.training.trained import Trained
 from wpriv.run.training.tuning_plan import TuningPlan
 
 # the plan or the runs are printed in full up to so many lines
 MAX_RUNS = 60
-# columns of a plan that are not labels of the sweep
-NUMBERS = ("steps", "sigma", "epsilon", ALL_RUNS, "seconds", "done")
 OFTEN = 0.99
 
 
@@ -36,21 +35,19 @@ def print_sweep_plan(
     """Print what the trainings would do and cost together, one line each, and what ``tasks`` of a cluster ask for."""
     open_plans = [each.plan for each in planned if not each.done]
     duration = recipe_duration.of_sweep(recipe, open_plans, len(recipe_grid.cells(recipe)))
-    groups: dict[object, list[PlannedCell]] = {}
-    for each in planned:
-        groups.setdefault(each.cell.setting, []).append(each)
     repeated = recipe_grid.runs_of(recipe) > 1
     together = _together(planned)
     fixed = any(each.plan.private is not None and each.plan.train.seed is not None for each in planned)
     warnings = [privacy_statement.FIXED_SEED] if fixed else []
-    of_setting = {setting: _together(group).epsilon for setting, group in groups.items()} if repeated else {}
     rows: list[Row] = []
-    for each in planned:
-        plan, setting = each.plan, each.cell.setting
-        numbers = {"steps": plan.steps, "sigma": plan.multiplier if plan.private else None, "epsilon": plan.eps()}
-        numbers |= {ALL_RUNS: of_setting[setting]} if repeated else {}
-        seconds = (cost_estimate(plan) or {}).get("seconds_of_one_core")
-        rows.append({**each.cell.labels, **numbers, "seconds": seconds, "done": each.done})
+    lines: list[Row] = []  # one for each setting
+    for _, runs in itertools.groupby(planned, lambda each: each.cell.setting):
+        group = list(runs)
+        of_runs = {ALL_RUNS: _together(group).epsilon} if repeated else {}
+        rows += [{**each.cell.labels, **_numbers(each.plan, of_runs), "done": each.done} for each in group]
+        done = f"{sum(each.done for each in group)} of {len(group)}"
+        labels = {key: value for key, value in group[0].cell.labels.items() if key != RUN}
+        lines.append({**labels, "runs": len(group), **_numbers(group[0].plan, of_runs), "done": done})
     if as_json:
         time = None if duration is None else duration.as_dict()
         whole = {"together": together.as_dict(), "time": time, "folder": str(out), "warnings": warnings, "tasks": tasks}
@@ -60,7 +57,7 @@ def print_sweep_plan(
     if not rows:
         output.emit("this shard has no trainings")
         return
-    lines = _by_setting(rows) if repeated else rows
+    lines = lines if repeated else rows
     columns = [key for key in lines[0] if key != "seconds" or any(row[key] for row in lines)]
     output.emit_table(columns, [[_cell(row, key) for key in columns] for row in lines])
     if together.trainings:
@@ -78,18 +75,10 @@ def _together(planned: Sequence[PlannedCell]) -> Together:
     return all_trainings.together(releases)
 
 
-def _by_setting(rows: list[Row]) -> list[Row]:
-    """One row for each setting, with the number of its runs and of those that are done."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[key] for key in row if key not in (RUN, *NUMBERS)), []).append(row)
-    lines = []
-    for group in groups.values():
-        labels = {key: value for key, value in group[0].items() if key not in (RUN, *NUMBERS)}
-        kept = {key: group[0][key] for key in NUMBERS if key in group[0]}
-        done = f"{sum(row['done'] for row in group)} of {len(group)}"
-        lines.append({**labels, "runs": len(group), **kept, "done": done})
-    return lines
+def _numbers(plan: Plan, of_runs: Row) -> Row:
+    """The numbers of a planned training; ``of_runs`` is what all runs of its setting cost."""
+    sigma, seconds = plan.multiplier if plan.private else None, (cost_estimate(plan) or {}).get("seconds_of_one_core")
+    return {"steps": plan.steps, "sigma": sigma, "epsilon": plan.eps(), **of_runs, "seconds": seconds}
 
 
 def print_sweep(result: SweepResult, as_json: bool) -> None:

@@ -26,6 +26,7 @@ from wpriv.config.cluster_schema import Cluster
 from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, MissingResource, Unsupported, UsageError, WprivError
 from wpriv.files import durable_writes
+from wpriv.run.results import stored_json
 from wpriv.run.training import progress
 from wpriv.run.training.progress import Say
 from wpriv.run.training.recipe_grid import Cell
@@ -323,10 +324,10 @@ class TaskQueue:
     def _recorded(self) -> dict[str, str]:
         """Return the jobs that were submitted to this system, by the names of their cells; none in another file."""
         try:
-            stored = json.loads((self.folder / JOBS).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+            stored = stored_json.read(self.folder / JOBS)
+        except WprivError:
             return {}
-        jobs = stored.get("jobs") if isinstance(stored, dict) and stored.get("system") == self.request.system else None
+        jobs = stored.get("jobs") if stored.get("system") == self.request.system else None
         listed = jobs.items() if isinstance(jobs, dict) else ()
         return {name: job for name, job in listed if isinstance(job, str) and re.fullmatch(r"\d+(_\d+)?", job)}
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from wpriv.config.recipe import Recipe
-from wpriv.errors import UsageError
-from wpriv.run.results import file_names
+from wpriv.errors import UsageError, WprivError
+from wpriv.run.results import file_names, stored_json
 
 
 def require_records(path: Path, data: Any) -> None:
@@ -48,7 +47,6 @@ def require_other_weights(recipe: Recipe, data: Any) -> None:
 def fingerprint_in(path: Path) -> str | None:
     """Return the fingerprint of the records of the training whose results a folder holds; None where it has none."""
     try:
-        stored = json.loads((path / file_names.PROVENANCE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return stored_json.read(path / file_names.PROVENANCE).get("data_fingerprint")
+    except WprivError:
         return None
-    return stored.get("data_fingerprint") if isinstance(stored, dict) else None
