@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from wpriv.hints import did_you_mean
 from wpriv.run.results import composite, expectations, file_names, plot, read, write
 from wpriv.run.results.expectations import Verdict
 from wpriv.run.results.means import RUN, means
-from wpriv.run.training import cluster, panel_header, recipe_grid, sweep_statement
+from wpriv.run.training import cluster, recipe_grid, sweep_statement
 from wpriv.run.training.all_trainings import Together
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.progress import Say
@@ -34,6 +34,10 @@ Row = dict[str, Any]
 BACKENDS = ("loky", "multiprocessing", "threading", "sequential", cluster.BACKEND)
 # the eps of all runs of a setting together, beside the eps of one run
 ALL_RUNS = "epsilon_all_runs"
+# columns of metrics.csv by the names of the paper; of several fairness measures the first that fits is shown
+FIRST_TERMS = {"risk": "L", "reconstruction": "RL"}
+LAST = {"core": "RLc", "accuracy": "ACC"}
+ALPHA = "options.alpha"
 
 
 @dataclass(frozen=True)
@@ -291,10 +295,47 @@ def _panels(name: str, run: Finished, options: Row) -> list[Row]:
     folder = run.trained.out
     if not (folder / name).is_file():
         return []
-    text = panel_header.text(run.labels, folder, options)
-    header = {panel_header.COLUMN: text} if text else {}
+    measures = panel_header(run.labels, folder, options)
+    header = {"header": measures} if measures else {}
     rows = []
     for row in read.table(folder / name):
         panel = [str(row["panel"])] if row.get("panel") else []
         rows.append({**row, "panel": ", ".join([*composite.setting_words(run.labels), *panel]), **header})
     return rows
+
+
+def panel_header(labels: Mapping[str, Any], folder: Path, options: Mapping[str, Any]) -> str:
+    """Return the measures of a finished training that stand above its panel; empty without a distance of two groups.
+
+    They are those that Rodriguez-Vitores, Lalanne and Loubes (2025) print above the histograms of Figures 1 to 12:
+    noise, loss, the terms of the loss and test measures. There the loss and its terms are of training records; here all
+    measures are of test records, whose values need not be kept secret.
+
+    Args:
+        labels: the values of the sweep. folder: of the training. options: those of the recipe before the sweep.
+    """
+    metrics = read.table(folder / file_names.METRICS)[-1]
+    first = next((name for name in FIRST_TERMS if metrics.get(name) is not None), None)
+    alpha = labels.get(ALPHA, options.get("alpha"))
+    if first is None or metrics.get("distance") is None or alpha is None:
+        return ""
+    term, distance = float(metrics[first]), float(metrics["distance"])
+    loss = (1 - float(alpha)) * term + float(alpha) * distance
+    upper = [("noise", _noise(folder)), ("loss", loss), (FIRST_TERMS[first], term), ("W", distance)]
+    fairness = _fairness_names(metrics, labels.get("options.notion", options.get("notion")))
+    lower = [
+        (name, metrics[column]) for column, name in {**LAST, **fairness}.items() if metrics.get(column) is not None
+    ]
+    return "; ".join(", ".join(f"{name} {float(value):.3g}" for name, value in line) for line in (upper, lower))
+
+
+def _noise(folder: Path) -> float:
+    """Standard deviation of the noise on each coordinate of a step; 0 without privacy."""
+    statement = json.loads((folder / file_names.STATEMENT).read_text(encoding="utf-8"))
+    return float((statement.get("noise") or {}).get("standard_deviation", 0.0))
+
+
+def _fairness_names(metrics: Mapping[str, Any], notion: Any) -> dict[str, str]:
+    if metrics.get("od0") is not None:
+        return {"od0": "OD0", "od1": "OD1"}
+    return {"eo0": "EO0", "eo1": "EO1"} if notion == "odds" else {"disparate_impact": "DI"}

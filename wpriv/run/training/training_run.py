@@ -21,7 +21,6 @@ from wpriv.run.training import (
     metric_logs,
     own_training,
     plan,
-    process_history,
     progress,
     run_folder,
     same_records,
@@ -160,7 +159,7 @@ class TrainingRun:
         trained = folder.done or (folder.weights and together(lambda: _is_trained(folder, identity)))
         if self.given is not None and job.private is not None and not (trained or folder.resume or folder.fork):
             model = self.given.model
-            together(lambda: network_guard.require_unused(model, process_history.name_of(self._records)))
+            together(lambda: network_guard.require_unused(model, same_records.name_of(self._records)))
         earlier = together(lambda: progress.earlier_seconds(folder))
         no_classes = self.given is not None and self.given.targets == "numbers"
         about = provenance(recipe, data, self.device, no_classes=no_classes)
@@ -170,8 +169,8 @@ class TrainingRun:
 
     @cached_property
     def _records(self) -> Any:
-        """Numbers of the training records, see ``process_history``."""
-        return process_history.numbers_of(self.data.x_train)
+        """Numbers of the training records, see ``same_records.numbers_of``."""
+        return same_records.numbers_of(self.data.x_train)
 
     def _hold_network(self, stack: contextlib.ExitStack) -> None:
         """Keep other trainings away from the network of the calling program until the stack is closed."""
@@ -184,7 +183,7 @@ class TrainingRun:
         from wpriv.engine import network_guard
 
         private = self.recipe.train.privacy is not None
-        return network_guard.Origin(self.out, process_history.name_of(self._records), private)
+        return network_guard.Origin(self.out, same_records.name_of(self._records), private)
 
     def conclude(self, begun: Begun) -> Trained:
         """Write the statement of a run that has been trained, and return it."""
@@ -196,7 +195,7 @@ class TrainingRun:
                 begun.about["wall_seconds"] = round(begun.earlier_seconds + time.time() - self.started, 1)
                 folder = replace(folder, fresh=False)
             reports = None if self.data.noise is None else self.data.noise.statement
-            others = [] if self.given is None else process_history.sharing(folder.path, self._records)
+            others = [] if self.given is None else same_records.sharing(folder.path, self._records)
             together(lambda: finalize.conclude(job, folder, begun.about | launch.about(), reports, others))
             distributed.leave()
         return self._finished(job, folder)
@@ -243,7 +242,7 @@ class TrainingRun:
 
         def claim() -> None:
             if self.given is not None and job.private is not None:
-                process_history.note(folder.path, self._records)
+                same_records.note(folder.path, self._records)
             together(lambda: run_folder.claim(folder, job.recipe, {**begun.about, **launch.about()}))
             reporter.begin()
 
