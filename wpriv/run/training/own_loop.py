@@ -23,6 +23,11 @@ def training_loop(
     model: Any,
     data: Any,
     *,
+    test: Any = None,
+    loss: Any = None,
+    classes: Any = None,
+    tokens: int | None = None,
+    features: Mapping[str, Any] | None = None,
     log: str | Sequence[str] | None = None,
     log_private_losses: bool = False,
     out: str | Path | None = None,
@@ -39,12 +44,13 @@ def training_loop(
 
     Args:
         model, data, log, log_private_losses, out, device, resume, fork, fresh: as in ``train``.
-        options: the keywords of ``train`` for a network: ``test``, ``loss``, ``eps``, ``batch``, ``lr`` and so on.
+        test, loss, classes, tokens, features, options: the keywords of ``train`` for a network.
     Raises:
         As ``train``, here or at the beginning of the ``with`` block.
     """
     logs = metric_logs.logs_of(log, log_private_losses)
-    training = own_training.own_training(model, data, **options)
+    objects = {"test": test, "loss": loss, "classes": classes, "tokens": tokens, "features": features}
+    training = own_training.own_training(model, data, **objects, **options)
     run = training_run.own_run(training, out, device, None, _never, logs)
     return Loop(run, {"resume": resume, "fork": fork, "fresh": fresh})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -128,26 +128,42 @@ class TrainingRun:
     given: OwnTraining | None = None
     logs: Logs = metric_logs.NOWHERE
 
+    def __post_init__(self) -> None:
+        if not is_main():  # of several processes, the first one alone shows and sends anything
+            self.say, self.logs = None, metric_logs.NOWHERE
+
     def run(self, **start: bool) -> Trained:
         """Train unless the folder holds the finished run; ``start`` is as in ``planned``."""
         with contextlib.ExitStack() as stack:
             begun = self.begin(stack, **start)
             if begun.to_train:
-                with _leaving_at_interrupts():
-                    self.prepare(begun).finish()
+                from wpriv.engine import distributed
+
+                try:
+                    prepared = self.prepare(begun)
+                    for indices in prepared.batches():
+                        prepared.engine.step(indices)
+                except Interrupted:
+                    distributed.leave()  # all processes stop at the same step
+                    raise
             return self.conclude(begun)
 
     def begin(self, stack: contextlib.ExitStack, **start: bool) -> Begun:
         """Plan the run and determine how it begins in its folder, which is locked until the stack is closed."""
         recipe, data = self.recipe, self.data
-        self._hold_network(stack)
+        if self.given is not None:
+            from wpriv.engine import network_guard
+
+            # other trainings keep away from the network of the calling program
+            stack.enter_context(network_guard.in_training(self.given.model, self._origin()))
         sizes = load_data.sizes_of(recipe, data)
         folder = together(lambda: run_folder.inspect(self.out, recipe, **start))
         if folder.done:
             return Begun(plan.plan(recipe, sizes, folder.earlier_process()), folder, "", {}, to_train=False)
         from wpriv.engine import launch, network_guard
 
-        self._warn_of_scales()
+        if self.say is not None and (warning := load_data.scale_warning(recipe, data)) is not None:
+            self.say(f"warning: {warning}")
         same_records.require_other_weights(recipe, data)
         launch.device_of(self.device)  # before anything is written
         busy = f"another process is training in {self.out}. Wait until it ends, or name another folder with `out`"
@@ -163,7 +179,7 @@ class TrainingRun:
         earlier = together(lambda: progress.earlier_seconds(folder))
         no_classes = self.given is not None and self.given.targets == "numbers"
         about = provenance(recipe, data, self.device, no_classes=no_classes)
-        if self.given is not None and self.say is not None and is_main() and (line := class_order.words(about)):
+        if self.given is not None and self.say is not None and (line := class_order.words(about)):
             self.say(line)
         return Begun(job, folder, identity, about, not trained, earlier)
 
@@ -171,13 +187,6 @@ class TrainingRun:
     def _records(self) -> Any:
         """Numbers of the training records, see ``same_records.numbers_of``."""
         return same_records.numbers_of(self.data.x_train)
-
-    def _hold_network(self, stack: contextlib.ExitStack) -> None:
-        """Keep other trainings away from the network of the calling program until the stack is closed."""
-        if self.given is not None:
-            from wpriv.engine import network_guard
-
-            stack.enter_context(network_guard.in_training(self.given.model, self._origin()))
 
     def _origin(self) -> Any:
         from wpriv.engine import network_guard
@@ -207,8 +216,11 @@ class TrainingRun:
         if is_main():
             written = expectations.write(folder.path, job.recipe, trained.verdicts)
             trained = replace(trained, files=(*trained.files, *written))
-        if self.logs.names and is_main():
-            trained = self._send(trained)
+        if self.logs.names:
+            # the statement names private figures before any are sent
+            if (line := metric_logs.warning(self.logs)) is not None:
+                trained = replace(trained, statement=finalize.add_warning(trained.out, trained.statement, line))
+            metric_logs.send(self.logs, trained)
         if self.given is None:
             return trained
         trained = replace(trained, model=self.given.with_weights(folder.path, self.device))
@@ -219,19 +231,6 @@ class TrainingRun:
         averaged = self.given.averaged(folder.path)
         network_guard.note_left(averaged, self._origin())
         return replace(trained, averaged=averaged)
-
-    def _send(self, trained: Trained) -> Trained:
-        """Send the figures of a finished training; the statement names private ones before anything is sent."""
-        if (line := metric_logs.warning(self.logs)) is not None:
-            trained = replace(trained, statement=finalize.add_warning(trained.out, trained.statement, line))
-        metric_logs.send(self.logs, trained)
-        return trained
-
-    def _warn_of_scales(self) -> None:
-        if self.say is not None and is_main():
-            warning = load_data.scale_warning(self.recipe, self.data)
-            if warning is not None:
-                self.say(f"warning: {warning}")
 
     def prepare(self, begun: Begun) -> Prepared:
         """Build the engine; the folder is claimed once the task has accepted model and data."""
@@ -259,7 +258,7 @@ class TrainingRun:
             build_job=None if self.given is None else self.given.build_job,
         )
         chosen = job.private is not None and job.private.method == "auto" and not job.private.exact
-        if self.say is not None and is_main() and chosen and engine.job.method == "loop":
+        if self.say is not None and chosen and engine.job.method == "loop":
             self.say(LOOP)
         return Prepared(engine, reporter, self.stop)
 
@@ -300,25 +299,7 @@ class Prepared:
 
     def batches(self) -> Generator[Any, None, None]:
         """Yield the places of the records of every step that is left; see ``Engine.batches``."""
-        listeners = {"on_epoch": self.reporter.epoch, "on_step": self.reporter.step}
-        yield from self.engine.batches(stop=self.stop, **listeners)
-
-    def finish(self) -> None:
-        """Train all steps that are left."""
-        for indices in self.batches():
-            self.engine.step(indices)
-
-
-@contextlib.contextmanager
-def _leaving_at_interrupts() -> Iterator[None]:
-    """Leave the group of processes where a run is interrupted: all of them stop at the same step."""
-    from wpriv.engine import distributed
-
-    try:
-        yield
-    except Interrupted:
-        distributed.leave()
-        raise
+        yield from self.engine.batches(stop=self.stop, on_epoch=self.reporter.epoch, on_step=self.reporter.step)
 
 
 def _is_trained(folder: RunFolder, identity: str) -> bool:
