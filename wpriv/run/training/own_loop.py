@@ -223,8 +223,11 @@ class Loop:
         if lr is not None and not (isinstance(lr, numbers.Real) and 0 <= lr < math.inf):
             raise UsageError(f"`lr` must be a number of at least 0, the learning rate of this step; found {lr!r}")
         if loss is not None and loss is not self._loss:
-            engine.job.aggregate = engine.job.with_loss(own_training.loss_of(loss))
-            self._loss, self._loss_name = loss, own_training.name_of_loss(loss)
+            from wpriv.tasks import _given
+
+            engine.job.aggregate = engine.job.with_loss(_given.per_record(loss))
+            # the name of a function changes with its code and with what it holds
+            self._loss, self._loss_name = loss, loss if isinstance(loss, str) else _given.name_of(loss)
         indices, self._batch = self._batch, None
         self._fault = (
             f"step {engine.steps_done + 1} failed, and may have drawn noise that the network holds in part: it cannot "

@@ -128,26 +128,8 @@ def own_training(
     if loss is not None and not isinstance(loss, str):
         written["model"]["loss"] = _given.name_of(loss)
     recipe = check(document.of_data(type(model).__name__, written))
-    per_record = None if loss is None else loss_of(loss)
+    per_record = None if loss is None else _given.per_record(loss)
     return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record, targets)
-
-
-def loss_of(loss: Any) -> Any:
-    """Return a loss of each record, from a function, a loss of torch.nn, or the name of a loss of the task fit.
-
-    Raises:
-        UsageError: it is none of these.
-    """
-    from wpriv.tasks import _given
-
-    return _given.per_record(loss)
-
-
-def name_of_loss(loss: Any) -> str:
-    """Return a name of a loss that changes with its code and with what it holds."""
-    from wpriv.tasks import _given
-
-    return loss if isinstance(loss, str) else _given.name_of(loss)
 
 
 def settings(loss: str, lr: float | None) -> str:
