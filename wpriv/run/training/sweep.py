@@ -6,17 +6,16 @@ import contextlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from wpriv import tasks
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
-from wpriv.errors import UsageError
+from wpriv.errors import UnknownName, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.file_lock import LOCK, locked
-from wpriv.hints import did_you_mean
 from wpriv.run.results import composite, expectations, file_names, plot, read, write
 from wpriv.run.results.expectations import Verdict
 from wpriv.run.results.means import RUN, means
@@ -95,8 +94,7 @@ def check_backend(name: str) -> None:
         UsageError: the name is not known; the message lists those that are. MissingResource: submitit is not installed.
     """
     if name not in BACKENDS:
-        hint = did_you_mean(name, list(BACKENDS)) or "."
-        raise UsageError(f"--backend: no backend called {name[:60]!r}{hint} Known: {', '.join(BACKENDS)}")
+        raise UnknownName("backend", name, BACKENDS, place="--backend")
     if name == cluster.BACKEND:
         cluster.require_package()
 
@@ -134,7 +132,7 @@ def run(
             f"{out} holds the results of one training, which a sweep would overwrite. Name another folder with --out"
         )
     whole = Grid(cells(recipe), out, device, root)
-    grid = Grid(shard(part, whole.cells), out, device, root)
+    grid = replace(whole, cells=shard(part, whole.cells))
     trained: list[Trained] = []
     failed: list[cluster.Failure] = []
     if backend == cluster.BACKEND:
