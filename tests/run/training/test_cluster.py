@@ -16,7 +16,7 @@ import pytest
 
 from tests.run.training import fake_slurm
 from wpriv.cli.main import main
-from wpriv.config.cluster_schema import Cluster
+from wpriv.config.grid_schema import Cluster
 from wpriv.engine import ledger
 from wpriv.errors import Interrupted, MissingResource, UsageError, WprivError
 from wpriv.run.training import cluster, sweep, train

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.config.cluster_schema import Cluster
+from wpriv.config.grid_schema import Cluster
 from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, MissingResource, Unsupported, UsageError, WprivError
 from wpriv.files import durable_writes
