@@ -32,13 +32,14 @@ def require(path: Path, before: Mapping[str, Any], recipe: Recipe) -> None:
             would be named; an accountant observes steps that are over; both runs protect different things; or the fork
             is on privatised records, and the run before it was not on the same ones.
     """
-    if recipe.train.privacy is not None and before.get("seed") is not None and recipe.train.seed is None:
+    assert recipe.training is not None
+    if recipe.training.privacy is not None and before.get("seed") is not None and recipe.training.seed is None:
         raise UsageError(
             f"the run in {path} drew its noise from the seed {before['seed']}, and whoever knows it can subtract that "
             f"noise, which the statement of a fork without `seed` would not say. Give `seed` as well, or train in "
             f"another folder"
         )
-    if recipe.train.privacy is not None and (observing := technique_rules.observing(recipe.train)):
+    if recipe.training.privacy is not None and (observing := technique_rules.observing(recipe.training)):
         raise UsageError(
             f"accountants: {observing[0]} needs distances of gradients from every step, and a fork observes none "
             f"of the runs before it. Leave it out of the accountants"
@@ -50,12 +51,12 @@ def require(path: Path, before: Mapping[str, Any], recipe: Recipe) -> None:
             f"`fork=True` continues from the weights in {path}, whose first run began from {_words(first)}, and the "
             f"statement would name {_words(named)}: {advice}, or train in another folder"
         )
-    if recipe.train.privacy is not None and not protect_alike(before, recipe.data):
+    if recipe.training.privacy is not None and not protect_alike(before, recipe.data):
         raise UsageError(
             f"the run in {path} protects other values or other groups of a record than this recipe, by its options "
             f"({' or '.join(UNIT_OPTIONS)}) or its data, so that no statement holds for both. Train in another folder"
         )
-    if recipe.train.on_reports and (before.get("privacy") != "none" or _reports(before) != _reports(recipe.data)):
+    if recipe.training.on_reports and (before.get("privacy") != "none" or _reports(before) != _reports(recipe.data)):
         raise UsageError(
             f"the weights in {path} depend on other records than the privatised ones of this recipe, and its statement "
             f"would call all of the training post-processing of these. Train in another folder"
