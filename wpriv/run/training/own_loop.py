@@ -6,7 +6,7 @@ import contextlib
 import math
 import numbers
 import weakref
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,7 @@ from wpriv.errors import UsageError
 from wpriv.run.training import metric_logs, own_training, training_run
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.trained import Trained
-from wpriv.run.training.training_run import Begun, Prepared, TrainingRun
+from wpriv.run.training.training_run import Begun, TrainingRun
 
 
 def training_loop(
@@ -91,7 +91,8 @@ class Loop:
         # a block that was entered by hand and never left is left here, at the latest when Python ends
         weakref.finalize(self, self._stack.close)
         self._begun: Begun | None = None
-        self._prepared: Prepared | None = None
+        self._engine: Any = None
+        self._draw: Callable[[], Any] | None = None
         self._batches: Generator[Any, None, None] | None = None
         self._batch: Any = None
         self._loss: Any = None
@@ -107,9 +108,9 @@ class Loop:
         try:
             self._begun = self._run.begin(self._stack, **self._start)
             if self._begun.to_train:
-                self._prepared = self._run.prepare(self._begun)
+                self._engine, self._draw = self._run.prepare(self._begun)
                 self._note_state()
-                self._prepared.engine.before_saving = self._require_sound
+                self._engine.before_saving = self._require_sound
             else:
                 self._result = self._run.conclude(self._begun)
         except BaseException:
@@ -124,7 +125,7 @@ class Loop:
             if self._batches is not None:
                 # a batch that was drawn and not trained on is drawn again
                 self._batches.close()
-            if self._prepared is None or self._result is not None:
+            if self._engine is None or self._result is not None:
                 return
             try:
                 self._require_sound()
@@ -132,7 +133,7 @@ class Loop:
                 if kind is None:
                     raise
                 return
-            self._prepared.engine.save()
+            self._engine.save()
 
     def __iter__(self) -> Iterator[Batch]:
         """Draw the records of each step that is left, and conclude the training after the last.
@@ -143,7 +144,7 @@ class Loop:
         """
         if self._begun is None:
             raise UsageError("a loop of private steps runs in a with block: `with wpriv.training_loop(...) as run:`")
-        if self._prepared is None or self._result is not None:
+        if self._draw is None or self._result is not None:
             return
         if self._batches is not None:
             raise UsageError(
@@ -151,9 +152,9 @@ class Loop:
                 "depend on their records. Use one at a time"
             )
         self._require_sound()
-        self._batches = self._prepared.batches()
+        self._batches = self._draw()
         try:
-            yield from self._rounds(self._batches, self._prepared.engine)
+            yield from self._rounds(self._batches, self._engine)
         finally:
             self._batches.close()
             self._batches = self._batch = None
@@ -213,13 +214,13 @@ class Loop:
                 network was changed since the last step, or an argument is none of these.
             Unsupported: the loss mixes records.
         """
-        if self._batch is None or self._prepared is None:
+        if self._batch is None or self._engine is None:
             raise UsageError(
                 "this step has no batch: call `run.step()` once in every round of `for batch in run`, which draws the "
                 "records that the accounting assumes"
             )
         self._require_sound()
-        engine = self._prepared.engine
+        engine = self._engine
         if lr is not None and not (isinstance(lr, numbers.Real) and 0 <= lr < math.inf):
             raise UsageError(f"`lr` must be a number of at least 0, the learning rate of this step; found {lr!r}")
         if loss is not None and loss is not self._loss:
@@ -257,7 +258,7 @@ class Loop:
     def epsilon(self) -> float | None:
         """The eps of the steps so far, after those of earlier runs (``fork``), at delta; None without privacy."""
         plan = self._plan
-        return plan.eps(plan.steps if self._prepared is None else self._prepared.engine.steps_done)
+        return plan.eps(plan.steps if self._engine is None else self._engine.steps_done)
 
     @property
     def _plan(self) -> Plan:

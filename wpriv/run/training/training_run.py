@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +140,9 @@ class TrainingRun:
                 from wpriv.engine import distributed
 
                 try:
-                    prepared = self.prepare(begun)
-                    for indices in prepared.batches():
-                        prepared.engine.step(indices)
+                    engine, batches = self.prepare(begun)
+                    for indices in batches():
+                        engine.step(indices)
                 except Interrupted:
                     distributed.leave()  # all processes stop at the same step
                     raise
@@ -232,8 +232,11 @@ class TrainingRun:
         network_guard.note_left(averaged, self._origin())
         return replace(trained, averaged=averaged)
 
-    def prepare(self, begun: Begun) -> Prepared:
-        """Build the engine; the folder is claimed once the task has accepted model and data."""
+    def prepare(self, begun: Begun) -> tuple[Any, Callable[[], Any]]:
+        """Return the engine, and what yields the places of the records of every step that is left.
+
+        The folder is claimed once the task has accepted model and data.
+        """
         from wpriv.engine import distributed, launch
 
         job, folder = begun.plan, begun.folder
@@ -260,7 +263,7 @@ class TrainingRun:
         chosen = job.private is not None and job.private.method == "auto" and not job.private.exact
         if self.say is not None and chosen and engine.job.method == "loop":
             self.say(LOOP)
-        return Prepared(engine, reporter, self.stop)
+        return engine, partial(engine.batches, stop=self.stop, on_epoch=reporter.epoch, on_step=reporter.step)
 
 
 def own_run(
@@ -287,19 +290,6 @@ class Begun:
     about: dict[str, Any]
     to_train: bool
     earlier_seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """An engine with what listens to it and what may stop it."""
-
-    engine: Any
-    reporter: progress.Progress
-    stop: Stop
-
-    def batches(self) -> Generator[Any, None, None]:
-        """Yield the places of the records of every step that is left; see ``Engine.batches``."""
-        yield from self.engine.batches(stop=self.stop, on_epoch=self.reporter.epoch, on_step=self.reporter.step)
 
 
 def _is_trained(folder: RunFolder, identity: str) -> bool:
