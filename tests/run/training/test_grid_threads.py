@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 
-from wpriv.run.training import cell_task
+from wpriv.run.training import training_grid
 
 
 def test_trainings_in_threads_of_one_process_take_turns(monkeypatch, tmp_path):
@@ -14,16 +14,16 @@ def test_trainings_in_threads_of_one_process_take_turns(monkeypatch, tmp_path):
     trained, alone = [], []
     inside, left = threading.Semaphore(0), threading.Event()
 
-    def run(recipe: str, out: Path) -> None:
+    def train(recipe: str, out: Path, **options: object) -> None:
         trained.append((recipe, out.name))
         inside.release()
         if len(trained) == 1:
             left.wait()  # until the test has looked whether another one has begun
         alone.append(recipe)
 
-    monkeypatch.setattr(cell_task.train, "run", run)
+    monkeypatch.setattr(training_grid.training_run, "train", train)
     cells = [SimpleNamespace(recipe=name, name=f"seed={name}") for name in "ab"]
-    threads = [threading.Thread(target=cell_task.train_cell, args=(cell, tmp_path, {})) for cell in cells]
+    threads = [threading.Thread(target=training_grid.Grid(cells, tmp_path).train, args=(cell,)) for cell in cells]
     for thread in threads:
         thread.start()
     assert inside.acquire()
