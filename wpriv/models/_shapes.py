@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from wpriv.errors import UsageError
@@ -23,11 +22,6 @@ def image_channels(name: str, shape: Sequence[int], side: int | None = None) -> 
             "Choose another model or data set"
         )
     return shape[0]
-
-
-def example_size(shape: Sequence[int]) -> int:
-    """Return how many numbers one example has."""
-    return math.prod(shape)
 
 
 def parse_widths(name: str, text: str) -> list[int]:

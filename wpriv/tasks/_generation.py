@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from wpriv.data import Data
     from wpriv.engine.job import CustomStep, Job
-    from wpriv.models._generator import Generator
+    from wpriv.models._layers import Generator
 
 # accuracy on test images of classifiers that learn from samples alone, and sliced distance of samples to test images
 RESULTS = ("logistic", "mlp", "sliced")
@@ -55,7 +55,7 @@ def build_generator(recipe: Train, data: Data, options: Options, device: torch.d
         UsageError: the model is not a generator of labelled images, or the data have another dimension or number of
             classes than the recipe declares.
     """
-    from wpriv.models._generator import Generator
+    from wpriv.models._layers import Generator
 
     for name, declared, actual in (
         ("dimension", options.dimension, int(data.x_train[0].size)),
