@@ -82,7 +82,7 @@ def _ranges(plugin: type) -> list[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class PluginClass(Parameters):
-    """A plug-in that is a class in place of a file: its instances are its parameters, and ``name`` is what users type."""
+    """A plug-in that is a class in place of a file: its instances are its parameters; ``name`` is what users type."""
 
     Params: ClassVar[type[Parameters]]
 
