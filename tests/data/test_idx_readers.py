@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wpriv import data
-from wpriv.data import _files, _idx
+from wpriv.data import _files
 from wpriv.errors import MissingResource
 
 RNG = np.random.default_rng(0)
