@@ -39,11 +39,6 @@ def published_least_cost(p: float, sigma: float, entropy: float) -> float:
     return p * math.pow(sigma, p) * (math.log(sigma * normaliser(p)) + entropy)
 
 
-def published_lambda(eps: float, diameter: float) -> float:
-    """Corollary 1: lambda = eps / Delta_1. Theorem 1 with p = 1 has lambda = b = Delta_1 / eps."""
-    return eps / diameter
-
-
 def laplace_variance_learned(variance: float, scale: float, lam: float) -> float:
     """Variance of the best generator for Laplace noise of scale b and 0 <= lambda <= b: Var X + 2 b^2 - 2 lambda^2.
 

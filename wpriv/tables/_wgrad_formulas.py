@@ -61,11 +61,6 @@ def derivatives(u: Array, v: Array, r: Array) -> tuple[Array, Array]:
     return gaps.sum(1), -gaps.sum(0)
 
 
-def distance_appendix_d(theta: float, records: int) -> float:
-    """W_p of the replaced sample of Appendix D as printed, for theta <= 1/(2n) and every order p."""
-    return theta - 1 / (2 * records)
-
-
 def shared_plan(u: Array, v: Array) -> Array:
     """[n, m] weights R at the ranks of the scores, averaged over tied scores: invariant under permutations."""
     r = plan(u, v)
