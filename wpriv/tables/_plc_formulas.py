@@ -1,7 +1,7 @@
 """Privacy loss classes (Sommer, Meiser, Mohammadi 2019): formulas as printed and pairs, for the table ``claims``.
 
-Each function ``published_*`` gives the number of the paper, which errs at the inputs of the table. The accountants use the right forms;
-docs/papers/plc.md lists the differences. ``t`` is sensitivity / scale of Laplace noise.
+Each function ``published_*`` gives the number of the paper, which errs at the inputs of the table. The accountants use
+the right forms; docs/papers/plc.md lists the differences. ``t`` is sensitivity / scale of Laplace noise.
 """
 
 from __future__ import annotations
