@@ -12,7 +12,8 @@ import numpy as np
 from wpriv.numerics import wasserstein_1d
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.gradient_sensitivity import penalised_gradient, wasserstein_gradient
-from wpriv.tables import _wgrad_formulas, limit_error, wp_gradient
+from wpriv.tables import _wgrad_formulas
+from wpriv.tables._declared import LimitError, WpGradient
 from wpriv.tables._statement import Case, Claims
 
 NORMS = ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (1.0, 3.0), (2.0, 1.0), (1.0, 0.5))  # L1 and L2
@@ -126,7 +127,7 @@ def _(eps: float, sizes: tuple[int, ...]) -> Case:
 
 def _limit(formula: str) -> Iterator[Case]:
     for target, rate, steps, delta in ((1.0, 0.2, 500, DELTA), (3.52, 0.01, 1000, 1e-5), (1.548, 0.001, 10**4, 1e-6)):
-        rows = limit_error.rows(limit_error.Params(target, rate, steps, delta))
+        rows = LimitError(target, rate, steps, delta).rows()
         (row,) = (row for row in rows if row["case"] == f"noise by the {formula} limit")
         at = f"p={rate:g}, T={steps}, delta={delta:.3g}, noise {row['multiplier']:.4g}"
         yield at, target, row["epsilon_lower"]
@@ -172,7 +173,7 @@ def _() -> Iterator[Case]:
 
 
 def _wp(order: float, records: int, theta: float = 0.0, case: str = "W_p") -> dict[str, float]:
-    (row,) = (row for row in wp_gradient.rows(wp_gradient.Params(order, records, theta)) if row["case"] == case)
+    (row,) = (row for row in WpGradient(order, records, theta).rows() if row["case"] == case)
     return row
 
 
