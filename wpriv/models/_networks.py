@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from wpriv.core.parameters import PluginClass, parameter
 from wpriv.errors import UsageError
-from wpriv.models._shapes import image_channels, parse_widths
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,11 +20,42 @@ if TYPE_CHECKING:
     from wpriv.models._layers import Autoencoder, Generator
 
 
+MAX_WIDTH = 10**6
+
+
 @dataclass(frozen=True)
 class Network(PluginClass):
     """Base of the networks."""
 
     SOURCE: ClassVar[str]
+
+    def channels(self, shape: Sequence[int], side: int | None = None) -> int:
+        """Return the number of channels of images [C, H, W], ``side`` pixels wide and high where it is given.
+
+        Raises:
+            UsageError: the examples have another shape.
+        """
+        if len(shape) != 3 or min(shape) < 1 or (side is not None and tuple(shape[1:]) != (side, side)):
+            expected = "[C, H, W]" if side is None else f"[C, {side}, {side}]"
+            raise UsageError(
+                f"{self.name} takes images of shape {expected}; found examples of shape {list(shape)}. "
+                "Choose another model or data set"
+            )
+        return shape[0]
+
+
+def parse_widths(name: str, text: str) -> list[int]:
+    """Return the units of hidden layers, which users write as ``128-64-64``.
+
+    Raises:
+        UsageError: ``text`` is not of this form; the message names the model ``name``.
+    """
+    parts = text.split("-")
+    if not all(part.isdecimal() and 1 <= int(part) <= MAX_WIDTH for part in parts):
+        raise UsageError(
+            f"{name}: widths must be whole numbers separated by dashes, as in 128-64-64; found {text[:40]!r}"
+        )
+    return [int(part) for part in parts]
 
 
 @dataclass(frozen=True)
@@ -46,7 +76,7 @@ class AdaptCnn28(Network):
         from torch import nn
 
         features = nn.Sequential(
-            *(nn.Conv2d(image_channels(self.name, shape, 28), 32, 5), nn.MaxPool2d(2), nn.ReLU()),  # to 12 x 12
+            *(nn.Conv2d(self.channels(shape, 28), 32, 5), nn.MaxPool2d(2), nn.ReLU()),  # to 12 x 12
             nn.Conv2d(32, 20, 5),
             *([nn.Dropout2d()] if self.dropout else []),
             *(nn.MaxPool2d(2), nn.Sigmoid(), nn.Flatten()),  # to 4 x 4
@@ -138,7 +168,7 @@ class CelebaGenerator(Network):
 
         from wpriv.models._layers import Generator, ToUnitInterval
 
-        channels, widths = image_channels(self.name, shape, 64), (512, 256, 128, 64)
+        channels, widths = self.channels(shape, 64), (512, 256, 128, 64)
         layers: list[nn.Module] = [nn.Unflatten(1, (self.latent, 1, 1)), nn.ConvTranspose2d(self.latent, widths[0], 4)]
         for width, next_width in zip(widths, (*widths[1:], channels), strict=True):
             layers += [nn.BatchNorm2d(width), nn.ReLU(), nn.ConvTranspose2d(width, next_width, 4, stride=2, padding=1)]
@@ -162,7 +192,7 @@ class _Cnn(Network):
 
         from wpriv.models._layers import ACTIVATIONS, channel_norm
 
-        channels, act = image_channels(self.name, shape, side), ACTIVATIONS[activation]
+        channels, act = self.channels(shape, side), ACTIVATIONS[activation]
         norms = [channel_norm(self.name, self.norm, 64, self.groups) for _ in range(2)]
         cells = ((side - 4) // 2 - 4) // 2  # a side, after two convolutions with 5 x 5 pixels and two poolings
         return nn.Sequential(
@@ -221,7 +251,7 @@ class Critic28(Network):
         """
         from torch import nn
 
-        channels, width = image_channels(self.name, shape, 28), self.width
+        channels, width = self.channels(shape, 28), self.width
         return nn.Sequential(
             *(nn.Conv2d(channels, width, 4, 2, 1), nn.LeakyReLU(0.2)),  # to 14 x 14
             *(nn.Conv2d(width, 2 * width, 4, 2, 1), nn.LeakyReLU(0.2), nn.Flatten()),  # to 7 x 7
@@ -252,7 +282,7 @@ class Dcgan28(Network):
 
         from wpriv.models._layers import OutputOffset
 
-        channels, width, bias = image_channels(self.name, shape, 28), self.width, self.norm == "none"
+        channels, width, bias = self.channels(shape, 28), self.width, self.norm == "none"
         norms = (nn.Identity(), nn.Identity()) if bias else (nn.BatchNorm1d(2 * width * 49), nn.BatchNorm2d(width))
         model = nn.Sequential(
             *(nn.Linear(self.latent, 2 * width * 49, bias=bias), norms[0], nn.ReLU()),
@@ -265,6 +295,27 @@ class Dcgan28(Network):
             if isinstance(layer, nn.ConvTranspose2d):
                 nn.init.normal_(layer.weight, 0.0, 0.02)
         return model
+
+
+@dataclass(frozen=True)
+class Given(Network):
+    """The network that was passed to ``wpriv.train`` in Python; a recipe cannot build it."""
+
+    name = "given"
+    SOURCE = "a network passed to wpriv.train in Python"
+    architecture: str = parameter("name of the class and digest of the layers, as repr prints them", default="")
+    loss: str = parameter("name and digest of the loss", default="")
+
+    def build(self, shape: Sequence[int], classes: int) -> nn.Module:
+        """Refuse: only the Python program that has the network can train it.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            "this recipe trains a network that was passed to wpriv.train in Python, and only that program has it. Run "
+            "it again, or put the class into a file and write model: {file: net.py, name: Net}"
+        )
 
 
 @dataclass(frozen=True)
@@ -299,7 +350,7 @@ class MerfGenerator(Network):
 
         from wpriv.models._layers import Generator
 
-        channels = image_channels(self.name, shape, 28)
+        channels = self.channels(shape, 28)
         body = nn.Sequential(
             *(nn.Linear(self.latent + classes, 200), nn.BatchNorm1d(200), nn.ReLU()),
             *(nn.Linear(200, 784), nn.BatchNorm1d(784), nn.Unflatten(1, (16, 7, 7))),
@@ -364,7 +415,7 @@ class TanhCnn28(Network):
         from torch import nn
 
         return nn.Sequential(
-            nn.Conv2d(image_channels(self.name, shape, 28), 16, 8, stride=2, padding=3),  # to 14 x 14
+            nn.Conv2d(self.channels(shape, 28), 16, 8, stride=2, padding=3),  # to 14 x 14
             *(nn.Tanh(), nn.MaxPool2d(2, stride=1)),  # to 13 x 13
             nn.Conv2d(16, 32, 4, stride=2),  # to 5 x 5
             *(nn.Tanh(), nn.MaxPool2d(2, stride=1), nn.Flatten()),  # to 4 x 4
@@ -387,7 +438,7 @@ class TanhCnn32(Network):
         """
         from torch import nn
 
-        size = image_channels(self.name, shape, 32)
+        size = self.channels(shape, 32)
         layers: list[nn.Module] = []
         for width in (32, 64, 128):
             for _ in range(2):
@@ -415,7 +466,7 @@ class WideResnet(Network):
         from wpriv.models._layers import ResidualBlock, group_norm
 
         size = 16
-        layers: list[nn.Module] = [nn.Conv2d(image_channels(self.name, shape), size, 3, padding=1, bias=False)]
+        layers: list[nn.Module] = [nn.Conv2d(self.channels(shape), size, 3, padding=1, bias=False)]
         for stage, width in enumerate((64, 128, 256)):
             for block in range(2):
                 layers.append(ResidualBlock(self.name, self.groups, size, width, 2 if stage and not block else 1))
@@ -427,7 +478,7 @@ class WideResnet(Network):
 DECLARED: dict[str, type[Network]] = {
     network.name: network
     for network in (
-        *(AdaptCnn28, AdaptMlp, AutoencoderNetwork, CelebaGenerator, ColourCnn, Critic28, Dcgan28, GreyCnn, Logistic),
-        *(MerfGenerator, MlpGenerator, TanhCnn28, TanhCnn32, WideResnet),
+        *(AdaptCnn28, AdaptMlp, AutoencoderNetwork, CelebaGenerator, ColourCnn, Critic28, Dcgan28, Given, GreyCnn),
+        *(Logistic, MerfGenerator, MlpGenerator, TanhCnn28, TanhCnn32, WideResnet),
     )
 }

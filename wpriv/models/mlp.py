@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.models._shapes import parse_widths
+from wpriv.models._networks import parse_widths
 
 if TYPE_CHECKING:
     from torch import nn

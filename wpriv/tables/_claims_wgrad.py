@@ -1,24 +1,128 @@
-"""The statements of Rodriguez-Vitores, Lalanne, Loubes (2025) on Wasserstein gradients, for the table ``claims``."""
+"""The statements of Rodriguez-Vitores, Lalanne, Loubes (2025) on Wasserstein gradients, for the table ``claims``.
+
+Scores U of n records and V of m records are numbers; R_ij is the length of the intersection of the i-th of n and the
+j-th of m equal parts of (0, 1]. The sensitivities of Theorems 4.1 and 6.1 are in ``numerics/gradient_sensitivity.py``.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from functools import partial
-from itertools import product
+from itertools import combinations_with_replacement, product
 
 import numpy as np
+from scipy.special import ndtr
 
 from wpriv.numerics import wasserstein_1d
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.gradient_sensitivity import penalised_gradient, wasserstein_gradient
-from wpriv.tables import _wgrad_formulas
 from wpriv.tables._declared import LimitError, WpGradient
 from wpriv.tables._statement import Case, Claims
 
 NORMS = ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (1.0, 3.0), (2.0, 1.0), (1.0, 0.5))  # L1 and L2
 SIZES = ((1, 1), (2, 2), (2, 3), (3, 2))  # n and m
 DELTA = 0.1 / 30000  # of the experiments of Appendix B
+
+
+def gauss_delta(eps: float, mu: float) -> float:
+    """Lemma 2.3: delta of Gauss noise, mu = sensitivity / sigma."""
+    return float(ndtr(-eps / mu + mu / 2) - math.exp(eps) * ndtr(-eps / mu - mu / 2))
+
+
+def amplified(eps: float, rate: float) -> float:
+    """Lemma 5.1: eps' = ln(1 + p (e^eps - 1)) of a mechanism on a sample of a share p of the records."""
+    return math.log1p(rate * math.expm1(eps))
+
+
+def weights(n: int, m: int) -> Array:
+    """[n, m] weights R of Section 3."""
+    i, j = np.arange(1, n + 1)[:, None], np.arange(1, m + 1)
+    lengths = np.minimum(i / n, j / m) - np.maximum((i - 1) / n, (j - 1) / m)
+    return np.asarray(np.maximum(0.0, lengths))
+
+
+def plan(u: Array, v: Array) -> Array:
+    """[n, m] weights R at the ranks of the scores; tied scores are ranked by their position, which is one choice."""
+    ranks = [np.argsort(np.argsort(scores, kind="stable")) for scores in (u, v)]
+    return weights(len(u), len(v))[np.ix_(*ranks)]
+
+
+def squared_distance(u: Array, v: Array) -> float:
+    """Proposition 3.1: W_2^2 of two samples."""
+    return float(np.sum(plan(u, v) * np.subtract.outer(u, v) ** 2))
+
+
+def squared_distance_in_proof(u: Array, v: Array) -> float:
+    """W_2^2 by the second line of the proof of Proposition 3.1, which prints j/n for j/m."""
+    n, m = len(u), len(v)
+    edges = np.union1d(np.arange(n + 1) / n, np.append(np.arange(m) / m, np.arange(1, m + 1) / n))
+    edges = edges[edges <= 1]
+    t = (edges[:-1] + edges[1:]) / 2
+    first = np.sort(u)[np.minimum((t * n).astype(int), n - 1)]
+    j = np.arange(1, m + 1)[:, None]
+    second = np.sort(v) @ (((j - 1) / m < t) & (t <= j / n))
+    return float(np.sum(np.diff(edges) * (first - second) ** 2))
+
+
+def derivatives(u: Array, v: Array, r: Array) -> tuple[Array, Array]:
+    """Proposition 3.2: derivatives of W_2^2 in U and in V, for the weights r of ``plan`` or ``shared_plan``."""
+    gaps = 2 * r * np.subtract.outer(u, v)
+    return gaps.sum(1), -gaps.sum(0)
+
+
+def shared_plan(u: Array, v: Array) -> Array:
+    """[n, m] weights R at the ranks of the scores, averaged over tied scores: invariant under permutations."""
+    r = plan(u, v)
+    for scores, axis in ((u, 0), (v, 1)):
+        same = np.equal.outer(scores, scores) / np.equal.outer(scores, scores).sum(1, keepdims=True)
+        r = same @ r if axis == 0 else r @ same
+    return r
+
+
+def largest_change(bound: float, lipschitz_x: float, lipschitz_z: float, n: int, m: int) -> float:
+    """Search the largest change of the gradient of W_2^2 when one of the n records of X is replaced.
+
+    All scores run through -M, 0 and M, all gradients through +-L: for given scores the largest change is the sum of
+    the changes of the weights of the single gradients, since their signs are free. Tied scores share their weights.
+    """
+    grid = (-bound, 0.0, bound)
+    largest = 0.0
+    for others, v in product(combinations_with_replacement(grid, n - 1), combinations_with_replacement(grid, m)):
+        scores_z = np.array(v)
+        sides = [_weights_of_gradients(np.array([new, *others]), scores_z) for new in grid]
+        for (one, by_z), (other, other_by_z) in combinations_with_replacement(sides, 2):
+            replaced = abs(one[0]) + abs(other[0]) + np.abs(one[1:] - other[1:]).sum()
+            change = lipschitz_x * replaced + lipschitz_z * np.abs(by_z - other_by_z).sum()
+            largest = max(largest, float(change))
+    return largest
+
+
+def _weights_of_gradients(u: Array, v: Array) -> tuple[Array, Array]:
+    return derivatives(u, v, shared_plan(u, v))
+
+
+def sampled_response(eps: float, sizes: tuple[int, ...]) -> float:
+    """Compute the exact eps of randomized response on one record drawn from each category, by enumeration.
+
+    The parity of the drawn bits is released, and turned over with probability 1 / (1 + e^eps).
+    """
+    kept = 1 / (1 + math.exp(-eps))
+    data = list(product((0, 1), repeat=sum(sizes)))
+    starts = [sum(sizes[:k]) for k in range(len(sizes))]
+
+    def ones(records: tuple[int, ...]) -> float:
+        shares = [sum(records[a : a + size]) / size for a, size in zip(starts, sizes, strict=True)]
+        odd = (1 - math.prod(1 - 2 * share for share in shares)) / 2
+        return kept * odd + (1 - kept) * (1 - odd)
+
+    probability = {records: ones(records) for records in data}
+    losses = [0.0]
+    for records, k in product(data, range(sum(sizes))):
+        p, q = probability[records], probability[(*records[:k], 1 - records[k], *records[k + 1 :])]
+        losses += [math.log(p / q), math.log((1 - p) / (1 - q))]
+    return max(losses)
+
 
 STATEMENTS = Claims()
 upper = STATEMENTS.claim
@@ -34,7 +138,7 @@ def _() -> Iterator[Case]:
         points = start + 10 * (x + 1)
         density = np.exp(-points * points / 2) / math.sqrt(2 * math.pi)
         exact = float(10 * np.sum(w * density * -np.expm1(eps - mu * points - mu * mu / 2)))
-        yield f"eps={eps:g}, mu={mu:g}", _wgrad_formulas.gauss_delta(eps, mu), exact
+        yield f"eps={eps:g}, mu={mu:g}", gauss_delta(eps, mu), exact
 
 
 def _samples() -> Iterator[tuple[Array, Array]]:
@@ -52,12 +156,12 @@ def _sizes(u: Array, v: Array) -> str:
 
 @equal("Proposition 3.1", "W_2^2 = sum of R (U - V)^2 at the ranks", _samples())
 def _(u: Array, v: Array) -> Case:
-    return _sizes(u, v), _wgrad_formulas.squared_distance(u, v), wasserstein_1d.samples(u, v, 2) ** 2
+    return _sizes(u, v), squared_distance(u, v), wasserstein_1d.samples(u, v, 2) ** 2
 
 
 @equal("Proof of 3.1, line 2", "the same with j/n in print", _samples(), error=5)
 def _(u: Array, v: Array) -> Case:
-    published = _wgrad_formulas.squared_distance_in_proof(u, v)
+    published = squared_distance_in_proof(u, v)
     return _sizes(u, v), published, wasserstein_1d.samples(u, v, 2) ** 2
 
 
@@ -65,7 +169,7 @@ def _(u: Array, v: Array) -> Case:
 def _() -> Iterator[Case]:
     step = 1e-4  # W_2^2 is quadratic while no ranks change, so that central differences have rounding errors alone
     for u, v in _samples():
-        published = np.concatenate(_wgrad_formulas.derivatives(u, v, _wgrad_formulas.plan(u, v)))
+        published = np.concatenate(derivatives(u, v, plan(u, v)))
         for k, slope in enumerate(published):
             shifts = step * np.eye(len(published))[k]
             up, down = (
@@ -80,7 +184,7 @@ def _() -> Iterator[Case]:
 @upper("Section 3, ties", "a bound also where scores tie, by any choice of ranks", (2, 4, 100), error=2)
 def _(n: int) -> Case:
     u, v, slopes = np.zeros(n), np.repeat([-1.0, 1.0], n // 2), np.repeat([1.0, -1.0], n // 2)
-    by_u, _ = _wgrad_formulas.derivatives(u, v, _wgrad_formulas.plan(u, v))
+    by_u, _ = derivatives(u, v, plan(u, v))
     # the same records in the opposite order: no record is replaced
     at = f"{n} tied scores, L1=1, L2=0: records in reverse order"
     return at, wasserstein_gradient(1, 1, 0, n, formula="paper"), abs(float(by_u @ slopes - by_u @ slopes[::-1]))
@@ -89,7 +193,7 @@ def _(n: int) -> Case:
 @equal("Equation 11", "R has row sums 1/n and column sums 1/m")
 def _() -> Iterator[Case]:
     for n, m in ((1, 1), (3, 2), (4, 3), (7, 5)):
-        r = _wgrad_formulas.weights(n, m)
+        r = weights(n, m)
         for name, published, sums in (("row", 1 / n, r.sum(1)), ("column", 1 / m, r.sum(0))):
             yield f"n={n}, m={m}, a {name}", published, float(sums[np.argmax(np.abs(sums - published))])
 
@@ -101,7 +205,7 @@ def _bounds(n: int, m: int, l1: float, l2: float) -> str:
 def _theorem_41a(formula: str = "paper") -> Iterator[Case]:
     for (n, m), (l1, l2) in product(SIZES, NORMS):
         published = wasserstein_gradient(1, l1, l2, n, formula=formula)
-        yield _bounds(n, m, l1, l2), published, _wgrad_formulas.largest_change(1, l1, l2, n, m)
+        yield _bounds(n, m, l1, l2), published, largest_change(1, l1, l2, n, m)
 
 
 upper("Theorem 4.1 (a)", "replacing x: at most 4M (3 L1 + L2)/n")(_theorem_41a)
@@ -110,8 +214,8 @@ upper("Theorem 4.1 (a)", "replacing x: at most 4M (3 L1 + L2)/n")(_theorem_41a)
 @upper("Theorem 4.1 (b)", "replacing x or z: 4M max{(3 L1 + L2)/n, (L1 + 3 L2)/m}")
 def _() -> Iterator[Case]:
     for (n, m), (l1, l2) in product(SIZES, NORMS):
-        over_x = _wgrad_formulas.largest_change(1, l1, l2, n, m)
-        over_z = _wgrad_formulas.largest_change(1, l2, l1, m, n)
+        over_x = largest_change(1, l1, l2, n, m)
+        over_z = largest_change(1, l2, l1, m, n)
         yield _bounds(n, m, l1, l2), wasserstein_gradient(1, l1, l2, n, m, formula="paper"), max(over_x, over_z)
 
 
@@ -122,7 +226,7 @@ equal("Theorem 4.1, corrected", "tight: 4M max(2 L1, L1 + L2)/n", ("tight",))(_t
 @upper("Lemma 5.1", "a share p of each category: ln(1 + p (e^eps - 1))", product((0.5, 1.0, 3.0), ((2,), (3,), (2, 4))))
 def _(eps: float, sizes: tuple[int, ...]) -> Case:
     at = f"randomized response, eps={eps:g}, one record of {' and '.join(map(str, sizes))}"
-    return at, _wgrad_formulas.amplified(eps, 1 / min(sizes)), _wgrad_formulas.sampled_response(eps, sizes)
+    return at, amplified(eps, 1 / min(sizes)), sampled_response(eps, sizes)
 
 
 def _limit(formula: str) -> Iterator[Case]:
