@@ -14,7 +14,8 @@ from tests import nightly
 from wpriv import data
 from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
-from wpriv.figures import losses, noise, scores
+from wpriv.figures._records import scores
+from wpriv.figures._trainings import losses, noise
 from wpriv.run import load_recipe
 from wpriv.run.training import sweep, train, training_run
 from wpriv.tasks import _fairness, fair

