@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, field_validator
 
 from wpriv.config.diagnostics import abbreviate
 from wpriv.config.document import Key
@@ -190,11 +190,22 @@ class Calibrate(Budget):
     eps: Positive = key("the eps of the target")
     delta: Probability = key("the delta of the target")
 
+    @field_validator("process")
+    @classmethod
+    def _one_step(cls, steps: list[Step]) -> list[Step]:
+        if len(steps) > 1:
+            raise ValueError(f"calibrate solves for one step; found {len(steps)}")
+        return steps
+
+    @field_validator("accountants")
+    @classmethod
+    def _one_accountant(cls, words: list[str] | None) -> list[str] | None:
+        if len(words or ["pld"]) != 1 or words == ["all"]:
+            raise ValueError(f"calibrate solves by one accountant; found {abbreviate(words)}")
+        return words
+
     def rules(self) -> Iterator[tuple[Key, str]]:
-        if len(self.process) > 1:
-            yield ("process",), f"calibrate solves for one step; found {len(self.process)}"
-        if len(self.accountants or ["pld"]) != 1 or self.accountants == ["all"]:
-            yield ("accountants",), f"calibrate solves by one accountant; found {abbreviate(self.accountants)}"
+        yield from ()  # both eps and delta are given
 
 
 class Rows(StrictModel):
