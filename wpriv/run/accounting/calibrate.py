@@ -135,8 +135,12 @@ def calibrate(
     if compare_classical:
         _check_classical(spec, search)
     _check_kinds(history, adaptive, repeats, accountant, compare_classical, target)
-    spent = None if history is None else spent_history.read(history, adjacency, group, records)
-    process_at = at if spent is None else spent.followed_by(at)
+    spent = None
+    if history is not None:
+        spent = build_process.described_process(
+            None, params={}, history=history, adjacency=adjacency, group=group, records=records
+        )
+    process_at = at if spent is None else spent_history.followed_by(spent, adjacency, at)
     width = max(default_tol(search, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
 
     def solve(account: Account | None = None) -> Solution:
@@ -153,7 +157,7 @@ def calibrate(
         row, calibrated = solution.row, solution.as_dict()
     elif adaptive:
         solution, row, calibrated, extra["room"] = spent_history.solve_adaptively(
-            spent, search, process_at, target, width
+            spent.process, search, process_at, target, width
         )
     else:
         before = spent_history.require_room(

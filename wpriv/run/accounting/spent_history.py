@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from wpriv.core.guarantee import Curve, Guarantee
@@ -18,10 +17,11 @@ from wpriv.core.process import Process
 from wpriv.core.sampling.sampled_step import check_together
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.safe_rounding import echo, text
-from wpriv.run.accounting import adaptive_history, build_process, evaluate
+from wpriv.run.accounting import adaptive_history, evaluate
 from wpriv.run.accounting.adaptive_history import FILTER, GAUSS
+from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.search import Unknown
-from wpriv.run.accounting.target import Account, Solution, Target, solve_for
+from wpriv.run.accounting.target import Solution, Target, solve_for
 
 PLANNED = (
     "{name} is that of steps which were planned before the first release of the history, together with it. If anything "
@@ -29,53 +29,25 @@ PLANNED = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class SpentHistory:
-    """Releases that were made already, before the steps that are solved for.
+def followed_by(
+    spent: DescribedProcess, adjacency: str | None, at: Callable[[float], Process]
+) -> Callable[[float], Process]:
+    """The history and the further steps, for each value of the parameter.
+
+    Samplings that no default adjacency covers together are refused, as in a history that holds all these steps.
 
     Args:
-        process: their steps. notes: how the file was read.
-        adjacency: as the user or a ledger names it; "" where it is the default of these steps.
+        spent: releases that were made already. adjacency: as the user names it, if at all.
     """
+    named = spent.process.adjacency if adjacency is not None or spent.runs > 0 else ""
 
-    process: Process
-    notes: tuple[str, ...] = ()
-    adjacency: str = ""
+    def both(value: float) -> Process:
+        further = at(value)
+        steps = (*spent.process.steps, *further.steps)
+        check_together({step.sampling.kind for step in steps}, named)
+        return dataclasses.replace(spent.process, steps=steps, records=spent.process.records or further.records)
 
-    def followed_by(self, at: Callable[[float], Process]) -> Callable[[float], Process]:
-        """The history and the further steps, for each value of the parameter.
-
-        Samplings that no default adjacency covers together are refused, as in a history that holds all these steps.
-        """
-
-        def both(value: float) -> Process:
-            further = at(value)
-            steps = (*self.process.steps, *further.steps)
-            check_together({step.sampling.kind for step in steps}, self.adjacency)
-            return dataclasses.replace(self.process, steps=steps, records=self.process.records or further.records)
-
-        return both
-
-    def filter(self, at: Callable[[float], Process], unknown: Unknown) -> tuple[str, Account]:
-        """The accountant that covers parameters chosen from earlier outputs, and its curves."""
-        some = at(unknown.clamp(1.0))
-        # of all rates, the largest one alone has no sampling: it says nothing of the others
-        plain = unknown.name != "rate" and adaptive_history.is_unsampled_gaussian(some)
-        name = GAUSS if plain else FILTER
-        return name, lambda process, tol: evaluate.curve(process, name, tol)
-
-
-def read(path: str | Path, adjacency: str | None, group: Any, records: Any) -> SpentHistory:
-    """The history in a file, as ``budget`` reads it.
-
-    Raises:
-        UsageError, MissingResource: as ``history.read_history``.
-    """
-    described = build_process.described_process(
-        None, params={}, history=path, adjacency=adjacency, group=group, records=records
-    )
-    named = adjacency is not None or described.runs > 0
-    return SpentHistory(described.process, described.notes, described.process.adjacency if named else "")
+    return both
 
 
 def require_room(target: Target, accountant: str, curve: Curve) -> Guarantee:
@@ -104,7 +76,7 @@ def require_room(target: Target, accountant: str, curve: Curve) -> Guarantee:
 
 
 def solve_adaptively(
-    spent: SpentHistory, unknown: Unknown, at: Callable[[float], Process], target: Target, tol: float
+    spent: Process, unknown: Unknown, at: Callable[[float], Process], target: Target, tol: float
 ) -> tuple[Solution, Guarantee, dict[str, Any], dict[str, Any]]:
     """Solve by a filter, and by pld for the same steps fixed in advance.
 
@@ -117,8 +89,14 @@ def solve_adaptively(
     """
     if target.eps == 0:
         raise UsageError("`adaptive` solves for a target eps above 0; found `eps` 0")
-    name, account = spent.filter(at, unknown)
-    before = require_room(target, name, account(spent.process, tol))
+    # of all rates, the largest one alone has no sampling: it says nothing of the others
+    plain = unknown.name != "rate" and adaptive_history.is_unsampled_gaussian(at(unknown.clamp(1.0)))
+    name = GAUSS if plain else FILTER
+
+    def account(process: Process, tol: float) -> Curve:
+        return evaluate.curve(process, name, tol)
+
+    before = require_room(target, name, account(spent, tol))
     solution = solve_for(unknown, at, name, target, tol, account=account)
     try:
         missed = solve_for(unknown, at, "pld", target, tol).missed
