@@ -119,21 +119,21 @@ def calibrate(
         delta = evaluate.ANY_DELTA
     target = read_target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
     schedule = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records}
-    search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs, "bands": bands})
+    unknown, spec, notes = _left_open({"mech": mech, **params, **schedule, "epochs": epochs, "bands": bands})
     size = build_process.data_set_size([schedule])
-    if search.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":
+    if unknown.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":
         raise UsageError(
             "fixed-size sampling of groups needs the size of a batch: give `batch` with `records`, and leave out the "
             "noise or `n`"
         )
 
     def at(value: float) -> Process:
-        return build_process.process([{**spec, search.name: value}], adjacency, group=group, records=size)
+        return build_process.process([{**spec, unknown.name: value}], adjacency, group=group, records=size)
 
     if compare_classical and target.argument != "eps":
         raise UsageError("`compare_classical` compares formulas for `eps` and `delta`: give these as the target")
     if compare_classical:
-        _check_classical(spec, search)
+        _check_classical(spec, unknown)
     _check_kinds(history, adaptive, repeats, accountant, compare_classical, target)
     spent = None
     if history is not None:
@@ -141,10 +141,10 @@ def calibrate(
             None, params={}, history=history, adjacency=adjacency, group=group, records=records
         )
     process_at = at if spent is None else spent_history.followed_by(spent, adjacency, at)
-    width = max(default_tol(search, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
+    width = max(default_tol(unknown, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
 
     def solve(account: Account | None = None) -> Solution:
-        return solve_for(search, process_at, accountant, target, width, account=account)
+        return solve_for(unknown, process_at, accountant, target, width, account=account)
 
     extra: dict[str, Any] = {}
     if repeats is not None:
@@ -157,15 +157,15 @@ def calibrate(
         row, calibrated = solution.row, solution.as_dict()
     elif adaptive:
         solution, row, calibrated, extra["room"] = spent_history.solve_adaptively(
-            spent.process, search, process_at, target, width
+            spent.process, unknown, process_at, target, width
         )
     else:
         before = spent_history.require_room(
             target, accountant, evaluate.curve(spent.process, accountant, width, of_pair=True)
         )
         solution = solve()
-        row = evaluate.with_warnings(solution.row, [spent_history.PLANNED.format(name=search.name)])
-        calibrated, extra["room"] = solution.as_dict(), spent_history.room(search, before)
+        row = evaluate.with_warnings(solution.row, [spent_history.PLANNED.format(name=unknown.name)])
+        calibrated, extra["room"] = solution.as_dict(), spent_history.room(unknown, before)
     row = evaluate.with_data_sets(row)
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
     row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])
@@ -179,10 +179,10 @@ def calibrate(
     row = row.with_extra(
         asked=target.asked, calibrated=calibrated, **extra, reading=[*notes, *neighbours, *step.mechanism.reading()]
     )
-    return Calibration(search.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
+    return Calibration(unknown.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
 
 
-def unknown(written: Mapping[str, Any]) -> tuple[Unknown, dict[str, Any], list[str]]:
+def _left_open(written: Mapping[str, Any]) -> tuple[Unknown, dict[str, Any], list[str]]:
     """Find the parameter that a step leaves open; return it, the rest of the step, and notes on how it was read.
 
     Args:
@@ -191,18 +191,13 @@ def unknown(written: Mapping[str, Any]) -> tuple[Unknown, dict[str, Any], list[s
         UsageError: nothing is left open, or too much.
     """
     spec, notes = with_repetition(written)
-    search, rest, more = _missing(spec)
-    return search, rest, [*notes, *more]
-
-
-def _missing(spec: dict[str, Any]) -> tuple[Unknown, dict[str, Any], list[str]]:
     noise = build_process.mechanism(spec).noise
     sampled = (spec.get("sampling") or "none") != "none"
     if noise is not None and spec.get(noise) is None:
         if sampled and spec["rate"] is None:
             raise UsageError(f"{build_process.flag(noise)} and the sampling rate are both missing; give one of them")
         rest = {k: v for k, v in spec.items() if k != noise}
-        notes = [] if rest["n"] is not None else [ONE_RELEASE]
+        notes += [] if rest["n"] is not None else [ONE_RELEASE]
         rest["n"] = 1 if rest["n"] is None else rest["n"]
         return Unknown(noise, +1, 1e-12, 1e15), rest, notes
     if spec["n"] is None:
@@ -213,7 +208,7 @@ def _missing(spec: dict[str, Any]) -> tuple[Unknown, dict[str, Any], list[str]]:
         return (
             Unknown("n", -1, unit, MAX_COUNT // unit * unit, whole=True, unit=unit),
             spec,
-            [f"n, the number of compositions, is solved for{passes}"],
+            [*notes, f"n, the number of compositions, is solved for{passes}"],
         )
     if sampled and spec["rate"] is None:
         if spec["sampling"] in PASSES:
@@ -221,7 +216,7 @@ def _missing(spec: dict[str, Any]) -> tuple[Unknown, dict[str, Any], list[str]]:
                 f"{PASSES[spec['sampling']]} has rates 1/t only, among which calibrate does not search: give `rate`, "
                 f"and leave out the noise or `n`"
             )
-        return Unknown("rate", -1, 1e-15, 1.0), spec, ["the sampling rate is solved for"]
+        return Unknown("rate", -1, 1e-15, 1.0), spec, [*notes, "the sampling rate is solved for"]
     build_process.step({**spec, "rate": spec["rate"] or (1.0 if sampled else None)})
     given = f"{build_process.flag(noise)}, " if noise is not None else ""
     raise UsageError(
@@ -262,11 +257,11 @@ def _check_kinds(
         raise UsageError(f"`compare_classical` is about a single step alone; leave it out, or leave out `{other}`")
 
 
-def _check_classical(spec: dict[str, Any], search: Unknown) -> None:
+def _check_classical(spec: dict[str, Any], unknown: Unknown) -> None:
     if (
-        search.name != build_process.mechanism(spec).noise
+        unknown.name != build_process.mechanism(spec).noise
         or spec["sampling"] != "none"
-        or not classical_formulas.applies(build_process.step({**spec, search.name: 1.0}).mechanism)
+        or not classical_formulas.applies(build_process.step({**spec, unknown.name: 1.0}).mechanism)
     ):
         raise UsageError(
             "`compare_classical` shows other formulas for Gauss and Laplace noise, as of `mech='gauss'`: it needs such "

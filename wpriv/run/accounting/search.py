@@ -152,14 +152,14 @@ class Search:
     is_out_of_work: Callable[[], bool] = lambda: False
     seen: dict[float, Evaluation] = field(default_factory=dict)
 
-    def solve(self, guess: float, slope: float, rtol: float, looks: int = MAX_PROBES, show: bool = True) -> Root:
+    def solve(self, guess: float, slope: float, rtol: float, probes: int = MAX_PROBES, show: bool = True) -> Root:
         """Return the least private grid value that meets the target, to a relative ``rtol``; it was evaluated itself.
 
         Beyond values without an answer, less private ones are tried too: one of them may meet the target.
 
         Args:
             guess: a value near the root. slope: a rough d excess / d u (negative).
-            looks: how many evaluations may be spent beyond refused values.
+            probes: how many evaluations may be spent beyond refused values.
             show: evaluate one more value, so that one is known that certainly misses the target.
         Raises:
             Unreachable: no value tried in [low, high] meets the target.
@@ -167,11 +167,11 @@ class Search:
         good, bad = self._bracket(guess, slope, rtol)
         while bad is not None:
             good, bad = self._narrowed(good, bad, rtol)
-            if self.at(bad).outcome is not Outcome.REFUSED or looks <= 0 or self.is_out_of_work():
+            if self.at(bad).outcome is not Outcome.REFUSED or probes <= 0 or self.is_out_of_work():
                 break
             before = len(self.seen)
-            better = self._beyond(bad, looks, rtol)
-            looks -= len(self.seen) - before
+            better = self._beyond(bad, probes, rtol)
+            probes -= len(self.seen) - before
             if better is None:
                 break
             good, bad = better
@@ -181,9 +181,9 @@ class Search:
         if show and not self.is_out_of_work():
             self._show(good, bad, slope, rtol)
         missed = self._below(good, Outcome.MISSES)
-        silent = self._below(good, Outcome.REFUSED)
-        is_open = silent is not None and (missed is None or self._distance(silent, missed) > 0)
-        refusal = self.at(silent).refusal if is_open and silent is not None else ""
+        refused = self._below(good, Outcome.REFUSED)
+        is_open = refused is not None and (missed is None or self._distance(refused, missed) > 0)
+        refusal = self.at(refused).refusal if is_open and refused is not None else ""
         return Root(good, missed, self._below(good), slope, refusal)
 
     def at(self, x: float) -> Evaluation:
@@ -204,8 +204,8 @@ class Search:
 
     def _unreachable(self) -> Unreachable:
         u, best = self.unknown.u, min(self.seen, key=self._excess)
-        silent = [x for x, reply in self.seen.items() if reply.outcome is Outcome.REFUSED and u(x) >= u(best)]
-        return Unreachable(best, self._excess(best), self.at(min(silent, key=u)).refusal if silent else "")
+        refused = [x for x, reply in self.seen.items() if reply.outcome is Outcome.REFUSED and u(x) >= u(best)]
+        return Unreachable(best, self._excess(best), self.at(min(refused, key=u)).refusal if refused else "")
 
     def _below(self, value: float, *outcomes: Outcome) -> float | None:
         """The nearest less private value evaluated with one of these outcomes (any, if none is given)."""
@@ -329,14 +329,14 @@ class Search:
         low, high = sorted((self.unknown.beside(good, -1), self.unknown.beside(bad, +1)))
         return min(max(self.unknown.x(u), low), high)
 
-    def _beyond(self, silent: float, looks: int, rtol: float) -> tuple[float, float | None] | None:
+    def _beyond(self, refused: float, probes: int, rtol: float) -> tuple[float, float | None] | None:
         """Find a value beyond a refused one that meets the target, with its neighbour as in ``_bracket``; else None.
 
-        Steps away from ``silent`` until a value misses the target, then bisects.
+        Steps away from ``refused`` until a value misses the target, then bisects.
         """
-        unknown, end = self.unknown, len(self.seen) + looks
-        low = self._below(silent, Outcome.MISSES, Outcome.OPEN)
-        high, step = silent, max(0.1, 2 * rtol)
+        unknown, end = self.unknown, len(self.seen) + probes
+        low = self._below(refused, Outcome.MISSES, Outcome.OPEN)
+        high, step = refused, max(0.1, 2 * rtol)
         while not (unknown.at_end(high, -1) if low is None else self._close(high, low, rtol)):
             if len(self.seen) >= end:
                 return None

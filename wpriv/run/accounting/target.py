@@ -289,7 +289,7 @@ def solve_for(
         if is_out_of_work() or (is_slow and halfway()):
             break
         if answers.is_final(root):
-            root = search.solve(guess, slope, SEARCH_SHARE * tol, looks=0)
+            root = search.solve(guess, slope, SEARCH_SHARE * tol, probes=0)
             best = root, answers.rows[root.value]
             break
     assert best is not None  # the last width is never left without a solution
@@ -318,7 +318,7 @@ class _Answers:
     Attributes:
         width: relative width asked of a bracket; ``finest``: that to which it is narrowed to distinguish whole numbers.
         is_refinement: whether a wider bracket has given a solution already; out of work no value is evaluated then.
-        rows: the guarantees at this width. trouble: the refusals.
+        rows: the guarantees at this width. refusals: the errors at this width.
     """
 
     unknown: Unknown
@@ -332,7 +332,7 @@ class _Answers:
     finest: float = field(init=False)
     is_refinement: bool = field(init=False)
     rows: dict[float, Guarantee] = field(default_factory=dict, init=False)
-    trouble: list[WprivError] = field(init=False)
+    refusals: list[WprivError] = field(init=False)
 
     def __post_init__(self) -> None:
         self.search = Search(self.unknown, self.reply, self.is_out_of_work)
@@ -343,7 +343,7 @@ class _Answers:
         kept = [] if self._varies else [value for value, row in self.rows.items() if row.claim != "certified"]
         self.rows = {value: self.rows[value] for value in kept}
         self.search.seen = {value: self.search.seen[value] for value in kept}
-        self.trouble = []
+        self.refusals = []
 
     @property
     def _varies(self) -> bool:
@@ -376,11 +376,11 @@ class _Answers:
             certain = evaluate.infinity_mass(process) >= 1
             row, wide = self._row(process, self.counts_at(value))
         except (Unsupported, UsageError) as error:
-            self.trouble.append(error)
+            self.refusals.append(error)
             return Evaluation(math.inf, math.inf if certain else -math.inf, str(error))
         except MemoryError:
             why = f"{self.accountant} runs out of memory at {self.unknown.name} = {value:g}. Raise `tol`, or use rdp"
-            self.trouble.append(Unsupported(why))
+            self.refusals.append(Unsupported(why))
             return Evaluation(math.inf, refusal=why)
         self.rows[value] = row
         bracket, wanted = self.target.compared(row)
@@ -416,11 +416,11 @@ class _Answers:
         """Explain why no value meets the target: by the best one found, or by the accountant's reason."""
         unknown, target, row = self.unknown, self.target, self.rows.get(error.best)
         if not self.rows:
-            return self.trouble[0]
+            return self.refusals[0]
         reach = "from 1 to 2^40" if unknown.whole else f"up to {unknown.high:g}"
         wanted = f"no {unknown.name} {reach} gives {target.in_words()} by {self.accountant}"
         if row is None:
-            return Unsupported(f"{wanted}; {self.trouble[-1]}")
+            return Unsupported(f"{wanted}; {self.refusals[-1]}")
         where = f"at {unknown.name} = {error.best:g}"
         if math.isinf(row.epsilon.safe):
             mass = evaluate.infinity_mass(row.process)
