@@ -212,7 +212,7 @@ MAX_CHORD_SPACING = 1.0
 MAX_FEW_ATOMS, MAX_ATOM_SUMS = 24, 1 << 20
 OMITTED_SHARE, MERGED_SHARE = 1e-3, 0.1
 
-# ---- nodes of a step (lattice/step_pmfs.py): speed and width ----
+# ---- nodes of a step (lattice/step_nodes.py): speed and width ----
 MAX_STEP_NODES = 1 << 22
 # share of the lattice's own discretisation error that sparser nodes may add
 SPARSE_NODE_ERROR = 0.5
