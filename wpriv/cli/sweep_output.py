@@ -12,7 +12,7 @@ from wpriv.cli.training_output import NO_RESULTS, cost_estimate
 from wpriv.config.recipe import Recipe
 from wpriv.numerics.safe_rounding import text
 from wpriv.run import recipe_duration
-from wpriv.run.results import privacy_statement
+from wpriv.run.results import words
 from wpriv.run.results.means import DEVIATION, RUN, SEEDS
 from wpriv.run.training import all_trainings, repeated_runs, sweep
 from wpriv.run.training.all_trainings import Together
@@ -29,7 +29,7 @@ def print_plan(recipe: Recipe, planned: list[PlannedCell], out: Path, as_json: b
     duration = recipe_duration.of_sweep(recipe, open_plans, len(sweep.cells(recipe)))
     together, of_runs = _together(planned), _of_runs(recipe, planned)
     fixed = any(cell.plan.private is not None and cell.plan.train.seed is not None for cell in planned)
-    warnings = [privacy_statement.FIXED_SEED] if fixed else []
+    warnings = [words.FIXED_SEED] if fixed else []
     rows = []
     for cell in planned:
         plan = cell.plan

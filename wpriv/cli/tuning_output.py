@@ -11,7 +11,7 @@ from wpriv.run import recipe_duration
 from wpriv.run.accounting import repeated_selection
 from wpriv.run.accounting.plausibility import weak_figures
 from wpriv.run.recipe_duration import Duration
-from wpriv.run.results import privacy_statement
+from wpriv.run.results import words
 from wpriv.run.training.trained import Trained
 from wpriv.run.training.tuning_plan import TuningPlan
 
@@ -29,7 +29,7 @@ def print_plan(plan: TuningPlan, out: Path, as_json: bool) -> None:
     ]
     training = plan.recipe.training
     assert training is not None
-    warnings = [privacy_statement.FIXED_SEED] if training.seed is not None else []
+    warnings = [words.FIXED_SEED] if training.seed is not None else []
     size = plan.candidates[0].plan.records
     warnings += [line for row in rows[:1] for line in weak_figures(row.epsilon.safe, row.delta.safe, size)]
     if as_json:
