@@ -57,8 +57,7 @@ class Plan:
 
     @property
     def train(self) -> Train:
-        assert self.recipe.training is not None
-        return self.recipe.training
+        return self.recipe.train
 
     @property
     def records(self) -> int:
@@ -142,8 +141,7 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
     Raises:
         UsageError: batch and records do not fit. Unsupported: the target cannot be reached.
     """
-    train = recipe.training
-    assert train is not None
+    train = recipe.train
     release: ReleaseSpec | None = None
     batch: float
     try:
