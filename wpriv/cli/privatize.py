@@ -104,6 +104,7 @@ def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
     """Print the guarantee, the facts of the statement and the written files."""
     from wpriv.cli import output
     from wpriv.run.local import local_statement
+    from wpriv.run.results import words
 
     statement = result.statement
     if as_json:
@@ -112,9 +113,10 @@ def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
         shape = " x ".join(str(side) for side in statement["data"]["shape"])
         action = "would be privatised" if dry_run else "privatised"
         records = f"{statement['data']['records']} records of {shape}"
-        facts = [f"{name}: {fact}" for name, fact in local_statement.facts(statement)]
+        reports = local_statement.read(statement)
+        facts = [f"{name}: {fact}" for name, fact in words.report_facts(reports)]
         written = [f"written: {file}" for file in result.files]
-        output.emit_bold(f"{records} {action}: {local_statement.headline(statement)}", *facts, *written)
+        output.emit_bold(f"{records} {action}: {words.headline(reports)}", *facts, *written)
     output.say("note", *statement["data"]["read_as"])
     output.warn(statement["warnings"])
     output.say(

@@ -16,8 +16,8 @@ from wpriv.core.repeats import MAX_DRAWN_MEAN, Repeats, parse
 from wpriv.errors import Unsupported
 from wpriv.numerics.safe_rounding import echo, text
 from wpriv.run.accounting import best_of_runs, evaluate, repeated_selection
-from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.solve_parameter import solve_for
+from wpriv.run.accounting.search import Unknown
+from wpriv.run.accounting.target import Target, solve_for
 from wpriv.run.training import plan, recipe_grid
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.recipe_grid import Cell, Labels
@@ -195,8 +195,8 @@ def _least_noise(draft: Plan, accountant: str, eps: float, repeats: Repeats) -> 
         return best_of_runs.of_candidates([of], [1.0], accountant, tol, repeats)
 
     tol = max(evaluate.answer_tol(process(1.0)), best_of_runs.PROFILE_TOL)
-    parameter = SearchParameter("sigma", +1, 1e-12, 1e15)
-    return solve_for(parameter, process, accountant, eps, draft.private.delta, tol, account=account).value
+    parameter = Unknown("sigma", +1, 1e-12, 1e15)
+    return solve_for(parameter, process, accountant, Target(eps, draft.private.delta), tol, account=account).value
 
 
 def _key(process: Process) -> str:

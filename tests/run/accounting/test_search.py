@@ -19,12 +19,10 @@ from wpriv.core.guarantee import Curve
 from wpriv.errors import Unsupported
 from wpriv.numerics.bracket import Bracket
 from wpriv.run.accounting import build_process, evaluate
-from wpriv.run.accounting.parameter_search import solve
-from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.search_record import Evaluation, Outcome, Unreachable
-from wpriv.run.accounting.solve_parameter import solve_for
+from wpriv.run.accounting.search import Evaluation, Outcome, Search, Unknown, Unreachable
+from wpriv.run.accounting.target import Target, solve_for
 
-X = SearchParameter("x", +1, 1e-12, 1e15, digits=9)
+X = Unknown("x", +1, 1e-12, 1e15, digits=9)
 REASON = "too many cells"
 
 
@@ -48,7 +46,7 @@ def test_the_four_outcomes_are_kept_apart():
 @pytest.mark.parametrize("guess", [0.01, 1.0, 3.0, 7.0, 30.0, 200.0, 1e5])
 @pytest.mark.parametrize("silent", [(2.4, 100.0), (2.4, 3.0), (0.5, 1.5)])
 def test_values_without_an_answer_do_not_hide_the_least_value(guess, silent):
-    solution = solve(X, replies(2.0, silent), guess, -1.0, 1e-7)
+    solution = Search(X, replies(2.0, silent)).solve(guess, -1.0, 1e-7)
     assert 2 <= solution.value <= 2 * (1 + 1e-6)
     assert not solution.refusal
     assert 2 * (1 - 1e-5) <= solution.missed < 2
@@ -57,15 +55,15 @@ def test_values_without_an_answer_do_not_hide_the_least_value(guess, silent):
 @given(st.floats(-5, 5), st.floats(0.05, 3), st.floats(-4, 8), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_a_value_found_beside_a_gap_is_the_least_with_an_answer_or_the_gap_is_named(start, width, off, private):
-    knob = X if private else SearchParameter("x", -1, 1e-12, 1e15, digits=9)
+    unknown = X if private else Unknown("x", -1, 1e-12, 1e15, digits=9)
     root = 2.0
     gap = (root * math.exp(start), root * math.exp(start + width))
 
     def ask(x: float) -> Evaluation:
-        excess = knob.privacy_direction * math.log(root / x)
+        excess = unknown.privacy_direction * math.log(root / x)
         return Evaluation(math.inf, refusal=REASON) if gap[0] <= x <= gap[1] else Evaluation(excess, excess)
 
-    solution = solve(knob, ask, root * math.exp(off), -1.0, 1e-7)
+    solution = Search(unknown, ask).solve(root * math.exp(off), -1.0, 1e-7)
     assert ask(solution.value).outcome is Outcome.MEETS
     distance = abs(math.log(solution.value / root))
     if distance > 1e-6:
@@ -78,7 +76,7 @@ def test_a_value_found_beside_a_gap_is_the_least_with_an_answer_or_the_gap_is_na
 
 def test_no_answer_anywhere_is_no_miss():
     with pytest.raises(Unreachable) as caught:
-        solve(X, replies(2.0, (0.0, math.inf)), 1.0, -1.0, 1e-7)
+        Search(X, replies(2.0, (0.0, math.inf))).solve(1.0, -1.0, 1e-7)
     assert caught.value.refusal == REASON
 
 
@@ -216,7 +214,7 @@ def test_an_upper_bound_of_a_coarse_width_decides_nothing_at_a_finer_one():
     def at(sigma):
         return build_process.process([{"mech": "gauss", "sigma": sigma}])
 
-    answer = solve_for(SearchParameter("sigma", +1, 1e-12, 1e15), at, "test", 0.5, 1e-5, 1e-6, account=account)
+    answer = solve_for(Unknown("sigma", +1, 1e-12, 1e15), at, "test", Target(0.5, 1e-5), 1e-6, account=account)
     least = 1 / (0.5 - 100 * 1e-6)
     assert least <= answer.value <= least * (1 + 1e-6)
 
