@@ -101,6 +101,7 @@ CASES = [
     ("figure:", "table: class\nfigure:", ["5:1", "9:40"]),
     ("quick: {sweep", "quick: {swep", ["9:9"]),
     ("quick:", "panels: [{name: a}, {name: a}]\nquick:", ["7:1", "9:9"]),
+    ("quick:", "panels: [a, [b]]\nquick:", ["9:10", "9:13"]),
 ]
 
 
@@ -108,6 +109,7 @@ CASES = [
 def test_a_faulty_recipe_is_refused_at_the_place_of_the_fault(old, new, expected):
     assert old in SOUND
     assert places(SOUND.replace(old, new, 1)) == expected
+    outcome(SOUND.replace(old, new, 1))
 
 
 @pytest.mark.parametrize("values", ["[0, 1]", "{linspace: [-1, 1, 3]}"])

@@ -6,36 +6,22 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from wpriv.cli import flags, train
+from wpriv.cli.typer_internals import option
 from wpriv.errors import UsageError
-
-Method = Annotated[
-    str,
-    typer.Option(
-        "--method", metavar="NAME", help="one-run (many canaries) or two-worlds (many runs, one canary each)."
-    ),
-]
-Canaries = Annotated[
-    int | None,
-    typer.Option("--canaries", metavar="M", help="Canaries of each run (default 2000, at most one for each weight)."),
-]
-Runs = Annotated[
-    int | None, typer.Option("--runs", metavar="R", help="Number of trainings (default 1; for two-worlds 200).")
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Folder of the results (default results/<name>-audit).")
-]
 
 
 def command(
     recipe: train.Recipe,
-    method: Method = "one-run",
-    canaries: Canaries = None,
-    runs: Runs = None,
+    method: Annotated[
+        str, option("NAME", "one-run (many canaries) or two-worlds (many runs, one canary each).")
+    ] = "one-run",
+    canaries: Annotated[
+        int | None, option("M", "Canaries of each run (default 2000, at most one for each weight).")
+    ] = None,
+    runs: Annotated[int | None, option("R", "Number of trainings (default 1; for two-worlds 200).")] = None,
     device: train.Device = "cpu",
-    out: Out = None,
+    out: Annotated[Path | None, option("DIR", "Folder of the results (default results/<name>-audit).")] = None,
     changes: train.Set = None,
     quick: train.Quick = False,
     data_root: train.Root = None,

@@ -24,17 +24,16 @@ def print_audit(result: Audit, as_json: bool) -> None:
         return
     certified, best = result.certified, result.best
     at_least = text(best.epsilon_at_least, up=False)
-    output.emit_bold(f"{result.verdict}: {VERDICTS[result.verdict]}")
-    output.emit(f"certified: {guarantee_output.headline(certified)}")
     delta = text(certified.delta.safe, up=False)  # a lower bound of eps at one delta holds at smaller ones too
-    output.emit(
-        f"audit: eps at least {at_least} at delta = {delta} with {CONFIDENCE:.0%} confidence "
-        f"(statistical, not a guarantee)"
-    )
-    output.emit(f"ceiling: eps at least {text(result.ceiling, up=False)}, for a training without any noise")
     canaries = "1 canary" if result.canaries == 1 else f"{result.canaries} canaries"
-    runs = f"{result.runs} run{'s' * (result.runs != 1)} of {canaries}"
-    output.emit(f"method: {result.method}, {runs}")
+    output.emit_bold(
+        f"{result.verdict}: {VERDICTS[result.verdict]}",
+        f"certified: {guarantee_output.headline(certified)}",
+        f"audit: eps at least {at_least} at delta = {delta} with {CONFIDENCE:.0%} confidence "
+        f"(statistical, not a guarantee)",
+        f"ceiling: eps at least {text(result.ceiling, up=False)}, for a training without any noise",
+        f"method: {result.method}, {result.runs} run{'s' * (result.runs != 1)} of {canaries}",
+    )
     rows = [
         [test.statistic, str(test.guesses), str(test.correct), text(test.epsilon_at_least, up=False)]
         for test in result.tests

@@ -6,67 +6,43 @@ import contextlib
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from wpriv.cli import flags
+from wpriv.cli.typer_internals import argument, option, switch
 from wpriv.errors import UsageError
-
-Sweep = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sweep", metavar="NAME=VALUES", help="An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers)."
-    ),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="DIR", help="Folder of the results (a recipe's default: results/<name>)."),
-]
-Quick = Annotated[bool, typer.Option("--quick", help="Apply the recipe's quick overrides: a small grid.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Compute again, replacing the results in DIR.")]
-Why = Annotated[
-    bool,
-    typer.Option(
-        "--why", help="Show one job under every interpretation, with the assumption that changes each figure."
-    ),
-]
-Figure = Annotated[
-    str | None, typer.Option("--figure", metavar="NAME", help="The figure to draw instead of the default one.")
-]
-Other = Annotated[flags.Text, typer.Argument(metavar="B", help="With --order: the second process.")]
-Order = Annotated[
-    bool,
-    typer.Option(
-        "--order",
-        help="Tell which of two processes is more private: RECIPE and B are then recipes of kind budget, guarantees "
-        "(--json), folders of trainings, or words such as 'gauss sigma=4 n=10'.",
-    ),
-]
-Within = Annotated[
-    flags.Text,
-    typer.Option("--within", metavar="X", help="With --order: relative difference of equal curves (default 0.01)."),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print no table, only write files and set the exit code.")]
 
 
 @flags.with_job
 def command(
     job: flags.Job,
     recipe: flags.Recipe = None,
-    other: Other = None,
+    other: Annotated[flags.Text, argument("B", "With --order: the second process.")] = None,
     history: flags.History = None,
     observed: flags.Observed = None,
     repeats: flags.Repeats = None,
-    sweep: Sweep = None,
-    figure: Figure = None,
-    out: Out = None,
-    quick: Quick = False,
-    fresh: Fresh = False,
-    why: Why = False,
-    order: Order = False,
-    within: Within = None,
+    sweep: Annotated[
+        list[str] | None, option("NAME=VALUES", "An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers).")
+    ] = None,
+    figure: Annotated[str | None, option("NAME", "The figure to draw instead of the default one.")] = None,
+    out: Annotated[Path | None, option("DIR", "Folder of the results (a recipe's default: results/<name>).")] = None,
+    quick: Annotated[bool, switch("--quick", "Apply the recipe's quick overrides: a small grid.")] = False,
+    fresh: Annotated[bool, switch("--fresh", "Compute again, replacing the results in DIR.")] = False,
+    why: Annotated[
+        bool, switch("--why", "Show one job under every interpretation, with the assumption that changes each figure.")
+    ] = False,
+    order: Annotated[
+        bool,
+        switch(
+            "--order",
+            "Tell which of two processes is more private: RECIPE and B are then recipes of kind budget, "
+            "guarantees (--json), folders of trainings, or words such as 'gauss sigma=4 n=10'.",
+        ),
+    ] = False,
+    within: Annotated[
+        flags.Text, option("X", "With --order: relative difference of equal curves (default 0.01).")
+    ] = None,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
-    quiet: Quiet = False,
+    quiet: Annotated[bool, switch("--quiet", "Print no table, only write files and set the exit code.")] = False,
 ) -> None:
     """Compare accountants over a grid; one job under every interpretation (--why); or two processes (--order).
 

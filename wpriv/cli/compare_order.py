@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wpriv.cli import flags, output
-from wpriv.cli.guarantee_details import circumstances, steps_of
+from wpriv.cli.guarantee_output import circumstances, steps_of
 from wpriv.core.attacks.curve_order import CROSSES, DOMINATED, DOMINATES, EQUAL, CurveOrder
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.safe_rounding import echo, text
@@ -47,9 +47,7 @@ def compare_order(
         **job.question(),
     )
     if mode == "json":
-        from wpriv._version import __version__
-
-        output.emit_json({"schema": SCHEMA, **result.as_dict(), "version": __version__})
+        output.emit_result(SCHEMA, **result.as_dict())
     else:
         _print(result)
     output.warn(result.warnings)
@@ -63,16 +61,11 @@ def compare_order(
 
 def _print(result: PrivacyOrder) -> None:
     for name, process in (("A", result.a), ("B", result.b)):
-        output.emit(f"{name}: {circumstances(process)}")
-        for line in steps_of(process):
-            output.emit(f"   {line}")
-    output.emit_bold(f"{WORDS.get(result.verdict, 'undecided')}{_range(result)}")
-    for line in _crossings(result.worst):
-        output.emit(line)
+        output.emit(f"{name}: {circumstances(process)}", *(f"   {line}" for line in steps_of(process)))
+    output.emit_bold(f"{WORDS.get(result.verdict, 'undecided')}{_range(result)}", *_crossings(result.worst))
     for name, one in result.orders.items():
-        output.emit(f"order of the neighbours {name}: {WORDS.get(one.verdict, 'undecided')}")
-        for line in _crossings(one):
-            output.emit(f"   {line}")
+        verdict = WORDS.get(one.verdict, "undecided")
+        output.emit(f"order of the neighbours {name}: {verdict}", *(f"   {line}" for line in _crossings(one)))
     output.emit(result.reason)
 
 

@@ -52,10 +52,8 @@ def print_comparison(comparison: Comparison, mode: str) -> None:
         notes += _print_panels(comparison)
         print_verdicts(comparison.verdicts)
         print_claims(comparison.recipe)
-    for note in notes:
-        output.say("note", note)
-    for path in comparison.files if mode == "text" else ():
-        output.say("wrote", str(path))
+    output.say("note", *notes)
+    output.say("wrote", *map(str, comparison.files if mode == "text" else ()))
     _print_warnings(comparison.rows)
 
 
@@ -92,24 +90,24 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     """Print expected numbers beside ours; nothing where the recipe expects none."""
     body = []
     for verdict in verdicts:
-        place = {**({"panel": verdict.panel} if verdict.panel else {}), **verdict.where}
-        body.append(
-            [
-                ", ".join(f"{NAMES.get(name, name)} {value}" for name, value in place.items()),
-                NAMES.get(verdict.column, verdict.column),
-                verdict.kind,
-                f"{verdict.expected:.6g}",
-                _ours(verdict),
-                "" if verdict.difference is None else f"{verdict.difference:+.1e}",
-                f"{verdict.within:g}" + (" absolute" if verdict.absolute else ""),
-                verdict.word,
-                verdict.source,
-            ]
-        )
+        numbers = [f"{verdict.expected:.6g}", _ours(verdict), *deviation(verdict)]
+        body.append([*place(verdict), verdict.kind, *numbers, verdict.word, verdict.source])
+    header = ["expected at", "column", "kind", "expected", "ours", "difference", "within", "", "source"]
     if body:
-        output.emit_table(
-            ["expected at", "column", "kind", "expected", "ours", "difference", "within", "", "source"], body
-        )
+        output.emit_table(header, body)
+
+
+def place(verdict: Verdict) -> list[str]:
+    """Return the row and the column that an expected number is about."""
+    where = {**({"panel": verdict.panel} if verdict.panel else {}), **verdict.where}
+    words = ", ".join(f"{NAMES.get(name, name)} {value}" for name, value in where.items())
+    return [words, NAMES.get(verdict.column, verdict.column)]
+
+
+def deviation(verdict: Verdict) -> list[str]:
+    """Return the difference from an expected number, and its tolerance."""
+    difference = "" if verdict.difference is None else f"{verdict.difference:+.1e}"
+    return [difference, f"{verdict.within:g}" + (" absolute" if verdict.absolute else "")]
 
 
 def _ours(verdict: Verdict) -> str:
@@ -142,8 +140,8 @@ def _print_panels(comparison: Comparison) -> list[str]:
         title = panel.name or comparison.recipe.source or _job(rows)
         runs = f"; the best of K runs ({panel.repeats})" if panel.repeats else ""
         output.emit_bold(panel.title or title + runs)
-        printed, there_are = _print_panel(panel, rows, None if comparison.out is None else MAX_ROWS)
-        shown, total = shown + printed, total + there_are
+        printed = _print_panel(panel, rows, None if comparison.out is None else MAX_ROWS)
+        shown, total = shown + printed[0], total + printed[1]
     if comparison.out is None or shown == total:
         return []
     return [f"the screen shows {shown} of {total} lines; {comparison.out / file_names.TABLE} has all"]
@@ -157,16 +155,23 @@ def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> tuple[int,
     """
     axes = [COLUMNS.get(axis.over, axis.over) for axis in panel.sweep or []]
     if panel.table != "bounds":
-        names = COLUMNS_OF_TABLES.get(panel.table) or _columns_of(panel.table)
+        module = None if panel.table in COLUMNS_OF_TABLES else registry.load("tables", panel.table)
+        # a table of its own kind prints the columns that it names, or its labels and its numbers
+        names = COLUMNS_OF_TABLES.get(panel.table) or getattr(module, "SHOWN", None)
+        names = names or (*getattr(module, "LABELS", ()), *getattr(module, "COLUMNS", ()))
         columns = list(dict.fromkeys([*axes, *(["case"] if panel.cases else []), *names]))
-        body = [
-            [_cell(row.get(name), name) for name in columns] for row in thin(rows, None if _is_whole(panel) else count)
-        ]
+        # all rows of a table whose rows are no points of a curve
+        shown = rows if getattr(module, "WHOLE", False) else thin(rows, count)
+        body = [[_cell(row.get(name), name) for name in columns] for row in shown]
         output.emit_table(columns, body, below="\n")
         return len(body), len(rows)
     answer = _answer(rows)
     if not axes:
-        body = [[*_series(row), row.get("claim") or "no answer", *_answer_cells(row, answer)] for row in rows]
+        body = []
+        for row in rows:
+            lower, upper = row.get(f"{answer}_lower"), row.get(f"{answer}_upper")
+            bracket = "" if lower is None or upper is None else f"[{text(lower, up=False)}, {text(upper, up=True)}]"
+            body.append([*_series(row), row.get("claim") or "no answer", _safe(row.get(answer)), bracket])
         output.emit_table([*_series_columns(rows), "claim", NAMES.get(answer, answer), "bracket"], body, below="\n")
         return len(body), len(rows)
     series = list(dict.fromkeys(tuple(_series(row)) for row in rows))
@@ -189,24 +194,12 @@ def _print_warnings(rows: list[Row]) -> None:
     if len(warnings) > MAX_WARNINGS:
         output.say("warning", f"and {len(warnings) - MAX_WARNINGS} more; --json gives all, each with its row")
     reasons = (f"{row.get('accountant', 'no answer')}: {row['reason']}" for row in rows if row.get("reason"))
-    for line in dict.fromkeys(reasons):
-        output.say("note", line)
+    output.say("note", *dict.fromkeys(reasons))
 
 
 def _answer(rows: list[Row]) -> str:
     """The column of the quantity that was computed."""
     return "epsilon" if rows[0]["asked"] == "delta" else "delta"
-
-
-def _is_whole(panel: Panel) -> bool:
-    """Say whether the screen shows all rows of a table, which are no points of a curve."""
-    return panel.table not in COLUMNS_OF_TABLES and bool(getattr(registry.load("tables", panel.table), "WHOLE", False))
-
-
-def _columns_of(table: str) -> tuple[str, ...]:
-    """The columns that a table of its own kind prints: those it names, or its labels and its numbers."""
-    module = registry.load("tables", table)
-    return getattr(module, "SHOWN", None) or (*getattr(module, "LABELS", ()), *module.COLUMNS)
 
 
 def _job(rows: list[Row]) -> str:
@@ -226,13 +219,6 @@ def _series(row: Row) -> list[str]:
     notion = row.get("notion") or "approximate-dp"
     words = [str(row[name]) for name in _series_columns([row])]
     return words if notion == "approximate-dp" else [*words[:-1], f"{words[-1]} [{notion}]"]
-
-
-def _answer_cells(row: Row, answer: str) -> list[str]:
-    """The safe end and the bracket of an answer."""
-    lower, upper = row.get(f"{answer}_lower"), row.get(f"{answer}_upper")
-    bracket = "" if lower is None or upper is None else f"[{text(lower, up=False)}, {text(upper, up=True)}]"
-    return [_safe(row.get(answer)), bracket]
 
 
 def _safe(bound: float | None) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from wpriv.cli import flags
 from wpriv.cli.parsing import Command, Group
+from wpriv.cli.typer_internals import argument, option
 from wpriv.errors import UsageError
 
 SCHEMA = "wpriv.data/1"
@@ -17,14 +18,8 @@ app = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None)
 Root = Annotated[
     Path | None,
     typer.Option(
-        "--data-root",
-        metavar="DIR",
-        help="Folder of the data sets (default: $WPRIV_DATA, then the system's).",
+        "--data-root", metavar="DIR", help="Folder of the data sets (default: $WPRIV_DATA, then the system's)."
     ),
-]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A data set of the list.")]
-Param = Annotated[
-    list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A parameter of its reader; repeatable.")
 ]
 
 
@@ -64,7 +59,12 @@ def top(ctx: typer.Context, data_root: Root = None, as_json: flags.Json = False)
 
 
 @app.command(cls=Command)
-def show(name: Name, param: Param = None, data_root: Root = None, as_json: flags.Json = False) -> None:
+def show(
+    name: Annotated[str, argument("NAME", "A data set of the list.")],
+    param: Annotated[list[str] | None, option("NAME=VALUE", "A parameter of its reader; repeatable.")] = None,
+    data_root: Root = None,
+    as_json: flags.Json = False,
+) -> None:
     """Show the contents of one data set, and its files with their checksums.
 
     wpriv data show table --param file=people.csv --param target=income
@@ -79,18 +79,16 @@ def show(name: Name, param: Param = None, data_root: Root = None, as_json: flags
         return
     shape = " x ".join(str(side) for side in data["shape"])
     output.emit_bold(
-        f"{data['name']}: {data['train']} to train on and {data['test']} to test on, {shape} {data['dtype']}"
+        f"{data['name']}: {data['train']} to train on and {data['test']} to test on, {shape} {data['dtype']}",
+        f"classes: {', '.join(data['classes'])}",
+        *([f"sensitive: {data['sensitive']}"] if data["sensitive"] else []),
+        f"source: {data['source']}",
+        f"fingerprint: {data['fingerprint']}",
     )
-    output.emit(f"classes: {', '.join(data['classes'])}")
-    if data["sensitive"]:
-        output.emit(f"sensitive: {data['sensitive']}")
-    output.emit(f"source: {data['source']}")
-    output.emit(f"fingerprint: {data['fingerprint']}")
     for file in data["files"]:
         verdict = file["verdict"]
         output.emit(f"file: {file['path']}, sha256 {file['sha256']}, {verdict}: {VERDICTS[verdict]}")
-    for note in data["notes"]:
-        output.say("note", note)
+    output.say("note", *data["notes"])
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -1,18 +1,19 @@
-"""Print guarantees: a headline in words, tables, JSON and CSV."""
+"""Print guarantees: a headline in words with details below it, tables, JSON and CSV."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wpriv.cli import output
-from wpriv.cli.guarantee_details import answered, bracket_text, circumstances, details, range_words
 from wpriv.core.guarantee import Guarantee, unit_notes
+from wpriv.core.process import Process
 from wpriv.files import csv_tables
 from wpriv.files.json_values import plain
-from wpriv.numerics.bracket import TINY
+from wpriv.numerics.bracket import TINY, Bracket
 from wpriv.numerics.safe_rounding import echo, text
+from wpriv.run.accounting import membership_figures
 from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.plausibility import runs_in_advance
 
@@ -29,6 +30,11 @@ CLAIMS = {
     "approximate": "APPROXIMATE by {by}, not a guarantee",
     "as-published": "as published ({by}), not an (eps, delta) guarantee",
 }
+ORDERS = {
+    "remove": 'attacks whose false positives are records called "in the data" that are not (order remove)',
+    "add": 'attacks whose false positives are records called "not in the data" that are (order add)',
+}
+MAX_STEPS = 20  # lines of --explain and text output on the steps of a process
 
 
 def print_guarantee(row: Guarantee, mode: str, limit: float | None = None) -> None:
@@ -37,18 +43,13 @@ def print_guarantee(row: Guarantee, mode: str, limit: float | None = None) -> No
     Args:
         mode: text, json, csv or quiet. limit: as in ``headline``.
     """
-    if mode == "text":
-        output.emit_bold(headline(row, limit))
-        for line in details(row):
-            output.emit(line)
-        _print_explanation(row)
-    elif mode == "quiet":
+    if mode == "quiet":
         calibrated = row.extra.get("calibrated")
         output.emit(f"{calibrated['value']:.13g}" if calibrated else text(answered(row)[1].safe, up=True, limit=limit))
     elif mode == "json":
         output.emit_json(row.as_dict())
     else:
-        output.emit(_csv([row]))
+        _print([row], [headline(row, limit), *details(row), *_explanation(row)], mode)
     _print_warnings([row])
 
 
@@ -61,21 +62,12 @@ def print_guarantees(
         refused: ``accountant`` and ``reason`` of those without an answer. mode, limit: as in ``print_guarantee``.
     """
     notes = unit_notes(row.notion for row in rows)
-    if mode == "text":
-        first = next((row for row in rows if "order" not in row.extra), rows[0])
-        output.emit_bold(f"{_question(first)}; {_circumstances(first)}")
-        _emit_notes(list(dict.fromkeys(note for row in rows for note in row.extra.get("reading", []))))
-        output.emit(_comparison(rows, limit))
-        for row in rows:
-            _print_explanation(row)
-    elif mode == "json":
-        output.emit_rows([row.as_dict() for row in rows], TABLE_SCHEMA, refused=refused, notes=notes)
-    else:
-        output.emit(_csv(rows))
-    for refusal in refused:
-        output.say("note", f"{refusal['accountant']} has no answer: {refusal['reason']}")
-    for note in notes:
-        output.say("note", note)
+    first = next((row for row in rows if "order" not in row.extra), rows[0])
+    readings = _read_as(dict.fromkeys(note for row in rows for note in row.extra.get("reading", [])))
+    explained = [line for row in rows for line in _explanation(row)]
+    lines = [f"{_question(first)}; {_circumstances(first)}", *readings, _comparison(rows, limit), *explained]
+    _print(rows, lines, mode, refused=refused, notes=notes)
+    output.say("note", *(f"{each['accountant']} has no answer: {each['reason']}" for each in refused), *notes)
     _print_warnings(rows)
 
 
@@ -85,21 +77,16 @@ def print_curve(rows: Sequence[Guarantee], mode: str) -> None:
     Args:
         mode: text, json or csv.
     """
-    if mode == "text":
-        claim = CLAIMS[rows[0].claim].format(by=rows[0].accountant)
-        if rows[0].claim == "upper-bound" and any(row.delta.lower for row in rows):
-            claim = f"an upper bound by {rows[0].accountant}, and a lower one"
-        output.emit_bold(f"delta over eps, {claim}; {_circumstances(rows[0])}")
-        _emit_notes(rows[0].extra["reading"])
-        body = []
-        for row in rows:
-            lower = "" if row.delta.lower is None else text(row.delta.lower, up=False)
-            body.append([echo(row.epsilon.safe), text(row.delta.safe, up=True), lower])
-        output.emit(output.table(["eps", "delta", "delta_lower"], body))
-    elif mode == "json":
-        output.emit_rows([row.as_dict() for row in rows], TABLE_SCHEMA)
-    else:
-        output.emit(_csv(rows))
+    first = rows[0]
+    claim = CLAIMS[first.claim].format(by=first.accountant)
+    if first.claim == "upper-bound" and any(row.delta.lower for row in rows):
+        claim = f"an upper bound by {first.accountant}, and a lower one"
+    body = []
+    for row in rows:
+        lower = "" if row.delta.lower is None else text(row.delta.lower, up=False)
+        body.append([echo(row.epsilon.safe), text(row.delta.safe, up=True), lower])
+    readings, curve = _read_as(first.extra["reading"]), output.table(["eps", "delta", "delta_lower"], body)
+    _print(rows, [f"delta over eps, {claim}; {_circumstances(first)}", *readings, curve], mode)
     output.warn(dict.fromkeys(line for row in rows for line in row.warnings))
 
 
@@ -112,14 +99,11 @@ def print_trade_off(rows: Sequence[Mapping[str, Any]], described: DescribedProce
     columns, process = list(rows[0]), described.process
     if mode == "text":
         mu = f"mu-GDP at mu = {text(rows[0]['mu_upper'], up=True)}" if rows[0]["gauss"] is not None else "no finite mu"
-        output.emit_bold(
-            f"false-negative rate of the best attack over its false-positive rate, bounded by {accountant}; "
-            f"gauss is {mu}; {circumstances(process)}"
-        )
-        _emit_notes(described.notes)
+        curve = f"false-negative rate of the best attack over its false-positive rate, bounded by {accountant}"
         shown = [name for name in columns if not name.startswith("mu_")]
         body = [[_rate(name, row[name]) for name in shown] for row in rows]
-        output.emit(output.table(shown, body))
+        title = f"{curve}; gauss is {mu}; {circumstances(process)}"
+        output.emit_bold(title, *_read_as(described.notes), output.table(shown, body))
     elif mode == "json":
         relation = {"adjacency": process.adjacency, "group": process.group}
         about = {"accountant": accountant, **relation, "process": process.describe()}
@@ -129,10 +113,19 @@ def print_trade_off(rows: Sequence[Mapping[str, Any]], described: DescribedProce
     output.warn([*process.caveats(), *runs_in_advance(described, accountant)])
 
 
-def _emit_notes(notes: Sequence[str]) -> None:
-    """Print how flags were read, one line each."""
-    for note in notes:
-        output.emit(f"read as: {note}")
+def _print(rows: Sequence[Guarantee], lines: Sequence[str], mode: str, **more: Any) -> None:
+    """Print lines as text, or rows as JSON, with ``more`` beside them, or as CSV."""
+    if mode == "text":
+        output.emit_bold(*lines)
+    elif mode == "json":
+        output.emit_rows([row.as_dict() for row in rows], TABLE_SCHEMA, **more)
+    else:
+        output.emit(_csv(rows))
+
+
+def _read_as(notes: Iterable[str]) -> list[str]:
+    """How flags were read, one line each."""
+    return [f"read as: {note}" for note in notes]
 
 
 def _rate(name: str, value: float | None) -> str:
@@ -218,12 +211,12 @@ def _csv(rows: Sequence[Guarantee]) -> str:
     return csv_tables.to_text(columns, body).rstrip("\n")
 
 
-def _print_explanation(row: Guarantee) -> None:
-    if "explain" in row.extra:
-        from wpriv.run.accounting.explain import lines
+def _explanation(row: Guarantee) -> list[str]:
+    if "explain" not in row.extra:
+        return []
+    from wpriv.run.accounting import explain
 
-        for line in lines(row.extra["explain"]):
-            output.emit(line)
+    return explain.lines(row.extra["explain"])
 
 
 def _print_warnings(rows: Sequence[Guarantee]) -> None:
@@ -236,3 +229,143 @@ def _print_warnings(rows: Sequence[Guarantee]) -> None:
             if line not in shared:
                 named = len(rows) == 1 or line.startswith(row.accountant)
                 output.say("warning", line if named else f"{row.accountant}: {line}")
+
+
+def details(row: Guarantee) -> list[str]:
+    """Return lines on the steps, on how flags were read, and on the attacks that the guarantee bounds."""
+    extra = row.extra
+    lines = [*steps_of(row.process), *_read_as(extra.get("reading", [])), *_distance_to_best(row)]
+    # the modules of rare answers load where there is one
+    if "one_run" in extra.get("repeats", {}):
+        from wpriv.run.accounting import repeated_selection
+
+        lines += repeated_selection.lines(extra["repeats"], answered(row)[0])
+    if "room" in extra:
+        from wpriv.run.accounting import spent_history
+
+        lines += spent_history.lines(extra["room"])
+    if "parameters" in extra:
+        from wpriv.run.accounting import adaptive_history
+
+        lines += adaptive_history.lines(extra["parameters"])
+    return [*lines, *_mu(row), *_attacks(row), *_classical_formulas(row)]
+
+
+def steps_of(process: Process) -> list[str]:
+    """One line for each kind of step, up to ``MAX_STEPS``."""
+    steps = process.describe()
+    lines = [f"process: {_mechanism(step)}, n = {step['n']}, {_sampling(step)}" for step in steps[:MAX_STEPS]]
+    hidden = len(steps) - len(lines)
+    return [*lines, *([f"process: and {hidden} more kinds of step"] if hidden > 0 else [])]
+
+
+def circumstances(process: Process) -> str:
+    """Adjacency, sampling and number of compositions, in words."""
+    steps = process.describe()
+    kinds = list(dict.fromkeys(_sampling(step) for step in steps))
+    sampling = kinds[0] if len(kinds) == 1 else f"{len(kinds)} different samplings"
+    total = sum(step["n"] for step in steps)
+    group = f" in groups of {process.group} records" if process.group > 1 else ""
+    neighbours = f"{process.adjacency} neighbours{group}"
+    parts = "" if len(steps) == 1 else f" in {len(steps)} kinds of step"
+    size = f"n = {total} composition{'s' if total != 1 else ''}{parts}"
+    return f"{neighbours}, {sampling}, {size}"
+
+
+def _sampling(step: Mapping[str, Any]) -> str:
+    if step["sampling"] == "none":
+        return "no sampling"
+    cut = f" in batches of at most {step['max_batch']}" if "max_batch" in step else ""
+    return f"{step['sampling']} sampling at rate {step['rate']:.6g}{cut}"
+
+
+def _mechanism(step: Mapping[str, Any]) -> str:
+    """'gauss (sigma 4, sensitivity 1)' from the description of a step."""
+    values = {
+        k: v for k, v in step.items() if k not in ("mech", "n", "sampling", "rate", "max_batch") and v is not None
+    }
+    words = ", ".join(f"{k} {echo(v)}" if isinstance(v, float) else f"{k} {v}" for k, v in values.items())
+    return f"{step['mech']} ({words})"
+
+
+def _mu(row: Guarantee) -> list[str]:
+    """mu of Gaussian DP, where it is not the headline, and that of each order of the neighbours."""
+    if "mu" not in row.extra:
+        return []
+    lines = []
+    if row.extra["asked"] != "mu":
+        lines.append(f"mu: {bounds_text(row.extra['mu_lower'], row.extra['mu_upper'])} at {range_words(row)}")
+    orders = row.extra["mu_orders"]
+    for order in orders if len(orders) > 1 else []:
+        ends = bounds_text(order["mu_lower"], order["mu_upper"])
+        lines.append(f"mu: {ends} for {ORDERS.get(order['order'], order['order'])}")
+    return lines
+
+
+def _attacks(row: Guarantee) -> list[str]:
+    """Bounds on membership inference, and the published reading of eps where another notion has one."""
+    lines = []
+    if attack := row.extra.get("attack"):
+        # of the best of K runs only upper bounds are known for a given score
+        show = (lambda _, high: text(high, up=True)) if "repeats" in row.extra else bounds_text
+        advantage = show(attack["advantage_lower"], attack["advantage_upper"])
+        lines.append(f"attack: advantage over guessing (true- less false-positive rate) at most {advantage}")
+        for point in attack["tpr_at_fpr"]:
+            rate = show(point["tpr_lower"], point["tpr_upper"])
+            lines.append(f"attack: true-positive rate at most {rate} at a false-positive rate of {echo(point['fpr'])}")
+    if reading := row.extra.get("attack_reading"):
+        paper, bound = text(reading["paper"], up=True), text(reading["bound"], up=True)
+        lines.append(f"attack: chance of a right guess as the paper reads eps, 1/(1 + e^-eps): {paper}")
+        lines.append(f"attack: what {row.notion} bounds: {bound} ({reading['why']})")
+    return lines
+
+
+def _classical_formulas(row: Guarantee) -> list[str]:
+    """The noise that older formulas ask for, beside the calibrated one."""
+    lines = []
+    for other in row.extra.get("classical", []):
+        parameter, smallest = (row.extra["calibrated"][key] for key in ("parameter", "value"))
+        noise = other[parameter]
+        value = "no value" if noise is None else f"{parameter} = {text(noise, up=True)}"
+        validity = "" if other["valid"] else "NOT VALID HERE: "
+        ratio = "" if noise is None else f"; {noise / smallest:.4g} times the least"
+        lines.append(f"other formula: {value} by {other['formula']}; {validity}{other['note']}{ratio}")
+    return lines
+
+
+def _distance_to_best(row: Guarantee) -> list[str]:
+    """The distance of the calibrated value from the best one, if a value is known that misses the target."""
+    calibrated = row.extra.get("calibrated") or {"misses": None}
+    if not (calibrated["misses"] and calibrated["within"]) or row.extra.get("room", {}).get("accountant"):
+        return []
+    best = "most" if "most" in calibrated else "least"
+    misses = f"{calibrated['parameter']} = {calibrated['misses']:.13g} misses the target by {row.accountant}"
+    within = text(calibrated["within"], up=True, digits=2)
+    return [f"{best}: {misses}; {calibrated['value']:.13g} is within {within} (relative) of the {best}"]
+
+
+def bracket_text(bracket: Bracket, limit: float | None = None) -> str:
+    """Both ends, rounded outwards."""
+    if bracket.lower is None or bracket.upper is None:
+        return f"about {bracket.estimate:.6g}"
+    return f"[{text(bracket.lower, up=False)}, {text(bracket.upper, up=True, limit=limit)}]"
+
+
+def bounds_text(lower: float, upper: float) -> str:
+    """The upper end, and both ends rounded outwards."""
+    return f"{text(upper, up=True)} [{text(lower, up=False)}, {text(upper, up=True)}]"
+
+
+def answered(row: Guarantee) -> tuple[str, Bracket]:
+    """The name and the bracket of the quantity that was computed."""
+    if row.extra.get("asked") == "mu":
+        return "mu", membership_figures.mu_bracket(row)
+    if row.extra.get("asked") == "tpr":
+        return "TPR", membership_figures.true_positive_rate(row)
+    return ("delta", row.delta) if row.extra.get("asked") == "delta" else ("eps", row.epsilon)
+
+
+def range_words(row: Guarantee) -> str:
+    """The tests for which mu holds."""
+    fpr = row.extra["mu_fpr"]
+    return f"every FPR >= {echo(fpr)} with FNR >= {echo(fpr)}" if fpr else "every FPR"

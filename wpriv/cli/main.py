@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (KeyboardInterrupt, typer.Abort) as error:
             inner = error.__cause__ or error.__context__
             if isinstance(inner, EOFError):  # the parser takes every EOFError for the end of input
-                return _bug(inner)
+                return _unexpected(inner)
             return _fail("interrupted", INTERRUPTED)
         except MemoryError:
             return _fail(
@@ -84,10 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Exception as error:  # the only place where a bug becomes an exit code
             if os.environ.get("WPRIV_DEBUG") == "1":
                 raise
-            if (message := _failure_of_own_code(error)) is not None:
-                return _fail(message, UsageError.exit_code)
-            package = _missing_package(error)
-            return _bug(error) if package is None else _environment_lacks(package)
+            return _unexpected(error)
 
 
 @contextlib.contextmanager
@@ -131,37 +128,23 @@ def _with_flags(message: str, words: Sequence[str]) -> str:
     return as_flags(message, [option for parameter in command.params for option in parameter.opts])
 
 
-def _failure_of_own_code(error: BaseException) -> str | None:
-    """Return a message about an error that a Python file of the user's raised; None for other errors."""
+def _unexpected(error: BaseException) -> int:
+    """Report an error in a Python file of the user's, a package that is not installed, or else a bug."""
     from wpriv.files import python_file
 
-    failure = python_file.failure(error)
-    return None if failure is None else f"{failure}. WPRIV_DEBUG=1 shows the traceback"
-
-
-def _bug(error: BaseException) -> int:
-    """Report an error that no part of the program expects."""
+    if (failure := python_file.failure(error)) is not None:
+        return _fail(f"{failure}. WPRIV_DEBUG=1 shows the traceback", UsageError.exit_code)
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package not in ("", "wpriv") and importlib.util.find_spec(package) is None:
+        return _fail(
+            f"this command needs the Python package {package}, which is not installed. Install wpriv with all it "
+            f"needs, or this package alone",
+            MissingResource.exit_code,
+        )
     return _fail(
         f"a bug in wpriv ({type(error).__name__}: {error}). Please report it with the command line; "
         f"WPRIV_DEBUG=1 shows the traceback",
         BUG,
-    )
-
-
-def _missing_package(error: Exception) -> str | None:
-    """Return the package of another project that is not installed, if that is what the error is about."""
-    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    if not name or name == "wpriv" or importlib.util.find_spec(name) is not None:
-        return None
-    return name
-
-
-def _environment_lacks(package: str) -> int:
-    """Report a package that wpriv declares and this Python does not have."""
-    return _fail(
-        f"this command needs the Python package {package}, which is not installed. Install wpriv with all it needs, "
-        f"or this package alone",
-        MissingResource.exit_code,
     )
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from wpriv._version import __version__
 from wpriv.cli import terminal
 from wpriv.cli.flags import as_flags
 from wpriv.files.json_values import plain
@@ -15,14 +16,15 @@ if TYPE_CHECKING:
     from wpriv.core.guarantee import Guarantee
 
 
-def emit(line: str) -> None:
-    """Print a result to standard output."""
-    print(line)
+def emit(*lines: str) -> None:
+    """Print lines of a result to standard output."""
+    for line in lines:
+        print(line)
 
 
-def emit_bold(line: str) -> None:
-    """Print a result in bold where standard output is a terminal that may have colour."""
-    print(f"\x1b[1m{line}\x1b[0m" if terminal.has_colour(sys.stdout) else line)
+def emit_bold(line: str, *others: str) -> None:
+    """Print a result, its first line in bold where standard output is a terminal that may have colour."""
+    emit(f"\x1b[1m{line}\x1b[0m" if terminal.has_colour(sys.stdout) else line, *others)
 
 
 def emit_json(data: Mapping[str, Any]) -> None:
@@ -30,11 +32,14 @@ def emit_json(data: Mapping[str, Any]) -> None:
     print(json.dumps(plain(data), allow_nan=False))
 
 
+def emit_result(schema: str, **data: Any) -> None:
+    """Print a result as one JSON object, with its schema and the version of this program."""
+    emit_json({"schema": schema, **data, "version": __version__})
+
+
 def emit_rows(rows: Sequence[Mapping[str, Any]], schema: str, **more: Any) -> None:
     """Print rows as one JSON object."""
-    from wpriv._version import __version__
-
-    emit_json({"schema": schema, "rows": list(rows), **more, "version": __version__})
+    emit_result(schema, rows=list(rows), **more)
 
 
 def emit_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, above: str = "", below: str = "") -> None:
@@ -46,9 +51,10 @@ def emit_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, above: s
     terminal.print_table(f"{above}{table(header, rows)}{below}")
 
 
-def say(kind: str, line: str) -> None:
-    """Print a note or a warning to standard error, with arguments in backticks as flags; file names stay unchanged."""
-    print(f"wpriv: {kind}: {line if kind == 'wrote' else as_flags(line)}", file=sys.stderr)
+def say(kind: str, *lines: str) -> None:
+    """Print notes or warnings to standard error, with arguments in backticks as flags; file names stay unchanged."""
+    for line in lines:
+        print(f"wpriv: {kind}: {line if kind == 'wrote' else as_flags(line)}", file=sys.stderr)
 
 
 def print_with_certificate(show: Callable[[], None], row: Callable[[], Guarantee], path: str | None) -> None:
@@ -61,22 +67,20 @@ def print_with_certificate(show: Callable[[], None], row: Callable[[], Guarantee
         show: prints the answer.
         row: returns the guarantee that is certified. path: of the certificate; None where none was asked for.
     """
-    note = ""
+    notes = []
     try:
         if path is not None:
             from wpriv.run.accounting import certificates
 
-            note = certificates.write(row(), path)
+            notes.append(certificates.write(row(), path))
     finally:
         show()
-    if note:
-        say("wrote", note)
+    say("wrote", *notes)
 
 
 def warn(lines: Iterable[str]) -> None:
     """Print warnings to standard error."""
-    for line in lines:
-        say("warning", line)
+    say("warning", *lines)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

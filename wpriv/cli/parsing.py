@@ -23,20 +23,26 @@ COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 SETTINGS: dict[str, Any] = {"terminal_width": 100, "help_option_names": ["-h", "--help"]}
 
 
-class Command(TyperCommand):
+class _Once:
+    """A command that refuses an option given twice, where only the last one would count."""
+
+    def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
+        seen = set()
+        for parameter in self.make_parser(ctx).parse_args(list(args))[2]:
+            if parameter.param_type_name == "option" and not parameter.multiple and not parameter.is_flag:
+                if parameter.name in seen:
+                    raise UsageError(f"{parameter.opts[0]} is given twice; give it once")
+                seen.add(parameter.name)
+        rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]  # of TyperCommand or TyperGroup
+        return rest
+
+
+class Command(_Once, TyperCommand):
     """A command that refuses an option given twice."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _refuse_repeated(self, ctx, args)
-        return super().parse_args(ctx, args)
 
-
-class Group(TyperGroup):
+class Group(_Once, TyperGroup):
     """A group of commands that names the nearest command for an unknown one, and refuses an option given twice."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _refuse_repeated(self, ctx, args)
-        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: Any, name: str) -> Any:
         command = super().get_command(ctx, name)
@@ -80,17 +86,6 @@ class LazyGroup(Group):
                 limit = formatter.width - 6 - width
                 texts = [self.get_command(ctx, name).get_short_help_str(limit) for name in names]
                 formatter.write_dl([(name.ljust(width), text) for name, text in zip(names, texts, strict=True)])
-
-
-def _refuse_repeated(command: Any, ctx: Any, args: list[str]) -> None:
-    """Refuse an option that is given twice where only the last one would count."""
-    _, _, parameters = command.make_parser(ctx).parse_args(list(args))
-    seen = set()
-    for parameter in parameters:
-        if parameter.param_type_name == "option" and not parameter.multiple and not parameter.is_flag:
-            if parameter.name in seen:
-                raise UsageError(f"{parameter.opts[0]} is given twice; give it once")
-            seen.add(parameter.name)
 
 
 def unknown_word(word: str, known: Sequence[str], prefix: str = "") -> str:

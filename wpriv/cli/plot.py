@@ -5,49 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from wpriv.cli.typer_internals import argument, option
 from wpriv.errors import UsageError
-
-Sources = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="DIR|TABLE.CSV...",
-        help="A results folder of compare or train, or one table; or several folders, for one figure of all.",
-    ),
-]
-Figure = Annotated[
-    str | None, typer.Option("--figure", metavar="NAME", help="Draw this figure instead of the recipe's.")
-]
-Format = Annotated[
-    str, typer.Option("--format", metavar="LIST", help="Formats of the files, separated by commas: png, pdf, svg.")
-]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder of the files (default: the table's).")]
-Style = Annotated[
-    str,
-    typer.Option(
-        "--style",
-        metavar="NAME",
-        help="screen; or paper: 8 point type and no titles, which FIGURE.txt holds for the caption.",
-    ),
-]
-Columns = Annotated[
-    int | None,
-    typer.Option(
-        "--columns",
-        metavar="1|2",
-        help="Width of a figure for a paper: one column (85 mm, the default) or two (175 mm).",
-    ),
-]
 
 
 def command(
-    sources: Sources,
-    figure: Figure = None,
-    formats: Format = "png",
-    style: Style = "screen",
-    columns: Columns = None,
-    out: Out = None,
+    sources: Annotated[
+        list[Path],
+        argument(
+            "DIR|TABLE.CSV...",
+            "A results folder of compare or train, or one table; or several folders, for one figure of all.",
+        ),
+    ],
+    figure: Annotated[str | None, option("NAME", "Draw this figure instead of the recipe's.")] = None,
+    formats: Annotated[
+        str, option("LIST", "Formats of the files, separated by commas: png, pdf, svg.", "--format")
+    ] = "png",
+    style: Annotated[
+        str, option("NAME", "screen; or paper: 8 point type and no titles, which FIGURE.txt holds for the caption.")
+    ] = "screen",
+    columns: Annotated[
+        int | None, option("1|2", "Width of a figure for a paper: one column (85 mm, the default) or two (175 mm).")
+    ] = None,
+    out: Annotated[Path | None, option("DIR", "Folder of the files (default: the table's).")] = None,
 ) -> None:
     """Draw saved results again, without computing.
 

@@ -3,111 +3,54 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from wpriv.cli import flags
+from wpriv.cli.flags import Text
+from wpriv.cli.typer_internals import argument, option, switch
 from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
     from wpriv.run.local.privatize import Privatized
 
-Recipe = Annotated[flags.Text, typer.Argument(metavar="RECIPE", help="Instead of flags, a recipe of kind privatize.")]
-Data = Annotated[
-    flags.Text,
-    typer.Option("--data", metavar="NAME|FILE", help="mnist, mnist:test, or a .npz, .npy or .csv, one record a row."),
-]
-Root = Annotated[
-    Path | None, typer.Option("--data-root", metavar="DIR", help="Folder of the data sets (before $WPRIV_DATA).")
-]
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="FILE.npz", help="File of the noisy records; the statement is written beside it."),
-]
-Mech = Annotated[
-    flags.Text,
-    typer.Option("--mech", metavar="NAME", help="local-gauss (l2 ball, needs --delta) or local-laplace (l1 ball)."),
-]
-Sigma = Annotated[
-    flags.Text, typer.Option("--sigma", metavar="X", help="Instead of --eps: standard deviation of Gauss noise.")
-]
-Scale = Annotated[flags.Text, typer.Option("--scale", metavar="X", help="Instead of --eps: scale b of Laplace noise.")]
-Radius = Annotated[
-    flags.Text,
-    typer.Option("--radius", metavar="X", help="Norm that records are clipped to, chosen without looking at them."),
-]
-Center = Annotated[
-    flags.Text, typer.Option("--center", metavar="X", help="Center of the ball, for every number (default 0).")
-]
-Formula = Annotated[
-    flags.Text,
-    typer.Option("--formula", metavar="NAME", help="Gauss noise for --eps: analytic (default, least) or eq4."),
-]
-Nonnegative = Annotated[
-    bool, typer.Option("--nonnegative", help="Make negative numbers 0; Gauss noise is then smaller by sqrt 2.")
-]
-Dct = Annotated[bool, typer.Option("--dct", help="Clip and publish the orthonormal cosine transform of each record.")]
-Quantile = Annotated[
-    flags.Text, typer.Option("--quantile", metavar="Q", help="Clamp each number to this quantile of --public records.")
-]
-Public = Annotated[
-    flags.Text, typer.Option("--public", metavar="NAME|FILE", help="Public records of the same shape, for --quantile.")
-]
-Thresholds = Annotated[
-    flags.Text,
-    typer.Option("--thresholds", metavar="FILE", help="Instead of --quantile: the bound of each number."),
-]
-Limit = Annotated[flags.Text, typer.Option("--limit", metavar="K", help="Only the first K records.")]
-ArrayName = Annotated[
-    flags.Text, typer.Option("--array", metavar="NAME", help="The array of a .npz with several (default x).")
-]
-Header = Annotated[
-    bool | None,
-    typer.Option(
-        "--header/--no-header", help="Whether the first line of a .csv names its columns; else it is a record."
-    ),
-]
-Labels = Annotated[bool, typer.Option("--public-labels", help="The labels are public: write them too, unchanged.")]
-Param = Annotated[
-    list[str] | None,
-    typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the reader of --data; repeatable."),
-]
-Dtype = Annotated[flags.Text, typer.Option("--dtype", metavar="NAME", help="float32 (default) or float64.")]
-Seed = Annotated[
-    flags.Text,
-    typer.Option("--seed", metavar="K", help="Repeatable noise, for tests: whoever knows K can remove it."),
-]
-Dry = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done and what it would cost.")]
-
 
 def command(
-    recipe: Recipe = None,
-    data: Data = None,
-    data_root: Root = None,
-    out: Out = None,
-    mech: Mech = None,
+    recipe: Annotated[Text, argument("RECIPE", "Instead of flags, a recipe of kind privatize.")] = None,
+    data: Annotated[Text, option("NAME|FILE", "mnist, mnist:test, or a .npz, .npy or .csv, one record a row.")] = None,
+    data_root: Annotated[Path | None, option("DIR", "Folder of the data sets (before $WPRIV_DATA).")] = None,
+    out: Annotated[
+        Path | None, option("FILE.npz", "File of the noisy records; the statement is written beside it.")
+    ] = None,
+    mech: Annotated[Text, option("NAME", "local-gauss (l2 ball, needs --delta) or local-laplace (l1 ball).")] = None,
     eps: flags.Eps = None,
     delta: flags.Delta = None,
-    sigma: Sigma = None,
-    scale: Scale = None,
-    radius: Radius = None,
-    center: Center = None,
-    formula: Formula = None,
-    nonnegative: Nonnegative = False,
-    dct: Dct = False,
-    quantile: Quantile = None,
-    public: Public = None,
-    thresholds: Thresholds = None,
-    limit: Limit = None,
-    array: ArrayName = None,
-    header: Header = None,
-    public_labels: Labels = False,
-    param: Param = None,
-    dtype: Dtype = None,
-    seed: Seed = None,
-    dry_run: Dry = False,
+    sigma: Annotated[Text, option("X", "Instead of --eps: standard deviation of Gauss noise.")] = None,
+    scale: Annotated[Text, option("X", "Instead of --eps: scale b of Laplace noise.")] = None,
+    radius: Annotated[Text, option("X", "Norm that records are clipped to, chosen without looking at them.")] = None,
+    center: Annotated[Text, option("X", "Center of the ball, for every number (default 0).")] = None,
+    formula: Annotated[Text, option("NAME", "Gauss noise for --eps: analytic (default, least) or eq4.")] = None,
+    nonnegative: Annotated[
+        bool, switch("--nonnegative", "Make negative numbers 0; Gauss noise is then smaller by sqrt 2.")
+    ] = False,
+    dct: Annotated[bool, switch("--dct", "Clip and publish the orthonormal cosine transform of each record.")] = False,
+    quantile: Annotated[Text, option("Q", "Clamp each number to this quantile of --public records.")] = None,
+    public: Annotated[Text, option("NAME|FILE", "Public records of the same shape, for --quantile.")] = None,
+    thresholds: Annotated[Text, option("FILE", "Instead of --quantile: the bound of each number.")] = None,
+    limit: Annotated[Text, option("K", "Only the first K records.")] = None,
+    array: Annotated[Text, option("NAME", "The array of a .npz with several (default x).")] = None,
+    header: Annotated[
+        bool | None,
+        switch("--header/--no-header", "Whether the first line of a .csv names its columns; else it is a record."),
+    ] = None,
+    public_labels: Annotated[
+        bool, switch("--public-labels", "The labels are public: write them too, unchanged.")
+    ] = False,
+    param: Annotated[list[str] | None, option("NAME=VALUE", "A parameter of the reader of --data; repeatable.")] = None,
+    dtype: Annotated[Text, option("NAME", "float32 (default) or float64.")] = None,
+    seed: Annotated[Text, option("K", "Repeatable noise, for tests: whoever knows K can remove it.")] = None,
+    dry_run: Annotated[bool, switch("--dry-run", "Only print what would be done and what it would cost.")] = False,
     as_json: flags.Json = False,
 ) -> None:
     """Clip every record and add noise to it, once: local differential privacy for the records of a data set.
@@ -116,6 +59,7 @@ def command(
 
     wpriv privatize --data mnist --mech local-gauss --radius 8 --eps 35 --delta 1e-4 --out private.npz
     """
+    from wpriv.cli import output
     from wpriv.run.local.privatize import privatize
 
     given = {
@@ -129,7 +73,7 @@ def command(
         raise UsageError("give --out FILE.npz for the noisy records, or --dry-run")
     if data_root is not None:
         arguments["root"] = data_root
-    _print(privatize(**arguments, out=out, dry_run=dry_run, say=_note), dry_run, as_json)
+    _print(privatize(**arguments, out=out, dry_run=dry_run, say=partial(output.say, "note")), dry_run, as_json)
 
 
 def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
@@ -156,12 +100,6 @@ def _of_recipe(recipe: str, given: dict[str, Any], param: list[str] | None) -> d
     return load_recipe.privatize(recipe)
 
 
-def _note(line: str) -> None:
-    from wpriv.cli import output
-
-    output.say("note", line)
-
-
 def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
     """Print the guarantee, the facts of the statement and the written files."""
     from wpriv.cli import output
@@ -176,13 +114,10 @@ def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
         action = "would be privatised" if dry_run else "privatised"
         records = f"{statement['data']['records']} records of {shape}"
         reports = local_statement.read(statement)
-        output.emit_bold(f"{records} {action}: {words.headline(reports)}")
-        for name, fact in words.report_facts(reports):
-            output.emit(f"{name}: {fact}")
-        for file in result.files:
-            output.emit(f"written: {file}")
-    for line in statement["data"]["read_as"]:
-        output.say("note", line)
+        facts = [f"{name}: {fact}" for name, fact in words.report_facts(reports)]
+        written = [f"written: {file}" for file in result.files]
+        output.emit_bold(f"{records} {action}: {words.headline(reports)}", *facts, *written)
+    output.say("note", *statement["data"]["read_as"])
     output.warn(statement["warnings"])
     output.say(
         "note",

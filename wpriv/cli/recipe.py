@@ -8,46 +8,12 @@ from typing import Annotated
 import typer
 
 from wpriv.cli.parsing import Command, Group
+from wpriv.cli.typer_internals import argument, option, switch
 from wpriv.errors import UsageError
 
 app = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None)
 Name = Annotated[
     str, typer.Argument(metavar="RECIPE", help="A path, or the name of a shipped recipe such as plc/fig7-dpsgd.")
-]
-Names = Annotated[
-    list[str], typer.Argument(metavar="RECIPE...", help="Paths, or names of shipped recipes such as plc/fig7-dpsgd.")
-]
-Quick = Annotated[bool, typer.Option("--quick", help="Apply the recipe's quick overrides.")]
-Target = Annotated[
-    Path,
-    typer.Argument(metavar="TO", help="The new file, ending in .yaml, or a folder; created where it is missing."),
-]
-Refreshed = Annotated[
-    str,
-    typer.Argument(metavar="RECIPE|all", help="A path, the name of a shipped recipe, or all that have own numbers."),
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Folder of the results, by commit (default refresh).")
-]
-AtMost = Annotated[
-    str | None,
-    typer.Option("--at-most", metavar="TIME", help="Run no recipe beyond this time: 30min, 2h; 0 only lists them."),
-]
-Jobs = Annotated[
-    int, typer.Option("--jobs", metavar="N", min=1, help="Number of trainings of a recipe that run at the same time.")
-]
-Root = Annotated[
-    Path | None, typer.Option("--data-root", metavar="DIR", help="Folder of the data sets (before $WPRIV_DATA).")
-]
-From = Annotated[
-    Path | None,
-    typer.Option(
-        "--from", metavar="DIR", help="Take the numbers of finished results, or of a reproduction: run nothing."
-    ),
-]
-Beginning = Annotated[
-    str | None,
-    typer.Argument(metavar="PAPER", help="Only recipes whose names begin like this: plc, plc/fig7."),
 ]
 
 
@@ -61,7 +27,11 @@ def top(ctx: typer.Context) -> None:
 
 
 @app.command(cls=Command)
-def ls(beginning: Beginning = None) -> None:
+def ls(
+    beginning: Annotated[
+        str | None, argument("PAPER", "Only recipes whose names begin like this: plc, plc/fig7.")
+    ] = None,
+) -> None:
     """List the shipped recipes: kind, time (~: not measured on a full run), data, and the reproduced table or figure.
 
     wpriv recipe ls plc
@@ -77,7 +47,9 @@ def ls(beginning: Beginning = None) -> None:
 
 
 @app.command(cls=Command)
-def check(recipes: Names) -> None:
+def check(
+    recipes: Annotated[list[str], argument("RECIPE...", "Paths, or names of shipped recipes such as plc/fig7-dpsgd.")],
+) -> None:
     """Check recipes, and report every fault of the first faulty one with file, line and column."""
     from wpriv.cli import output
     from wpriv.run import load_recipe
@@ -92,7 +64,9 @@ def check(recipes: Names) -> None:
 
 
 @app.command(cls=Command)
-def show(recipe: Name, quick: Quick = False) -> None:
+def show(
+    recipe: Name, quick: Annotated[bool, switch("--quick", "Apply the recipe's quick overrides.")] = False
+) -> None:
     """Show a recipe as resolved: panels complete, overrides applied."""
     from wpriv.cli import output
     from wpriv.config import yaml_document
@@ -113,23 +87,33 @@ def schema() -> None:
 
 
 @app.command(cls=Command)
-def cp(recipe: Name, to: Target = Path()) -> None:
+def cp(
+    recipe: Name,
+    to: Annotated[
+        Path, argument("TO", "The new file, ending in .yaml, or a folder; created where it is missing.")
+    ] = Path(),
+) -> None:
     """Copy a shipped recipe and the files that it reads, as a starting point for changes."""
     from wpriv.cli import output
     from wpriv.run import recipe_files
 
-    for path in recipe_files.copy(recipe, to):
-        output.emit(str(path))
+    output.emit(*map(str, recipe_files.copy(recipe, to)))
 
 
 @app.command(cls=Command)
 def refresh(
-    recipe: Refreshed,
-    out: Out = None,
-    at_most: AtMost = None,
-    jobs: Jobs = 1,
-    data_root: Root = None,
-    results: From = None,
+    recipe: Annotated[
+        str, argument("RECIPE|all", "A path, the name of a shipped recipe, or all that have own numbers.")
+    ],
+    out: Annotated[Path | None, option("DIR", "Folder of the results, by commit (default refresh).")] = None,
+    at_most: Annotated[
+        str | None, option("TIME", "Run no recipe beyond this time: 30min, 2h; 0 only lists them.")
+    ] = None,
+    jobs: Annotated[int, option("N", "Number of trainings of a recipe that run at the same time.", min=1)] = 1,
+    data_root: Annotated[Path | None, option("DIR", "Folder of the data sets (before $WPRIV_DATA).")] = None,
+    results: Annotated[
+        Path | None, option("DIR", "Take the numbers of finished results, or of a reproduction: run nothing.", "--from")
+    ] = None,
 ) -> None:
     """Run recipes, and write their own numbers anew, with the commit that gave them, into their files.
 

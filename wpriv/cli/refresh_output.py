@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from wpriv.cli import output
+from wpriv.cli.comparison_output import deviation, place
 from wpriv.cli.reproduce import say, seconds_of
 from wpriv.errors import CheckFailed, Interrupted, UsageError, WprivError
 from wpriv.run import load_recipe, recipe_duration
@@ -78,11 +79,8 @@ def refresh(word: str, out: Path, at_most: str | None, jobs: int, root: Path | N
 def _finish(results: list[Result], problems: list[str]) -> None:
     """Print the results, and fail where some number has none."""
     _print(results)
-    problems += [
-        f"{result.name} has no answer for {len(result.unanswered)} own numbers"
-        for result in results
-        if result.unanswered
-    ]
+    open_numbers = [(result.name, len(result.unanswered)) for result in results if result.unanswered]
+    problems += [f"{name} has no answer for {count} own numbers" for name, count in open_numbers]
     if problems:
         raise CheckFailed("; ".join(problems))
 
@@ -90,23 +88,11 @@ def _finish(results: list[Result], problems: list[str]) -> None:
 def _print(results: list[Result]) -> None:
     rows = [[result.name, *_cells(each)] for result in results for each in result.numbers]
     if rows:
-        header = ["recipe", "at", "column", "old", "new", "difference", "within", ""]
-        output.emit_table(header, rows)
-    for result in results:
-        if result.written:
-            output.say("wrote", str(result.path))
+        output.emit_table(["recipe", "at", "column", "old", "new", "difference", "within", ""], rows)
+    output.say("wrote", *(str(result.path) for result in results if result.written))
 
 
 def _cells(each: Refreshed) -> list[str]:
     verdict = each.verdict
-    place = {**({"panel": verdict.panel} if verdict.panel else {}), **verdict.where}
     word = "no answer: kept" if each.new is None else "as before" if verdict.ok else "changed beyond the tolerance"
-    return [
-        ", ".join(f"{name} {value}" for name, value in place.items()),
-        verdict.column,
-        f"{each.old:g}",
-        each.text or "none",
-        "" if verdict.difference is None else f"{verdict.difference:+.1e}",
-        f"{verdict.within:g}" + (" absolute" if verdict.absolute else ""),
-        word,
-    ]
+    return [*place(verdict), f"{each.old:g}", each.text or "none", *deviation(verdict), word]

@@ -4,35 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from wpriv.cli import flags
+from wpriv.cli.typer_internals import argument, option
 from wpriv.errors import UsageError
-
-Source = Annotated[str, typer.Argument(metavar="DIR", help="A results folder of train, compare or audit.")]
-Form = Annotated[
-    str,
-    typer.Option(
-        "--as",
-        metavar="FORM",
-        help="summary; html: a self-contained page with statement, numbers and figures; registry: an entry for the "
-        "deployments registry of OpenDP, in YAML; or checklist: what a reader asks of a private model, answered or "
-        "open, in Markdown.",
-    ),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Fill in the registry entry: deployment.basic.intended_use='...'; repeatable.",
-    ),
-]
-Out = Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the report to this file.")]
 
 
 def command(
-    source: Source, form: Form = "summary", changes: Set = None, out: Out = None, as_json: flags.Json = False
+    source: Annotated[str, argument("DIR", "A results folder of train, compare or audit.")],
+    form: Annotated[
+        str,
+        option(
+            "FORM",
+            "summary; html: a self-contained page with statement, numbers and figures; registry: an entry for the "
+            "deployments registry of OpenDP, in YAML; or checklist: what a reader asks of a private model, answered or "
+            "open, in Markdown.",
+            "--as",
+        ),
+    ] = "summary",
+    changes: Annotated[
+        list[str] | None,
+        option("KEY=VALUE", "Fill in the registry entry: deployment.basic.intended_use='...'; repeatable.", "--set"),
+    ] = None,
+    out: Annotated[str | None, option("FILE", "Write the report to this file.")] = None,
+    as_json: flags.Json = False,
 ) -> None:
     """Say what a results folder holds: a summary, a web page, a registry entry, or a checklist for its publication.
 
@@ -51,8 +45,7 @@ def command(
     from wpriv.run.results import report
 
     result = report.report(source, form.casefold(), changed_keys(changes or []))
-    for note in result.notes:
-        output.say("note", note)
+    output.say("note", *result.notes)
     text = (
         json.dumps(json_values.plain(result.data), indent=2, allow_nan=False) if as_json else result.text.rstrip("\n")
     )

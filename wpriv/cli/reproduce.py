@@ -8,58 +8,36 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from wpriv.cli import flags
+from wpriv.cli.typer_internals import argument, option, switch
 from wpriv.errors import CheckFailed, MissingResource, UsageError
 
 if TYPE_CHECKING:
     from wpriv.run.reproduction.collect import ItemResult
     from wpriv.run.reproduction.items import Paper
 
-What = Annotated[
-    str, typer.Argument(metavar="WHAT", help="all, a paper (plc, wdp, dpswd, wgrad, ldp), or an item: plc/figure-4.")
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Folder of results and pages (default reproduction).")
-]
-Quick = Annotated[
-    bool, typer.Option("--quick", help="Apply the quick overrides of the recipes: a try, no reproduction.")
-]
-AtMost = Annotated[
-    str | None,
-    typer.Option("--at-most", metavar="TIME", help="Begin no recipe beyond this time: 30min, 2h; 0 writes pages only."),
-]
-Jobs = Annotated[
-    int, typer.Option("--jobs", metavar="N", min=1, help="Number of trainings of a sweep that run at the same time.")
-]
-Root = Annotated[
-    Path | None, typer.Option("--data-root", metavar="DIR", help="Folder of the data sets (before $WPRIV_DATA).")
-]
-Keep = Annotated[
-    Path | None,
-    typer.Option(
-        "--keep", metavar="DIR", help="Keep what is finished in this folder, in small, and show all it holds."
-    ),
-]
-Kept = Annotated[
-    Path | None,
-    typer.Option(
-        "--kept", metavar="DIR", help="Show the kept results of this folder for recipes that are not run here."
-    ),
-]
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 def command(
-    what: What = "all",
-    out: Out = None,
-    quick: Quick = False,
-    at_most: AtMost = None,
-    jobs: Jobs = 1,
-    data_root: Root = None,
-    keep: Keep = None,
-    kept: Kept = None,
+    what: Annotated[
+        str, argument("WHAT", "all, a paper (plc, wdp, dpswd, wgrad, ldp), or an item: plc/figure-4.")
+    ] = "all",
+    out: Annotated[Path | None, option("DIR", "Folder of results and pages (default reproduction).")] = None,
+    quick: Annotated[
+        bool, switch("--quick", "Apply the quick overrides of the recipes: a try, no reproduction.")
+    ] = False,
+    at_most: Annotated[
+        str | None, option("TIME", "Begin no recipe beyond this time: 30min, 2h; 0 writes pages only.")
+    ] = None,
+    jobs: Annotated[int, option("N", "Number of trainings of a sweep that run at the same time.", min=1)] = 1,
+    data_root: Annotated[Path | None, option("DIR", "Folder of the data sets (before $WPRIV_DATA).")] = None,
+    keep: Annotated[
+        Path | None, option("DIR", "Keep what is finished in this folder, in small, and show all it holds.")
+    ] = None,
+    kept: Annotated[
+        Path | None, option("DIR", "Show the kept results of this folder for recipes that are not run here.")
+    ] = None,
     as_json: flags.Json = False,
 ) -> None:
     """Run the recipes of the papers, and write their numbers, ours and every figure to web pages.
@@ -76,10 +54,7 @@ def command(
     if quick and (keep or kept):
         name = "--keep" if keep else "--kept"
         raise UsageError(f"{name} is for reproductions, and runs with --quick are none. Leave one of the two out")
-    if keep is not None:
-        _check_keep(keep, kept, folder)
-    elif kept is not None:
-        _check_kept(kept)
+    _check_kept(keep, kept, folder)
     plans = reproduce.planned(papers, folder, quick=quick)
     reproduce.run(plans, folder, at_most=limit, jobs=jobs, root=data_root, say=say)
     selected = {item for paper in papers for item in paper.items}
@@ -96,8 +71,7 @@ def command(
             [each.item.paper, each.item.name, each.verdict, collect.counts(each), _missing(each)] for each in results
         ]
         output.emit_table(["paper", "item", "verdict", "numbers met", "not reproduced"], rows)
-    for path in files:
-        output.say("wrote", str(path))
+    output.say("wrote", *map(str, files))
     missed = [number for each in results for recipe in each.recipes for number in recipe.expect if number.is_missed]
     if missed:
         raise CheckFailed(f"{len(missed)} expected numbers are missed; the pages show them")
@@ -106,31 +80,23 @@ def command(
         raise MissingResource("none of the recipes could be run; the pages say why")
 
 
-def _check_keep(keep: Path, kept: Path | None, out: Path) -> None:
-    """Refuse, before anything is run, what cannot be kept.
+def _check_kept(keep: Path | None, kept: Path | None, out: Path) -> None:
+    """Refuse, before anything is run, what cannot be kept, and a folder without kept results, which would show nothing.
 
     Raises:
         UsageError: the folder is not one of kept results, or that of the reproduction.
     """
     from wpriv.run.reproduction import kept as keeping
 
+    if keep is None:
+        if kept is not None and not keeping.is_kept(kept):
+            raise UsageError(f"--kept {kept} holds no kept results. Name a folder that was written with --keep")
+        return
     if kept is not None and kept != keep:
         raise UsageError("--keep shows the results of its own folder: leave out --kept")
     if keep.resolve() == out.resolve():
         raise UsageError(f"--keep and --out are the same folder {out}: name another one with --keep")
     keeping.require_folder(keep)
-
-
-def _check_kept(kept: Path) -> None:
-    """Refuse a folder without kept results, which would show nothing.
-
-    Raises:
-        UsageError: the folder holds no kept results.
-    """
-    from wpriv.run.reproduction import kept as keeping
-
-    if not keeping.is_kept(kept):
-        raise UsageError(f"--kept {kept} holds no kept results. Name a folder that was written with --keep")
 
 
 def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:

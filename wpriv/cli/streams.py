@@ -33,20 +33,30 @@ class _Stream:
             raise AttributeError(name)
         return getattr(self._stream, name)
 
-    def _write(self, text: str) -> int:
-        try:
-            return self._stream.write(text)
-        except UnicodeEncodeError:
-            encoding = self._stream.encoding or "ascii"
-            return self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    def write(self, text: str) -> int:
+        """Write text and return the number of its characters."""
+        if text == "":
+            return 0  # the parser tries whether a stream takes text
+        with self._guarded():
+            try:
+                self._stream.write(text)
+            except UnicodeEncodeError:
+                encoding = self._stream.encoding or "ascii"
+                self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        return len(text)
 
     def writelines(self, lines: list[str]) -> None:
         """Write several pieces of text, one after another."""
         for line in lines:
             self.write(line)
 
-    def write(self, text: str) -> int:
-        """Write text and return the number of its characters."""
+    def flush(self) -> None:
+        """Hand what was written to the operating system."""
+        with self._guarded():
+            self._stream.flush()
+
+    def _guarded(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which errors of the stream are dealt with."""
         raise NotImplementedError
 
 
@@ -57,17 +67,8 @@ class Results(_Stream):
         ReaderGone: the reader has closed the pipe. MissingResource: the text cannot be written, as on a full disk.
     """
 
-    def write(self, text: str) -> int:
-        with self._reported():
-            return 0 if text == "" else self._write(text)
-
-    def flush(self) -> None:
-        """Hand what was written to the operating system."""
-        with self._reported():
-            self._stream.flush()
-
     @contextlib.contextmanager
-    def _reported(self) -> Iterator[None]:
+    def _guarded(self) -> Iterator[None]:
         try:
             yield
         except BrokenPipeError:
@@ -84,18 +85,11 @@ class Results(_Stream):
 class Notes(_Stream):
     """Standard error: text that cannot be written is dropped."""
 
-    def write(self, text: str) -> int:
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
         try:
-            return self._write(text)
+            yield
         except (OSError, ValueError):  # a ValueError: the stream was closed
-            _discard(self._stream)
-            return len(text)
-
-    def flush(self) -> None:
-        """Hand what was written to the operating system."""
-        try:
-            self._stream.flush()
-        except (OSError, ValueError):
             _discard(self._stream)
 
 

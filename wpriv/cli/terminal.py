@@ -153,9 +153,7 @@ def waiting(what: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
     """Start a display after ``DELAY`` seconds in another thread, unless the work is done; yield its update function."""
-    lock = threading.Lock()
     shown: list[tuple[Progress, TaskID]] = []
-    over = False
 
     def start() -> None:
         from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -165,16 +163,13 @@ def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
         bars = _bars(
             TextColumn("{task.description}"), *(count if known else (SpinnerColumn("line"), TimeElapsedColumn()))
         )
-        with lock:
-            if not over:
-                shown.append((bars, bars.add_task(what, **state)))
-                bars.start()
+        bars.start()
+        shown.append((bars, bars.add_task(what, **state)))
 
     def update(**values: Any) -> None:
-        with lock:
-            state.update(values)
-            for bars, task in shown:
-                bars.update(task, **values)
+        state.update(values)
+        for bars, task in shown:
+            bars.update(task, **values)
 
     timer = threading.Timer(DELAY, start)
     timer.daemon = True
@@ -183,7 +178,6 @@ def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
         yield update
     finally:
         timer.cancel()
-        with lock:
-            over = True
-            for bars, _ in shown:
-                bars.stop()
+        timer.join()  # a display that is about to start must have started before it is stopped
+        for bars, _ in shown:
+            bars.stop()

@@ -27,6 +27,7 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
     duration = recipe_duration.of_plan(plan)
     estimate = cost_estimate(plan)
     warnings = training_statement.warnings_of_plan(plan)
+    files = file_names.of_training(plan.train.task, averaged=plan.train.average is not None)
     if as_json:
         private = plan.private
         output.emit_json(
@@ -46,10 +47,7 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
                 "guess": estimate,
                 "time": None if duration is None else duration.as_dict(),
                 "folder": str(folder.path),
-                "files": [
-                    str(folder.path / name)
-                    for name in file_names.of_training(plan.train.task, averaged=plan.train.average is not None)
-                ],
+                "files": [str(folder.path / name) for name in files],
                 "notes": list(plan.notes),
                 "warnings": warnings,
             }
@@ -62,13 +60,9 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
         sampling = f"{sampling}, passes of {plan.sampling.pass_steps} steps"
     output.emit_bold(f"{plan.recipe.name}: {plan.steps} steps of {batch} of {plan.records} records, {sampling}")
     _print_privacy(plan, rows)
-    for note in plan.notes:
-        output.emit(f"read as: {note}")
-    output.emit(_cost_line(duration, estimate, plan))
-    names = file_names.of_training(plan.train.task, averaged=plan.train.average is not None)
-    output.emit(f"writes: {folder.path}{os.sep} {', '.join(names)}")
-    for line in warnings:
-        output.say("warning", line)
+    output.emit(*(f"read as: {note}" for note in plan.notes), _cost_line(duration, estimate, plan))
+    output.emit(f"writes: {folder.path}{os.sep} {', '.join(files)}")
+    output.warn(warnings)
 
 
 def print_training(trained: Trained, as_json: bool) -> None:
@@ -88,16 +82,14 @@ def print_training(trained: Trained, as_json: bool) -> None:
         return
     results = [f"{key} {last[key]:.4g}" for key in last if key not in (*NO_RESULTS, "epsilon")]
     steps = f"{last['step']} step{'s' * (last['step'] != 1)}"
-    output.emit_bold(f"{recipe.name}: {', '.join(results)} after {steps}")
-    for row in trained.guarantees:
-        output.emit(guarantee_output.headline(row))
+    guarantees = map(guarantee_output.headline, trained.guarantees)
+    output.emit_bold(f"{recipe.name}: {', '.join(results)} after {steps}", *guarantees)
     if trained.plan.private is None:
         reports = "reports" in trained.statement
         output.emit(f"promise: {trained.statement['promise']}" if reports else "trained without privacy: no guarantee")
     comparison_output.print_verdicts(trained.verdicts)
     comparison_output.print_claims(recipe)
-    for refusal in trained.refused:
-        output.say("note", f"{refusal.accountant} has no answer: {refusal.reason}")
+    output.say("note", *(f"{each.accountant} has no answer: {each.reason}" for each in trained.refused))
     if order := class_order.words(trained.statement["data"]):
         output.say("note", order)
     output.warn(trained.statement.get("warnings", []))

@@ -18,6 +18,21 @@ import typer
 ParserError: type[Exception] = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
 
 
+def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
+    """An option with a value, called as its parameter unless it has other ``names``."""
+    return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
+def switch(name: str, help: str) -> Any:
+    """An option without a value."""
+    return typer.Option(name, help=help)
+
+
+def argument(metavar: str, help: str) -> Any:
+    """An argument of a command."""
+    return typer.Argument(metavar=metavar, help=help)
+
+
 class _TextAsTyped:
     """A reader of a flag's value that returns it unchanged."""
 

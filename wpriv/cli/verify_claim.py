@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from wpriv.cli import flags, output
 from wpriv.cli.flags import as_flags
-from wpriv.cli.guarantee_details import bracket_text, circumstances, steps_of
+from wpriv.cli.guarantee_output import bracket_text, circumstances, steps_of
 from wpriv.core.attacks.claim import Claim, parse_claim
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.numerics.parse_numbers import whole
@@ -62,7 +61,7 @@ def decide(
     decision = decisions.decide(question)
     if as_json:
         more = {"readings": [row.as_dict() for row in rows]} if why else {}
-        output.emit_json({"schema": SCHEMA, **decision.as_dict(), **more, **_version()})
+        output.emit_result(SCHEMA, **decision.as_dict(), **more)
     else:
         _print_decision(decision)
         _print_readings(rows)
@@ -87,10 +86,7 @@ def decide_recipe(source: Path, *, seed: str | None, width: str | None, as_json:
         output.emit_rows([row.as_dict() for row in rows], SCHEMA, source=recipe.source)
     else:
         output.emit_bold(recipe.source)
-        body = [
-            [row.name, row.claim, row.verdict, "" if row.expected is None else row.expected, as_flags(row.reason)]
-            for row in rows
-        ]
+        body = [[row.name, row.claim, row.verdict, row.expected or "", as_flags(row.reason)] for row in rows]
         output.emit_table(["claim of", "claim", "verdict", "expected", "reason"], body)
     published.require_expected(source, rows)
     refuted = [row.name for row in rows if row.expected is None and row.verdict == REFUTED]
@@ -133,12 +129,12 @@ def _seed(seed: str | None) -> int:
 
 def _print_decision(decision: Decision) -> None:
     """The verdict, what it is about, and the test that breaks a refuted claim."""
-    output.emit_bold(f"{decision.claim} is {decision.verdict}: {as_flags(decision.reason)}")
-    output.emit(f"reading: {circumstances(decision.process)}")
-    for line in steps_of(decision.process):
-        output.emit(line)
-    for note in decision.notes:
-        output.emit(f"read as: {note}")
+    output.emit_bold(
+        f"{decision.claim} is {decision.verdict}: {as_flags(decision.reason)}",
+        f"reading: {circumstances(decision.process)}",
+        *steps_of(decision.process),
+        *(f"read as: {note}" for note in decision.notes),
+    )
     if decision.epsilon is not None and decision.claim.notion == "approximate-dp" and decision.claim.delta > 0:
         output.emit(f"eps at delta = {echo(decision.claim.delta)}: {bracket_text(decision.epsilon)}")
     if decision.delta is not None and decision.at_eps is not None:
@@ -190,9 +186,3 @@ def _set_exit_code(decision: Decision) -> None:
         raise CheckFailed(f"the claim {decision.claim} is refuted: {decision.reason}")
     if decision.verdict == OPEN:
         raise Unsupported(f"the claim {decision.claim} is open: {decision.reason}")
-
-
-def _version() -> dict[str, Any]:
-    from wpriv._version import __version__
-
-    return {"version": __version__}

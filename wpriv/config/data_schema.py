@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
-
-from wpriv.config.field_types import Count, LocalNoise, OwnCode, Word
+from wpriv.config.field_types import Count, LocalNoise, OwnCode, Word, optional
 
 REPORTS = "privatized"
 """The reader of files that ``wpriv privatize`` wrote."""
@@ -15,21 +13,17 @@ REPORTS = "privatized"
 class DataSet(OwnCode):
     """The data set of a training: a reader in ``wpriv/data`` or in a file of the user's, and where to look."""
 
-    file: Word | None = Field(
-        None,
-        description="for readers of your own files, the path of one; or a Python file of your own (.py) that defines "
+    file: Word | None = optional(
+        "for readers of your own files, the path of one; or a Python file of your own (.py) that defines "
         "the name, a function that returns the records; it is run",
     )
 
-    root: Word | None = Field(None, description="folder to look in before $WPRIV_DATA and the system's places")
-    records: Count | None = Field(
-        None, description="size of the training set that the recipe counts on; another one found is refused"
-    )
-    limit: Count | None = Field(None, description="take only the first so many training records (and test records)")
-    first: Count | None = Field(None, description="take only the first so many training records, and all test records")
-    privatize: LocalNoise | None = Field(
-        None,
-        description="put noise on the training records first, as wpriv privatize does; for experiments",
+    root: Word | None = optional("folder to look in before $WPRIV_DATA and the system's places")
+    records: Count | None = optional("size of the training set that the recipe counts on; another one found is refused")
+    limit: Count | None = optional("take only the first so many training records (and test records)")
+    first: Count | None = optional("take only the first so many training records, and all test records")
+    privatize: LocalNoise | None = optional(
+        "put noise on the training records first, as wpriv privatize does; for experiments",
     )
 
     @property

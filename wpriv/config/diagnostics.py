@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import types
-from collections.abc import Iterable
-from typing import Annotated, Any, Union, get_args, get_origin
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -53,40 +52,35 @@ def _form_diagnostic(document: Document, model: type[BaseModel], details: Any, p
     return document.diagnostic(path, message)
 
 
+def rule_diagnostics(document: Document, value: Any, path: Key = ()) -> Iterator[Diagnostic]:
+    """Yield what the rules of models, inside of a value with a sound form, find in a document."""
+    if isinstance(value, BaseModel):
+        for key, message in getattr(value, "rules", tuple)():
+            yield document.diagnostic((*path, *key), message, at_key=True)
+        value = dict(value)
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for part, each in inner:
+        yield from rule_diagnostics(document, each, (*path, part))
+
+
 def known_keys(model: type[BaseModel], location: Iterable[str | int]) -> list[str]:
-    """Return the keys of the model that stands at a location inside another model, by walking the annotations."""
-    annotation: Any = model
+    """Return the keys of the model that stands at a location inside another model, by its JSON Schema."""
+    schema = model.model_json_schema()
+
+    def alternatives(node: Any) -> list[Any]:
+        node = schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node
+        return [each for inner in node["anyOf"] for each in alternatives(inner)] if "anyOf" in node else [node]
+
+    nodes = [schema]
     for part in location:
-        inner = _annotation_at(annotation, part)
-        annotation = annotation if inner is None else inner
-    innermost = _model_in(annotation)
-    return list(innermost.model_fields) if innermost else []
-
-
-def _alternatives(annotation: Any) -> list[Any]:
-    """The types that an annotation allows, without ``Annotated`` and unions around them."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _alternatives(get_args(annotation)[0])
-    if origin in (Union, types.UnionType):
-        return [each for part in get_args(annotation) for each in _alternatives(part)]
-    return [annotation]
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    classes = [each for each in _alternatives(annotation) if isinstance(each, type) and not get_args(each)]
-    return next((each for each in classes if issubclass(each, BaseModel)), None)
-
-
-def _annotation_at(annotation: Any, part: str | int) -> Any:
-    """The annotation of a field of a model, an item of a list or a value of a mapping; None where there is none."""
-    for each in _alternatives(annotation):
-        if get_origin(each) in (list, dict):
-            return get_args(each)[-1]
-        model = _model_in(each)
-        if model and part in model.model_fields:
-            return model.model_fields[str(part)].annotation
-    return None
+        inner = [
+            node.get("properties", {}).get(part)
+            or node.get("items" if isinstance(part, int) else "additionalProperties")
+            for node in nodes
+        ]
+        # pydantic's locations also name types, which have no keys of their own
+        nodes = [each for node in inner if isinstance(node, dict) for each in alternatives(node)] or nodes
+    return next((list(node["properties"]) for node in nodes if "properties" in node), [])
 
 
 def unknown_name(kind: str, word: str, known: list[str]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, WithJsonSchema
@@ -12,7 +14,11 @@ from pydantic import BeforeValidator as BeforeValidator
 from pydantic import Field as Field
 from pydantic import model_validator as model_validator
 
+from wpriv.config.document import Key
+from wpriv.core import registry, repeats
 from wpriv.core.parameters import MAX_COUNT
+from wpriv.errors import UsageError, WprivError
+from wpriv.numerics import ball_projection
 from wpriv.numerics.parse_numbers import to_int
 
 MAX_POINTS = 10_000
@@ -100,24 +106,41 @@ Grid = Annotated[
 ]
 
 
-def _check_repeats(text: str) -> str:
-    from wpriv.core import repeats
-    from wpriv.errors import WprivError
+def read_by(parse: Callable[[str], object]) -> AfterValidator:
+    """Return a validator of text that ``parse`` must be able to read; the text itself is kept."""
 
-    try:
-        repeats.parse(text)
-    except WprivError as error:
-        raise ValueError(str(error).removeprefix("`repeats`: ").replace("`", "")) from None
-    return text
+    def check(text: str) -> str:
+        try:
+            parse(text)
+        except WprivError as error:
+            # the place of the text has the name of the argument
+            raise ValueError(re.sub(r"`\w+`: | \(`\w+`\)", "", str(error)).replace("`", "")) from None
+        return text
+
+    return AfterValidator(check)
 
 
-Repeats = Annotated[Word, AfterValidator(_check_repeats)]
+Repeats = Annotated[Word, read_by(repeats.parse)]
 
 
 class StrictModel(BaseModel):
     """A model that refuses unknown keys, text for a number and a number for text."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        """Yield what is wrong with keys that are sound one by one: the path of a key from here, and a message."""
+        yield from ()
+
+
+def key(description: str, default: Any = ...) -> Any:
+    """A key of a model, required where it has no default."""
+    return Field(default, description=description)
+
+
+def optional(description: str) -> Any:
+    """A key of a model that may be left out, and is None then."""
+    return Field(None, description=description)
 
 
 def as_list(value: Any) -> Any:
@@ -130,7 +153,7 @@ class PluginRef(StrictModel):
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
-    name: Word = Field(description="its name; its own parameters stand beside this key")
+    name: Word = key("its name; its own parameters stand beside this key")
 
     def parameters(self) -> dict[str, Any]:
         """Return the keys beside those that every plug-in of its kind has."""
@@ -140,9 +163,9 @@ class PluginRef(StrictModel):
 class OwnCode(PluginRef):
     """A plug-in by name, or a function or class of that name in a Python file of the user's."""
 
-    file: Word | None = Field(None, description="a Python file of your own (.py) that defines the name; it is run")
-    sha256: Word | None = Field(
-        None, description="first 16 digits of the SHA-256 of that file, filled in; a file with another one is refused"
+    file: Word | None = optional("a Python file of your own (.py) that defines the name; it is run")
+    sha256: Word | None = optional(
+        "first 16 digits of the SHA-256 of that file, filled in; a file with another one is refused"
     )
 
     @property
@@ -159,72 +182,92 @@ class Expect(StrictModel):
     where: dict[str, int | float | str | bool] = Field(
         default_factory=dict, description="values of columns that select the row; empty for a single row"
     )
-    within: Positive = Field(description="tolerance, relative unless absolute: true")
-    absolute: bool = Field(False, description="take within as a difference, not as a share of the expected number")
-    at_least: bool = Field(False, description="one-sided: missed only below the expected number minus the tolerance")
-    at_most: bool = Field(False, description="one-sided: missed only above the expected number plus the tolerance")
-    held: bool = Field(
-        True, description="false: compared but never missed, for a published number that cannot be reproduced"
-    )
-    kind: Literal["published", "reference", "own"] = Field(
-        "reference",
-        description="published: printed in the source; reference: computed apart, such as a closed form or another "
+    within: Positive = key("tolerance, relative unless absolute: true")
+    absolute: bool = key("take within as a difference, not as a share of the expected number", False)
+    at_least: bool = key("one-sided: missed only below the expected number minus the tolerance", False)
+    at_most: bool = key("one-sided: missed only above the expected number plus the tolerance", False)
+    held: bool = key("false: compared but never missed, for a published number that cannot be reproduced", True)
+    kind: Literal["published", "reference", "own"] = key(
+        "published: printed in the source; reference: computed apart, such as a closed form or another "
         "program; own: an earlier run of this recipe",
+        "reference",
     )
-    commit: Word | None = Field(
-        None, description="of an own number: the commit of wpriv that gave it, written by `wpriv recipe refresh`"
+    commit: Word | None = optional(
+        "of an own number: the commit of wpriv that gave it, written by `wpriv recipe refresh`"
     )
-    noise_version: Count | None = Field(
-        None, description="of an own number: the version of the rule that makes noise of a seed, which it depends on"
+    noise_version: Count | None = optional(
+        "of an own number: the version of the rule that makes noise of a seed, which it depends on"
     )
-    source: Word = Field(description="where the number is printed, or how it was computed")
+    source: Word = key("where the number is printed, or how it was computed")
 
 
 class Claim(StrictModel):
     """A statement of the source that does not hold here, what this program finds instead, and the reason."""
 
-    paper: Text = Field(description="what the paper says")
-    found: Text = Field(description="what this program finds, with its numbers")
-    because: Text = Field(description="why the two differ")
+    paper: Text = key("what the paper says")
+    found: Text = key("what this program finds, with its numbers")
+    because: Text = key("why the two differ")
 
 
 class Time(StrictModel):
     """The time that a recipe takes on one core, or on a GPU, and how that is known."""
 
-    seconds: Positive = Field(description="of the whole recipe, all trainings of a sweep together")
-    known: Literal["measured", "extrapolated", "estimated"] = Field(
-        description="measured on a full run, extrapolated from part of one, or estimated from its networks' operations"
+    seconds: Positive = key("of the whole recipe, all trainings of a sweep together")
+    known: Literal["measured", "extrapolated", "estimated"] = key(
+        "measured on a full run, extrapolated from part of one, or estimated from its networks' operations"
     )
-    device: Literal["cpu", "cuda"] = Field("cpu", description="cpu: one core; cuda: one GPU")
+    device: Literal["cpu", "cuda"] = key("cpu: one core; cuda: one GPU", "cpu")
 
 
 class LocalNoise(StrictModel):
     """Clipping and noise of every record, for a target or at a given noise."""
 
-    mech: Literal["local-gauss", "local-laplace"] = Field(
-        description="local-gauss clips to an l2 ball and needs delta; local-laplace clips to an l1 ball"
+    mech: Literal["local-gauss", "local-laplace"] = key(
+        "local-gauss clips to an l2 ball and needs delta; local-laplace clips to an l1 ball"
     )
-    eps: Positive | None = Field(None, description="eps of every report; the noise is solved for")
-    delta: Probability | None = Field(None, description="delta of every report; 0 where left out with local-laplace")
-    sigma: Positive | None = Field(None, description="instead of eps: standard deviation of Gauss noise")
-    scale: Positive | None = Field(None, description="instead of eps: scale b of Laplace noise")
-    radius: Positive | None = Field(
-        None, description="norm to which every record is clipped, chosen without looking at the records"
+    eps: Positive | None = optional("eps of every report; the noise is solved for")
+    delta: Probability | None = optional("delta of every report; 0 where left out with local-laplace")
+    sigma: Positive | None = optional("instead of eps: standard deviation of Gauss noise")
+    scale: Positive | None = optional("instead of eps: scale b of Laplace noise")
+    radius: Positive | None = optional("norm to which every record is clipped, chosen without looking at the records")
+    center: Number | None = optional("middle of the ball, for every number of a record (default 0)")
+    formula: Literal["analytic", "eq4"] | None = optional(
+        "noise of local-gauss for eps: the least one (default), or equation (4) of Reshetova et al."
     )
-    center: Number | None = Field(None, description="middle of the ball, for every number of a record (default 0)")
-    formula: Literal["analytic", "eq4"] | None = Field(
-        None, description="noise of local-gauss for eps: the least one (default), or equation (4) of Reshetova et al."
+    nonnegative: bool = key("negative numbers become 0, and Gauss noise is smaller by sqrt 2", False)
+    dct: bool = key("clip and publish the orthonormal cosine transform of each record", False)
+    quantile: Annotated[float, Field(gt=0, le=1)] | None = optional(
+        "each number is clamped to this quantile of its magnitude in public records"
     )
-    nonnegative: bool = Field(False, description="negative numbers become 0, and Gauss noise is smaller by sqrt 2")
-    dct: bool = Field(False, description="clip and publish the orthonormal cosine transform of each record")
-    quantile: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description="each number is clamped to this quantile of its magnitude in public records"
+    public: Word | None = optional("public records for the quantile: a data set or a file")
+    thresholds: Word | None = optional("instead of quantile: a file with the bound that each number is clamped to")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = optional(
+        "repeatable noise, for tests: whoever knows the seed can remove the noise"
     )
-    public: Word | None = Field(None, description="public records for the quantile: a data set or a file")
-    thresholds: Word | None = Field(
-        None, description="instead of quantile: a file with the bound that each number is clamped to"
-    )
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
-        None, description="repeatable noise, for tests: whoever knows the seed can remove the noise"
-    )
-    public_labels: bool = Field(False, description="the labels are public and are written unchanged")
+    public_labels: bool = key("the labels are public and are written unchanged", False)
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        is_gauss = self.mech == "local-gauss"
+        parameter, other = ("sigma", "scale") if is_gauss else ("scale", "sigma")
+        noise = getattr(self, parameter)
+        if getattr(self, other) is not None:
+            yield (), f"{self.mech} has a {parameter}, not a {other}; give {parameter}, or the other mechanism"
+        elif (noise is None) == (self.eps is None):
+            count = "neither" if noise is None else "both"
+            yield (), f"give a target (eps) or the noise itself ({parameter}); found {count}"
+        if self.formula is not None and noise is not None:
+            yield (), f"formula chooses the noise for a target; remove formula or {parameter}"
+        if is_gauss and self.delta is None:
+            yield (), "Gaussian noise has no finite eps at delta = 0: give delta, well below 1 / records, such as 1e-5"
+        if not is_gauss and self.nonnegative:
+            reason = "the l1 diameter of the nonnegative part is 2 radii as well"
+            yield (), f"nonnegative saves no Laplace noise: {reason}. Remove it"
+        if not is_gauss and self.formula == "eq4":
+            yield (), "formula eq4 is about Gaussian noise; Laplace noise is exact as it is. Remove it"
+        if self.radius is not None:
+            try:
+                # noise of the size of the radius stands for noise that is solved for
+                ball_projection.check(self.radius, noise or self.radius)
+                registry.mechanism(self.mech)(**{"radius": self.radius, parameter: noise or self.radius})
+            except UsageError as error:
+                yield (), str(error)

@@ -98,7 +98,8 @@ def _locate_files(data: Any, folder: Path) -> None:
 
 def _mapping(document: Document, path: Key) -> dict[str, Any]:
     """The mapping at a path; empty where there is none."""
-    value: Any = document.data
-    for part in path:
-        value = value.get(part) if isinstance(value, dict) else value[part]
+    try:
+        value = document.at(path)
+    except (LookupError, TypeError):
+        return {}
     return value if isinstance(value, dict) else {}

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from wpriv.config.document import Document
 from wpriv.config.technique_schema import AVERAGE_PREFIX
-from wpriv.config.train_schema import Train
+from wpriv.config.train_schema import BATCH_MEAN, Train
 from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import python_file
 
-# keys that only the published procedure (clip: batch-mean) has
-BATCH_MEAN = ("norm", "mask")
 # keys that describe a run without changing its results
 COSMETIC = ("source", "title", "figure", "expect", "claims", "time", "checkpoint", "cluster", "quick")
 # keys whose override replaces them as a whole: parts of two sweeps make no sense together
@@ -40,27 +38,14 @@ def resolve(document: Document, *, quick: bool = False, folder: Path | None = No
         # expected numbers, claims and the time are about the full run, and so is the number of runs
         dropped = {"expect", "claims", "time", "seeds", *(key for key in REPLACED if key in overrides)}
         data = merged({key: value for key, value in data.items() if key not in dropped}, overrides)
-    data |= {key: _located(data[key], folder) for key in OWN_CODE if _names_code(data.get(key))}
+    named = [key for key in OWN_CODE if _names_code(data.get(key))]
+    data |= {key: _located(data[key], folder, python_file.digest) for key in named}
     if isinstance(data.get("data"), dict) and folder is not None:
         data["data"] = {key: _beside(key, value, folder) for key, value in data["data"].items()}
-    if data.get("init") is not None:
-        data["init"] = _with_digest(data["init"], folder)
+    init = {"file": data["init"]} if isinstance(data.get("init"), str) else data.get("init")
+    if isinstance(init, dict) and isinstance(init.get("file"), str) and "\0" not in init["file"]:
+        data["init"] = _located(init, folder, lambda path: hashlib.sha256(path.read_bytes()).hexdigest())
     return Document(document.name, document.lines, data, document.keys, document.values)
-
-
-def _with_digest(init: Any, folder: Path | None) -> Any:
-    """A file of weights with its path as found beside the recipe, and with its digest if it can be read."""
-    entry = {"file": init} if isinstance(init, str) else init
-    if not isinstance(entry, dict) or not isinstance(entry.get("file"), str) or "\0" in entry["file"]:
-        return init
-    path = Path(entry["file"])
-    if folder is not None and (folder / path).is_file():
-        path = (folder / path).resolve()
-    try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return init
-    return {"sha256": digest, **entry, "file": str(path)}
 
 
 def _beside(key: str, value: Any, folder: Path) -> Any:
@@ -79,15 +64,15 @@ def _names_code(reference: Any) -> bool:
     return isinstance(reference, dict) and isinstance(reference.get("file"), str) and reference["file"].endswith(".py")
 
 
-def _located(reference: dict[str, Any], folder: Path | None) -> dict[str, Any]:
-    """A reference to a Python file with its path as found beside the recipe, and with its digest if it can be read."""
-    path = Path(reference["file"])
+def _located(entry: dict[str, Any], folder: Path | None, digest: Callable[[Path], str]) -> dict[str, Any]:
+    """A file of the user's with its path as found beside the recipe, and with its digest if it can be read."""
+    path = Path(entry["file"])
     if folder is not None and (folder / path).is_file():
         path = (folder / path).resolve()
     try:
-        return {"sha256": python_file.digest(path), **reference, "file": str(path)}
-    except MissingResource:
-        return reference
+        return {"sha256": digest(path), **entry, "file": str(path)}
+    except (OSError, MissingResource):
+        return entry
 
 
 def written_out(model: Train) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, field_validator
 
+from wpriv.config.diagnostics import abbreviate
+from wpriv.config.document import Key
 from wpriv.config.field_types import (
     Claim,
     Count,
@@ -24,10 +26,14 @@ from wpriv.config.field_types import (
     Word,
     as_list,
     expand_values,
+    key,
+    optional,
+    read_by,
 )
 from wpriv.config.step_schema import ADJACENCY, GROUP, Step, plugin_fields
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
+from wpriv.core.attacks.claim import parse_claim
 from wpriv.core.parameters import type_words
 
 BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
@@ -47,8 +53,8 @@ PROCESS_TABLES = {
 class Sweep(StrictModel):
     """One axis of a grid: eps, delta, n, rate, group, max_batch, bands, or a parameter of a mechanism; its values."""
 
-    over: Word = Field(
-        description="eps, delta, n, rate, group, max_batch, bands, or a parameter of the mechanism, accountant or table"
+    over: Word = key(
+        "eps, delta, n, rate, group, max_batch, bands, or a parameter of the mechanism, accountant or table"
     )
     values: Grid
 
@@ -61,38 +67,34 @@ Sweeps = Annotated[
 class Part(StrictModel):
     """The keys that a comparison, its panels and its ``quick`` overrides share."""
 
-    process: Annotated[list[Step], Field(min_length=1)] | None = Field(None, description="the steps, composed in order")
-    cases: dict[str, Annotated[list[Step], Field(min_length=1)]] | None = Field(
-        None, description="instead of process: several processes side by side, by name"
+    process: Annotated[list[Step], Field(min_length=1)] | None = optional("the steps, composed in order")
+    cases: dict[str, Annotated[list[Step], Field(min_length=1)]] | None = optional(
+        "instead of process: several processes side by side, by name"
     )
-    adjacency: Word | None = Field(None, description=ADJACENCY)
-    group: Count | None = Field(None, description=GROUP)
-    table: Word = Field(
-        "bounds",
-        description="bounds (eps or delta by accountants), class or loss (of the privacy loss distribution), or the "
+    adjacency: Word | None = optional(ADJACENCY)
+    group: Count | None = optional(GROUP)
+    table: Word = key(
+        "bounds (eps or delta by accountants), class or loss (of the privacy loss distribution), or the "
         "name of a table that has its own params and no process",
+        "bounds",
     )
-    params: dict[str, Any] | None = Field(
-        None, description="parameters of a table that is neither bounds, class nor loss"
+    params: dict[str, Any] | None = optional("parameters of a table that is neither bounds, class nor loss")
+    accountants: Annotated[list[Word], Field(min_length=1)] | None = optional(
+        "for table: bounds: names, with options as name:option=value; or all"
     )
-    accountants: Annotated[list[Word], Field(min_length=1)] | None = Field(
-        None, description="for table: bounds: names, with options as name:option=value; or all"
+    tol: Tolerance | None = optional("relative width of a certified bracket; 1e-3 where left out")
+    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = optional("the eps at which delta is computed")
+    eps_per_n: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = optional(
+        "instead of eps: eps divided by the number of compositions"
     )
-    tol: Tolerance | None = Field(None, description="relative width of a certified bracket; 1e-3 where left out")
-    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
-        None, description="the eps at which delta is computed"
-    )
-    eps_per_n: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
-        None, description="instead of eps: eps divided by the number of compositions"
-    )
-    delta: Probability | None = Field(None, description="the delta at which eps is computed")
-    repeats: Repeats | None = Field(None, description=REPEATS)
-    sweep: Sweeps | None = Field(None, description="one axis, or a list of axes whose product is the grid")
-    bins: Annotated[int, Field(ge=2, le=100_000)] | None = Field(None, description="number of cells of a loss table")
-    figure: Word | None = Field(None, description="the figure to draw; left out, it follows from the table")
-    title: str | None = Field(None, description="title above the table and the figure")
-    limits: dict[Literal["x", "y"], Annotated[list[Number], Field(min_length=2, max_length=2)]] | None = Field(
-        None, description="ends of the axes of the figure, as {y: [0, 1]}"
+    delta: Probability | None = optional("the delta at which eps is computed")
+    repeats: Repeats | None = optional(REPEATS)
+    sweep: Sweeps | None = optional("one axis, or a list of axes whose product is the grid")
+    bins: Annotated[int, Field(ge=2, le=100_000)] | None = optional("number of cells of a loss table")
+    figure: Word | None = optional("the figure to draw; left out, it follows from the table")
+    title: str | None = optional("title above the table and the figure")
+    limits: dict[Literal["x", "y"], Annotated[list[Number], Field(min_length=2, max_length=2)]] | None = optional(
+        "ends of the axes of the figure, as {y: [0, 1]}"
     )
     expect: list[Expect] = Field(default_factory=list, description="numbers to compare the results with")
 
@@ -100,8 +102,8 @@ class Part(StrictModel):
 class Panel(Part):
     """A panel of a figure: its name, and the keys that differ from the recipe around it."""
 
-    name: Word = Field(description="name of the panel, in the column panel of the table")
-    quick: Part | None = Field(None, description="keys that differ in a quick run")
+    name: Word = key("name of the panel, in the column panel of the table")
+    quick: Part | None = optional("keys that differ in a quick run")
 
     def processes(self) -> dict[str, list[Step]]:
         """Return the cases by name; a single process has an empty name."""
@@ -151,42 +153,59 @@ class Compare(Part):
     """kind: compare. Accountants, or a table of another kind, over a grid, with a table and a figure as results."""
 
     kind: Literal["compare"]
-    source: str = Field(description="the paper and its reproduced table or figure, or where the job comes from")
-    panels: Annotated[list[Panel], Field(min_length=1)] | None = Field(
-        None, description="parts of the figure; each takes the keys that it lacks from the recipe around it"
+    source: str = key("the paper and its reproduced table or figure, or where the job comes from")
+    panels: Annotated[list[Panel], Field(min_length=1)] | None = optional(
+        "parts of the figure; each takes the keys that it lacks from the recipe around it"
     )
     claims: list[Claim] = Field(
         default_factory=list, description="statements of the paper that do not hold, printed after the table"
     )
-    time: Time | None = Field(None, description="how long the recipe takes")
-    quick: Part | None = Field(None, description="keys that differ in a quick run (--quick)")
+    time: Time | None = optional("how long the recipe takes")
+    quick: Part | None = optional("keys that differ in a quick run (--quick)")
 
 
 class Budget(StrictModel):
     """kind: budget. eps at a delta, or delta at an eps, of one process."""
 
     kind: Literal["budget"]
-    source: Word | None = Field(None, description="where the job comes from; not used")
-    process: Annotated[list[Step], Field(min_length=1)] = Field(description="the steps, composed in order")
-    adjacency: Word | None = Field(None, description=ADJACENCY)
-    group: Count | None = Field(None, description=GROUP)
-    accountants: list[Word] | None = Field(
-        None, description="names, with options as name:option=value; pld where left out"
-    )
-    tol: Tolerance | None = Field(None, description="relative width of a certified bracket; 1e-6 where left out")
-    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
-        None, description="the eps at which delta is computed"
-    )
-    delta: Probability | None = Field(None, description="the delta at which eps is computed")
-    repeats: Repeats | None = Field(None, description=REPEATS)
+    source: Word | None = optional("where the job comes from; not used")
+    process: Annotated[list[Step], Field(min_length=1)] = key("the steps, composed in order")
+    adjacency: Word | None = optional(ADJACENCY)
+    group: Count | None = optional(GROUP)
+    accountants: list[Word] | None = optional("names, with options as name:option=value; pld where left out")
+    tol: Tolerance | None = optional("relative width of a certified bracket; 1e-6 where left out")
+    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = optional("the eps at which delta is computed")
+    delta: Probability | None = optional("the delta at which eps is computed")
+    repeats: Repeats | None = optional(REPEATS)
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        if (self.eps is None) == (self.delta is None):
+            yield (), "give either eps or delta: one of them is the question, the other the answer"
 
 
 class Calibrate(Budget):
     """kind: calibrate. Solves for the one parameter of the process that is left out."""
 
     kind: Literal["calibrate"]  # type: ignore[assignment]
-    eps: Positive = Field(description="the eps of the target")
-    delta: Probability = Field(description="the delta of the target")
+    eps: Positive = key("the eps of the target")
+    delta: Probability = key("the delta of the target")
+
+    @field_validator("process")
+    @classmethod
+    def _one_step(cls, steps: list[Step]) -> list[Step]:
+        if len(steps) > 1:
+            raise ValueError(f"calibrate solves for one step; found {len(steps)}")
+        return steps
+
+    @field_validator("accountants")
+    @classmethod
+    def _one_accountant(cls, words: list[str] | None) -> list[str] | None:
+        if len(words or ["pld"]) != 1 or words == ["all"]:
+            raise ValueError(f"calibrate solves by one accountant; found {abbreviate(words)}")
+        return words
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        yield from ()  # both eps and delta are given
 
 
 class Rows(StrictModel):
@@ -194,40 +213,39 @@ class Rows(StrictModel):
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
-    name: Word | None = Field(None, description="a data set, as mnist or mnist:test")
-    file: Word | None = Field(
-        None,
-        description="a .npz, .npy or .csv with a record a row, where no name is given; else a parameter of the reader",
+    name: Word | None = optional("a data set, as mnist or mnist:test")
+    file: Word | None = optional(
+        "a .npz, .npy or .csv with a record a row, where no name is given; else a parameter of the reader",
     )
-    array: Word | None = Field(None, description="the array of a .npz with several (default x)")
-    header: bool | None = Field(
-        None, description="whether the first line of a .csv names its columns; found from its cells where it is clear"
+    array: Word | None = optional("the array of a .npz with several (default x)")
+    header: bool | None = optional(
+        "whether the first line of a .csv names its columns; found from its cells where it is clear"
     )
-    root: Word | None = Field(None, description="folder to look in before $WPRIV_DATA and the system's places")
-    limit: Count | None = Field(None, description="only the first so many records")
+    root: Word | None = optional("folder to look in before $WPRIV_DATA and the system's places")
+    limit: Count | None = optional("only the first so many records")
 
 
 class Privatize(LocalNoise):
     """kind: privatize. Noise on every record: local differential privacy, for a target or a given noise."""
 
     kind: Literal["privatize"]
-    source: Word | None = Field(None, description="where the job comes from; not used")
-    data: Rows = Field(description="the records to privatise")
-    dtype: Literal["float32", "float64"] = Field("float32", description="type of the numbers that are written")
+    source: Word | None = optional("where the job comes from; not used")
+    data: Rows = key("the records to privatise")
+    dtype: Literal["float32", "float64"] = key("type of the numbers that are written", "float32")
 
 
 class PublishedClaim(StrictModel):
     """A published claim, the process that it is about, and the verdict that is expected."""
 
-    name: Word = Field(description="a short name, shown in the table")
-    claim: Word = Field(description="eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; or rho=0.5")
-    process: Annotated[list[Step], Field(min_length=1)] = Field(description="the steps, composed in order")
-    adjacency: Word | None = Field(None, description=ADJACENCY)
-    group: Count | None = Field(None, description=GROUP)
-    source: str = Field(min_length=1, description="where the claim and the parameters are printed")
-    verdict: Literal["proved", "refuted", "open"] | None = Field(
-        None, description="the expected verdict; another one is exit code 1"
+    name: Word = key("a short name, shown in the table")
+    claim: Annotated[Word, read_by(parse_claim)] = key(
+        "eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; or rho=0.5"
     )
+    process: Annotated[list[Step], Field(min_length=1)] = key("the steps, composed in order")
+    adjacency: Word | None = optional(ADJACENCY)
+    group: Count | None = optional(GROUP)
+    source: str = Field(min_length=1, description="where the claim and the parameters are printed")
+    verdict: Literal["proved", "refuted", "open"] | None = optional("the expected verdict; another one is exit code 1")
 
 
 class Verify(StrictModel):
@@ -235,10 +253,8 @@ class Verify(StrictModel):
 
     kind: Literal["verify"]
     source: str = Field(min_length=1, description="where the claims come from")
-    time: Time | None = Field(None, description="how long the recipe takes")
-    published: Annotated[list[PublishedClaim], Field(min_length=1)] = Field(
-        description="the claims, each with its process"
-    )
+    time: Time | None = optional("how long the recipe takes")
+    published: Annotated[list[PublishedClaim], Field(min_length=1)] = key("the claims, each with its process")
 
 
 MODELS: dict[str, type[StrictModel]] = {

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from wpriv.config.field_types import Count, Positive, StrictModel, Word
+from wpriv.config.field_types import Count, Positive, StrictModel, Word, key, optional
 
 MAX_COPIES = 64
 STABILITY = 0.01
@@ -18,17 +18,17 @@ AVERAGE_PREFIX = "average_"
 class Augment(StrictModel):
     """Augmentation multiplicity: a record's gradient is the mean over several randomly changed copies of its image."""
 
-    copies: Annotated[int, Field(ge=1, le=MAX_COPIES)] = Field(
-        description="number of copies of a record in each step; their mean gradient is clipped, at no cost in privacy"
+    copies: Annotated[int, Field(ge=1, le=MAX_COPIES)] = key(
+        "number of copies of a record in each step; their mean gradient is clipped, at no cost in privacy"
     )
-    flip: Literal["none", "horizontal", "vertical", "both"] = Field(
-        "none", description="directions in which a copy is mirrored, each with probability 1/2"
+    flip: Literal["none", "horizontal", "vertical", "both"] = key(
+        "directions in which a copy is mirrored, each with probability 1/2", "none"
     )
-    shift: Annotated[int, Field(ge=0, le=1024)] = Field(
-        0, description="largest number of pixels by which a copy is moved in each direction (padding, then a crop)"
+    shift: Annotated[int, Field(ge=0, le=1024)] = key(
+        "largest number of pixels by which a copy is moved in each direction (padding, then a crop)", 0
     )
-    fill: Literal["zeros", "reflect", "edge"] = Field(
-        "zeros", description="what stands beyond the border of a moved image: zeros, its reflection, or its last pixels"
+    fill: Literal["zeros", "reflect", "edge"] = key(
+        "what stands beyond the border of a moved image: zeros, its reflection, or its last pixels", "zeros"
     )
 
     @model_validator(mode="after")
@@ -41,30 +41,25 @@ class Augment(StrictModel):
 class Average(StrictModel):
     """An exponential moving average of the weights, which is released beside the last weights."""
 
-    decay: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.999, description="share of the average that a step keeps; the weights after the step have the remaining share"
+    decay: Annotated[float, Field(gt=0, lt=1)] = key(
+        "share of the average that a step keeps; the weights after the step have the remaining share", 0.999
     )
-    ramp: bool = Field(
-        True, description="keep only (1 + t) / (10 + t) after step t where that is less, so that early weights fade"
-    )
+    ramp: bool = key("keep only (1 + t) / (10 + t) after step t where that is less, so that early weights fade", True)
 
 
 class Adapt(StrictModel):
     """A clipping norm that follows a quantile of the gradients' norms, by noisy counts that are accounted for."""
 
-    quantile: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.5, description="share of the gradients that should be no longer than the clipping norm"
+    quantile: Annotated[float, Field(gt=0, lt=1)] = key(
+        "share of the gradients that should be no longer than the clipping norm", 0.5
     )
-    rate: Positive = Field(
-        0.2, description="step of the logarithm of the norm for each unit of difference between the two shares"
-    )
-    count_noise: Positive | None = Field(
-        None,
-        description="standard deviation of the noise on the number of such gradients, in records; by default a "
+    rate: Positive = key("step of the logarithm of the norm for each unit of difference between the two shares", 0.2)
+    count_noise: Positive | None = optional(
+        "standard deviation of the noise on the number of such gradients, in records; by default a "
         "twentieth of the batch",
     )
-    smallest: Positive = Field(1e-6, description="the norm never falls below this")
-    largest: Positive = Field(1e6, description="the norm never rises above this")
+    smallest: Positive = key("the norm never falls below this", 1e-6)
+    largest: Positive = key("the norm never rises above this", 1e6)
 
     @model_validator(mode="after")
     def _ordered(self) -> Adapt:
@@ -82,14 +77,13 @@ Patterns = Annotated[
 class Weights(StrictModel):
     """A file of weights from which a network begins, which are taken as public."""
 
-    file: Word = Field(description="a file in the safetensors format, or a state_dict or model.pt of torch")
-    sha256: Word | None = Field(None, description="the digest of the file; another file is refused")
-    skip: Patterns | None = Field(
-        None, description="parameters that begin at random all the same, such as those of a new last layer: head.*"
+    file: Word = key("a file in the safetensors format, or a state_dict or model.pt of torch")
+    sha256: Word | None = optional("the digest of the file; another file is refused")
+    skip: Patterns | None = optional(
+        "parameters that begin at random all the same, such as those of a new last layer: head.*"
     )
-    records: Literal["public", "other"] | None = Field(
-        None,
-        description="what is declared of the records behind the weights: that they are public, or other ones than "
+    records: Literal["public", "other"] | None = optional(
+        "what is declared of the records behind the weights: that they are public, or other ones than "
         "those of this training; a training with privacy needs public for weights that wpriv trained without, and one "
         "of both for weights that it trained with privacy",
     )
@@ -105,6 +99,6 @@ Init = Annotated[Weights | None, BeforeValidator(_weights, json_schema_input_typ
 class LowRank(StrictModel):
     """Low-rank adaptation: linear layers are frozen, and a product of two small matrices is trained beside each."""
 
-    rank: Count = Field(description="the smaller dimension of both matrices")
-    alpha: Positive | None = Field(None, description="the product is multiplied by alpha / rank; by default by 1")
-    layers: Patterns = Field(default=["*"], description="the linear layers that are adapted, by name")
+    rank: Count = key("the smaller dimension of both matrices")
+    alpha: Positive | None = optional("the product is multiplied by alpha / rank; by default by 1")
+    layers: Patterns = key("the linear layers that are adapted, by name", ["*"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
 from wpriv.config.data_schema import DataSet
+from wpriv.config.document import Key
 from wpriv.config.field_types import (
     Claim,
     Count,
@@ -18,9 +20,19 @@ from wpriv.config.field_types import (
     StrictModel,
     Time,
     Word,
+    key,
+    optional,
 )
 from wpriv.config.grid_schema import Axes, Cluster, Tune
 from wpriv.config.technique_schema import STABILITY, Adapt, Augment, Average, Init, LowRank, Patterns
+from wpriv.core.sampling import theorems
+
+BATCH_MEAN = ("norm", "mask")
+"""Keys that only the published procedure (clip: batch-mean) has."""
+OBSERVING = ("bdp", "wdp")
+"""Accountants that compare gradients clipped to one norm in all steps."""
+NESTED = ("sweep", "seeds", "tune")
+"""Keys that make several trainings of one recipe."""
 
 
 def _clip(value: Any) -> Any:
@@ -39,52 +51,45 @@ Clip = Annotated[
 class Privacy(StrictModel):
     """The target (eps and delta) or the noise (sigma). With all three the run stops before eps is exceeded."""
 
-    eps: Positive | None = Field(None, description="eps of the whole training; the noise is solved for")
-    delta: Probability | None = Field(None, description="delta of the guarantee; take it well below 1 / records")
-    sigma: Positive | None = Field(
-        None, description="noise multiplier: standard deviation of the noise over the sensitivity of the sum"
+    eps: Positive | None = optional("eps of the whole training; the noise is solved for")
+    delta: Probability | None = optional("delta of the guarantee; take it well below 1 / records")
+    sigma: Positive | None = optional(
+        "noise multiplier: standard deviation of the noise over the sensitivity of the sum"
     )
-    accountant: Word | None = Field(
-        None,
-        description="calibrates the noise for eps (default pld); published ones, such as swd-tail:w=clt, may be unsafe",
+    accountant: Word | None = optional(
+        "calibrates the noise for eps (default pld); published ones, such as swd-tail:w=clt, may be unsafe",
     )
-    sampling: Literal["poisson", "fixed", "allocation", "none"] = Field(
-        "poisson",
-        description="how the records of a step are drawn, which is also what is accounted for: each by itself "
+    sampling: Literal["poisson", "fixed", "allocation", "none"] = key(
+        "how the records of a step are drawn, which is also what is accounted for: each by itself "
         "(poisson), a set of fixed size (fixed), each in one random step of every pass (allocation), or all (none)",
+        "poisson",
     )
-    adjacency: Literal["add-remove", "replace-one"] | None = Field(
-        None, description="neighbouring relation; left out, it follows from the sampling and the task"
+    adjacency: Literal["add-remove", "replace-one"] | None = optional(
+        "neighbouring relation; left out, it follows from the sampling and the task"
     )
-    group: Count = Field(1, description="largest number of records of one person, who is protected as a whole")
-    clip: Clip = Field(
-        1.0,
-        description="l2 norm to which each example's gradient is clipped; automatic, which divides each gradient by "
+    group: Count = key("largest number of records of one person, who is protected as a whole", 1)
+    clip: Clip = key(
+        "l2 norm to which each example's gradient is clipped; automatic, which divides each gradient by "
         "its norm plus stability; or batch-mean",
+        1.0,
     )
-    stability: Positive | None = Field(
-        None, description=f"with clip: automatic, the number that is added to each norm (default {STABILITY:g})"
+    stability: Positive | None = optional(
+        f"with clip: automatic, the number that is added to each norm (default {STABILITY:g})"
     )
-    adapt: Adapt | None = Field(
-        None, description="let the clipping norm follow a quantile of the gradients' norms, from clip on"
+    adapt: Adapt | None = optional("let the clipping norm follow a quantile of the gradients' norms, from clip on")
+    norm: Positive = key("with clip: batch-mean, the norm to which the mean gradient of a batch is clipped", 1.0)
+    mask: Annotated[float, Field(ge=0, lt=1)] = key(
+        "share of coordinates set to zero at each step, after the noise", 0.0
     )
-    norm: Positive = Field(
-        1.0, description="with clip: batch-mean, the norm to which the mean gradient of a batch is clipped"
+    pairs: Annotated[int, Field(ge=3, le=100)] = key(
+        "records whose gradients are compared for the accountants bdp and wdp", 8
     )
-    mask: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="share of coordinates set to zero at each step, after the noise"
-    )
-    pairs: Annotated[int, Field(ge=3, le=100)] = Field(
-        8, description="records whose gradients are compared for the accountants bdp and wdp"
-    )
-    method: Literal["auto", "ghost", "vmap", "loop"] = Field(
-        "auto", description="how per-example gradients are clipped; all agree"
-    )
-    noise: Literal["rounded", "exact"] = Field(
-        "rounded",
-        description="rounded: float64 noise, rounded with the sum to a grid; exact: sums and noise without any "
+    method: Literal["auto", "ghost", "vmap", "loop"] = key("how per-example gradients are clipped; all agree", "auto")
+    noise: Literal["rounded", "exact"] = key(
+        "rounded: float64 noise, rounded with the sum to a grid; exact: sums and noise without any "
         "floating-point error, so that the guarantee is about the numbers that are released "
         "(one record at a time, slower)",
+        "rounded",
     )
 
     @field_validator("sampling", mode="before")
@@ -96,6 +101,46 @@ class Privacy(StrictModel):
                 "poisson, or account for another program by budget"
             )
         return value
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        if self.eps is None and self.sigma is None:
+            noise = "the noise (sigma, and the delta at which eps is reported)"
+            yield (), f"privacy needs a target (eps and delta), or {noise}; found neither eps nor sigma"
+        if self.delta is None:
+            yield (), "privacy needs delta, at which eps is asked or reported"
+        if self.accountant is not None and self.sigma is not None:
+            message = "accountant calibrates the noise for eps, and sigma gives the noise; remove one of them"
+            yield ("accountant",), message
+        # under replace-one, Poisson sampling has a proof only where a record moves the sum by half of the sensitivity
+        proven = theorems.adjacencies(self.sampling)[: 1 if self.sampling == "poisson" else None]
+        if proven and self.adjacency not in (None, *proven):
+            accounted = f"{self.sampling} sampling is accounted for under {proven[0]} adjacency"
+            yield ("adjacency",), f"{accounted}; found {self.adjacency}"
+        if self.exact and self.method not in ("auto", "loop"):
+            message = f"noise: exact clips one record after another (loop); found {self.method}. Leave method out"
+            yield ("method",), message
+        if self.clip != "batch-mean":
+            for name in BATCH_MEAN:
+                if name in self.model_fields_set:
+                    yield (name,), f"'{name}' belongs to the published procedure (clip: batch-mean); remove it"
+        elif self.eps is not None:
+            reason = "is the published procedure, whose noise is given (sigma), not calibrated"
+            yield ("eps",), f"clip: batch-mean {reason}; remove eps"
+        if self.stability is not None and self.clip != "automatic":
+            yield ("stability",), "stability belongs to automatic clipping (clip: automatic); remove it"
+        if self.adapt is not None:
+            yield from self._adaptive(self.adapt)
+
+    def _adaptive(self, adapt: Adapt) -> Iterator[tuple[Key, str]]:
+        if not isinstance(self.clip, (int, float)):
+            first = "adapt changes a clipping norm that begins with a number"
+            yield ("adapt",), f"{first}; found clip: {self.clip}. Give a number"
+        elif not adapt.smallest <= self.clip <= adapt.largest:
+            ends = f"{adapt.smallest:g} and {adapt.largest:g}"
+            yield ("clip",), f"clip, the norm at the first step, must lie between {ends}; found {self.clip:g}"
+        if self.exact:
+            reason = "one grid for all steps, and adapt changes the norm and so the grid"
+            yield ("noise",), f"exact noise needs {reason}. Use rounded"
 
     @property
     def bound(self) -> float:
@@ -113,24 +158,27 @@ class Privacy(StrictModel):
 class Optimizer(StrictModel):
     """Plain SGD or Adam on the noisy gradients."""
 
-    name: Literal["sgd", "adam", "adamw"] = Field(
-        "sgd", description="stochastic gradient descent, Adam, or Adam with decoupled weight decay"
+    name: Literal["sgd", "adam", "adamw"] = key(
+        "stochastic gradient descent, Adam, or Adam with decoupled weight decay", "sgd"
     )
-    lr: Positive = Field(description="learning rate")
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="of sgd")
-    nesterov: bool = Field(False, description="Nesterov's form of the momentum of sgd")
-    betas: Annotated[list[float], Field(min_length=2, max_length=2)] = Field(
-        default=[0.9, 0.999], description="decay of the two averages of adam and adamw"
+    lr: Positive = key("learning rate")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = key("of sgd", 0.0)
+    nesterov: bool = key("Nesterov's form of the momentum of sgd", False)
+    betas: Annotated[list[float], Field(min_length=2, max_length=2)] = key(
+        "decay of the two averages of adam and adamw", [0.9, 0.999]
     )
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        0.0,
-        description="multiple of the weights that is added to their gradient; with adamw, share of the weights that "
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = key(
+        "multiple of the weights that is added to their gradient; with adamw, share of the weights that "
         "each step takes away, times lr",
+        0.0,
     )
-    decay: Literal["none", "linear", "cosine"] = Field(
-        "none", description="how lr falls to 0 over the run, or after the warm-up"
-    )
-    warmup: Count | None = Field(None, description="number of first steps over which lr rises linearly to its value")
+    decay: Literal["none", "linear", "cosine"] = key("how lr falls to 0 over the run, or after the warm-up", "none")
+    warmup: Count | None = optional("number of first steps over which lr rises linearly to its value")
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        if self.nesterov and not (self.name == "sgd" and self.momentum):
+            reason = "is one of the momentum of sgd; give a momentum above 0, or leave nesterov out"
+            yield ("nesterov",), f"Nesterov's form {reason}"
 
 
 def _no_privacy(value: Any) -> Any:
@@ -155,85 +203,104 @@ class Train(StrictModel):
     """kind: train. A model trained with or without differential privacy, and its guarantee."""
 
     kind: Literal["train"]
-    source: Word = Field(description="the paper and its reproduced table or figure, or where the job comes from")
-    task: Word = Field(description="what is trained, and what a step releases")
-    data: DataSet = Field(description="the records")
-    model: OwnCode = Field(description="the network")
+    source: Word = key("the paper and its reproduced table or figure, or where the job comes from")
+    task: Word = key("what is trained, and what a step releases")
+    data: DataSet = key("the records")
+    model: OwnCode = key("the network")
     options: dict[str, Any] = Field(default_factory=dict, description="options of the task")
     privacy: NoPrivacy
-    init: Init = Field(
-        None,
-        description="a file of weights from which the network begins: its path, or a mapping. They count as public",
+    init: Init = optional(
+        "a file of weights from which the network begins: its path, or a mapping. They count as public",
     )
-    freeze: Patterns | None = Field(None, description="parameters that are not trained, by name, such as features.*")
-    lora: LowRank | None = Field(
-        None, description="train low-rank changes of linear layers in the place of their weights"
+    freeze: Patterns | None = optional("parameters that are not trained, by name, such as features.*")
+    lora: LowRank | None = optional("train low-rank changes of linear layers in the place of their weights")
+    optimizer: Optimizer = key("how noisy gradients change the weights")
+    augment: Augment | None = optional(
+        "average each record's gradient over randomly changed copies of its image before clipping"
     )
-    optimizer: Optimizer = Field(description="how noisy gradients change the weights")
-    augment: Augment | None = Field(
-        None, description="average each record's gradient over randomly changed copies of its image before clipping"
-    )
-    average: Average | None = Field(
-        None, description="measure and release an exponential moving average of the weights as well"
-    )
-    batch: Count | None = Field(
-        None,
-        description="records of a step, on average under Poisson sampling and random allocation (a pass then has "
+    average: Average | None = optional("measure and release an exponential moving average of the weights as well")
+    batch: Count | None = optional(
+        "records of a step, on average under Poisson sampling and random allocation (a pass then has "
         "records / batch steps, rounded to a whole number); all of them where left out",
     )
-    epochs: Positive | None = Field(
-        None,
-        description="passes over the data; steps = epochs x records / batch, rounded up (to whole passes under random "
+    epochs: Positive | None = optional(
+        "passes over the data; steps = epochs x records / batch, rounded up (to whole passes under random "
         "allocation). Give epochs or steps",
     )
-    steps: Count | None = Field(None, description="number of steps; a whole number of passes under random allocation")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
-        None,
-        description="makes a run repeatable, and its noise known to whoever knows the seed; left out, randomness comes "
+    steps: Count | None = optional("number of steps; a whole number of passes under random allocation")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = optional(
+        "makes a run repeatable, and its noise known to whoever knows the seed; left out, randomness comes "
         "from the operating system, as a release needs",
     )
-    seeds: Annotated[int, Field(ge=1, le=1000)] | None = Field(
-        None,
-        description="train so many times, each run with randomness of its own and in a folder of its own; tables have "
+    seeds: Annotated[int, Field(ge=1, le=1000)] | None = optional(
+        "train so many times, each run with randomness of its own and in a folder of its own; tables have "
         "means and standard deviations, and the statement the cost of all runs together. A quick run takes its own "
         "number, or 1. With seed, the seeds of the runs are derived from it",
     )
-    physical: Count | None = Field(
-        None, description="records that go through the model at once; found from memory where left out"
-    )
-    memory: Annotated[int, Field(ge=16)] = Field(
-        1000, description="megabytes that the activations of one physical batch may take"
-    )
-    shard_weights: bool = Field(
-        False,
-        description="divide weights, sums of gradients, noise and optimizer among the processes of torchrun (FSDP); "
+    physical: Count | None = optional("records that go through the model at once; found from memory where left out")
+    memory: Annotated[int, Field(ge=16)] = key("megabytes that the activations of one physical batch may take", 1000)
+    shard_weights: bool = key(
+        "divide weights, sums of gradients, noise and optimizer among the processes of torchrun (FSDP); "
         "needs layers with clipping rules",
+        False,
     )
-    checkpoint: Annotated[float, Field(ge=0)] = Field(
-        60.0, description="seconds between checkpoints; there is one an epoch as well"
+    checkpoint: Annotated[float, Field(ge=0)] = key("seconds between checkpoints; there is one an epoch as well", 60.0)
+    accountants: Annotated[list[Word], Field(min_length=1)] = key(
+        "the accountants of the statement, with options as name:option=value", ["pld"]
     )
-    accountants: Annotated[list[Word], Field(min_length=1)] = Field(
-        default=["pld"], description="the accountants of the statement, with options as name:option=value"
-    )
-    figure: Word | None = Field(None, description="what draws the metrics (default: training) or a sweep's table")
-    title: str | None = Field(None, description="title of the figure")
+    figure: Word | None = optional("what draws the metrics (default: training) or a sweep's table")
+    title: str | None = optional("title of the figure")
     expect: list[Expect] = Field(
         default_factory=list, description="numbers to compare with the last row of metrics.csv or of a sweep"
     )
     claims: list[Claim] = Field(
         default_factory=list, description="statements of the paper that do not hold, printed after results"
     )
-    time: Time | None = Field(None, description="how long the recipe takes")
-    sweep: Axes | None = Field(None, description="one axis, or a list of axes whose product is the grid")
-    cluster: Cluster | None = Field(
-        None, description="what the tasks of a sweep ask of a cluster, where --backend submitit submits them"
+    time: Time | None = optional("how long the recipe takes")
+    sweep: Axes | None = optional("one axis, or a list of axes whose product is the grid")
+    cluster: Cluster | None = optional(
+        "what the tasks of a sweep ask of a cluster, where --backend submitit submits them"
     )
-    tune: Tune | None = Field(
-        None, description="train a random number of runs of settings drawn at random, and keep only the best of them"
+    tune: Tune | None = optional(
+        "train a random number of runs of settings drawn at random, and keep only the best of them"
     )
-    quick: dict[str, Any] | None = Field(
-        None, description="keys that differ in a quick run; mappings are merged, a sweep is replaced"
-    )
+    quick: dict[str, Any] | None = optional("keys that differ in a quick run; mappings are merged, a sweep is replaced")
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        if (self.epochs is None) == (self.steps is None):
+            yield ("epochs",), "give either epochs or steps: how long to train"
+        if self.cluster is not None and not self.has_several:
+            places = "the trainings of a sweep, or repeated runs, take place"
+            yield ("cluster",), f"'cluster' says where {places}. Leave it out"
+        if (self.seeds or 1) > 1 and any(axis.over == "run" for axis in self.sweep or []):
+            yield ("sweep",), "with seeds the column run numbers the runs; call the axis otherwise"
+        swept = dict.fromkeys(path for axis in self.sweep or [] for _, keys in axis.points() for path in keys)
+        for path in swept:
+            if path.partition(".")[0] in NESTED:  # a statement is about the one training in its folder
+                several = f"each cell is one training, and {path} would make several of it"
+                yield ("sweep",), f"sweep: {several}; leave it out of the axes"
+        if self.privacy is not None:
+            yield from self._batches(self.privacy)
+
+    def _batches(self, private: Privacy) -> Iterator[tuple[Key, str]]:
+        if private.sampling != "none" and self.batch is None:
+            message = f"{private.sampling} sampling needs 'batch', the number of records of a step"
+            yield ("privacy", "sampling"), message
+        if private.sampling == "none" and self.batch is not None:
+            ways = "leave out batch, or sample (poisson, fixed, allocation)"
+            yield ("batch",), f"without sampling every step uses all records; {ways}"
+        for name in self.observing[:1]:
+            if self.batch is not None and self.batch < private.pairs:
+                found = f"compares {private.pairs} records of every step; found a batch of {self.batch}"
+                yield ("privacy", "pairs"), f"{name} {found}. Take a larger batch, or fewer pairs"
+            if private.adapt is not None:
+                reason = "compares gradients under one clipping norm, which adapt changes"
+                yield ("accountants",), f"accountants: {name} {reason}; use pld"
+
+    @property
+    def observing(self) -> list[str]:
+        """The accountants that observe gradients during the training."""
+        return [name for name in self.accountants if name.partition(":")[0] in OBSERVING]
 
     @property
     def on_reports(self) -> bool:

@@ -10,17 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from wpriv.config import validate_compare, validate_train
-from wpriv.config.diagnostics import abbreviate, form_diagnostics, unknown_name
+from wpriv.config.diagnostics import form_diagnostics, rule_diagnostics, unknown_name
 from wpriv.config.document import Diagnostic, Document, Key
 from wpriv.config.field_types import expand_values
 from wpriv.config.resolve import Resolved
-from wpriv.config.schema import MODELS, PROCESS_TABLES, Budget, Privatize
+from wpriv.config.schema import MODELS, PROCESS_TABLES
 from wpriv.config.validate_steps import adjacencies, step_diagnostics
 from wpriv.core import registry
 from wpriv.core.adjacency import STANDARD_ADJACENCIES
-from wpriv.core.attacks.claim import parse_claim
 from wpriv.errors import UsageError
-from wpriv.numerics import ball_projection
 
 # keys whose value is the name of a plug-in: the folder, and names that are no plug-ins
 _NAMED: dict[str, tuple[str, tuple[str, ...]]] = {"figure": ("figures", ()), "table": ("tables", tuple(PROCESS_TABLES))}
@@ -42,7 +40,7 @@ def validate(resolved: Resolved) -> list[Diagnostic]:
     elif not form and kind == "compare":
         combinations = validate_compare.diagnostics(resolved, names_known=not names)
     elif not form:
-        combinations = {"privatize": _privatize, "verify": _verify}.get(kind, _single)(document)
+        combinations = list(rule_diagnostics(document, MODELS[kind].model_validate(document.data)))
     return sorted({*form, *names, *combinations})
 
 
@@ -101,67 +99,3 @@ def _accountant(document: Document, path: Key, word: str) -> list[Diagnostic]:
     except UsageError as error:
         return [document.diagnostic(path, str(error))]
     return []
-
-
-def _single(document: Document) -> list[Diagnostic]:
-    """Combinations of the kinds budget and calibrate."""
-    model = MODELS[document.data["kind"]].model_validate(document.data)
-    assert isinstance(model, Budget)
-    diagnostics = []
-    if model.kind == "budget":
-        if (model.eps is None) == (model.delta is None):
-            message = "give either eps or delta: one of them is the question, the other the answer"
-            diagnostics.append(document.diagnostic((), message))
-        return diagnostics
-    if len(model.process) > 1:
-        message = f"calibrate solves for one step; found {len(model.process)}"
-        diagnostics.append(document.diagnostic(("process",), message))
-    if len(model.accountants or ["pld"]) != 1 or model.accountants == ["all"]:
-        message = f"calibrate solves by one accountant; found {abbreviate(model.accountants)}"
-        diagnostics.append(document.diagnostic(("accountants",), message))
-    return diagnostics
-
-
-def _verify(document: Document) -> list[Diagnostic]:
-    """Published claims that cannot be read."""
-    diagnostics = []
-    for index, entry in enumerate(document.data["published"]):
-        try:
-            parse_claim(entry["claim"])
-        except UsageError as error:
-            diagnostics.append(document.diagnostic(("published", index, "claim"), str(error)))
-    return diagnostics
-
-
-def _privatize(document: Document) -> list[Diagnostic]:
-    """Combinations of target, noise and formula of kind privatize."""
-    model = Privatize.model_validate(document.data)
-    is_gauss = model.mech == "local-gauss"
-    parameter, other = ("sigma", "scale") if is_gauss else ("scale", "sigma")
-    noise = getattr(model, parameter)
-    messages = []
-    if getattr(model, other) is not None:
-        messages.append(f"{model.mech} has a {parameter}, not a {other}; give {parameter}, or the other mechanism")
-    elif (noise is None) == (model.eps is None):
-        count = "neither" if noise is None else "both"
-        messages.append(f"give a target (eps) or the noise itself ({parameter}); found {count}")
-    if model.formula is not None and noise is not None:
-        messages.append(f"formula chooses the noise for a target; remove formula or {parameter}")
-    if is_gauss and model.delta is None:
-        messages.append(
-            "Gaussian noise has no finite eps at delta = 0: give delta, well below 1 / records, such as 1e-5"
-        )
-    if not is_gauss and model.nonnegative:
-        messages.append(
-            "nonnegative saves no Laplace noise: the l1 diameter of the nonnegative part is 2 radii as well. Remove it"
-        )
-    if not is_gauss and model.formula == "eq4":
-        messages.append("formula eq4 is about Gaussian noise; Laplace noise is exact as it is. Remove it")
-    if not messages and model.radius is not None:
-        try:
-            # noise of the size of the radius stands for noise that is solved for
-            ball_projection.check(model.radius, model.radius if noise is None else noise)
-            registry.mechanism(model.mech)(**{"radius": model.radius, parameter: noise or model.radius})
-        except UsageError as error:
-            messages.append(str(error))
-    return [document.diagnostic((), message) for message in messages]

@@ -6,13 +6,14 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from wpriv.config.diagnostics import abbreviate, unknown_name
-from wpriv.config.document import Diagnostic, Document
+from wpriv.config.document import Diagnostic
 from wpriv.config.resolve import Resolved, panel
 from wpriv.config.schema import PROCESS_TABLES, Panel
-from wpriv.config.step_schema import Step, plugin_fields
+from wpriv.config.step_schema import plugin_fields
 from wpriv.config.validate_expect import ALIASES, expect_diagnostics
 from wpriv.config.validate_steps import adjacencies, build, swept_fault
 from wpriv.core import registry
@@ -21,6 +22,8 @@ from wpriv.core.parameters import type_words
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
 
+# a key of a part, and what is wrong there
+Fault = tuple[str, str]
 _LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsilon", "delta", "loss", "part", "fpr")
 # a sweep with more cells than this is a mistake in the recipe
 MAX_CELLS = 100_000
@@ -49,121 +52,110 @@ def diagnostics(resolved: Resolved, *, names_known: bool) -> list[Diagnostic]:
         each = panel(part)
         if each.table not in (*PROCESS_TABLES, *registry.names("tables")):
             continue
-        combinations = list(_combinations(part, each, names_known))
-        if names_known and not combinations:
+        faults = list(_combinations(each, names_known))
+        if names_known and not faults:
             count += each.cell_count()
             if count > MAX_CELLS:
-                message = f"{count:,} cells are more than {MAX_CELLS:,}; take fewer values, cases or accountants"
-                combinations.append(part.diagnostic(("sweep",), message, at_key=True))
+                faults = [
+                    ("sweep", f"{count:,} cells are more than {MAX_CELLS:,}; take fewer values, cases or accountants")
+                ]
                 count = 0
             else:
-                combinations += _swept_values(part, each)
-        result += combinations
+                faults = list(_swept_values(each))
+        process = each.table in PROCESS_TABLES
+        for key, message in faults:  # an unknown adjacency is one of the value
+            result.append(part.diagnostic((key,), message, at_key=key != "adjacency" or not process))
         columns = PROCESS_TABLES.get(each.table) or registry.load("tables", each.table).COLUMNS
-        labels = {
-            *_LABELS,
-            *ALIASES,
-            *each.parameters(),
-            *_numeric_options(each),
-            *(axis.over for axis in each.sweep or []),
-        }
+        swept = [axis.over for axis in each.sweep or []]
+        labels = {*_LABELS, *ALIASES, *each.parameters(), *_numeric_options(each), *swept}
         result += expect_diagnostics(part, each.expect, columns, labels)
     return result
 
 
-def _combinations(part: Document, each: Panel, names_known: bool) -> Iterator[Diagnostic]:
+def _combinations(each: Panel, names_known: bool) -> Iterator[Fault]:
     swept = [axis.over for axis in each.sweep or []]
     if len(set(swept)) < len(swept):
-        yield part.diagnostic(("sweep",), "each axis of a sweep needs a quantity of its own", at_key=True)
+        yield "sweep", "each axis of a sweep needs a quantity of its own"
     if each.table in PROCESS_TABLES:
-        yield from _process_table(part, each, swept)
+        yield from _process_table(each, swept)
         known = (
             {"n", "rate", "eps", "delta", "group", "max_batch", "bands"} | each.parameters() | _numeric_options(each)
         )
         known |= {"fpr"} if each.table == "trade-off" else set()
     else:
-        yield from _useless_keys(part, each, _NOT_OF_PLUGINS)
-        yield from _table_parameters(part, each)
+        yield from _useless_keys(each, _NOT_OF_PLUGINS)
+        yield from _table_parameters(each)
         known = set(plugin_fields("tables", each.table))
     for name in swept if names_known else ():
         if name not in known:
             near = did_you_mean(name, sorted(known))
-            message = f"cannot sweep over {name!r}{near}. Known: {', '.join(sorted(known)) or 'none'}"
-            yield part.diagnostic(("sweep",), message, at_key=True)
+            yield "sweep", f"cannot sweep over {name!r}{near}. Known: {', '.join(sorted(known)) or 'none'}"
 
 
 def _numeric_options(each: Panel) -> set[str]:
     return {name for name, default in each.options(each.accountants or []).items() if not isinstance(default, str)}
 
 
-def _process_table(part: Document, each: Panel, swept: list[str]) -> Iterator[Diagnostic]:
+def _process_table(each: Panel, swept: list[str]) -> Iterator[Fault]:
     """Keys that a table of a process lacks, or that mean nothing in it."""
     if (each.process is None) == (each.cases is None):
-        message = "give either 'process', a list of steps, or 'cases', several of them by name"
-        yield part.diagnostic(("cases",), message, at_key=True)
+        yield "cases", "give either 'process', a list of steps, or 'cases', several of them by name"
     if each.params is not None:
-        message = f"'params' means nothing in a {each.table} table, whose parameters stand in its steps; remove it"
-        yield part.diagnostic(("params",), message, at_key=True)
+        place = f"a {each.table} table, whose parameters stand in its steps"
+        yield "params", f"'params' means nothing in {place}; remove it"
     for name, steps in each.processes().items():
         known = {*STANDARD_ADJACENCIES, *(word for step in steps for word in adjacencies(step.mech))}
         if each.adjacency is not None and each.adjacency not in known:
-            message = unknown_name("adjacency", each.adjacency, sorted(known)) + (
-                f" in the case {name}" if name else ""
-            )
-            yield part.diagnostic(("adjacency",), message)
+            place = f" in the case {name}" if name else ""
+            yield "adjacency", unknown_name("adjacency", each.adjacency, sorted(known)) + place
     if each.table == "trade-off" and "fpr" not in swept:
-        message = "a trade-off table needs a sweep over fpr, the false-positive rate of the attack"
-        yield part.diagnostic(("sweep",), message, at_key=True)
+        yield "sweep", "a trade-off table needs a sweep over fpr, the false-positive rate of the attack"
     if each.table != "bounds":
-        yield from _useless_keys(part, each, _NOT_OF_LOSSES)
+        yield from _useless_keys(each, _NOT_OF_LOSSES)
         return
     questions = [key for key in _QUESTIONS if getattr(each, key) is not None]
     questions += [name for name in swept if name in ("eps", "delta")]
     if len(questions) != 1:
         count = " and ".join(questions) or "none"
-        message = f"ask at one eps or at one delta, fixed or swept (eps, eps_per_n, delta); found {count}"
-        yield part.diagnostic(("sweep",), message, at_key=True)
+        yield "sweep", f"ask at one eps or at one delta, fixed or swept (eps, eps_per_n, delta); found {count}"
     if each.accountants is None:
-        message = "the key 'accountants' is missing; it lists the accountants to compare, as [pld, rdp]"
-        yield part.diagnostic(("accountants",), message, at_key=True)
+        yield "accountants", "the key 'accountants' is missing; it lists the accountants to compare, as [pld, rdp]"
 
 
-def _useless_keys(part: Document, each: Panel, keys: Iterable[str]) -> Iterator[Diagnostic]:
+def _useless_keys(each: Panel, keys: Iterable[str]) -> Iterator[Fault]:
     for key in keys:
         if getattr(each, key) is not None:
-            message = f"'{key}' means nothing in a {each.table} table; remove it"
-            yield part.diagnostic((key,), message, at_key=True)
+            yield key, f"'{key}' means nothing in a {each.table} table; remove it"
 
 
-def _table_parameters(part: Document, each: Panel) -> Iterator[Diagnostic]:
+def _table_parameters(each: Panel) -> Iterator[Fault]:
     """Parameters that a table plug-in does not have, text where it wants text, and parameters that it lacks."""
     fields, given = plugin_fields("tables", each.table), each.params or {}
     for key, value in given.items():
         if key not in fields:
             near = did_you_mean(key, list(fields)) or f". {each.table} takes {', '.join(fields) or 'no parameters'}"
-            yield part.diagnostic(("params",), f"unknown parameter {key[:60]!r}{near}", at_key=True)
+            yield "params", f"unknown parameter {key[:60]!r}{near}"
         elif "str" in type_words(fields[key]) and not isinstance(value, str):
-            yield part.diagnostic(("params",), f"{key} must be text; found {abbreviate(value)}", at_key=True)
+            yield "params", f"{key} must be text; found {abbreviate(value)}"
     present = {*given, *(axis.over for axis in each.sweep or [])}
     missing = [f.name for f in fields.values() if f.default is dataclasses.MISSING and f.name not in present]
     if missing:
-        message = f"{each.table} needs {', '.join(missing)} under 'params'"
-        yield part.diagnostic(("params",), message, at_key=True)
+        yield "params", f"{each.table} needs {', '.join(missing)} under 'params'"
 
 
-def _swept_values(part: Document, each: Panel) -> Iterator[Diagnostic]:
+def _swept_values(each: Panel) -> Iterator[Fault]:
     """Values of a sweep, or parameters of a table, that are out of range: the first of each step."""
     axes = each.axes()
     for name, values in axes:
         if each.table in PROCESS_TABLES and name in ("eps", "delta"):
-            yield from _questions(part, name, values)
+            yield from _questions(name, values)
         if each.table in PROCESS_TABLES and name == "fpr" and not all(0 < value <= 1 for value in values):
-            message = "a false-positive rate is above 0 and at most 1; found " + ", ".join(f"{v:g}" for v in values[:5])
-            yield part.diagnostic(("sweep",), message, at_key=True)
+            found = ", ".join(f"{v:g}" for v in values[:5])
+            yield "sweep", f"a false-positive rate is above 0 and at most 1; found {found}"
     if each.table not in PROCESS_TABLES:
         params = registry.load("tables", each.table).Params
-        key = "sweep" if axes and "sweep" in part.data else "params"
-        yield from _first_refusal(part, key, axes, lambda point: params(**{**(each.params or {}), **point}))
+        key = "sweep" if axes else "params"
+        yield from _first_refusal(key, axes, lambda point: params(**{**(each.params or {}), **point}))
         return
     others = {"eps", "delta", "fpr", "group", *each.options(each.accountant_names())} - each.parameters()
     axes = [axis for axis in axes if axis[0] not in others]
@@ -171,35 +163,30 @@ def _swept_values(part: Document, each: Panel) -> Iterator[Diagnostic]:
         for name, _ in axes:
             if not any(step.varies(name) for step in steps):
                 reason = "no step of the process has such a parameter (or is sampled, for 'rate')"
-                yield part.diagnostic(("sweep",), f"the sweep is over {name!r}, but {reason}", at_key=True)
+                yield "sweep", f"the sweep is over {name!r}, but {reason}"
         for step in steps:
             varied = [axis for axis in axes if step.varies(axis[0])]
             names = {*(name for name, _ in varied), *({"group"} & {name for name, _ in each.axes()})}
             if (fault := swept_fault(step.model_dump(), names)) is not None:
-                yield part.diagnostic(("sweep",), fault, at_key=True)
+                yield "sweep", fault
                 continue
-            yield from _step_values(part, step, varied)
+            if varied:
+                yield from _first_refusal("sweep", varied, partial(build, step))
 
 
-def _questions(part: Document, name: str, values: list[float]) -> Iterator[Diagnostic]:
+def _questions(name: str, values: list[float]) -> Iterator[Fault]:
     wanted = "lie strictly between 0 and 1" if name == "delta" else "be a finite number of at least 0"
     for value in values:
         if not (0 < value < 1 if name == "delta" else 0 <= value < math.inf):
-            message = f"{name} must {wanted}; found {value:g} in the sweep"
-            yield part.diagnostic(("sweep",), message, at_key=True)
+            yield "sweep", f"{name} must {wanted}; found {value:g} in the sweep"
             return
 
 
-def _step_values(part: Document, step: Step, axes: list[tuple[str, list[float]]]) -> Iterator[Diagnostic]:
-    if axes:
-        yield from _first_refusal(part, "sweep", axes, lambda point: build(step, point))
-
-
-def _first_refusal(part: Document, key: str, axes: list[tuple[str, list[float]]], make: Any) -> Iterator[Diagnostic]:
+def _first_refusal(key: str, axes: list[tuple[str, list[float]]], make: Any) -> Iterator[Fault]:
     """The first UsageError that making something at the points of a grid raises."""
     for values in itertools.product(*(values for _, values in axes)):
         try:
             make(dict(zip((name for name, _ in axes), values, strict=True)))
         except UsageError as error:
-            yield part.diagnostic((key,), str(error), at_key=True)
+            yield key, str(error)
             return

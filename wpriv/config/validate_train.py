@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from wpriv.config import resolve_train, sharded_keys, technique_rules, validate_tune
-from wpriv.config.diagnostics import abbreviate, form_diagnostics, unknown_name, unknown_parameter
+from wpriv.config import resolve_train, sharded_keys, validate_tune
+from wpriv.config.diagnostics import abbreviate, form_diagnostics, rule_diagnostics, unknown_name, unknown_parameter
 from wpriv.config.document import Diagnostic, Document, Key
 from wpriv.config.field_types import OwnCode
 from wpriv.config.resolve import Resolved
 from wpriv.config.schema import BOUND_COLUMNS
-from wpriv.config.train_schema import Privacy, Train
+from wpriv.config.train_schema import Train
 from wpriv.config.validate_expect import expect_diagnostics
 from wpriv.core import registry
 from wpriv.core.parameters import type_words
-from wpriv.core.sampling import theorems
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import python_file
 
@@ -24,8 +24,6 @@ from wpriv.files import python_file
 SUPPLIED = ("shape", "classes")
 # figures of one training over its steps or epochs
 COURSES = ("losses", "measures", "training")
-# keys that make several trainings of one recipe
-NESTED = ("sweep", "seeds", "tune")
 
 
 def diagnostics(resolved: Resolved) -> list[Diagnostic]:
@@ -36,46 +34,21 @@ def diagnostics(resolved: Resolved) -> list[Diagnostic]:
     model = Train.model_validate(part.data)
     columns = (*BOUND_COLUMNS, "sigma", "noise", "n", *resolve_train.results(model))
     labels = {"accountant", *(axis.over for axis in model.sweep or [])}
-    return [
-        *_combinations(part, model),
-        *_plugins(part, model),
-        *_tuning(part, model),
-        *expect_diagnostics(part, model.expect, columns, labels),
-    ]
-
-
-def _combinations(part: Document, model: Train) -> Iterator[Diagnostic]:
-    """Keys that must or must not stand together."""
-    if (model.epochs is None) == (model.steps is None):
-        yield part.diagnostic(("epochs",), "give either epochs or steps: how long to train", at_key=True)
-    if model.cluster is not None and not model.has_several:
-        message = "'cluster' says where the trainings of a sweep, or repeated runs, take place. Leave it out"
-        yield part.diagnostic(("cluster",), message, at_key=True)
+    result = list(rule_diagnostics(part, model))
     if model.sweep and model.figure in COURSES:
         message = (
             f"'{model.figure}' draws one training over its course, and the table of a sweep has a row for each. Name "
             f"another figure, or leave it out: the losses of all trainings are drawn in any case"
         )
-        yield part.diagnostic(("figure",), message)
+        result.append(part.diagnostic(("figure",), message))
     if model.shard_weights and (fault := sharded_keys.fault(model)) is not None:
-        yield part.diagnostic(*fault, at_key=True)
-    if (model.seeds or 1) > 1 and any(axis.over == "run" for axis in model.sweep or []):
-        yield part.diagnostic(
-            ("sweep",), "with seeds the column run numbers the runs; call the axis otherwise", at_key=True
-        )
-    yield from (part.diagnostic(("sweep",), message, at_key=True) for message in _nested(model))
-    if model.optimizer.nesterov and not (model.optimizer.name == "sgd" and model.optimizer.momentum):
-        message = "Nesterov's form is one of the momentum of sgd; give a momentum above 0, or leave nesterov out"
-        yield part.diagnostic(("optimizer", "nesterov"), message, at_key=True)
-    for path, message in () if model.privacy is None else _privacy(model, model.privacy):
-        yield part.diagnostic(path, message, at_key=True)
-
-
-def _nested(model: Train) -> Iterator[str]:
-    """Axes of a sweep that would make several trainings of one cell, whose statement is about one in each folder."""
-    for path in dict.fromkeys(path for axis in model.sweep or [] for _, keys in axis.points() for path in keys):
-        if path.partition(".")[0] in NESTED:
-            yield f"sweep: each cell is one training, and {path} would make several of it; leave it out of the axes"
+        result.append(part.diagnostic(*fault, at_key=True))
+    return [
+        *result,
+        *_plugins(part, model),
+        *_tuning(part, model),
+        *expect_diagnostics(part, model.expect, columns, labels),
+    ]
 
 
 def _tuning(part: Document, model: Train) -> Iterator[Diagnostic]:
@@ -94,43 +67,6 @@ def _tuning(part: Document, model: Train) -> Iterator[Diagnostic]:
             f"{abbreviate(model.tune.score.column)}. {known}"
         )
         yield part.diagnostic(("tune", "score", "column"), message)
-
-
-def _privacy(model: Train, private: Privacy) -> Iterator[tuple[Key, str]]:
-    if private.eps is None and private.sigma is None:
-        message = "privacy needs a target (eps and delta), or the noise (sigma, and the delta at which eps is reported)"
-        yield ("privacy",), f"{message}; found neither eps nor sigma"
-    if private.delta is None:
-        yield ("privacy",), "privacy needs delta, at which eps is asked or reported"
-    if private.accountant is not None and private.sigma is not None:
-        message = "accountant calibrates the noise for eps, and sigma gives the noise; remove one of them"
-        yield ("privacy", "accountant"), message
-    if private.sampling != "none" and model.batch is None:
-        message = f"{private.sampling} sampling needs 'batch', the number of records of a step"
-        yield ("privacy", "sampling"), message
-    if private.sampling == "none" and model.batch is not None:
-        yield (
-            ("batch",),
-            "without sampling every step uses all records; leave out batch, or sample (poisson, fixed, allocation)",
-        )
-    # under replace-one, Poisson sampling has a proof only where a record moves the sum by half of the sensitivity
-    proven = theorems.adjacencies(private.sampling)[: 1 if private.sampling == "poisson" else None]
-    if proven and private.adjacency not in (None, *proven):
-        message = f"{private.sampling} sampling is accounted for under {proven[0]} adjacency; found {private.adjacency}"
-        yield ("privacy", "adjacency"), message
-    if private.exact and private.method not in ("auto", "loop"):
-        message = f"noise: exact clips one record after another (loop); found {private.method}. Leave method out"
-        yield ("privacy", "method"), message
-    if private.clip != "batch-mean":
-        for key in resolve_train.BATCH_MEAN:
-            if key in private.model_fields_set:
-                message = f"'{key}' belongs to the published procedure (clip: batch-mean); remove it"
-                yield ("privacy", key), message
-    elif private.eps is not None:
-        message = (
-            "clip: batch-mean is the published procedure, whose noise is given (sigma), not calibrated; remove eps"
-        )
-        yield ("privacy", "eps"), message
 
 
 def _plugins(part: Document, model: Train) -> list[Diagnostic]:
@@ -170,7 +106,7 @@ def _task(part: Document, model: Train, *, plugins_known: bool) -> list[Diagnost
     task = registry.load("tasks", model.task).TASK
     options = Document(part.name, part.lines, {"options": model.options}, part.keys, part.values)
     result = form_diagnostics(options, task.options, ("options",))
-    result += [part.diagnostic(path, message, at_key=True) for path, message in technique_rules.faults(model, task)]
+    result += [part.diagnostic(path, message, at_key=True) for path, message in _of_task(model, task)]
     if not result and plugins_known:
         result = [part.diagnostic(path, message) for path, message in task.validate(model)]
     if not result and model.privacy is not None and model.privacy.exact and not task.supports_exact_noise(model):
@@ -181,6 +117,26 @@ def _task(part: Document, model: Train, *, plugins_known: bool) -> list[Diagnost
         message = f"exact is for sums of records that are clipped one by one, and {reason}. Use rounded"
         result = [part.diagnostic(("privacy", "noise"), message)]
     return result
+
+
+def _of_task(model: Train, task: Any) -> Iterator[tuple[Key, str]]:
+    """Techniques that a task does not have."""
+    if model.init is not None and not Path(model.init.file).is_file():
+        yield ("init",), f"init: no file of weights {model.init.file}; give the path of one"
+    if task.clips_single_records:
+        return
+    if model.privacy is not None and model.observing:
+        name = model.observing[0]
+        message = f"{name} compares gradients of records, which the task {model.task} does not observe; use pld"
+        yield ("accountants",), message
+    sums = f"it needs a task that trains one network on a sum of losses, such as classify or fit; found {model.task}"
+    for name in ("augment", "average", "init", "freeze", "lora"):
+        if getattr(model, name) is not None:
+            yield (name,), f"{name}: {sums}. Leave {name} out"
+    if model.privacy is not None and model.privacy.clip == "automatic":
+        yield ("privacy", "clip"), f"clip: automatic: {sums}. Give a number"
+    if model.privacy is not None and model.privacy.adapt is not None:
+        yield ("privacy", "adapt"), f"adapt: {sums}. Leave adapt out"
 
 
 def _own_code(part: Document, key: str, code: OwnCode) -> list[Diagnostic]:

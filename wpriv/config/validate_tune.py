@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wpriv.config import technique_rules
 from wpriv.config.train_schema import Train
 
 # keys that describe records, neighbours, randomness or the question, and not a candidate; also those of ``privacy``
@@ -45,7 +44,7 @@ def faults(model: Train) -> Iterator[str]:
             "with tune give eps (the noise is solved for) or sigma, and not both: a run is not cut short before eps "
             "is exceeded"
         )
-    observing = technique_rules.observing(model)
+    observing = model.observing
     if observing:
         yield f"tune: {observing[0]} observes gradients of one run, and has no figure of the best of several; use pld"
     changes = [change for axis in tune.sweep for _, keys in axis.points() for change in keys.items()]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from wpriv import tasks
-from wpriv.config import technique_rules
 from wpriv.config.recipe import Recipe
 from wpriv.errors import UsageError
 
@@ -39,7 +38,7 @@ def require(path: Path, before: Mapping[str, Any], recipe: Recipe) -> None:
             f"noise, which the statement of a fork without `seed` would not say. Give `seed` as well, or train in "
             f"another folder"
         )
-    if recipe.training.privacy is not None and (observing := technique_rules.observing(recipe.training)):
+    if recipe.training.privacy is not None and (observing := recipe.training.observing):
         raise UsageError(
             f"accountants: {observing[0]} needs distances of gradients from every step, and a fork observes none "
             f"of the runs before it. Leave it out of the accountants"
