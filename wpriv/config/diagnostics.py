@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import types
 from collections.abc import Iterable
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -99,6 +100,11 @@ def unknown_parameter(owner: str, word: str, known: Iterable[str], others: Itera
     known = list(known)
     near = did_you_mean(word, [*known, *others])
     return f"unknown key {word[:60]!r}{near or f'. {owner} takes ' + (', '.join(known) or 'no parameters')}"
+
+
+def as_keys(message: str) -> str:
+    """Replace arguments in backticks by keys of a recipe: `tol` by tol, `sampling='poisson'` by sampling: poisson."""
+    return re.sub(r"`(\w+)`|`(\w+)='?([^`']*)'?`", lambda found: found[1] or f"{found[2]}: {found[3]}", message)
 
 
 def abbreviate(value: Any) -> str:

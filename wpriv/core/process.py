@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import reprlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wpriv.core import registry
 from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency, Neighbours, default_adjacency
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
-from wpriv.core.parameters import MAX_COUNT
-from wpriv.core.sampling.kinds import PASSES, Sampling
+from wpriv.core.parameters import MAX_COUNT, field_value, flag, plugin_name
+from wpriv.core.sampling.kinds import PASSES, SAMPLING_KEYS, Sampling
 from wpriv.core.sampling.premises import SAME_COLUMN, Premise
 from wpriv.core.sampling.sampled_step import check_together, combination, defined_under, sampled_pair
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.parse_numbers import finite_number
+from wpriv.hints import did_you_mean
+from wpriv.numerics.parse_numbers import finite_number, shown, whole
 
 UNSAMPLED = Sampling()
+# keys of a step beside the parameters of its mechanism
+STEP_KEYS = ("mech", "n", *SAMPLING_KEYS, "observed")
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,36 @@ class Step:
         row |= {} if self.sampling.kind == "none" else {"rate": self.sampling.rate}
         row |= {"max_batch": self.sampling.max_batch} if self.sampling.max_batch else {}
         return row if self.observed is None else {**row, "observed": self.observed.origin}
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Step:
+        """The step that ``describe`` describes as ``row``: the inverse of ``describe``, also for rows of users.
+
+        Args:
+            row: ``{mech, <parameters of the mechanism>, n, sampling, rate, max_batch, parts, observed}``. Numbers may
+                be text as users type it: ``1e-5``, ``2^20``, ``256/60000``. ``observed`` is an ``Observed``, since a
+                description has its origin alone.
+        Raises:
+            UsageError: an unknown mechanism or parameter (with a suggestion), a missing one (naming its flag), a bad
+                value.
+        """
+        mechanism = registry.mechanism(row.get("mech"))
+        name, fields = plugin_name(mechanism), {f.name: f for f in dataclasses.fields(mechanism)}
+        for key in row:
+            if key not in fields and key not in STEP_KEYS:
+                near = did_you_mean(str(key), [*fields, *STEP_KEYS]) or "."
+                raise UsageError(f"{name} has no parameter {str(key)!r}{near} Its parameters: {', '.join(fields)}")
+        for key, f in fields.items():
+            if key not in row and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+                meaning = f.metadata.get("help", "a parameter of the mechanism")
+                raise UsageError(f"{name} needs {flag(key)} ({meaning}); found none")
+        if "n" not in row:
+            raise UsageError(f"a step needs n, the number of compositions; found the keys {', '.join(map(str, row))}")
+        values = {key: field_value(fields[key], value) for key, value in row.items() if key in fields}
+        sampling, observed = Sampling.from_dict(row), row.get("observed")
+        if not isinstance(observed, Observed | None):
+            raise UsageError(f"a description has only the origin of `observed` distances; found {shown(observed)}")
+        return cls(mechanism(**values), whole(row["n"], "n"), sampling, observed)
 
 
 WeightedPairs = list[tuple[LossPair, int]]

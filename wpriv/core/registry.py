@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import UnknownName, UsageError
 from wpriv.hints import ALIASES, did_you_mean
-from wpriv.numerics.parse_numbers import number
+from wpriv.numerics.parse_numbers import number, shown
 
 if TYPE_CHECKING:
     from wpriv.core.mechanism import Mechanism
@@ -90,9 +90,24 @@ def params(folder: str, name: str, given: Mapping[str, Any]) -> Any:
     return cls(**given)
 
 
+def mechanism(mech: object) -> type[Mechanism]:
+    """The Mechanism class defined in ``wpriv/mechanisms/<mech>.py``, or ``mech`` itself where it is such a class.
+
+    Raises:
+        UsageError: it is neither, or there is no mechanism of that name.
+    """
+    from wpriv.core.mechanism import Mechanism
+
+    if isinstance(mech, type) and issubclass(mech, Mechanism):
+        return mech
+    if not isinstance(mech, str):
+        known = ", ".join(names("mechanisms"))
+        raise UsageError(f"a step needs a mechanism, as in `mech='gauss'`; found {shown(mech)}. Known: {known}")
+    return _mechanism(mech)
+
+
 @cache
-def mechanism(name: str) -> type[Mechanism]:
-    """The Mechanism class defined in ``wpriv/mechanisms/<name>.py``."""
+def _mechanism(name: str) -> type[Mechanism]:
     from wpriv.core.mechanism import Mechanism
 
     module = load("mechanisms", name)

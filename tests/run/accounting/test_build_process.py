@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from wpriv.core.process import Step
 from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.repetition import Repetition, repetition
 from wpriv.errors import MissingResource, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.numerics.parse_numbers import number
 from wpriv.run.accounting import build_process
-from wpriv.run.accounting.repetition import Repetition, repetition
 
 POISSON = {"sampling": "poisson"}
 

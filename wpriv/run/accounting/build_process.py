@@ -7,63 +7,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import registry
-from wpriv.core.adjacency import SAMPLINGS
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
-from wpriv.core.parameters import type_words
+from wpriv.core.parameters import flag
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Sampling
-from wpriv.errors import UsageError, WprivError
-from wpriv.hints import did_you_mean
-from wpriv.numerics.parse_numbers import number, shown, whole
-from wpriv.run.accounting import evaluate
-from wpriv.run.accounting.history import merged, read_history
-from wpriv.run.accounting.neighbours import neighbour_readings, process_between
-from wpriv.run.accounting.repetition import (
+from wpriv.core.sampling.repetition import (
     ONE_RELEASE,
     REPETITION_KEYS,
     repetition,
     sampling_keys,
     with_repetitions,
 )
+from wpriv.errors import UsageError, WprivError
+from wpriv.numerics.parse_numbers import number, shown, whole
+from wpriv.run.accounting import evaluate
+from wpriv.run.accounting.history import merged, read_history
+from wpriv.run.accounting.neighbours import neighbour_readings, process_between
 
-STEP_KEYS = ("mech", "n", "sampling", "rate", "max_batch", "parts", "observed")
 # kinds of steps whose readings are listed
 MAX_READINGS = 20
 
 
 def step(spec: Mapping[str, Any]) -> Step:
-    """Build a step from ``{mech, <parameters of the mechanism>, n, sampling, rate, observed}``.
-
-    Numbers may be text as users type it: ``1e-5``, ``2^20``, ``2**20``, ``256/60000``. n defaults to 1, sampling to
-    none.
+    """``Step.from_dict`` of a user's step: n is 1 by default, and ``observed`` any form of pair distances.
 
     Raises:
-        UsageError: an unknown mechanism or parameter (with a suggestion), a missing parameter (naming its flag), a bad
-            value.
+        UsageError, MissingResource: the step or its pair distances are faulty.
     """
-    cls, mech = mechanism(spec), mechanism_name(spec)
-    fields = {f.name: f for f in dataclasses.fields(cls)}
-    values = {}
-    for key, value in spec.items():
-        if key in STEP_KEYS:
-            continue
-        if key not in fields:
-            near = did_you_mean(str(key), [*fields, *STEP_KEYS]) or "."
-            raise UsageError(f"{mech} has no parameter {str(key)!r}{near} Its parameters: {', '.join(fields)}")
-        values[key] = _field_value(fields[key], value)
-    for name, f in fields.items():
-        if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
-            meaning = f.metadata.get("help", "a parameter of the mechanism")
-            raise UsageError(f"{mech} needs {flag(name)} ({meaning}); found none")
-    kind = "none" if spec.get("sampling") is None else spec["sampling"]
-    return Step(
-        cls(**values),
-        whole(spec.get("n", 1), "n"),
-        sampling_of(kind, spec.get("rate"), spec.get("max_batch"), spec.get("parts")),
-        _distances(spec.get("observed")),
-    )
+    return Step.from_dict({"n": 1, **spec, "observed": _distances(spec.get("observed"))})
 
 
 def _distances(observed: Any) -> Observed | None:
@@ -72,23 +44,6 @@ def _distances(observed: Any) -> Observed | None:
     from wpriv.run.accounting import load_distances
 
     return load_distances.observed(observed)
-
-
-def mechanism(spec: Mapping[str, Any]) -> type[Mechanism]:
-    """The class of the mechanism that a step names, or gives itself."""
-    mech = spec.get("mech")
-    if isinstance(mech, type) and issubclass(mech, Mechanism):
-        return mech
-    if not isinstance(mech, str):
-        known = ", ".join(registry.names("mechanisms"))
-        raise UsageError(f"a step needs a mechanism, as in `mech='gauss'`; found {shown(mech)}. Known: {known}")
-    return registry.mechanism(mech)
-
-
-def mechanism_name(spec: Mapping[str, Any]) -> str:
-    """The name of a step's mechanism, which may be given as its class."""
-    mech = spec["mech"]
-    return mech if isinstance(mech, str) else str(mech.__module__.rpartition(".")[2].replace("_", "-"))
 
 
 def process(
@@ -120,32 +75,6 @@ def process(
     if isinstance(adjacency, str) and not adjacency:
         raise UsageError("the adjacency is empty; give add-remove or replace-one, or leave it out")
     return process_between(steps, adjacency, group, records)
-
-
-def flag(name: str) -> str:
-    """A mechanism's parameter as error messages name it (see ``wpriv.errors``)."""
-    return f"`{name}`" if name in ("sigma", "scale", "sensitivity") else f"`{name}=...`"
-
-
-def sampling_of(kind: Any, rate: Any, max_batch: Any = None, parts: Any = None) -> Sampling:
-    """The sampling of a kind, a rate and a largest batch as a user wrote them; ``parts`` are those of ``bands``."""
-    if kind in SAMPLINGS and kind != "none" and rate is None:
-        raise UsageError(f"`sampling='{kind}'` needs a rate: give `rate`, or `batch` with `records`")
-    cut = 0 if max_batch is None else whole(max_batch, "max_batch")
-    if max_batch is not None and cut < 1:
-        raise UsageError(f"`max_batch`, the largest number of records of a step, must be at least 1; found {cut}")
-    turns = 1 if parts is None else whole(parts, "parts")
-    return Sampling(str(kind), 1.0 if rate is None else number(rate, "rate"), cut, turns)
-
-
-def _field_value(f: dataclasses.Field[Any], value: Any) -> Any:
-    """A parameter in the type of its field."""
-    words = type_words(f)
-    if words & {"str", "Path"}:
-        return value
-    if value is None and "None" in words:
-        return None
-    return whole(value, f.name) if "int" in words and "float" not in words else number(value, f.name)
 
 
 def question(**given: Any) -> dict[str, float]:
@@ -206,7 +135,7 @@ def described_process(
             raise UsageError(f"{subject} has its parameters; leave out {', '.join(params)}")
         repeated = repetition(**{key: keys[key] for key in REPETITION_KEYS}, sampling=keys["sampling"])
         count = 1 if repeated.n is None else repeated.n
-        drawn = sampling_of(keys["sampling"], repeated.rate, keys["max_batch"], repeated.parts)
+        drawn = Sampling.from_dict({**keys, "rate": repeated.rate, "parts": repeated.parts})
         size = data_set_size([{"records": records}])
         process = process_between([Step(subject, count, drawn, _distances(observed))], adjacency, group, size)
         one = [] if repeated.n is not None else [ONE_RELEASE]

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from wpriv.config.schema import BOUND_COLUMNS
+from wpriv.core import registry
 from wpriv.core.adjacency import SAMPLINGS, STANDARD_ADJACENCIES, Adjacency, Neighbours
 from wpriv.core.repeats import Repeats, parse
-from wpriv.core.sampling.kinds import Poisson
+from wpriv.core.sampling.kinds import Poisson, Sampling
+from wpriv.core.sampling.repetition import REPETITION_KEYS, repetition
 from wpriv.core.sampling.sampled_step import defined_under
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import build_process, evaluate, repeated_selection
-from wpriv.run.accounting.repetition import REPETITION_KEYS, repetition
 
 REPLACED = "one record is replaced by another, which moves a sum twice as far"
 
@@ -66,7 +67,7 @@ def compare_interpretations(
 def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     """The interpretations of a step, from the usual one by the tightest accountant to no amplification at all."""
     base = {k: v for k, v in spec.items() if k not in (*REPETITION_KEYS, "sampling", "max_batch", "group")}
-    defined = defined_under(build_process.mechanism(base))
+    defined = defined_under(registry.mechanism(base.get("mech")))
     if not set(defined) & set(STANDARD_ADJACENCIES):
         raise Unsupported(
             f"--why compares {' and '.join(STANDARD_ADJACENCIES)} neighbours; {base['mech']} is defined under "
@@ -121,7 +122,7 @@ def _check_sampling(spec: Mapping[str, Any], rate: float | None) -> None:
         raise UsageError(f"`sampling` must be one of {', '.join(SAMPLINGS)}; found {shown(kind)}")
     if rate is not None:
         return
-    build_process.sampling_of(kind, None)
+    Sampling.from_dict({"sampling": kind})
     for key in ("max_batch", "bands"):
         if spec.get(key) is not None:
             raise UsageError(f"`{key}` needs a sampling rate: give `rate`, or `batch` with `records`")
