@@ -25,16 +25,12 @@ from wpriv.config.field_types import (
     as_list,
     expand_values,
 )
-from wpriv.config.step_schema import ADJACENCY, GROUP, Step, plugin_fields
+from wpriv.config.step_schema import Step, declared, plugin_fields
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.core.parameters import type_words
 
 BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
-REPEATS = (
-    "the process is one of K runs of which only the best is released; the distribution of K, as geometric:mean=20 or "
-    "poisson:mean=20"
-)
 # tables of a process, with the columns that an expected number may be about; plug-ins of tables name their own
 PROCESS_TABLES = {
     "bounds": BOUND_COLUMNS,
@@ -65,8 +61,8 @@ class Part(StrictModel):
     cases: dict[str, Annotated[list[Step], Field(min_length=1)]] | None = Field(
         None, description="instead of process: several processes side by side, by name"
     )
-    adjacency: Word | None = Field(None, description=ADJACENCY)
-    group: Count | None = Field(None, description=GROUP)
+    adjacency: Word | None = declared("adjacency")
+    group: Count | None = declared("group")
     table: Word = Field(
         "bounds",
         description="bounds (eps or delta by accountants), class or loss (of the privacy loss distribution), or the "
@@ -86,7 +82,7 @@ class Part(StrictModel):
         None, description="instead of eps: eps divided by the number of compositions"
     )
     delta: Probability | None = Field(None, description="the delta at which eps is computed")
-    repeats: Repeats | None = Field(None, description=REPEATS)
+    repeats: Repeats | None = declared("repeats")
     sweep: Sweeps | None = Field(None, description="one axis, or a list of axes whose product is the grid")
     bins: Annotated[int, Field(ge=2, le=100_000)] | None = Field(None, description="number of cells of a loss table")
     figure: Word | None = Field(None, description="the figure to draw; left out, it follows from the table")
@@ -168,8 +164,8 @@ class Budget(StrictModel):
     kind: Literal["budget"]
     source: Word | None = Field(None, description="where the job comes from; not used")
     process: Annotated[list[Step], Field(min_length=1)] = Field(description="the steps, composed in order")
-    adjacency: Word | None = Field(None, description=ADJACENCY)
-    group: Count | None = Field(None, description=GROUP)
+    adjacency: Word | None = declared("adjacency")
+    group: Count | None = declared("group")
     accountants: list[Word] | None = Field(
         None, description="names, with options as name:option=value; pld where left out"
     )
@@ -178,7 +174,7 @@ class Budget(StrictModel):
         None, description="the eps at which delta is computed"
     )
     delta: Probability | None = Field(None, description="the delta at which eps is computed")
-    repeats: Repeats | None = Field(None, description=REPEATS)
+    repeats: Repeats | None = declared("repeats")
 
 
 class Calibrate(Budget):
@@ -222,8 +218,8 @@ class PublishedClaim(StrictModel):
     name: Word = Field(description="a short name, shown in the table")
     claim: Word = Field(description="eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; or rho=0.5")
     process: Annotated[list[Step], Field(min_length=1)] = Field(description="the steps, composed in order")
-    adjacency: Word | None = Field(None, description=ADJACENCY)
-    group: Count | None = Field(None, description=GROUP)
+    adjacency: Word | None = declared("adjacency")
+    group: Count | None = declared("group")
     source: str = Field(min_length=1, description="where the claim and the parameters are printed")
     verdict: Literal["proved", "refuted", "open"] | None = Field(
         None, description="the expected verdict; another one is exit code 1"

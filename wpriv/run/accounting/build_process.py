@@ -102,9 +102,8 @@ class DescribedProcess:
 
 
 def described_process(
-    subject: str | type[Mechanism] | Mechanism | Process | None,
+    mech: str | type[Mechanism] | Mechanism | Process | None = None,
     *,
-    params: Mapping[str, Any],
     n: Any = None,
     sampling: str | Sampling = "none",
     rate: Any = None,
@@ -117,8 +116,9 @@ def described_process(
     group: Any = None,
     history: str | Path | None = None,
     observed: Any = None,
+    **params: Any,
 ) -> DescribedProcess:
-    """The process that the arguments of ``budget`` describe.
+    """The process that the arguments of ``budget`` describe; ``params`` are those of the mechanism.
 
     One mechanism, repeated and sampled; the steps of a history file; or a Process that is complete already.
 
@@ -127,23 +127,23 @@ def described_process(
     """
     keys = {"n": n, "batch": batch, "records": records, "epochs": epochs, "bands": bands}
     keys |= sampling_keys(sampling, rate, max_batch)
-    if history is None and not isinstance(subject, (Process, Mechanism)):
+    if history is None and not isinstance(mech, (Process, Mechanism)):
         distances = {} if observed is None else {"observed": observed}
-        return described_steps([{"mech": subject, **params, **keys, **distances}], adjacency, group)
-    if isinstance(subject, Mechanism):
+        return described_steps([{"mech": mech, **params, **keys, **distances}], adjacency, group)
+    if isinstance(mech, Mechanism):
         if params:
-            raise UsageError(f"{subject} has its parameters; leave out {', '.join(params)}")
+            raise UsageError(f"{mech} has its parameters; leave out {', '.join(params)}")
         repeated = repetition(**{key: keys[key] for key in REPETITION_KEYS}, sampling=keys["sampling"])
         count = 1 if repeated.n is None else repeated.n
         drawn = Sampling.from_dict({**keys, "rate": repeated.rate, "parts": repeated.parts})
         size = data_set_size([{"records": records}])
-        process = process_between([Step(subject, count, drawn, _distances(observed))], adjacency, group, size)
+        process = process_between([Step(mech, count, drawn, _distances(observed))], adjacency, group, size)
         one = [] if repeated.n is not None else [ONE_RELEASE]
         return DescribedProcess(process, (*repeated.notes, *one, *_readings(process)), size)
     _refuse_beside(
         "`history`" if history is not None else "a Process",
         {
-            "`mech`": subject if history is not None else None,
+            "`mech`": mech if history is not None else None,
             "`n`": n,
             "`rate`": keys["rate"],
             "`batch`": batch,
@@ -155,15 +155,15 @@ def described_process(
             **{flag(key): value for key, value in params.items()},
         },
     )
-    if isinstance(subject, Process):
-        if adjacency not in (None, subject.adjacency):
-            raise UsageError(f"the process has {subject.adjacency} neighbours; found adjacency {shown(adjacency)}")
-        if group not in (None, subject.group):
-            raise UsageError(f"the process has groups of {subject.group}; found `group` {shown(group)}")
+    if isinstance(mech, Process):
+        if adjacency not in (None, mech.adjacency):
+            raise UsageError(f"the process has {mech.adjacency} neighbours; found adjacency {shown(adjacency)}")
+        if group not in (None, mech.group):
+            raise UsageError(f"the process has groups of {mech.group}; found `group` {shown(group)}")
         size = data_set_size([{"records": records}])
-        if subject.records and size not in (None, subject.records):
-            raise UsageError(f"the process is about {subject.records} records; found `records` {size}")
-        return DescribedProcess(subject, tuple(_readings(subject)), size or subject.records or None)
+        if mech.records and size not in (None, mech.records):
+            raise UsageError(f"the process is about {mech.records} records; found `records` {size}")
+        return DescribedProcess(mech, tuple(_readings(mech)), size or mech.records or None)
     assert history is not None
     return _from_history(history, adjacency, group, records)
 

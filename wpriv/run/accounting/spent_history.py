@@ -72,9 +72,7 @@ def read(path: str | Path, adjacency: str | None, group: Any, records: Any) -> S
     Raises:
         UsageError, MissingResource: as ``history.read_history``.
     """
-    described = build_process.described_process(
-        None, params={}, history=path, adjacency=adjacency, group=group, records=records
-    )
+    described = build_process.described_process(history=path, adjacency=adjacency, group=group, records=records)
     named = adjacency is not None or described.runs > 0
     return SpentHistory(described.process, described.notes, described.process.adjacency if named else "")
 
