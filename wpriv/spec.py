@@ -124,7 +124,7 @@ RULES = (
     Rule("trade_off", "has no eps and no delta, and goes down to `fpr`", excludes=("eps", "delta")),
     Rule(
         "adaptive",
-        "and `repeats` are two questions: runs that follow on each other, or independent ones of which the best is kept",
+        "and `repeats` are two questions: runs that follow on each other, or the best of independent ones",
         excludes=("repeats",),
     ),
     Rule("claim", "has its own eps and delta, and no ends to move", excludes=("eps", "delta", "width")),

@@ -17,7 +17,7 @@ from wpriv.config.step_schema import Step, plugin_fields
 from wpriv.core import process, registry
 from wpriv.core.parameters import type_words
 from wpriv.core.sampling import kinds
-from wpriv.core.sampling.repetition import REPETITION_KEYS, repetition
+from wpriv.core.sampling.repetition import repetition
 from wpriv.core.sampling.sampled_step import defined_under
 from wpriv.errors import UsageError
 
@@ -134,7 +134,7 @@ def _schedule(step: Step, *, rate_needed: bool) -> str | None:
     """The first contradiction among the keys about how often a step runs, and on which records."""
     drawn = step.sampling or "none"
     try:
-        read = repetition(**{key: getattr(step, key) for key in REPETITION_KEYS}, sampling=drawn)
+        read = repetition(**dict(step))
     except UsageError as error:
         return as_keys(str(error))
     if step.max_batch is not None and (drawn != "poisson" or step.records is None):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import reprlib
 from collections.abc import Mapping
@@ -19,7 +18,6 @@ from wpriv.core.sampling.kinds import PASSES, SAMPLING_KEYS, Sampling
 from wpriv.core.sampling.premises import SAME_COLUMN, Premise
 from wpriv.core.sampling.sampled_step import check_together, combination, defined_under, sampled_pair
 from wpriv.errors import Unsupported, UsageError
-from wpriv.hints import did_you_mean
 from wpriv.numerics.parse_numbers import finite_number, shown, whole
 
 UNSAMPLED = Sampling()
@@ -93,29 +91,23 @@ class Step:
 
         Args:
             row: ``{mech, <parameters of the mechanism>, n, sampling, rate, max_batch, parts, observed}``. Numbers may
-                be text as users type it: ``1e-5``, ``2^20``, ``256/60000``. ``observed`` is an ``Observed``, since a
-                description has its origin alone.
+                be text as users type it: ``1e-5``, ``2^20``, ``256/60000``. ``mech`` is a name, a class, or an object
+                with its parameters; ``observed`` an ``Observed``, since a description has its origin alone.
         Raises:
             UsageError: an unknown mechanism or parameter (with a suggestion), a missing one (naming its flag), a bad
                 value.
         """
-        mechanism = registry.mechanism(row.get("mech"))
-        name, fields = plugin_name(mechanism), {f.name: f for f in dataclasses.fields(mechanism)}
-        for key in row:
-            if key not in fields and key not in STEP_KEYS:
-                near = did_you_mean(str(key), [*fields, *STEP_KEYS]) or "."
-                raise UsageError(f"{name} has no parameter {str(key)!r}{near} Its parameters: {', '.join(fields)}")
-        for key, f in fields.items():
-            if key not in row and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
-                meaning = f.metadata.get("help", "a parameter of the mechanism")
-                raise UsageError(f"{name} needs {flag(key)} ({meaning}); found none")
+        mechanism = row.get("mech")
+        if not isinstance(mechanism, Mechanism):
+            plugin = registry.mechanism(mechanism)
+            fields = registry.fields_of(plugin, plugin_name(plugin), row, STEP_KEYS, flag)
+            mechanism = plugin(**{key: field_value(fields[key], value) for key, value in row.items() if key in fields})
         if "n" not in row:
             raise UsageError(f"a step needs n, the number of compositions; found the keys {', '.join(map(str, row))}")
-        values = {key: field_value(fields[key], value) for key, value in row.items() if key in fields}
         sampling, observed = Sampling.from_dict(row), row.get("observed")
         if not isinstance(observed, Observed | None):
             raise UsageError(f"a description has only the origin of `observed` distances; found {shown(observed)}")
-        return cls(mechanism(**values), whole(row["n"], "n"), sampling, observed)
+        return cls(mechanism, whole(row["n"], "n"), sampling, observed)
 
 
 WeightedPairs = list[tuple[LossPair, int]]

@@ -14,8 +14,6 @@ from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.core.sampling.repetition import (
     ONE_RELEASE,
-    REPETITION_KEYS,
-    repetition,
     sampling_keys,
     with_repetitions,
 )
@@ -127,34 +125,16 @@ def described_process(
     """
     keys = {"n": n, "batch": batch, "records": records, "epochs": epochs, "bands": bands}
     keys |= sampling_keys(sampling, rate, max_batch)
-    if history is None and not isinstance(mech, (Process, Mechanism)):
-        distances = {} if observed is None else {"observed": observed}
-        return described_steps([{"mech": mech, **params, **keys, **distances}], adjacency, group)
-    if isinstance(mech, Mechanism):
-        if params:
-            raise UsageError(f"{mech} has its parameters; leave out {', '.join(params)}")
-        repeated = repetition(**{key: keys[key] for key in REPETITION_KEYS}, sampling=keys["sampling"])
-        count = 1 if repeated.n is None else repeated.n
-        drawn = Sampling.from_dict({**keys, "rate": repeated.rate, "parts": repeated.parts})
-        size = data_set_size([{"records": records}])
-        process = process_between([Step(mech, count, drawn, _distances(observed))], adjacency, group, size)
-        one = [] if repeated.n is not None else [ONE_RELEASE]
-        return DescribedProcess(process, (*repeated.notes, *one, *_readings(process)), size)
-    _refuse_beside(
-        "`history`" if history is not None else "a Process",
-        {
-            "`mech`": mech if history is not None else None,
-            "`n`": n,
-            "`rate`": keys["rate"],
-            "`batch`": batch,
-            "`epochs`": epochs,
-            "`bands`": bands,
-            "`max_batch`": max_batch,
-            "`observed`": observed,
-            "`sampling`": None if keys["sampling"] == "none" else keys["sampling"],
-            **{flag(key): value for key, value in params.items()},
-        },
-    )
+    if isinstance(mech, Mechanism) and history is None and params:
+        raise UsageError(f"{mech} has its parameters; leave out {', '.join(params)}")
+    if history is None and not isinstance(mech, Process):
+        return described_steps([{"mech": mech, **params, **keys, "observed": observed}], adjacency, group)
+    others = {**keys, "observed": observed, "records": None, **params}
+    others |= {"mech": None if history is None else mech}
+    others |= {"sampling": None if keys["sampling"] == "none" else keys["sampling"]}
+    if given := [flag(name) if name in params else f"`{name}`" for name, value in others.items() if value is not None]:
+        whole_steps = "a Process" if history is None else "`history`"
+        raise UsageError(f"{whole_steps} holds whole steps; it cannot be combined with {', '.join(given)}")
     if isinstance(mech, Process):
         if adjacency not in (None, mech.adjacency):
             raise UsageError(f"the process has {mech.adjacency} neighbours; found adjacency {shown(adjacency)}")
@@ -166,12 +146,6 @@ def described_process(
         return DescribedProcess(mech, tuple(_readings(mech)), size or mech.records or None)
     assert history is not None
     return _from_history(history, adjacency, group, records)
-
-
-def _refuse_beside(whole_steps: str, others: Mapping[str, Any]) -> None:
-    given = [name for name, value in others.items() if value is not None]
-    if given:
-        raise UsageError(f"{whole_steps} holds whole steps; it cannot be combined with {', '.join(given)}")
 
 
 def _from_history(history: str | Path, adjacency: str | None, group: Any, records: Any) -> DescribedProcess:

@@ -73,9 +73,8 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
             f"--why compares {' and '.join(STANDARD_ADJACENCIES)} neighbours; {base['mech']} is defined under "
             f"{defined[0]} only. Use budget"
         )
-    given = {k: spec.get(k) for k in REPETITION_KEYS if k != "bands"}
-    sampled = given["rate"] is not None or given["batch"] is not None
-    plan = repetition(**given, sampling="poisson" if sampled else "none")
+    sampled = spec.get("rate") is not None or spec.get("batch") is not None
+    plan = repetition(**{**spec, "bands": None, "sampling": "poisson" if sampled else "none"})
     _check_sampling(spec, plan.rate)
     n = 1 if plan.n is None else plan.n
     wide = _replaced(base)
@@ -157,7 +156,7 @@ def _variants(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interpre
     """Poisson sampling with the bands, the largest batch and the groups of records that the step names."""
     rows = []
     if spec.get("bands") is not None:
-        read = repetition(**{key: spec.get(key) for key in REPETITION_KEYS}, sampling="poisson")
+        read = repetition(**{**spec, "sampling": "poisson"})
         assumption = f"{spec['bands']} bands of correlated noise, read as plain noise: each part of the records in turn"
         rows.append(Interpretation({**poisson, "n": read.n, "rate": read.rate}, "add-remove", "pld", assumption))
     size = build_process.data_set_size([spec])
