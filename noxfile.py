@@ -13,7 +13,8 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 def lowest_requirements() -> list[str]:
     """The declared dependencies, each pinned to the lowest version that pyproject.toml allows."""
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
-    return [line.partition(",")[0].replace(">=", "==") for line in project["dependencies"]]
+    lines = [*project["dependencies"], *project["optional-dependencies"]["train"]]
+    return [line.partition(",")[0].replace(">=", "==") for line in lines]
 
 
 @nox.session
@@ -59,9 +60,11 @@ def wheel(session: nox.Session) -> None:
     session.install("build")
     folder = session.create_tmp()
     session.run("python", "-m", "build", "--wheel", "--outdir", folder)
-    session.install(*map(str, Path(folder).glob("*.whl")))
+    wheel = next(Path(folder).glob("*.whl")).resolve()
+    session.install(str(wheel))
     session.chdir(folder)
     session.run("wpriv", "calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5", "--n", "1000")
+    session.install(f"{wheel}[train]")
     session.run("wpriv", "train", "quick/digits", "--out", "run")
 
 

@@ -42,7 +42,7 @@ HOMES = {
     "rich": ("cli",),
     "typer": ("cli",),
     "joblib": ("run",),
-    "submitit": ("run/training/task_queue.py", "run/training/cell_task.py"),
+    "submitit": ("run/training/cluster.py",),
     "flint": ("verify",),
     "jsonschema": ("run/results/registry_entry.py",),
     "safetensors": ("files/weight_files.py", "engine/weight_export.py"),

@@ -1,6 +1,6 @@
 """The wheel does what the README shows, with nothing beside it but the packages that it declares.
 
-The wheel is installed alone into a fresh virtual environment. What it declares (without extras), and what those
+The wheel is installed alone into a fresh virtual environment. What it and its extra ``train`` declare, and what those
 packages declare in turn, is linked into that environment from the one that runs the tests: nothing is downloaded, and
 an import that no declaration covers fails.
 
@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
 from email.parser import HeaderParser
 from importlib import metadata
 from importlib.util import find_spec
@@ -113,21 +114,37 @@ def wheel(tmp_path_factory):
     return path
 
 
-def declared(wheel: Path) -> list[str]:
-    """The requirements of the wheel that are no extras."""
+def declared(wheel: Path, *extras: str) -> list[str]:
+    """The requirements of the wheel, and those of some of its extras."""
     with ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         headers = HeaderParser().parsestr(archive.read(name).decode())
-    return [text for text in headers.get_all("Requires-Dist", []) if "extra ==" not in text]
+    lines = [Requirement(text) for text in headers.get_all("Requires-Dist", [])]
+    chosen = [
+        line
+        for line in lines
+        if line.marker is None or any(line.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+    ]
+    return [f"{line.name}{line.specifier}" for line in chosen]
 
 
 @pytest.fixture(scope="module")
 def fresh(wheel, tmp_path_factory):
-    """A function that runs a line of shell in an environment with the wheel and its declared dependencies."""
-    home = tmp_path_factory.mktemp("fresh")
+    """A function that runs a line of shell where the wheel and its extra ``train`` are installed."""
+    return environment(wheel, tmp_path_factory.mktemp("fresh"), "train")
+
+
+@pytest.fixture(scope="module")
+def calculator(wheel, tmp_path_factory):
+    """A function that runs a line of shell where the wheel is installed without extras."""
+    return environment(wheel, tmp_path_factory.mktemp("calculator"))
+
+
+def environment(wheel: Path, home: Path, *extras: str) -> Callable[[str, Path], tuple[int, str]]:
+    """Make a virtual environment with the wheel and what it declares; return what runs a line of shell in it."""
     venv.create(home / "venv", with_pip=False)
     (site,) = (home / "venv").glob("lib/python*/site-packages")
-    allowed = closure(declared(wheel))
+    allowed = closure(declared(wheel, *extras))
     others = {
         parent
         for other in metadata.distributions()
@@ -173,13 +190,14 @@ def test_every_import_of_the_package_is_declared_and_every_declaration_is_import
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
             modules |= {name.partition(".")[0] for name in names}
     modules -= {"wpriv", *sys.stdlib_module_names, *OPTIONAL}
-    wanted = {canonicalize_name(Requirement(text).name) for text in declared(wheel)}
+    wanted = {canonicalize_name(Requirement(text).name) for text in declared(wheel, "train")}
     assert {canonicalize_name(NAMES.get(module, module)) for module in modules} == wanted
 
 
 def test_what_is_declared_can_be_installed_together(wheel):
     """The check of ``pip check``, for the packages of the wheel: each is there, in a version that all of them allow."""
-    assert {"torch", "joblib", "numpy", "pydantic-core"} <= set(closure(declared(wheel)))
+    assert {"torch", "joblib", "numpy", "pydantic-core"} <= set(closure(declared(wheel, "train")))
+    assert not {"torch", "joblib", "safetensors"} & set(closure(declared(wheel)))
 
 
 def test_the_fresh_environment_has_what_is_declared_and_nothing_else(fresh, tmp_path):
@@ -189,6 +207,29 @@ def test_the_fresh_environment_has_what_is_declared_and_nothing_else(fresh, tmp_
     assert "site-packages" in printed
     for module in ("sklearn", "pywt", "pytest", "hypothesis", "ot"):
         assert "ModuleNotFoundError" in fresh(f"python -c 'import {module}'", tmp_path)[1]
+
+
+def test_the_calculator_needs_no_torch(calculator, tmp_path):
+    """``pip install .`` alone answers, compares, privatises and plans; what trains says what to install."""
+    assert "ModuleNotFoundError" in calculator("python -c 'import torch'", tmp_path)[1]
+    (tmp_path / "people.csv").write_text("20,0\n40,1\n" * 5)
+    report = "--data people.csv --mech local-laplace --radius 50 --eps 1 --out noisy.npz"
+    for line in (
+        "wpriv budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4",
+        "wpriv calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000",
+        "wpriv compare --mech gauss --sigma 4 --n 10 --eps 1 --accountant all --out compared",
+        "wpriv verify --claim eps=9,delta=1e-5 --mech gauss --sigma 1",
+        f"wpriv privatize {report}",
+        "wpriv recipe check quick/digits",
+    ):
+        code, printed = calculator(line, tmp_path)
+        assert code == 0, printed
+    in_python = "python -c \"import wpriv; wpriv.train('quick/digits', out='run')\""
+    for line, status in (("wpriv train quick/digits --out run", 4), (in_python, 1)):
+        code, printed = calculator(line, tmp_path)
+        assert code == status, printed
+        assert "pip install 'wpriv[train]'" in printed
+    assert not (tmp_path / "run").exists()
 
 
 def test_commands_of_the_readme_run_in_a_fresh_environment(fresh, tmp_path):

@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from wpriv.run.local.privatize import privatize
     from wpriv.run.results.report import report
     from wpriv.run.training.own_loop import training_loop
-    from wpriv.run.training.train import train
-    from wpriv.run.training.train_all import train_all
+    from wpriv.run.training.train import train, train_all
     from wpriv.tasks._image_features import image_features
 
 _HOMES = {
@@ -88,8 +87,7 @@ _HOMES = {
     "wpriv.run.local.privatize": ("privatize",),
     "wpriv.run.results.report": ("report",),
     "wpriv.run.training.own_loop": ("training_loop",),
-    "wpriv.run.training.train": ("train",),
-    "wpriv.run.training.train_all": ("train_all",),
+    "wpriv.run.training.train": ("train", "train_all"),
     "wpriv.tasks._image_features": ("image_features",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}

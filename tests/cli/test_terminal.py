@@ -238,4 +238,4 @@ def test_an_unknown_backend_is_refused_with_the_known_ones(capsys, more):
     assert main(["train", "quick/digits", "--backend", "lokyy", *more]) == 2
     error = capsys.readouterr().err
     assert "did you mean 'loky'" in error
-    assert all(name in error for name in ("loky", "dask", "ray"))
+    assert all(name in error for name in ("loky", "threading", "submitit"))

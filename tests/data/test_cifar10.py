@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from wpriv import data
-from wpriv.data import cifar10
+from wpriv.data import _cifar10 as cifar10
 from wpriv.errors import MissingResource
 
 RNG = np.random.default_rng(1)

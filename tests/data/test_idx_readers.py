@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wpriv import data
-from wpriv.data import _files, _idx
+from wpriv.data import _files
 from wpriv.errors import MissingResource
 
 RNG = np.random.default_rng(0)
@@ -129,7 +129,7 @@ def test_damaged_idx_files_are_refused_with_the_reason(tmp_path, changed, fact):
 
 def test_a_gzip_bomb_is_refused_at_the_limit(tmp_path, monkeypatch):
     write(tmp_path / "mnist", packed=True)
-    monkeypatch.setattr(_idx, "LIMIT", 1_000_000)
+    monkeypatch.setattr(data.DECLARED["mnist"], "LIMIT", 1_000_000)
     (tmp_path / "mnist" / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(bytes(50_000_000)))
     with pytest.raises(MissingResource, match="1,000,000 bytes"):
         data.read("mnist", root=tmp_path, verify=False)

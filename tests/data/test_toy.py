@@ -13,7 +13,7 @@ from wpriv.config.document import Document
 from wpriv.config.recipe import check
 from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
-from wpriv.run.training import load_data, privatized_data, train
+from wpriv.run.training import load_data, privatized_data, train, training_run
 
 
 @pytest.mark.parametrize("law", registry.load("data", "toy").LAWS)
@@ -73,7 +73,7 @@ def test_noise_without_a_seed_or_on_noisy_records_is_refused(tmp_path):
 
 def test_first_limits_only_training_records(tmp_path):
     made = train.changed(recipe(), {"data.first": 30})
-    assert train.planned(made, tmp_path / "out")[0].records == 30
+    assert training_run.planned(made, tmp_path / "out")[0].records == 30
     found = load_data.data(made, None)
     assert (len(found.x_train), len(found.x_test)) == (30, 2000)
 

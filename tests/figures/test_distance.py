@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from matplotlib.figure import Figure
 
-from wpriv.figures import distance, training
+from wpriv.figures._trainings import distance, training
 
 
 def drawn(module, rows):

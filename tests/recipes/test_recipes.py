@@ -15,7 +15,7 @@ from wpriv.run import load_recipe, recipe_duration, recipe_files
 from wpriv.run.claims import published
 from wpriv.run.comparison import compare, grid
 from wpriv.run.results import expectations, plot
-from wpriv.run.training import sweep, train
+from wpriv.run.training import sweep, train, training_run
 
 pytestmark = pytest.mark.slow
 
@@ -167,7 +167,7 @@ def test_a_training_recipe_has_its_command_expectations_and_a_plan_without_data(
     # the first private cell of a sweep, or the first; planned if the recipe states the number of records
     cell = next((cell for cell in cells if cell.training.privacy is not None), cells[0])
     if cell.training.data.records is not None:
-        plan, _ = train.planned(cell, tmp_path)
+        plan, _ = training_run.planned(cell, tmp_path)
         target = cell.training.privacy
         assert target is None or target.eps is None or plan.eps() <= target.eps
         assert plan.epoch_ends[-1] == plan.steps

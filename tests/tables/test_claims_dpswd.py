@@ -12,7 +12,7 @@ import pytest
 import wpriv
 from tests.points import GOLDEN
 from wpriv.accountants._projected_length_tails import clt
-from wpriv.tables import _dpswd_formulas, claims
+from wpriv.tables import _claims_dpswd, claims
 from wpriv.tables._claims_dpswd import LIMITS, TABLE_4
 
 DPSWD = {statement.proposition: statement for statement in claims.STATEMENTS["dpswd"]}
@@ -129,7 +129,7 @@ def test_the_divergence_agrees_with_its_closed_form():
 def test_proposition_2_at_its_best_order_is_the_least_over_all_orders():
     orders = np.linspace(1.01, 60, 200_000)
     least = float(np.min(orders * W / (2 * 4.74**2) + math.log(2e5) / (orders - 1)))
-    assert _dpswd_formulas.published_epsilon(W, 4.74, 1e-5) == pytest.approx(least, rel=1e-8)
+    assert _claims_dpswd.published_epsilon(W, 4.74, 1e-5) == pytest.approx(least, rel=1e-8)
     assert row_of("Proposition 2")["published"] == pytest.approx(float(GOLDEN["001-prop2-1"]["value"]), rel=1e-12)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import wpriv
 from tests.points import GOLDEN
-from wpriv.tables import _ldp_formulas as formulas
+from wpriv.tables import _claims_ldp as formulas
 from wpriv.tables.claims import STATEMENTS
 
 LDP = {statement.proposition: statement for statement in STATEMENTS["ldp"]}

@@ -11,7 +11,7 @@ import pytest
 from tests.oracles import contour_eps, fixed_gauss
 from tests.points import GOLDEN
 from wpriv.numerics.gradient_sensitivity import wasserstein_gradient
-from wpriv.tables import _wgrad_formulas as formulas
+from wpriv.tables import _claims_wgrad as formulas
 from wpriv.tables.claims import STATEMENTS
 from wpriv.transport import line
 

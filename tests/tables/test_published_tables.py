@@ -5,11 +5,12 @@ from __future__ import annotations
 import mpmath
 import pytest
 
-from wpriv.tables import attack_chances, projection_noise
+from wpriv.tables import projection_noise
+from wpriv.tables._declared import AttackChances
 
 
 def test_twelve_chances_are_held_against_the_formula_and_three_do_not_follow_from_it():
-    rows = attack_chances.rows(attack_chances.Params())
+    rows = AttackChances().rows()
     assert len(rows) == 12
     for row in rows:
         exact = float(1 / (1 + mpmath.exp(-mpmath.mpf(str(row["eps_printed"])))))

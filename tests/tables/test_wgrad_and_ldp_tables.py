@@ -9,7 +9,8 @@ import torch
 import wpriv
 from tests.points import GOLDEN
 from wpriv.errors import UsageError
-from wpriv.tables import gauss_formulas, limit_error, linear_generator, wgrad_sensitivity, wp_gradient
+from wpriv.tables import linear_generator
+from wpriv.tables._declared import GaussFormulas, LimitError, WgradSensitivity, WpGradient
 
 
 def by_case(rows):
@@ -26,7 +27,7 @@ def distance(x, z, p, theta):
 def test_wp_gradient_slopes_equal_finite_differences(p, theta):
     n, h = 7, 1e-6
     i = np.arange(1, n + 1)
-    found = by_case(wp_gradient.rows(wp_gradient.Params(order=p, records=n, theta=theta)))
+    found = by_case(WpGradient(order=p, records=n, theta=theta).rows())
     for x, value, slope in ((i / n, "value", "slope"), ((i - 1) / n, "value_replaced", "slope_replaced")):
         low, high = (distance(x, (2 * i - 1) / (2 * n), p, theta + step) for step in (-h, h))
         assert found["W_p"][slope] == pytest.approx((high - low) / (2 * h), rel=1e-6)
@@ -35,21 +36,21 @@ def test_wp_gradient_slopes_equal_finite_differences(p, theta):
 
 
 def test_wp_gradient_has_no_slope_at_a_kink():
-    found = by_case(wp_gradient.rows(wp_gradient.Params(order=1, records=10, theta=-0.05)))
+    found = by_case(WpGradient(order=1, records=10, theta=-0.05).rows())
     assert found["W_p"]["slope"] is None
     assert found["W_p^p"]["sensitivity"] is None
-    smooth = by_case(wp_gradient.rows(wp_gradient.Params(order=2, records=10, theta=-0.05)))
+    smooth = by_case(WpGradient(order=2, records=10, theta=-0.05).rows())
     assert smooth["W_p^p"]["slope"] == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("n", [1, 10, 1000])
 def test_the_sensitivity_of_w_2_squared_is_below_its_bound(n):
-    found = by_case(wp_gradient.rows(wp_gradient.Params(order=2, records=n)))
+    found = by_case(WpGradient(order=2, records=n).rows())
     assert found["W_p^p"]["sensitivity"] <= found["bound on W_2^2"]["sensitivity"]
 
 
 def test_the_slope_of_w_p_survives_powers_that_underflow():
-    row = by_case(wp_gradient.rows(wp_gradient.Params(order=200.0, records=1000)))["W_p"]
+    row = by_case(WpGradient(order=200.0, records=1000).rows())["W_p"]
     # oracle: all gaps are 1/(2n) before the record is replaced, and -1/(2n) after, so that W_p is |theta +- 1/(2n)|
     assert (row["value"], row["slope"]) == pytest.approx((1 / 2000, 1.0))
     assert (row["value_replaced"], row["slope_replaced"]) == pytest.approx((1 / 2000, -1.0))
@@ -57,7 +58,7 @@ def test_the_slope_of_w_p_survives_powers_that_underflow():
 
 def test_wp_gradient_refuses_too_many_records():
     with pytest.raises(UsageError, match="1,000,000"):
-        wp_gradient.rows(wp_gradient.Params(order=2, records=10**7))
+        WpGradient(order=2, records=10**7).rows()
 
 
 @pytest.mark.parametrize(("case", "ident"), [("as published", "003-eq7-0"), ("corrected", "003-eq7-t")])
@@ -65,14 +66,14 @@ def test_wgrad_sensitivities_equal_the_golden_values(case, ident):
     inputs = {k: float(v) for k, v in GOLDEN[ident]["inputs"].items()}
     bound, lipschitz = inputs["M"], inputs["L"]
     sizes = {"size_x": inputs["n0"], "size_z": inputs["n1"]}
-    params = wgrad_sensitivity.Params(bound, lipschitz, lipschitz, **sizes, alpha=inputs["alpha"], clip=inputs["C"])
-    sensitivity = by_case(wgrad_sensitivity.rows(params))[case]["sensitivity"]
+    params = WgradSensitivity(bound, lipschitz, lipschitz, **sizes, alpha=inputs["alpha"], clip=inputs["C"])
+    sensitivity = by_case(params.rows())[case]["sensitivity"]
     assert sensitivity == pytest.approx(float(GOLDEN[ident]["value"]), rel=1e-12)
 
 
 @pytest.mark.parametrize("formula", ["uniform", "poisson"])
 def test_limit_error_noise_meets_its_target_and_the_bracket_is_certified(formula):
-    rows = by_case(limit_error.rows(limit_error.Params(target=1.5, rate=0.05, steps=300, delta=1e-6)))
+    rows = by_case(LimitError(target=1.5, rate=0.05, steps=300, delta=1e-6).rows())
     row = rows[f"noise by the {formula} limit"]
     process = {"sigma": row["multiplier"], "sampling": "fixed", "rate": 0.05, "n": 300, "delta": 1e-6}
     limit = wpriv.budget("gauss", **process, accountant=f"gdp-clt:formula={formula}").epsilon
@@ -84,7 +85,7 @@ def test_limit_error_noise_meets_its_target_and_the_bracket_is_certified(formula
 
 
 def test_limit_error_finds_noise_below_a_third_of_the_sensitivity():
-    rows = by_case(limit_error.rows(limit_error.Params(target=1.0, rate=1e-4, steps=10, delta=1e-5)))
+    rows = by_case(LimitError(target=1.0, rate=1e-4, steps=10, delta=1e-5).rows())
     for formula in ("uniform", "poisson"):
         process = {"sigma": rows[f"noise by the {formula} limit"]["multiplier"], "sampling": "fixed", "rate": 1e-4}
         limit = wpriv.budget("gauss", **process, n=10, delta=1e-5, accountant=f"gdp-clt:formula={formula}").epsilon
@@ -131,7 +132,7 @@ def test_a_batch_of_small_inputs_has_its_large_factor():
 
 
 def test_gauss_formulas_have_the_eps_of_the_calculator():
-    rows = by_case(gauss_formulas.rows(gauss_formulas.Params(target=35, delta=1e-4)))
+    rows = by_case(GaussFormulas(target=35, delta=1e-4).rows())
     assert rows["equation (4)"]["sigma"] == pytest.approx(2 * float(GOLDEN["004-eq4-1"]["value"]), rel=1e-12)
     for row in rows.values():
         guarantee = wpriv.budget("local-gauss", sigma=row["sigma"], radius=1, delta=1e-4)
@@ -142,4 +143,4 @@ def test_gauss_formulas_have_the_eps_of_the_calculator():
 
 def test_gauss_formulas_refuse_a_delta_beyond_their_range():
     with pytest.raises(UsageError, match=r"0\.5"):
-        gauss_formulas.rows(gauss_formulas.Params(target=1, delta=0.5))
+        GaussFormulas(target=1, delta=0.5).rows()

@@ -14,9 +14,10 @@ from tests import nightly
 from wpriv import data
 from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
-from wpriv.figures import losses, noise, scores
+from wpriv.figures._records import scores
+from wpriv.figures._trainings import losses, noise
 from wpriv.run import load_recipe
-from wpriv.run.training import sweep, train
+from wpriv.run.training import sweep, train, training_run
 from wpriv.tasks import _fairness, fair
 
 odds, parity = (registry.load("figures", name) for name in ("odds", "parity"))
@@ -132,9 +133,9 @@ def test_declared_sizes_plan_a_recipe_without_data_and_are_checked_against_them(
     counts = [int((made.sensitive_train == group).sum()) for group in (0, 1)]
     given = {"options.groups": counts}
     path = recipe(RECIPE % "parity")
-    planned, _ = train.planned(train.recipe_of(path, changes=given), tmp_path / "none")
+    planned, _ = training_run.planned(train.recipe_of(path, changes=given), tmp_path / "none")
     assert list(planned.sizes.values()) == [2000, *counts]
-    assert planned.multiplier == train.planned(train.recipe_of(path), tmp_path / "none")[0].multiplier
+    assert planned.multiplier == training_run.planned(train.recipe_of(path), tmp_path / "none")[0].multiplier
     with pytest.raises(UsageError, match=r"groups: .*\[1000, 1000\]"):
         wpriv.train(path, out="done", set={"options.groups": [1000, 1000]})
 
@@ -143,7 +144,7 @@ def test_declared_sizes_plan_a_recipe_without_data_and_are_checked_against_them(
 def test_the_papers_constant_asks_for_more_noise_at_the_same_eps(recipe, tmp_path):
     path = recipe(RECIPE % "parity")
     made = [train.recipe_of(path, changes={"options.sensitivity": name}) for name in ("tight", "paper")]
-    tight, paper = (train.planned(each, tmp_path / "none")[0] for each in made)
+    tight, paper = (training_run.planned(each, tmp_path / "none")[0] for each in made)
     assert tight.multiplier == pytest.approx(paper.multiplier)
     smallest = min(count * 400 // 2000 for name, count in tight.sizes.items() if name != "records")
     # (7): 8 ML / min more, with the weight 0.5

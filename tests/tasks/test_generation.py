@@ -23,7 +23,7 @@ from wpriv.engine.noise_stream import Noise
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.projection import Projection
-from wpriv.run.training import plan, train
+from wpriv.run.training import plan, train, training_run
 from wpriv.tasks import _generation, _projected, merf, swd_generate
 from wpriv.transport import sliced
 
@@ -404,7 +404,7 @@ def test_noise_found_by_a_published_accounting_is_reported_with_its_certified_ep
         privacy = f'{{eps: 10, delta: 1e-5, sampling: fixed, accountant: "{name}"}}'
         path = tmp_path / "toy.yaml"
         path.write_text(swd(bars, "appended", privacy))
-        found[name], _ = train.planned(train.recipe_of(path), tmp_path / "out")
+        found[name], _ = training_run.planned(train.recipe_of(path), tmp_path / "out")
     assert found["pld"].eps() <= 10
     assert found["pld"].multiplier < found["swd-tail:w=bernstein-code"].multiplier
     assert found["swd-tail:w=bernstein-code"].eps() < 10

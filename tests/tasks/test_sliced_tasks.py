@@ -20,7 +20,7 @@ from wpriv.engine.penalty.gradient import penalised_gradient
 from wpriv.engine.penalty.objective import Objective, penalty_of
 from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import UsageError
-from wpriv.figures import codes, points
+from wpriv.figures._records import codes, points
 from wpriv.run import load_recipe
 from wpriv.run.results import plot
 from wpriv.run.training import train

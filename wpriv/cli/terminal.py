@@ -87,12 +87,11 @@ class Training:
         self.task: TaskID | None = None
         self.sweep: TaskID | None = None
 
-    def __call__(self, line: str, stays: bool) -> None:
-        """Print a line that stays; the bar shows the others."""
+    def __call__(self, line: str) -> None:
+        """Print a line above the bar."""
         from rich.text import Text
 
-        if stays:
-            self.bars.console.print(Text(f"wpriv: {line}"), soft_wrap=True)
+        self.bars.console.print(Text(f"wpriv: {line}"), soft_wrap=True)
 
     def advance(self, step: int, steps: int, eps: float | None) -> None:
         """Show that a step is done, and eps at the end of the last epoch."""
@@ -114,8 +113,8 @@ class Training:
 
 
 @contextlib.contextmanager
-def training() -> Iterator[Callable[[str, bool], None]]:
-    """Yield a listener to the progress of trainings: a bar on a terminal, else it prints the lines that stay."""
+def training() -> Iterator[Callable[[str], None]]:
+    """Yield a listener to the progress of trainings: it prints their lines, on a terminal above a bar."""
     if not is_live(sys.stderr):
         yield _line
         return
@@ -126,9 +125,8 @@ def training() -> Iterator[Callable[[str, bool], None]]:
         listener.bars.stop()
 
 
-def _line(line: str, stays: bool) -> None:
-    if stays:
-        print(f"wpriv: {line}", file=sys.stderr, flush=True)
+def _line(line: str) -> None:
+    print(f"wpriv: {line}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

@@ -12,8 +12,18 @@ from wpriv.cli import flags
 from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
-    from wpriv.config.recipe import Recipe as LoadedRecipe
-    from wpriv.run.training.metric_logs import Logs
+    from wpriv.run.training.trained import Trained
+
+ONE = "{flag} is for one training that runs; leave it out of sweeps, of repeated runs (seeds) and of --dry-run"
+NO_PROOF = (
+    "--certificate holds the bracket of one training, and this recipe keeps the best of a random number of runs "
+    "(tune), for which the verifier has no proof. Leave it out"
+)
+SEVERAL = (
+    "--jobs, --shard and --backend submitit need a recipe with the key 'sweep' or 'seeds'; this one has neither. Leave "
+    "them out"
+)
+IN_TURN = SEVERAL.replace(". ", ", and the runs of a tuned training are made one after another. ")
 
 Recipe = Annotated[
     str,
@@ -81,8 +91,8 @@ Backend = Annotated[
     typer.Option(
         "--backend",
         metavar="NAME",
-        help="What runs the trainings of a sweep: joblib's loky, dask or ray, with --jobs; or submitit, each training "
-        "as a task of a Slurm cluster.",
+        help="What runs the trainings of a sweep: joblib's loky, multiprocessing or threading, with --jobs; or "
+        "submitit, each training as a task of a Slurm cluster.",
     ),
 ]
 
@@ -115,7 +125,8 @@ def command(
     """
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from wpriv.run.training import metric_logs, sweep, train
+    from wpriv.cli import grid_output, terminal, training_output
+    from wpriv.run.training import cluster, metric_logs, sweep, train, training_run, tuning
 
     if device not in ("cpu", "cuda"):
         raise UsageError(f"--device must be cpu or cuda; found {device!r}")
@@ -128,107 +139,54 @@ def command(
     divided = {"shard_weights": True} if shard_weights else {}
     loaded = train.recipe_of(recipe, quick=quick, changes=changed_keys(changes or []) | divided)
     logs = metric_logs.logs_of(log, log_private_losses)
-    several = loaded.training is not None and loaded.training.has_several
-    tuned = loaded.training is not None and loaded.training.tune is not None
-    if dry_run or several:
-        _refuse_for_several(logs=bool(logs.names), certificate=certificate is not None and not tuned)
-    if tuned:
-        _refuse_for_tuned(fork=fork, fresh=fresh, certificate=certificate is not None)
+    several, tuned = loaded.train.has_several, loaded.train.tune is not None
+    spread = shard is not None or (jobs or 1) > 1 or backend == cluster.BACKEND
+    conflicts = {
+        ONE.format(flag="--log"): bool(logs.names) and (dry_run or several),
+        ONE.format(flag="--certificate"): certificate is not None and (several or (dry_run and not tuned)),
+        NO_PROOF: certificate is not None and tuned,
+        SEVERAL: spread and not (several or tuned),
+        IN_TURN: spread and tuned,
+    }
+    for message, is_so in conflicts.items():
+        if is_so:
+            raise UsageError(message)
+    start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
+    train.require_one(loaded, fork=fork, fresh=fresh)
     folder = out or train.default_out(loaded)
-    if several:
-        if fork or fresh:
-            raise UsageError(
-                f"--{'fork' if fork else 'fresh'} is for one training, and a sweep or repeated runs (seeds) continue "
-                f"all of their trainings. Name another folder with --out to begin all of them again"
-            )
-        options = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
-        _sweep(loaded, folder, data_root, dry_run, as_json, options)
-    elif shard is not None or (jobs or 1) > 1 or backend == "submitit":
-        raise UsageError(
-            "--jobs, --shard and --backend submitit need a recipe with the key 'sweep' or 'seeds'; this one has neither"
-            + (", and the runs of a tuned training are made one after another" if tuned else "")
-            + ". Leave them out"
-        )
+    if several and dry_run:
+        planned = sweep.planned(loaded, folder, part=shard or "1/1", root=data_root)
+        tasks = cluster.words(cluster.request_of(loaded), device) if backend == cluster.BACKEND else None
+        grid_output.print_sweep_plan(loaded, planned, folder, as_json, tasks)
+    elif several:
+        with terminal.training() as say:
+            how: dict[str, Any] = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
+            result = sweep.run(loaded, folder, root=data_root, say=say, **how)
+        grid_output.print_sweep(result, as_json)
     elif tuned and dry_run:
-        _tuning_plan(loaded, folder, data_root, as_json, resume)
+        grid_output.print_tuning_plan(tuning.planned(loaded, folder, root=data_root, resume=resume), folder, as_json)
+    elif dry_run:
+        plan, state = training_run.planned(loaded, folder, root=data_root, **start)
+        training_output.print_plan(plan, state, as_json)
     else:
-        start = {"resume": resume, "fork": fork, "fresh": fresh}
-        _train(loaded, folder, data_root, dry_run, as_json, device, certificate, logs, **start)
+        with terminal.training() as say:
+            trained = train.run(loaded, folder, device=device, root=data_root, say=say, logs=logs, **start)
+        _print_trained(trained, as_json, certificate)
 
 
-def _refuse_for_several(*, logs: bool, certificate: bool) -> None:
-    """Refuse flags that need exactly one training that runs."""
-    for flag, is_given in (("--log", logs), ("--certificate", certificate)):
-        if is_given:
-            raise UsageError(
-                f"{flag} is for one training that runs; leave it out of sweeps, of repeated runs (seeds) and of "
-                f"--dry-run"
-            )
+def _print_trained(trained: Trained, as_json: bool, certificate: str | None) -> None:
+    """Print a finished training, with a certificate if one is to be written.
 
-
-def _refuse_for_tuned(*, fork: bool, fresh: bool, certificate: bool) -> None:
-    """Refuse flags that a tuned training, which keeps the best of a random number of runs, has no answer to."""
-    if certificate:
-        raise UsageError(
-            "--certificate holds the bracket of one training, and this recipe keeps the best of a random number of "
-            "runs (tune), for which the verifier has no proof. Leave it out"
-        )
-    if fork or fresh:
-        raise UsageError(
-            f"--{'fork' if fork else 'fresh'} is for one training, and the number of runs of a tuned training is drawn "
-            f"once. Name another folder with --out; what was trained in this one is spent all the same"
-        )
-
-
-def _sweep(
-    recipe: LoadedRecipe, out: Path, root: Path | None, dry_run: bool, as_json: bool, options: dict[str, Any]
-) -> None:
-    from wpriv.cli import sweep_output, terminal
-    from wpriv.run.training import sweep
-
-    if dry_run:
-        planned = sweep.planned(recipe, out, part=options["part"], root=root)
-        tasks = sweep.tasks_in_words(recipe, options["backend"], options["device"])
-        sweep_output.print_plan(recipe, planned, out, as_json, tasks)
-        return
-    with terminal.training() as say:
-        result = sweep.run(recipe, out, **options, root=root, say=say)
-    sweep_output.print_results(result, as_json)
-
-
-def _tuning_plan(recipe: LoadedRecipe, out: Path, root: Path | None, as_json: bool, resume: bool) -> None:
-    from wpriv.cli import tuning_output
-    from wpriv.run.training import tuned_training
-
-    tuning_output.print_plan(tuned_training.planned(recipe, out, root=root, resume=resume), out, as_json)
-
-
-def _train(
-    recipe: LoadedRecipe,
-    out: Path,
-    root: Path | None,
-    dry_run: bool,
-    as_json: bool,
-    device: str,
-    certificate: str | None,
-    logs: Logs,
-    **start: Any,
-) -> None:
-    from wpriv.cli import output, terminal, training_output
+    Raises:
+        CheckFailed: an expected number was missed.
+    """
+    from wpriv.cli import grid_output, output, training_output
     from wpriv.run.accounting import certificates
-    from wpriv.run.training import process_group, train
+    from wpriv.run.training import process_group
 
-    if dry_run:
-        plan, folder = train.planned(recipe, out, root=root, **start)
-        training_output.print_plan(plan, folder, as_json)
-        return
-    with terminal.training() as say:
-        trained = train.run(recipe, out, device=device, root=root, say=say, logs=logs, **start)
     if process_group.is_main():  # only the first of several processes (torchrun) prints
         if not trained.metrics:
-            from wpriv.cli import tuning_output
-
-            tuning_output.print_nothing(trained, as_json)
+            grid_output.print_nothing(trained, as_json)
             return
         output.print_with_certificate(
             lambda: training_output.print_training(trained, as_json),

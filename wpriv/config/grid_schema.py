@@ -1,4 +1,4 @@
-"""The schema of the grids of trainings: the axes of a sweep, and private tuning, which draws its runs from a grid."""
+"""The schema of the grids of trainings: axes of a sweep, private tuning that draws its runs from one, and clusters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from wpriv.config.field_types import MAX_POINTS, Repeats, StrictModel, Word, as_list
+from wpriv.config.field_types import MAX_POINTS, Count, Repeats, StrictModel, Word, as_list
 
 
 class Axis(StrictModel):
@@ -70,3 +70,32 @@ class Tune(StrictModel):
     sweep: Axes = Field(description="the candidate settings: one axis, or a list of axes whose product is the grid")
     repeats: Repeats = Field(description="distribution of the number of runs, such as geometric:mean=20")
     score: Score = Field(description="what decides which run is the best")
+
+
+class Cluster(StrictModel):
+    """What each task of a sweep asks of a cluster, where ``--backend submitit`` submits them."""
+
+    system: Literal["slurm", "local"] = Field(
+        "slurm", description="slurm, or local for processes of this machine, to try the recipe without a cluster"
+    )
+    partition: Word | None = Field(None, description="partition of Slurm (sbatch --partition)")
+    account: Word | None = Field(None, description="account that the tasks are charged to (sbatch --account)")
+    qos: Word | None = Field(None, description="quality of service (sbatch --qos)")
+    constraint: Word | None = Field(None, description="features that a node must have (sbatch --constraint)")
+    time: Count = Field(60, description="minutes that a task may run before it is stopped and queued again")
+    cpus: Count = Field(1, description="processors of a task, which are also its threads")
+    gpus: Annotated[int, Field(ge=0, le=1)] | None = Field(
+        None, description="GPUs of a task, at most 1; left out, one with --device cuda and otherwise none"
+    )
+    memory: Count | None = Field(None, description="megabytes of a task (sbatch --mem)")
+    warning: Count = Field(90, description="seconds before the end of its time at which a task gets the signal to save")
+    requeues: Annotated[int, Field(ge=0, le=1000)] = Field(
+        20, description="how often a task that reached its time limit is put into the queue again"
+    )
+    setup: list[Word] = Field(
+        default_factory=list, description="shell commands that run before each task of slurm, such as module load"
+    )
+
+    def gpus_for(self, device: str) -> int:
+        """Return the number of GPUs of a task that trains on a device."""
+        return int(device == "cuda") if self.gpus is None else self.gpus

@@ -59,6 +59,12 @@ class Recipe:
     time: Time | None = None
     changed: bool = False
 
+    @property
+    def train(self) -> Train:
+        """The model of a recipe of kind train."""
+        assert self.training is not None
+        return self.training
+
 
 def check(document: Document, *, quick: bool = False, folder: Path | None = None) -> Recipe:
     """Resolve and validate a document, with or without its ``quick`` overrides.

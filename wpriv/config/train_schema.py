@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
-from wpriv.config.cluster_schema import Cluster
 from wpriv.config.data_schema import DataSet
 from wpriv.config.field_types import (
     Claim,
@@ -20,7 +19,7 @@ from wpriv.config.field_types import (
     Time,
     Word,
 )
-from wpriv.config.grid_schema import Axes, Tune
+from wpriv.config.grid_schema import Axes, Cluster, Tune
 from wpriv.config.technique_schema import STABILITY, Adapt, Augment, Average, Init, LowRank, Patterns
 
 

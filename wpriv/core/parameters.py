@@ -7,7 +7,7 @@ import re
 import reprlib
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import finite_number, number, whole
@@ -96,3 +96,14 @@ def _ranges(plugin: type) -> list[tuple[Any, ...]]:
         (f.name, type_words(f), *(f.metadata.get(key) for key in ("minimum", "exclusive_minimum", "choices")))
         for f in dataclasses.fields(plugin)
     ]
+
+
+@dataclass(frozen=True)
+class PluginClass(Parameters):
+    """A plug-in that is a class in place of a file: its instances are its parameters; ``name`` is what users type."""
+
+    Params: ClassVar[type[Parameters]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.Params = cls

@@ -1,6 +1,6 @@
-"""Data sets, one reader a file, by the name users type.
+"""Data sets, one reader a file or a class of ``_published.py`` or ``_synthetic.py``, by the name users type.
 
-A reader module has
+A reader has
 
 - ``ABOUT``: what the data set holds, in half a line; ``GET``: how to obtain its files, in a sentence. Both are listed
   by ``wpriv data``.
@@ -26,8 +26,13 @@ from wpriv.data._arrays import of_arrays
 from wpriv.data._classes import by_outputs, declared_words
 from wpriv.data._dataset import FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS, IGNORED, Data, RecordNoise, scaled
 from wpriv.data._files import ROOT_HINT, VERDICTS, path_exists, searched_places
+from wpriv.data._published import PUBLISHED
+from wpriv.data._synthetic import SYNTHETIC
+
+DECLARED = {**PUBLISHED, **SYNTHETIC}
 
 __all__ = [
+    "DECLARED",
     "FROM_LABELS",
     "FROM_LARGEST",
     "FROM_OUTPUTS",

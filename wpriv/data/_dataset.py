@@ -14,6 +14,7 @@ from wpriv.data._files import File
 from wpriv.errors import FaultyRecords
 
 Array = NDArray[Any]
+Arrays = tuple[Array, Array, Array, Array]  # x_train, y_train, x_test, y_test
 ARRAYS = (
     "x_train",
     "y_train",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from wpriv.core.parameters import Parameters
-from wpriv.data._dataset import Array, Data
-from wpriv.data._files import FileSet, display_name, read_bytes
+from wpriv.data._dataset import Array, Arrays
+from wpriv.data._files import FileSet
 from wpriv.errors import MissingResource
 
 LAYOUT = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -43,23 +43,19 @@ def parse(raw: bytes, path: Path, rank: int) -> Array:
     return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
 
 
-def read(
-    file_set: FileSet, params: Parameters, verify: bool, root: Path | None, classes: tuple[str, ...], source: str
-) -> Data:
-    """Read the four files of a data set in the layout of MNIST: [N, 1, H, W] uint8 images."""
-    arrays, files = [], []
-    for path, rank in zip(file_set.find(root), (3, 1, 3, 1), strict=True):
-        raw = read_bytes(path, LIMIT)
-        arrays.append(parse(raw, path, rank))
-        files.append(file_set.check(path, raw, verify))
-    x_train, y_train, x_test, y_test = arrays
-    return Data(
-        name=display_name(params, files),
-        x_train=x_train[:, None],
-        y_train=y_train.astype(np.int64),
-        x_test=x_test[:, None],
-        y_test=y_test.astype(np.int64),
-        classes=classes,
-        source=source,
-        files=tuple(files),
-    )
+def file_set(name: str, get: str, folder: str, checksums: Sequence[str]) -> FileSet:
+    """The files of a data set in the layout of MNIST.
+
+    Args:
+        folder: in which torchvision puts them. checksums: MD5 of the unpacked content of each, in the order of LAYOUT,
+            which does not depend on the gzip program.
+    """
+    names = zip((*LAYOUT, *DOTTED), (*checksums, *checksums), strict=True)
+    system, folders = (f"/usr/share/datasets/{name}",), (name, folder)
+    return FileSet(name, get, (LAYOUT, DOTTED), folders, system, published=dict(names))
+
+
+def decode(paths: Sequence[Path], raws: Sequence[bytes]) -> Arrays:
+    """Return the [N, 1, H, W] uint8 images and the labels of the four files of such a data set."""
+    x, y, x_test, y_test = (parse(raw, path, rank) for raw, path, rank in zip(raws, paths, (3, 1, 3, 1), strict=True))
+    return x[:, None], y.astype(np.int64), x_test[:, None], y_test.astype(np.int64)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.figures import _draw, _fairness, _palette
+from wpriv.figures import _draw, _palette
+from wpriv.figures._figure import Points, Rows
 
-Row = dict[str, Any]
 DOTTED = (0, (1, 1.5))
 
 
@@ -24,11 +23,11 @@ class BoundsFigure:
     x: str | None = None
     y: str | None = None
 
-    def draw(self, rows: list[Row], axes: Any) -> None:
+    def draw(self, rows: Rows, axes: Any) -> None:
         x, y = (self.x, self.y) if self.x and self.y else _draw.axis_of(rows)
         _draw.curves(rows, axes, x, y)
 
-    def draw_published(self, rows: list[Row], points: list[tuple[Row, str, float]], axes: Any) -> None:
+    def draw_published(self, rows: Rows, points: Points, axes: Any) -> None:
         """Draw published numbers, each given as its row, its column and the number."""
         x, y = (self.x, self.y) if self.x and self.y else _draw.axis_of(rows)
         colours = {id(row): colour for row, colour in _draw.curve_points(rows, axes, x, y)}
@@ -61,7 +60,7 @@ class LineFigure:
     reference: Any = None
     reference_note: str = ""
 
-    def draw(self, rows: list[Row], axes: Any) -> None:
+    def draw(self, rows: Rows, axes: Any) -> None:
         varying = [name for name in self.x if len(self.x) == 1 or len({row.get(name) for row in rows}) > 1]
         if not varying:
             raise KeyError(f"a swept column ({', '.join(self.x)})")
@@ -85,7 +84,7 @@ class LineFigure:
             axes.set_ylabel(self.ylabel)
 
     @staticmethod
-    def _draw_brackets(rows: list[Row], axes: Any, x: str, columns: tuple[str, str]) -> None:
+    def _draw_brackets(rows: Rows, axes: Any, x: str, columns: tuple[str, str]) -> None:
         for case in dict.fromkeys(row["case"] for row in rows):
             line = sorted((row for row in rows if row["case"] == case), key=lambda row: float(row[x]))
             ends = [[row[column] / row[x] for row in line] for column in columns]
@@ -93,22 +92,7 @@ class LineFigure:
             axes.fill_between([row[x] for row in line], *ends, color=colour, alpha=0.2, linewidth=0)
 
 
-@dataclass(frozen=True)
-class FairnessFigure:
-    """A sweep of trainings: accuracy and measures of fairness over alpha or eps.
-
-    Args:
-        about: what the figure shows, with its source. measures: column -> its label.
-    """
-
-    about: str
-    measures: Mapping[str, str]
-
-    def draw(self, rows: list[Row], axes: Any) -> None:
-        _fairness.draw(rows, axes, self.measures)
-
-
-DECLARED: dict[str, BoundsFigure | LineFigure | FairnessFigure] = {
+DECLARED: dict[str, BoundsFigure | LineFigure] = {
     "curves": BoundsFigure(
         "Eps or delta over the swept quantity; axes are logarithmic where values span 30-fold or more."
     ),
@@ -156,16 +140,5 @@ DECLARED: dict[str, BoundsFigure | LineFigure | FairnessFigure] = {
         omitted_case="exact",
         reference="solid",
         reference_note="below: less private than said",
-    ),
-    "odds": FairnessFigure(
-        "Accuracy beside the largest difference, over labels, between the groups' shares of decisions 1 (0 is equality "
-        "of odds). Rodriguez-Vitores, Lalanne, Loubes (2025), Figure 7, which gives the ratios EO0 and EO1 of the same "
-        "shares.",
-        {"accuracy": "accuracy", "odds_gap": "odds gap"},
-    ),
-    "parity": FairnessFigure(
-        "Accuracy beside disparate impact (1 is statistical parity) or, for a regression, OD0 and OD1 (equal under "
-        "parity). Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 5 and 9, which give both above each panel.",
-        {"accuracy": "accuracy", "disparate_impact": "disparate impact", "od0": "OD0", "od1": "OD1"},
     ),
 }

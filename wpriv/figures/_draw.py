@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Any
 
 from wpriv.figures import _names, _palette
+from wpriv.figures._figure import Row, Rows
 from wpriv.figures._series import Series, axis_of, finite, geometric, series, wide
 
 __all__ = ["axis_of", "finite", "series"]
 
-Row = dict[str, Any]
 LegendEntry = tuple[float, Any, str]  # the value at the right end, by which entries are sorted; the artist; its label
 
 COLOURS = _palette.COLOURS[:8]
@@ -28,7 +28,7 @@ _CLAIMS = ("exact", "certified", "upper-bound", "as-published", "approximate")  
 _DASHES = {"approximate": (0, (5, 2)), "as-published": (0, (1, 1.5))}
 
 
-def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
+def curves(rows: Rows, axes: Any, x: str, y: str) -> None:
     """Draw every series of y over x: approximate claims dashed, brackets as bands, the legend by the right ends.
 
     Raises:
@@ -89,13 +89,13 @@ def weakest_claim(rows: Iterable[Row]) -> str | None:
     return max((row["claim"] for row in rows if row.get("claim")), key=_CLAIMS.index, default=None)
 
 
-def labelled(label: str, rows: list[Row]) -> str:
+def labelled(label: str, rows: Rows) -> str:
     """Return a label with the weakest claim of its rows; a table of the user's own may state no claims."""
     stated = [row for row in rows if row.get("claim")]
     return _names.with_claim(label, stated[0], weakest_claim(stated)) if stated else label
 
 
-def curve_points(rows: list[Row], axes: Any, x: str, y: str) -> list[tuple[Row, str]]:
+def curve_points(rows: Rows, axes: Any, x: str, y: str) -> list[tuple[Row, str]]:
     """Return each row with the colour of its curve, for points that are drawn beside the curves."""
     return [(row, _palette.of(axes).colour(group.key)) for group in series(rows, x, y) for row in group.rows]
 
@@ -117,7 +117,7 @@ def published(axes: Any, points: Iterable[tuple[float, float, str]], label: str 
     legend(axes, [*handles, handle], [*labels, label])
 
 
-def lines(rows: list[Row], axes: Any, x: str, y: str) -> None:
+def lines(rows: Rows, axes: Any, x: str, y: str) -> None:
     """Draw a table without accountants: y over x, one line for each ``case``, the legend by the right ends.
 
     The line style follows the claim, also where it changes along a line because a formula leaves the range of its
@@ -158,10 +158,15 @@ def lines(rows: list[Row], axes: Any, x: str, y: str) -> None:
 
 def _finish(axes: Any, x: str, y: str, entries: list[LegendEntry]) -> None:
     """Label both axes, add a grid and a legend with the largest right end first."""
-    axes.set_xlabel(_names.axis(x))
-    axes.set_ylabel(_names.axis(y))
-    grid(axes)
+    frame(axes, _names.axis(x), _names.axis(y))
     sorted_legend(axes, entries)
+
+
+def frame(axes: Any, x: str, y: str, **options: Any) -> None:
+    """Label both axes, and add a grid with these options of matplotlib."""
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    grid(axes, **options)
 
 
 def grid(axes: Any, **options: Any) -> None:
@@ -180,7 +185,7 @@ def legend(axes: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
     axes.legend(handles, labels, fontsize="small" if len(labels) <= 8 else "x-small", framealpha=0.85, loc="best")
 
 
-def unit_note(axes: Any, rows: list[Row]) -> None:
+def unit_note(axes: Any, rows: Rows) -> None:
     """State below the x axis that curves of several privacy notions share the axis but no unit."""
     notions = list(dict.fromkeys(row["notion"] for row in rows if row.get("notion")))
     if len(notions) > 1:
@@ -207,7 +212,7 @@ def _style(axes: Any, group: Series, index: int, count: int, claim: str) -> dict
     }
 
 
-def _band(axes: Any, xs: list[float], rows: list[Row], y: str, bottom: float, colour: str) -> bool:
+def _band(axes: Any, xs: list[float], rows: Rows, y: str, bottom: float, colour: str) -> bool:
     """Shade the certified bracket, and tell whether it is wide enough to be seen.
 
     An upper bound, whose lower end is the trivial 0, has no band.
@@ -226,7 +231,7 @@ def _band_handle() -> Any:
     return Patch(facecolor="#555555", alpha=0.25, linewidth=0)
 
 
-def band(axes: Any, xs: Sequence[float], rows: list[Row], column: str, colour: str) -> None:
+def band(axes: Any, xs: Sequence[float], rows: Rows, column: str, colour: str) -> None:
     """Draw a band of one standard deviation around the means of repeated trainings; nothing for a single training.
 
     Args:

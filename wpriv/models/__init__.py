@@ -1,6 +1,6 @@
-"""Networks to train, one file each, named as users type them.
+"""Networks to train, one file or one class of ``_networks.py`` each, named as users type them.
 
-Each file has ``Params``, ``SOURCE`` and ``build(params, shape, classes)``. Importing a model does
+Each has ``Params``, ``SOURCE`` and ``build(params, shape, classes)``. Importing a model does
 not load torch, so that recipes are checked without it: ``build`` imports what it needs. Unless a parameter asks for the
 published form of a paper that mixes examples, a model processes each example independently, as per-example clipping
 requires. No layer works in place. Initial weights are drawn from torch's global generator, which the caller seeds.
@@ -15,6 +15,9 @@ from wpriv.config.field_types import OwnCode, PluginRef
 from wpriv.core import registry
 from wpriv.errors import UsageError
 from wpriv.files import python_file
+from wpriv.models._networks import DECLARED
+
+__all__ = ["DECLARED", "build"]
 
 
 def build(model: PluginRef, shape: Sequence[int], classes: int) -> Any:

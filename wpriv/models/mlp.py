@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.models._shapes import example_size, parse_widths
+from wpriv.models._networks import parse_widths
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,7 +33,7 @@ def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:
     from wpriv.models._layers import ACTIVATIONS
 
     layers: list[nn.Module] = [nn.Flatten()]
-    size = example_size(shape)
+    size = math.prod(shape)
     for width in parse_widths(params.name, params.widths) if params.widths else [params.width] * params.depth:
         layers += [nn.Linear(size, width), ACTIVATIONS[params.activation]()]
         size = width

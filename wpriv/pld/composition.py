@@ -1,8 +1,8 @@
 """Certified two-sided brackets of delta(eps) and eps(delta) for the composition of any loss pairs in one direction.
 
 The engine approximates the PMFs of the steps, chooses the tilt for the question, and composes a pessimistic and an
-optimistic discretisation of every step: few atoms themselves, others by the transform of the sum, or on lattices where
-that would take longer. It refines the discretisation until the bracket is narrow enough.
+optimistic discretisation of every step: few atoms themselves, others by the transform of the sum, or on one lattice
+where that would take longer. It refines the discretisation until the bracket is narrow enough.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wpriv.pld import constants
 from wpriv.pld.adaptive_nodes import TailScan, scan_tails
 from wpriv.pld.chernoff_bound import chernoff_suffices, delta_far_below
 from wpriv.pld.few_atoms import compose_few_atoms
-from wpriv.pld.lattice.compose_on_lattices import compose_on_lattices
+from wpriv.pld.lattice.compose_on_lattice import compose_on_lattice
 from wpriv.pld.question_scale import expected_eps, log_delta_guess, ordered, refinement_factor
 from wpriv.pld.rare_losses import bracket_rare_losses, rare_losses_delta, rare_losses_epsilon
 from wpriv.pld.saddle_point import ApproximatePmf, Cumulants, tilt_for_delta, tilt_for_eps, top_index
@@ -31,7 +31,7 @@ from wpriv.pld.transform.compose_by_transform import compose_by_transform
 from wpriv.pld.two_sided import TwoSidedComposition
 
 # the ways to compose, the faster first
-METHODS = (compose_by_transform, compose_on_lattices)
+METHODS = (compose_by_transform, compose_on_lattice)
 
 
 class Composition:

@@ -33,12 +33,8 @@ NORMALISATION_ROUNDING = 1e-14
 MAX_MASS_CORRECTION = 1e-6
 # relative mass that the convex minorant may lose at its highest node to rounding
 MINORANT_ROUNDING = 1e-15
-# constant of the Berry-Esseen inequality for equal terms (Shevtsova 2011)
-BERRY_ESSEEN = 0.4748
-# rounding of a sampled energy |spectrum|^2
-ENERGY_ROUNDING = 1e-12
-# roundings of one complex product, and of a wave each time that the known frequencies are doubled
-PRODUCT_ROUNDINGS, WAVE_ROUNDINGS = 3, 12
+# roundings of one complex product
+PRODUCT_ROUNDINGS = 3
 # roundings of a fast Fourier transform of length 2^a 3^b 5^c, b and c at most 2, per doubling of the length: of one
 # value, relative to the sum of moduli of what is transformed; and of all values, as vectors with the Euclidean norm
 FFT_VALUE_ROUNDINGS, FFT_VECTOR_ROUNDINGS = 10, 18
@@ -60,8 +56,7 @@ KERNEL_COVER = 1.40
 # ---- overflow guards: exponents up to which exponentials are evaluated directly; speed only ----
 MASS_FLOOR = 1e-300  # smallest mass kept so that its logarithm exists
 MAX_EXPONENT_PMF = 600.0  # tilt times the largest loss of an approximate PMF
-MAX_EXPONENT_MINORANT = 500.0  # (1 + tilt) times the length of one block of nodes of the convex minorant
-MAX_EXPONENT_CELL = 690.0  # tilt times the length of a coarse cell; a composition is refused beyond it
+MAX_EXPONENT_MINORANT = 500.0  # length of one block of nodes of the convex minorant
 MAX_EXPONENT_ATOMS = 500.0  # tilt times the largest loss of tilted atoms
 MAX_EXPONENT_TAIL_SUMS = 600.0  # (1 + tilt) times the window of a lattice composition with cumulative sums
 MAX_EXPONENT_EVALUATION = 690.0  # tilt times the distance of eps below the centre; trivial answer beyond it: width
@@ -217,7 +212,7 @@ MAX_CHORD_SPACING = 1.0
 MAX_FEW_ATOMS, MAX_ATOM_SUMS = 24, 1 << 20
 OMITTED_SHARE, MERGED_SHARE = 1e-3, 0.1
 
-# ---- nodes of a step (lattice/step_pmfs.py): speed and width ----
+# ---- nodes of a step (lattice/step_nodes.py): speed and width ----
 MAX_STEP_NODES = 1 << 22
 # share of the lattice's own discretisation error that sparser nodes may add
 SPARSE_NODE_ERROR = 0.5
@@ -236,42 +231,15 @@ ATOM_HALF_WIDTH = 1e-12
 # nodes in a row that must be feasible for an end of the PMF to be settled, and nodes evaluated together
 FEASIBLE_RUN_LENGTH, MINORANT_BLOCK = 32, 40
 
-# ---- stages and lattices (lattice/staging.py, compose_on_lattices.py): speed and width ----
-# cells of a convolution window, and of the lattice between two atoms: memory
-MAX_WINDOW_CELLS = MAX_CELLS_BETWEEN_ATOMS = 1 << 22
-# estimated cells, in units of the limit, beyond which a plan is refused before any PMF is made
-MAX_ESTIMATED_WINDOWS = 2
+# ---- one lattice (lattice/compose_on_lattice.py, lattice_pmf.py): speed and width ----
+# cells of a window: memory; and of the lattice from zero to the first atom, up to which atoms are put on nodes
+MAX_WINDOW_CELLS, MAX_CELLS_TO_ATOM = 1 << 22, 1 << 20
 # number of atoms up to which the lattice is laid through them
 MAX_LATTICE_ATOMS = 8
-# share of the mass off the atoms below which a PMF counts as periodic
-MAX_PERIODIC_OFF_LATTICE = 0.5
-# least share of off-lattice mass that the spacing is widened for
-MIN_SPACING_SHARE = 1e-12
-# stages at most, and the number of steps per block and stage below which no further stage is tried
-MAX_STAGES, MIN_BLOCK_RATIO = 5, 8
-# nats by which a number of blocks may differ from the wanted one to divide the steps evenly
-BLOCK_COUNT_LOG_TOLERANCE = 0.5
-# cost of a stage (cells), of one distinct step (relative to the window), and width of an intermediate window
-# (standard deviations)
-STAGE_COST, DISTINCT_STEP_COST, BLOCK_WINDOW_DEVIATIONS = 8e3, 0.2, 14
-# jumps are split off where the last spacing is below the first (nats) and the first window above the second (standard
-# deviations)
-MAX_JUMP_SPACING, MIN_JUMP_WINDOW_DEVIATIONS = 0.3, 24
-# cut of the jumps: least, in standard deviations of a block, and multiples of it tried
-MIN_CUT_DEVIATIONS, CUT_MULTIPLES = 6, (1, 2, 4, 8, 16, 32)
-# share of the jumps that must lie a cell beyond the cut, or else their optimistic PMF loses up to a cell of each
-MIN_RESOLVED_JUMPS = 0.3
-# tilted expected number of jumps, ratio of the fewest steps of a kind to the jumps, and share of the error that jumps
-# may cost
-MAX_EXPECTED_JUMPS, MIN_STEPS_PER_JUMP, JUMP_ERROR_SHARE = 60, 4, 0.75
-# number of Chernoff parameters where a plan, and where a window is evaluated
-PLAN_CHERNOFF_POINTS, WINDOW_CHERNOFF_POINTS = 24, 9
+# number of Chernoff parameters by which a window is chosen
+WINDOW_CHERNOFF_POINTS = 9
 # share of the error that wrap-around may take
 WRAPAROUND_SHARE = 1e-2
-# ratio of the tilted to the plain variance beyond which a smaller tilt is tried, and the factors tried
-TILT_REDUCTION_VARIANCE_RATIO, TILT_REDUCTION_FACTORS = 50, (0.97, 0.94, 0.9, 0.85, 0.8, 0.7)
-# least share of the tilted mass that may decide delta, and the same per step and relative error
-MIN_DECISIVE_SHARE, MIN_DECISIVE_SHARE_PER_STEP = 1e-10, 1e-13
 
 # ---- rare large losses alone (lattice/compose_rare_losses.py): speed and width ----
 # kinds of steps and eps (nats) up to which it is tried, delta from which on single losses are not taken to decide, and
@@ -290,16 +258,3 @@ MAX_RARE_CELLS, RARE_EPS_BISECTIONS, MAX_RARE_COMPOSITIONS, RARE_COARSENING, RAR
 # width of the first bracket from which on none finer is tried, and share of the tolerance aimed at
 HOPELESS_RARE_WIDTH = 0.05
 RARE_ACCURACY_SHARE = 0.4
-
-# ---- convolution (lattice/convolve.py, spectra.py): speed and width ----
-# tilted mass at the ends of a window that may be rounding, and cells that an optimistic PMF may lose on average
-# before it is cut there
-END_ROUNDING_MASS, MAX_LOST_CELLS = 1e-14, 0.05
-# number of PMFs from which on their spectra are truncated instead of transformed in full, and share of the tail this
-# may cost
-MIN_TRUNCATED_PMFS, TRUNCATION_SHARE = 12, 0.1
-# complex numbers held at once
-MAX_STORED_COEFFICIENTS = 1 << 22
-# cells of the coarse transforms that find the cutoff, parts that their spacing is then divided into, and nodes summed
-# at once
-MIN_COARSE_CELLS, CUTOFF_REFINEMENT, NODES_PER_SUM = 512, 4, 256

@@ -101,7 +101,7 @@ class AtomicComposition:
 def compose_few_atoms(
     steps: Steps, state: Cumulants, tilt: float, eps: float, error: float, delta: float
 ) -> TwoSidedComposition | None:
-    """Compose steps whose losses have few sums that matter; arguments as for ``compose_on_lattices``.
+    """Compose steps whose losses have few sums that matter; arguments as for ``compose_by_transform``.
 
     Returns:
         The composition, or None where a step is not discrete or the sums are too many.

@@ -27,13 +27,11 @@ class ApproximatePmf:
         y: [m] increasing losses.
         mass: [K, m] P-mass at each; mass at +infinity is left out.
         end: an upper bound of all losses with P-mass that a double can tell from zero.
-        truncated: whether losses above the last one were left out.
     """
 
     y: Array
     mass: Array
     end: float
-    truncated: bool = False
 
     @staticmethod
     def of(scan: TailScan, infinity: float) -> ApproximatePmf:
@@ -60,15 +58,11 @@ class ApproximatePmf:
         mass[:, 1:] += up - down
         return ApproximatePmf(y, mass, float(ends[keep[-1] + 1]))
 
-    def reaches(self, cut: float) -> bool:
-        """Tell whether losses lie above the cut; or below its negative, unless rare losses above were left out."""
-        return float(self.y[-1]) >= cut or (float(self.y[0]) <= -cut and not self.truncated)
-
     def up_to(self, last: int) -> ApproximatePmf:
         """The PMF restricted to the losses up to an index."""
         if last >= self.y.size - 1:
             return self
-        return ApproximatePmf(self.y[: last + 1], self.mass[:, : last + 1], float(self.y[last + 1]), True)
+        return ApproximatePmf(self.y[: last + 1], self.mass[:, : last + 1], float(self.y[last + 1]))
 
     def tilted_moments(self, tilt: float) -> tuple[Array, Array, Array]:
         """ln E[e^{tilt L}], and the mean and the variance of the tilted loss, [K] each."""

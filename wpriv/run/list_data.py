@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from wpriv import data
@@ -44,7 +43,7 @@ def listing(root: Path | None = None) -> list[dict[str, Any]]:
     return rows
 
 
-def _has_files(reader: ModuleType, root: Path | None) -> bool:
+def _has_files(reader: Any, root: Path | None) -> bool:
     """Tell whether all files of a data set that could not be read exist."""
     try:
         return hasattr(reader, "FILES") and bool(reader.FILES.find(root))

@@ -1,19 +1,28 @@
-"""Privacy loss classes (Sommer, Meiser, Mohammadi 2019): formulas as printed, for the table ``claims``.
+"""Privacy loss classes (Sommer, Meiser, Mohammadi 2019): formulas as printed and pairs, for the table ``claims``.
 
-Each function gives the number of the paper, which errs at the inputs of the table. The accountants use the right forms;
-docs/papers/plc.md lists the differences. ``t`` is sensitivity / scale of Laplace noise.
+Each function ``published_*`` gives the number of the paper, which errs at the inputs of the table. The accountants use
+the right forms; docs/papers/plc.md lists the differences. ``t`` is sensitivity / scale of Laplace noise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 from scipy.special import erfc, erfcinv
 
+from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_moments import LossClass
+from wpriv.numerics.arrays import Array
 
 UNIFORM, NONUNIFORM = 0.4748, 25.80  # constants of Lemma 13
+# pairs (A, B) of distributions on few outcomes, the simplest first
+PAIRS = (
+    ([0.9, 0.1], [0.5, 0.5]),
+    ([0.2, 0.3, 0.5], [0.4, 0.4, 0.2]),
+    ([0.5, 0.3, 0.2, 0.0], [0.4, 0.35, 0.0, 0.25]),
+)
 
 
 def published_response_delta(n: int, xi: float, reveal: float, eps: float) -> float:
@@ -26,11 +35,6 @@ def published_response_delta(n: int, xi: float, reveal: float, eps: float) -> fl
         math.comb(n, k) * -math.expm1(eps - xi * (2 * k - n)) * math.exp(xi * (n - k)) for k in range(first, n + 1)
     )
     return (1 - reveal) ** n / (1 + math.exp(xi)) ** n * total + 1 - (1 - reveal) ** n
-
-
-def published_uniform_infinity(n: int) -> float:
-    """Example 2: w_n(inf) = 1 - (8/9)^n, from probabilities 1/9 on ten outcomes."""
-    return 1 - (8 / 9) ** n
 
 
 def published_markov_sum(tail: Callable[[float], float], eps: float, step: float, cells: int) -> float:
@@ -46,11 +50,6 @@ def published_renyi_delta(eps: float, sigma: float) -> float:
     """
     alpha = eps * sigma**2
     return alpha * alpha / (2 * sigma**2) - alpha * eps
-
-
-def published_inverse_loss(y: float, x0: float, x1: float, sigma: float) -> float:
-    """Proof of Lemma 11: the output with loss y, (y sigma^2 + x0^2 - x1^2) / (2 (x0 - x1)); 2 y sigma^2 is right."""
-    return (y * sigma**2 + x0**2 - x1**2) / (2 * (x0 - x1))
 
 
 def published_sigma(eps: float, delta: float, n: int = 1, distance: float = 1.0) -> float:
@@ -85,11 +84,6 @@ def published_laplace_variance(z: float) -> float:
     return 3 - math.exp(z) * (2 - 4 * z) - math.exp(2 * z)
 
 
-def published_laplace_mass(t: float) -> float:
-    """Appendix A.3: the sum of the printed loss distribution: e^t/2 at -t, e^((y+t)/2)/4 between, 1/2 at t."""
-    return math.exp(t) / 2 + (math.exp(t) - 1) / 2 + 0.5
-
-
 def published_laplace_delta(eps: float, t: float) -> float:
     """Appendix A.3: delta_A at 0 <= eps <= t for x0 = 0, x1 = t, b = 1; its factor e^(-x0/b) should be e^(-x1/b)."""
     return 0.5 * (math.exp(eps / 2) - math.exp(t / 2)) ** 2 - 0.5 * math.expm1(eps - t)
@@ -105,3 +99,16 @@ def published_rescaled_delta(eps: float, sigma: float) -> float:
     variance = deviation**2
     second = math.exp(at - mean + variance / 2) * float(erfc((at - mean + variance) / root))
     return (float(erfc((at - mean) / root)) - second) / 2
+
+
+def pair_of(p: Sequence[float] | Array, q: Sequence[float] | Array) -> AtomicPair:
+    """The loss pair of two distributions on the same outcomes."""
+    a, b = np.array(p), np.array(q)
+    common = (a > 0) & (b > 0)
+    losses, log_p = np.log(a[common] / b[common]), np.log(a[common])
+    return AtomicPair(losses, log_p, float(a[b == 0].sum()), float(b[a == 0].sum()), log_q=np.log(b[common]))
+
+
+def delta_of(p: Array, q: Array, eps: float) -> float:
+    """Definition 5: the largest A(S) - e^eps B(S), from the probabilities of all outcomes."""
+    return float(np.maximum(p - math.exp(eps) * q, 0).sum())

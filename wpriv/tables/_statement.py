@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 Case = tuple[str, float, float]  # the inputs in words, the published figure, the exact one
+CaseOf = Callable[..., "Case | Iterable[Case]"]
 ROUNDING = 1e-9  # relative differences up to this are rounding errors
 
 
@@ -27,8 +28,8 @@ class Statement:
     statement: str
     cases: Callable[[], Iterator[Case]]
     equal: bool = False
-    error: int | None = None
     lower: bool = False
+    error: int | None = None
 
     def row(self) -> dict[str, Any]:
         """Return the row of the first case at which the claim fails, else of the case at which it is tightest.
@@ -70,3 +71,30 @@ class Statement:
             "statement": self.statement,
             "reason": None,
         }
+
+
+class Claims(list[Statement]):
+    """The statements of a paper, in its order."""
+
+    def claim(
+        self, proposition: str, statement: str, over: Iterable[Any] = ((),), **kind: Any
+    ) -> Callable[[CaseOf], CaseOf]:
+        """Add a statement, whose cases a function computes: a decorator.
+
+        Args:
+            over: what the function is called with: a value, or a tuple of several, for each call.
+            kind: further fields of ``Statement``.
+        """
+
+        inputs = tuple(over)
+
+        def add(case: CaseOf) -> CaseOf:
+            def cases() -> Iterator[Case]:
+                for given in inputs:
+                    found = case(*given) if isinstance(given, tuple) else case(given)
+                    yield from [found] if isinstance(found, tuple) else found
+
+            self.append(Statement(proposition, statement, cases, **kind))
+            return case
+
+        return add

@@ -7,20 +7,20 @@ paper in docs/papers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.tables import _claims_dpswd, _claims_ldp, _claims_plc, _claims_wdp, _claims_wgrad
+from wpriv.tables import _claims_dpswd, _claims_ldp, _claims_plc_classes, _claims_plc_losses, _claims_wdp, _claims_wgrad
 from wpriv.tables._statement import Statement
 
 LABELS = ("proposition", "verdict")
 COLUMNS = ("published", "exact", "ratio")
 SHOWN = ("proposition", "verdict", "published", "exact", "error", "at", "statement")
 WHOLE = True  # the screen shows every row
-STATEMENTS: Mapping[str, tuple[Statement, ...]] = {
-    "plc": _claims_plc.STATEMENTS,
+STATEMENTS: Mapping[str, Sequence[Statement]] = {
+    "plc": [*_claims_plc_losses.STATEMENTS, *_claims_plc_classes.STATEMENTS],
     "wdp": _claims_wdp.STATEMENTS,
     "dpswd": _claims_dpswd.STATEMENTS,
     "wgrad": _claims_wgrad.STATEMENTS,

@@ -6,7 +6,7 @@ Importing a task loads neither torch nor data, so that recipes are checked and b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from wpriv.engine.job import Job
     from wpriv.engine.release_spec import ReleaseSpec
 
+Fault = tuple["Key", str]
+"""The key of a recipe that is wrong, and a message."""
 Sizes = Mapping[str, int]
 """Public numbers of records by name: ``records`` of the training set, and of each group where a task has groups."""
 
@@ -46,7 +48,7 @@ class TaskSpec:
         results: columns of metrics.csv that the task measures; ``expect`` rows of recipes may name them.
         build_job: the model, its step and its measurements, on a data set. Initial weights come from torch's global
             generator, which the engine has seeded. ``adjacency`` is the relation of the accounting, "" without privacy.
-        validate: faults of a recipe whose options are valid in themselves: the key of each, and a message.
+        validate: faults of a recipe whose options are valid in themselves.
         release: the mechanism, sampling and bound of one step. Needed only by tasks that train with privacy.
         supports_exact_noise: whether every release under a recipe is a sum of records clipped one by one, which
             ``privacy: {noise: exact}`` requires.
@@ -72,7 +74,7 @@ class TaskSpec:
     options: type[StrictModel]
     results: tuple[str, ...]
     build_job: BuildJob
-    validate: Callable[[Train], list[tuple[Key, str]]] = lambda recipe: []
+    validate: Callable[[Train], Iterable[Fault]] = lambda recipe: ()
     release: Callable[[Train, Sizes], ReleaseSpec] = _no_release
     supports_exact_noise: Callable[[Train], bool] = lambda recipe: False
     sizes: Callable[[Train, Any], Sizes] | None = None

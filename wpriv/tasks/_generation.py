@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from wpriv import models
-from wpriv.config.field_types import Count, Field, StrictModel
+from wpriv.config.field_types import Count, Field, PluginRef, StrictModel
 from wpriv.config.train_schema import Train
+from wpriv.core import registry
 from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,12 +17,17 @@ if TYPE_CHECKING:
 
     from wpriv.data import Data
     from wpriv.engine.job import CustomStep, Job
-    from wpriv.models._generator import Generator
+    from wpriv.models._layers import Generator
 
 # accuracy on test images of classifiers that learn from samples alone, and sliced distance of samples to test images
 RESULTS = ("logistic", "mlp", "sliced")
-FIGURES = {"samples.npz": "samples"}
-PUBLISHABLE = {"samples.npz": "made by the generator alone: post-processing"}
+FIELDS: dict[str, Any] = {
+    "results": RESULTS,
+    "figures": {"samples.npz": "samples"},
+    "publishable": {"samples.npz": "made by the generator alone: post-processing"},
+    "reads_labels": True,
+}
+"""What these tasks have in common, as fields of ``TaskSpec``."""
 # samples that are measured after an epoch; at the end of the run ``options.samples``
 SAMPLES_PER_EPOCH = 1000
 COMPARED, DIRECTIONS = 1000, 200
@@ -55,7 +61,7 @@ def build_generator(recipe: Train, data: Data, options: Options, device: torch.d
         UsageError: the model is not a generator of labelled images, or the data have another dimension or number of
             classes than the recipe declares.
     """
-    from wpriv.models._generator import Generator
+    from wpriv.models._layers import Generator
 
     for name, declared, actual in (
         ("dimension", options.dimension, int(data.x_train[0].size)),
@@ -73,6 +79,28 @@ def build_generator(recipe: Train, data: Data, options: Options, device: torch.d
             f"found the model {recipe.model.name!r}"
         )
     return generator.to(device)
+
+
+def latent_of(model: PluginRef, task: str) -> int:
+    """Return how many numbers enter the generator of a recipe.
+
+    Raises:
+        UsageError: the model is no generator.
+    """
+    params = registry.params("models", model.name, model.parameters())
+    if not hasattr(params, "latent"):
+        raise UsageError(
+            f"{task} trains a generator, and {model.name} is none; take dcgan-28 for images or mlp-generator"
+        )
+    latent: int = params.latent
+    return latent
+
+
+def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
+    """Take one step of an optimizer on a loss."""
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
 
 
 def build_job(

@@ -15,7 +15,7 @@ from wpriv.engine.clipping.shares import squares_of
 from wpriv.engine.job import ReleaseGate
 from wpriv.engine.release import Bounded
 from wpriv.errors import UsageError
-from wpriv.models._generator import Generator
+from wpriv.models._layers import Generator
 from wpriv.tasks._generation import balanced_labels
 from wpriv.tasks._swd_generate_options import FEATURE_SEED, FEATURE_WIDTHS, SENSITIVITY, Options
 from wpriv.transport import line

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from wpriv import models
-from wpriv.config.document import Key
 from wpriv.config.field_types import Count, Field, Positive, StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.engine import release_spec
 from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import UsageError
+from wpriv.tasks import Fault
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from wpriv.engine.penalty.objective import Objective
 
 EVALUATION_DIRECTIONS = 50
 
@@ -36,21 +38,19 @@ class Options(StrictModel):
     directions: Count = Field(50, description="directions drawn at each step, where scores are vectors")
 
 
-def validate(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> Iterator[Fault]:
     """Faults of the privacy section for these tasks: another sampling than fixed, or a clip that is not a number."""
     private = recipe.privacy
     if private is None:
-        return []
-    faults: list[tuple[Key, str]] = []
+        return
     if private.sampling != "fixed":
-        message = (
-            f"a Wasserstein gradient needs batches of a fixed size: write sampling: fixed; found {private.sampling}"
+        yield (
+            ("privacy", "sampling"),
+            (f"a Wasserstein gradient needs batches of a fixed size: write sampling: fixed; found {private.sampling}"),
         )
-        faults.append((("privacy", "sampling"), message))
     if private.clip == "batch-mean":
         message = "clip is C, the norm to which the gradient of each record's loss is clipped: give a number"
-        faults.append((("privacy", "clip"), message))
-    return faults
+        yield ("privacy", "clip"), message
 
 
 def batch_sizes(recipe: Train, counts: Sequence[int]) -> list[int]:
@@ -152,3 +152,34 @@ def squared_errors(outputs: Any, targets: Tensor) -> Tensor:
     """Return the squared errors [n] of the reconstructions, the second output, summed over the numbers of a record."""
     errors: Tensor = (outputs[1] - targets).flatten(1).square().sum(dim=1)
     return errors
+
+
+def autoencoder_objective(
+    model: Any,
+    inputs: Tensor,
+    tests: Tensor,
+    options: Any,
+    penalty: Penalty,
+    draw_points: Callable[[Any], Tensor] | None = None,
+) -> Objective:
+    """Return the reconstruction loss with the penalty between codes, on records ``inputs``.
+
+    Args:
+        options: with ``error``, ``mean`` or ``sum`` over the numbers of a record, and ``directions``.
+        draw_points: points that codes are compared with, where these are not the codes of another group.
+    """
+    import torch
+
+    from wpriv.engine.penalty.objective import Objective
+
+    scale = 1 / inputs[0].numel() if options.error == "mean" else 1.0
+
+    def fetch(indices: Any) -> tuple[Tensor, Tensor]:
+        records = inputs.index_select(0, torch.from_numpy(indices).to(inputs.device))
+        return records, records
+
+    def loss(outputs: Any, targets: Tensor) -> Tensor:
+        return squared_errors(outputs, targets) * scale
+
+    directions = direction_sampler(code_width(model, tests), options.directions, inputs.device)
+    return Objective(model, loss, fetch, penalty, lambda outputs: outputs[0], directions, draw_points)

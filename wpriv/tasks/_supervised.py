@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -173,17 +173,41 @@ def to_inputs(x: Any, options: InputOptions, device: torch.device) -> Tensor:
     return _image_features.rows_of_images(inputs, options.features, options.normalise)
 
 
-def input_remarks(options: InputOptions) -> tuple[str, ...]:
+def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
+    """Return the release of a step: the sum of the records' clipped gradients."""
+    return release_spec.gradients(recipe, sizes["records"])
+
+
+def supports_exact_noise(recipe: Train) -> bool:
+    """Return whether each release is a sum of records clipped one by one: unless batch means are clipped."""
+    return recipe.privacy is not None and recipe.privacy.clip != "batch-mean"
+
+
+def remarks(recipe: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:
     """Return what the statement says about fixed features of the records."""
-    if options.features is None:
+    given = recipe.options.get("features")
+    if given is None:
         return ()
-    count = options.features.decorrelate
-    scaled = "scaled and " if options.features.scaling == "synthetic" else ""
+    features = InputOptions.model_validate({"features": given}).features
+    assert features is not None
+    count = features.decorrelate
+    scaled = "scaled and " if features.scaling == "synthetic" else ""
     public = f", {scaled}decorrelated by {count} synthetic images, which hold no record" if count else ""
     return (
-        f"The model takes features of each record in place of the record: {options.features.name}, a fixed map that "
+        f"The model takes features of each record in place of the record: {features.name}, a fixed map that "
         f"was not learnt from records{public}. Each record's features depend on that record alone, and cost no privacy",
     )
+
+
+FIELDS: dict[str, Any] = {
+    "release": release,
+    "supports_exact_noise": supports_exact_noise,
+    "remarks": remarks,
+    "clips_single_records": True,
+    "accepts_tokens": True,
+    "reads_labels": True,
+}
+"""What the tasks of supervised training have in common, as fields of ``TaskSpec``."""
 
 
 def _means(

@@ -10,8 +10,7 @@ from torch.nn.functional import one_hot
 
 from wpriv import models
 from wpriv.config.field_types import PluginRef
-from wpriv.core import registry
-from wpriv.errors import UsageError
+from wpriv.tasks._generation import latent_of
 
 CHUNK = 1000
 
@@ -99,12 +98,7 @@ def build_networks(
     Raises:
         UsageError: the first is not a generator, or one of them does not fit records of this shape.
     """
-    params = registry.params("models", generator.name, generator.parameters())
-    if not hasattr(params, "latent"):
-        raise UsageError(
-            f"wgan trains a generator, and {generator.name} is none; take dcgan-28 for images or mlp-generator"
-        )
-    latent: int = params.latent
+    latent = latent_of(generator, "wgan")
     # labels enter with the latents, and the critic as channels
     with_labels = generator.model_copy(update={"latent": latent + classes})
     generator_network = models.build(with_labels, shape, max(classes, 1))

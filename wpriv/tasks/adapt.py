@@ -8,17 +8,16 @@ costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from wpriv.config.document import Key
 from wpriv.config.train_schema import Train
 from wpriv.engine import release_spec
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.projection import Projection
-from wpriv.tasks import TaskSpec
+from wpriv.tasks import Fault, TaskSpec
 from wpriv.tasks._adapt_options import RADIUS, TENSORS, Options, claimed_eps, penalty
 
 if TYPE_CHECKING:
@@ -55,40 +54,37 @@ DANN_GAPS = (
 )
 
 
-def validate(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> Iterator[Fault]:
     """Faults: a method and a privacy section that exclude each other, or a sampling without a proof."""
-    faults: list[tuple[Key, str]] = []
     options, private = Options.model_validate(recipe.options), recipe.privacy
     method = options.method
     published_swd = method == "dp-swd" and options.variant == "paper"
     if method not in PRIVATE_METHODS and private is not None:
-        message = f"method {method} is not private: write privacy: none, or choose dp-dann or dp-swd"
-        faults.append((("privacy",), message))
+        yield ("privacy",), f"method {method} is not private: write privacy: none, or choose dp-dann or dp-swd"
     if published_swd and private is not None:
         message = (
             "dp-swd as published satisfies no finite eps (see the statement): write privacy: none, and give its noise "
             "by options.sigma"
         )
-        faults.append((("privacy",), message))
+        yield ("privacy",), message
     if published_swd and options.sigma is None:
         message = "dp-swd as published needs sigma, the noise on a projection (Table 4: 4.74 and 5.34 for digits)"
-        faults.append((("options",), message))
+        yield ("options",), message
     if method in PRIVATE_METHODS and not published_swd and private is None:
         message = f"method {method} needs a target or noise under privacy; without privacy choose {method[3:]}"
-        faults.append((("privacy",), message))
+        yield ("privacy",), message
     if private is not None and method == "dp-swd" and private.sampling != "fixed":
         message = f"dp-swd compares samples of a fixed size: write sampling: fixed; found {private.sampling}"
-        faults.append((("privacy", "sampling"), message))
+        yield ("privacy", "sampling"), message
     if private is not None and private.clip == "batch-mean" and method in PRIVATE_METHODS:
         each = "dp-dann clips the gradient of each record: give a norm"
         message = each if method == "dp-dann" else "dp-swd clips no mean gradient: leave clip out"
-        faults.append((("privacy", "clip"), f"{message}; found batch-mean"))
+        yield ("privacy", "clip"), f"{message}; found batch-mean"
     if method == "dp-swd" and options.variant == "sound" and options.route == "projections" and not options.dimension:
         message = (
             "route projections needs dimension, the number of features that are projected, on which the noise depends"
         )
-        faults.append((("options",), message))
-    return faults
+        yield ("options",), message
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:

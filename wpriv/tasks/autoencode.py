@@ -10,20 +10,19 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
-from wpriv.config.document import Key
 from wpriv.config.field_types import Field, Positive, Share
 from wpriv.config.train_schema import Train
 from wpriv.data import scaled
 from wpriv.engine import release_spec
 from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import Unsupported
-from wpriv.tasks import TaskSpec, _quality, _sliced
+from wpriv.tasks import Fault, TaskSpec, _quality, _sliced
 
 if TYPE_CHECKING:
     import torch
@@ -49,17 +48,16 @@ class Options(_sliced.Options):
     )
 
 
-def validate(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> Iterator[Fault]:
     """Faults: those of all sliced tasks, and a ball that clipped codes cannot fill."""
-    faults = _sliced.validate(recipe)
+    yield from _sliced.validate(recipe)
     options = Options.model_validate(recipe.options)
     if options.radius > options.bound:
         message = (
             f"codes are clipped to the norm {options.bound:g} (bound) and cannot fill a larger ball; found a radius of "
             f"{options.radius:g}"
         )
-        faults.append((("options", "radius"), message))
-    return faults
+        yield ("options", "radius"), message
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
@@ -81,7 +79,6 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     import torch
 
     from wpriv.engine.job import Job
-    from wpriv.engine.penalty.objective import Objective
 
     options = Options.model_validate(recipe.options)
     if options.judged and len(data.shape) != 3:
@@ -90,15 +87,10 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     model = _sliced.build_autoencoder(recipe, tuple(inputs.shape[1:])).to(device)
     width = _sliced.code_width(model, tests)
     penalty = _penalty(recipe, len(inputs))
-    scale = 1 / inputs[0].numel() if options.error == "mean" else 1.0
     judge = _quality.fit_judge(data) if options.judged else None
     # the same points at every evaluation, so that epochs differ by the weights alone
     count = max(MAX_EVALUATED, options.judged)
     ball_points = ball(count, width, options.radius, torch.Generator().manual_seed(0)).to(device)
-
-    def fetch(indices: Any) -> tuple[Tensor, Tensor]:
-        records = inputs.index_select(0, torch.from_numpy(indices).to(device))
-        return records, records
 
     def draw_points(indices: Any) -> Tensor:
         return ball(len(indices), width, options.radius, _sliced.seeded_generator()).to(device)
@@ -124,15 +116,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
             images, names = _to_displayable(pairs.flatten(0, 1)).numpy(), np.array(["original", "reconstructed"])
             np.savez(folder / "reconstructions.npz", samples=images, names=names)
 
-    objective = Objective(
-        model,
-        lambda outputs, targets: _sliced.squared_errors(outputs, targets) * scale,
-        fetch,
-        penalty,
-        lambda outputs: outputs[0],
-        _sliced.direction_sampler(width, options.directions, device),
-        draw_points,
-    )
+    objective = _sliced.autoencoder_objective(model, inputs, tests, options, penalty, draw_points)
     aggregate = objective.make_aggregator(recipe.privacy, inputs, inputs)
     return Job(
         model, aggregate, evaluate, groups=[(np.arange(len(inputs)), penalty.batch)], save_artifacts=save_artifacts

@@ -10,14 +10,13 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wpriv.config.document import Key
 from wpriv.config.field_types import Count, Field, Positive
 from wpriv.config.train_schema import Privacy, Train
 from wpriv.engine import release_spec
-from wpriv.tasks import TaskSpec, _generation
+from wpriv.tasks import Fault, TaskSpec, _generation
 
 if TYPE_CHECKING:
     import torch
@@ -36,15 +35,13 @@ class Options(_generation.Options):
     )
 
 
-def validate(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> Iterator[Fault]:
     """Faults: the published clipping of batch means, or no batch."""
-    faults: list[tuple[Key, str]] = []
     if recipe.privacy is not None and (recipe.privacy.clip == "batch-mean" or recipe.privacy.mask):
         message = "the discriminator learns by DP-SGD, which clips each record's gradient: give a norm, and no mask"
-        faults.append((("privacy", "clip"), message))
+        yield ("privacy", "clip"), message
     if recipe.batch is None:
-        faults.append((("batch",), "give 'batch', the number of records of a step"))
-    return faults
+        yield ("batch",), "give 'batch', the number of records of a step"
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
@@ -97,10 +94,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
         for weight, real, generated in zip(weights, gate(total), on_generated, strict=True):
             weight.grad = real / expected + generated
         optimizers["judge"].step()
-        optimizers["generator"].zero_grad()
-        generator_loss = _losses(discriminator(with_labels(images, labels)), 1.0).mean()
-        generator_loss.backward()  # type: ignore[no-untyped-call]
-        optimizers["generator"].step()
+        _generation.descend(_losses(discriminator(with_labels(images, labels)), 1.0).mean(), optimizers["generator"])
         return diagnostics
 
     modules: dict[str, nn.Module] = {"discriminator": discriminator}
@@ -140,12 +134,9 @@ def _losses(outputs: Tensor, targets: Tensor | float) -> Tensor:
 
 TASK = TaskSpec(
     options=Options,
-    results=_generation.RESULTS,
     build_job=build_job,
     validate=validate,
     release=release,
     supports_exact_noise=lambda recipe: True,
-    figures=_generation.FIGURES,
-    publishable=_generation.PUBLISHABLE,
-    reads_labels=True,
+    **_generation.FIELDS,
 )

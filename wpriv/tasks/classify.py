@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wpriv import models
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
-from wpriv.engine import cost_estimate, release_spec
+from wpriv.engine import cost_estimate
 from wpriv.tasks import TaskSpec, _image_features, _supervised, _target_checks
 
 if TYPE_CHECKING:
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
 class Options(_supervised.InputOptions):
     """Keys under ``options`` of a recipe."""
-
-
-def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
-    """Return the release of a step: the sum of the records' clipped gradients."""
-    return release_spec.gradients(recipe, sizes["records"])
-
-
-def supports_exact_noise(recipe: Train) -> bool:
-    """Return whether each release is a sum of records clipped one by one: unless batch means are clipped."""
-    return recipe.privacy is not None and recipe.privacy.clip != "batch-mean"
 
 
 def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> cost_estimate.CostEstimate | None:
@@ -119,13 +109,8 @@ TASK = TaskSpec(
     options=Options,
     results=("accuracy", "loss"),
     build_job=build_job,
-    release=release,
-    supports_exact_noise=supports_exact_noise,
     test_metrics=("accuracy",),
-    clips_single_records=True,
-    accepts_tokens=True,
     estimate_cost=estimate_cost,
-    remarks=lambda recipe, sizes: _supervised.input_remarks(Options.model_validate(recipe.options)),
-    reads_labels=True,
+    **_supervised.FIELDS,
     has_classes=lambda recipe: True,
 )

@@ -11,17 +11,15 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wpriv import models
-from wpriv.config.document import Key
 from wpriv.config.train_schema import Train
-from wpriv.core import registry
 from wpriv.data import scaled
 from wpriv.errors import UsageError
-from wpriv.tasks import TaskSpec, _quality
+from wpriv.tasks import Fault, TaskSpec, _generation, _quality
 from wpriv.tasks._denoise_options import Options
 
 if TYPE_CHECKING:
@@ -33,18 +31,15 @@ if TYPE_CHECKING:
 COLUMNS_SHOWN, ROWS_SHOWN = 20, 6  # images in a row of the picture, and rows of generated ones
 
 
-def validate(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> Iterator[Fault]:
     """Faults: a privacy section, or options that exact transport does not have."""
-    options, faults = Options.model_validate(recipe.options), list[tuple[Key, str]]()
+    options = Options.model_validate(recipe.options)
     if recipe.privacy is not None:
-        message = "denoise trains on records that have noise already, at no further cost: write privacy: none"
-        faults.append((("privacy",), message))
+        yield ("privacy",), "denoise trains on records that have noise already, at no further cost: write privacy: none"
     if options.loss == "plain":
         for key in ("lam", "generated"):
             if key in recipe.options:
-                message = f"loss: plain is exact transport between batches of one size: leave out {key}"
-                faults.append((("options", key), message))
-    return faults
+                yield ("options", key), f"loss: plain is exact transport between batches of one size: leave out {key}"
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
@@ -60,18 +55,14 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     from wpriv.tasks import _denoising_loss
 
     options = Options.model_validate(recipe.options)
-    params = registry.params("models", recipe.model.name, recipe.model.parameters())
-    if not hasattr(params, "latent"):
-        raise UsageError(
-            f"denoise trains a generator, and {recipe.model.name} is none; take dcgan-28 for images or mlp-generator"
-        )
+    latent = _generation.latent_of(recipe.model, "denoise")
     noisy, clear = (torch.from_numpy(scaled(x)).to(device) for x in (data.x_train, data.x_test))
     generator = models.build(recipe.model, data.shape, len(data.classes)).to(device)
     if noisy.ndim == 4:
         generator = generator.to(memory_format=torch.channels_last)
     domain = "as read" if data.noise is None else data.noise.domain
     problem = transport_problem(options, data.noise)
-    model = _denoising_loss.DenoisingGenerator(generator, params.latent, options, problem, domain).to(device)
+    model = _denoising_loss.DenoisingGenerator(generator, latent, options, problem, domain).to(device)
     model.start_at_mean(noisy)
     optimizer = optimizer_of(generator.parameters(), recipe.optimizer)
     # the same latents at every evaluation, so that epochs differ by the weights alone
@@ -81,9 +72,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     def custom_step(indices: Any, gate: ReleaseGate) -> torch.Tensor:
         rows = torch.from_numpy(indices).to(device)
         loss = model.loss(noisy.index_select(0, rows))
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+        _generation.descend(loss, optimizer)
         return torch.tensor([len(rows), len(rows) * float(loss.detach()), float("nan")], device=device)
 
     def evaluate() -> dict[str, float]:

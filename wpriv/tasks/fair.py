@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
 from wpriv import models
-from wpriv.config.document import Key
 from wpriv.config.field_types import Count, Field, Number, Share
 from wpriv.config.train_schema import Train
 from wpriv.engine import release_spec
 from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
-from wpriv.tasks import TaskSpec, _fairness, _point_csv, _sliced
+from wpriv.tasks import Fault, TaskSpec, _fairness, _point_csv, _sliced
 
 if TYPE_CHECKING:
     import torch
@@ -53,14 +52,13 @@ class Options(_sliced.Options):
     )
 
 
-def validate(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> Iterator[Fault]:
     """Faults: those of all sliced tasks, and empty ranges."""
-    faults = _sliced.validate(recipe)
+    yield from _sliced.validate(recipe)
     for name, (low, high) in Options.model_validate(recipe.options).ranges.items():
         if not low < high:
             message = f"the lower end of a range must be below its upper end; found [{low:g}, {high:g}]"
-            faults.append((("options", "ranges", name), message))
-    return faults
+            yield ("options", "ranges", name), message
 
 
 def declared_sizes(recipe: Train) -> dict[str, int] | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from wpriv import models
 from wpriv.config.field_types import Field, OwnCode
 from wpriv.config.train_schema import Train
-from wpriv.engine import release_spec
 from wpriv.errors import UsageError
 from wpriv.files import python_file
 from wpriv.tasks import TaskSpec, _record_loss, _supervised, _target_checks
@@ -170,27 +169,12 @@ def _measure(loss: Loss, classes: bool, outputs: Tensor, targets: Tensor) -> dic
     return sums
 
 
-def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
-    """Return the release of a step: the sum of the records' clipped gradients."""
-    return release_spec.gradients(recipe, sizes["records"])
-
-
-def supports_exact_noise(recipe: Train) -> bool:
-    """Return whether each release is a sum of records clipped one by one: unless batch means are clipped."""
-    return recipe.privacy is not None and recipe.privacy.clip != "batch-mean"
-
-
 TASK = TaskSpec(
     options=Options,
     results=("test_loss", "accuracy", "loss"),
     build_job=build_job,
     validate=validate,
-    release=release,
-    supports_exact_noise=supports_exact_noise,
     test_metrics=("accuracy", "test_loss"),
-    clips_single_records=True,
-    accepts_tokens=True,
-    remarks=lambda recipe, sizes: _supervised.input_remarks(Options.model_validate(recipe.options)),
-    reads_labels=True,
+    **_supervised.FIELDS,
     has_classes=lambda recipe: _record_loss.targets_of(Options.model_validate(recipe.options).loss) != "numbers",
 )

@@ -12,17 +12,16 @@ Source:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wpriv.config.document import Key
 from wpriv.config.field_types import Count, Field, Positive
 from wpriv.config.train_schema import Train
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine.release_spec import ReleaseSpec
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
-from wpriv.tasks import TaskSpec, _generation
+from wpriv.tasks import Fault, TaskSpec, _generation
 
 if TYPE_CHECKING:
     import torch
@@ -45,25 +44,23 @@ class Options(_generation.Options):
     moves: Count = Field(100, description="updates of the generator in one step of the engine")
 
 
-def validate(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> Iterator[Fault]:
     """Faults: a batch or a sampling, where all records are used at once, or an odd number of features."""
     options = Options.model_validate(recipe.options)
-    faults: list[tuple[Key, str]] = []
     if recipe.batch is not None:
         message = "all records are embedded once: leave batch out (options: generated is the batch of the generator)"
-        faults.append((("batch",), message))
+        yield ("batch",), message
     if recipe.privacy is not None and recipe.privacy.sampling != "none":
-        faults.append((("privacy", "sampling"), "all records are embedded once: write sampling: none"))
+        yield ("privacy", "sampling"), "all records are embedded once: write sampling: none"
     if recipe.privacy is not None and recipe.privacy.adjacency == "add-remove":
         message = "the number of records is public and neighbouring data sets replace one record; leave adjacency out"
-        faults.append((("privacy", "adjacency"), message))
+        yield ("privacy", "adjacency"), message
     if recipe.privacy is not None and recipe.privacy.clip == "batch-mean":
         message = "each record's features have norm 1, and no gradient of a record is taken: leave clip out"
-        faults.append((("privacy", "clip"), message))
+        yield ("privacy", "clip"), message
     if options.features % 2:
         message = f"half of the features are cosines and half sines: give an even number; found {options.features}"
-        faults.append((("options", "features"), message))
-    return faults
+        yield ("options", "features"), message
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
@@ -161,12 +158,9 @@ def _exact_sum(x: torch.Tensor, y: torch.Tensor, frequencies: torch.Tensor, opti
 
 TASK = TaskSpec(
     options=Options,
-    results=_generation.RESULTS,
     build_job=build_job,
     validate=validate,
     release=release,
     supports_exact_noise=lambda recipe: True,
-    figures=_generation.FIGURES,
-    publishable=_generation.PUBLISHABLE,
-    reads_labels=True,
+    **_generation.FIELDS,
 )

@@ -57,7 +57,6 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     import torch
 
     from wpriv.engine.job import Job
-    from wpriv.engine.penalty.objective import Objective
 
     options = Options.model_validate(recipe.options)
     groups, test_groups = _fairness.groups(data), _fairness.groups(data, "test")
@@ -68,12 +67,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     core = numbers if options.core is None else options.core
     if core > numbers:
         raise UsageError(f"options: core must be at most {numbers}, the numbers of a record; found {core}")
-    scale = 1 / numbers if options.error == "mean" else 1.0
     compared = [torch.from_numpy(indices).to(device) for indices in test_groups.values()]
-
-    def fetch(indices: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        records = inputs.index_select(0, torch.from_numpy(indices).to(device))
-        return records, records
 
     def evaluate() -> dict[str, float]:
         with torch.no_grad():
@@ -96,14 +90,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
         ]
         _point_csv.write(folder / "codes.csv", rows)
 
-    objective = Objective(
-        model,
-        lambda outputs, targets: _sliced.squared_errors(outputs, targets) * scale,
-        fetch,
-        penalty,
-        lambda outputs: outputs[0],
-        _sliced.direction_sampler(_sliced.code_width(model, tests), options.directions, device),
-    )
+    objective = _sliced.autoencoder_objective(model, inputs, tests, options, penalty)
     aggregate = objective.make_aggregator(recipe.privacy, inputs, inputs)
     batches = list(zip(groups.values(), penalty.sizes[0], strict=True))
     return Job(model, aggregate, evaluate, groups=batches, save_artifacts=save_artifacts)

@@ -26,15 +26,14 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wpriv.config.document import Key
 from wpriv.config.train_schema import Train
 from wpriv.engine.release_spec import ONE_RECORD, ReleaseSpec, sampling_of
 from wpriv.errors import UsageError
 from wpriv.mechanisms.projection import Projection
-from wpriv.tasks import TaskSpec, _generation
+from wpriv.tasks import Fault, TaskSpec, _generation
 from wpriv.tasks._swd_generate_options import SENSITIVITY, Options
 
 if TYPE_CHECKING:
@@ -50,38 +49,33 @@ ROW_OF = {
 }
 
 
-def validate(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> Iterator[Fault]:
     """Faults: a sampling or clip that the accounting does not cover, and batches that do not fit the classes."""
     options = Options.model_validate(recipe.options)
-    faults = _privacy_faults(recipe, options)
+    yield from _privacy_faults(recipe, options)
     if recipe.batch is None:
-        faults.append((("batch",), "give 'batch', the number of records of a release"))
+        yield ("batch",), "give 'batch', the number of records of a release"
     elif options.labels == "public" and recipe.batch % options.classes:
         message = f"with public labels the batch must be a multiple of the {options.classes} classes"
-        faults.append((("batch",), f"{message}; found {recipe.batch}"))
+        yield ("batch",), f"{message}; found {recipe.batch}"
     if options.labels in ("joint", "public") and options.generated % options.classes:
         message = f"must be a multiple of the {options.classes} classes; found {options.generated}"
-        faults.append((("options", "generated"), message))
+        yield ("options", "generated"), message
     if options.dimension % options.pool**2 or (options.features != "pixels" and options.pool > 1):
-        faults.append((("options", "pool"), "cells must divide the image, and are of pixels, not of features"))
-    return faults
+        yield ("options", "pool"), "cells must divide the image, and are of pixels, not of features"
 
 
-def _privacy_faults(recipe: Train, options: Options) -> list[tuple[Key, str]]:
-    faults: list[tuple[Key, str]] = []
+def _privacy_faults(recipe: Train, options: Options) -> Iterator[Fault]:
     if recipe.privacy is None:
-        return faults
+        return
     if recipe.privacy.sampling != "fixed":
         reason = "a release has a row for each record drawn, so that its shape would reveal their number"
         message = f"projections are accounted for under fixed sampling only ({reason}): write sampling: fixed"
-        faults.append((("privacy", "sampling"), message))
+        yield ("privacy", "sampling"), message
     if recipe.privacy.clip != 1.0 or recipe.privacy.mask:
-        message = "no gradient of a record is taken: leave out clip and mask; options: bound clips images"
-        faults.append((("privacy",), message))
+        yield ("privacy",), "no gradient of a record is taken: leave out clip and mask; options: bound clips images"
     if options.labels == "public" and options.smallest is None:
-        message = "public labels need 'smallest', the number of records of the smallest class"
-        faults.append((("options", "labels"), message))
-    return faults
+        yield ("options", "labels"), "public labels need 'smallest', the number of records of the smallest class"
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
@@ -165,11 +159,8 @@ def _class_batches(y: torch.Tensor, options: Options, recipe: Train) -> list[Any
 
 TASK = TaskSpec(
     options=Options,
-    results=_generation.RESULTS,
     build_job=build_job,
     validate=validate,
     release=release,
-    figures=_generation.FIGURES,
-    publishable=_generation.PUBLISHABLE,
-    reads_labels=True,
+    **_generation.FIELDS,
 )

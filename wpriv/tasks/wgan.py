@@ -10,17 +10,16 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from wpriv.config.document import Key
 from wpriv.config.field_types import Count, Field, PluginRef, Positive, StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.data import scaled
 from wpriv.errors import UsageError
-from wpriv.tasks import TaskSpec, _quality
+from wpriv.tasks import Fault, TaskSpec, _generation, _quality
 
 if TYPE_CHECKING:
     import torch
@@ -45,22 +44,20 @@ class Options(StrictModel):
     compared: Count = Field(2000, description="generated records that are measured, at most")
 
 
-def validate(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> Iterator[Fault]:
     """Faults: a privacy section, wavelets without noise, labels that the reports do not have, an unknown critic."""
-    options, faults = Options.model_validate(recipe.options), list[tuple[Key, str]]()
+    options = Options.model_validate(recipe.options)
     privatize = recipe.data.privatize
     if recipe.privacy is not None:
-        message = "wgan adds no noise: write privacy: none, and privatise the records first (data: privatize)"
-        faults.append((("privacy",), message))
+        yield ("privacy",), "wgan adds no noise: write privacy: none, and privatise the records first (data: privatize)"
     if options.wavelet and not recipe.data.noisy:
         message = "wavelets remove noise and these data have none: give data: privatize, or leave it out"
-        faults.append((("options", "wavelet"), message))
+        yield ("options", "wavelet"), message
     if options.conditional and privatize is not None and not privatize.public_labels:
         message = "the reports have no labels: give data: privatize: public_labels: true, or leave it out"
-        faults.append((("options", "conditional"), message))
+        yield ("options", "conditional"), message
     if options.critic.name not in registry.names("models"):
-        faults.append((("options", "critic"), f"no model called {options.critic.name[:60]!r}"))
-    return faults
+        yield ("options", "critic"), f"no model called {options.critic.name[:60]!r}"
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
@@ -86,9 +83,8 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     pixels = _pixels(data)
     denoised, distances = _denoise(pixels, data) if options.wavelet and data.noise is not None else (pixels, {})
     records, labels = torch.from_numpy(denoised).to(device), torch.tensor(data.y_train, device=device)
-    networks = _wgan_critic.build_networks(recipe.model, options.critic, data.shape, classes, options.penalty).to(
-        device
-    )
+    networks = _wgan_critic.build_networks(recipe.model, options.critic, data.shape, classes, options.penalty)
+    networks = networks.to(device)
     optimizers = {name: optimizer_of(network.parameters(), recipe.optimizer) for name, network in networks.networks()}
     # the same latents and labels at every evaluation, so that epochs differ by the weights alone
     latents = networks.draw_latents(options.compared)
@@ -99,10 +95,10 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
         rows = torch.from_numpy(indices).to(device)
         real, label = records.index_select(0, rows), labels.index_select(0, rows)
         loss = networks.critic_loss(real, label)
-        _descend(loss, optimizers["critic"])
+        _generation.descend(loss, optimizers["critic"])
         networks.steps += 1
         if int(networks.steps) % options.critic_steps == 0:
-            _descend(networks.generator_loss(label), optimizers["generator"])
+            _generation.descend(networks.generator_loss(label), optimizers["generator"])
         return torch.tensor([len(rows), len(rows) * float(loss.detach()), float("nan")], device=device)
 
     def evaluate() -> dict[str, float]:
@@ -137,12 +133,6 @@ def warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
         "this baseline is better than it could be in practice, as in the paper, and the guarantee of the reports does "
         "not cover that choice"
     ]
-
-
-def _descend(loss: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
-    optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
 
 
 def _denoise(pixels: Any, data: Any) -> tuple[Any, dict[str, float]]:

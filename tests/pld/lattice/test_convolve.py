@@ -12,17 +12,21 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 from wpriv.errors import Unsupported
+from wpriv.mechanisms.gauss import GaussPair
+from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.pld import constants
+from wpriv.pld.lattice.compose_on_lattice import _product, _with_atoms_on_nodes
 from wpriv.pld.lattice.convolve import (
-    _coarsen,
-    _coarsen_optimistic,
-    _or_point_mass,
-    block_error_share,
-    compose_pmfs,
+    check_cells,
+    compose_window,
+    fast_length,
+    integer_power,
+    spectrum,
+    transform_error,
     with_tail_sums,
 )
 from wpriv.pld.lattice.lattice_pmf import LatticePmf, reach
-from wpriv.pld.lattice.spectra import fast_length
+from wpriv.pld.stacking import group_pairs
 
 
 def tilted(index: np.ndarray, mass: np.ndarray, step: float, tilt: float) -> LatticePmf:
@@ -52,34 +56,30 @@ def random_pmf(rng: np.random.Generator, most: int = 12) -> tuple[np.ndarray, np
     return index, mass / mass.sum()
 
 
-def bracket(pmfs, counts, step, tilt, stages, *, coarse_jumps=(), infinity=0.0, tail=1e-14):
-    sides = [
-        compose_pmfs(
-            pmfs,
-            counts,
-            step,
-            tilt,
-            stages,
-            coarse_jumps=list(coarse_jumps),
-            upper=upper,
-            log_finite=math.log1p(-infinity),
-            tail=tail,
-        )
-        for upper in (False, True)
-    ]
-    return lambda eps: (sides[0].delta(eps, -1), sides[1].delta(eps, +1))
+def bracket(pmfs, counts, step, tilt, *, infinity=0.0, tail=1e-14):
+    arrays = [np.array([n]) for n in counts]
+    side = compose_window(
+        [(pmf, 0.0) for pmf in pmfs],
+        arrays,
+        step,
+        tilt,
+        tail,
+        math.log1p(-infinity),
+        lambda size: _product(pmfs, arrays, size),
+    )
+    return lambda eps: (side.delta(eps, -1), side.delta(eps, +1))
 
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_one_stage_is_the_convolution_up_to_its_slack(seed):
+def test_a_window_is_the_convolution_up_to_its_slack(seed):
     rng = np.random.default_rng(seed)
     step, tilt = 10 ** rng.uniform(-4, -0.5), float(rng.choice([0.0, rng.uniform(0, 3)]))
     parts = [(*random_pmf(rng), int(rng.integers(1, 20))) for _ in range(int(rng.integers(1, 4)))]
     infinity = float(rng.choice([0.0, 0.01]))
     pmfs = [tilted(index, mass, step, tilt) for index, mass, _ in parts]
     pmfs[0] = replace(pmfs[0], log_norm=pmfs[0].log_norm + math.log1p(-infinity) / parts[0][2])
-    ask = bracket(pmfs, [n for *_, n in parts], step, tilt, [(1, 1)], infinity=infinity)
+    ask = bracket(pmfs, [n for *_, n in parts], step, tilt, infinity=infinity)
     y, mass = direct(parts, step)
     for eps in rng.choice(y, 6) + step * rng.choice([0.0, 0.3], 6):
         exact = delta_of(y, mass, float(eps)) * (1 - infinity) + infinity
@@ -92,26 +92,6 @@ def test_one_stage_is_the_convolution_up_to_its_slack(seed):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_staged_brackets_hold_the_convolution(seed):
-    """Several PMFs, uneven counts, two or three stages, merged cells: the exact delta stays inside."""
-    rng = np.random.default_rng(seed)
-    step, tilt = 10 ** rng.uniform(-4, -1.5), float(rng.choice([0.0, rng.uniform(0, 5)]))
-    parts = [(*random_pmf(rng), int(rng.integers(1, 60))) for _ in range(int(rng.integers(1, 4)))]
-    most = max(n for *_, n in parts)
-    blocks = sorted({int(rng.integers(2, 30)), int(rng.integers(2, 30))} & set(range(most + 1)), reverse=True)
-    stages = [(number, int(rng.integers(1, 5))) for number in blocks] + [(1, 1)]
-    ask = bracket([tilted(i, m, step, tilt) for i, m, _ in parts], [n for *_, n in parts], step, tilt, stages)
-    y, mass = direct(parts, step)
-    for eps in rng.choice(y[mass > 1e-20], 5):
-        exact = delta_of(y, mass, float(eps))
-        low, high = ask(float(eps))
-        assert low <= exact * (1 + 1e-12)
-        assert exact * (1 - 1e-12) <= high
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("tilt", [0.0, 3.0, 15.0])
 def test_binomial_walks_of_a_million_steps(tilt):
     # oracle: the binomial distribution of n steps of +-h, P(+) = e^h/(1 + e^h), from log gamma
@@ -121,7 +101,7 @@ def test_binomial_walks_of_a_million_steps(tilt):
     log_mass = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
     y = h * (2 * k - n)
     pmf = tilted(np.array([-1, 1]), np.array([1 - p, p]), h, tilt)
-    ask = bracket([pmf], [n], h, tilt, [(1, 1)], tail=1e-18)
+    ask = bracket([pmf], [n], h, tilt, tail=1e-18)
     mean = n * h * math.tanh(h * (tilt + 0.5))
     for eps in (mean, mean + 1.0, max(mean - 1.0, 0.0)):
         exact = delta_of(y, np.exp(log_mass), eps)
@@ -135,7 +115,7 @@ def test_a_tiny_delta_keeps_its_relative_accuracy():
     h, n, p = 0.1, 4000, 1 / (1 + math.exp(-0.1))
     y, mass = direct([(np.array([-1, 1]), np.array([1 - p, p]), n)], h)
     tilt = 4.0
-    ask = bracket([tilted(np.array([-1, 1]), np.array([1 - p, p]), h, tilt)], [n], h, tilt, [(1, 1)], tail=1e-16)
+    ask = bracket([tilted(np.array([-1, 1]), np.array([1 - p, p]), h, tilt)], [n], h, tilt, tail=1e-16)
     eps = 150.0
     exact = delta_of(y, mass, eps)
     low, high = ask(eps)
@@ -145,22 +125,8 @@ def test_a_tiny_delta_keeps_its_relative_accuracy():
     assert high - low <= 3e-6 * exact
 
 
-def test_coarse_jumps_count_like_any_other_losses():
-    step, tilt = 0.01, 1.0
-    first, jump = (np.array([-1, 0, 1]), np.array([0.2, 0.5, 0.3])), (np.array([0, 40]), np.array([0.999, 0.001]))
-    stages = [(5, 2), (1, 1)]
-    coarse = tilted(jump[0], jump[1], 2 * step, tilt)
-    ask = bracket([tilted(*first, step, tilt)], [40], step, tilt, stages, coarse_jumps=[(coarse, 40)])
-    y, mass = direct([(*first, 40), (np.array([0, 80]), jump[1], 40)], step)
-    for eps in (0.0, 0.2, 0.9):
-        low, high = ask(eps)
-        exact = delta_of(y, mass, eps)
-        assert low <= exact <= high
-        assert high - low <= 0.1 * exact
-
-
 def test_eps_beyond_every_loss_leaves_only_the_mass_at_infinity():
-    ask = bracket([tilted(np.array([-1, 1]), np.array([0.4, 0.6]), 0.1, 0.0)], [10], 0.1, 0.0, [(1, 1)], infinity=0.25)
+    ask = bracket([tilted(np.array([-1, 1]), np.array([0.4, 0.6]), 0.1, 0.0)], [10], 0.1, 0.0, infinity=0.25)
     low, high = ask(1.01)
     assert low <= 0.25 <= high
     assert high - low < 1e-10
@@ -193,22 +159,6 @@ def test_sums_over_a_window_are_within_their_rounding_of_exact_ones(deviation, t
         assert high - low < 1e-11 * exact or exact > 1
 
 
-def test_a_window_that_does_not_fit_is_refused():
-    pmf = LatticePmf(np.array([-1, 1]), np.array([0.5, 0.5]), 0.0)
-    with pytest.raises(Unsupported, match="tol"):
-        compose_pmfs(
-            [pmf],
-            [constants.MAX_WINDOW_CELLS**2],
-            1.0,
-            0.0,
-            [(1, 1)],
-            coarse_jumps=[],
-            upper=True,
-            log_finite=0.0,
-            tail=1e-9,
-        )
-
-
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_reach_leaves_no_more_than_its_tail(seed):
@@ -236,47 +186,61 @@ def test_fast_lengths_are_long_enough_and_smooth():
         assert size == 1
 
 
-def test_coarsening_keeps_a_block_of_large_losses_alone():
-    # its Q-mass vanishes beside its P-mass: ln(Q / P) is far below zero, where rounding could make it ln of zero
-    index = np.concatenate([[-1], np.arange(400, 420)])
-    mass = np.append(1e-280, np.full(20, 0.05))
-    pmf = LatticePmf(index, mass, 0.0)
-    coarse = _coarsen(pmf, 0.1, 4, 1.0, upper=False)
-    assert _or_point_mass(pmf, coarse, 0.1, 4, 1.0) == (coarse, 0.0)
+@pytest.mark.parametrize("size", [8, 225, 1800, 4096, 28_800])
+def test_coefficients_of_a_transform_are_exact_to_the_error_they_name(size):
+    rng = np.random.default_rng(size)
+    flat, spiked = rng.random(size), np.zeros(size)
+    spiked[rng.integers(0, size, 3)] = 1.0, 0.5, 0.2
+    for mass in (flat, spiked, rng.random(size) ** 30):
+        pmf = LatticePmf(np.arange(size), mass / mass.sum(), 0.0)
+        some = np.unique(rng.integers(0, size // 2 + 1, 60))
+        turns = np.arange(size)[:, None] * some % size
+        angles = -2 * np.longdouble("3.14159265358979323846264338327950288") * turns / size
+        weight = pmf.mass.astype(np.longdouble)
+        exact = weight @ np.cos(angles) + 1j * (weight @ np.sin(angles))
+        found = spectrum(pmf.index, pmf.mass, size)[some]
+        assert float(np.max(np.abs(found - exact))) <= transform_error(pmf, size) < 3e-14
 
 
-def test_optimistic_coarsening_ignores_far_ends_of_rounding():
-    # oracle: the same PMF without its ends; noise of 1e-17 beyond a sharp upper edge leaves the convex minorant no room
-    rng = np.random.default_rng(8)
-    index = np.arange(-3000, 3000)
-    bell = np.where(index < 60, np.exp(-np.abs(index - 50.0) / 12) + 1e-9 * np.exp(index / 400), 0.0)
-    pmf = LatticePmf(index, bell / bell.sum(), 0.0)
-    noisy = LatticePmf(index, pmf.mass + 1e-17 * rng.random(index.size), 0.0)
-    step, factor = 1e-6, 30
-    plain, kept = (
-        _coarsen(noisy, step, factor, 20.0, upper=False),
-        _coarsen_optimistic(noisy, step, factor, 20.0, 1e-13)[0],
-    )
-    clean = _coarsen(pmf, step, factor, 20.0, upper=False)
-    means = [float(found.moments(step * factor)[0][0]) / (step * factor) for found in (plain, kept, clean)]
-    assert means[0] < means[2] - 0.5
-    assert abs(means[1] - means[2]) < 0.01
+@pytest.mark.parametrize("powers", [[1, 1], [7, 2], [900, 31]])
+def test_a_product_is_exact_to_the_error_it_names(powers):
+    # oracle: extended precision; the spectra of a two-pointed row go down to nothing
+    rng = np.random.default_rng(6)
+    bell = np.exp(-((np.arange(-40, 41) / 9.0) ** 2)) + 1e-6 * rng.random(81)
+    pmfs = [
+        LatticePmf(np.arange(-40, 41), np.array([bell / bell.sum()]), np.zeros(1)),
+        LatticePmf(np.array([-256, 256]), np.full((1, 2), 0.5), np.zeros(1)),
+    ]
+    size = 4096
+    values, error = _product(pmfs, [np.array([n]) for n in powers], size)
+    exact = np.ones(size // 2 + 1, dtype=np.clongdouble)
+    for pmf, n in zip(pmfs, powers, strict=True):
+        turns = (pmf.index[:, None] % size) * np.arange(size // 2 + 1) % size
+        angles = -2 * np.longdouble("3.14159265358979323846264338327950288") * turns / size
+        weight = pmf.rows[0].astype(np.longdouble)
+        exact = exact * (weight @ np.cos(angles) + 1j * (weight @ np.sin(angles))) ** n
+    assert np.all(np.abs(values - exact) <= error + 1e-300)
+    assert error.max() <= 1e-10
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_blocks_that_take_part_in_a_long_sum_cannot_concentrate_it(seed):
-    # the sum of half of the others: its largest mass in an interval as wide as a block, by exact convolution
-    rng = np.random.default_rng(seed)
-    index, mass = random_pmf(rng)
-    count, width = 4000, float(index[-1] - index[0])
-    dense = np.bincount(index - index[0], weights=mass)
-    size = fast_length((count // 2) * dense.size)
-    whole = np.maximum(np.fft.irfft(np.fft.rfft(dense, size) ** (count // 2), size), 0.0)
-    up_to = np.append(0.0, np.cumsum(whole))
-    span = int(width) + 1
-    concentration = float(np.max(up_to[span:] - up_to[:-span]))
-    share = block_error_share(LatticePmf(index, mass, 0.0), count, 1.0, width)
-    assert concentration * (1 - 1e-9) <= share
-    if index.size > 1:
-        assert share <= 2 * concentration + 0.15
-    assert block_error_share(LatticePmf(index, mass, 0.0), 1, 1.0, width) == 1.0
+def test_integer_powers_multiply_by_squaring():
+    value = np.array([0.9 + 0.1j, -0.3j])
+    for n in (1, 2, 3, 6, 13, 64):
+        np.testing.assert_allclose(integer_power(value, n), value**n, rtol=1e-13)
+    assert spectrum(np.array([0]), np.ones(1), 8).tolist() == [1.0] * 5
+
+
+def test_a_window_that_does_not_fit_is_refused():
+    with pytest.raises(Unsupported, match="tol"):
+        check_cells(constants.MAX_WINDOW_CELLS + 1, constants.MAX_WINDOW_CELLS)
+
+
+def test_few_atoms_lie_on_nodes():
+    # oracle: the atoms themselves; two atoms whose ratio no spacing meets come near nodes
+    for scales in ([3.7], [3.7, 7.4], [2.0, 3.0], [3.7, 3.7 * math.pi]):
+        groups = [group_pairs({LaplacePair(1 / scale): 3})[0] for scale in scales]
+        step = _with_atoms_on_nodes(groups, 1e-3)
+        assert 1e-3 / 4 < step <= 1e-3
+        places = np.array([1 / scale for scale in scales]) / step
+        assert np.abs(places - np.round(places)).max() < (0.1 if math.pi * 3.7 in scales else 1e-7)
+    assert _with_atoms_on_nodes([group_pairs({GaussPair(1.0): 3})[0]], 1e-3) == 1e-3

@@ -21,14 +21,11 @@ from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.mechanisms.truncated_gauss import TruncatedGauss
 from wpriv.mechanisms.truncated_laplace import TruncatedLaplace
-from wpriv.pld import constants
 from wpriv.pld.lattice.discretize import (
     cell_masses,
-    coarsen,
-    discretize_bulk,
+    discretize_jumps,
     discretize_optimistic,
     discretize_pessimistic,
-    round_losses,
 )
 
 # a pair, the spacing of the lattice and its first and last index
@@ -165,90 +162,28 @@ def test_tiny_mass_far_above_a_bulk_cannot_lift_the_lower_profile():
         assert_bracketed(AtomicPair(losses, np.log(p / p.sum())), np.arange(-100, 120) * 0.01)
 
 
-@pytest.mark.parametrize("cut_below", [False, True])
-def test_the_bulk_of_a_pld_lies_between_its_discretisations(cut_below):
-    # oracle: the tails of the pair; the profile of the losses within [a, b] is P(a < L <= b; L > eps) - e^eps Q(same)
-    pair, y = poisson(GaussPair(1.0), 0.01), np.arange(-20, 41) * 5e-4
-    rest, log_kappa, upper, lower, inner = discretize_bulk(cell_masses(pair, y), cut_below)
-    ends, eps = pair.tails(y[[0, -1]]), np.linspace(y[0], y[-1], 401)[:-1]
-    inside = pair.tails(eps)
-    exact = np.exp(inside.sf_p) - np.exp(ends.sf_p[1]) - np.exp(eps) * (np.exp(inside.sf_q) - np.exp(ends.sf_q[1]))
-    assert np.all(profile(y, upper, 0.0, eps) >= exact - 1e-15)
-    assert np.all(profile(y, lower, 0.0, eps) <= exact + 1e-15)
-    assert upper.sum() == pytest.approx(rest, rel=1e-14)
-    assert q_mass(y, upper) == pytest.approx(rest * math.exp(log_kappa), rel=1e-13)
-    # the lower masses stand for what lies between the nodes, whether or not the rest is cut
-    p_inside = np.exp(ends.sf_p[0]) - np.exp(ends.sf_p[1])
-    q_inside = np.exp(ends.sf_q[0]) - np.exp(ends.sf_q[1])
-    assert inner == pytest.approx(math.log(q_inside / p_inside), abs=1e-15)
-
-
-@pytest.mark.parametrize("pair", [GaussPair(8.0), GaussPair(40.0), poisson(GaussPair(10.0), 0.3), LaplacePair(30.0)])
-def test_rounded_losses_bracket_the_profile(pair):
-    y = np.arange(-40, 60) * (2.5 * pair.mu if isinstance(pair, GaussPair) else 5.0)
-    upper, lower, infinity = round_losses(pair, y)
-    eps = places(y)
-    f = np.exp(pair.log_delta(eps))
-    assert np.all(profile(y, upper, infinity, eps) >= f - 1e-15)
-    assert np.all(profile(y, lower, pair.mass_at_plus_infinity, eps) <= f + 1e-15)
-
-
-@settings(max_examples=80, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_coarser_lattices_bracket_finer_ones(seed):
-    """Any lattice PMF against its direct profile; from above P- and Q-mass are kept, from below P-mass."""
-    rng = np.random.default_rng(seed)
-    k, factor = int(rng.integers(1, 200)), int(rng.integers(2, 40))
-    step, tilt, start = (
-        10 ** rng.uniform(-6, -0.5),
-        float(rng.choice([0.0, 10 ** rng.uniform(-2, 2)])),
-        int(rng.integers(-500, 500)),
-    )
-    assume(tilt * step * factor < constants.MAX_EXPONENT_CELL)
-    mass = rng.random(k) ** rng.choice([1, 8]) * np.exp(-((np.arange(k) - k / 2) ** 2) / rng.choice([k, k * k]))
-    mass[rng.random(k) < rng.choice([0.0, 0.7])] = 0.0
-    mass[0] = mass[-1] = 1e-3
-    y = (start + np.arange(k)) * step
-    plain = mass * np.exp(-tilt * (y - y[0]))
-    total, total_q = plain.sum(), q_mass(y, plain)
-    for upper in (True, False):
-        first, coarse = coarsen(start, mass, step, factor, tilt, upper=upper)
-        node = (first + np.arange(coarse.size)) * step * factor
-        untilted = coarse * np.exp(-tilt * (node - y[0]))
-        assert coarse.min() >= 0
-        assert untilted.sum() == pytest.approx(total, rel=1e-11)
-        if upper:
-            assert q_mass(node, untilted) == pytest.approx(total_q, rel=1e-11)
-        eps = np.unique(np.concatenate([y[:: max(1, k // 40)], node, node + 0.4 * step * factor]))
-        f, g = profile(y, plain, 0.0, eps), profile(node, untilted, 0.0, eps)
-        noise = 1e-12 * f + 1e-13 * total * step
-        assert np.all(g >= f - noise if upper else g <= f + noise), (upper, np.abs(g / np.maximum(f, 1e-300) - 1).max())
-
-
-def test_a_tilt_beyond_floating_point_within_a_coarse_cell_is_refused():
-    with pytest.raises(Unsupported):
-        coarsen(347, np.full(100, 0.01), 0.3, 26, 96.0, upper=True)
-
-
-def test_coarsening_is_second_order_on_smooth_pmfs():
-    y = np.arange(-2000, 2001) * 1e-3
-    mass = np.exp(-(y**2) / 0.08 + y / 2)
-    mass /= mass.sum()
-    eps = np.arange(100, 181) * 1e-3
-    f = profile(y, mass, 0.0, eps)
-    off = []
-    for factor in (10, 40):
-        for upper in (True, False):
-            first, coarse = coarsen(-2000, mass, 1e-3, factor, 0.0, upper=upper)
-            node = (first + np.arange(coarse.size)) * 1e-3 * factor
-            off.append(np.abs(profile(node, coarse, 0.0, eps) - f).max())
-    assert off[0] < off[2] / 10
-    assert off[1] < off[3] / 10
-    assert max(off[:2]) < 1e-4
-
-
 def test_masses_that_do_not_add_up_are_refused_and_not_scaled():
     cells = cell_masses(GaussPair(1.0), np.linspace(-8, 8, 400))
     twice = dataclasses.replace(cells, atoms=np.where(np.arange(400) == 200, 0.1, 0.0))
     with pytest.raises(Unsupported, match="cannot be told apart"):
         discretize_pessimistic(twice, 0.0)
+
+
+@pytest.mark.parametrize("step", [1e-3, 5e-4])
+def test_the_losses_above_a_cut_lie_above_their_optimistic_discretisation(step):
+    # oracle: the tails of the pair; the profile of the losses above the cut is P(L > eps) - e^eps Q(L > eps) from it on
+    pair, first = poisson(GaussPair(1.0), 0.01), round(0.02 / step)
+    y = np.arange(first, 80 * first) * step
+    low = discretize_jumps(cell_masses(pair, y), 0.0)
+    eps = np.linspace(y[0], 0.9 * y[-1], 300)
+    exact = np.exp(pair.log_delta(eps))
+    assert np.all(profile(y, low, 0.0, eps) <= exact * (1 + 1e-9) + 1e-15)
+    assert low.sum() == pytest.approx(math.exp(float(pair.tails(y[:1]).sf_p[0])), rel=0.01)
+
+
+def test_an_atom_on_the_cut_is_counted_with_the_bulk_alone():
+    # oracle: the masses that are given
+    pair = AtomicPair(np.array([-0.6, 0.0, 0.16, 0.6]), np.log([1e-5, 1 - 1.3e-4, 1e-4, 2e-5]))
+    low = discretize_jumps(cell_masses(pair, np.arange(4, 17) * 0.04), 0.0)
+    assert low[0] == 0
+    assert math.fsum(low.tolist()) == pytest.approx(2e-5, rel=1e-9)

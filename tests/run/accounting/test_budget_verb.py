@@ -21,10 +21,8 @@ from wpriv.mechanisms.gauss import Gauss
 from wpriv.numerics.bracket import Bracket
 from wpriv.run.accounting import budget as verb
 from wpriv.run.accounting import build_process, evaluate, gate, tabulate
-from wpriv.run.accounting.parameter_search import solve
-from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.search_record import Evaluation, Unreachable
-from wpriv.run.accounting.solve_parameter import TOL
+from wpriv.run.accounting.search import Evaluation, Search, Unknown, Unreachable
+from wpriv.run.accounting.target import TOL
 
 ONE = Process((Step(Gauss(1.0)),))
 
@@ -181,14 +179,14 @@ def test_few_evaluations_suffice(monkeypatch):
 
 def test_more_noise_may_mean_less_privacy():
     # a valley: the target is met between 2 and 5 only, and the search starts far to the right of it
-    knob = SearchParameter("x", +1, 1e-6, 1e9)
-    found = solve(knob, lambda x: Evaluation(abs(x - 3.5) - 1.5), 1000.0, -1.0, 1e-5)
+    search = Search(Unknown("x", +1, 1e-6, 1e9), lambda x: Evaluation(abs(x - 3.5) - 1.5))
+    found = search.solve(1000.0, -1.0, 1e-5)
     assert 2 <= found.value <= 2 * (1 + 2e-5)
 
 
 def test_an_unreachable_target_names_the_best_value():
     with pytest.raises(Unreachable) as caught:
-        solve(SearchParameter("x", +1, 1e-3, 1e3), lambda x: Evaluation(1 + 1 / x), 1.0, -1.0, 1e-5)
+        Search(Unknown("x", +1, 1e-3, 1e3), lambda x: Evaluation(1 + 1 / x)).solve(1.0, -1.0, 1e-5)
     assert caught.value.miss == pytest.approx(1.0, abs=0.01)
 
 
@@ -200,9 +198,8 @@ def test_the_search_ends_on_the_least_grid_value(root, slope, off):
         calls.append(x)
         return Evaluation(slope * math.log(root / x))
 
-    found = solve(
-        SearchParameter("x", +1, 1e-12, 1e15), ask, root * math.exp(off), -slope * math.exp(off / 3), 1e-5
-    ).value
+    search = Search(Unknown("x", +1, 1e-12, 1e15), ask)
+    found = search.solve(root * math.exp(off), -slope * math.exp(off / 3), 1e-5).value
     assert root * (1 - 1e-15) <= found <= root * (1 + 3e-5)
     assert found == float(f"{found:.5e}")
     assert len(calls) <= 30
@@ -210,12 +207,7 @@ def test_the_search_ends_on_the_least_grid_value(root, slope, off):
 
 def test_a_count_out_of_reach_is_told_after_few_evaluations():
     asked = []
+    search = Search(Unknown("n", -1, 1, 2**40, whole=True), lambda n: asked.append(n) or Evaluation(1 + n))
     with pytest.raises(Unreachable):
-        solve(
-            SearchParameter("n", -1, 1, 2**40, whole=True),
-            lambda n: asked.append(n) or Evaluation(1 + n),
-            1e6,
-            -0.55,
-            2e-5,
-        )
+        search.solve(1e6, -0.55, 2e-5)
     assert len(asked) <= 20

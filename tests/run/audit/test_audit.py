@@ -17,7 +17,7 @@ from wpriv.core.guarantee import CLAIMS, RIGOROUS, STATISTICAL
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import FixedSize, Poisson
 from wpriv.errors import CheckFailed, Unsupported
-from wpriv.figures import audit as figure
+from wpriv.figures._trainings import audit as figure
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.numerics.audit_bounds import eps_of_guesses
 from wpriv.run.audit import audited_training, coin_tests, scores

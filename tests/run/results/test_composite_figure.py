@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wpriv.cli.main import main
-from wpriv.figures import samples
+from wpriv.figures._records import samples
 from wpriv.run.reproduction import items, kept, page, together
 from wpriv.run.reproduction.collect import ItemResult, RecipeResult
 

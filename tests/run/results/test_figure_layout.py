@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from wpriv.figures import points, samples
+from wpriv.figures._records import points, samples
 from wpriv.run.results import figure_layout, figure_style
 
 

@@ -23,7 +23,7 @@ from wpriv.engine import ledger
 from wpriv.errors import Interrupted
 from wpriv.run import load_recipe
 from wpriv.run.results import file_names
-from wpriv.run.training import train
+from wpriv.run.training import train, training_run
 from wpriv.tasks import TaskSpec, load
 
 # 300 records in passes of 6 steps of 50
@@ -115,7 +115,7 @@ def test_random_allocation_is_refused_under_replace_one(recipe, capsys):
 @pytest.mark.slow
 def test_noise_found_for_a_target_keeps_it_and_less_noise_would_not(recipe):
     recipe.write_text(RECIPE.replace("sigma: 1.5", "eps: 2"))
-    plan, _ = train.planned(train.recipe_of(recipe), recipe.parent / "out")
+    plan, _ = training_run.planned(train.recipe_of(recipe), recipe.parent / "out")
     sigma = plan.multiplier
     given = {"sampling": "allocation", "rate": 1 / PASS, "n": 12, "delta": 1e-5}
     assert wpriv.budget("gauss", sigma=sigma, **given).epsilon.safe <= 2
@@ -125,7 +125,7 @@ def test_noise_found_for_a_target_keeps_it_and_less_noise_would_not(recipe):
 @pytest.mark.slow
 def test_a_run_that_stops_before_its_target_stops_after_a_whole_pass(recipe):
     changes = {"privacy.eps": 2, "epochs": 40}
-    plan, _ = train.planned(train.recipe_of(recipe, changes=changes), recipe.parent / "out")
+    plan, _ = training_run.planned(train.recipe_of(recipe, changes=changes), recipe.parent / "out")
     assert plan.stopped
     assert plan.steps % PASS == 0
     assert 0 < plan.steps < 40 * PASS

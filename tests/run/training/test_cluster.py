@@ -16,12 +16,12 @@ import pytest
 
 from tests.run.training import fake_slurm
 from wpriv.cli.main import main
-from wpriv.config.cluster_schema import Cluster
+from wpriv.config.grid_schema import Cluster
 from wpriv.engine import ledger
 from wpriv.errors import Interrupted, MissingResource, UsageError, WprivError
-from wpriv.run.training import cluster, sweep, task_queue, train
-from wpriv.run.training.cell_task import CellTask, Outcome
-from wpriv.run.training.task_queue import Submission, TaskQueue
+from wpriv.run.training import cluster, sweep, train
+from wpriv.run.training.cluster import CellTask, TaskQueue
+from wpriv.run.training.training_grid import Grid
 
 pytest.importorskip("submitit")
 
@@ -162,28 +162,32 @@ def test_ctrl_c_leaves_tasks_of_slurm_in_the_queue_and_the_same_command_waits_fo
     assert "stopped by SIGINT after 0 of 2 trainings; 2 tasks stay in the queue" in error
     assert "scancel 7 stops them" in error
     assert "#SBATCH --array=0-1%2\n" in (folder / "slurm/script.sh").read_text()
-    assert TaskQueue(plan("two.yaml")).attach(plan("two.yaml").cells) == 2
+    assert attached(queue_of("two.yaml")) == 2
     # a task that has left the queue is submitted again
     (folder / "slurm/state/7_1").write_text("FAILED")
-    queue = TaskQueue(plan("two.yaml"))
-    assert queue.attach(plan("two.yaml").cells) == 1
+    queue = queue_of("two.yaml")
+    assert attached(queue) == 1
     assert [cell.name for cell in queue.waiting] == ["privacy.sigma=4"]
 
 
 def test_commands_for_two_parts_of_a_sweep_keep_the_jobs_of_each_other(folder, slurm):
     slurm(idle=True)
     for place, name in enumerate(("privacy.sigma=2", "privacy.sigma=4")):
-        whole = plan("two.yaml")
-        part = TaskQueue(replace(whole, cells=whole.cells[place : place + 1]))
-        part.attach(part.plan.cells)
+        part = queue_of("two.yaml")
+        part.grid = replace(part.grid, cells=part.grid.cells[place : place + 1])
+        attached(part)
         assert part.submit() == 1
         assert name in json.loads(Path("grid/tasks/jobs.json").read_text())["jobs"]
     assert len(json.loads(Path("grid/tasks/jobs.json").read_text())["jobs"]) == 2
 
 
-def plan(name: str = "grid.yaml") -> Submission:
+def queue_of(name: str = "grid.yaml") -> TaskQueue:
     recipe = train.recipe_of(name)
-    return Submission(sweep.cells(recipe), Path("grid"), sweep.asked_of_cluster(recipe), "cpu", None, None)
+    return TaskQueue(Grid(sweep.cells(recipe), Path("grid")), cluster.request_of(recipe))
+
+
+def attached(queue: TaskQueue) -> int:
+    return queue.attach(queue.grid.cells)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +197,7 @@ def test_a_damaged_record_of_jobs_is_as_none(folder, slurm, text):
     slurm(idle=True)
     Path("grid/tasks").mkdir(parents=True)
     Path("grid/tasks/jobs.json").write_text(text)
-    assert TaskQueue(plan()).attach(plan().cells) == 0
+    assert attached(queue_of()) == 0
 
 
 def test_a_machine_without_slurm_is_an_error_of_the_environment(folder, monkeypatch, capsys):
@@ -248,18 +252,23 @@ def test_a_dry_run_says_what_tasks_would_ask_for(folder, capsys):
 def test_a_task_returns_the_error_of_its_cell(folder):
     recipe = train.recipe_of("grid.yaml", changes={"data.records": 1234})
     (cell,) = sweep.cells(recipe)
-    outcome = CellTask(cell, folder / "grid", "cpu", None)()
-    assert outcome.exit_code == USAGE
-    assert "1234" in outcome.message
+    error = CellTask(Grid([cell], folder / "grid"))()
+    assert error.exit_code == USAGE
+    assert "1234" in str(error)
 
 
 @pytest.mark.parametrize(
-    ("codes", "kind"),
-    [([75], Interrupted), ([75, 4], MissingResource), ([2, 4], UsageError), ([70, 75], WprivError)],
+    ("errors", "kind"),
+    [
+        ([Interrupted], Interrupted),
+        ([Interrupted, MissingResource], MissingResource),
+        ([UsageError, MissingResource], UsageError),
+        ([WprivError, Interrupted], WprivError),
+    ],
 )
-def test_failed_cells_raise_the_error_that_needs_a_change(codes, kind):
+def test_failed_cells_raise_the_error_that_needs_a_change(errors, kind):
     with pytest.raises(kind, match=re.escape("of 9 trainings failed: cell 0: why 0")) as caught:
-        cluster.require([(f"cell {n}", Outcome(f"why {n}", code)) for n, code in enumerate(codes)], 9)
+        cluster.require([(f"cell {n}", error(f"why {n}")) for n, error in enumerate(errors)], 9)
     assert caught.value.exit_code == kind.exit_code
     assert cluster.require([], 9) is None
 
@@ -286,7 +295,7 @@ def test_the_last_line_of_a_trace_is_its_error():
     trace = "Traceback (most recent call last):\n  File x\nKeyError: 'y'\n"
     dashes = "-" * 22
     error = FailedJobError(f"Job failed with trace:\n{dashes}\n{trace}\n{dashes}\nYou can check full logs")
-    assert task_queue._last_line(str(error)) == "KeyError: 'y'"
+    assert cluster._last_line(str(error)) == "KeyError: 'y'"
 
 
 @pytest.fixture(autouse=True)

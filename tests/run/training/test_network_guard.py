@@ -14,7 +14,7 @@ from tests.run.training.test_own_training import OPTIONS, TEST, X, Y, network, s
 from wpriv.config.technique_schema import Weights
 from wpriv.engine import fine_tuning, network_guard
 from wpriv.errors import UsageError
-from wpriv.run.training import process_history
+from wpriv.run.training import same_records
 
 LOOP = {key: value for key, value in OPTIONS.items() if key != "progress"} | {"test": TEST}
 
@@ -182,7 +182,7 @@ def test_weights_that_began_in_the_same_place_are_not_close_to_trained_ones():
 
 
 def test_a_second_training_on_some_of_the_same_records_states_the_cost_of_both(tmp_path, monkeypatch):
-    monkeypatch.setattr(process_history, "_past", [])  # other tests trained on these records too
+    monkeypatch.setattr(same_records, "_past", [])  # other tests trained on these records too
     first = train(network(), tmp_path / "first", **CHEAP)
     assert not any("this program" in line for line in first.statement["warnings"])
     torch.manual_seed(4)
@@ -200,14 +200,14 @@ def test_a_second_training_on_some_of_the_same_records_states_the_cost_of_both(t
 
 
 def test_a_record_has_the_same_number_wherever_it_is():
-    rows = process_history.numbers_of(X)
+    rows = same_records.numbers_of(X)
     assert len(set(rows.tolist())) == len({row.tobytes() for row in X})
-    assert set(process_history.numbers_of(X[5:9]).tolist()) <= set(rows.tolist())
-    assert process_history.name_of(process_history.numbers_of(X[::-1])) == process_history.name_of(rows)
+    assert set(same_records.numbers_of(X[5:9]).tolist()) <= set(rows.tolist())
+    assert same_records.name_of(same_records.numbers_of(X[::-1])) == same_records.name_of(rows)
     changed = X.copy()
     changed[3, 2] += 1
-    assert len(set(process_history.numbers_of(changed).tolist()) - set(rows.tolist())) == 1
-    assert process_history.numbers_of(numpy.zeros((3, 2, 3), dtype=numpy.uint8)).tolist() == [0, 0, 0]
+    assert len(set(same_records.numbers_of(changed).tolist()) - set(rows.tolist())) == 1
+    assert same_records.numbers_of(numpy.zeros((3, 2, 3), dtype=numpy.uint8)).tolist() == [0, 0, 0]
 
 
 def test_weights_that_wpriv_trained_with_privacy_begin_a_training_only_where_other_records_are_declared(tmp_path):

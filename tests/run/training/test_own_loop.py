@@ -198,7 +198,7 @@ def test_a_batch_that_is_kept_open_when_the_block_ends_is_drawn_again(tmp_path, 
 def test_a_step_that_failed_cannot_be_taken_again_with_other_noise(tmp_path, reference):
     def interrupted():
         with loop(tmp_path / "r") as run:
-            optimizer = run._prepared.engine.optimizers["model"]
+            optimizer = run._engine.optimizers["model"]
             update = optimizer.step
 
             def cut():

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from wpriv.run.results import file_names
-from wpriv.run.training import panel_header
+from wpriv.run.training import sweep
 
 
 def folder(path, metrics, deviation=None):
@@ -27,14 +27,14 @@ def folder(path, metrics, deviation=None):
 )
 def test_the_loss_is_the_weighted_sum_of_its_terms(tmp_path, measures, options, end):
     path = folder(tmp_path, {"accuracy": 0.75, "risk": 0.4, "distance": 0.2, **measures}, deviation=0.125)
-    header = panel_header.text({"options.alpha": 0.75}, path, options)
+    header = sweep.panel_header({"options.alpha": 0.75}, path, options)
     assert header == f"noise 0.125, loss 0.25, L 0.4, W 0.2; ACC 0.75, {end}"
 
 
 def test_a_training_without_privacy_has_noise_0_and_the_weight_of_the_recipe(tmp_path):
     path = folder(tmp_path, {"reconstruction": 0.5, "core": 0.3, "distance": 0.1})
-    assert panel_header.text({}, path, {"alpha": 0}) == "noise 0, loss 0.5, RL 0.5, W 0.1; RLc 0.3"
+    assert sweep.panel_header({}, path, {"alpha": 0}) == "noise 0, loss 0.5, RL 0.5, W 0.1; RLc 0.3"
 
 
 def test_other_tasks_have_no_header(tmp_path):
-    assert panel_header.text({}, folder(tmp_path, {"accuracy": 0.75}), {}) == ""
+    assert sweep.panel_header({}, folder(tmp_path, {"accuracy": 0.75}), {}) == ""

@@ -6,7 +6,7 @@ import pytest
 
 from wpriv.config import recipe, yaml_document
 from wpriv.errors import WprivError
-from wpriv.run.training import load_data, plan_ahead, sweep
+from wpriv.run.training import load_data, plan, sweep, training_grid
 
 RECIPE = """\
 kind: train
@@ -52,11 +52,11 @@ def test_a_sweep_is_refused_where_the_folder_of_a_training_holds_something_else(
 
 def test_data_are_loaded_once_and_runs_that_differ_in_the_seed_are_planned_once(tmp_path, monkeypatch):
     loads, plans = [], []
-    load, make_plan = load_data.data, plan_ahead.plan.plan
+    load, make_plan = load_data.data, plan.plan
     monkeypatch.setattr(load_data, "data", lambda *args: loads.append(1) or load(*args))
-    monkeypatch.setattr(plan_ahead.plan, "plan", lambda *args: plans.append(1) or make_plan(*args))
+    monkeypatch.setattr(plan, "plan", lambda *args: plans.append(1) or make_plan(*args))
     axes = "sweep: [{over: batch, values: [50, 60]}, {over: data.limit, values: [200, 300]}]\nseed: 1\nseeds: 3\n"
-    plan_ahead.require(sweep.cells(loaded(RECIPE + axes)), tmp_path, None)
+    training_grid.Grid(sweep.cells(loaded(RECIPE + axes)), tmp_path).require_plans()
     assert (len(loads), len(plans)) == (2, 4)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from wpriv import Gauss, Poisson, Process, Step
 from wpriv.run.accounting import evaluate
-from wpriv.run.accounting.solve_parameter import solve_for
+from wpriv.run.accounting.target import solve_for
 from wpriv.run.training import shared_answers
 
 

@@ -14,7 +14,7 @@ from wpriv.config import recipe as recipes
 from wpriv.config import yaml_document
 from wpriv.errors import MissingResource
 from wpriv.files import file_lock
-from wpriv.run.training import cell_task, sweep
+from wpriv.run.training import sweep, training_grid
 
 RECIPE = """\
 kind: train
@@ -81,10 +81,10 @@ def test_the_statement_of_a_sweep_names_trainings_that_its_recipe_has_no_longer(
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_is_an_error_of_the_environment(tmp_path, monkeypatch):
-    def killed(cell, out, options):
+    def killed(grid, cell):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(cell_task, "train_cell", killed)
+    monkeypatch.setattr(training_grid, "_train_alone", killed)
     cells = [SimpleNamespace(name=str(number)) for number in range(2)]
     with pytest.raises(MissingResource, match="killed"):
-        cell_task.train_in_workers(cells, tmp_path, 2, "loky", {}, None)
+        training_grid.Grid(cells, tmp_path).run_in_workers(2, "loky")

@@ -21,7 +21,7 @@ from wpriv.cli.main import main
 from wpriv.core.repeats import Repeats
 from wpriv.errors import Interrupted, UsageError
 from wpriv.run.results import file_names
-from wpriv.run.training import load_data, train, tuned_training, tuning_draw
+from wpriv.run.training import load_data, recipe_grid, train, tuning, tuning_draw
 from wpriv.run.training.metric_logs import Logs
 from wpriv.run.training.tuning_draw import Draw
 
@@ -56,8 +56,8 @@ def test_the_number_of_runs_has_the_distribution_of_the_recipe():
 def test_choices_without_a_seed_are_not_repeated_and_runs_have_different_seeds():
     free = [tuning_draw.draw(Repeats("geometric", 20), 10, FINGERPRINT, None) for _ in range(4)]
     assert len({str(each) for each in free}) == 4
-    assert len({tuning_draw.seed_of_run(7, number) for number in range(50)}) == 50
-    assert tuning_draw.seed_of_run(None, 3) is None
+    assert len({recipe_grid.seed_of_run(7, number) for number in range(50)}) == 50
+    assert recipe_grid.seed_of_run(None, 3) is None
 
 
 @pytest.mark.parametrize(
@@ -240,10 +240,10 @@ def test_the_kept_files_do_not_depend_on_the_other_runs(recipe, tmp_path, monkey
         monkeypatch.setattr(
             tuning_draw, "draw", lambda *_, of=candidates: Draw(of, list(range(len(of))), _fingerprint(job))
         )
-        monkeypatch.setattr(tuning_draw, "seed_of_run", lambda seed, number, at=place: 100 if number == at else number)
+        monkeypatch.setattr(recipe_grid, "seed_of_run", lambda seed, number, at=place: 100 if number == at else number)
         scores = iter([float(number == place) for number in range(len(candidates))])
         monkeypatch.setattr(tuning_draw, "score_of", lambda *_, scores=scores: next(scores))
-        tuned_training.run(job, tmp_path / name)
+        tuning.run(job, tmp_path / name)
         folders.append(digest(tmp_path / name))
     assert folders[0] == folders[1] == folders[2]
 
@@ -277,14 +277,14 @@ def test_where_no_run_is_drawn_only_the_statement_is_released(recipe, tmp_path, 
 def test_a_stopped_tuning_continues_only_with_resume_and_says_nothing_of_its_runs(recipe, tmp_path, capsys):
     job, calls = train.recipe_of(recipe), iter([None] * 4 + ["SIGTERM"] * 50)
     with pytest.raises(Interrupted, match="stopped by SIGTERM; everything is saved") as stopped:
-        tuned_training.run(job, tmp_path / "out", stop=lambda: next(calls))
+        tuning.run(job, tmp_path / "out", stop=lambda: next(calls))
     assert not re.search(r"\d", str(stopped.value).replace(str(tmp_path), ""))
     code, _, err = run(capsys, recipe, "--out", "out")
     assert (code, "Continue it with --resume" in err) == (2, True)
     code, _, err = run(capsys, recipe, "--out", "out", "--resume", "--set", "batch=30")
     assert (code, "another recipe" in err) == (2, True)
     assert run(capsys, recipe, "--out", "out", "--resume")[0] == 0
-    tuned_training.run(job, tmp_path / "whole")
+    tuning.run(job, tmp_path / "whole")
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
 
 

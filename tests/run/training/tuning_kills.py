@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.engine import crashes
 from wpriv.files import durable_writes
-from wpriv.run.training import train, tuned_training, tuning_draw
+from wpriv.run.training import train, tuning, tuning_draw
 
 # every record is in each step, so that the account is quick
 RECIPE = """\
@@ -73,7 +73,7 @@ def child(recipe: Path, out: Path, at: int, log: Path) -> int:
         code = 1
         try:
             killing(at, log)
-            tuned_training.run(train.recipe_of(recipe), out, resume=True)
+            tuning.run(train.recipe_of(recipe), out, resume=True)
             code = 0
         finally:
             os._exit(code)
@@ -92,7 +92,7 @@ def main(folder: Path, every: int) -> None:
     recipe = folder / "tuned.yaml"
     recipe.write_text(RECIPE)
     # in this process, so that the processes made of it need not load everything again
-    tuned_training.run(train.recipe_of(recipe), folder / "whole")
+    tuning.run(train.recipe_of(recipe), folder / "whole")
     gc.freeze()
     results = {"whole": digest(folder / "whole"), "killed": [], "drawn": []}
     at = 1

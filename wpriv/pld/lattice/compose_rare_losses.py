@@ -9,7 +9,6 @@ weight to losses far above eps. docs/theory/certified-pld.md has the proof.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +17,25 @@ from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.numerics.log_space import log_one_plus
 from wpriv.pld import constants
-from wpriv.pld.lattice.convolve import LatticeComposition, with_tail_sums
-from wpriv.pld.lattice.discretize import cell_masses, discretize_optimistic, discretize_pessimistic
-from wpriv.pld.lattice.lattice_pmf import LatticePmf, reach
-from wpriv.pld.lattice.spectra import Spectrum, energy, fast_length, spectrum, transform_error
+from wpriv.pld.lattice.convolve import (
+    LatticeComposition,
+    LatticeSides,
+    PmfAndShift,
+    Spectrum,
+    check_cells,
+    compose_sides,
+    compose_window,
+    spectrum,
+    transform_error,
+)
+from wpriv.pld.lattice.discretize import (
+    cell_masses,
+    discretize_jumps,
+    discretize_optimistic,
+    discretize_pessimistic,
+)
+from wpriv.pld.lattice.lattice_pmf import LatticePmf, tilt_pmf
 from wpriv.pld.lattice.step_nodes import choose_nodes
-from wpriv.pld.lattice.step_pmfs import jumps_above, tilt_pmf
 from wpriv.pld.saddle_point import ApproximatePmf
 from wpriv.pld.single_losses import rare_cut, single_loss_slope, small_tilt
 from wpriv.pld.stacking import StepGroup
@@ -88,7 +100,7 @@ def compose_rare_losses(steps: Steps, tilt: float, eps: float, relative: float, 
     # chords of this spacing raise delta by about so much where it falls like e^{-slope eps}
     spacing = max(math.sqrt(relative / (slope * (slope + 1))), steps.least_spacing())
     longest = max(float(pmf.end if math.isfinite(pmf.end) else pmf.y[-1]) - float(pmf.y[0]) for pmf in steps.pmfs)
-    _check_cells(longest / spacing * steps.distinct_steps)
+    check_cells(longest / spacing * steps.distinct_steps, constants.MAX_RARE_CELLS)
     lattice = _Lattice(spacing, tilt, round(cut / spacing), slope)
     focus = (eps / constants.FOCUS_RATIO, eps * constants.FOCUS_RATIO)
     bottom = steps.negligible_bottom(share)
@@ -96,20 +108,15 @@ def compose_rare_losses(steps: Steps, tilt: float, eps: float, relative: float, 
         _discretize(group, pmf, lattice, (steps.negligible_mass(delta, group.counts), bottom), focus)
         for group, pmf in zip(steps.groups, steps.pmfs, strict=True)
     ]
-    # the deferred optimistic composition must not refer to ``steps``, as for ``compose_on_lattices``
-    counts, log_finite = [group.counts for group in steps.groups], steps.log_finite
-    finite = sum(
-        float(n @ np.log1p(-np.broadcast_to(side.beyond, n.shape))) for side, n in zip(sides, counts, strict=True)
-    )
-    upper = _compose([(side.upper, 0.0) for side in sides], counts, lattice, tail, finite)
+    counts = [group.counts for group in steps.groups]
+
+    def compose(shifted: list[PmfAndShift], log_finite: float) -> RareLossComposition:
+        return _compose(shifted, counts, lattice, tail, log_finite)
+
     # the large losses add up to about eps, many deviations of a step's loss; and norms are rounded, of every step
     unit = constants.UNIT_ROUNDOFF
     slack = steps.rounding_shift(state) + 4 * constants.TAIL_ROUNDINGS * unit * eps + 16 * unit * steps.total / slope
-
-    def lower() -> RareLossComposition:
-        return _compose([side.lower() for side in sides], counts, lattice, tail, log_finite)
-
-    return TwoSidedComposition(upper, lower, slack, slack, 1 / slope)
+    return compose_sides(sides, counts, steps.log_finite, compose, slack, 1 / slope)
 
 
 @dataclass(frozen=True)
@@ -122,25 +129,13 @@ class _Lattice:
     slope: float
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """The PMFs of a group: the pessimistic one, its mass at infinity; a function that makes the optimistic one.
-
-    The optimistic PMF comes with a shift: by how much in eps all steps of the group together lie too high.
-    """
-
-    upper: LatticePmf
-    beyond: Array
-    lower: Callable[[], tuple[LatticePmf, float]]
-
-
 def _discretize(
     group: StepGroup,
     pmf: ApproximatePmf,
     lattice: _Lattice,
     masses: tuple[float, float],
     focus: tuple[float, float],
-) -> _Sides:
+) -> LatticeSides:
     """Discretise a group's pairs; ``masses`` and ``focus`` as for ``choose_nodes``."""
     pair, counts, infinity = group.pair, group.counts, group.pair.mass_at_plus_infinity
     step, tilt, edge = lattice.step, lattice.tilt, lattice.edge
@@ -152,14 +147,14 @@ def _discretize(
     cells = cell_masses(pair, y)
     mass, beyond = discretize_pessimistic(cells, infinity)
 
-    def lower() -> tuple[LatticePmf, float]:
+    def lower() -> PmfAndShift:
         mass, bulk = np.atleast_2d(discretize_optimistic(cells, infinity)), index <= edge
         weight = np.exp(np.maximum(lattice.slope * (y[bulk] - y[bulk][-1]), -700.0))
         if bool(((mass[:, bulk] * weight) @ y[bulk] >= 0).all()) or not index[-1] > edge:
             return tilt_pmf(index, mass, y, tilt, infinity), 0.0
         # the bulk is too narrow for the lattice: a point at -ln(Q/P) of it lies below (Jensen), which is moved to zero
         high = index[index >= edge]
-        (_, jumps), _ = jumps_above(cell_masses(pair, np.asarray(high * step, dtype=np.float64)), infinity)
+        jumps = discretize_jumps(cell_masses(pair, np.asarray(high * step, dtype=np.float64)), infinity)
         tails = pair.probabilities(np.array([edge * step * (1 + constants.NODE_HALF_WIDTH)]))
         shift = np.maximum(np.log1p(-tails.sf_q) - np.log1p(-tails.sf_p), 0.0).reshape(-1) + 1e-15
         jumps = np.atleast_2d(jumps)
@@ -168,39 +163,22 @@ def _discretize(
         optimistic = tilt_pmf(nodes, np.concatenate([rest, jumps], axis=1), np.asarray(nodes * step), tilt, infinity)
         return optimistic, float(counts @ np.broadcast_to(shift, counts.shape))
 
-    return _Sides(tilt_pmf(index, mass, y, tilt, beyond), np.atleast_1d(beyond), lower)
+    return LatticeSides(tilt_pmf(index, mass, y, tilt, beyond), beyond, lower)
 
 
 def _compose(
-    shifted: list[tuple[LatticePmf, float]], counts: list[Counts], lattice: _Lattice, tail: float, log_finite: float
+    shifted: list[PmfAndShift], counts: list[Counts], lattice: _Lattice, tail: float, log_finite: float
 ) -> RareLossComposition:
-    """Compose PMFs that lie too high in eps by the shifts beside them, in all."""
-    pmfs, shift = [pmf for pmf, _ in shifted], sum(shift for _, shift in shifted)
     step, tilt, cut = lattice.step, lattice.tilt, (lattice.edge + 0.5) * lattice.step
-    moments = [pmf.moments(step) for pmf in pmfs]
-    left, right = reach([(pmf.losses(step), pmf.rows) for pmf in pmfs], moments, counts, -math.log(tail))
-    size = fast_length(math.ceil((left + right) / step) + 4)
-    _check_cells(size * sum(n.size for n in counts))
-    difference, error = _outcomes_with_jumps(pmfs, counts, cut, step, size)
-    mean = sum(float(n @ m) for n, (m, _) in zip(counts, moments, strict=True))
-    low = math.floor((mean - left) / step) - 1
-    mass = np.roll(np.fft.irfft(difference, size), -(low % size))
-    total = float(mass.sum())
-    if not total > 0:
-        raise Unsupported("pld finds no large losses on this lattice. Use rdp")
-    norm = sum(float(n @ np.broadcast_to(pmf.log_norm, n.shape)) for n, pmf in zip(counts, pmfs, strict=True))
-    pmf = LatticePmf(low + np.arange(size), mass / total, norm + math.log(total))
-    jumps = with_tail_sums(pmf, step, tilt, -math.expm1(log_finite), (error + 4 * tail) / total, shift)
+    pmfs = [pmf for pmf, _ in shifted]
+
+    def transform(size: int) -> tuple[Spectrum, Array]:
+        check_cells(size * sum(n.size for n in counts), constants.MAX_RARE_CELLS)
+        return _outcomes_with_jumps(pmfs, counts, cut, step, size)
+
+    jumps = compose_window(shifted, counts, step, tilt, tail, log_finite, transform)
     tilts = np.geomspace(*constants.BULK_TILTS, constants.BULK_TILT_COUNT) / cut
     return RareLossComposition(jumps, tilts, _bulk_logs(pmfs, counts, cut, step, tilt, tilts))
-
-
-def _check_cells(cells: float) -> None:
-    if cells > constants.MAX_RARE_CELLS:
-        raise Unsupported(
-            f"pld needs {cells:.3g} cells at this tolerance; the limit is {constants.MAX_RARE_CELLS:,}. "
-            "Raise `tol`, or use rdp"
-        )
 
 
 def _bulk_logs(
@@ -223,11 +201,8 @@ def _bulk_logs(
 
 def _outcomes_with_jumps(
     pmfs: list[LatticePmf], counts: list[Counts], cut: float, step: float, size: int
-) -> tuple[Spectrum, float]:
-    """The transform of the outcomes with a loss above the cut, and a bound on how far any delta of theirs is off.
-
-    An error e of the transform changes the sum of w times the mass, for weights w that rise once and fall once, up to
-    one, by at most max |e| times the mean of |transform of w|, which is below 1 + (2 / pi) (ln size + 1).
+) -> tuple[Spectrum, Array]:
+    """The transform of the outcomes with a loss above the cut, and a bound on the error of each of its values.
 
     D = B^n (e^{n ln(1 + J/B)} - 1) where the transform B of the bulk is large, else (B + J)^n - B^n.
     """
@@ -262,9 +237,7 @@ def _outcomes_with_jumps(
     error = np.where(least > 0.25, error, 16 * unit * (1 + noise + number) * (size_all + np.exp(log_bulk.real)))
     # D is a polynomial in the transforms with coefficients above zero, and all moduli together are at most one
     error = error + 4 * transform_noise * jump_total * (1 + number)
-    inverse = constants.FFT_VECTOR_ROUNDINGS * unit * math.log2(size) * math.sqrt(energy(product))
-    weights = 1 + (2 / math.pi) * (math.log(size) + 1)
-    return product, float(error.max()) * weights + inverse
+    return product, error
 
 
 def _log(z: Spectrum) -> Spectrum:

@@ -16,45 +16,43 @@ from wpriv.numerics.arrays import Array
 from wpriv.pld import constants, work
 
 
-def push_down(width: Array, mass: Array, gap: Array, tangent_left: Array, tangent_right: Array, tilt: float) -> Array:
+def push_down(width: Array, mass: Array, gap: Array, tangent_left: Array, tangent_right: Array) -> Array:
     """Turn the masses of chord interpolations into those of convex functions below the profiles, row by row.
 
     Args:
         width: [k] distances between neighbouring nodes (nats).
-        mass: [..., k+1] P-masses of the chord interpolation, tilted by e^{tilt loss}.
-        gap: [..., k] bound on chord minus profile inside each cell, tilted as at the cell's left node.
-        tangent_left: [..., k] profile minus its left end's tangent, at the right node (tilted there).
-        tangent_right: [..., k] profile minus its right end's tangent, at the left node (tilted there).
+        mass: [..., k+1] P-masses of the chord interpolation.
+        gap: [..., k] bound on chord minus profile inside each cell.
+        tangent_left: [..., k] profile minus its left end's tangent, at the right node.
+        tangent_right: [..., k] profile minus its right end's tangent, at the left node.
     Returns:
         [..., k+1] non-negative masses with no more P-mass than given.
     """
     rows, gaps = mass.reshape(-1, mass.shape[-1]), gap.reshape(-1, width.size)
-    growth = np.exp(tilt * width)
     push = np.zeros(rows.shape)
     push[:, :-1] = gaps
-    push[:, 1:] = np.maximum(push[:, 1:], gaps * growth)
+    push[:, 1:] = np.maximum(push[:, 1:], gaps)
     lefts, rights = tangent_left.reshape(gaps.shape), tangent_right.reshape(gaps.shape)
-    first = _settle_end(width, rows, push, lefts, tilt, +1)
-    last = width.size - _settle_end(width[::-1], rows[:, ::-1], push[:, ::-1], rights[:, ::-1], tilt, -1)
+    first = _settle_end(width, rows, push, lefts, +1)
+    last = width.size - _settle_end(width[::-1], rows[:, ::-1], push[:, ::-1], rights[:, ::-1], -1)
     low = rows.copy()
-    low[:, :-1] -= (push[:, 1:] / growth - push[:, :-1]) / np.expm1(width)
-    low[:, 1:] += (push[:, 1:] - push[:, :-1] * growth) / -np.expm1(-width)
-    _empty_end(width, low, first, tilt, +1)
-    _empty_end(width[::-1], low[:, ::-1], width.size - last, tilt, -1)
+    rise = push[:, 1:] - push[:, :-1]
+    low[:, :-1] -= rise / np.expm1(width)
+    low[:, 1:] += rise / -np.expm1(-width)
+    _empty_end(width, low, first, +1)
+    _empty_end(width[::-1], low[:, ::-1], width.size - last, -1)
     for i in np.flatnonzero((low < 0).any(axis=1) | (first > last)):
-        row = convexify(width, low[i], tilt) if first[i] <= last[i] else None
+        row = convexify(width, low[i]) if first[i] <= last[i] else None
         if row is None:
             # no convex minorant by this construction: each chord mass came from losses above the previous node, and
             # moves there
-            row = np.append(rows[i, 1:] / growth, 0.0)
+            row = np.append(rows[i, 1:], 0.0)
             row[0] += rows[i, 0]
         low[i] = row
     return low.reshape(mass.shape)
 
 
-def _settle_end(
-    width: Array, mass: Array, push: Array, tangent: Array, tilt: float, direction: int
-) -> NDArray[np.int64]:
+def _settle_end(width: Array, mass: Array, push: Array, tangent: Array, direction: int) -> NDArray[np.int64]:
     """Fix ``push`` in place from one end inwards until nodes are feasible; return each row's first feasible node.
 
     A node is feasible if the profile lies far enough above the straight line that ends it to be pushed down as
@@ -71,20 +69,19 @@ def _settle_end(
     processed, block = 0, constants.MINORANT_BLOCK
     while (first < 0).any():
         d = width[np.minimum(start[:, None] + processed + np.arange(block), k - 1)]
-        if block > 1 and float(d.sum(axis=1).max()) * (1 + tilt) > constants.MAX_EXPONENT_MINORANT:
+        if block > 1 and float(d.sum(axis=1).max()) > constants.MAX_EXPONENT_MINORANT:
             block //= 2
             continue
         at = start[:, None] + processed + 1 + np.arange(block)
         inside, at = at <= k, np.minimum(at, k)
         distance = direction * np.cumsum(d, axis=1)
         # scaled to the block's first node, both recurrences are sums of terms of one sign
-        totals = total[:, None] + np.cumsum(mass[row, at] * np.exp(-tilt * distance), axis=1)
+        totals = total[:, None] + np.cumsum(mass[row, at], axis=1)
         before = np.concatenate([total[:, None], totals[:, :-1]], axis=1)
         growth = np.exp(distance)
         increments = before * direction * np.expm1(direction * d) / growth
-        lift = np.exp(tilt * distance)
         with np.errstate(over="ignore"):  # no term is negative: a room that overflows is feasible all the more
-            block_rooms = growth * lift * (room[:, None] + np.cumsum(increments, axis=1))
+            block_rooms = growth * (room[:, None] + np.cumsum(increments, axis=1))
         feasible = ~inside | (block_rooms >= required[row, at - 1])
         infeasible = np.maximum.accumulate(np.where(feasible, -1, at), axis=1)
         infeasible = np.maximum(infeasible, last_infeasible[:, None])
@@ -92,8 +89,7 @@ def _settle_end(
         here = settled.argmax(axis=1)
         first = np.where((first < 0) & settled.any(axis=1), infeasible[row[:, 0], here] + 1, first)
         rooms[row, at] = np.where(inside, block_rooms, rooms[row, at])
-        with np.errstate(over="ignore"):
-            room, total, last_infeasible = block_rooms[:, -1], totals[:, -1] * lift[:, -1], infeasible[:, -1]
+        room, total, last_infeasible = block_rooms[:, -1], totals[:, -1], infeasible[:, -1]
         processed += block
     unsettled = np.arange(k + 1) < first[:, None]
     push[unsettled] = rooms[unsettled]
@@ -102,7 +98,7 @@ def _settle_end(
     return first
 
 
-def _empty_end(width: Array, low: Array, first: NDArray[np.int64], tilt: float, direction: int) -> None:
+def _empty_end(width: Array, low: Array, first: NDArray[np.int64], direction: int) -> None:
     """Empty, in place, the nodes on the straight line that ends a profile; ``first`` is each row's first node off it.
 
     Their masses are zero but for rounding, relative to the room over a width. It is moved to the two nodes after them
@@ -112,15 +108,15 @@ def _empty_end(width: Array, low: Array, first: NDArray[np.int64], tilt: float, 
         k = int(first[row])
         distance = direction * np.cumsum(width[:k][::-1])[::-1]
         with np.errstate(over="ignore", invalid="ignore"):
-            rest = low[row, : k - 1] * np.exp(tilt * distance[:-1])
+            rest = low[row, : k - 1]
             share = float(rest @ np.expm1(distance[:-1])) / math.expm1(distance[-1])
-            moved = share * math.exp(-tilt * distance[-1]), float(rest.sum()) - share
+            moved = share, float(rest.sum()) - share
         low[row, : k - 1] = 0.0
         if all(map(math.isfinite, moved)):
             low[row, k - 1 : k + 1] += moved
 
 
-def convexify(width: Array, mass: Array, tilt: float) -> Array | None:
+def convexify(width: Array, mass: Array) -> Array | None:
     """The greatest convex minorant on masses: negative mass is shared between its neighbours, keeping P- and Q-mass.
 
     Negative mass that reaches the lowest node moves up, which only lowers the profile.
@@ -158,9 +154,9 @@ def convexify(width: Array, mass: Array, tilt: float) -> Array | None:
             d_left = distance[left]
             whole = math.expm1(-d_left - d)
             share = math.expm1(-d_left) / whole
-            masses[left] += amount * math.exp(-(1 + tilt) * d_left) * math.expm1(-d) / whole
+            masses[left] += amount * math.exp(-d_left) * math.expm1(-d) / whole
             after[left], distance[left] = right, d_left + d
-        masses[right] += amount * share * math.exp(tilt * d)
+        masses[right] += amount * share
         before[right] = left
         pending += [k for k in (left, right) if k >= 0 and masses[k] < 0]
     work.add("removal", removals)

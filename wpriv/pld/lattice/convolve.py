@@ -1,26 +1,42 @@
-"""Composition of lattice PMFs: tilted, staged FFT convolution with every error inside the bracket.
+"""Composition of tilted lattice PMFs on one window of the fast Fourier transform, with every error inside the bracket.
 
 Tilting by e^{lambda loss} (Esscher) moves the part of the PMF that decides delta to the middle of the window, so that a
-delta of 1e-100 has the relative accuracy of one of 1e-3. Staging (Ghazi, Kamath, Kumar, Manurangsi, ICML 2022) composes
-blocks on a fine lattice, discretises them again on a coarser one - pessimistically or optimistically - and goes on, so
-that 2^40 steps cost a few short FFTs. Chernoff tails of the tilted PMF bound what wraps around.
+delta of 1e-100 has the relative accuracy of one of 1e-3. Chernoff tails of the tilted PMF bound what wraps around.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
-from wpriv.pld import constants
-from wpriv.pld.lattice.discretize import coarsen
-from wpriv.pld.lattice.lattice_pmf import LatticePmf, indices, reach
-from wpriv.pld.lattice.spectra import SpectrumProducts, fast_length, jump_rounding, jump_spectrum
-from wpriv.pld.lattice.staging import check_cells
+from wpriv.pld import constants, work
+from wpriv.pld.lattice.lattice_pmf import LatticePmf, reach
+from wpriv.pld.two_sided import OneSidedComposition, TwoSidedComposition
+
+Spectrum = NDArray[np.complex128]
+# the PMFs of a group, and by how much in eps all of its steps together lie too high
+PmfAndShift = tuple[LatticePmf, float]
+
+
+@dataclass(frozen=True)
+class LatticeSides:
+    """The PMFs of a group of steps.
+
+    Attributes:
+        upper: the pessimistic PMFs.
+        beyond: their P-mass at +infinity, of each step or of all.
+        lower: makes the optimistic PMFs, once they are needed.
+    """
+
+    upper: LatticePmf
+    beyond: Array
+    lower: Callable[[], PmfAndShift]
 
 
 @dataclass(frozen=True)
@@ -80,81 +96,81 @@ class LatticeComposition:
         return min(max(finite + self.mass_at_plus_infinity, 5e-324 if sign > 0 else 0.0), 1.0)
 
 
-def compose_pmfs(
-    pmfs: list[LatticePmf],
-    counts: Sequence[Counts | int],
+def compose_sides(
+    sides: list[LatticeSides],
+    counts: list[Counts],
+    log_finite: float,
+    compose: Callable[[list[PmfAndShift], float], OneSidedComposition],
+    slack: float,
+    deviation: float,
+) -> TwoSidedComposition:
+    """Compose the pessimistic PMFs now and the optimistic ones once they are needed.
+
+    Nothing passed may refer to the steps, or else a reference cycle would keep all arrays alive.
+
+    Args:
+        log_finite: ln of the probability that no step has loss +infinity.
+        compose: composes PMFs with a given ln of the probability that every loss is finite.
+        slack: shift of eps by rounding.
+        deviation: standard deviation of the tilted loss.
+    """
+    pairs = zip(sides, counts, strict=True)
+    finite = sum(float(n @ np.log1p(-np.broadcast_to(side.beyond, n.shape))) for side, n in pairs)
+    upper = compose([(side.upper, 0.0) for side in sides], finite)
+    return TwoSidedComposition(
+        upper, lambda: compose([side.lower() for side in sides], log_finite), slack, slack, deviation
+    )
+
+
+def compose_window(
+    shifted: list[PmfAndShift],
+    counts: list[Counts],
     step: float,
     tilt: float,
-    stages: list[tuple[int, int]],
-    *,
-    coarse_jumps: Sequence[tuple[LatticePmf, Counts | int]],
-    upper: bool,
-    log_finite: float,
     tail: float,
+    log_finite: float,
+    transform: Callable[[int], tuple[Spectrum, Array]],
 ) -> LatticeComposition:
-    """Compose ``counts[j]`` losses of each PMF j, or ``counts[j][k]`` of its row k.
+    """Compose ``counts[j][k]`` losses of row k of each normalised tilted PMF j on the lattice of spacing ``step``.
+
+    An error e of the transform changes the sum of w times the mass, for weights w that rise once and fall once, up to
+    one, by at most max |e| times the mean of |transform of w|, which is below 1 + (2 / pi) (ln size + 1). The sum of
+    the moduli of all masses changes by at most the root of the sum of |e|^2.
 
     Args:
-        pmfs: normalised tilted PMFs on the lattice of spacing ``step``.
-        stages: (number of blocks that are left, cells then merged into one), with falling numbers, the last (1, 1).
-        coarse_jumps: PMFs on the last lattice, with their counts, that join in the last stage.
-        upper: discretise blocks pessimistically, else optimistically.
-        tail: tilted mass that may wrap around in each direction, over all blocks of a stage.
+        tail: tilted mass that may wrap around in each direction.
         log_finite: ln of the probability that no step has loss +infinity.
+        transform: makes the transform of the sum, or of a part of its outcomes, on a window of so many cells, and a
+            bound on the error of each of its values.
     Raises:
-        Unsupported: a window would need more than ``constants.MAX_WINDOW_CELLS`` cells.
+        Unsupported: the errors exceed all mass of the part.
     """
-    # per stage: the mass misplaced over all blocks; and what the later stages take from the moment, as a logarithm
-    errors: list[float] = []
-    losses: list[float] = []
-    eps_slack = 0.0
-    for number, factor in stages:
-        blocks = _split_into_blocks([np.atleast_1d(np.asarray(c, dtype=np.int64)) for c in counts], number)
-        joining = coarse_jumps if number == 1 else []
-        pmfs, error, width = _convolve(pmfs, [powers for _, powers in blocks], step, tail / number, joining)
-        most = max(range(len(pmfs)), key=lambda i: blocks[i][0])
-        share = block_error_share(pmfs[most], blocks[most][0], step, width)
-        errors.append(number * error * min(share + number * error, 1.0))
-        log_norm, shift_before = _log_norm(pmfs, blocks), eps_slack
-        if factor > 1 and upper:
-            pmfs = [_coarsen(pmf, step, factor, tilt, upper=True) for pmf in pmfs]
-        elif factor > 1:
-            ends = max(tail / number, constants.END_ROUNDING_MASS)
-            coarse = [_coarsen_optimistic(pmf, step, factor, tilt, ends) for pmf in pmfs]
-            pmfs = [pmf for pmf, _ in coarse]
-            eps_slack += sum(count * shift for (count, _), (_, shift) in zip(blocks, coarse, strict=True))
-        losses.append(max(log_norm - _log_norm(pmfs, blocks), 0.0) + tilt * (eps_slack - shift_before))
-        step *= factor
-        counts = [count for count, _ in blocks]
-    # the slack is relative to the moment at the end, which optimistic stages lower
-    lost = np.minimum(np.cumsum(losses[::-1])[::-1], 700.0)
-    slack = tail + float(np.exp(lost) @ errors)
-    return with_tail_sums(pmfs[0], step, tilt, -math.expm1(log_finite), slack, eps_slack)
+    pmfs = [pmf for pmf, _ in shifted]
+    moments = [pmf.moments(step) for pmf in pmfs]
+    left, right = reach([(pmf.losses(step), pmf.rows) for pmf in pmfs], moments, counts, -math.log(tail))
+    size = fast_length(math.ceil((left + right) / step) + 4)
+    values, error = transform(size)
+    weights = 1 + (2 / math.pi) * (math.log(size) + 1)
+    slack = min(float(error.max()) * weights, math.sqrt(energy(error))) + 4 * tail
+    slack += constants.FFT_VECTOR_ROUNDINGS * constants.UNIT_ROUNDOFF * math.log2(size) * math.sqrt(energy(values))
+    mean = sum(float(n @ m) for n, (m, _) in zip(counts, moments, strict=True))
+    low = math.floor((mean - left) / step) - 1
+    mass = np.roll(np.fft.irfft(values, size), -(low % size))
+    total = float(mass.sum())
+    if not slack < total:
+        raise Unsupported("pld finds that rounding would decide on this lattice. Raise `tol`, or use rdp")
+    norm = sum(float(n @ np.broadcast_to(pmf.log_norm, n.shape)) for n, pmf in zip(counts, pmfs, strict=True))
+    pmf = LatticePmf(low + np.arange(size), mass / total, norm + math.log(total))
+    shift = sum(shift for _, shift in shifted)
+    return with_tail_sums(pmf, step, tilt, -math.expm1(log_finite), slack / total, shift)
 
 
-def block_error_share(pmf: LatticePmf, count: int, step: float, width: float) -> float:
-    """The share of a block's misplaced mass that a composition can show, by how little one block moves the others.
-
-    An error without total mass moves mass by at most ``width`` (nats); of a sum of the other blocks, this changes the
-    mass of any interval by no more than the others put into an interval of that width. At least half of the others
-    of this kind are all exact or all computed, and theirs is bounded by the Berry-Esseen inequality.
-
-    Args:
-        pmf: the most frequent block, one of ``count``.
-    """
-    others = count // 2
-    if not others:
-        return 1.0
-    mean, variance = (float(v[0]) for v in pmf.moments(step))
-    if not variance > 0:
-        return 1.0
-    third = float(pmf.mass @ np.abs(pmf.losses(step) - mean) ** 3) / variance**1.5
-    interval = width / math.sqrt(2 * math.pi * variance)
-    return float(min((interval + 2 * constants.BERRY_ESSEEN * third) / math.sqrt(others), 1.0))
-
-
-def _log_norm(pmfs: list[LatticePmf], blocks: list[tuple[int, list[Counts]]]) -> float:
-    return sum(number * float(pmf.log_norm) for pmf, (number, _) in zip(pmfs, blocks, strict=True))
+def check_cells(cells: float, limit: int) -> None:
+    """Refuse a window of more cells than the limit."""
+    if cells > limit:
+        raise Unsupported(
+            f"pld needs {cells:.3g} cells at this tolerance; the limit is {limit:,}. Raise `tol`, or use rdp"
+        )
 
 
 def with_tail_sums(
@@ -182,119 +198,46 @@ def _geometric(start: float, slope: float, size: int) -> Array:
     return np.outer(outer, np.exp(slope * inner)).ravel()[:size]
 
 
-def _split_into_blocks(counts: list[Counts], number: int) -> list[tuple[int, list[Counts]]]:
-    """Split every count evenly over ``number`` blocks, with few distinct blocks and no empty one.
+def transform_error(pmf: LatticePmf, size: int) -> float:
+    """Bound on the rounding error of a coefficient by ``spectrum``, for masses that add up to one.
 
-    Remainders are dealt out in turn, each row's starting where the last one's ended.
-
-    Returns:
-        For each distinct block, how many there are and how often each row is in it.
+    A coefficient is the sum of the masses, each multiplied by what the passes of the transform make of one; in a pass
+    of radix 2, 3, 4 or 5 a mass meets a bounded number of roundings. Before, as many masses are added up in a cell as
+    the PMF is longer than the window.
     """
-    sizes = np.cumsum([count.size for count in counts])[:-1]
-    quotient, remainder = np.divmod(np.concatenate(counts), number)
-    end = np.cumsum(remainder) % number
-    start = np.append(0, end[:-1])
-    edges = sorted({0, number, *end.tolist()})
-    blocks: dict[bytes, tuple[int, list[Counts]]] = {}
-    for a, b in itertools.pairwise(edges):
-        powers = quotient + ((a - start) % number < remainder)
-        if powers.any():
-            count, _ = blocks.get(powers.tobytes(), (0, []))
-            blocks[powers.tobytes()] = (count + b - a, np.split(powers, sizes))
-    return list(blocks.values())
+    overlaps = 1.0 + float(pmf.index[-1] - pmf.index[0]) / size
+    return constants.UNIT_ROUNDOFF * (constants.FFT_VALUE_ROUNDINGS * math.log2(size) + overlaps)
 
 
-def _convolve(
-    pmfs: list[LatticePmf],
-    blocks: list[list[Counts]],
-    step: float,
-    tail: float,
-    coarse_jumps: Sequence[tuple[LatticePmf, Counts | int]],
-) -> tuple[list[LatticePmf], float, float]:
-    """Compose every distinct block.
-
-    Returns:
-        The PMF of each block; a bound on the mass misplaced in each; and the width in nats over which it can be.
-    """
-    jump_pmfs = [pmf for pmf, _ in coarse_jumps]
-    jump_counts = [np.atleast_1d(np.asarray(n, dtype=np.int64)) for _, n in coarse_jumps]
-    all_pmfs = pmfs + jump_pmfs
-    max_counts = [np.max(powers, axis=0) for powers in zip(*blocks, strict=True)] + jump_counts
-    min_counts = [np.min(powers, axis=0) for powers in zip(*blocks, strict=True)]
-    moments = [pmf.moments(step) for pmf in all_pmfs]
-    left, right = reach([(pmf.losses(step), pmf.rows) for pmf in all_pmfs], moments, max_counts, -math.log(tail))
-    size = fast_length(math.ceil((left + right) / step) + 4)
-    check_cells(size)
-    variances = [v / step**2 for _, v in moments[: len(pmfs)]]
-    products = SpectrumProducts(pmfs, size, min_counts, variances, constants.TRUNCATION_SHARE * tail)
-    jump_spectra = [jump_spectrum(pmf, n, size) for pmf, n in zip(jump_pmfs, jump_counts, strict=True)]
-    jump_error = sum(jump_rounding(pmf, n, size) for pmf, n in zip(jump_pmfs, jump_counts, strict=True))
-    jump_error += constants.PRODUCT_ROUNDINGS * constants.UNIT_ROUNDOFF * len(jump_pmfs)
-    jump_mean = sum(float(n @ mean) for n, (mean, _) in zip(jump_counts, moments[len(pmfs) :], strict=True))
-    jump_norm = sum(float(np.sum(n * pmf.log_norm)) for pmf, n in zip(jump_pmfs, jump_counts, strict=True))
-    composed, worst = [], 0.0
-    for powers in blocks:
-        product = products.product(powers)
-        for spectrum in jump_spectra:
-            product = spectrum if product is None else product * spectrum[: products.cut]
-        assert product is not None
-        worst = max(worst, products.rounding(product, powers, jump_error))
-        mean = jump_mean + sum(float(p @ mean) for p, (mean, _) in zip(powers, moments, strict=False))
-        low = math.floor((mean - left) / step) - 1
-        mass = np.roll(np.fft.irfft(product, size), -(low % size))
-        np.maximum(mass, 0.0, out=mass)
-        mass /= mass.sum()
-        norm = jump_norm + sum(float(np.sum(p * pmf.log_norm)) for p, pmf in zip(powers, pmfs, strict=True))
-        composed.append(LatticePmf(indices(low, size), mass, norm))
-    return composed, worst + products.truncation_error + 4 * tail, size * step
+def energy(values: Spectrum | Array) -> float:
+    """The sum of the squared moduli of the transform of real masses, given for the frequencies from zero up."""
+    return 2 * float(np.vdot(values, values).real)
 
 
-def _coarsen(pmf: LatticePmf, step: float, factor: int, tilt: float, *, upper: bool) -> LatticePmf:
-    start, mass = coarsen(int(pmf.index[0]), pmf.mass, step, factor, tilt, upper=upper)
-    kept = np.flatnonzero(mass > 0)
-    first, last = int(kept[0]), int(kept[-1]) + 1
-    return LatticePmf(start + np.arange(first, last), mass[first:last], pmf.log_norm).normalised()
+def spectrum(index: NDArray[np.int64], mass: Array, size: int) -> Spectrum:
+    """[size/2 + 1] the discrete Fourier transform of masses [m] on cells ``index`` [m], wrapped around ``size``."""
+    work.add("cell", size * math.log2(size) + mass.size)
+    return np.fft.rfft(np.bincount(index % size, weights=mass, minlength=size))
 
 
-def _coarsen_optimistic(
-    pmf: LatticePmf, step: float, factor: int, tilt: float, ends: float
-) -> tuple[LatticePmf, float]:
-    """An optimistic PMF on the coarse lattice, and by how much in eps it lies too high.
-
-    Far ends that consist of rounding alone may leave no room for the convex minorant; a PMF without them is optimistic.
-    """
-    coarse = _coarsen(pmf, step, factor, tilt, upper=False)
-    if _mean(pmf, step) - _mean(coarse, step * factor) > constants.MAX_LOST_CELLS * step * factor:
-        up_to = np.cumsum(pmf.mass)
-        first, last = np.searchsorted(up_to, [ends, float(up_to[-1]) - ends])
-        short = LatticePmf(pmf.index[first : last + 1], pmf.mass[first : last + 1], pmf.log_norm)
-        coarse_short = _coarsen(short, step, factor, tilt, upper=False)
-        coarse = max(coarse, coarse_short, key=lambda candidate: _mean(candidate, step * factor))
-    return _or_point_mass(pmf, coarse, step, factor, tilt)
+def integer_power(values: Spectrum, n: int) -> Spectrum:
+    """An integer power n > 0 by squaring, with a relative error of at most n roundings."""
+    power = None
+    while True:
+        if n & 1:
+            power = values if power is None else power * values
+        n >>= 1
+        if not n:
+            assert power is not None
+            return power
+        values = values * values
 
 
-def _mean(pmf: LatticePmf, step: float) -> float:
-    return float(pmf.moments(step)[0][0])
-
-
-def _or_point_mass(
-    pmf: LatticePmf, coarse: LatticePmf, step: float, factor: int, tilt: float
-) -> tuple[LatticePmf, float]:
-    """The coarse optimistic PMF, or a point mass at zero if that loses less; and by how much in eps it lies too high.
-
-    A PLD of P-mass p and Q-mass p kappa dominates its mass put at -ln kappa (Jensen). The point is better where the PMF
-    is too narrow for the coarse lattice, where its optimistic PMF lies below that point on average.
-    """
-    y = pmf.losses(step)
-    exponent = (1 + tilt) * max(-float(y[0]), float(y[-1]))
-    if not y[0] < 0 < y[-1] or exponent > constants.MAX_EXPONENT_EVALUATION:
-        return coarse, 0.0
-    plain = pmf.mass * np.exp(-tilt * y)
-    mass = float(plain.sum())
-    # the Q-mass of a bulk of large losses alone vanishes beside its P-mass, so the argument is bounded away from -1
-    log_kappa = max(math.log1p(max(float(plain @ np.expm1(-y)) / mass, -0.5)) + 1e-15, 0.0)
-    if _mean(coarse, step * factor) >= -log_kappa:
-        return coarse, 0.0
-    # no P-mass exceeds one, whatever rounding far below zero makes of it
-    log_norm = min(float(pmf.log_norm) + math.log(mass), 0.0)
-    return LatticePmf(np.zeros(1, dtype=np.int64), np.ones(1), log_norm), log_kappa
+def fast_length(n: int) -> int:
+    """The least 2^a 3^b 5^c >= n with b, c <= 2, a fast length for the FFT."""
+    best = 1 << max(n - 1, 1).bit_length()
+    for odd in (3, 5, 9, 15, 25, 45, 75, 225):
+        length = odd << max(0, -(-n // odd) - 1).bit_length()
+        if n <= length < best:
+            best = length
+    return best

@@ -11,14 +11,13 @@ Wang 2022).
   of the cell, which is rigorous by convexity alone. Where a node cannot be pushed (at the ends of the support) its
   neighbour is pushed below a tangent instead.
 
-Both errors are O(h^2) in the loss, and both discretisations keep the P- and the Q-mass of what they replace. Tilting by
-e^{lambda loss} (Esscher transform), where it is applied, makes what decides a delta of 1e-100 of order one.
+Both errors are O(h^2) in the loss, and both discretisations keep the P- and the Q-mass of what they replace.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,7 +46,6 @@ class CellMasses:
         atoms: mass on the nodes themselves.
         top: what lies above the last node, as e^(last node) Q and the rest of P.
         bottom: mass below the first node.
-        bottom_q: Q-mass below the first node.
         rest: mass above the first node.
     """
 
@@ -61,7 +59,6 @@ class CellMasses:
     atoms: Array
     top: tuple[Array, Array]
     bottom: Array
-    bottom_q: Array
     rest: Array
 
     def chords(self, sign: int) -> Array:
@@ -118,7 +115,7 @@ def cell_masses(pair: LossPair, nodes: Array) -> CellMasses:
     q_top = last.sf_q * math.exp(nodes[-1]) if plain else np.exp(np.minimum(last.sf_q + nodes[-1], 0.0))
     q_top = np.minimum(q_top, p_top)
     top = (q_top, positive(p_top - q_top))
-    beyond = (tail if plain else np.exp(tail) for tail in (lowest.cdf_p, lowest.cdf_q, lowest.sf_p))
+    beyond = (tail if plain else np.exp(tail) for tail in (lowest.cdf_p, lowest.sf_p))
     return CellMasses(nodes, p, left, error, above, below, gap, atoms, top, *beyond)
 
 
@@ -146,38 +143,22 @@ def discretize_pessimistic(c: CellMasses, infinity: float) -> tuple[Array, Array
 
 def discretize_optimistic(c: CellMasses, infinity: float) -> Array:
     """P-mass on each node of a pair that is dominated; its mass at +infinity is the pair's own ``infinity``."""
+    return _normalised(_pushed_down(c, infinity), c.rest - infinity)
+
+
+def discretize_jumps(c: CellMasses, infinity: float) -> Array:
+    """The same for the losses above the first node, which is at the cut: an atom on it is a loss of the bulk."""
+    atoms = c.atoms.copy()
+    atoms[..., 0] = 0.0
+    return _pushed_down(replace(c, atoms=atoms), infinity)
+
+
+def _pushed_down(c: CellMasses, infinity: float) -> Array:
     mass = c.chords(-1)
     # losses above the last node are moved down to it and those below the first dropped: both only lower the composed
     # profile
     mass[..., -1] += positive(c.top[0] + c.top[1] - infinity)
-    low = push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above, 0.0)
-    return _normalised(low, c.rest - infinity)
-
-
-def discretize_bulk(c: CellMasses, cut_below: bool) -> tuple[Array, Array, Array, Array, Array]:
-    """Discretise the part of a PLD between the first and the last node.
-
-    Losses above the last node are excluded; those below the first too if ``cut_below``, otherwise they are raised to
-    it.
-
-    Returns:
-        P-mass of the part; ln of its Q-mass over its P-mass; pessimistic and optimistic P-mass on each node; and the
-        same logarithm for the part that the optimistic masses stand for, which excludes all losses below the first
-        node.
-    """
-    above, q_above = c.top[0] + c.top[1], c.top[0] * _decay(c.nodes[-1])
-    rest = 1 - above - (c.bottom if cut_below else 0.0)
-    # rounded up: many steps, or many jumps, may shift eps by its logarithm
-    rounding = constants.TAIL_ROUNDINGS * constants.UNIT_ROUNDOFF * (above + c.bottom + q_above + c.bottom_q)
-    excess = above + c.bottom - q_above - c.bottom_q + rounding
-    low = push_down(np.diff(c.nodes), c.chords(-1), c.gap, c.below, c.above, 0.0)
-    low = _normalised(low, 1 - above - c.bottom)
-    inner_log_kappa = np.log1p(excess / (1 - above - c.bottom))
-    mass = c.chords(+1)
-    if not cut_below:
-        mass[..., 0] += c.bottom
-        excess = excess + c.bottom * math.expm1(min(-float(c.nodes[0]), 700.0))
-    return rest, np.log1p(excess / rest), _normalised(mass, rest), low, inner_log_kappa
+    return push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above)
 
 
 def _normalised(mass: Array, total: Array) -> Array:
@@ -188,64 +169,3 @@ def _normalised(mass: Array, total: Array) -> Array:
     if np.any(np.abs(scale - 1) > constants.MAX_MASS_CORRECTION):
         raise Unsupported("pld finds losses so close that their probabilities cannot be told apart. Use rdp")
     return np.asarray(mass * scale[..., None])
-
-
-def round_losses(pair: LossPair, nodes: Array) -> tuple[Array, Array, Array]:
-    """Masses with every loss rounded up (pessimistic) or down to a node, and the pessimistic mass at +infinity.
-
-    For lattices coarser than one nat, where e^{loss} changes so much within a cell that chords gain nothing.
-    """
-    work.add("node", nodes.size)
-    tails = pair.probabilities(nodes)
-    mass = mass_between(tails.sf_p[..., :-1], tails.cdf_p[..., :-1], tails.sf_p[..., 1:], tails.cdf_p[..., 1:])
-    below, above = tails.cdf_p[..., 0], tails.sf_p[..., -1]
-    upper, lower = np.zeros(tails.sf_p.shape), np.zeros(tails.sf_p.shape)
-    upper[..., 1:], lower[..., :-1] = mass, mass
-    upper[..., 0] += below
-    lower[..., -1] += positive(above - pair.mass_at_plus_infinity)
-    return upper, lower, above
-
-
-def _decay(y: float) -> float:
-    return math.exp(min(-float(y), 700.0))
-
-
-def coarsen(start: int, mass: Array, step: float, factor: int, tilt: float, *, upper: bool) -> tuple[int, Array]:
-    """Discretise a tilted PMF again on a lattice ``factor`` times coarser.
-
-    Args:
-        start: index of the first node; node i has loss (start + i) step.
-        mass: [k] tilted P-masses.
-        upper: pessimistically, else optimistically.
-    Returns:
-        Index of the first coarse node and the coarse masses, tilted; their sum differs from that given by O(step^2).
-    Raises:
-        Unsupported: the tilt within a coarse cell exceeds the range of floating point.
-    """
-    if tilt * step * factor > constants.MAX_EXPONENT_CELL:
-        raise Unsupported("pld finds no coarse lattice for this process at this delta. Use rdp")
-    first = start // factor
-    lead = start - first * factor
-    count = -(-(lead + mass.size) // factor)
-    block = np.zeros((count, factor))
-    block.ravel()[lead : lead + mass.size] = mass
-    offset = step * np.arange(factor)
-    wide = step * factor
-    share = np.expm1(-offset) / math.expm1(-wide)
-    to_left, to_right = (1 - share) * np.exp(-tilt * offset), share * np.exp(tilt * (wide - offset))
-    coarse = np.zeros(count + 1)
-    coarse[:-1] = block @ to_left
-    coarse[1:] += block @ to_right
-    if upper:
-        return first, coarse
-    if wide > constants.MAX_CHORD_SPACING:
-        # on so coarse a lattice pushing down would cost more than moving every loss to the node below it
-        return first, block @ np.exp(-tilt * offset)
-    inner, o = block[:, 1:], offset[1:]
-    low, high = np.minimum(o[:, None], o), np.maximum(o[:, None], o)
-    green = np.expm1(low) * np.expm1(wide - high) * np.exp(high) / math.expm1(wide)
-    weight = np.exp(-(1 + tilt) * o)[:, None]
-    gap = (inner @ (weight * green)).max(axis=1, initial=0.0) if factor > 1 else np.zeros(count)
-    tangent_left = inner @ (np.expm1(wide - o) * np.exp(tilt * (wide - o)))
-    tangent_right = inner @ (-np.expm1(-o) * np.exp(-tilt * o))
-    return first, push_down(np.full(count, wide), coarse, gap, tangent_left, tangent_right, tilt)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.pld import constants
 
@@ -50,81 +49,50 @@ class LatticePmf:
         return mean, (mass * (y - mean[:, None]) ** 2).sum(axis=1)
 
 
-@dataclass(frozen=True)
-class ChernoffTable:
-    """Centred cumulant generating functions of PMFs at a few parameters on either side of zero.
+def tilt_pmf(index: NDArray[np.int64], mass: Array, y: Array, tilt: float, infinity: Array | float = 0.0) -> LatticePmf:
+    """Tilt P-masses [K, m] on losses y [m]; nodes without mass are dropped.
 
-    Attributes:
-        theta: [T] parameters.
-        logs: [2, T, K] per PMF: ln E[e^{-theta (Y - mean)}] and ln E[e^{theta (Y - mean)}].
-        sides: [2, K] per PMF: distance from the mean to the least and to the largest loss.
+    Args:
+        infinity: [K] or one number, the P-mass at +infinity, which the masses lack.
     """
-
-    theta: Array
-    logs: list[Array]
-    sides: list[Array]
-
-    @staticmethod
-    def of(points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]], theta: Array) -> ChernoffTable:
-        """Tabulate PMFs.
-
-        Args:
-            points: per PMF the losses [m] and their probabilities [K, m], each row summing to one.
-            moments: per PMF the means and variances [K].
-        """
-        logs, sides = [], []
-        for (y, mass), (means, _) in zip(points, moments, strict=True):
-            positive = (mass > 0).any(axis=0)
-            x, rows = y[positive], mass[:, positive]
-            centre = float(means.mean())
-            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                growth = np.exp(theta[:, None] * (x - centre))
-                log = np.log(np.array([(1 / growth) @ rows.T, growth @ rows.T]))
-            log[np.isnan(log)] = np.inf
-            shift = theta[:, None] * (means - centre)
-            logs.append(log + np.array([shift, -shift]))
-            sides.append(np.array([means - x[0], x[-1] - means]))
-        return ChernoffTable(theta, logs, sides)
-
-    def reach(self, counts: list[Counts], depth: float) -> tuple[float, float]:
-        """Distances below and above the mean within which a sum of losses lies up to probability e^-depth on each side.
-
-        Args:
-            counts: per PMF how many losses [K] of each row are summed.
-        """
-        cumulant, ends = np.zeros((2, self.theta.size)), np.zeros(2)
-        for log, side, n in zip(self.logs, self.sides, counts, strict=True):
-            present = slice(None) if n.all() else n > 0
-            cumulant += log[:, :, present] @ n[present]
-            ends += side[:, present] @ n[present]
-        distances = ((cumulant + depth) / self.theta).min(axis=1)
-        return min(float(distances[0]), float(ends[0])), min(float(distances[1]), float(ends[1]))
+    mass = np.atleast_2d(mass)
+    # a row without any mass keeps a trace of it, so that its logarithm exists
+    mass[~(mass > 0).any(axis=1), 0] = constants.MASS_FLOOR
+    keep = (mass > 0).any(axis=0)
+    index, mass, y = index[keep], mass[:, keep], y[keep]
+    exponent = tilt * y
+    if float(exponent.max()) < constants.MAX_EXPONENT_ATOMS:
+        growth = np.expm1(exponent)
+        if float(exponent.max()) < 1.0 or float((mass @ np.abs(growth)).max()) < 0.5:
+            # ln E[e^{tilt Y}] of a small or rare loss is from E[e^{tilt Y} - 1], or n steps would amplify its rounding
+            log_norm = np.log1p(mass @ growth + total_excess(mass, infinity))
+            weight = mass * np.exp(exponent)
+            return LatticePmf(index, weight / weight.sum(axis=1)[:, None], log_norm)
+    top = float(exponent.max())
+    weight = mass * np.exp(exponent - top)
+    # what underflows here is negligible beside a total this large
+    if float(weight.sum(axis=1).min()) > 1e-150:
+        return LatticePmf(index, weight, np.full(mass.shape[0], top)).normalised()
+    with np.errstate(divide="ignore"):
+        log_mass = np.log(mass) + exponent
+    peak = log_mass.max(axis=1)
+    return LatticePmf(index, np.exp(log_mass - peak[:, None]), peak).normalised()
 
 
-def chernoff_points(points: list[tuple[Array, Array]], variances: list[float], depth: float, number: int) -> Array:
-    """Parameters at which to tabulate cumulants for the reach of sums of losses with the given variances.
-
-    The best parameter is near the one of a normal distribution for a Gaussian-like sum, and near 1 / (largest loss)
-    where rare large losses dominate.
-    """
-    normal = [math.sqrt(2 * depth / v) for v in variances]
-    largest = max(max(abs(float(y[0])), abs(float(y[-1]))) for y, _ in points)
-    least = min(0.04 * min(normal), 2 / largest)
-    return np.asarray(least * (1.4 * max(normal) / least) ** (np.arange(number) / (number - 1)))
-
-
-def indices(first: int, size: int) -> NDArray[np.int64]:
-    """[size] consecutive lattice indices, if they are 64-bit integers."""
-    if abs(first) + size > 2**62:
-        raise Unsupported("pld finds losses too large to be put on a lattice. Increase the noise, or use rdp")
-    return first + np.arange(size)
+def total_excess(mass: Array, infinity: Array | float) -> Array:
+    """[K] sums of masses [K, m] less one: -infinity of each row, but where the sum differs by more than rounding."""
+    beyond = np.broadcast_to(infinity, mass.shape[:1])
+    excess = np.array([math.fsum([*row, part, -1.0]) for row, part in zip(mass.tolist(), beyond.tolist(), strict=True)])
+    return np.asarray(np.where(np.abs(excess) < constants.NORMALISATION_ROUNDING, 0.0, excess) - beyond)
 
 
 def reach(
     points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]], counts: list[Counts], depth: float
 ) -> tuple[float, float]:
-    """Distances below and above the mean within which a sum of losses lies up to probability e^-depth on each side
-    (Chernoff).
+    """Distances below and above the mean within which a sum of losses lies up to probability e^-depth on each side.
+
+    They are Chernoff's, for the best of a few parameters: near that of a normal distribution for a Gaussian-like sum,
+    and near 1 / (largest loss) where rare large losses dominate.
 
     Args:
         points: per PMF the losses [m] and their probabilities [K, m], each row summing to one.
@@ -132,8 +100,23 @@ def reach(
         counts: per PMF how many losses [K] of each row are summed.
     """
     variance = sum(float(n @ v) for n, (_, v) in zip(counts, moments, strict=True))
-    if variance <= 0:
+    largest = max(max(abs(float(y[0])), abs(float(y[-1]))) for y, _ in points)
+    if variance <= 0 or largest <= 0:
         return 0.0, 0.0
-    present = [p for p, n in zip(points, counts, strict=True) if n.any()]
-    theta = chernoff_points(present, [variance], depth, constants.WINDOW_CHERNOFF_POINTS)
-    return ChernoffTable.of(points, moments, theta).reach(counts, depth)
+    normal, number = math.sqrt(2 * depth / variance), constants.WINDOW_CHERNOFF_POINTS
+    least = min(0.04 * normal, 2 / largest)
+    theta = least * (1.4 * normal / least) ** (np.arange(number) / (number - 1))
+    # centred cumulants of the sum at -theta and at theta, and the distances to its least and to its largest value
+    cumulant, ends = np.zeros((2, number)), np.zeros(2)
+    for (y, mass), (means, _), n in zip(points, moments, counts, strict=True):
+        positive = (mass > 0).any(axis=0)
+        x, rows, centre = y[positive], mass[:, positive], float(means.mean())
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            growth = np.exp(theta[:, None] * (x - centre))
+            log = np.log(np.array([(1 / growth) @ rows.T, growth @ rows.T]))
+        log[np.isnan(log)] = np.inf
+        shift = theta[:, None] * (means - centre)
+        cumulant += (log + np.array([shift, -shift])) @ n
+        ends += np.array([means - x[0], x[-1] - means]) @ n
+    distances = np.minimum(((cumulant + depth) / theta).min(axis=1), ends)
+    return float(distances[0]), float(distances[1])

@@ -12,7 +12,6 @@ from wpriv.core.loss_pair import LossPair
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 from wpriv.pld import constants
-from wpriv.pld.lattice.staging import off_lattice_mass
 from wpriv.pld.saddle_point import ApproximatePmf, tilted_weights
 from wpriv.pld.stacking import StepGroup, batch_pairs
 
@@ -29,7 +28,7 @@ def split_by_node_count(group: StepGroup, pmf: ApproximatePmf, tilt: float) -> l
         chosen, order = order[like], order[~like]
         members = tuple(group.members[k] for k in chosen)
         part = StepGroup(members, group.counts[chosen], batch_pairs(members))
-        parts.append((part, ApproximatePmf(pmf.y, pmf.mass[chosen], pmf.end, pmf.truncated)))
+        parts.append((part, ApproximatePmf(pmf.y, pmf.mass[chosen], pmf.end)))
     return parts
 
 
@@ -51,7 +50,6 @@ def choose_nodes(
     top_mass: float,
     bottom_mass: float,
     *,
-    weight: float = 1.0,
     extra: float | None = None,
     focus: tuple[float, float] | None = None,
     limit: int | None = None,
@@ -62,7 +60,6 @@ def choose_nodes(
         step: spacing of the lattice in nats.
         top_mass: P-mass that may lie above the last node.
         bottom_mass: tilted mass that the losses below the first node may have when raised to it.
-        weight: factor on the tilted masses.
         extra: share of the lattice's own error that sparser nodes may add, by default ``constants.SPARSE_NODE_ERROR``.
         focus: range of losses that matter whatever their tilted mass.
         limit: number of nodes, by default ``constants.MAX_STEP_NODES``.
@@ -78,14 +75,14 @@ def choose_nodes(
     y = np.concatenate([[low], pmf.y[(pmf.y > low) & (pmf.y < high)], [high]])
     extra = constants.SPARSE_NODE_ERROR if extra is None else extra
     few_atoms = 0 < pair.atoms.size <= constants.MAX_LATTICE_ATOMS
-    extra *= max(off_lattice_mass(pair), constants.MIN_OFF_LATTICE_MASS) if few_atoms else 1.0
+    extra *= max(_off_lattice_mass(pair), constants.MIN_OFF_LATTICE_MASS) if few_atoms else 1.0
     inside = slice(covered.first, min(covered.last + 2, pmf.y.size))
     # the errors of a spacing add up over all steps
     share = group.counts @ tilted_weights(pmf, tilt)[:, inside] / group.counts.sum()
     if focus is not None:
         focused = group.counts @ np.where((pmf.y >= focus[0]) & (pmf.y <= focus[1]), pmf.mass, 0.0)[:, inside]
         share = (share + focused / focused.sum()) / 2 if focused.sum() > 0 else share
-    stretch = np.interp(y, pmf.y[inside], _stretch(pmf.y[inside], weight * share, extra))
+    stretch = np.interp(y, pmf.y[inside], _stretch(pmf.y[inside], share, extra))
     spacing = np.clip(stretch, 1.0, max(1.0, constants.MAX_TILTED_SPACING / ((tilt + 1) * step))) * step
     # the profile must not fall by a large factor within a cell, or else the convex minorant collapses to zero
     steepness = np.interp(y, pmf.y[inside], _steepness(pmf.y[inside], (above[:, inside], up_to[:, inside])))
@@ -142,6 +139,16 @@ def _atom_nodes(pair: LossPair, covered: _Range, step: float, ends: list[int]) -
     on = np.abs(places - near) < constants.NODE_ATOM_TOLERANCE
     marks = [*np.floor(places[~on]), *np.ceil(places[~on]), *near[on], *(near[on] - 1), *(near[on] + 1)]
     return [int(m) for m in marks if ends[0] <= m <= ends[1]]
+
+
+def _off_lattice_mass(pair: LossPair) -> float:
+    """The P-mass that is not on the pair's atoms; for batched pairs, the largest."""
+    if not pair.atoms.size:
+        return 1.0
+    offset = constants.ATOM_HALF_WIDTH * np.maximum(np.abs(pair.atoms), float(np.abs(pair.atoms).max()))
+    before, after = pair.tails(pair.atoms - offset), pair.tails(pair.atoms + offset)
+    mass = np.maximum(np.exp(before.sf_p) - np.exp(after.sf_p), np.exp(after.cdf_p) - np.exp(before.cdf_p))
+    return min(max(1.0 - float(np.min(mass.sum(axis=-1))), 0.0), 1.0)
 
 
 def _steepness(y: Array, tails: tuple[Array, Array]) -> Array:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.pld import constants, work
-from wpriv.pld.lattice.step_pmfs import total_excess
+from wpriv.pld.lattice.lattice_pmf import total_excess
 from wpriv.pld.transform import transform_constants
 
 Spectrum = NDArray[np.complex128]

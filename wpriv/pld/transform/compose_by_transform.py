@@ -19,8 +19,13 @@ from wpriv.pld.two_sided import TwoSidedComposition
 def compose_by_transform(
     steps: Steps, state: Cumulants, tilt: float, eps: float, error: float, delta: float
 ) -> TwoSidedComposition:
-    """Compose pessimistically and optimistically, accurate near eps; arguments as for ``compose_on_lattices``.
+    """Compose pessimistically and optimistically, accurate near eps.
 
+    Args:
+        state: cumulants at the tilt.
+        tilt: the saddle point's.
+        error: shift of eps by discretisation that is allowed, about, in nats.
+        delta: delta at eps, about.
     Raises:
         Unsupported: too many nodes or frequencies would be needed.
     """

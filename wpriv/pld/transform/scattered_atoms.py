@@ -11,7 +11,6 @@ from collections.abc import Callable
 import numpy as np
 
 from wpriv.core.atomic_pair import AtomicPair
-from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 from wpriv.pld import constants
 from wpriv.pld.lattice.discretize import cell_masses, discretize_optimistic, discretize_pessimistic
@@ -42,15 +41,13 @@ def scatter_atoms(
     Returns:
         The pessimistic PMFs, and a function that makes the optimistic ones.
     Raises:
-        Unsupported: the losses are too large for chords, or too many nodes would be needed.
+        Unsupported: too many nodes would be needed.
     """
     pair, (node_tilt, tilt) = group.pair, tilts
     if isinstance(pair, AtomicPair) and pair.losses.size <= transform_constants.MAX_EXACT_ATOMS:
         return _exact_atoms(pair, tilt, group, masses[0])
-    if distance > constants.MAX_CHORD_SPACING:
-        raise Unsupported("pld finds the losses of a step too large for its nodes at this tolerance. Use rdp")
     finest = transform_constants.FINEST_NODE_SPACING
-    step = finest * distance
+    step = finest * min(distance, constants.MAX_CHORD_SPACING)
     limit = transform_constants.MAX_SCATTERED_NODES
     index = choose_nodes(group, pmf, step, node_tilt, *masses, extra=finest**-2, focus=focus, limit=limit)
     y = np.asarray(index * step, dtype=np.float64)

@@ -12,24 +12,23 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import MAX_COUNT, flag
 from wpriv.core.process import Process
-from wpriv.core.repeats import Repeats
+from wpriv.core.repeats import Repeats, parse
 from wpriv.core.sampling.kinds import PASSES, Sampling
 from wpriv.core.sampling.repetition import ONE_RELEASE, sampling_keys, with_repetition
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, whole
 from wpriv.run.accounting import (
     build_process,
-    calibration_target,
-    calibrations,
     classical_formulas,
     evaluate,
+    repeated_selection,
     spent_history,
 )
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.neighbours import neighbour_readings
 from wpriv.run.accounting.plausibility import plausibility_warnings
-from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.solve_parameter import default_tol
+from wpriv.run.accounting.search import Unknown
+from wpriv.run.accounting.target import Account, Solution, Target, default_tol, read_target, solve_for
 
 
 @dataclass(frozen=True)
@@ -119,46 +118,70 @@ def calibrate(
     """
     if eps is not None and delta is None and evaluate.is_divergence(accountant):
         delta = evaluate.ANY_DELTA
-    target = calibration_target.target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
-    eps, delta = target.eps, target.delta
+    target = read_target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
     schedule = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records}
-    search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs, "bands": bands})
+    unknown, spec, notes = _left_open({"mech": mech, **params, **schedule, "epochs": epochs, "bands": bands})
     size = build_process.data_set_size([schedule])
-    if search.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":
+    if unknown.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":
         raise UsageError(
             "fixed-size sampling of groups needs the size of a batch: give `batch` with `records`, and leave out the "
             "noise or `n`"
         )
 
     def at(value: float) -> Process:
-        return build_process.process([{**spec, search.name: value}], adjacency, group=group, records=size)
+        return build_process.process([{**spec, unknown.name: value}], adjacency, group=group, records=size)
 
-    if compare_classical and target.names != ("eps", "delta"):
+    if compare_classical and target.argument != "eps":
         raise UsageError("`compare_classical` compares formulas for `eps` and `delta`: give these as the target")
     if compare_classical:
-        _check_classical(spec, search)
-    calibrations.check(history, adaptive, repeats, accountant, compare_classical, target.names)
-    spent = None if history is None else spent_history.read(history, adjacency, group, records)
-    process_at = at if spent is None else spent.followed_by(at)
-    width = max(default_tol(search, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
-    job = calibrations.Search(search, process_at, accountant, eps, delta, width, target.fpr, target.asked)
-    solution, row, extra = calibrations.solve(job, spent, adaptive, repeats)
+        _check_classical(spec, unknown)
+    _check_kinds(history, adaptive, repeats, accountant, compare_classical, target)
+    spent = None
+    if history is not None:
+        spent = build_process.described_process(history=history, adjacency=adjacency, group=group, records=records)
+    process_at = at if spent is None else spent_history.followed_by(spent, adjacency, at)
+    width = max(default_tol(unknown, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
+
+    def solve(account: Account | None = None) -> Solution:
+        return solve_for(unknown, process_at, accountant, target, width, account=account)
+
+    extra: dict[str, Any] = {}
+    if repeats is not None:
+        runs = parse(repeats)
+        solution = solve(lambda process, tol: repeated_selection.curve_of(process, accountant, tol, runs))
+        row, calibrated = repeated_selection.with_note(solution.row, runs), solution.as_dict()
+        notes += row.extra["reading"]
+    elif spent is None:
+        solution = solve()
+        row, calibrated = solution.row, solution.as_dict()
+    elif adaptive:
+        solution, row, calibrated, extra["room"] = spent_history.solve_adaptively(
+            spent.process, unknown, process_at, target, width
+        )
+    else:
+        before = spent_history.require_room(
+            target, accountant, evaluate.curve(spent.process, accountant, width, of_pair=True)
+        )
+        solution = solve()
+        row = evaluate.with_warnings(solution.row, [spent_history.PLANNED.format(name=unknown.name)])
+        calibrated, extra["room"] = solution.as_dict(), spent_history.room(unknown, before)
     row = evaluate.with_data_sets(row)
-    calibrated = extra["calibrated"]
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
     row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])
     step = row.process.steps[-1]
     person = step.mechanism.grouped(row.process.group)
-    classical = classical_formulas.classical(person, eps, delta, step.n) if compare_classical else None
+    classical = classical_formulas.classical(person, target.eps, target.delta, step.n) if compare_classical else None
     neighbours = neighbour_readings(row.process)
     extra |= {} if classical is None else {"classical": classical}
     notes += [] if spent is None else ["the target is that of the history and the further steps", *spent.notes]
-    notes += [*extra.pop("reading", []), *target.notes]
-    row = row.with_extra(asked=target.asked, **extra, reading=[*notes, *neighbours, *step.mechanism.reading()])
-    return Calibration(search.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
+    notes += target.notes
+    row = row.with_extra(
+        asked=target.asked, calibrated=calibrated, **extra, reading=[*notes, *neighbours, *step.mechanism.reading()]
+    )
+    return Calibration(unknown.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
 
 
-def unknown(written: Mapping[str, Any]) -> tuple[SearchParameter, dict[str, Any], list[str]]:
+def _left_open(written: Mapping[str, Any]) -> tuple[Unknown, dict[str, Any], list[str]]:
     """Find the parameter that a step leaves open; return it, the rest of the step, and notes on how it was read.
 
     Args:
@@ -167,29 +190,24 @@ def unknown(written: Mapping[str, Any]) -> tuple[SearchParameter, dict[str, Any]
         UsageError: nothing is left open, or too much.
     """
     spec, notes = with_repetition(written)
-    search, rest, more = _missing(spec)
-    return search, rest, [*notes, *more]
-
-
-def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], list[str]]:
     noise = registry.mechanism(spec.get("mech")).noise
     sampled = (spec.get("sampling") or "none") != "none"
     if noise is not None and spec.get(noise) is None:
         if sampled and spec["rate"] is None:
             raise UsageError(f"{flag(noise)} and the sampling rate are both missing; give one of them")
         rest = {k: v for k, v in spec.items() if k != noise}
-        notes = [] if rest["n"] is not None else [ONE_RELEASE]
+        notes += [] if rest["n"] is not None else [ONE_RELEASE]
         rest["n"] = 1 if rest["n"] is None else rest["n"]
-        return SearchParameter(noise, +1, 1e-12, 1e15), rest, notes
+        return Unknown(noise, +1, 1e-12, 1e15), rest, notes
     if spec["n"] is None:
         if sampled and spec["rate"] is None:
             raise UsageError("n and the sampling rate are both missing; give one of them")
         unit = Sampling.from_dict({"sampling": spec.get("sampling"), "rate": spec["rate"]}).pass_steps
         passes = f", in whole passes of {unit} steps" if unit > 1 else ""
         return (
-            SearchParameter("n", -1, unit, MAX_COUNT // unit * unit, whole=True, unit=unit),
+            Unknown("n", -1, unit, MAX_COUNT // unit * unit, whole=True, unit=unit),
             spec,
-            [f"n, the number of compositions, is solved for{passes}"],
+            [*notes, f"n, the number of compositions, is solved for{passes}"],
         )
     if sampled and spec["rate"] is None:
         if spec["sampling"] in PASSES:
@@ -197,7 +215,7 @@ def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], lis
                 f"{PASSES[spec['sampling']]} has rates 1/t only, among which calibrate does not search: give `rate`, "
                 f"and leave out the noise or `n`"
             )
-        return SearchParameter("rate", -1, 1e-15, 1.0), spec, ["the sampling rate is solved for"]
+        return Unknown("rate", -1, 1e-15, 1.0), spec, [*notes, "the sampling rate is solved for"]
     build_process.step({**spec, "rate": spec["rate"] or (1.0 if sampled else None)})
     given = f"{flag(noise)}, " if noise is not None else ""
     raise UsageError(
@@ -205,11 +223,44 @@ def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], lis
     )
 
 
-def _check_classical(spec: dict[str, Any], search: SearchParameter) -> None:
+def _check_kinds(
+    history: str | Path | None,
+    adaptive: bool,
+    repeats: str | Repeats | None,
+    accountant: str,
+    classical: bool,
+    target: Target,
+) -> None:
+    """Refuse combinations of ``history``, ``adaptive``, ``repeats`` and others that have no meaning."""
+    other = "history" if history is not None else "repeats" if repeats is not None else None
+    if target.argument != "eps" and other is not None:
+        raise UsageError(
+            f"`{target.argument}` is a target of a step alone; leave out `{other}`, or give `eps` and `delta`"
+        )
+    if repeats is not None and history is not None:
+        raise UsageError(
+            "`repeats` solves for a step of one run, and `history` for steps behind others; give one of them, or ask "
+            "budget with both"
+        )
+    if adaptive and history is None:
+        raise UsageError(
+            "`adaptive` solves for steps that are decided from what a `history` showed; give the history, or leave out "
+            "`adaptive` for steps that are fixed in advance"
+        )
+    if adaptive and accountant != "pld":
+        raise UsageError(
+            f"`adaptive` chooses the accountant itself (rdp-filter or gdp); found {accountant!r}. Leave out one of the "
+            f"two"
+        )
+    if classical and other is not None:
+        raise UsageError(f"`compare_classical` is about a single step alone; leave it out, or leave out `{other}`")
+
+
+def _check_classical(spec: dict[str, Any], unknown: Unknown) -> None:
     if (
-        search.name != registry.mechanism(spec["mech"]).noise
+        unknown.name != registry.mechanism(spec["mech"]).noise
         or spec["sampling"] != "none"
-        or not classical_formulas.applies(build_process.step({**spec, search.name: 1.0}).mechanism)
+        or not classical_formulas.applies(build_process.step({**spec, unknown.name: 1.0}).mechanism)
     ):
         raise UsageError(
             "`compare_classical` shows other formulas for Gauss and Laplace noise, as of `mech='gauss'`: it needs such "

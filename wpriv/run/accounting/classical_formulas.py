@@ -8,6 +8,7 @@ from typing import Any
 from wpriv.core.mechanism import Mechanism
 from wpriv.numerics import gaussian_calibration
 
+CLASSICAL = "classical: s sqrt(2 ln(1.25/delta)) / eps"
 ZHAO = "Zhao et al.: s (c + sqrt(c^2 + eps)) / (eps sqrt 2), c^2 = ln(2 / (sqrt(16 delta + 1) - 1))"
 RADIUS = (
     "{} with the radius of the clip ball for its diameter s, as printed by Reshetova, Chen, Ozgur (2023), Corollary {}"
@@ -38,28 +39,19 @@ def classical(mechanism: Any, eps: float, delta: float, n: int) -> list[dict[str
     if noise == "scale":
         pure = mechanism.sensitivity * n / eps if eps > 0 else None
         rows = [_row(noise, "pure DP: s n / eps", pure, eps > 0, "eps-DP with delta = 0 by basic composition")]
-        return (
-            [*rows, _row(noise, RADIUS.format("pure DP", 1), ball.radius * n / eps, False, TOO_FEW)]
-            if ball is not None and eps > 0
-            else rows
-        )
+        if ball is not None and eps > 0:
+            rows.append(_row(noise, RADIUS.format("pure DP", 1), ball.radius * n / eps, False, TOO_FEW))
+        return rows
     whole = mechanism.sensitivity * math.sqrt(n)
     old = whole * gaussian_calibration.classical(eps, delta) if eps > 0 else None
     new = whole * gaussian_calibration.zhao(eps, delta) if eps > 0 and delta < 0.5 else None
     rows = [
-        _row(
-            noise,
-            "classical: s sqrt(2 ln(1.25/delta)) / eps",
-            old,
-            0 < eps <= 1,
-            "proven for eps <= 1 only (Dwork and Roth 2014)",
-        ),
+        _row(noise, CLASSICAL, old, 0 < eps <= 1, "proven for eps <= 1 only (Dwork and Roth 2014)"),
         _row(noise, ZHAO, new, new is not None, "for every eps > 0 and delta < 1/2"),
     ]
     if ball is not None and new is not None:
-        rows.append(
-            _row(noise, RADIUS.format("Zhao et al.", 2), new * ball.radius / mechanism.sensitivity, False, TOO_FEW)
-        )
+        scaled = new * ball.radius / mechanism.sensitivity
+        rows.append(_row(noise, RADIUS.format("Zhao et al.", 2), scaled, False, TOO_FEW))
     return rows
 
 

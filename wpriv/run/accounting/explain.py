@@ -135,17 +135,8 @@ def _classes(process: Process) -> list[dict[str, Any]]:
             if unknown[place - 1]:
                 continue
             c = loss_class(pair)
-            rows.append(
-                {
-                    "step": place,
-                    "order": order,
-                    "n": n,
-                    "mean": c.mean,
-                    "variance": c.variance,
-                    "third": c.third,
-                    "infinity": c.mass_at_plus_infinity,
-                }
-            )
+            moments = {"mean": c.mean, "variance": c.variance, "third": c.third, "infinity": c.mass_at_plus_infinity}
+            rows.append({"step": place, "order": order, "n": n, **moments})
     return rows
 
 

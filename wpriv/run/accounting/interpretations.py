@@ -19,21 +19,27 @@ from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import build_process, evaluate, repeated_selection
 
+OTHER_ACCOUNTANTS = {
+    "rdp": "the same, through Renyi moments with the conversion of 2020: an upper bound",
+    "rdp-mironov": "the same with the conversion used before 2020: a looser upper bound",
+    "gdp-clt": "the same, by a central limit: an estimate, often below the truth",
+    "clt": "the same, by the class of the privacy loss: an estimate, may be below the truth",
+}
 REPLACED = "one record is replaced by another, which moves a sum twice as far"
 
 
 @dataclass(frozen=True)
 class Interpretation:
-    """One interpretation: a step, an adjacency, an accountant, the assumption in words, and the neighbouring relation.
+    """One interpretation: a step, the assumption in words, the neighbouring relation, and an accountant.
 
     Args:
         group: records of one person. records: size of the data set, where it matters.
     """
 
     spec: dict[str, Any]
-    adjacency: str
-    accountant: str
     assumption: str
+    adjacency: str = "add-remove"
+    accountant: str = "pld"
     group: int = 1
     records: int | None = None
 
@@ -81,9 +87,9 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     if plan.rate is None:
         plain = {**base, "n": n}
         steps = "all steps that its separation allows" if "strategy" in base else "every step"
-        replaced = None if wide is None else {**wide, "n": n}
-        unsampled = _unsampled(plain, replaced, f"every record takes part in {steps}")
-        return [*unsampled, *_by_group(spec, plain, "add-remove")]
+        every = f"every record takes part in {steps}"
+        replaced = _where_replaced(wide, {"n": n}, f"{every}; one record is replaced")
+        return [*_by_all(plain, every), *replaced, *_by_group(spec, plain)]
     Poisson(plan.rate)  # refuses a rate that no interpretation has
     poisson = {**base, "n": n, "sampling": "poisson", "rate": plan.rate}
     fixed = {"n": n, "sampling": "fixed", "rate": plan.rate}
@@ -93,7 +99,6 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     return [
         *_by_all(
             poisson,
-            "add-remove",
             "each record joins each step independently with the same probability; neighbours differ by one record",
         ),
         *_by_allocation(poisson),
@@ -101,16 +106,13 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
         *_where_replaced(wide, poisson, f"Poisson sampling, but {REPLACED}"),
         Interpretation(
             {**base, **fixed},
-            "replace-one",
-            "pld",
             "fixed-size batches; one record is replaced, sigma is relative to that change",
+            "replace-one",
         ),
         *_where_replaced(wide, fixed, "the same, sigma relative to one record: replacing it moves a sum twice as far"),
         _by_shuffling(base, passes, plan.rate, shuffled),
         *_where_replaced(wide, {"n": passes}, f"{shuffled}; one record is replaced"),
-        Interpretation(
-            {**base, "n": n}, "add-remove", "pld", "a record might be in every batch: all steps, no sampling"
-        ),
+        Interpretation({**base, "n": n}, "a record might be in every batch: all steps, no sampling"),
     ]
 
 
@@ -127,20 +129,9 @@ def _check_sampling(spec: Mapping[str, Any], rate: float | None) -> None:
             raise UsageError(f"`{key}` needs a sampling rate: give `rate`, or `batch` with `records`")
 
 
-def _by_all(spec: dict[str, Any], adjacency: str, assumption: str) -> list[Interpretation]:
-    return [
-        Interpretation(spec, adjacency, "pld", f"{assumption}; tight, certified"),
-        Interpretation(
-            spec, adjacency, "rdp", "the same, through Renyi moments with the conversion of 2020: an upper bound"
-        ),
-        Interpretation(
-            spec, adjacency, "rdp-mironov", "the same with the conversion used before 2020: a looser upper bound"
-        ),
-        Interpretation(spec, adjacency, "gdp-clt", "the same, by a central limit: an estimate, often below the truth"),
-        Interpretation(
-            spec, adjacency, "clt", "the same, by the class of the privacy loss: an estimate, may be below the truth"
-        ),
-    ]
+def _by_all(spec: dict[str, Any], assumption: str) -> list[Interpretation]:
+    others = [Interpretation(spec, same, accountant=name) for name, same in OTHER_ACCOUNTANTS.items()]
+    return [Interpretation(spec, f"{assumption}; tight, certified"), *others]
 
 
 def _by_allocation(poisson: dict[str, Any]) -> list[Interpretation]:
@@ -149,7 +140,7 @@ def _by_allocation(poisson: dict[str, Any]) -> list[Interpretation]:
     if abs(1 / poisson["rate"] - steps) > 1e-3 or poisson["n"] % steps:
         return []
     assumption = "each record joins one step of each pass, drawn uniformly and by itself; certified"
-    return [Interpretation({**poisson, "sampling": "allocation"}, "add-remove", "pld", assumption)]
+    return [Interpretation({**poisson, "sampling": "allocation"}, assumption)]
 
 
 def _variants(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interpretation]:
@@ -158,22 +149,22 @@ def _variants(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interpre
     if spec.get("bands") is not None:
         read = repetition(**{**spec, "sampling": "poisson"})
         assumption = f"{spec['bands']} bands of correlated noise, read as plain noise: each part of the records in turn"
-        rows.append(Interpretation({**poisson, "n": read.n, "rate": read.rate}, "add-remove", "pld", assumption))
+        rows.append(Interpretation({**poisson, "n": read.n, "rate": read.rate}, assumption))
     size = build_process.data_set_size([spec])
     if spec.get("max_batch") is not None:
         cut = {**poisson, "max_batch": spec["max_batch"]}
         assumption = f"of more records than {spec['max_batch']} drawn, a random part is kept"
-        rows.append(Interpretation(cut, "add-remove", "pld", assumption, records=size))
-    return [*rows, *_by_group(spec, poisson, "add-remove")]
+        rows.append(Interpretation(cut, assumption, records=size))
+    return [*rows, *_by_group(spec, poisson)]
 
 
-def _by_group(spec: Mapping[str, Any], step: dict[str, Any], adjacency: str) -> list[Interpretation]:
+def _by_group(spec: Mapping[str, Any], step: dict[str, Any]) -> list[Interpretation]:
     """The same step where a person has several records, if the step names their number."""
     group = whole(spec.get("group") or 1, "group")
     if group == 1:
         return []
     assumption = f"a person has up to {group} records, and all of them are protected together"
-    return [Interpretation(step, adjacency, "pld", assumption, group=group)]
+    return [Interpretation(step, assumption, group=group)]
 
 
 def _by_shuffling(base: dict[str, Any], passes: int, rate: float, assumption: str) -> Interpretation:
@@ -184,13 +175,8 @@ def _by_shuffling(base: dict[str, Any], passes: int, rate: float, assumption: st
         build_process.process([spec])
     except Unsupported:
         assumption = f"{assumption}; all other records must keep their batches"
-        return Interpretation({**base, "n": passes}, "add-remove", "pld", assumption)
-    return Interpretation(spec, "zero-out", "pld", f"{assumption}; one record contributes nothing, batch sizes stay")
-
-
-def _unsampled(plain: dict[str, Any], wide: dict[str, Any] | None, assumption: str) -> list[Interpretation]:
-    replaced = _where_replaced(wide, {}, f"{assumption}; one record is replaced")
-    return [*_by_all(plain, "add-remove", assumption), *replaced]
+        return Interpretation({**base, "n": passes}, assumption)
+    return Interpretation(spec, f"{assumption}; one record contributes nothing, batch sizes stay", "zero-out")
 
 
 def _where_replaced(wide: dict[str, Any] | None, schedule: dict[str, Any], assumption: str) -> list[Interpretation]:
@@ -198,7 +184,7 @@ def _where_replaced(wide: dict[str, Any] | None, schedule: dict[str, Any], assum
     if wide is None:
         return []
     drawn: dict[str, Any] = {key: schedule[key] for key in ("n", "sampling", "rate") if key in schedule}
-    return [Interpretation({**wide, **drawn}, "replace-one", "pld", assumption)]
+    return [Interpretation({**wide, **drawn}, assumption, "replace-one")]
 
 
 def _replaced(base: dict[str, Any]) -> dict[str, Any] | None:
@@ -220,14 +206,9 @@ def _row(
     reading: Interpretation, eps: float | None, delta: float | None, tol: float | None, repeats: Repeats | None
 ) -> dict[str, Any]:
     spec = reading.spec
-    row = {
-        "sampling": spec.get("sampling", "none"),
-        "n": spec["n"],
-        "rate": spec.get("rate"),
-        "adjacency": reading.adjacency,
-    }
-    row |= {"sensitivity": spec.get("sensitivity"), "accountant": reading.accountant, "assumption": reading.assumption}
-    row["asked"] = "delta" if eps is None else "epsilon"
+    row = {"sampling": spec.get("sampling", "none"), "n": spec["n"], "rate": spec.get("rate")}
+    row |= {"adjacency": reading.adjacency, "sensitivity": spec.get("sensitivity"), "accountant": reading.accountant}
+    row |= {"assumption": reading.assumption, "asked": "delta" if eps is None else "epsilon"}
     row |= {} if repeats is None else {"repeats": str(repeats)}
     try:
         process = build_process.process([spec], reading.adjacency, group=reading.group, records=reading.records)
@@ -242,10 +223,5 @@ def _row(
     if row["sampling"] == "shuffle":
         lower = answer.epsilon.lower if eps is None else answer.delta.lower
         row["assumption"] += f"; at least {text(lower or 0.0, up=False, digits=4)}"
-    return {
-        **row,
-        "notion": answer.notion,
-        "claim": answer.claim,
-        **{k: ends[k] for k in BOUND_COLUMNS},
-        "reason": None,
-    }
+    bounds = {column: ends[column] for column in BOUND_COLUMNS}
+    return {**row, "notion": answer.notion, "claim": answer.claim, **bounds, "reason": None}

@@ -50,9 +50,7 @@ def count_confusion(process: Process, records: int | None) -> list[str]:
 
 def runs_in_advance(subject: DescribedProcess, accountant: str) -> list[str]:
     """Warn about a history of several runs where the accountant assumes that all were fixed in advance."""
-    if subject.runs < 2 or accountant.partition(":")[0] in ADAPTIVE:
-        return []
-    if is_unsampled_gaussian(subject.process):
+    if subject.runs < 2 or accountant.partition(":")[0] in ADAPTIVE or is_unsampled_gaussian(subject.process):
         return []
     return [
         f"this history has {subject.runs} runs, and the figure assumes that noise, rate and length of all "

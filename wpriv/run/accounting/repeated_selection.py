@@ -48,9 +48,8 @@ def answer(
         raise _fixed(process, accountant, error, eps, delta, tol) from None
     run = best_of_runs.one_run(process, accountant, tol)
     row = evaluate.ask(best_of_runs.of_best(run, chosen), eps=eps, delta=delta)
-    unknown = "delta" if delta is None else "epsilon"
     others = {
-        name: _figure(process, accountant, n, eps, delta, tol, unknown)
+        name: _figure(process, accountant, n, eps, delta, tol)
         for name, n in (("one_run", 1), ("all_runs", max(1, round(chosen.mean))))
     }
     row = with_note(row, chosen, **others)
@@ -86,7 +85,7 @@ def lines(repeats: dict[str, Any], unknown: str) -> list[str]:
 
 
 def _figure(
-    process: Process, accountant: str, runs: int, eps: float | None, delta: float | None, tol: float, unknown: str
+    process: Process, accountant: str, runs: int, eps: float | None, delta: float | None, tol: float
 ) -> float | None:
     """The safe end for a number of runs that are all released; None where the accountant has no answer."""
     try:
@@ -95,20 +94,14 @@ def _figure(
         row = evaluate.ask(curve, eps=eps, delta=delta)
     except (Unsupported, UsageError):
         return None
-    return float(getattr(row, unknown).safe)
+    return float((row.delta if delta is None else row.epsilon).safe)
 
 
 def _fixed(
-    process: Process,
-    accountant: str,
-    error: FixedRuns,
-    eps: float | None,
-    delta: float | None,
-    tol: float,
+    process: Process, accountant: str, error: FixedRuns, eps: float | None, delta: float | None, tol: float
 ) -> Unsupported:
     """The refusal of a fixed number of runs, with what composition gives for it."""
-    unknown = "delta" if delta is None else "epsilon"
-    value = None if error.runs is None else _figure(process, accountant, error.runs, eps, delta, tol, unknown)
+    value = None if error.runs is None else _figure(process, accountant, error.runs, eps, delta, tol)
     if value is None:
         return Unsupported(str(error))
     name, at = ("eps", f"delta = {echo(delta)}") if delta is not None else ("delta", f"eps = {echo(eps or 0.0)}")

@@ -209,7 +209,7 @@ def run(
         counting: called with the steps done and the steps of all trainings.
     """
     _check(recipe, method, canaries, runs)
-    if recipe.training is not None and recipe.training.has_several:
+    if recipe.train.has_several:
         recipe = recipe_grid.changed(recipe, {"seeds": 1})  # an audit trains as often as its method needs
     runs = runs or RUNS[method]
     if out is not None:
@@ -247,9 +247,9 @@ def _check(recipe: Recipe, method: str, canaries: int | None, runs: int | None) 
     Raises:
         UsageError: there is such an argument, or a sweep. Unsupported: there is such a task.
     """
-    if recipe.training is not None and recipe.training.sweep is not None:
+    if recipe.train.sweep is not None:
         raise UsageError(f"{recipe.name} is a sweep of several trainings, and an audit is of one: set its keys instead")
-    if recipe.training is not None and recipe.training.tune is not None:
+    if recipe.train.tune is not None:
         raise UsageError(
             f"{recipe.name} trains a random number of runs and keeps the best (tune), and an audit is of one training. "
             f"Audit a recipe without tune: its bound holds for one run"

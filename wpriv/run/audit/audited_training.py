@@ -46,11 +46,10 @@ def require_task(recipe: Recipe) -> None:
     Raises:
         Unsupported: it is such a task; the message names the others.
     """
-    assert recipe.training is not None
-    if recipe.training.task not in TASKS:
+    if recipe.train.task not in TASKS:
         raise Unsupported(
             f"{recipe.name}: an audit adds canaries to sums of clipped gradients, as the tasks {' and '.join(TASKS)} "
-            f"release them; found the task {recipe.training.task}"
+            f"release them; found the task {recipe.train.task}"
         )
 
 

@@ -16,7 +16,7 @@ from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.numerics.safe_rounding import rounded
 from wpriv.run.accounting.budget import budget
 from wpriv.run.accounting.calibrate import calibrate
-from wpriv.run.accounting.solve_parameter import TOL
+from wpriv.run.accounting.target import TOL
 
 FORMULAS = ("analytic", "eq4")
 EQ4 = "equation (4) of Reshetova, Chen, Ozgur 2023 at the diameter (sufficient, not least)"

@@ -146,9 +146,9 @@ def _rows(recipe: Recipe, folder: Path, *, jobs: int, root: Path | None) -> tupl
         return compare.run(recipe, folder, draw=False).rows, False
     if recipe.training is None:
         raise UsageError(f"{recipe.name}: recipes of kind {recipe.kind} have no expected numbers")
-    from wpriv.run.training import sweep, sweep_tables, train
+    from wpriv.run.training import sweep, train
 
     if recipe.training.has_several:
         result = sweep.run(recipe, folder, jobs=jobs, root=root)
-        return result.rows, sweep_tables.is_repeated_only(recipe)
+        return result.rows, sweep.is_repeated_only(recipe)
     return train.run(recipe, folder, root=root, resume=True).results(), True

@@ -16,10 +16,9 @@ SAMPLED = 100_000  # records that the scales are computed from
 
 def sizes(recipe: Recipe, root: str | Path | None) -> Mapping[str, int]:
     """Return the sizes that privacy depends on, from the recipe if it declares them, else from the data."""
-    assert recipe.training is not None
-    options = recipe.training.data
-    task = tasks.load(recipe.training.task)
-    declared = task.declared_sizes(recipe.training) if options.limit is options.first is None else None
+    options = recipe.train.data
+    task = tasks.load(recipe.train.task)
+    declared = task.declared_sizes(recipe.train) if options.limit is options.first is None else None
     if declared is not None:
         return dict(declared)
     if options.records is not None and task.sizes is None:
@@ -29,9 +28,8 @@ def sizes(recipe: Recipe, root: str | Path | None) -> Mapping[str, int]:
 
 def sizes_of(recipe: Recipe, loaded: Any) -> Mapping[str, int]:
     """Return the sizes that a training's privacy depends on, from its loaded data."""
-    assert recipe.training is not None
-    task = tasks.load(recipe.training.task)
-    return {"records": loaded.records} if task.sizes is None else task.sizes(recipe.training, loaded)
+    task = tasks.load(recipe.train.task)
+    return {"records": loaded.records} if task.sizes is None else task.sizes(recipe.train, loaded)
 
 
 def scale_warning(recipe: Recipe, loaded: Any) -> str | None:
@@ -41,8 +39,7 @@ def scale_warning(recipe: Recipe, loaded: Any) -> str | None:
     """
     import numpy as np
 
-    assert recipe.training is not None
-    x, options = loaded.x_train, recipe.training.options
+    x, options = loaded.x_train, recipe.train.options
     if x.ndim != 2 or not loaded.columns or x.shape[1] != len(loaded.columns):
         return None
     if options.get("normalise") is not None or options.get("ranges") is not None:
@@ -70,8 +67,7 @@ def data(recipe: Recipe, root: str | Path | None) -> Any:
     from wpriv.data import read, read_own
     from wpriv.run.training import privatized_data
 
-    assert recipe.training is not None
-    options = recipe.training.data
+    options = recipe.train.data
     folder = root or options.root
     if options.own:
         loaded = read_own(str(options.file), options.name, options.parameters())
@@ -83,13 +79,13 @@ def data(recipe: Recipe, root: str | Path | None) -> Any:
             f"found {loaded.records} in {loaded.name}"
         )
     _require_labels(recipe, loaded)
-    if not len(loaded.x_test) and tasks.load(recipe.training.task).needs_test_records:
+    if not len(loaded.x_test) and tasks.load(recipe.train.task).needs_test_records:
         raise UsageError(
-            f"{recipe.name}: data: the task {recipe.training.task} is evaluated on test records, "
+            f"{recipe.name}: data: the task {recipe.train.task} is evaluated on test records, "
             f"and {loaded.name} has none; give some"
         )
-    if loaded.vocabulary and (options.privatize is not None or not tasks.load(recipe.training.task).accepts_tokens):
-        fault = "privatize" if options.privatize is not None else f"the task {recipe.training.task}"
+    if loaded.vocabulary and (options.privatize is not None or not tasks.load(recipe.train.task).accepts_tokens):
+        fault = "privatize" if options.privatize is not None else f"the task {recipe.train.task}"
         raise UsageError(
             f"{recipe.name}: data: {loaded.name} holds tokens, and {fault} takes the numbers of a record for "
             f"quantities; use the task classify or fit, without privatize"
@@ -107,8 +103,7 @@ def _require_labels(recipe: Recipe, loaded: Any) -> None:
     """
     from wpriv.run.local.local_statement import LABELS_PUBLIC
 
-    assert recipe.training is not None
-    noise, task = recipe.training.data.privatize, recipe.training.task
+    noise, task = recipe.train.data.privatize, recipe.train.task
     if noise is not None:
         published, remedy = noise.public_labels, "give data: privatize: public_labels: true"
     elif loaded.noise is not None:

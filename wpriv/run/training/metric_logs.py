@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,7 @@ from wpriv.config import resolve_train
 from wpriv.errors import MissingResource, UnknownName, UsageError
 from wpriv.run.training.trained import Trained
 
-# what each logger imports
-PACKAGES = {"mlflow": "mlflow", "tensorboard": "tensorboard", "wandb": "wandb"}
+PACKAGES = ("mlflow", "tensorboard", "wandb")
 KEYS = ("source", "task", "data", "model", "options", "privacy", "optimizer", "batch", "epochs", "steps", "accountants")
 PRIVATE = (
     "metrics of training records, computed without noise, were sent to {names} (log_private_losses): no guarantee of "
@@ -60,6 +59,11 @@ class Figures:
     step: int
     rows: tuple[tuple[int, dict[str, float]], ...] = ()
 
+    def numbers(self) -> Iterator[tuple[str, float, int]]:
+        """Yield each number with its name there and its step."""
+        yield from ((f"final/{key}", value, self.step) for key, value in self.final.items())
+        yield from ((f"private/{key}", value, step) for step, row in self.rows for key, value in row.items())
+
 
 def logs_of(names: str | Sequence[str] | None, private: bool = False) -> Logs:
     """Return where to send figures; nowhere where no name is given.
@@ -71,8 +75,8 @@ def logs_of(names: str | Sequence[str] | None, private: bool = False) -> Logs:
     listed = () if names is None else (names,) if isinstance(names, str) else tuple(names)
     for name in listed:
         if name not in PACKAGES:
-            raise UnknownName("logger", str(name), sorted(PACKAGES))
-        if not _installed(PACKAGES[name]):
+            raise UnknownName("logger", str(name), PACKAGES)
+        if not _installed(name):
             raise MissingResource(
                 f"the logger {name} needs the package of this name; install it by pip install 'wpriv[{name}]'"
             )
@@ -146,11 +150,8 @@ def _tensorboard(sent: Figures) -> None:
     table = ["| key | value |", "| --- | --- |", *(f"| {key} | {value} |" for key, value in sent.parameters.items())]
     with SummaryWriter(str(sent.folder / "tensorboard")) as writer:
         writer.add_text("parameters", "\n".join(table), sent.step)
-        for key, value in sent.final.items():
-            writer.add_scalar(f"final/{key}", _upwards(value) if key in ("epsilon", "delta") else value, sent.step)
-        for step, row in sent.rows:
-            for key, value in row.items():
-                writer.add_scalar(f"private/{key}", value, step)
+        for name, value, step in sent.numbers():
+            writer.add_scalar(name, _upwards(value) if name in ("final/epsilon", "final/delta") else value, step)
 
 
 def _upwards(value: float) -> float:
@@ -166,26 +167,19 @@ def _mlflow(sent: Figures) -> None:
 
     try:
         client = MlflowClient()
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
-        known = client.get_experiment_by_name(name)
-        run = client.create_run(
-            client.create_experiment(name) if known is None else known.experiment_id, run_name=sent.name
-        )
+        experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+        known = client.get_experiment_by_name(experiment)
+        number = client.create_experiment(experiment) if known is None else known.experiment_id
+        run = client.create_run(number, run_name=sent.name)
         for key, text in sent.parameters.items():
-            client.log_param(run.info.run_id, _mlflow_key(key), text)
-        for key, value in sent.final.items():
-            client.log_metric(run.info.run_id, f"final/{key}", value, step=sent.step)
-        for step, row in sent.rows:
-            for key, value in row.items():
-                client.log_metric(run.info.run_id, f"private/{key}", value, step=step)
+            # MLflow takes no other characters in a name
+            known_as = "".join(letter if letter.isalnum() or letter in "_-./ :" else "_" for letter in key)[:250]
+            client.log_param(run.info.run_id, known_as, text)
+        for name, value, step in sent.numbers():
+            client.log_metric(run.info.run_id, name, value, step=step)
         client.set_terminated(run.info.run_id)
     except MlflowException as error:
         raise _failed("mlflow", sent, error) from error
-
-
-def _mlflow_key(key: str) -> str:
-    """A name of the characters that MLflow takes."""
-    return "".join(letter if letter.isalnum() or letter in "_-./ :" else "_" for letter in key)[:250]
 
 
 def _wandb(sent: Figures) -> None:
@@ -205,9 +199,11 @@ def _wandb(sent: Figures) -> None:
             dir=str(sent.folder),
             settings=settings,
         )
-        for step, row in sent.rows:
-            run.log({f"private/{key}": value for key, value in row.items()}, step=step)
-        run.summary.update({f"final/{key}": value for key, value in sent.final.items()})
+        for name, value, step in sent.numbers():
+            if name.startswith("final/"):
+                run.summary[name] = value
+            else:
+                run.log({name: value}, step=step)
         run.finish()
     except Error as error:
         raise _failed("wandb", sent, error) from error

@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
-import time
 import weakref
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from wpriv.errors import UsageError
-from wpriv.run.training import metric_logs, own_training
+from wpriv.run.training import metric_logs, own_training, training_run
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.trained import Trained
-from wpriv.run.training.training_run import Begun, Prepared, TrainingRun
+from wpriv.run.training.training_run import Begun, TrainingRun
 
 
 def training_loop(
@@ -50,18 +49,9 @@ def training_loop(
         As ``train``, here or at the beginning of the ``with`` block.
     """
     logs = metric_logs.logs_of(log, log_private_losses)
-    training = own_training.own_training(
-        model,
-        data,
-        test=test,
-        loss=loss,
-        classes=classes,
-        tokens=tokens,
-        features=features,
-        options=own_training.options_of(**options),
-    )
-    folder = Path(out) if out is not None else own_training.free_folder(training.recipe)
-    run = TrainingRun(training.recipe, folder, training.data, device, None, _never, time.time(), training, logs)
+    objects = {"test": test, "loss": loss, "classes": classes, "tokens": tokens, "features": features}
+    training = own_training.own_training(model, data, **objects, **options)
+    run = training_run.own_run(training, out, device, None, _never, logs)
     return Loop(run, {"resume": resume, "fork": fork, "fresh": fresh})
 
 
@@ -101,7 +91,8 @@ class Loop:
         # a block that was entered by hand and never left is left here, at the latest when Python ends
         weakref.finalize(self, self._stack.close)
         self._begun: Begun | None = None
-        self._prepared: Prepared | None = None
+        self._engine: Any = None
+        self._draw: Callable[[], Any] | None = None
         self._batches: Generator[Any, None, None] | None = None
         self._batch: Any = None
         self._loss: Any = None
@@ -117,9 +108,9 @@ class Loop:
         try:
             self._begun = self._run.begin(self._stack, **self._start)
             if self._begun.to_train:
-                self._prepared = self._run.prepare(self._begun)
+                self._engine, self._draw = self._run.prepare(self._begun)
                 self._note_state()
-                self._prepared.engine.before_saving = self._require_sound
+                self._engine.before_saving = self._require_sound
             else:
                 self._result = self._run.conclude(self._begun)
         except BaseException:
@@ -134,7 +125,7 @@ class Loop:
             if self._batches is not None:
                 # a batch that was drawn and not trained on is drawn again
                 self._batches.close()
-            if self._prepared is None or self._result is not None:
+            if self._engine is None or self._result is not None:
                 return
             try:
                 self._require_sound()
@@ -142,7 +133,7 @@ class Loop:
                 if kind is None:
                     raise
                 return
-            self._prepared.engine.save()
+            self._engine.save()
 
     def __iter__(self) -> Iterator[Batch]:
         """Draw the records of each step that is left, and conclude the training after the last.
@@ -153,7 +144,7 @@ class Loop:
         """
         if self._begun is None:
             raise UsageError("a loop of private steps runs in a with block: `with wpriv.training_loop(...) as run:`")
-        if self._prepared is None or self._result is not None:
+        if self._draw is None or self._result is not None:
             return
         if self._batches is not None:
             raise UsageError(
@@ -161,9 +152,9 @@ class Loop:
                 "depend on their records. Use one at a time"
             )
         self._require_sound()
-        self._batches = self._prepared.batches()
+        self._batches = self._draw()
         try:
-            yield from self._rounds(self._batches, self._prepared.engine)
+            yield from self._rounds(self._batches, self._engine)
         finally:
             self._batches.close()
             self._batches = self._batch = None
@@ -223,18 +214,21 @@ class Loop:
                 network was changed since the last step, or an argument is none of these.
             Unsupported: the loss mixes records.
         """
-        if self._batch is None or self._prepared is None:
+        if self._batch is None or self._engine is None:
             raise UsageError(
                 "this step has no batch: call `run.step()` once in every round of `for batch in run`, which draws the "
                 "records that the accounting assumes"
             )
         self._require_sound()
-        engine = self._prepared.engine
+        engine = self._engine
         if lr is not None and not (isinstance(lr, numbers.Real) and 0 <= lr < math.inf):
             raise UsageError(f"`lr` must be a number of at least 0, the learning rate of this step; found {lr!r}")
         if loss is not None and loss is not self._loss:
-            engine.job.aggregate = engine.job.with_loss(own_training.loss_of(loss))
-            self._loss, self._loss_name = loss, own_training.name_of_loss(loss)
+            from wpriv.tasks import _given
+
+            engine.job.aggregate = engine.job.with_loss(_given.per_record(loss))
+            # the name of a function changes with its code and with what it holds
+            self._loss, self._loss_name = loss, loss if isinstance(loss, str) else _given.name_of(loss)
         indices, self._batch = self._batch, None
         self._fault = (
             f"step {engine.steps_done + 1} failed, and may have drawn noise that the network holds in part: it cannot "
@@ -264,7 +258,7 @@ class Loop:
     def epsilon(self) -> float | None:
         """The eps of the steps so far, after those of earlier runs (``fork``), at delta; None without privacy."""
         plan = self._plan
-        return plan.eps(plan.steps if self._prepared is None else self._prepared.engine.steps_done)
+        return plan.eps(plan.steps if self._engine is None else self._engine.steps_done)
 
     @property
     def _plan(self) -> Plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,10 @@ from wpriv.hints import did_you_mean
 from wpriv.run.results import file_names
 
 SOURCE = "trained from Python by wpriv.train"
+# keywords of ``wpriv.train`` that are keys of ``privacy``, are keys of a recipe, or become such keys
+TARGET = ("eps", "delta", "sigma", "clip", "sampling")
+KEYS = ("batch", "epochs", "steps", "seed", "augment", "average", "freeze", "lora")
+OTHERS = ("privacy", "lr", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,7 @@ class OwnTraining:
         from wpriv.engine.saved_weights import inherit
 
         target = launch.device_of(device)
-        assert self.recipe.training is not None
-        fine_tuning.adapted(self.model, self.recipe.training.lora)
+        fine_tuning.adapted(self.model, self.recipe.train.lora)
         inherit(self.model.to(target), folder, target)
         return self.model.eval()
 
@@ -71,7 +74,7 @@ def own_training(
     classes: Any = None,
     tokens: int | None = None,
     features: Mapping[str, Any] | None = None,
-    options: Mapping[str, Any],
+    **options: Any,
 ) -> OwnTraining:
     """Describe a training of a network on records as a recipe.
 
@@ -83,7 +86,7 @@ def own_training(
         classes: the label of each output, in their order.
         tokens: the size of the vocabulary where records are tokens, [N, T] whole numbers below it.
         features: fixed features of images that the network takes in their place, as under ``options`` of a recipe.
-        options: the keys of the recipe: ``privacy``, ``optimizer``, ``batch``, ``epochs``, ...
+        options: further keywords of ``wpriv.train``, see ``options_of``.
     Raises:
         UsageError: the objects do not fit together, or the options are faulty.
         MissingResource: the records are no arrays of numbers.
@@ -91,6 +94,7 @@ def own_training(
     from wpriv.data import declared_words, of_arrays
     from wpriv.tasks import _given, _record_loss, _target_checks
 
+    keys = options_of(options)
     _given.require_network(model)
     held_out = None if test is None else _given.pair(test, "test")
     pair = _given.pair(data, "data")
@@ -117,33 +121,15 @@ def own_training(
         "data": {"name": "given", "records": loaded.records},
         "model": {"name": "given", "architecture": _given.architecture(model)},
         "options": {"loss": "cross-entropy" if loss is None else loss if isinstance(loss, str) else "given"},
-        **{key: value for key, value in options.items() if value is not None},
+        **{key: value for key, value in keys.items() if value is not None},
     }
     if features is not None:
         written["options"]["features"] = dict(features)
     if loss is not None and not isinstance(loss, str):
         written["model"]["loss"] = _given.name_of(loss)
     recipe = check(document.of_data(type(model).__name__, written))
-    per_record = None if loss is None else loss_of(loss)
+    per_record = None if loss is None else _given.per_record(loss)
     return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record, targets)
-
-
-def loss_of(loss: Any) -> Any:
-    """Return a loss of each record, from a function, a loss of torch.nn, or the name of a loss of the task fit.
-
-    Raises:
-        UsageError: it is none of these.
-    """
-    from wpriv.tasks import _given
-
-    return _given.per_record(loss)
-
-
-def name_of_loss(loss: Any) -> str:
-    """Return a name of a loss that changes with its code and with what it holds."""
-    from wpriv.tasks import _given
-
-    return loss if isinstance(loss, str) else _given.name_of(loss)
 
 
 def settings(loss: str, lr: float | None) -> str:
@@ -153,72 +139,43 @@ def settings(loss: str, lr: float | None) -> str:
     return hashlib.sha256(f"{loss} {None if lr is None else float(lr)!r}".encode()).hexdigest()[:16]
 
 
-def options_of(
-    *,
-    eps: float | None = None,
-    delta: float | None = None,
-    sigma: float | None = None,
-    clip: float | str | None = None,
-    sampling: str | None = None,
-    privacy: str | Mapping[str, Any] | None = None,
-    batch: int | None = None,
-    epochs: float | None = None,
-    steps: int | None = None,
-    lr: float | None = None,
-    optimizer: str | Mapping[str, Any] = "sgd",
-    seed: int | None = None,
-    augment: Mapping[str, Any] | None = None,
-    average: Mapping[str, Any] | None = None,
-    freeze: str | Sequence[str] | None = None,
-    lora: Mapping[str, Any] | None = None,
-    **unknown: Any,
-) -> dict[str, Any]:
-    """Return the keys of a recipe from the keyword arguments of ``wpriv.train``.
+def options_of(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a recipe from those keyword arguments of ``wpriv.train`` that are no objects.
 
     Raises:
         UsageError: an unknown keyword; neither ``eps`` nor ``sigma`` is given and privacy is not declined, or one of
             them is and it is; a key that is given twice; or no learning rate.
     """
-    if unknown:
-        name = next(iter(unknown))
-        known = [key for key in inspect.signature(options_of).parameters if key != "unknown"]
-        raise UsageError(f"wpriv.train has no keyword {name!r}{did_you_mean(name, known) or '.'} See help(wpriv.train)")
-    named = dict(optimizer) if isinstance(optimizer, Mapping) else {"name": optimizer}
-    if lr is not None and named.get("lr") not in (None, lr):
-        raise UsageError(f"`lr` is {lr}, and {named['lr']} in `optimizer`; give it once")
+    for name in keywords:
+        if name not in (*TARGET, *OTHERS, *KEYS):
+            known = (*inspect.signature(own_training).parameters, *TARGET, *OTHERS, *KEYS)
+            hint = did_you_mean(name, [key for key in known if key != "options"]) or "."
+            raise UsageError(f"wpriv.train has no keyword {name!r}{hint} See help(wpriv.train)")
+    lr, optimizer, privacy = (keywords.get(name) for name in ("lr", "optimizer", "privacy"))
+    named = dict(optimizer) if isinstance(optimizer, Mapping) else {"name": optimizer or "sgd"}
+    target = {name: keywords[name] for name in TARGET if keywords.get(name) is not None}
+    further = dict(privacy) if isinstance(privacy, Mapping) else {}
+    for owner, values, given in (("optimizer", named, {} if lr is None else {"lr": lr}), ("privacy", further, target)):
+        for name, value in given.items():
+            if values.get(name) not in (None, value):
+                raise UsageError(f"`{name}` is {value}, and {values[name]} in `{owner}`; give it once")
     named |= {} if lr is None else {"lr": lr}
     if "lr" not in named:
         raise UsageError("wpriv.train needs `lr`, the learning rate; found none")
-    if privacy == "none" and any(value is not None for value in (eps, delta, sigma)):
+    if privacy == "none" and {"eps", "delta", "sigma"} & target.keys():
         raise UsageError(
             "`privacy='none'` trains without privacy, and `eps`, `delta` and `sigma` ask for it; leave out one of both"
         )
-    extra = dict(privacy) if isinstance(privacy, Mapping) else {}
-    given = {"eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling}
-    for name, value in given.items():
-        if value is not None and extra.get(name) not in (None, value):
-            raise UsageError(f"`{name}` is {value}, and {extra[name]} in `privacy`; give it once")
-    if privacy == "none":
-        target: Any = "none"
-    elif eps is None and sigma is None and not isinstance(privacy, Mapping):
+    if not {"eps", "sigma"} & target.keys() and privacy != "none" and not isinstance(privacy, Mapping):
         raise UsageError(
             "wpriv.train needs `eps` and `delta`, or `sigma` and `delta`; for a training without privacy give "
             "`privacy='none'`"
         )
-    else:
-        target = {key: value for key, value in {**given, **extra}.items() if value is not None}
-    return {
-        "privacy": target,
-        "optimizer": named,
-        "batch": batch,
-        "epochs": epochs,
-        "steps": steps,
-        "seed": seed,
-        "augment": augment,
-        "average": average,
-        "freeze": freeze if freeze is None or isinstance(freeze, str) else list(freeze),
-        "lora": lora,
-    }
+    target |= {name: value for name, value in further.items() if value is not None}
+    keys = {name: keywords.get(name) for name in KEYS}
+    freeze = keys["freeze"]
+    keys["freeze"] = freeze if freeze is None or isinstance(freeze, str) else list(freeze)
+    return {"privacy": "none" if privacy == "none" else target, "optimizer": named, **keys}
 
 
 def free_folder(recipe: Recipe) -> Path:

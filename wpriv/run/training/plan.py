@@ -21,8 +21,8 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.count_noise import count_share, default_count_noise
 from wpriv.numerics.safe_rounding import echo, text
 from wpriv.run.accounting import evaluate
-from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.solve_parameter import solve_for
+from wpriv.run.accounting.search import Unknown
+from wpriv.run.accounting.target import Target, solve_for
 from wpriv.run.training import shared_answers
 
 ACCOUNTANT = "pld"
@@ -57,8 +57,7 @@ class Plan:
 
     @property
     def train(self) -> Train:
-        assert self.recipe.training is not None
-        return self.recipe.training
+        return self.recipe.train
 
     @property
     def records(self) -> int:
@@ -142,8 +141,7 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
     Raises:
         UsageError: batch and records do not fit. Unsupported: the target cannot be reached.
     """
-    train = recipe.training
-    assert train is not None
+    train = recipe.train
     release: ReleaseSpec | None = None
     batch: float
     try:
@@ -278,9 +276,9 @@ def _truncate(plan: Plan, private: Privacy) -> Plan:
     # the statement evaluates at this width, and must not exceed the target where a narrower bracket would not
     tol = evaluate.answer_tol(_process(plan, plan.multiplier, plan.steps))
     unit = plan.sampling.pass_steps
-    parameter = SearchParameter("n", -1, unit, plan.steps, whole=True, unit=unit)
+    parameter = Unknown("n", -1, unit, plan.steps, whole=True, unit=unit)
     answer = solve_for(
-        parameter, lambda n: _process(plan, plan.multiplier, int(n)), ACCOUNTANT, target, delta, tol, finest=tol
+        parameter, lambda n: _process(plan, plan.multiplier, int(n)), ACCOUNTANT, Target(target, delta), tol, finest=tol
     )
     steps, reached = int(answer.value), text(answer.row.epsilon.safe, up=True, limit=target)
     note = (

@@ -31,8 +31,7 @@ def privatised(recipe: Recipe, data: Data, root: str | Path | None) -> Data:
     Raises:
         UsageError: see ``privatize``; or there is no seed, or the data set has noise already.
     """
-    train = recipe.training
-    assert train is not None
+    train = recipe.train
     assert train.data.privatize is not None
     options: dict[str, Any] = train.data.privatize.model_dump(exclude_none=True)
     options.setdefault("seed", train.seed)

@@ -18,7 +18,8 @@ from wpriv.run.training.plan import Plan
 from wpriv.run.training.run_folder import RunFolder
 
 Row = dict[str, Any]
-Say = Callable[[str, bool], None]  # a line of progress, and whether it stays
+Say = Callable[[str], None]  # shows a line of progress
+Stop = Callable[[], str | None]  # returns the reason to stop, if there is one
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 
@@ -31,6 +32,12 @@ class Meter(Protocol):
 
     def cells(self, done: int, total: int) -> None:
         """Show how many trainings of a sweep are done."""
+
+
+def count(say: Say | None, done: int, total: int) -> None:
+    """Show how many trainings of several are done, on a listener that is a meter."""
+    if isinstance(say, Meter):
+        say.cells(done, total)
 
 
 class Progress:
@@ -46,7 +53,7 @@ class Progress:
         """Report how the recipe was read."""
         if self.say is not None:
             for note in self.plan.notes:
-                self.say(f"read as: {note}", True)
+                self.say(f"read as: {note}")
 
     def epoch(self, row: Row) -> Row:
         """Complete, save and report the metrics of an epoch, and return them."""
@@ -55,7 +62,7 @@ class Progress:
         if self.writes:
             self._save(row)
         if self.say is not None:
-            self.say(f"step {row['step']} of {self.plan.steps}, epoch {row['epoch']}: {_metrics(row)}", True)
+            self.say(f"step {row['step']} of {self.plan.steps}, epoch {row['epoch']}: {_metrics(row)}")
         return row
 
     def step(self, step: int) -> None:
@@ -99,12 +106,17 @@ def _metrics(row: Row) -> str:
 
 
 @contextlib.contextmanager
-def signals() -> Iterator[Callable[[], str | None]]:
+def signals(stop: Stop | None = None) -> Iterator[Stop]:
     """Record signals that ask to stop while a block runs; a second signal has its usual effect.
 
+    Args:
+        stop: is taken instead of signals.
     Yields:
         A function that returns the name of the first such signal, or None.
     """
+    if stop is not None:
+        yield stop
+        return
     received: list[str] = []
     handlers: dict[int, Any] = {}
 

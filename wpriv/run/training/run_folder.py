@@ -172,7 +172,6 @@ def claim(folder: RunFolder, recipe: Recipe, provenance: dict[str, Any]) -> None
     for leftover in path.glob(f"*{durable_writes.PART}"):
         durable_writes.remove(leftover)
     if not folder.resume:
-        assert recipe.training is not None
         # a fork continues the ledger, and begins from the weights
         weights = {file_names.CHECKPOINT, file_names.MODEL, file_names.DIAGNOSTICS}
         kept = {file_names.LEDGER, *weights} if folder.fork else set()
@@ -182,7 +181,7 @@ def claim(folder: RunFolder, recipe: Recipe, provenance: dict[str, Any]) -> None
         names = dict.fromkeys(
             (
                 *first,
-                *file_names.of_training(recipe.training.task, averaged=True),
+                *file_names.of_training(recipe.train.task, averaged=True),
                 file_names.CHECKPOINT,
                 *parts,
             )

@@ -12,14 +12,13 @@ from functools import lru_cache
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process
 from wpriv.run.accounting import evaluate
-from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.solve_parameter import solve_for
-from wpriv.run.accounting.solved_parameter import SolvedParameter
+from wpriv.run.accounting.search import Unknown
+from wpriv.run.accounting.target import Solution, Target, solve_for
 
 MAX_ANSWERS = 64  # that are kept, of each kind
-NOISE = SearchParameter("sigma", +1, 1e-12, 1e15)
+NOISE = Unknown("sigma", +1, 1e-12, 1e15)
 
-_noises: dict[tuple[object, ...], SolvedParameter] = {}
+_noises: dict[tuple[object, ...], Solution] = {}
 
 
 def guarantee(process: Process, accountant: str, tol: float, delta: float | None) -> Guarantee:
@@ -31,9 +30,7 @@ def guarantee(process: Process, accountant: str, tol: float, delta: float | None
     return (_ask_once if _is_hashable(process) else _ask)(process, accountant, tol, delta)
 
 
-def least_noise(
-    at: Callable[[float], Process], accountant: str, eps: float, delta: float, tol: float
-) -> SolvedParameter:
+def least_noise(at: Callable[[float], Process], accountant: str, eps: float, delta: float, tol: float) -> Solution:
     """Return the least noise multiplier at which ``at(multiplier)`` meets a target; equal questions are solved once.
 
     A kept answer is used only where ``at`` gives the very process of its guarantee.
@@ -43,14 +40,14 @@ def least_noise(
     """
     samples = (at(1.0), at(2.0))
     if not all(map(_is_hashable, samples)):
-        return solve_for(NOISE, at, accountant, eps, delta, tol)
+        return solve_for(NOISE, at, accountant, Target(eps, delta), tol)
     key = (*samples, accountant, eps, delta, tol)
     kept = _noises.get(key)
     if kept is not None and kept.row.process == at(kept.value):
         return kept
     if len(_noises) >= MAX_ANSWERS:
         del _noises[next(iter(_noises))]
-    _noises[key] = solve_for(NOISE, at, accountant, eps, delta, tol)
+    _noises[key] = solve_for(NOISE, at, accountant, Target(eps, delta), tol)
     return _noises[key]
 
 

@@ -1,45 +1,42 @@
-"""A grid of trainings, each in a resumable folder of its own: in several processes, or in shards of a batch job."""
+"""The trainings of a sweep or of repeated runs, and what is computed from all of them: tables, figures, a statement."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.config.cluster_schema import Cluster
+from wpriv import tasks
+from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
-from wpriv.errors import Interrupted, UsageError
+from wpriv.errors import UnknownName, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.file_lock import LOCK, locked
-from wpriv.hints import did_you_mean
-from wpriv.run.results import expectations, file_names, write
+from wpriv.run.results import composite, expectations, file_names, plot, read, write
 from wpriv.run.results.expectations import Verdict
-from wpriv.run.training import (
-    cluster,
-    merge_sweep,
-    plan_ahead,
-    progress,
-    repeated_runs,
-    run_folder,
-    sweep_statement,
-    sweep_tables,
-    train,
-)
+from wpriv.run.results.means import RUN, means
+from wpriv.run.training import cluster, recipe_grid, sweep_statement
 from wpriv.run.training.all_trainings import Together
-from wpriv.run.training.cell_task import Outcome, train_in_workers
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.progress import Say
-from wpriv.run.training.recipe_grid import Cell
+from wpriv.run.training.recipe_grid import Cell, cells
 from wpriv.run.training.sweep_statement import Finished
-from wpriv.run.training.task_queue import Submission
 from wpriv.run.training.trained import Trained, load_finished
+from wpriv.run.training.training_grid import Grid
 
 Row = dict[str, Any]
-# dask and ray need to be installed and registered; submitit gives each cell to a cluster as a task
-BACKENDS = ("loky", "multiprocessing", "threading", "sequential", "dask", "ray", cluster.BACKEND)
+# those of joblib, and submitit, which gives each cell to a cluster as a task
+BACKENDS = ("loky", "multiprocessing", "threading", "sequential", cluster.BACKEND)
+# the eps of all runs of a setting together, beside the eps of one run
+ALL_RUNS = "epsilon_all_runs"
+# columns of metrics.csv by the names of the paper; of several fairness measures the first that fits is shown
+FIRST_TERMS = {"risk": "L", "reconstruction": "RL"}
+LAST = {"core": "RLc", "accuracy": "ACC"}
+ALPHA = "options.alpha"
 
 
 @dataclass(frozen=True)
@@ -78,16 +75,7 @@ class SweepResult:
         expectations.require(self.verdicts)
 
 
-def cells(recipe: Recipe) -> list[Cell]:
-    """Return all trainings of a recipe: the points of its sweep in the order of its axes, each with its runs.
-
-    Raises:
-        UsageError: a cell is no valid recipe, or there are more than 10,000.
-    """
-    return repeated_runs.cells(recipe)
-
-
-def shard(text: str, grid: list[Cell]) -> list[Cell]:
+def shard(text: str, grid: Sequence[Cell]) -> Sequence[Cell]:
     """Return the cells of one shard: ``3/16`` is every sixteenth cell from the third.
 
     Raises:
@@ -106,19 +94,16 @@ def check_backend(name: str) -> None:
         UsageError: the name is not known; the message lists those that are. MissingResource: submitit is not installed.
     """
     if name not in BACKENDS:
-        hint = did_you_mean(name, list(BACKENDS)) or "."
-        raise UsageError(f"--backend: no backend called {name[:60]!r}{hint} Known: {', '.join(BACKENDS)}")
+        raise UnknownName("backend", name, BACKENDS, place="--backend")
     if name == cluster.BACKEND:
         cluster.require_package()
 
 
 def planned(recipe: Recipe, out: Path, *, part: str = "1/1", root: str | Path | None = None) -> list[PlannedCell]:
     """Return the plans of the trainings of one shard."""
-    plans = []
-    for cell in shard(part, cells(recipe)):
-        plan, folder = train.planned(cell.recipe, out / cell.name, root=root, resume=True)
-        plans.append(PlannedCell(cell, plan, folder.done))
-    return plans
+    grid = Grid(shard(part, cells(recipe)), out, root=root)
+    plans = ((cell, *grid.planned(cell)) for cell in grid.cells)
+    return [PlannedCell(cell, plan, folder.done) for cell, plan, folder in plans]
 
 
 def run(
@@ -139,77 +124,43 @@ def run(
         part: the shard. backend: of joblib, if jobs > 1; or submitit. device, root, say: as in ``train.run``.
     Raises:
         Interrupted: a signal arrived; the same command continues. UsageError: no such backend, or ``out`` holds a
-            single training. MissingResource: the backend is not installed, or the cluster is not there.
+            single training. MissingResource: submitit or the cluster is not there, or a worker was killed.
     """
     check_backend(backend)
     if any((out / name).is_file() for name in (file_names.LEDGER, file_names.MODEL, file_names.CHECKPOINT)):
         raise UsageError(
             f"{out} holds the results of one training, which a sweep would overwrite. Name another folder with --out"
         )
-    grid = cells(recipe)
-    selected = shard(part, grid)
-    options: dict[str, Any] = {"device": device, "resume": True, "root": root}
-    failed: list[tuple[str, Outcome]] = []
-    trained: dict[str, Trained] = {}
+    whole = Grid(cells(recipe), out, device, root)
+    grid = replace(whole, cells=shard(part, whole.cells))
+    trained: list[Trained] = []
+    failed: list[cluster.Failure] = []
     if backend == cluster.BACKEND:
-        plan = Submission(selected, out, asked_of_cluster(recipe), device, None if root is None else Path(root), jobs)
-        failed = cluster.train_cells(plan, say)
-    elif jobs is None or jobs == 1:
-        plan_ahead.require(selected, out, root)
-        trained = _sequential(selected, out, options, say)
+        failed = cluster.train_cells(grid, cluster.request_of(recipe), jobs, say)
     else:
-        plan_ahead.require(selected, out, root)
-        train_in_workers(selected, out, jobs, backend, options, say if isinstance(say, progress.Meter) else None)
+        grid.require_plans()
+        if jobs is None or jobs == 1:
+            trained = grid.run_here(say)
+        else:
+            grid.run_in_workers(jobs, backend, say)
     # a shard that ends beside another one must not write tables and a statement without the trainings of that one
     busy = f"another process is merging the trainings in {out}. Give the same command again once it ends"
     with locked(out / LOCK, busy, wait=True):
-        result = _merge(recipe, grid, out, device, trained)
-    cluster.require(failed, len(selected))
+        result = _merged(recipe, whole, {cell.name: each for cell, each in zip(grid.cells, trained, strict=False)})
+    cluster.require(failed, len(grid.cells))
     return result
 
 
-def asked_of_cluster(recipe: Recipe) -> Cluster:
-    """Return what the tasks of a sweep ask of a cluster, by default if the recipe does not say."""
-    assert recipe.training is not None
-    return recipe.training.cluster or Cluster.model_validate({})
-
-
-def tasks_in_words(recipe: Recipe, backend: str, device: str) -> str | None:
-    """Return the cluster and what each task asks of it, in words; None with other backends than submitit."""
-    request = asked_of_cluster(recipe)
-    return f"{request.system}: {cluster.words(request, device)} each" if backend == cluster.BACKEND else None
-
-
-def _sequential(selected: list[Cell], out: Path, options: dict[str, Any], say: Say | None) -> dict[str, Trained]:
-    """Train cells one after another in this process, and return the trainings by the names of their folders."""
-    trained = {}
-    meter = say if isinstance(say, progress.Meter) else None
-    with progress.signals() as stop:
-        for done, cell in enumerate(selected):
-            if reason := stop():
-                raise Interrupted(
-                    f"stopped by {reason} after {done} of {len(selected)} trainings; the same command continues"
-                )
-            if meter is not None:
-                meter.cells(done, len(selected))
-            if say is not None:
-                over = run_folder.inspect(out / cell.name, cell.recipe, resume=True).done
-                say(f"training {done + 1} of {len(selected)}: {cell.name}{' (done before)' if over else ''}", True)
-            trained[cell.name] = train.run(cell.recipe, out / cell.name, say=say, stop=stop, **options)
-    if meter is not None:
-        meter.cells(len(selected), len(selected))
-    return trained
-
-
-def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str, trained: dict[str, Trained]) -> SweepResult:
+def _merged(recipe: Recipe, grid: Grid, trained: dict[str, Trained]) -> SweepResult:
     """Write the merged tables, the figures, the statement and the provenance of all finished cells.
 
     Args:
-        trained: those that this process has loaded already.
+        trained: those that this process has loaded already, by the names of their folders.
     """
+    out, total = grid.out, len(grid.cells)
     finished = [
-        Finished(cell.labels, trained.get(cell.name) or _load(cell, out / cell.name))
-        for cell in grid
+        Finished(cell.labels, trained.get(cell.name) or _load(grid, cell))
+        for cell in grid.cells
         if (out / cell.name / file_names.STATEMENT).is_file()
     ]
     provenance = {
@@ -217,31 +168,30 @@ def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str, trained: di
         "recipe": recipe.name,
         "source": recipe.source,
         "quick": recipe.quick,
-        "seed": None if recipe.training is None else recipe.training.seed,
-        "seeds": repeated_runs.count(recipe),
-        "trainings": len(grid),
+        "seed": recipe.train.seed,
+        "seeds": recipe_grid.runs_of(recipe),
+        "trainings": total,
         "finished": len(finished),
         "wall_seconds": _wall_seconds(finished),
         "claims": [claim.model_dump() for claim in recipe.claims],
-        "device": device,
+        "device": grid.device,
     }
     together = sweep_statement.of_runs(finished)
-    others = sweep_statement.other_trainings(out, {cell.name for cell in grid})
-    statement = sweep_statement.statement(recipe, finished, len(grid), together, provenance, others)
+    others = sweep_statement.other_trainings(out, {cell.name for cell in grid.cells})
+    statement = sweep_statement.statement(recipe, finished, total, together, provenance, others)
     sweep_statement.write(out, statement, str(together))
-    rows, runs = sweep_tables.tables(recipe, finished, statement)
-    table = out / file_names.TABLE
-    durable_writes.replace(table, write.csv_text(rows))
+    rows, runs = _tables(recipe, finished, statement)
+    durable_writes.replace(out / file_names.TABLE, write.csv_text(rows))
     if runs:
         durable_writes.replace(out / file_names.RUNS, write.csv_text(runs))
-    complete = len(finished) == len(grid)
-    verdicts = expectations.verdicts(recipe, rows, first=sweep_tables.is_repeated_only(recipe)) if complete else []
-    if complete:
+    verdicts: list[Verdict] = []
+    if len(finished) == total:
+        verdicts = expectations.verdicts(recipe, rows, first=is_repeated_only(recipe))
         expectations.write(out, recipe, verdicts)
     # figures show the published ones of the expected numbers
-    merge_sweep.write_all(recipe, [(run.labels, run.trained.out) for run in finished], out)
+    _write_figures(recipe, finished, out)
     durable_writes.replace(out / file_names.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
-    return SweepResult(recipe, rows, len(grid), len(finished), verdicts, table, together, statement, runs)
+    return SweepResult(recipe, rows, total, len(finished), verdicts, out / file_names.TABLE, together, statement, runs)
 
 
 def _wall_seconds(finished: list[Finished]) -> float | None:
@@ -254,18 +204,13 @@ def _wall_seconds(finished: list[Finished]) -> float | None:
     return round(sum(seconds), 1) if len(seconds) == len(finished) else None
 
 
-def _load(cell: Cell, path: Path) -> Trained:
-    plan, folder = train.planned(cell.recipe, path, sizes=_sizes(path))
-    return load_finished(plan, folder)
-
-
-def _sizes(path: Path) -> dict[str, int]:
-    """Return the sizes of the data set of a finished cell, from its statement.
+def _load(grid: Grid, cell: Cell) -> Trained:
+    """Load a finished cell, with the sizes of its data set from its statement.
 
     Raises:
         UsageError: the statement cannot be read.
     """
-    file = path / file_names.STATEMENT
+    file = grid.out / cell.name / file_names.STATEMENT
     try:
         data = json.loads(file.read_text(encoding="utf-8"))["data"]
         sizes = {"records": data["records"], **data.get("groups", {})}
@@ -276,4 +221,119 @@ def _sizes(path: Path) -> dict[str, int]:
             f"{file} cannot be read. Delete it and give the same command again: it is written again from the model and "
             f"the ledger"
         )
-    return sizes
+    return load_finished(*grid.planned(cell, sizes))
+
+
+def is_repeated_only(recipe: Recipe) -> bool:
+    """Tell whether a recipe is one setting that is trained several times."""
+    return recipe.train.sweep is None
+
+
+def _tables(recipe: Recipe, finished: Sequence[Finished], statement: dict[str, Any]) -> tuple[list[Row], list[Row]]:
+    """Return the rows of table.csv and those of runs.csv, which has none unless runs are repeated.
+
+    A row has the labels, the last metrics and the first guarantee. One setting alone has a row for each accountant.
+
+    Args:
+        statement: of all trainings.
+    """
+    alone = is_repeated_only(recipe)
+    rows = [
+        {**run.labels, **row}
+        for run in finished
+        for row in (run.trained.results() if alone else run.trained.results()[:1])
+    ]
+    if recipe_grid.runs_of(recipe) == 1:
+        return rows, []
+    labels = ["accountant"] if alone else [axis.over for axis in recipe.train.sweep or []]
+    costs = {tuple(setting["labels"].items()): setting["epsilon"] for setting in statement["settings"]}
+    table = means(rows, labels)
+    for row in table:
+        cost = costs.get(() if alone else tuple((name, row[name]) for name in labels))
+        if cost is not None:
+            row[ALL_RUNS] = cost
+    return table, rows
+
+
+def _write_figures(recipe: Recipe, finished: Sequence[Finished], out: Path) -> None:
+    """Merge the tables of finished cells and draw them, beside the recipe.
+
+    In metrics.csv the last axis is the case and the other axes are the panel; the runs of one setting are told apart
+    by the column ``run``. In tables of the task (its ``figures``) every setting is a panel, or as many panels as its
+    own table has, and repeated runs are shown by the first of them. Arrays stay in the folders of their cells. The
+    table of a sweep is drawn if the recipe names a figure, and repeated runs without a sweep as a training is.
+    """
+    train = recipe.train
+    durable_writes.replace(out / file_names.RECIPE, yaml_document.as_yaml(recipe.data))
+    rows: list[Row] = []
+    first: dict[tuple[str, ...], Finished] = {}
+    for run in finished:
+        words = composite.setting_words(run.labels)
+        first.setdefault(tuple(words), run)
+        *panel, case = words or [""]
+        place = {"panel": ", ".join(panel), "case": case} if case else {}
+        place |= {RUN: run.labels[RUN]} if RUN in run.labels else {}
+        rows += [{**place, **row} for row in read.table(run.trained.out / file_names.METRICS)]
+    if not rows:
+        return
+    durable_writes.replace(out / file_names.METRICS, write.csv_text(rows))
+    for name in tasks.load(train.task).figures:
+        if name.endswith(".csv"):
+            panels = [row for run in first.values() for row in _panels(name, run, train.options)]
+            durable_writes.replace(out / name, write.csv_text(panels))
+    if not ([] if train.figure is None and train.sweep is not None else plot.plot(out)):
+        plot.sweep_files(out, train.task, ("png",))
+
+
+def _panels(name: str, run: Finished, options: Row) -> list[Row]:
+    """The rows of one table of a cell, with a panel for the cell or for each panel of its table.
+
+    Each has the measures of the cell as a ``header`` where the task compares two groups.
+    """
+    folder = run.trained.out
+    if not (folder / name).is_file():
+        return []
+    measures = panel_header(run.labels, folder, options)
+    header = {"header": measures} if measures else {}
+    rows = []
+    for row in read.table(folder / name):
+        panel = [str(row["panel"])] if row.get("panel") else []
+        rows.append({**row, "panel": ", ".join([*composite.setting_words(run.labels), *panel]), **header})
+    return rows
+
+
+def panel_header(labels: Mapping[str, Any], folder: Path, options: Mapping[str, Any]) -> str:
+    """Return the measures of a finished training that stand above its panel; empty without a distance of two groups.
+
+    They are those that Rodriguez-Vitores, Lalanne and Loubes (2025) print above the histograms of Figures 1 to 12:
+    noise, loss, the terms of the loss and test measures. There the loss and its terms are of training records; here all
+    measures are of test records, whose values need not be kept secret.
+
+    Args:
+        labels: the values of the sweep. folder: of the training. options: those of the recipe before the sweep.
+    """
+    metrics = read.table(folder / file_names.METRICS)[-1]
+    first = next((name for name in FIRST_TERMS if metrics.get(name) is not None), None)
+    alpha = labels.get(ALPHA, options.get("alpha"))
+    if first is None or metrics.get("distance") is None or alpha is None:
+        return ""
+    term, distance = float(metrics[first]), float(metrics["distance"])
+    loss = (1 - float(alpha)) * term + float(alpha) * distance
+    upper = [("noise", _noise(folder)), ("loss", loss), (FIRST_TERMS[first], term), ("W", distance)]
+    fairness = _fairness_names(metrics, labels.get("options.notion", options.get("notion")))
+    lower = [
+        (name, metrics[column]) for column, name in {**LAST, **fairness}.items() if metrics.get(column) is not None
+    ]
+    return "; ".join(", ".join(f"{name} {float(value):.3g}" for name, value in line) for line in (upper, lower))
+
+
+def _noise(folder: Path) -> float:
+    """Standard deviation of the noise on each coordinate of a step; 0 without privacy."""
+    statement = json.loads((folder / file_names.STATEMENT).read_text(encoding="utf-8"))
+    return float((statement.get("noise") or {}).get("standard_deviation", 0.0))
+
+
+def _fairness_names(metrics: Mapping[str, Any], notion: Any) -> dict[str, str]:
+    if metrics.get("od0") is not None:
+        return {"od0": "OD0", "od1": "OD1"}
+    return {"eo0": "EO0", "eo1": "EO1"} if notion == "odds" else {"disparate_impact": "DI"}

@@ -12,7 +12,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.files import durable_writes
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.results import file_names, privacy_statement
-from wpriv.run.training import all_trainings, repeated_runs
+from wpriv.run.training import all_trainings, recipe_grid
 from wpriv.run.training.all_trainings import Release, Together
 from wpriv.run.training.trained import Trained
 
@@ -123,7 +123,7 @@ def statement(
         "warnings": warnings,
         "versions": {key: versions.get(key) for key in ("wpriv", "python", "numpy", "git_commit")},
     }
-    if repeated_runs.count(recipe) > 1:
+    if recipe_grid.runs_of(recipe) > 1:
         data["settings"] = _settings(runs, together)
     plain: dict[str, Any] = json.loads(json.dumps(data))
     return plain
@@ -193,7 +193,7 @@ def _settings(runs: Sequence[Finished], together: Together) -> list[dict[str, An
     """The cost of the runs of each setting together; ``together`` is that of all runs."""
     groups: dict[tuple[Any, ...], list[Finished]] = {}
     for run in runs:
-        groups.setdefault(repeated_runs.setting(run.labels), []).append(run)
+        groups.setdefault(recipe_grid.setting(run.labels), []).append(run)
     rows = []
     for labels, group in groups.items():
         ones = [row["epsilon"] for run in group if (row := _run(run))["epsilon"] is not None]

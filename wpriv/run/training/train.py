@@ -1,10 +1,8 @@
-"""The verb ``train``: from a recipe to a trained model, its privacy cost and its privacy statement."""
+"""The verbs ``train`` and ``train_all``: from a recipe to trained models, their privacy cost and their statement."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,14 +10,12 @@ from typing import Any
 from wpriv.config.recipe import Recipe
 from wpriv.errors import UsageError
 from wpriv.run import load_recipe
-from wpriv.run.training import load_data, metric_logs, own_training, plan, progress, run_folder, tuned_training
+from wpriv.run.training import metric_logs, own_training, sweep, training_run, tuning
 from wpriv.run.training.metric_logs import Logs
-from wpriv.run.training.plan import Plan
-from wpriv.run.training.progress import signals
+from wpriv.run.training.progress import Say, Stop, signals
 from wpriv.run.training.recipe_grid import changed
-from wpriv.run.training.run_folder import RunFolder
+from wpriv.run.training.sweep import SweepResult
 from wpriv.run.training.trained import Trained
-from wpriv.run.training.training_run import Stop, TrainingRun
 
 
 def train(
@@ -110,7 +106,8 @@ def train(
         MissingResource: the data set or the GPU is missing.
         Interrupted: a signal arrived; the run can be resumed.
     """
-    options: dict[str, Any] = {
+    of_network: dict[str, Any] = {
+        "test": test, "loss": loss, "classes": classes, "tokens": tokens, "features": features,
         "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
         "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "seed": seed,
         "augment": augment, "average": average, "freeze": freeze, "lora": lora,
@@ -118,40 +115,51 @@ def train(
     logs = metric_logs.logs_of(log, log_private_losses)
     start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
     if isinstance(recipe, (str, Path)):
-        objects = {
-            "data": data,
-            "test": test,
-            "loss": loss,
-            "progress": progress,
-            "classes": classes,
-            "tokens": tokens,
-            "features": features,
-        }
-        _refuse("a network: change keys of a recipe by `set={'privacy.eps': 2}`", objects | options)
-        loaded = recipe_of(recipe, quick=quick, changes=set or {})
-        folder = Path(out) if out is not None else default_out(loaded)
-        return run(loaded, folder, device=device, root=data_root, logs=logs, **start)
-    _refuse(
-        "a recipe: give the options of a network by keyword",
-        {"set": set, "quick": quick or None, "data_root": data_root},
-    )
-    given = {name: value for name, value in options.items() if value is not None}
-    training = own_training.own_training(
-        recipe,
-        data,
-        test=test,
-        loss=loss,
-        classes=classes,
-        tokens=tokens,
-        features=features,
-        options=own_training.options_of(**given),
-    )
-    folder = Path(out) if out is not None else own_training.free_folder(training.recipe)
-    say = None if progress is False else _print_lines
+        owner = "a network: change keys of a recipe by `set={'privacy.eps': 2}`"
+        _refuse(owner, {"data": data, **of_network, "progress": progress})
+        loaded = recipe_of(recipe, quick=quick, changes=set)
+        return run(loaded, _folder(out, loaded), device=device, root=data_root, logs=logs, **start)
+    owner = "a recipe: give the options of a network by keyword"
+    _refuse(owner, {"set": set, "quick": quick or None, "data_root": data_root})
+    given = {name: value for name, value in of_network.items() if value is not None}
+    training = own_training.own_training(recipe, data, **given)
+    say = None if progress is False else _print_line
     with signals() as stop:
-        return TrainingRun(training.recipe, folder, training.data, device, say, stop, time.time(), training, logs).run(
-            **start
-        )
+        return training_run.own_run(training, out, device, say, stop, logs).run(**start)
+
+
+def train_all(
+    recipe: str | Path,
+    *,
+    out: str | Path | None = None,
+    seeds: int | None = None,
+    set: Mapping[str, Any] | None = None,
+    quick: bool = False,
+    jobs: int = 1,
+    device: str = "cpu",
+    data_root: str | Path | None = None,
+) -> SweepResult:
+    """Train every setting of a recipe with a sweep, or one setting several times, each in a folder of its own.
+
+    The same call continues: trainings that are finished in ``out`` are not repeated.
+
+    Args:
+        recipe: a path, or the name of a shipped recipe of kind train.
+        out: folder of all results (default ``results/<name>``).
+        seeds: the number of independent runs of each setting, in place of the recipe's; an int of 1 to 1000.
+        set: keys to change, by path. quick: apply the recipe's ``quick`` overrides.
+        jobs: trainings at the same time. device: ``cpu`` or ``cuda``. data_root: folder of the data sets.
+    Returns:
+        The SweepResult: rows (means and deviations where runs are repeated), runs, and what all trainings together
+        keep. ``SweepResult.require()`` raises if an expected number was missed.
+    Raises:
+        UsageError: the recipe is faulty, or is of one training. Interrupted: a signal arrived.
+    """
+    changes = {**(set or {}), **({} if seeds is None else {"seeds": seeds})}
+    loaded = recipe_of(recipe, quick=quick, changes=changes)
+    if not loaded.train.has_several:
+        raise UsageError(f"{loaded.name} is one training: give `seeds`, or call `train`")
+    return sweep.run(loaded, _folder(out, loaded), jobs=jobs, device=device, root=data_root)
 
 
 def _refuse(owner: str, arguments: Mapping[str, Any]) -> None:
@@ -166,10 +174,13 @@ def _refuse(owner: str, arguments: Mapping[str, Any]) -> None:
         raise UsageError(f"{', '.join(names)} {verb} to {owner}")
 
 
-def _print_lines(line: str, stays: bool) -> None:
-    """Print lines of progress that stay, on standard error."""
-    if stays:
-        print(f"wpriv: {line}", file=sys.stderr, flush=True)
+def _print_line(line: str) -> None:
+    """Print a line of progress on standard error."""
+    print(f"wpriv: {line}", file=sys.stderr, flush=True)
+
+
+def _folder(out: str | Path | None, recipe: Recipe) -> Path:
+    return Path(out) if out is not None else default_out(recipe)
 
 
 def recipe_of(name: str | Path, *, quick: bool = False, changes: Mapping[str, Any] | None = None) -> Recipe:
@@ -187,19 +198,21 @@ def default_out(recipe: Recipe) -> Path:
     return Path("results") / (f"{recipe.name}-quick" if recipe.quick else recipe.name)
 
 
-def planned(
-    recipe: Recipe, out: Path, *, root: str | Path | None = None, sizes: Mapping[str, int] | None = None, **start: bool
-) -> tuple[Plan, RunFolder]:
-    """Return the plan of a run and the state of its folder, without running it.
+def require_one(recipe: Recipe, *, fork: bool, fresh: bool) -> None:
+    """Refuse to begin several trainings as only one training can begin.
 
-    Records are not loaded if their sizes are known, nor is torch if there is no checkpoint or model to continue from.
-
-    Args:
-        sizes: of the data, if known. start: ``resume``, ``fork``, ``fresh``.
+    Raises:
+        UsageError: the recipe is of several, or of a tuned training.
     """
-    folder = run_folder.resolve_run(run_folder.inspect(out, recipe, **start), recipe)
-    assert recipe.training is not None
-    return plan.plan(recipe, sizes or load_data.sizes(recipe, root), folder.earlier_process()), folder
+    why = {
+        "a sweep or repeated runs (seeds) continue all of their trainings. Name another folder with `out` to begin "
+        "all of them again": recipe.train.has_several,
+        "the number of runs of a tuned training is drawn once. Name another folder with `out`; what was trained in "
+        "this one is spent all the same": recipe.train.tune is not None,
+    }
+    for reason, is_so in why.items():
+        if is_so and (fork or fresh):
+            raise UsageError(f"`{'fork' if fork else 'fresh'}` is for one training, and {reason}")
 
 
 def run(
@@ -211,38 +224,29 @@ def run(
     fork: bool = False,
     fresh: bool = False,
     root: str | Path | None = None,
-    say: progress.Say | None = None,
+    say: Say | None = None,
     stop: Stop | None = None,
     logs: Logs = metric_logs.NOWHERE,
 ) -> Trained:
     """Train a validated recipe in a folder; see ``train``.
 
     Args:
-        say: called with lines of progress, and whether each line stays.
+        say: called with lines of progress.
         logs: where figures are sent at the end.
         stop: called after every step; returns the reason to stop, or None. By default signals are such reasons.
     """
-    if recipe.training is not None and recipe.training.has_several:
+    if recipe.train.has_several:
         raise UsageError(
             f"{recipe.name} is several trainings (sweep or seeds): run it with `wpriv train`, or set its keys (and "
             f"seeds to 1) to run one of them"
         )
-    if recipe.training is not None and recipe.training.tune is not None:
-        if fork or fresh:
-            raise UsageError(
-                f"`{'fork' if fork else 'fresh'}` is for one training, and {recipe.name} trains a random number of "
-                f"runs (tune), which is drawn once. Name another folder with `out`, at the cost of both"
-            )
+    if recipe.train.tune is not None:
+        require_one(recipe, fork=fork, fresh=fresh)
         if logs.names:
             raise UsageError(
                 f"`log` sends the figures of one training, and {recipe.name} keeps the best of a random number of runs "
                 f"(tune). Leave it out"
             )
-        return tuned_training.run(recipe, out, device=device, resume=resume, root=root, say=say, stop=stop)
-    # a signal while data are read stops the run after its first step; one while results are written is too late
-    with progress.signals() if stop is None else contextlib.nullcontext(stop) as stop_reason:
-        started = time.time()
-        data = load_data.data(recipe, root)
-        return TrainingRun(recipe, out, data, device, say, stop_reason, started, logs=logs).run(
-            resume=resume, fork=fork, fresh=fresh
-        )
+        return tuning.run(recipe, out, device=device, resume=resume, root=root, say=say, stop=stop)
+    start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
+    return training_run.train(recipe, out, device=device, root=root, say=say, stop=stop, logs=logs, **start)

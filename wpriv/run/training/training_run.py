@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from wpriv.run.training import (
     finalize,
     load_data,
     metric_logs,
+    own_training,
     plan,
-    process_history,
     progress,
     run_folder,
     same_records,
@@ -29,10 +29,10 @@ from wpriv.run.training.metric_logs import Logs
 from wpriv.run.training.own_training import OwnTraining
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.process_group import is_main, together
+from wpriv.run.training.progress import Stop
 from wpriv.run.training.run_folder import RunFolder
 from wpriv.run.training.trained import Trained, load_finished
 
-Stop = Callable[[], str | None]
 LOOP = (
     "note: records are clipped one after another (the method loop), which is slow: neither the rules of layers nor "
     "torch.func give each record's own gradient of this network"
@@ -62,6 +62,52 @@ def schedule(job: Plan, run: int = 1) -> Any:
     )
 
 
+def planned(
+    recipe: Recipe, out: Path, *, root: str | Path | None = None, sizes: Mapping[str, int] | None = None, **start: bool
+) -> tuple[Plan, RunFolder]:
+    """Return the plan of a run and the state of its folder, without running it.
+
+    Records are not loaded if their sizes are known, nor is torch if there is no checkpoint or model to continue from.
+
+    Args:
+        sizes: of the data, if known. start: ``resume``, ``fork``, ``fresh``.
+    """
+    folder = run_folder.resolve_run(run_folder.inspect(out, recipe, **start), recipe)
+    return plan.plan(recipe, sizes or load_data.sizes(recipe, root), folder.earlier_process()), folder
+
+
+def train(
+    recipe: Recipe,
+    out: Path,
+    *,
+    device: str,
+    root: str | Path | None,
+    say: progress.Say | None,
+    stop: Stop | None,
+    data: Any = None,
+    logs: Logs = metric_logs.NOWHERE,
+    **start: bool,
+) -> Trained:
+    """Train the one training of a recipe in its folder; see ``train.run``. data: the records, if they are loaded."""
+    # a signal while data are read stops the run after its first step; one while results are written is too late
+    with progress.signals(stop) as stop_reason:
+        started = time.time()
+        loaded = load_data.data(recipe, root) if data is None else data
+        return TrainingRun(recipe, out, loaded, device, say, stop_reason, started, logs=logs).run(**start)
+
+
+def provenance(recipe: Recipe, data: Any, device: str, *, no_classes: bool = False) -> dict[str, Any]:
+    """Return what the provenance says of a training on some records: its device, seed, data set and classes."""
+    return {
+        **({} if no_classes else class_order.of_data(recipe.train, data)),
+        "device": device,
+        "seed": recipe.train.seed,
+        "data_set": data.name,
+        "data_source": data.source,
+        "data_fingerprint": data.fingerprint,
+    }
+
+
 @dataclass
 class TrainingRun:
     """One run of a recipe in a folder, on data in memory.
@@ -82,26 +128,42 @@ class TrainingRun:
     given: OwnTraining | None = None
     logs: Logs = metric_logs.NOWHERE
 
+    def __post_init__(self) -> None:
+        if not is_main():  # of several processes, the first one alone shows and sends anything
+            self.say, self.logs = None, metric_logs.NOWHERE
+
     def run(self, **start: bool) -> Trained:
         """Train unless the folder holds the finished run; ``start`` is as in ``planned``."""
         with contextlib.ExitStack() as stack:
             begun = self.begin(stack, **start)
             if begun.to_train:
-                with _leaving_at_interrupts():
-                    self.prepare(begun).finish()
+                from wpriv.engine import distributed
+
+                try:
+                    engine, batches = self.prepare(begun)
+                    for indices in batches():
+                        engine.step(indices)
+                except Interrupted:
+                    distributed.leave()  # all processes stop at the same step
+                    raise
             return self.conclude(begun)
 
     def begin(self, stack: contextlib.ExitStack, **start: bool) -> Begun:
         """Plan the run and determine how it begins in its folder, which is locked until the stack is closed."""
         recipe, data = self.recipe, self.data
-        self._hold_network(stack)
+        if self.given is not None:
+            from wpriv.engine import network_guard
+
+            # other trainings keep away from the network of the calling program
+            stack.enter_context(network_guard.in_training(self.given.model, self._origin()))
         sizes = load_data.sizes_of(recipe, data)
         folder = together(lambda: run_folder.inspect(self.out, recipe, **start))
         if folder.done:
             return Begun(plan.plan(recipe, sizes, folder.earlier_process()), folder, "", {}, to_train=False)
         from wpriv.engine import launch, network_guard
 
-        self._warn_of_scales()
+        if self.say is not None and (warning := load_data.scale_warning(recipe, data)) is not None:
+            self.say(f"warning: {warning}")
         same_records.require_other_weights(recipe, data)
         launch.device_of(self.device)  # before anything is written
         busy = f"another process is training in {self.out}. Wait until it ends, or name another folder with `out`"
@@ -113,30 +175,24 @@ class TrainingRun:
         trained = folder.done or (folder.weights and together(lambda: _is_trained(folder, identity)))
         if self.given is not None and job.private is not None and not (trained or folder.resume or folder.fork):
             model = self.given.model
-            together(lambda: network_guard.require_unused(model, process_history.name_of(self._records)))
+            together(lambda: network_guard.require_unused(model, same_records.name_of(self._records)))
         earlier = together(lambda: progress.earlier_seconds(folder))
-        about = self._provenance()
-        if self.given is not None and self.say is not None and is_main() and (line := class_order.words(about)):
-            self.say(line, True)
+        no_classes = self.given is not None and self.given.targets == "numbers"
+        about = provenance(recipe, data, self.device, no_classes=no_classes)
+        if self.given is not None and self.say is not None and (line := class_order.words(about)):
+            self.say(line)
         return Begun(job, folder, identity, about, not trained, earlier)
 
     @cached_property
     def _records(self) -> Any:
-        """Numbers of the training records, see ``process_history``."""
-        return process_history.numbers_of(self.data.x_train)
-
-    def _hold_network(self, stack: contextlib.ExitStack) -> None:
-        """Keep other trainings away from the network of the calling program until the stack is closed."""
-        if self.given is not None:
-            from wpriv.engine import network_guard
-
-            stack.enter_context(network_guard.in_training(self.given.model, self._origin()))
+        """Numbers of the training records, see ``same_records.numbers_of``."""
+        return same_records.numbers_of(self.data.x_train)
 
     def _origin(self) -> Any:
         from wpriv.engine import network_guard
 
-        private = self.recipe.training is not None and self.recipe.training.privacy is not None
-        return network_guard.Origin(self.out, process_history.name_of(self._records), private)
+        private = self.recipe.train.privacy is not None
+        return network_guard.Origin(self.out, same_records.name_of(self._records), private)
 
     def conclude(self, begun: Begun) -> Trained:
         """Write the statement of a run that has been trained, and return it."""
@@ -148,7 +204,7 @@ class TrainingRun:
                 begun.about["wall_seconds"] = round(begun.earlier_seconds + time.time() - self.started, 1)
                 folder = replace(folder, fresh=False)
             reports = None if self.data.noise is None else self.data.noise.statement
-            others = [] if self.given is None else process_history.sharing(folder.path, self._records)
+            others = [] if self.given is None else same_records.sharing(folder.path, self._records)
             together(lambda: finalize.conclude(job, folder, begun.about | launch.about(), reports, others))
             distributed.leave()
         return self._finished(job, folder)
@@ -160,8 +216,11 @@ class TrainingRun:
         if is_main():
             written = expectations.write(folder.path, job.recipe, trained.verdicts)
             trained = replace(trained, files=(*trained.files, *written))
-        if self.logs.names and is_main():
-            trained = self._send(trained)
+        if self.logs.names:
+            # the statement names private figures before any are sent
+            if (line := metric_logs.warning(self.logs)) is not None:
+                trained = replace(trained, statement=finalize.add_warning(trained.out, trained.statement, line))
+            metric_logs.send(self.logs, trained)
         if self.given is None:
             return trained
         trained = replace(trained, model=self.given.with_weights(folder.path, self.device))
@@ -173,33 +232,11 @@ class TrainingRun:
         network_guard.note_left(averaged, self._origin())
         return replace(trained, averaged=averaged)
 
-    def _send(self, trained: Trained) -> Trained:
-        """Send the figures of a finished training; the statement names private ones before anything is sent."""
-        if (line := metric_logs.warning(self.logs)) is not None:
-            trained = replace(trained, statement=finalize.add_warning(trained.out, trained.statement, line))
-        metric_logs.send(self.logs, trained)
-        return trained
+    def prepare(self, begun: Begun) -> tuple[Any, Callable[[], Any]]:
+        """Return the engine, and what yields the places of the records of every step that is left.
 
-    def _warn_of_scales(self) -> None:
-        if self.say is not None and is_main():
-            warning = load_data.scale_warning(self.recipe, self.data)
-            if warning is not None:
-                self.say(f"warning: {warning}", True)
-
-    def _provenance(self) -> dict[str, Any]:
-        assert self.recipe.training is not None
-        no_classes = self.given is not None and self.given.targets == "numbers"
-        return {
-            **({} if no_classes else class_order.of_data(self.recipe.training, self.data)),
-            "device": self.device,
-            "seed": self.recipe.training.seed,
-            "data_set": self.data.name,
-            "data_source": self.data.source,
-            "data_fingerprint": self.data.fingerprint,
-        }
-
-    def prepare(self, begun: Begun) -> Prepared:
-        """Build the engine; the folder is claimed once the task has accepted model and data."""
+        The folder is claimed once the task has accepted model and data.
+        """
         from wpriv.engine import distributed, launch
 
         job, folder = begun.plan, begun.folder
@@ -207,7 +244,7 @@ class TrainingRun:
 
         def claim() -> None:
             if self.given is not None and job.private is not None:
-                process_history.note(folder.path, self._records)
+                same_records.note(folder.path, self._records)
             together(lambda: run_folder.claim(folder, job.recipe, {**begun.about, **launch.about()}))
             reporter.begin()
 
@@ -224,9 +261,17 @@ class TrainingRun:
             build_job=None if self.given is None else self.given.build_job,
         )
         chosen = job.private is not None and job.private.method == "auto" and not job.private.exact
-        if self.say is not None and is_main() and chosen and engine.job.method == "loop":
-            self.say(LOOP, True)
-        return Prepared(engine, reporter, self.stop)
+        if self.say is not None and chosen and engine.job.method == "loop":
+            self.say(LOOP)
+        return engine, partial(engine.batches, stop=self.stop, on_epoch=reporter.epoch, on_step=reporter.step)
+
+
+def own_run(
+    training: OwnTraining, out: str | Path | None, device: str, say: progress.Say | None, stop: Stop, logs: Logs
+) -> TrainingRun:
+    """Return the run of a network of the calling program, in a new folder unless one is named."""
+    folder = own_training.free_folder(training.recipe) if out is None else Path(out)
+    return TrainingRun(training.recipe, folder, training.data, device, say, stop, time.time(), training, logs)
 
 
 @dataclass(frozen=True)
@@ -245,37 +290,6 @@ class Begun:
     about: dict[str, Any]
     to_train: bool
     earlier_seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """An engine with what listens to it and what may stop it."""
-
-    engine: Any
-    reporter: progress.Progress
-    stop: Stop
-
-    def batches(self) -> Generator[Any, None, None]:
-        """Yield the places of the records of every step that is left; see ``Engine.batches``."""
-        listeners = {"on_epoch": self.reporter.epoch, "on_step": self.reporter.step}
-        yield from self.engine.batches(stop=self.stop, **listeners)
-
-    def finish(self) -> None:
-        """Train all steps that are left."""
-        for indices in self.batches():
-            self.engine.step(indices)
-
-
-@contextlib.contextmanager
-def _leaving_at_interrupts() -> Iterator[None]:
-    """Leave the group of processes where a run is interrupted: all of them stop at the same step."""
-    from wpriv.engine import distributed
-
-    try:
-        yield
-    except Interrupted:
-        distributed.leave()
-        raise
 
 
 def _is_trained(folder: RunFolder, identity: str) -> bool:

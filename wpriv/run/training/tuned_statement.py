@@ -32,7 +32,7 @@ def statement(plan: TuningPlan, best: Trained | None, about: dict[str, Any]) -> 
         **base,
         "recipe": plan.recipe.name,
         "source": plan.recipe.source,
-        "seed": None if plan.recipe.training is None else plan.recipe.training.seed,
+        "seed": plan.recipe.train.seed,
         "publish": _publish(base["publish"], plan),
         "tuning": _tuning(plan, rows, None if best is None else best.statement["chosen"]),
         **position,
@@ -60,8 +60,7 @@ def _tuning(plan: TuningPlan, rows: list[Guarantee], chosen: dict[str, Any] | No
 
 def _publish(entries: list[dict[str, str]], plan: TuningPlan) -> list[dict[str, str]]:
     """The files that may be published, with the recipe of the best run and without what is not kept."""
-    assert plan.recipe.training is not None
-    seeded = plan.recipe.training.seed is not None
+    seeded = plan.recipe.train.seed is not None
     gone = (file_names.DIAGNOSTICS, file_names.CHECKPOINT, "before-1, before-2, ...")
     kept = [entry for entry in entries if entry["file"] not in gone]
     why = publication.FIXED_SEED if seeded else tuning_wording.SETTINGS

@@ -5,7 +5,6 @@ They are drawn once, before the first run, and kept in a file that is deleted wi
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import secrets
@@ -17,6 +16,7 @@ from typing import Any
 from wpriv.core.repeats import Repeats
 from wpriv.errors import UsageError
 from wpriv.files import durable_writes
+from wpriv.run.training.recipe_grid import number_of
 
 FILE = "draw.json"
 BITS = 64
@@ -46,11 +46,6 @@ def draw(repeats: Repeats, candidates: int, fingerprint: str, seed: int | None) 
     bits = secrets.randbits if seed is None else _seeded(seed)
     runs = repeats.draw(bits)
     return Draw([_below(candidates, bits) for _ in range(runs)], [bits(BITS) for _ in range(runs)], fingerprint)
-
-
-def seed_of_run(seed: int | None, run: int) -> int | None:
-    """The seed of a run, different for each; None where the recipe has none."""
-    return None if seed is None else _digest(f"run {run} of seed {seed}") >> (256 - 62)
 
 
 def write(choices: Draw, folder: Path) -> None:
@@ -106,13 +101,9 @@ def _seeded(seed: int) -> Callable[[int], int]:
     def bits(count: int) -> int:
         nonlocal calls
         calls += 1
-        return _digest(f"draw {calls} of seed {seed}") >> (256 - count)
+        return number_of(f"draw {calls} of seed {seed}") >> (256 - count)
 
     return bits
-
-
-def _digest(words: str) -> int:
-    return int.from_bytes(hashlib.sha256(words.encode()).digest(), "big")
 
 
 def score_of(metrics: list[dict[str, Any]], column: str, best: str) -> float:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from wpriv.config.grid_schema import Tune
 from wpriv.config.recipe import Recipe
@@ -17,10 +16,11 @@ from wpriv.core.repeats import MAX_DRAWN_MEAN, Repeats, parse
 from wpriv.errors import Unsupported
 from wpriv.numerics.safe_rounding import echo, text
 from wpriv.run.accounting import best_of_runs, evaluate, repeated_selection
-from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.solve_parameter import solve_for
+from wpriv.run.accounting.search import Unknown
+from wpriv.run.accounting.target import Target, solve_for
 from wpriv.run.training import plan, recipe_grid
 from wpriv.run.training.plan import Plan
+from wpriv.run.training.recipe_grid import Cell, Labels
 
 # factor by which all noise is raised at a time where candidates of several costs exceed the target together, and the
 # largest number of times
@@ -29,11 +29,20 @@ MORE_NOISE, MAX_RAISES = 1.005, 400
 
 @dataclass(frozen=True)
 class Candidate:
-    """One setting: its labels in the sweep, the recipe of a run of it (noise given, no target), and its plan."""
+    """One setting: its labels in the sweep, and the plan of a run of it, whose recipe gives the noise and no target."""
 
-    labels: dict[str, Any]
-    recipe: Recipe
+    labels: Labels
     plan: Plan
+
+    @classmethod
+    def of(cls, cell: Cell, sizes: Mapping[str, int], sigma: float | None = None) -> Candidate:
+        """Plan a setting, with a noise multiplier in the place of the target of its recipe if one is given."""
+        recipe = cell.recipe
+        if sigma is not None:
+            kept = {key: value for key, value in recipe.data["privacy"].items() if key not in ("eps", "accountant")}
+            data = {**recipe.data, "privacy": {**kept, "sigma": sigma}}
+            recipe = recipe_grid.changed(replace(recipe, data=data), {})
+        return cls(cell.labels, plan.plan(recipe, sizes))
 
 
 @dataclass(frozen=True)
@@ -52,15 +61,13 @@ class TuningPlan:
 
     @property
     def tune(self) -> Tune:
-        assert self.recipe.training is not None
-        assert self.recipe.training.tune is not None
-        return self.recipe.training.tune
+        assert self.recipe.train.tune is not None
+        return self.recipe.train.tune
 
     @property
     def private(self) -> Privacy:
-        assert self.recipe.training is not None
-        assert self.recipe.training.privacy is not None
-        return self.recipe.training.privacy
+        assert self.recipe.train.privacy is not None
+        return self.recipe.train.privacy
 
     @cached_property
     def _processes(self) -> list[tuple[Process, float]]:
@@ -93,9 +100,8 @@ class TuningPlan:
 
         ``extra["repeats"]`` has ``one_run``, the eps of one run of the costliest candidate.
         """
-        assert self.recipe.training is not None
         rows, refused = [], []
-        for name in self.recipe.training.accountants:
+        for name in self.recipe.train.accountants:
             try:
                 row = evaluate.ask(self.curve(name), delta=self.private.delta)
                 one = max(self._one_run(process, name) for process, _ in self._processes)
@@ -121,19 +127,16 @@ def tuning_plan(recipe: Recipe, sizes: Mapping[str, int]) -> TuningPlan:
         UsageError: a candidate is no valid recipe. Unsupported: the target cannot be reached, the candidates have
             different neighbours, or the mean number of runs exceeds 500.
     """
-    assert recipe.training is not None
-    assert recipe.training.tune is not None
-    repeats, private = parse(recipe.training.tune.repeats), recipe.training.privacy
+    assert recipe.train.tune is not None
+    repeats, private = parse(recipe.train.tune.repeats), recipe.train.privacy
     assert private is not None
     if repeats.mean > MAX_DRAWN_MEAN:
         raise Unsupported(
             f"{recipe.name}: tune: repeats: a number of runs is drawn for means of up to {MAX_DRAWN_MEAN:g}; found "
             f"{repeats.mean:g}"
         )
-    candidates = []
-    for cell in recipe_grid.grid_of(recipe, recipe.training.tune.sweep):
-        single = cell.recipe if private.eps is None else with_noise(cell.recipe, 1.0)
-        candidates.append(Candidate(cell.labels, single, plan.plan(single, sizes)))
+    cells = recipe_grid.points_of(recipe, recipe.train.tune.sweep)
+    candidates = [Candidate.of(cell, sizes, None if private.eps is None else 1.0) for cell in cells]
     adjacencies = sorted({candidate.plan.adjacency for candidate in candidates})
     if len(adjacencies) > 1:
         raise Unsupported(
@@ -141,16 +144,10 @@ def tuning_plan(recipe: Recipe, sizes: Mapping[str, int]) -> TuningPlan:
             f"no common cost. Keep one privacy.sampling for all of them"
         )
     draft = TuningPlan(recipe, repeats, tuple(candidates), candidates[0].plan.notes)
-    return draft if private.eps is None else _calibrated(draft, private.eps, sizes)
+    return draft if private.eps is None else _calibrated(draft, private.eps, cells, sizes)
 
 
-def with_noise(recipe: Recipe, sigma: float) -> Recipe:
-    """The recipe of one training with a noise multiplier in place of its target."""
-    kept = {key: value for key, value in recipe.data["privacy"].items() if key not in ("eps", "accountant")}
-    return recipe_grid.changed(replace(recipe, data={**recipe.data, "privacy": {**kept, "sigma": sigma}}), {})
-
-
-def _calibrated(draft: TuningPlan, eps: float, sizes: Mapping[str, int]) -> TuningPlan:
+def _calibrated(draft: TuningPlan, eps: float, cells: list[Cell], sizes: Mapping[str, int]) -> TuningPlan:
     """The plan with the noise of each candidate at which the best of K runs of it alone keeps the target.
 
     Candidates of several costs are then accounted for together, and all noise is raised until they keep the target.
@@ -167,7 +164,8 @@ def _calibrated(draft: TuningPlan, eps: float, sizes: Mapping[str, int]) -> Tuni
     multipliers = [noise[_key(candidate.plan.process())] for candidate in draft.candidates]
     factor = 1.0
     for _ in range(MAX_RAISES):
-        final = _with_multipliers(draft, [factor * value for value in multipliers], sizes)
+        noisy = zip(cells, multipliers, strict=True)
+        final = replace(draft, candidates=tuple(Candidate.of(cell, sizes, factor * value) for cell, value in noisy))
         row = evaluate.ask(final.curve(accountant), delta=draft.private.delta)
         if row.epsilon.safe <= eps:
             note = (
@@ -197,16 +195,8 @@ def _least_noise(draft: Plan, accountant: str, eps: float, repeats: Repeats) -> 
         return best_of_runs.of_candidates([of], [1.0], accountant, tol, repeats)
 
     tol = max(evaluate.answer_tol(process(1.0)), best_of_runs.PROFILE_TOL)
-    parameter = SearchParameter("sigma", +1, 1e-12, 1e15)
-    return solve_for(parameter, process, accountant, eps, draft.private.delta, tol, account=account).value
-
-
-def _with_multipliers(draft: TuningPlan, multipliers: list[float], sizes: Mapping[str, int]) -> TuningPlan:
-    final = []
-    for candidate, sigma in zip(draft.candidates, multipliers, strict=True):
-        recipe = with_noise(candidate.recipe, sigma)
-        final.append(Candidate(candidate.labels, recipe, plan.plan(recipe, sizes)))
-    return replace(draft, candidates=tuple(final))
+    parameter = Unknown("sigma", +1, 1e-12, 1e15)
+    return solve_for(parameter, process, accountant, Target(eps, draft.private.delta), tol, account=account).value
 
 
 def _key(process: Process) -> str:

@@ -1,0 +1,146 @@
+"""Figures of records: generated samples, codes, moved points and scores of groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from wpriv.figures import _draw
+from wpriv.figures._figure import Rows, figure
+
+# the names of rows beside generated images, whatever a task calls them
+GENERATED = "generated"
+ROWS = {"original": "test images", "privatised": "reports", "wavelets": "denoised reports"}
+GAP = 1  # pixels between images
+MAX_POINTS = 2000
+MANY = 200  # points from which they are drawn as pixels in vector files
+POINT_COLOURS = {"target": _draw.COLOURS[1], "moved": _draw.COLOURS[0]}
+SCORE_DASHES = ("solid", (0, (2, 1.5)))
+
+
+@figure("Samples of a generator: a grid of images, or points of the plane beside their target.")
+def samples(arrays: Mapping[str, Any], axes: Any) -> None:
+    """Draw ``samples``: images [N, C, H, W] in [0, 1] (C = 1 or 3), or points [N, 2].
+
+    ``names`` splits the images into that many equal rows of the grid, such as original, privatised and generated.
+    ``target`` [M, 2] is drawn below the points.
+
+    Raises:
+        KeyError: there are no samples.
+        ValueError: they have another shape, or their number is not a multiple of the number of names.
+    """
+    samples = np.asarray(arrays["samples"], dtype=float)
+    if samples.ndim == 2 and samples.shape[1] == 2:
+        _draw_points(samples, arrays.get("target"), axes)
+        return
+    if samples.ndim != 4 or samples.shape[1] not in (1, 3) or len(samples) == 0:
+        raise ValueError(f"samples must be images [N, 1 or 3, H, W] or points [N, 2]; found {list(samples.shape)}")
+    names = [str(name) for name in arrays["names"]] if "names" in arrays else []
+    names = [ROWS.get(name, name) for name in names] if GENERATED in names else names
+    if names and len(samples) % len(names):
+        raise ValueError(f"{len(samples)} images cannot be split into {len(names)} equal rows")
+    columns = len(samples) // len(names) if names else math.ceil(math.sqrt(len(samples)))
+    picture = _mosaic(np.clip(samples, 0, 1), columns)
+    axes.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axes.set_xticks([])
+    height = samples.shape[2] + GAP
+    axes.set_yticks([(row + 0.5) * height - GAP for row in range(len(names))], names)
+    axes.tick_params(left=False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def _mosaic(images: Any, columns: int) -> Any:
+    """Arrange images [N, C, H, W] row by row into one picture [H', W'] or [H', W', 3], with white between them."""
+    n, channels, height, width = images.shape
+    rows = math.ceil(n / columns)
+    picture = np.ones((rows * (height + GAP) - GAP, columns * (width + GAP) - GAP, channels))
+    for index, image in enumerate(images):
+        top, left = index // columns * (height + GAP), index % columns * (width + GAP)
+        picture[top : top + height, left : left + width] = image.transpose(1, 2, 0)
+    return picture[..., 0] if channels == 1 else picture
+
+
+def _draw_points(samples: Any, target: Any, axes: Any) -> None:
+    # many points are one picture in vector formats
+    style = {"s": 4, "alpha": 0.5, "linewidths": 0, "rasterized": True}
+    if target is not None:
+        axes.scatter(*np.asarray(target)[:MAX_POINTS].T, color=_draw.COLOURS[-2], label="target", **style)
+    axes.scatter(*samples[:MAX_POINTS].T, color=_draw.COLOURS[0], label="generated", **style)
+    axes.set_aspect("equal")
+    _draw.grid(axes)
+    axes.legend(fontsize="small", markerscale=3)
+
+
+@figure("The codes of two groups, whose distributions a fair representation should make equal.")
+def codes(rows: Rows, axes: Any) -> None:
+    """Draw the codes (``x``, ``y``) of the test records of each ``group``.
+
+    Source:
+        Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 3 and 11.
+    """
+    for group in sorted({row["group"] for row in rows}):
+        members = [row for row in rows if row["group"] == group]
+        _scatter(axes, members, _draw.COLOURS[int(group)], f"A = {group:g}", alpha=0.35, linewidths=0)
+    _draw.frame(axes, "first number of the code", "second number of the code")
+    axes.legend(fontsize="small", framealpha=0.85, markerscale=2)
+
+
+@figure("Points of the plane that a training moved, beside their targets.")
+def points(rows: Rows, axes: Any) -> None:
+    """Draw the points (``x``, ``y``) of each ``kind``, target or moved.
+
+    Source:
+        Rodriguez-Vitores, Lalanne, Loubes (2025), Figure 13.
+    """
+    for kind, colour in POINT_COLOURS.items():
+        members = [row for row in rows if row["kind"] == kind]
+        _scatter(axes, members, colour, kind, alpha=0.4, linewidths=0, rasterized=len(members) > MANY)
+    axes.set_aspect("equal")
+    _draw.grid(axes)
+    axes.legend(fontsize="small", framealpha=0.85, markerscale=2, loc="upper right")
+
+
+@figure("The scores of a model in each group: their densities, or for two-dimensional scores the points.")
+def scores(rows: Rows, axes: Any) -> None:
+    """Draw ``density`` over ``x`` as steps, or points ``x``, ``y``.
+
+    The colour shows the ``group``, dashes (or a cross as the mark) the ``label``.
+
+    Source:
+        Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 1, 2, 5, 7 and 9.
+    """
+    plane = "density" not in rows[0]
+    for label in sorted({row.get("label") for row in rows}, key=str):
+        for group in (0, 1):
+            members = [row for row in rows if row["group"] == group and row.get("label") == label]
+            text, colour = f"A = {group}" + ("" if label is None else f", Y = {label}"), _draw.COLOURS[group]
+            if members and plane:
+                _scatter(axes, members, colour, text, marker="x" if label == 1 else "o", alpha=0.35, linewidths=0.4)
+            elif members:
+                _draw_density(members, axes, colour, label, text)
+    if plane:
+        axes.plot([0, 1], [1, 0], color=_draw.COLOURS[-2], linewidth=0.8, linestyle=(0, (5, 2)))
+        axes.set_aspect("equal")
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+    labels = ("predicted Y1", "predicted Y2") if plane else ("score", "density in the group (test records)")
+    _draw.frame(axes, *labels)
+    axes.legend(fontsize="small", framealpha=0.85, markerscale=2)
+
+
+def _scatter(axes: Any, rows: Rows, colour: str, label: str, **style: Any) -> None:
+    style = {"rasterized": True, **style}  # many points are one picture in vector formats
+    axes.scatter([row["x"] for row in rows], [row["y"] for row in rows], s=5, color=colour, label=label, **style)
+
+
+def _draw_density(rows: Rows, axes: Any, colour: str, label: Any, text: str) -> None:
+    edges = [*(row["x"] for row in rows), rows[-1]["x"] + 1 / len(rows)]
+    heights = [row["density"] for row in rows]
+    style = {"color": colour, "linestyle": SCORE_DASHES[label or 0], "linewidth": 1.5}
+    axes.stairs(heights, edges, label=text, fill=False, **style)
+    if label is None:
+        axes.stairs(heights, edges, color=colour, alpha=0.2, fill=True)
