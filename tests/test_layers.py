@@ -34,7 +34,8 @@ NUMERICAL = ("numerics", "files", "core", "pld", "randomness")
 # the rooms, or the single files, that may import a library
 HOMES = {
     "yaml": ("config/yaml_document.py",),
-    "pydantic": ("config",),
+    "pydantic": ("config", "run/results/model.py"),
+    "jinja2": ("run/results/render.py",),
     "pandas": ("files/csv_tables.py",),
     "torch": ("transport", "models", "engine", "tasks", "tables", "run/training/metric_logs.py"),
     "matplotlib": ("figures", "run"),

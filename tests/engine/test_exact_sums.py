@@ -16,7 +16,7 @@ from wpriv.engine.clipping.clip import clipped_sum
 from wpriv.engine.noise_stream import Noise
 from wpriv.engine.release import Bounded, add_noise, exact_form
 from wpriv.errors import Unsupported, UsageError
-from wpriv.run.training import noise_wording
+from wpriv.run.training import training_statement
 
 KEY = bytes(range(32))
 
@@ -164,7 +164,7 @@ def test_exact_noise_covers_the_sensitivity_of_the_rounded_sum_and_adds_little(s
         assert room**2 >= Fraction(grid) ** 2 * count
     assert deviation <= sigma * norm * (1 + 1.01 * release.MAX_ROUNDING_SHARE)
     assert deviation >= 2**20 * grid
-    assert release.MAX_ROUNDING_SHARE == noise_wording.MOST_ADDED  # what the statement says
+    assert release.MAX_ROUNDING_SHARE == training_statement.MOST_ADDED  # what the statement says
 
 
 def test_rounding_a_sum_moves_it_by_no_more_than_is_added_to_the_noise():

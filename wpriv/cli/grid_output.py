@@ -15,7 +15,7 @@ from wpriv.run import recipe_duration
 from wpriv.run.accounting import repeated_selection
 from wpriv.run.accounting.plausibility import weak_figures
 from wpriv.run.recipe_duration import Duration
-from wpriv.run.results import privacy_statement
+from wpriv.run.results import words
 from wpriv.run.results.means import DEVIATION, RUN, SEEDS
 from wpriv.run.training import all_trainings, recipe_grid
 from wpriv.run.training.all_trainings import Together
@@ -38,7 +38,7 @@ def print_sweep_plan(
     repeated = recipe_grid.runs_of(recipe) > 1
     together = _together(planned)
     fixed = any(each.plan.private is not None and each.plan.train.seed is not None for each in planned)
-    warnings = [privacy_statement.FIXED_SEED] if fixed else []
+    warnings = [words.FIXED_SEED] if fixed else []
     rows: list[Row] = []
     lines: list[Row] = []  # one for each setting
     for _, runs in itertools.groupby(planned, lambda each: each.cell.setting):
@@ -144,7 +144,7 @@ def print_tuning_plan(plan: TuningPlan, out: Path, as_json: bool) -> None:
         {**each.labels, "steps": each.plan.steps, "sigma": each.plan.multiplier, "epsilon": each.plan.eps()}
         for each in plan.candidates
     ]
-    warnings = [privacy_statement.FIXED_SEED] if plan.recipe.train.seed is not None else []
+    warnings = [words.FIXED_SEED] if plan.recipe.train.seed is not None else []
     size = plan.candidates[0].plan.records
     warnings += [line for row in rows[:1] for line in weak_figures(row.epsilon.safe, row.delta.safe, size)]
     if as_json:

@@ -166,6 +166,7 @@ def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
     """Print the guarantee, the facts of the statement and the written files."""
     from wpriv.cli import output
     from wpriv.run.local import local_statement
+    from wpriv.run.results import words
 
     statement = result.statement
     if as_json:
@@ -174,8 +175,9 @@ def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
         shape = " x ".join(str(side) for side in statement["data"]["shape"])
         action = "would be privatised" if dry_run else "privatised"
         records = f"{statement['data']['records']} records of {shape}"
-        output.emit_bold(f"{records} {action}: {local_statement.headline(statement)}")
-        for name, fact in local_statement.facts(statement):
+        reports = local_statement.read(statement)
+        output.emit_bold(f"{records} {action}: {words.headline(reports)}")
+        for name, fact in words.report_facts(reports):
             output.emit(f"{name}: {fact}")
         for file in result.files:
             output.emit(f"written: {file}")

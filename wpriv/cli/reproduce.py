@@ -70,7 +70,6 @@ def command(
     """
     from wpriv.cli import output
     from wpriv.run.reproduction import collect, items, page, reproduce
-    from wpriv.run.results import expectations
 
     papers, limit = items.select(what), seconds_of(at_most)
     folder = out or Path("reproduction-quick" if quick else "reproduction")
@@ -99,9 +98,7 @@ def command(
         output.emit_table(["paper", "item", "verdict", "numbers met", "not reproduced"], rows)
     for path in files:
         output.say("wrote", str(path))
-    missed = [
-        row for each in results for recipe in each.recipes for row in recipe.expect if expectations.is_missed(row)
-    ]
+    missed = [number for each in results for recipe in each.recipes for number in recipe.expect if number.is_missed]
     if missed:
         raise CheckFailed(f"{len(missed)} expected numbers are missed; the pages show them")
     status = {recipe.name: recipe.status for each in results for recipe in each.recipes}

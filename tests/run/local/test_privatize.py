@@ -19,6 +19,7 @@ import wpriv
 from wpriv.errors import MissingResource, Unsupported, UsageError, WprivError
 from wpriv.numerics import gaussian_calibration
 from wpriv.run.local import local_statement, mechanism_plan, privatize
+from wpriv.run.results import words
 
 LEVEL = 1e-9  # chance that a test on noise of the operating system fails though the distribution is right
 GAUSS = {"mech": "local-gauss", "radius": 1.0, "eps": 2.0, "delta": 1e-5}
@@ -233,16 +234,16 @@ def test_files_hold_the_records_and_the_statement_and_no_labels_unless_they_are_
 def test_the_statement_says_what_is_protected_and_what_is_not():
     statement = wpriv.privatize(records(8, 3), seed=4, **GAUSS).statement
     told = local_statement.to_markdown(statement)
-    for words in (
+    for fragment in (
         *("every record by itself", "any-two", "to an l2 norm of 1", "eps = ", "at delta = 1e-05", "post-processing"),
         *("AES-256", "Seed: 4 (fixed)", "seed is fixed", "8 records of 3"),
     ):
-        assert words in told
+        assert fragment in told
     assert statement["schema"] == "wpriv.statement/1"
     quiet = wpriv.privatize(records(8, 3), **LAPLACE).statement
     assert quiet["seed"] is None
     assert "Seed: from the operating system, not recorded" in local_statement.to_markdown(quiet)
-    assert "(pure DP)" in local_statement.headline(quiet)
+    assert "(pure DP)" in words.headline(local_statement.read(quiet))
 
 
 def test_nothing_in_the_statement_was_computed_from_the_records():

@@ -8,13 +8,18 @@ import pytest
 
 from wpriv.run import load_recipe
 from wpriv.run.reproduction import collect, items, kept_text, page
+from wpriv.run.results.expectations import Verdict
+from wpriv.run.results.model import Claim
 
-CLAIM = {"paper": "it is tight", "found": "it is not", "because": "of a factor of 2"}
+CLAIM = Claim(paper="it is tight", found="it is not", because="of a factor of 2")
+QUICK = {page: {"quick": False}, kept_text: {}}
 ITEM = items.Item("plc", "Figure 1", "the privacy loss", ("plc/fig1-laplace-loss",))
 
 
-def row(kind="published", ok=True, held=True):
-    return {"kind": kind, "ok": ok, "held": held}
+def row(kind="published", ok=True, held=True, **more):
+    numbers = {"expected": 0.5, "ours": 0.5, "difference": 0.0, "within": 0.1, "absolute": False}
+    about = {"panel": "", "where": {}, "column": "delta", "source": "a test"}
+    return Verdict(**about, **numbers, kind=kind, ok=ok, held=held, **more)
 
 
 def result(*rows, status="done", **more):
@@ -55,10 +60,10 @@ def test_a_number_that_is_shown_and_not_held_is_not_reached_and_no_difference():
 
 
 def test_a_number_that_was_not_measured_yet_makes_an_item_a_part_and_no_difference():
-    new = {**row(ok=False), "not_measured": True}
+    new = row(ok=False, not_measured=True)
     assert verdict(result(row(), new)) == "partly"
     assert verdict(result(new)) == "shown"
-    assert verdict(result(row(), {**new, "kind": "own"})) == "reproduced"
+    assert verdict(result(row(), new.with_entries(kind="own"))) == "reproduced"
 
 
 @pytest.mark.parametrize("held", [True, False])
@@ -82,7 +87,7 @@ def test_without_a_run_or_a_recipe_there_is_no_verdict_on_the_paper():
 
 
 def test_an_overview_counts_the_statements_that_fail_beside_the_numbers_met():
-    met = {"kind": "reference", "ok": True, "held": True}
+    met = row("reference")
     table = [{"proposition": name, "verdict": "fails", "error": 3} for name in ("Lemma 2", "Lemma 2, root")]
     one = collect.ItemResult(ITEM, [result(met, claims=[CLAIM])], "differs")
     two = collect.ItemResult(ITEM, [result(met, claims=[CLAIM], table=table)], "differs")
@@ -95,8 +100,11 @@ def test_an_overview_counts_the_statements_that_fail_beside_the_numbers_met():
 def test_pages_name_the_statements_that_fail(tmp_path):
     table = [{"proposition": "Lemma 1", "verdict": "holds"}, {"proposition": "Lemma <2>", "verdict": "fails"}]
     failing = result(table=table)
-    assert "The statement fails in 1 of 2 rows: Lemma &lt;2&gt;." in page._recipe(failing, tmp_path)
-    assert "The statement fails in 1 of 2 rows: Lemma <2>." in kept_text._recipe(failing, tmp_path)
+    paper = items.Paper("plc", "a title", "an author", (ITEM,))
+    for module in (page, kept_text):
+        module.write([paper], [collect.ItemResult(ITEM, [failing], "differs")], tmp_path, **QUICK[module])
+    assert "The statement fails in 1 of 2 rows: Lemma &lt;2&gt;." in (tmp_path / "plc.html").read_text()
+    assert "The statement fails in 1 of 2 rows: Lemma <2>." in (tmp_path / "plc.md").read_text()
     numbered = result(table=[{**row, "error": 7, "verdict": "fails"} for row in table])
     assert page.failing_in_words(numbered).endswith("in 2 of 2 rows, by 1 error of the paper: Lemma 1; Lemma <2>")
 

@@ -164,8 +164,8 @@ def test_a_kept_figure_over_several_recipes_names_those_of_which_it_lacks_the_la
     together.origin_file(figure).write_text(json.dumps(together.origins(result("xyz"))))
     assert together.outdated_panels(result("xyw"), figure) == []  # c is no panel of it
     assert together.outdated_panels(result("xvz"), figure) == ["b"]
-    assert "does not show the latest results of b" in "".join(page._together_figure(result("xvz"), tmp_path))
-    assert "latest results" not in "".join(page._together_figure(result("xyz"), tmp_path))
+    assert "does not show the latest results of b" in page.together_figure(result("xvz"), tmp_path)
+    assert "latest results" not in page.together_figure(result("xyz"), tmp_path)
     drawn = {name: run for name, run in together.origins(result("xyz")).items() if name != "b"}
     together.origin_file(figure).write_text(json.dumps(drawn))
     assert together.outdated_panels(result("xyz"), figure) == ["b"]  # its first results came later

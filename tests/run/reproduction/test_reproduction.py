@@ -14,6 +14,8 @@ from wpriv.run.comparison import compare
 from wpriv.run.recipe_files import shipped
 from wpriv.run.reproduction import collect, items, page, reproduce
 from wpriv.run.results import web_page
+from wpriv.run.results.expectations import Verdict
+from wpriv.run.results.model import Together
 
 
 def run(word, out, at_most=1e9):
@@ -173,22 +175,30 @@ def test_the_report_holds_each_number_with_its_kind_and_verdict(tmp_path):
 def test_a_page_shows_the_mean_its_deviation_and_its_seeds_and_the_commit_of_an_own_number():
     row = {"panel": "", "where": {"eps": 1}, "column": "accuracy", "kind": "own", "expected": 0.5, "ours": 0.52}
     row |= {"difference": 0.02, "within": 0.1, "absolute": True, "ok": True, "held": True, "source": "this program"}
-    assert [collect._numbers(row | {"kind": kind})["published"] for kind in ("published", "own")] == [0.5, None]
-    several = row | {"commit": "0123456789ab", "noise_version": 1, "seeds": 5, "deviation": 0.0123}
+    single = Verdict(**row)
+    published = [collect._numbers(single.with_entries(kind=kind))["published"] for kind in ("published", "own")]
+    assert published == [0.5, None]
+    more = {"commit": "0123456789ab", "noise_version": 1, "seeds": 5, "deviation": 0.0123}
+    several = single.with_entries(**more)
     kept = collect._numbers(several)
-    assert {key: kept[key] for key in ("commit", "noise_version", "seeds", "deviation")} == {
-        key: several[key] for key in ("commit", "noise_version", "seeds", "deviation")
-    }
+    assert {key: kept[key] for key in more} == more
     assert "own, commit 0123456789ab" in web_page.expected([several])
     assert "0.520 ± 0.012 (5 seeds)" in web_page.expected([several])
-    assert "0.52" in web_page.expected([row])  # a single run
+    assert "0.52" in web_page.expected([single])
 
 
-def test_a_page_says_what_several_trainings_cost_together():
-    whole = {"trainings": 5, "epsilon": 2.00001, "delta": 1e-5, "claim": "certified", "accountant": "pld"}
-    assert "All 5 private trainings together: eps = 2.00001 at delta = 1e-05, certified" in page._of_all(whole)
-    assert "no figure, since they differ" in page._of_all({"trainings": 2, "problem": "they differ"})
-    assert page._of_all({}) == ""
+def test_a_page_says_what_several_trainings_cost_together(tmp_path):
+    (paper,) = items.select("plc/figure-4")
+
+    def text(together):
+        recipe = collect.RecipeResult("plc/fig4-adp-pdp", tmp_path, "done", "", kept=True, together=together)
+        page.write([paper], [collect.ItemResult(paper.items[0], [recipe], "shown")], tmp_path, quick=True)
+        return (tmp_path / "plc.html").read_text()
+
+    whole = Together(trainings=5, epsilon=2.00001, delta=1e-5, claim="certified", accountant="pld")
+    assert "All 5 private trainings together: eps = 2.00001 at delta = 1e-05, certified" in text(whole)
+    assert "no figure, since they differ" in text(Together(trainings=2, problem="they differ"))
+    assert "trainings together" not in text(Together()) + text(None)
 
 
 def test_a_changed_recipe_whose_run_is_killed_is_not_shown_with_its_earlier_results(tmp_path, monkeypatch):

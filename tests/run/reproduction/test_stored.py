@@ -13,7 +13,10 @@ from wpriv.run import load_recipe
 from wpriv.run.comparison import compare
 from wpriv.run.reproduction import stored
 from wpriv.run.results import expectations, read
+from wpriv.run.results.expectations import Verdict
 
+ROW = {"panel": "", "where": {}, "column": "delta", "kind": "published", "expected": 0.5, "ours": 0.5}
+ROW |= {"difference": 0.0, "within": 0.1, "absolute": False, "ok": True, "held": True, "source": "a test"}
 RECIPE = """\
 kind: compare
 source: "a test"
@@ -54,37 +57,37 @@ def test_the_verdict_is_on_the_numbers_of_today_and_a_new_one_is_taken_from_the_
     path, out = stored_run(tmp_path)
     new = '  - {where: {eps: 0.5}, delta: 0.5, within: 0.1, kind: published, source: "none"}\n'
     path.write_text(RECIPE.replace("0.126936737507", "0.2") + new)
-    recipe, entries = load_recipe.recipe(path), stored.entries(out / "expect.json")
+    recipe, entries = load_recipe.recipe(path), expectations.read(out / "expect.json")
     rows = stored.today(recipe, entries, read.table(out / "table.csv"))
     # delta of sigma = 1 at eps = 0.5, Balle and Wang 2018: Phi(0) - e^0.5 Phi(-1)
     delta = 0.5 - math.exp(0.5) * math.erfc(1 / math.sqrt(2)) / 2
     expected = [(0.2, 0.126936738, False), (0.5, round(delta, 9), False)]
-    assert [(row["expected"], round(row["ours"], 9), row["ok"]) for row in rows] == expected
-    assert [expectations.is_missed(row) for row in rows] == [True, True]
+    assert [(row.expected, round(row.ours, 9), row.ok) for row in rows] == expected
+    assert [row.is_missed for row in rows] == [True, True]
 
 
 def test_a_new_number_that_the_stored_results_do_not_hold_is_not_measured_and_not_missed(tmp_path):
     path, out = stored_run(tmp_path)
     new = '  - {where: {eps: 0.7}, delta: 0.5, within: 0.1, kind: published, source: "none"}\n'
     path.write_text(RECIPE + new)
-    entries, table = stored.entries(out / "expect.json"), read.table(out / "table.csv")
+    entries, table = expectations.read(out / "expect.json"), read.table(out / "table.csv")
     rows = stored.today(load_recipe.recipe(path), entries, table)
-    assert [expectations.verdict_word(row) for row in rows] == ["ok", "not measured yet"]
+    assert [row.word for row in rows] == ["ok", "not measured yet"]
     assert expectations.counts(rows) == "1 of 1"
-    assert not any(expectations.is_missed(row) for row in rows)
+    assert not any(row.is_missed for row in rows)
     # a quick run has a grid of its own
     assert len(stored.today(replace(load_recipe.recipe(path), quick=True), entries, table)) == 1
 
 
 def test_answers_are_found_at_places_that_name_a_claim_or_a_number_of_seeds():
     place = {"claim": "exact", "seeds": 5, "case": "a"}
-    entry = {"panel": "", "where": place, "column": "accuracy", "ours": "nan", "claim": "measured", "seeds": 5}
+    entry = Verdict(**ROW | {"where": place, "column": "accuracy", "ours": "nan", "claim": "measured", "seeds": 5})
     check = Check("", Expect(where=place, within=0.1, accuracy=0.9, source="x"))
-    verdict, claim = stored.answered(check, "accuracy", 0.9, [entry])
-    assert (math.isnan(verdict.ours), verdict.ok, verdict.seeds, claim) == (True, False, 5, "measured")
-    verdict, _ = stored.answered(check, "accuracy", 0.9, [{**entry, "ours": 0.85}])
+    verdict = stored.answered(check, "accuracy", 0.9, [entry])
+    assert (math.isnan(verdict.ours), verdict.ok, verdict.seeds, verdict.claim) == (True, False, 5, "measured")
+    verdict = stored.answered(check, "accuracy", 0.9, [entry.with_entries(ours=0.85)])
     assert (verdict.ours, verdict.ok) == (0.85, True)
-    assert stored.answered(check, "accuracy", 0.9, [{**entry, "where": {**place, "case": "b"}}]) is None
+    assert stored.answered(check, "accuracy", 0.9, [entry.with_entries(where={**place, "case": "b"})]) is None
 
 
 def test_a_bound_from_one_side_says_which_and_a_value_does_not(tmp_path):
@@ -92,30 +95,31 @@ def test_a_bound_from_one_side_says_which_and_a_value_does_not(tmp_path):
     sides = []
     for extra in ("", "at_least: true, ", "at_most: true, "):
         path.write_text(RECIPE.replace("within: 1e-9, ", f"within: 1e-9, {extra}"))
-        (row,) = stored.today(load_recipe.recipe(path), stored.entries(out / "expect.json"))
-        sides.append(row.get("side"))
+        (row,) = stored.today(load_recipe.recipe(path), expectations.read(out / "expect.json"))
+        sides.append(row.side)
     assert sides == [None, "at least", "at most"]
 
 
 def test_a_number_has_the_claim_of_its_row_and_measurements_are_so_called(tmp_path):
     _, out = stored_run(tmp_path)
-    entries = stored.entries(out / "expect.json")
+    entries = expectations.read(out / "expect.json")
     table = [{"epsilon": 0.5, "claim": "exact"}, {"epsilon": 1, "claim": "certified"}]
-    assert [row["claim"] for row in stored.with_claims(entries, table, "compare")] == ["certified"]
+    assert [row.claim for row in stored.with_claims(entries, table, "compare")] == ["certified"]
     # two rows of different claims: none can be named
     table.append({"epsilon": 1, "claim": "exact"})
-    assert [row["claim"] for row in stored.with_claims(entries, table, "compare")] == [None]
-    accuracy = [{**entries[0], "column": "accuracy"}]
-    assert [row["claim"] for row in stored.with_claims(accuracy, table, "train")] == ["measured"]
-    assert json.loads((out / "expect.json").read_text())["expect"] == entries
+    assert [row.claim for row in stored.with_claims(entries, table, "compare")] == [None]
+    accuracy = [entries[0].with_entries(column="accuracy")]
+    assert [row.claim for row in stored.with_claims(accuracy, table, "train")] == ["measured"]
+    assert json.loads((out / "expect.json").read_text())["expect"] == [entry.as_dict() for entry in entries]
     assert yaml_document.read(out / "recipe.yaml").data["kind"] == "compare"
 
 
 def test_an_own_number_of_the_commit_of_the_results_is_not_counted_as_met():
-    own = {"kind": "own", "commit": "0123456789ab", "ok": True, "held": True}
-    rows = [own, {**own, "kind": "published"}, {**own, "commit": "ba9876543210"}, {**own, "ok": False}]
+    own = Verdict(**ROW | {"kind": "own", "commit": "0123456789ab"})
+    others = ({"kind": "published"}, {"commit": "ba9876543210"}, {"ok": False})
+    rows = [own, *(own.with_entries(**entries) for entries in others)]
     marked = stored.with_same_commit(rows, "0123456789abcdef")
-    assert [expectations.verdict_word(row) for row in marked] == ["same commit", "ok", "ok", "MISSED"]
+    assert [row.word for row in marked] == ["same commit", "ok", "ok", "MISSED"]
     assert expectations.counts(marked) == "2 of 3"
     assert expectations.counts(marked[:1]) == ""
     assert stored.with_same_commit(rows, None) == rows
@@ -124,6 +128,6 @@ def test_an_own_number_of_the_commit_of_the_results_is_not_counted_as_met():
 def test_an_infinite_answer_that_was_stored_is_compared_again_and_missed(tmp_path):
     _, out = stored_run(tmp_path)
     recipe = load_recipe.recipe(tmp_path / "toy.yaml")
-    entries = stored.entries(out / "expect.json")
-    (row,) = stored.today(recipe, [{**entries[0], "ours": "inf", "difference": None, "ok": False}])
-    assert (row["ours"], row["ok"]) == (float("inf"), False)
+    entries = expectations.read(out / "expect.json")
+    (row,) = stored.today(recipe, [entries[0].with_entries(ours=math.inf, difference=None, ok=False)])
+    assert (row.ours, row.ok) == (float("inf"), False)

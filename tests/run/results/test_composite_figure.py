@@ -73,13 +73,13 @@ def test_an_item_shows_its_figure_where_two_recipes_are_done_and_keeps_it_where_
     monkeypatch.setattr(page, "command_of", lambda result: "wpriv train")
     monkeypatch.setattr(kept, "_store", lambda result, folder: None)
     result = ItemResult(item, done, "reproduced")
-    assert "<svg" in "".join(page._together_figure(result, folders / "out"))
+    assert "<svg" in page.together_figure(result, folders / "out")
     kept.store([result], folders / "out", folders / "kept")
     assert (folders / "kept" / together.file_name(result)).is_file()
     half = ItemResult(item, [done[0], RecipeResult("a/two", folders / "two", "not run", "")], "partly")
-    assert page._together_figure(half, folders / "out") == []
+    assert page.together_figure(half, folders / "out") == ""
     # the figure of an earlier run stays, and the pages of kept results link it
-    assert "wgrad/together/figure-4.svg" in page._together_figure(half, folders / "kept")[0]
+    assert "wgrad/together/figure-4.svg" in page.together_figure(half, folders / "kept")
 
 
 def test_rows_of_generated_images_have_the_same_names_whatever_the_task_calls_them():

@@ -14,6 +14,7 @@ from tests.run.results.pages import Balanced, browser, console
 from tests.run.training.test_training_statement import RECIPE
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run.results import file_names, guarantee_reading, web_page
+from wpriv.run.results.model import Protection
 from wpriv.run.results.report import report
 
 HOSTILE = "<script>document.title = 'taken'</script> & \"'--></style>"
@@ -74,7 +75,7 @@ def test_the_page_of_a_training_has_statement_guarantee_reading_and_measurements
     for words in ("how to read it", "Do not publish this page", "Trust model", "certified by pld", "<svg"):
         assert words in text
     for line in statement["not_covered"]:
-        assert line.replace("&", "&amp;").replace("'", "&#x27;") in text
+        assert line.replace("&", "&amp;").replace("'", "&#39;") in text
 
 
 @pytest.mark.slow
@@ -83,7 +84,7 @@ def test_the_page_of_a_training_has_statement_guarantee_reading_and_measurements
     "damage", ["", "{", "[]", "\0", '{"expect": [{"ok": true}], "claims": [{}]}', '{"expect": 3, "claims": 3}']
 )
 def test_the_page_says_which_file_is_damaged(comparison, tmp_path, monkeypatch, name, damage):
-    monkeypatch.setattr(web_page, "figures", lambda *_: [])
+    monkeypatch.setattr(web_page, "figures", lambda *_: "")
     for kept in (file_names.TABLE, file_names.RECIPE, file_names.EXPECT, file_names.PROVENANCE):
         (tmp_path / kept).write_bytes((comparison / kept).read_bytes())
     (tmp_path / name).write_text(damage)
@@ -160,8 +161,12 @@ def test_no_threshold_test_of_the_least_private_mechanism_exceeds_the_reading(ep
 
 def reading_of(process, adjacency="add-remove", **more):
     """The lines of a statement on a process, of eps = 50 and delta = 0.5, which alone say nothing of an attacker."""
-    row = {"epsilon": 50.0, "delta": 0.5, "process": process}
-    return " ".join(guarantee_reading.of_statement({"adjacency": adjacency, "delta": {"records": 50}, **more}, row))
+    row = {"notion": "approximate-dp", "claim": "certified", "accountant": "pld", "epsilon": 50.0, "delta": 0.5}
+    share = {"value": 0.5, "records": 50, "times_records": 25.0, "meaning": ""}
+    about = dict.fromkeys(("unit", "adjacency_means"), "") | {"adjacency": adjacency, "delta": share}
+    lists = {key: [] for key in ("covered", "not_covered", "not_assessed")}
+    source = Protection(**about, **lists, guarantees=[{**row, "process": process}], **more)
+    return " ".join(guarantee_reading.of_statement(source, source.guarantees[0]))
 
 
 def test_the_reading_of_a_training_is_that_of_its_whole_privacy_curve():
@@ -181,7 +186,8 @@ def test_the_reading_of_a_training_is_that_of_its_whole_privacy_curve():
 
 
 def test_the_reading_of_the_best_of_several_runs_is_that_of_its_pair_alone():
-    words = reading_of([{"mech": "gauss", "sigma": 2.0, "n": 4}], tuning={"repeats": {}})
+    tuning = {"repeats": {"kind": "geometric", "mean": 2.0}, "candidates": [{}], "chosen": {}}
+    words = reading_of([{"mech": "gauss", "sigma": 2.0, "n": 4}], tuning=tuning)
     assert "at most 100%" in words
     assert "follow from this one pair of eps and delta" in words
     assert "follow from this one pair" in reading_of([{"mech": "no-such-mechanism"}])

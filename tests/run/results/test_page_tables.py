@@ -6,20 +6,28 @@ import re
 
 import pytest
 
-from wpriv.run.results import web_page
+from wpriv.run.results import render, web_page
+from wpriv.run.results.expectations import Verdict
+
+STYLE = render.FOLDER / "page.css"
 
 
 def test_each_cell_of_a_table_with_a_class_names_its_column_and_those_of_others_do_not():
-    text = web_page.table(["item", "a < b"], [["1", "2"], ["3", "4"]], {1}, name="items")
+    text = render.part("table", ["item", "a < b"], [["1", "2"], ["3", "4"]], {1}, "items")
     assert re.findall(r'data-label="([^"]+)"', text) == ["item", "a &lt; b"] * 2
     assert text.count('class="number"') == 3
-    assert "data-label" not in web_page.table(["item"], [["1"]])
+    assert "data-label" not in render.part("table", ["item"], [["1"]])
 
 
 def test_every_column_of_expected_numbers_that_the_style_sheet_names_is_one():
-    named = set(re.findall(r'numbers td\[data-label="([^"]+)"\]', web_page.STYLE.read_text(encoding="utf-8")))
+    named = set(re.findall(r'numbers td\[data-label="([^"]+)"\]', STYLE.read_text(encoding="utf-8")))
     assert len(named) >= 4
-    assert named <= set(web_page._COLUMNS)
+    text = web_page.expected([expected_row(claim="exact")])
+    assert (
+        named
+        <= set(re.findall(r'data-label="([^"]+)"', text))
+        == set(re.findall(r"<th(?: class=\"number\")?>(.*?)</th>", text))
+    )
 
 
 def test_columns_with_one_value_stand_above_the_table_with_that_value():
@@ -40,16 +48,16 @@ def test_a_single_row_and_rows_that_are_all_alike_stay_tables():
 def test_folded_expected_numbers_can_be_opened_by_the_style_sheet_for_paper():
     row = {"panel": "", "where": {"n": 1}, "column": "delta_lower", "kind": "reference", "expected": 1.0, "ours": 1.0}
     row |= {"difference": 0.0, "within": 0.1, "absolute": False, "ok": True, "held": True, "source": "by hand"}
-    text = web_page.expected([row] * (web_page.MOST_OPEN + 1))
+    text = web_page.expected([Verdict(**row)] * (web_page.MOST_OPEN + 1))
     assert '<details class="expected">' in text
-    assert "details.expected" in web_page.STYLE.read_text(encoding="utf-8")
+    assert "details.expected" in STYLE.read_text(encoding="utf-8")
     assert "delta_<wbr>lower" in text
 
 
 def expected_row(**more):
     row = {"panel": "", "where": {"n": 1}, "column": "accuracy", "kind": "published", "expected": 0.5, "ours": 0.55}
     row |= {"difference": 0.1, "within": 0.1, "absolute": False, "ok": True, "held": True, "source": "Table 1"}
-    return row | more
+    return Verdict(**row | more)
 
 
 @pytest.mark.parametrize(
@@ -69,12 +77,12 @@ def expected_row(**more):
     ],
 )
 def test_a_difference_is_in_percent_or_in_the_unit_of_an_absolute_tolerance(difference, absolute, shown):
-    assert web_page.difference(expected_row(difference=difference, absolute=absolute)) == shown
+    assert expected_row(difference=difference, absolute=absolute).difference_words == shown
 
 
 def test_a_tolerance_has_the_unit_of_the_difference_beside_it():
-    assert web_page.tolerance(expected_row(within=0.02, absolute=True)) == "0.02"
-    assert web_page.tolerance(expected_row(within=0.002, absolute=False)) == "0.2%"
+    assert expected_row(within=0.02, absolute=True).within_words == "0.02"
+    assert expected_row(within=0.002, absolute=False).within_words == "0.2%"
 
 
 @pytest.mark.parametrize(
@@ -89,12 +97,12 @@ def test_a_tolerance_has_the_unit_of_the_difference_beside_it():
     ],
 )
 def test_a_mean_has_the_decimals_of_its_deviation(mean, deviation, shown):
-    assert web_page.ours(expected_row(ours=mean, deviation=deviation, seeds=5)) == shown
+    assert expected_row(ours=mean, deviation=deviation, seeds=5).ours_words == shown
 
 
 def test_a_bound_from_one_side_is_shown_as_one():
-    assert web_page.expected_number(expected_row()) == "0.5"
-    assert web_page.expected_number(expected_row(side="at least")) == "0.5 or more"
+    assert expected_row().expected_words == "0.5"
+    assert expected_row(side="at least").expected_words == "0.5 or more"
     assert "<td" in web_page.expected([expected_row(side="at most")])
     assert "0.5 or less" in web_page.expected([expected_row(side="at most")])
 

@@ -18,7 +18,8 @@ from wpriv.cli.main import main
 from wpriv.engine import weight_export
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import weight_files
-from wpriv.run.results import file_names, model_check, model_header
+from wpriv.run.results import file_names, model_check
+from wpriv.run.results.model import Protection
 from wpriv.run.training import portable_weights
 
 
@@ -209,11 +210,17 @@ def test_weights_that_the_format_does_not_hold_are_left_out_with_the_reason(tmp_
 
 
 def test_the_best_guarantee_is_the_least_proven_one():
-    rows = [
-        {"notion": "approximate-dp", "claim": "upper-bound", "epsilon": 3.0},
-        {"notion": "approximate-dp", "claim": "certified", "epsilon": 2.0},
-        {"notion": "approximate-dp", "claim": "approximate", "epsilon": 1.0},
-        {"notion": "wdp", "claim": "as-published", "epsilon": 0.5},
+    figures = [
+        ("approximate-dp", "upper-bound", 3.0),
+        ("approximate-dp", "certified", 2.0),
+        ("approximate-dp", "approximate", 1.0),
+        ("wdp", "as-published", 0.5),
     ]
-    assert model_header.best(rows) is rows[1]
-    assert model_header.best(rows[2:]) is None
+    rows = [
+        {"notion": notion, "claim": claim, "epsilon": eps, "delta": 1e-5, "accountant": "a"}
+        for notion, claim, eps in figures
+    ]
+    stated = dict.fromkeys(("unit", "adjacency", "adjacency_means"), "")
+    stated |= {key: [] for key in ("covered", "not_covered", "not_assessed")}
+    assert Protection(**stated, guarantees=rows).best.epsilon == 2.0
+    assert Protection(**stated, guarantees=rows[2:]).best is None

@@ -10,8 +10,8 @@ from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.run.accounting import evaluate
-from wpriv.run.results import model_header, statement_facts, summary
-from wpriv.run.training import training_statement
+from wpriv.run.results import words
+from wpriv.run.results.model import Figure, Together
 from wpriv.run.training.trained import Trained
 
 # 1 / 300,000: six digits to the nearest lie below it
@@ -30,14 +30,10 @@ def result(*accountants):
 
 @pytest.mark.parametrize(("delta", "shown"), [(THIRD, "3.33334e-06"), (1e-5, "1e-05")])
 def test_delta_is_never_shown_smaller_than_it_is(delta, shown):
-    row = figure("pld", delta).as_dict()
-    statement = {"private": True, "guarantees": [row], "unit": "one record"}
-    sentences = [
-        model_header.promise(statement),
-        statement_facts.Facts(statement, statement, row, statement_facts.CENTRAL).guarantee,
-        summary.guarantee_of_all(row),
-        training_statement._figure(row),
-    ]
+    entries = figure("pld", delta).as_dict()
+    row = Figure(**entries)
+    together = Together(**{key: entries[key] for key in ("epsilon", "delta", "claim", "accountant")})
+    sentences = [words.point(row), words.guarantee(row), words.guarantee_of_all(together), words.figure(row)]
     assert [f"at delta = {shown}" in sentence for sentence in sentences] == [True] * 4
 
 

@@ -13,7 +13,8 @@ import wpriv
 from wpriv import tasks
 from wpriv.core import registry
 from wpriv.run.local import local_statement
-from wpriv.run.results import file_names, model_check, privacy_statement, publication, registry_entry
+from wpriv.run.results import file_names, model_check, publication, registry_entry, words
+from wpriv.run.results.model import Statement
 from wpriv.run.training import metric_logs, train
 
 RECIPE = """\
@@ -84,8 +85,8 @@ def test_delta_is_set_against_one_over_the_records(tmp_path):
     assert (found["value"], found["records"]) == (1e-5, 300)
     assert found["times_records"] == pytest.approx(0.003)
     assert "0.003 / records" in (tmp_path / "out" / file_names.STATEMENT_TEXT).read_text()
-    assert "NOT below 1 / records" in privacy_statement.share(0.1, 300)["meaning"]
-    assert privacy_statement.share(0.0, 300)["meaning"].startswith("pure DP")
+    assert "NOT below 1 / records" in words.share(0.1, 300).meaning
+    assert words.share(0.0, 300).meaning.startswith("pure DP")
 
 
 @pytest.mark.slow
@@ -128,7 +129,7 @@ def test_figures_of_observed_distances_are_neither_for_publication_nor_for_logs_
     sent = metric_logs.figures(done, private=False)
     assert sent.final["epsilon"] == statement["guarantees"][0]["epsilon"]
     assert sent.parameters["statement.accountant"] == "pld"
-    entry = json.dumps(registry_entry.entry(statement))
+    entry = json.dumps(registry_entry.entry(Statement(**statement)))
     assert all(json.dumps(line)[1:-1] not in entry for row in others for line in row["warnings"])
 
 

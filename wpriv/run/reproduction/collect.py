@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from wpriv.errors import UsageError, WprivError
+from wpriv.errors import WprivError
 from wpriv.run import load_recipe
 from wpriv.run.reproduction import reproduce, stored
 from wpriv.run.reproduction.items import Item, Paper
-from wpriv.run.results import expectations, file_names, read, stored_json, summary
+from wpriv.run.results import expectations, file_names, model, read, summary
+from wpriv.run.results.expectations import Verdict
+from wpriv.run.results.model import Claim, Claims, Row, Together
 
 SCHEMA = "wpriv.reproduction/1"
 VERDICTS = {
@@ -28,8 +29,6 @@ VERDICTS = {
 COLUMNS = ("panel", "where", "column", "kind", "ours", "difference", "within", "absolute", "source", "claim")
 OPTIONAL = ("commit", "noise_version", "seeds", "deviation", "side")
 ORIGIN = ("wpriv", "git_commit", "platform", "device", "seed", "seeds", "noise_version", "wall_seconds")
-CLAIM = {"paper", "found", "because"}  # the keys of a claim
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -54,12 +53,12 @@ class RecipeResult:
     folder: Path
     status: str
     reason: str
-    expect: list[Row] = field(default_factory=list)
-    claims: list[dict[str, str]] = field(default_factory=list)
+    expect: list[Verdict] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
     provenance: Row = field(default_factory=dict)
     table: list[Row] = field(default_factory=list)
     runs: list[Row] = field(default_factory=list)
-    together: Row = field(default_factory=dict)
+    together: Together | None = None
     kept: bool = False
     note: str = ""
 
@@ -75,9 +74,11 @@ class RecipeResult:
 
     def as_dict(self) -> Row:
         """The recipe as ``report.json`` holds it, without its expected numbers."""
-        facts = {"recipe": self.name, "status": self.status, "reason": self.reason, "claims": self.claims}
+        claims = [claim.as_dict() for claim in self.claims]
+        facts = {"recipe": self.name, "status": self.status, "reason": self.reason, "claims": claims}
         origin = {key: self.provenance[key] for key in ORIGIN if self.provenance.get(key) is not None}
-        more = {"runs": self.runs, "note": self.note, "together": self.together, "origin": origin}
+        together = None if self.together is None else self.together.as_dict()
+        more = {"runs": self.runs, "note": self.note, "together": together, "origin": origin}
         return {**facts, "kept": self.kept, **{key: value for key, value in more.items() if value}}
 
 
@@ -154,21 +155,19 @@ def _finished(name: str, folder: Path, *, quick: bool, kept: bool) -> RecipeResu
         UsageError: a file of the folder is damaged.
     """
     file = folder / file_names.PROVENANCE
-    provenance = stored_json.read(file) if file.exists() else {}
-    expect = stored.entries(folder / file_names.EXPECT)
+    provenance = model.json_object(file) if file.exists() else {}
+    expect = expectations.read(folder / file_names.EXPECT)
     files = [folder / file_names.TABLE, folder / file_names.METRICS]
     table = next((read.table(path) for path in files if path.is_file()), [])
     runs = read.table(folder / file_names.RUNS) if (folder / file_names.RUNS).is_file() else []
-    together = summary.statement_of_all(folder)[0] or {}
-    claims = provenance.get("claims", [])
-    if not isinstance(claims, list) or not all(isinstance(claim, dict) and set(claim) >= CLAIM for claim in claims):
-        raise UsageError(f"{file} is damaged: its claims are none")
+    together = summary.statement_of_all(folder)[0]
+    claims = model.checked(Claims, provenance, file, "Run the recipe again").claims
     recipe, note = load_recipe.recipe(name, quick=quick), ""
     if stored.is_of(recipe, folder):
         lengths = provenance.get("rows")
         length = lengths.get(file_names.TABLE) if isinstance(lengths, dict) else None
         expect = stored.today(recipe, expect, table if length in (None, len(table)) else ())
-        claims = [claim.model_dump() for claim in recipe.claims]
+        claims = [Claim(**claim.model_dump()) for claim in recipe.claims]
     else:
         note = "The recipe has changed since; these are the results of the recipe as it was then"
     expect = stored.with_claims(expect, table, recipe.kind)
@@ -204,10 +203,10 @@ def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
     done = [result for result in recipes if result.status == "done"]
     if not done:
         return "not run"
-    numbers = [row for result in done for row in result.expect if row["kind"] in ("published", "reference")]
-    compared = [row for row in numbers if not row.get(expectations.NOT_MEASURED)]
-    missed = [row for row in compared if not row["ok"]]
-    if any(row["held"] for row in missed) or any(result.claims or result.failing for result in done):
+    numbers = [row for result in done for row in result.expect if row.kind in ("published", "reference")]
+    compared = [row for row in numbers if not row.not_measured]
+    missed = [row for row in compared if not row.ok]
+    if any(row.held for row in missed) or any(result.claims or result.failing for result in done):
         return "differs"
     if missed:
         return "not reached"
@@ -217,10 +216,10 @@ def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
     return "partly" if is_part else "reproduced"
 
 
-def _numbers(row: Row) -> Row:
-    """An expected number of ``expect.json`` as a row of the report."""
-    verdict = expectations.verdict_word(row).lower()
-    more = {key: row[key] for key in OPTIONAL if row.get(key) is not None}
-    published = row["expected"] if row["kind"] == "published" else None
-    numbers = {"published": published, "expected": row["expected"]}
-    return {**{key: row.get(key) for key in COLUMNS}, **more, **numbers, "verdict": verdict}
+def _numbers(row: Verdict) -> Row:
+    """An expected number as a row of the report."""
+    entries = vars(row)
+    more = {key: entries[key] for key in OPTIONAL if key in row.model_fields_set and entries[key] is not None}
+    published = row.expected if row.kind == "published" else None
+    numbers = {"published": published, "expected": row.expected}
+    return {**{key: entries[key] for key in COLUMNS}, **more, **numbers, "verdict": row.word.lower()}

@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from wpriv.config import yaml_document
 from wpriv.errors import MissingResource, UsageError
@@ -20,9 +19,9 @@ from wpriv.files import durable_writes
 from wpriv.files.json_values import plain
 from wpriv.run.reproduction import reproduce, small_svg, stored, together
 from wpriv.run.reproduction.collect import ItemResult, RecipeResult
-from wpriv.run.results import expectations, file_names, plot, stored_json, web_page, write
+from wpriv.run.results import expectations, file_names, model, plot, web_page, write
+from wpriv.run.results.model import Row
 
-Row = dict[str, Any]
 # of the origin, what no reader needs and what names places of the machine
 _NOT_KEPT = ("command", "python", "pyyaml", "pydantic")
 
@@ -44,7 +43,7 @@ def require_folder(path: Path) -> None:
 def is_kept(path: Path) -> bool:
     """Return whether a folder holds kept results and no others."""
     try:
-        notes = stored_json.read(path / reproduce.STATUS).values()
+        notes = model.json_object(path / reproduce.STATUS).values()
     except (UsageError, MissingResource):
         return False
     return all(isinstance(note, dict) and note.get("status") == reproduce.KEPT for note in notes)
@@ -112,11 +111,11 @@ def _write_small(result: RecipeResult, folder: Path) -> None:
     lengths = {name: len(table) for name, table in rows.items() if table}
     origin = {key: value for key, value in result.provenance.items() if key not in _NOT_KEPT}
     _json(folder / file_names.PROVENANCE, {**origin, "rows": lengths})
-    if expect := [row for row in result.expect if not row.get(expectations.NOT_MEASURED)]:
+    if expect := [row.as_dict() for row in result.expect if not row.not_measured]:
         entries = {"schema": expectations.SCHEMA, "recipe": result.name, "quick": False, "expect": expect}
         _json(folder / file_names.EXPECT, entries)
     if result.together:
-        _json(folder / file_names.STATEMENT, {"together": result.together, "warnings": []})
+        _json(folder / file_names.STATEMENT, {"together": result.together.as_dict(), "warnings": []})
 
     def draw(out: Path) -> list[Path]:
         return plot.plot(result.folder, formats=("svg",), out=out)

@@ -12,9 +12,9 @@ from wpriv.files import durable_writes
 from wpriv.files.json_values import plain
 from wpriv.run import recipe_files
 from wpriv.run.reproduction import collect, together
-from wpriv.run.reproduction.collect import ItemResult, RecipeResult, Row
+from wpriv.run.reproduction.collect import ItemResult, RecipeResult
 from wpriv.run.reproduction.items import Paper, slug
-from wpriv.run.results import file_names, plot, summary, web_page
+from wpriv.run.results import file_names, plot, render, web_page
 
 REPORT, INDEX = "report.json", "index.html"
 
@@ -25,125 +25,76 @@ def write(papers: Sequence[Paper], results: Sequence[ItemResult], out: Path, *, 
     content = json.dumps(plain(collect.report(list(results), quick=quick)), indent=1, allow_nan=False) + "\n"
     files = [out / REPORT]
     durable_writes.replace(files[0], content)
+    entries = []
     for paper in papers:
         of_paper = [result for result in results if result.item.paper == paper.name]
         files.append(out / f"{paper.name}.html")
-        durable_writes.replace(files[-1], _paper_page(paper, of_paper, out, quick=quick))
+        text = render.filled(
+            "paper.html.j2",
+            title=f"{paper.title}: reproduced",
+            paper=paper,
+            summary=summary_of(of_paper),
+            verdicts=collect.VERDICTS,
+            quick=quick,
+            items=[_item(result, out) for result in of_paper],
+        )
+        durable_writes.replace(files[-1], text)
+        entries.append(entry(paper, of_paper))
     files.append(out / INDEX)
-    durable_writes.replace(files[-1], _index(papers, results, quick=quick))
+    title = "wpriv: the five papers reproduced"
+    text = render.filled("index.html.j2", title=title, verdicts=collect.VERDICTS, quick=quick, papers=entries)
+    durable_writes.replace(files[-1], text)
     return files
 
 
-def _index(papers: Sequence[Paper], results: Sequence[ItemResult], *, quick: bool) -> str:
-    """The page over all papers: one line for each item."""
-    parts = ["<h1>Tables, figures and statements of five papers, beside what wpriv finds</h1>", _legend(quick)]
-    for paper in papers:
-        of_paper = [result for result in results if result.item.paper == paper.name]
-        rows = [
-            [
-                f'<a href="{paper.name}.html#{slug(each.item.name)}">{web_page.text(each.item.name)}</a>',
-                web_page.text(each.item.about),
-                web_page.word(each.verdict),
-                web_page.text(collect.counts(each)),
-            ]
-            for each in of_paper
-        ]
-        parts.append(
-            f'<section><h2><a href="{paper.name}.html">{web_page.text(paper.title)}</a></h2>'
-            f'<p class="soft">{web_page.text(paper.authors)}: {web_page.text(summary_of(of_paper))}</p>'
-            f"{web_page.table(['item', 'what it shows', 'verdict', 'numbers met'], rows, name='items')}</section>"
-        )
-    return web_page.document("wpriv: the five papers reproduced", "\n".join(parts))
+def entry(paper: Paper, results: Sequence[ItemResult]) -> dict[str, object]:
+    """Return what an overview says of a paper."""
+    about = {"name": paper.name, "title": paper.title, "authors": paper.authors, "summary": summary_of(results)}
+    return {**about, "items": [item_facts(result) for result in results]}
 
 
-def _paper_page(paper: Paper, results: Sequence[ItemResult], out: Path, *, quick: bool) -> str:
-    head = (
-        f'<p class="soft"><a href="{INDEX}">all papers</a></p><h1>{web_page.text(paper.title)}</h1>'
-        f"<p>{web_page.text(paper.authors)}. {web_page.text(summary_of(results))}.</p>{_legend(quick)}"
-    )
-    sections = (_section(result, out) for result in results)
-    return web_page.document(f"{paper.title}: reproduced", "\n".join([head, _contents(results), *sections]))
-
-
-def _contents(results: Sequence[ItemResult]) -> str:
-    """The items of a page with their verdicts, each linked."""
-    rows = [
-        [
-            f'<a href="#{slug(each.item.name)}">{web_page.text(each.item.name)}</a>',
-            web_page.word(each.verdict),
-            web_page.text(collect.counts(each)),
-        ]
-        for each in results
-    ]
-    table = web_page.table(["item", "verdict", "numbers met"], rows)
-    return f"<details><summary>Contents: {len(rows)} items</summary>{table}</details>"
-
-
-def _legend(quick: bool) -> str:
-    words = "; ".join(f"{web_page.word(word)}: {web_page.text(meaning)}" for word, meaning in collect.VERDICTS.items())
-    note = (
-        '<p class="missing">These runs used the quick settings of the recipes: less data, fewer steps, coarser grids. '
-        "Their numbers are no reproduction.</p>"
-        if quick
-        else ""
-    )
-    return (
-        f'<p class="soft">{words}. A number is <b>published</b> (printed in the paper), a <b>reference</b> (computed '
-        f"apart: closed form, mpmath, another program) or our <b>own</b> (an earlier run of the same recipe, by the "
-        f"program of a commit; <b>same commit</b>: the results are of this commit too, so that nothing was compared). "
-        f"A difference is in percent, or in the unit of the number where the tolerance is absolute. "
-        f"After ± stands the standard deviation of one training, of so many seeds.</p>{note}"
-    )
-
-
-def _section(result: ItemResult, out: Path) -> str:
-    """One item: the verdict, what is missing, and for each recipe its numbers, claims and figures."""
+def item_facts(result: ItemResult) -> dict[str, object]:
+    """Return what every page says of an item."""
     item = result.item
-    head = f'<section id="{slug(item.name)}"><h2>{web_page.text(item.name)}</h2>'
-    parts = [f"{head} {web_page.word(result.verdict)}<p>{web_page.text(item.about)}</p>"]
-    if item.missing:
-        parts.append(f'<p class="missing">Not reproduced: {web_page.text(item.missing)}.</p>')
-    parts += _together_figure(result, out)
-    for each in result.recipes:
-        parts.append(_recipe(each, out))
-    return "\n".join([*parts, "</section>"])
+    facts = {"name": item.name, "slug": slug(item.name), "about": item.about, "missing": item.missing}
+    return {**facts, "verdict": result.verdict, "counts": collect.counts(result)}
 
 
-def _recipe(result: RecipeResult, out: Path) -> str:
+def recipe_facts(result: RecipeResult) -> dict[str, object]:
+    """Return what every page says of a recipe."""
+    facts = {"name": result.name, "status": result.status, "reason": result.reason, "note": result.note}
+    found = {"claims": result.claims, "expect": result.expect, "together": result.together}
+    failing = failing_in_words(result) if result.failing else ""
+    origin = web_page.origin(result.provenance)
+    return {**facts, **found, "failing": failing, "command": command_of(result), "origin": origin}
+
+
+def _item(result: ItemResult, out: Path) -> dict[str, object]:
+    """One item: the verdict, what is missing, and for each recipe its numbers, claims and figures."""
+    recipes = [recipe_of_page(each, out) for each in result.recipes]
+    return {**item_facts(result), "together": together_figure(result, out), "recipes": recipes}
+
+
+def recipe_of_page(result: RecipeResult, out: Path) -> dict[str, object]:
+    """Return what a page says of a recipe, with its tables and figures as HTML."""
     is_own = result.folder == out / result.name
-    command = f"<code>{web_page.text(command_of(result))}</code>"
-    if result.status != "done":
-        reason = f": {web_page.text(result.reason)}" if result.reason else ""
-        return f'<p class="missing">{command} {web_page.text(result.status)}{reason}</p>'
-    parts = [f"<p>{command}</p>"]
-    if result.kept and not is_own:
-        parts.append(f'<p class="kept">Kept results of an earlier run: {web_page.text(commit_of(result))}.</p>')
-    if result.note:
-        parts.append(f'<p class="kept">{web_page.text(result.note)}.</p>')
-    if result.expect:
-        parts.append(web_page.expected(result.expect))
-    if result.failing:
-        parts.append(f'<p class="missing">{web_page.text(failing_in_words(result))}.</p>')
-    parts += web_page.claims(result.claims)
-    parts += _figures(result, out if is_own else None)
     lengths = result.provenance.get("rows") if result.kept else None
     lengths = lengths if isinstance(lengths, dict) else {}
-    parts.append(web_page.numbers_behind(result.table, length=int(lengths.get(file_names.TABLE, 0))))
-    parts.append(web_page.numbers_behind(result.runs, "Each training", length=int(lengths.get(file_names.RUNS, 0))))
-    parts.append(_of_all(result.together))
-    parts.append(f'<p class="soft">{web_page.text(web_page.origin(result.provenance))}</p>')
-    return "\n".join(parts)
+    parts = (
+        {}
+        if result.status != "done"
+        else {
+            "expected": web_page.expected(result.expect) if result.expect else "",
+            "kept_commit": commit_of(result) if result.kept and not is_own else "",
+            "figures": _figures(result, out if is_own else None),
+            "numbers": web_page.numbers_behind(result.table, length=int(lengths.get(file_names.TABLE, 0))),
+            "runs": web_page.numbers_behind(result.runs, "Each training", length=int(lengths.get(file_names.RUNS, 0))),
+        }
+    )
+    return {**recipe_facts(result), **parts}
 
 
-def _of_all(together: Row) -> str:
-    """The cost of all trainings of a recipe together; empty for a single one, and where none is private."""
-    if not together.get("trainings"):
-        return ""
-    guarantee = web_page.text(summary.guarantee_of_all(together))
-    return f'<p class="soft">All {together["trainings"]} private trainings together: {guarantee}.</p>'
-
-
-def _figures(result: RecipeResult, base: Path | None) -> list[str]:
+def _figures(result: RecipeResult, base: Path | None) -> str:
     """The figures of a results folder as inline SVG; kept ones below the folder ``base`` as links to their files."""
     name, label = result.name.replace("/", "-"), f"Figure of {result.name}; its numbers are in the table below"
     if result.kept:
@@ -158,18 +109,18 @@ def _figures(result: RecipeResult, base: Path | None) -> list[str]:
     return web_page.figures(draw, name, label)
 
 
-def _together_figure(result: ItemResult, out: Path) -> list[str]:
-    """The figure over all recipes of an item, where it has one and their results are there."""
+def together_figure(result: ItemResult, out: Path) -> str:
+    """Return the figure over all recipes of an item, where it has one and their results are there."""
     name = f"{result.item.paper}-{slug(result.item.name)}-together"
     label = f"{result.item.name} from all recipes; their numbers are in the tables below"
     if together.can_be_drawn(result):
         return web_page.figures(lambda folder: together.plot(result, folder), name, label)
     file = together.file_name(result)
     if not (out / file).is_file():
-        return []
+        return ""
     outdated = together.outdated_panels(result, out / file)
-    words = [f'<p class="missing">{web_page.text(together.note(outdated))}.</p>'] if outdated else []
-    return [*words, *web_page.linked([file], label)]
+    alert = render.part("alert", f"{together.note(outdated)}.") if outdated else ""
+    return alert + web_page.linked([file], label)
 
 
 def failing_in_words(result: RecipeResult) -> str:

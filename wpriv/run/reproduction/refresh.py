@@ -16,7 +16,7 @@ from wpriv.randomness.seeds import NOISE_VERSION
 from wpriv.run import load_recipe, recipe_files
 from wpriv.run.reproduction import stored
 from wpriv.run.reproduction.own_numbers import Result, own_numbers, rewrite
-from wpriv.run.results import expectations, file_names, stored_json, write
+from wpriv.run.results import expectations, file_names, model, write
 from wpriv.run.results.expectations import Verdict
 
 COMMIT_DIGITS = 12
@@ -88,11 +88,11 @@ def refresh_from(name: str, results: Path) -> Result:
     path = recipe_files.find(name)
     recipe = load_recipe.recipe(path)
     provenance = _finished(recipe, results)
-    entries = stored.entries(results / file_names.EXPECT)
+    entries = expectations.read(results / file_names.EXPECT)
 
     def verdict_of(check: Check, column: str, expected: float) -> Verdict:
         match = stored.answered(check, column, expected, entries)
-        return expectations.verdict(check, column, expected, []) if match is None else match[0]
+        return expectations.verdict(check, column, expected, []) if match is None else match
 
     noise_version = int(provenance["noise_version"]) if recipe.kind == "train" else None
     return rewrite(name, path, verdict_of, _commit_of(provenance), noise_version)
@@ -111,7 +111,7 @@ def _finished(recipe: Recipe, results: Path) -> dict[str, Any]:
         raise UsageError(
             f"{results} holds the results of another recipe, or of {recipe.name} before it was changed. Run it again"
         )
-    provenance = stored_json.read(file)
+    provenance = model.json_object(file)
     if provenance.get("quick"):
         raise UsageError(f"{results} holds a run with quick settings, whose numbers are not those of the whole recipe")
     if provenance.get("finished") != provenance.get("trainings"):

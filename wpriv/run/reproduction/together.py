@@ -10,7 +10,7 @@ from wpriv.errors import MissingResource, UsageError
 from wpriv.files.json_values import plain
 from wpriv.run.reproduction.collect import ItemResult, RecipeResult
 from wpriv.run.reproduction.items import slug
-from wpriv.run.results import composite_figure, stored_json
+from wpriv.run.results import composite_figure, model
 
 # what tells a run from others in its provenance
 _RUN = ("git_commit", "wall_seconds")
@@ -37,7 +37,7 @@ def outdated_panels(result: ItemResult, figure: Path) -> list[str]:
     A later run of one recipe replaces its results or is its first, and the figure stays until all are run again.
     """
     try:
-        drawn = stored_json.read(origin_file(figure))
+        drawn = model.json_object(origin_file(figure))
     except (UsageError, MissingResource):
         return []
     now = plain(origins(result))

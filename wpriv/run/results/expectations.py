@@ -4,40 +4,41 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from wpriv.config.recipe import Check, Recipe
 from wpriv.errors import CheckFailed
 from wpriv.files import durable_writes
 from wpriv.files.json_values import plain
-from wpriv.run.results import file_names, means
+from wpriv.run.results import file_names, means, model
+from wpriv.run.results.model import Number, Row, Stored
 
-# a grid point and the number that names it may differ by rounding: linspace(0, 4, 81) holds 0.30000000000000004
+# relative differences below this are rounding errors: linspace(0, 4, 81) holds 0.30000000000000004
 ROUNDING = 1e-9
 SCHEMA = "wpriv.expect/1"
-# the key that marks a row for a number that the recipe expects since its results were stored
-NOT_MEASURED = "not_measured"
+# relative differences from here on have a percentage of three digits
+LARGE = 0.995
 MAX_SHOWN = 5  # missed numbers in an error
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Stored):
     """One expected number: ``difference`` is relative unless ``absolute``; ``ours`` is None without a row or an answer.
 
     ``kind`` is published (printed in the source), reference (computed apart) or own (an earlier run, of the version
     ``commit``). ``ok`` is whether it is within the tolerance; a number that is only shown (``held`` is false) is never
     missed. Of repeated runs ``ours`` is the mean of ``seeds`` runs, and ``deviation`` the standard deviation of one.
+
+    Kept results also have the ``claim`` of our number, the ``side`` from which the expected one is a bound, whether the
+    number is expected since the results were stored (``not_measured``), and whether it comes from the ``same_commit``.
     """
 
     panel: str
-    where: dict[str, Any]
+    where: dict[str, object]
     column: str
     kind: str
     expected: float
-    ours: float | None
+    ours: Number | None
     difference: float | None
     within: float
     absolute: bool
@@ -48,38 +49,108 @@ class Verdict:
     noise_version: int | None = None
     seeds: int = 1
     deviation: float | None = None
+    claim: str | None = None
+    side: str | None = None
+    not_measured: bool = False
+    same_commit: bool = False
+
+    def with_entries(self, **entries: object) -> Verdict:
+        """Return the verdict with further entries, which its file then has as well."""
+        return self.model_copy(update=entries)
 
     @property
     def word(self) -> str:
-        """The verdict as the table shows it."""
-        return verdict_word(vars(self))
+        """The verdict as a terminal shows it; pages show it in small letters."""
+        if self.ok:
+            return "same commit" if self.same_commit else "ok"
+        if self.not_measured:
+            return "not measured yet"
+        return "MISSED" if self.held else "not met"
 
-    def as_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
+    @property
+    def is_missed(self) -> bool:
+        """Whether the number must be met and is not."""
+        return self.held and not self.ok and not self.not_measured
+
+    @property
+    def place(self) -> str:
+        """The panel and the columns that select the row, in words."""
+        entries = {**({"panel": self.panel} if self.panel else {}), **self.where}
+        # the path of a key in the recipe is left out: privacy.eps
+        return ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in entries.items())
+
+    @property
+    def kind_words(self) -> str:
+        """The kind of the expected number, of an own one with its commit."""
+        return f"{self.kind}, commit {self.commit}" if self.commit else self.kind
+
+    @property
+    def expected_words(self) -> str:
+        """The expected number; of a bound from one side, with that side."""
+        return number(self.expected) + {"at least": " or more", "at most": " or less"}.get(self.side or "", "")
+
+    @property
+    def ours_words(self) -> str:
+        """Our number; of repeated trainings the mean, the standard deviation of one of them and their number.
+
+        A mean has as many decimals as its deviation, which has two digits.
+        """
+        mean, deviation = self.ours, self.deviation
+        if deviation is None or mean is None:
+            return number(mean)
+        decimals = max(0, 1 - math.floor(math.log10(deviation))) if deviation > 0 else 0
+        mean_text = f"{mean:.{decimals}f}" if deviation > 0 else number(mean)
+        return f"{mean_text} ± {deviation:.{decimals}f} ({self.seeds} seeds)"
+
+    @property
+    def difference_words(self) -> str:
+        """How far our number lies from the expected one: in percent, or in its unit if the tolerance is absolute.
+
+        Relative differences that are rounding errors are shown as 0.
+        """
+        value = self.difference
+        if value is None or not math.isfinite(value):
+            return number(value)
+        if self.absolute:
+            return f"{value:+.2g}" if value else "0"
+        return "0" if abs(value) < ROUNDING else f"{100 * value:+.{2 if abs(value) < LARGE else 3}g}%"
+
+    @property
+    def within_words(self) -> str:
+        """The tolerance in the unit of the difference."""
+        return f"{self.within:g}" if self.absolute else f"{100 * self.within:g}%"
 
 
-def verdict_word(row: Mapping[str, Any]) -> str:
-    """Return the verdict of a row of ``expect.json`` as a terminal shows it; pages show it in small letters."""
-    if row["ok"]:
-        return "same commit" if row.get("same_commit") else "ok"
-    if row.get(NOT_MEASURED):
-        return "not measured yet"
-    return "MISSED" if row["held"] else "not met"
+class Expected(Stored):
+    """The content of ``expect.json``."""
+
+    expect: list[Verdict]
 
 
-def is_missed(row: Mapping[str, Any]) -> bool:
-    """Tell whether a row of ``expect.json`` is a number that must be met and is not."""
-    return bool(row["held"] and not row["ok"] and not row.get(NOT_MEASURED))
+def read(path: Path) -> list[Verdict]:
+    """Return the verdicts in an ``expect.json``; none where it is missing, since the recipe expects no numbers.
+
+    Raises:
+        UsageError: the file is damaged. MissingResource: it cannot be read.
+    """
+    return model.read(Expected, path).expect if path.exists() else []
 
 
-def counts(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return how many rows of ``expect.json`` are met, of how many; empty where there are none.
+def number(value: object, digits: int = 6) -> str:
+    """Return a number in short, other values as text, and nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def counts(verdicts: Sequence[Verdict]) -> str:
+    """Return how many expected numbers are met, of how many; empty where there are none.
 
     An own number that is met by the commit which it comes from is in neither count: it was compared with itself. Nor is
     a number that was not measured yet.
     """
-    compared = [row for row in rows if not (row["ok"] and row.get("same_commit")) and not row.get(NOT_MEASURED)]
-    return f"{sum(row['ok'] for row in compared)} of {len(compared)}" if compared else ""
+    compared = [each for each in verdicts if not (each.ok and each.same_commit) and not each.not_measured]
+    return f"{sum(each.ok for each in compared)} of {len(compared)}" if compared else ""
 
 
 def require(verdicts: list[Verdict]) -> None:
@@ -91,7 +162,7 @@ def require(verdicts: list[Verdict]) -> None:
         raise CheckFailed(f"{len(missed)} of {len(verdicts)} expected numbers are missed: {words}{more}")
 
 
-def verdicts(recipe: Recipe, rows: list[dict[str, Any]], *, first: bool = False) -> list[Verdict]:
+def verdicts(recipe: Recipe, rows: list[Row], *, first: bool = False) -> list[Verdict]:
     """Return one verdict for every expected number; a ``quick`` recipe leaves out those outside its reduced grid.
 
     Args:
@@ -105,7 +176,7 @@ def verdicts(recipe: Recipe, rows: list[dict[str, Any]], *, first: bool = False)
     return results
 
 
-def verdict(check: Check, column: str, expected: float, rows: list[dict[str, Any]], *, first: bool = False) -> Verdict:
+def verdict(check: Check, column: str, expected: float, rows: list[Row], *, first: bool = False) -> Verdict:
     """Return the verdict on one expected number; ``first`` as for ``verdicts``."""
     matches = [row for row in rows if _matches(check, row)]
     return _verdict(check, column, expected, matches[0] if len(matches) == 1 or (first and matches) else {})
@@ -128,7 +199,7 @@ def write(out: Path, recipe: Recipe, verdicts: list[Verdict]) -> tuple[Path, ...
     return (path,)
 
 
-def is_same(value: Any, expected: Any) -> bool:
+def is_same(value: object, expected: object) -> bool:
     """Return True if a cell holds the expected value, for numbers up to rounding.
 
     >>> is_same(0.1 + 0.2, 0.3), is_same(math.inf, "inf")
@@ -148,13 +219,13 @@ def _missed(verdict: Verdict) -> str:
     return f"{verdict.column} at {place} should be {wanted}, found {verdict.ours:.6g}"
 
 
-def _matches(check: Check, row: dict[str, Any]) -> bool:
+def _matches(check: Check, row: Row) -> bool:
     if check.panel and row.get("panel") != check.panel:
         return False
     return all(is_same(row.get(name), value) for name, value in check.where.items())
 
 
-def _verdict(check: Check, column: str, expected: float, row: dict[str, Any]) -> Verdict:
+def _verdict(check: Check, column: str, expected: float, row: Row) -> Verdict:
     expect, ours = check.expect, row.get(column)
     difference, ok = None, False
     if ours is not None and math.isfinite(ours):
@@ -163,22 +234,22 @@ def _verdict(check: Check, column: str, expected: float, row: dict[str, Any]) ->
         excess = -difference if expect.at_least else difference if expect.at_most else abs(difference)
         ok = excess <= expect.within
     return Verdict(
-        check.panel,
-        check.where,
-        column,
-        expect.kind,
-        expected,
-        ours,
-        difference,
-        expect.within,
-        expect.absolute,
-        ok,
-        expect.held,
-        expect.source,
-        expect.commit,
-        expect.noise_version,
-        int(row.get(means.SEEDS) or 1),
-        row.get(f"{column}{means.DEVIATION}"),
+        panel=check.panel,
+        where=check.where,
+        column=column,
+        kind=expect.kind,
+        expected=expected,
+        ours=ours,
+        difference=difference,
+        within=expect.within,
+        absolute=expect.absolute,
+        ok=ok,
+        held=expect.held,
+        source=expect.source,
+        commit=expect.commit,
+        noise_version=expect.noise_version,
+        seeds=int(row.get(means.SEEDS) or 1),
+        deviation=row.get(f"{column}{means.DEVIATION}"),
     )
 
 

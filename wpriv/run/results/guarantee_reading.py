@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from wpriv.core.guarantee import Curve
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import attack, build_process, evaluate
 from wpriv.run.accounting.budget import ATTACK_FACTOR
+from wpriv.run.results.model import Figure, Releases, Reports
 
 RATES = (*attack.RATES, 0.1)
 DIGITS = 4
@@ -37,7 +36,7 @@ def most_true_positives(eps: float, delta: float, fpr: float) -> float:
     return min(1.0, first, second)
 
 
-def of_statement(source: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
+def of_statement(source: Releases | Reports, row: Figure) -> list[str]:
     """Return the reading of a guarantee in sentences, numbers rounded up.
 
     The figures are those of the privacy curve of what ran, as ``wpriv budget`` prints them; those of the pair of eps
@@ -46,7 +45,7 @@ def of_statement(source: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]
     Args:
         source: the part of a statement that has the guarantee. row: the guarantee.
     """
-    eps, delta = float(row["epsilon"]), float(row["delta"])
+    eps, delta = float(row.epsilon), float(row.delta)
     advantage = min(1.0, (math.expm1(min(eps, 700.0)) + 2 * delta) / (math.exp(min(eps, 700.0)) + 1))
     margin = ROUNDING if eps else 0.0
     rates = {rate: most_true_positives(eps, delta, rate) for rate in RATES}
@@ -72,14 +71,14 @@ def of_statement(source: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]
     ]
 
 
-def _curve(source: Mapping[str, Any], row: Mapping[str, Any]) -> Curve | None:
+def _curve(source: Releases | Reports, row: Figure) -> Curve | None:
     """The privacy curve of the process of a guarantee; None of the best of several runs, and where it is not known."""
-    if "tuning" in source:
+    if source.tuning is not None:
         return None
-    group = source.get("group")
-    records = source["delta"].get("records") if group else None
+    group = source.group if source.group > 1 else None
+    records = source.delta.records if group and source.delta else None
     try:
-        process = build_process.process(row["process"], source["adjacency"], group=group, records=records)
+        process = build_process.process(row.process, source.adjacency, group=group, records=records)
         curve = evaluate.curve(process, "pld", min(ATTACK_FACTOR * evaluate.answer_tol(process), attack.WIDEST_TOL))
     except (Unsupported, UsageError):
         return None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from wpriv.errors import CheckFailed, UsageError
 from wpriv.files import weight_files
-from wpriv.run.results import file_names, model_header
+from wpriv.run.results import file_names, model, model_header
+from wpriv.run.results.model import Statement, Weights
 
 FITS, MISSING, UNNAMED, DIFFERS = "fits", "missing", "unnamed", "differs"
 
@@ -38,22 +38,20 @@ def check(folder: Path, *, thorough: bool = False) -> ModelCheck:
     """
     file, path = folder / file_names.STATEMENT, folder / file_names.WEIGHTS
     statement, content = read_statement(file)
-    model = statement.get("model")
-    stated = model.get("weights_sha256") if isinstance(model, dict) else None
+    stated = None if statement.model is None else statement.model.weights_sha256
     if stated is None:
-        why = model.get("why") if isinstance(model, dict) else "it is of an earlier version"
+        why = "it is of an earlier version" if statement.model is None else statement.model.why
         return ModelCheck(UNNAMED, f"{file.name} names no {path.name}: {why}")
-    average = statement.get("average")
-    averaged = average.get("weights_sha256") if isinstance(average, dict) else None
+    averaged = None if statement.average is None else statement.average.weights_sha256
     for entry, digest in (("weights", stated), ("average", averaged)):
         if thorough and digest and (difference := _other_weights(folder / file_names.MODEL, digest, entry)):
             return ModelCheck(DIFFERS, difference)
     beside = folder / file_names.AVERAGE
-    if averaged and beside.is_file() and (difference := _difference(beside, statement, content, averaged, "average")):
+    if averaged and beside.is_file() and (difference := _difference(beside, statement, content, statement.average)):
         return ModelCheck(DIFFERS, difference)
     if not path.is_file():
         return ModelCheck(MISSING, f"{path.name} is not in this folder")
-    difference = _difference(path, statement, content, stated)
+    difference = _difference(path, statement, content, statement.model)
     if difference:
         return ModelCheck(DIFFERS, difference)
     also = f" and {beside.name}" if averaged and beside.is_file() else ""
@@ -73,35 +71,37 @@ def require(folder: Path, *, thorough: bool = False) -> ModelCheck:
     return result
 
 
-def read_statement(file: Path) -> tuple[dict[str, Any], str]:
-    """Return a statement as plain data and as text.
+def read_statement(file: Path) -> tuple[Statement, str]:
+    """Return a statement and its text.
 
     Raises:
-        UsageError: it is missing, or no statement.
+        UsageError: it is missing, no statement, or lacks an entry.
     """
+    advice = "Give the folder of a finished training"
     try:
         content = file.read_bytes().decode("utf-8")
-        statement = json.loads(content)
+        data = json.loads(content)
     except (OSError, ValueError, RecursionError):
-        raise UsageError(
-            f"{file} cannot be read as a privacy statement. Give the folder of a finished training"
-        ) from None
-    if not isinstance(statement, dict) or not {"private", "publish", "versions", "task"} <= statement.keys():
-        raise UsageError(f"{file} is no privacy statement of wpriv. Give the folder of a finished training")
-    return statement, content
+        raise UsageError(f"{file} cannot be read as a privacy statement. {advice}") from None
+    if not isinstance(data, dict) or not {"private", "publish", "versions", "task"} <= data.keys():
+        raise UsageError(f"{file} is no privacy statement of wpriv. {advice}")
+    return model.checked(Statement, data, file, model.TRAIN_AGAIN), content
 
 
-def _difference(path: Path, statement: dict[str, Any], content: str, stated: str, entry: str = "model") -> str:
+def _difference(path: Path, statement: Statement, content: str, stated: Weights | None) -> str:
     """What shows that a file of weights is not that of a statement; empty if nothing does."""
+    assert stated is not None
+    assert stated.weights_sha256 is not None
     try:
         stored = weight_files.read(path)
     except UsageError as error:
         return str(error)
-    if stored.digest != stated:
-        return f"the weights in {path.name} are not those of {file_names.STATEMENT}, whose digest is {stated[:16]}..."
+    if stored.digest != stated.weights_sha256:
+        digest = f"{stated.weights_sha256[:16]}..."
+        return f"the weights in {path.name} are not those of {file_names.STATEMENT}, whose digest is {digest}"
     try:
-        expected = model_header.header(statement, content, entry)
-    except (KeyError, TypeError, ValueError, StopIteration):
+        expected = model_header.header(statement, content, stated)
+    except (KeyError, StopIteration):
         return f"{file_names.STATEMENT} was changed: entries that {path.name} repeats are missing in it"
     wrong = [key for key in model_header.COPIED if stored.header.get(key) != expected.get(key)]
     if wrong:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wpriv.config.recipe import Recipe
+from wpriv.errors import MissingResource, UsageError
 from wpriv.run.results import expectations
 
 
@@ -25,14 +25,10 @@ class Published:
 def of_file(path: Path) -> list[Published]:
     """Return the published numbers that ``expect.json`` names; none where it is missing or damaged."""
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["expect"]
-        return [
-            Published(str(row["panel"]), dict(row["where"]), str(row["column"]), float(row["expected"]))
-            for row in entries
-            if row["kind"] == "published"
-        ]
-    except (OSError, ValueError, KeyError, TypeError):
+        verdicts = expectations.read(path)
+    except (UsageError, MissingResource):
         return []
+    return [Published(row.panel, row.where, row.column, row.expected) for row in verdicts if row.kind == "published"]
 
 
 def of_recipe(recipe: Recipe) -> list[Published]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from wpriv.config import yaml_document
-from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError, of_file
-from wpriv.run.results import checklist, file_names, folder_page, model_check, registry_entry, stored_json, summary
+from wpriv.errors import CheckFailed, MissingResource, UnknownName, Unsupported, UsageError, of_file
+from wpriv.run.results import checklist, file_names, folder_page, model, model_check, registry_entry, summary
+from wpriv.run.results.model import AuditAnswer, Statement
 
 FORMS = ("summary", "html", "registry", "checklist")
 SCHEMA = "wpriv.report/1"
@@ -57,27 +57,19 @@ def report(source: str | Path, form: str = "summary", changes: Mapping[str, Any]
         if form not in ("summary", "html") or (kind == "audit" and form != "html"):
             raise Unsupported(_refusal(path, kind, form))
         return Report(form, *_of_audit(path)) if kind == "audit" else Report(form, *_of_table(path, kind, form))
-    model = model_check.require(path)
+    weights = model_check.require(path)
     statement, _ = model_check.read_statement(path / file_names.STATEMENT)
-    try:
-        if form == "registry":
-            return _registry(statement, changes)
-        if form == "checklist":
-            rows = checklist.questions(statement, model)
-            data = {"schema": SCHEMA, "kind": form, "questions": [row.as_dict() for row in rows]}
-            return Report(form, checklist.to_markdown(statement, rows), data)
-        lines, data = summary.of_training(path, statement, model)
-        if form == "html":
-            return Report(form, folder_page.of_training(path, statement, model), data)
-        return Report(form, lines, data)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise UsageError(
-            f"{path / file_names.STATEMENT} lacks an entry that every statement has ({type(error).__name__}: {error}). "
-            f"Delete it and train again with the same command: it is written again from the model and the ledger"
-        ) from None
+    if form == "registry":
+        return _registry(statement, changes)
+    if form == "checklist":
+        rows = checklist.questions(statement, weights)
+        data = {"schema": SCHEMA, "kind": form, "questions": [row.as_dict() for row in rows]}
+        return Report(form, checklist.to_markdown(statement, rows), data)
+    lines, data = summary.of_training(path, statement, weights)
+    return Report(form, folder_page.of_training(path, statement, weights) if form == "html" else lines, data)
 
 
-def _registry(statement: dict[str, Any], changes: Mapping[str, Any] | None) -> Report:
+def _registry(statement: Statement, changes: Mapping[str, object] | None) -> Report:
     data = registry_entry.entry(statement, changes)
     faults = registry_entry.faults(data)
     if faults:
@@ -86,7 +78,7 @@ def _registry(statement: dict[str, Any], changes: Mapping[str, Any] | None) -> R
     unfilled = list(registry_entry.open_paths(data))
     if unfilled:
         notes.append(f"left to fill in: {', '.join(unfilled)}")
-    return Report("registry", registry_entry.to_yaml(data, statement["versions"]["wpriv"]), data, notes)
+    return Report("registry", registry_entry.to_yaml(data, str(statement.versions["wpriv"])), data, notes)
 
 
 def _kind(path: Path) -> str:
@@ -125,23 +117,16 @@ def _refusal(path: Path, kind: str, form: str) -> str:
 
 
 def _of_audit(path: Path) -> tuple[str, dict[str, Any]]:
-    answer = stored_json.read(path / folder_page.AUDIT)
-    try:
-        page = folder_page.of_audit(path, answer)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"{path / folder_page.AUDIT} lacks an entry that every audit has ({type(error).__name__}: {error}). "
-            f"Audit again with another --out"
-        ) from None
-    return page, {"schema": SCHEMA, "kind": "audit", **answer}
+    file = path / folder_page.AUDIT
+    answer = model.json_object(file)
+    audit = model.checked(AuditAnswer, answer, file, "Audit again with another --out")
+    return folder_page.of_audit(path, audit), {"schema": SCHEMA, "kind": "audit", **answer}
 
 
 def _of_table(path: Path, kind: str, form: str) -> tuple[str, dict[str, Any]]:
-    file = path / file_names.PROVENANCE
     try:
-        provenance = json.loads(file.read_text(encoding="utf-8"))
-        provenance = provenance if isinstance(provenance, dict) else {}
-    except (OSError, ValueError, RecursionError):
+        provenance = model.json_object(path / file_names.PROVENANCE)
+    except (UsageError, MissingResource):
         provenance = {}
     recipe = path / file_names.RECIPE
     data = yaml_document.read(recipe).data if recipe.is_file() else {}

@@ -19,7 +19,7 @@ from wpriv.engine import ledger
 from wpriv.errors import Unsupported, UsageError
 from wpriv.randomness.seeds import stream_digest, training_seeds
 from wpriv.run.accounting import evaluate
-from wpriv.run.results import file_names, summary
+from wpriv.run.results import file_names, model, words
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.training_statement import PERSON
 
@@ -78,7 +78,7 @@ class Together:
         if not self.trainings:
             return "no training is private: there is no guarantee"
         name = f"all {self.trainings} private trainings together" if self.trainings > 1 else "the only private training"
-        return f"{name}: {summary.guarantee_of_all(self.as_dict())}"
+        return f"{name}: {words.guarantee_of_all(model.Together(**self.as_dict()))}"
 
 
 def together(releases: Sequence[Release]) -> Together:

@@ -26,7 +26,7 @@ from wpriv.config.grid_schema import Cluster
 from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, MissingResource, Unsupported, UsageError, WprivError
 from wpriv.files import durable_writes
-from wpriv.run.results import stored_json
+from wpriv.run.results import model
 from wpriv.run.training import progress
 from wpriv.run.training.progress import Say
 from wpriv.run.training.recipe_grid import Cell
@@ -324,7 +324,7 @@ class TaskQueue:
     def _recorded(self) -> dict[str, str]:
         """Return the jobs that were submitted to this system, by the names of their cells; none in another file."""
         try:
-            stored = stored_json.read(self.folder / JOBS)
+            stored = model.json_object(self.folder / JOBS)
         except WprivError:
             return {}
         jobs = stored.get("jobs") if stored.get("system") == self.request.system else None

@@ -9,7 +9,8 @@ from typing import Any
 from wpriv.config.technique_schema import Average
 from wpriv.errors import Unsupported
 from wpriv.files import durable_writes, weight_files
-from wpriv.run.results import file_names, model_header
+from wpriv.run.results import file_names, model, model_header
+from wpriv.run.results.model import Statement
 
 
 def describe(weights: Mapping[str, Any], file: str = file_names.WEIGHTS) -> dict[str, Any]:
@@ -67,5 +68,8 @@ def write(
     if statement[entry]["file"] is None:
         durable_writes.remove(path)
         return
-    encoded = weight_export.encode(weights, model_header.header(statement, content, entry))
+    stated = model.checked(Statement, statement, folder / file_names.STATEMENT, model.TRAIN_AGAIN)
+    described = stated.model if entry == "model" else stated.average
+    assert described is not None
+    encoded = weight_export.encode(weights, model_header.header(stated, content, described))
     durable_writes.replace(path, encoded, mode=0o600)  # as readable as model.pt

@@ -20,6 +20,7 @@ from wpriv.errors import UsageError
 from wpriv.run.local import local_statement
 from wpriv.run.local.privatize import privatize
 from wpriv.run.local.records import Records
+from wpriv.run.results import words
 
 
 def privatised(recipe: Recipe, data: Data, root: str | Path | None) -> Data:
@@ -52,7 +53,7 @@ def privatised(recipe: Recipe, data: Data, root: str | Path | None) -> Data:
     statement = reports.statement
     p, parameter = (2, "sigma") if "sigma" in statement["noise"] else (1, "scale")
     domain = "dct" if options.get("dct") else "as read"
-    note = f"noise was added to every training record: {local_statement.headline(statement)}"
+    note = f"noise was added to every training record: {words.headline(local_statement.read(statement))}"
     return replace(
         data,
         x_train=reports.x,

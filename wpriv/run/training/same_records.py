@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wpriv.config.recipe import Recipe
 from wpriv.errors import UsageError, WprivError
-from wpriv.run.results import file_names, stored_json
+from wpriv.run.results import file_names, model
 
 CHUNK = 4096
 
@@ -100,6 +100,6 @@ def require_other_weights(recipe: Recipe, data: Any) -> None:
 def fingerprint_in(path: Path) -> str | None:
     """Return the fingerprint of the records of the training whose results a folder holds; None where it has none."""
     try:
-        return stored_json.read(path / file_names.PROVENANCE).get("data_fingerprint")
+        return model.json_object(path / file_names.PROVENANCE).get("data_fingerprint")
     except WprivError:
         return None

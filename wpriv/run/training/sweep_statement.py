@@ -10,38 +10,13 @@ from typing import Any
 
 from wpriv.config.recipe import Recipe
 from wpriv.files import durable_writes
-from wpriv.numerics.safe_rounding import text
-from wpriv.run.results import file_names, privacy_statement
+from wpriv.run.results import file_names, model, render
+from wpriv.run.results.model import OfTrainings
 from wpriv.run.training import all_trainings, recipe_grid
 from wpriv.run.training.all_trainings import Release, Together
 from wpriv.run.training.trained import Trained
 
 SCHEMA = "wpriv.statement-of-trainings/1"
-MEANING = (
-    "each training has a statement of its own in its folder, which holds only if nothing of the other trainings is "
-    "shown to anybody: no weights, no measurements, and no mean over runs, which is computed from all of them. "
-    "Whoever sees more than one training, or a table, mean or figure over them, sees a release of them together"
-)
-COVERED = [
-    "everything that the statements of the single trainings cover, from all of the private trainings together",
-    "means, deviations, tables and figures over the private trainings, as far as the statements of the single "
-    "trainings cover what is measured in each",
-    "the choice of one of the private trainings by comparing what these statements cover",
-]
-NOT_COVERED = [
-    "trainings in other folders, and the choice of the settings of this recipe, if they were tuned on these records",
-    "everything that the statements of the single trainings list as not covered",
-]
-WITHOUT = (
-    "{count} of the trainings had no privacy: no guarantee holds for anybody who sees one of them, or a figure that "
-    "was computed from one"
-)
-EARLIER = "{folder}: its folder holds earlier runs, whose cost is not part of these figures; see its statement"
-OTHER = (
-    "{folder}: holds a training that this recipe does not have, or has no longer; what it released is not part of "
-    "these figures"
-)
-UNFINISHED = "{count} of {trainings} trainings are not finished; what they have released is not part of these figures"
 
 
 @dataclass(frozen=True)
@@ -102,12 +77,15 @@ def statement(
         versions: of the program and the machine, as in provenance.json. others: see ``other_trainings``.
     """
     without = [run for run in runs if run.trained.plan.private is None and "reports" not in run.trained.statement]
-    warnings = [UNFINISHED.format(count=trainings - len(runs), trainings=trainings)] if len(runs) < trainings else []
-    warnings += [WITHOUT.format(count=len(without))] if without else []
-    if any(_seed(run) is not None for run in runs if run not in without):
-        warnings.append(privacy_statement.FIXED_SEED)
-    warnings += [EARLIER.format(folder=run.folder) for run in runs if run.trained.statement.get("earlier_runs")]
-    warnings += [OTHER.format(folder=name) for name in others]
+    lists = render.sections(
+        "trainings_lists.txt.j2",
+        finished=len(runs),
+        trainings=trainings,
+        without=len(without),
+        seeded=any(_seed(run) is not None for run in runs if run not in without),
+        earlier=[run.folder for run in runs if run.trained.statement.get("earlier_runs")],
+        others=others,
+    )
     data: dict[str, Any] = {
         "schema": SCHEMA,
         "recipe": recipe.name,
@@ -115,12 +93,12 @@ def statement(
         "trainings": trainings,
         "finished": len(runs),
         "without_privacy": len(without),
-        "means": MEANING,
+        "means": lists["means"][0],
         "together": together.as_dict(),
         "runs": [_run(run) for run in runs],
-        "covered": COVERED,
-        "not_covered": NOT_COVERED,
-        "warnings": warnings,
+        "covered": lists["covered"],
+        "not_covered": lists["not_covered"],
+        "warnings": lists["warnings"],
         "versions": {key: versions.get(key) for key in ("wpriv", "python", "numpy", "git_commit")},
     }
     if recipe_grid.runs_of(recipe) > 1:
@@ -141,31 +119,8 @@ def write(out: Path, data: dict[str, Any], sentence: str) -> None:
 
 def to_markdown(data: dict[str, Any], sentence: str) -> str:
     """Render the statement of several trainings as Markdown."""
-    lines = [f"# Privacy statement: all trainings of {data['recipe']}", "", f"Source: {data['source']}", ""]
-    lines += [f"{data['finished']} of {data['trainings']} trainings are finished.", "", f"**{sentence}.**", ""]
-    if data["together"].get("adjacency_means"):
-        lines += [f"Neighbours: {data['together']['adjacency']}: {data['together']['adjacency_means']}.", ""]
-    if data["together"].get("unit"):
-        lines += [f"Protected: {data['together']['unit']}.", ""]
-    lines += [f"{data['means'][0].upper()}{data['means'][1:]}.", ""]
-    if "settings" in data:
-        lines += ["## Settings", "", "| setting | runs | eps of one run | eps of all its runs |", "|---|---|---|---|"]
-        lines += [
-            f"| {_words(row['labels'])} | {row['runs']} | {_eps(row['epsilon_of_one'])} | {_eps(row['epsilon'])} |"
-            for row in data["settings"]
-        ]
-        lines.append("")
-    lines += ["## Trainings, each alone", "", "| folder | eps | delta | by | seed |", "|---|---|---|---|---|"]
-    for run in data["runs"]:
-        by = f"{run['claim']} by {run['accountant']}" if run["epsilon"] is not None else run["promise"]
-        delta = "" if run["delta"] is None else text(run["delta"], up=True)
-        seed = "from the operating system" if run["seed"] is None else f"{run['seed']} (fixed)"
-        lines.append(f"| {run['folder']} | {_eps(run['epsilon'])} | {delta} | {by} | {seed} |")
-    lines.append("")
-    for key, heading in (("covered", "Covered"), ("not_covered", "Not covered"), ("warnings", "Warnings")):
-        lines += [f"## {heading}", "", *(f"- {line}" for line in data[key] or ["none"]), ""]
-    versions = ", ".join(f"{key} {value}" for key, value in data["versions"].items() if value is not None)
-    return "\n".join([*lines, f"Versions: {versions}.", ""])
+    statement = model.checked(OfTrainings, data, file_names.STATEMENT, model.TRAIN_AGAIN)
+    return render.filled("trainings.md.j2", statement=statement, sentence=sentence)
 
 
 def _run(run: Finished) -> dict[str, Any]:
@@ -208,11 +163,3 @@ def _settings(runs: Sequence[Finished], together: Together) -> list[dict[str, An
             }
         )
     return rows
-
-
-def _words(labels: dict[str, Any]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in labels.items()) or "the only one"
-
-
-def _eps(value: float | None) -> str:
-    return "none" if value is None else text(value, up=True)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from wpriv import tasks
+from wpriv.config.technique_schema import STABILITY
+from wpriv.config.train_schema import Privacy, Train
 from wpriv.core.adjacency import Adjacency
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process
-from wpriv.engine.ledger import CutPass
+from wpriv.numerics.count_noise import default_count_noise, gradient_multiplier
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import adaptive_history, evaluate
 from wpriv.run.accounting.evaluate import Refusal
 from wpriv.run.accounting.plausibility import weak_figures, weak_guarantee
-from wpriv.run.local import local_statement
-from wpriv.run.results import clipping_words, privacy_statement, publication
-from wpriv.run.training import class_order, network_wording, noise_wording, technique_wording, tuning_wording
+from wpriv.run.results import file_names, model, publication, render, words
+from wpriv.run.results.model import Reports, Statement
+from wpriv.run.training import class_order
 from wpriv.run.training.plan import Plan
 
 DRAWN = {
@@ -30,31 +33,9 @@ DRAWN = {
     "fixed": "every step takes a new uniformly random set of exactly the batch size, without replacement",
     "none": "every step uses all records",
 }
-COVERED = [
-    "every use of the records through gradients: all noisy steps in the ledger, and so the weights after each of them",
-    "everything computed from the weights only, and from records that are not training records",
-    "records whose gradient is not finite, or overflows: they add zero to a step, and no error or message shows them",
-]
-NOT_COVERED = [
-    "loss and clipped share in metrics.csv and on the screen: computed from training records without noise. Do not "
-    "publish them",
-    "the number of training records, and classes and groups that were read from them, treated as public",
-    "the choice of model, learning rate, clipping norm and epochs, if tuned on these records; every run of a sweep",
-    "the preparation of the data; test records, on which accuracy is measured",
-    "provenance.json, whose fingerprint of the records lets anyone test a guess of them all. Do not publish it",
-    "an error that the network, the loss or a check raises because of a record: it stops the training",
-    "checkpoint.pt, which holds the key of future noise and the state of the sampler (it is deleted when the run ends)",
-]
-SEVERAL = "several records of one person together: each of them is protected by itself"
-MORE = "more than {group} records of one person"
+MOST_ADDED = 2.0**-6
+"""The largest relative increase of exact noise over the multiplier times the sensitivity (as in engine/release.py)."""
 PERSON = "a person with up to {group} records, each {unit}"
-TEST_RECORDS = "test records, on which the training was measured and which samples.npz may show: they have no noise"
-OBSERVED = "distances of gradients of training records, in diagnostics.pt, and every bdp and wdp figure made from them"
-NOT_ASSESSED = [
-    f"the generators: noise is {publication.GENERATOR}; numpy's PCG64 (128 bits of seed), which draws the records, and "
-    "torch's generators (32 bits of seed on a CPU), which draw first weights and dropout, are not cryptographic",
-    "side channels: run time, memory, error messages",
-]
 PUBLISHED = (
     "NOT differentially private in any useful sense. The published procedure clips the mean gradient of a batch and "
     "not each record's, so that one record can move it by up to 2 C, and adds noise of {sigma:g} C. WDP and BDP "
@@ -85,16 +66,17 @@ def statement(
     remarks = list(task.remarks(train, plan.sizes))
     groups = {name: size for name, size in plan.sizes.items() if name != "records"}
     on_reports = reports is not None and private is None
+    observed = process is not None and any(step.observed for step in process.steps)
     if private is not None and process is not None:
-        guarantee = _guaranteed(plan, process, rows, refused, about)
+        guarantee = _guaranteed(plan, process, rows, refused, about, observed=observed)
     elif reports is not None and private is None:
-        guarantee = _post_processed(reports, technique_wording.not_covered(train))
+        guarantee = _post_processed(reports, train)
     else:
         # a published procedure with noise but without a guarantee says so in its remarks
         noisy = any(remark.startswith("NOT") for remark in remarks)
         guarantee = {"promise": "none" if noisy else "none: trained without clipping and without noise"}
     return {
-        "schema": privacy_statement.SCHEMA,
+        "schema": words.SCHEMA,
         "recipe": plan.recipe.name,
         "source": plan.recipe.source,
         "task": train.task,
@@ -107,7 +89,7 @@ def statement(
             broken=private is not None and private.clip == "batch-mean",
             averaged=train.average is not None,
             on_test_records=task.trains_on_test_records(train),
-            observed=OBSERVED in guarantee.get("not_covered", ()),
+            observed=private is not None and observed,
         ),
         "remarks": remarks,
         **guarantee,
@@ -128,39 +110,53 @@ def statement(
 
 def to_markdown(statement: dict[str, Any]) -> str:
     """Render the statement of a training as Markdown."""
-    remarks = [f"- {remark}." for remark in statement["remarks"]]
-    if statement["private"]:
-        first = statement["warnings"][:1]
-        summary = [f"**{warning}.**\n" for warning in first if warning.startswith("NOT")]
-        summary += [*remarks, ""] if remarks else []
-        summary += [*_figures(statement), ""]
-        facts, comparison = _facts(statement), [_figure(row) for row in statement["for_comparison"]]
-    else:
-        summary = [f"Promise: {statement['promise']}.", "", *([*remarks, ""] if remarks else [])]
-        facts = local_statement.facts(statement["reports"]) if "reports" in statement else []
-        comparison = []
-    return privacy_statement.to_markdown(
-        statement,
-        title=statement["recipe"],
-        summary=[f"Source: {statement['source']}", "", *summary],
-        facts=facts,
-        comparison=comparison,
-        data=class_order.data_words(statement["data"]),
+    stated = model.checked(Statement, statement, file_names.STATEMENT, model.TRAIN_AGAIN)
+    releases, reports = stated.releases, stated.reports
+    facts = [] if reports is None else words.report_facts(reports)
+    return render.filled(
+        "training.md.j2",
+        statement=stated,
+        source=stated,
+        releases=releases,
+        title=stated.recipe,
+        facts=facts if releases is None else words.training_facts(releases, stated.data.records),
+        comparison=[] if releases is None else releases.for_comparison,
+        premises=None if releases is None else releases.premises,
+        parameters=[] if releases is None else adaptive_history.lines(releases.parameters),
+        data=class_order.data_words(stated.data.model_dump(exclude_unset=True)),
     )
 
 
 def _guaranteed(
-    plan: Plan, process: Process, rows: list[Guarantee], refused: list[Refusal], about: dict[str, Any]
+    plan: Plan,
+    process: Process,
+    rows: list[Guarantee],
+    refused: list[Refusal],
+    about: dict[str, Any],
+    *,
+    observed: bool,
 ) -> dict[str, Any]:
     """The entries of a private training: unit, noise, guarantees, and limits of what they cover."""
     release, private = plan.release, plan.private
     assert release is not None
     assert private is not None
     assert private.delta is not None
-    observed = [OBSERVED] if any(step.observed for step in process.steps) else []
-    rule = technique_wording.clipping(plan)
+    rule = _clipping(plan)
+    lists = render.sections(
+        "training_lists.txt.j2",
+        train=plan.train,
+        private=private,
+        release=release,
+        group=process.group,
+        first_file=_first_file(plan.train),
+        observed=observed,
+        fork=bool(plan.before),
+        generator=publication.GENERATOR,
+        method=about.get("clipping"),
+        steps=list(about.get("checked", ())),
+    )
     return {
-        "trust_model": privacy_statement.CENTRAL,
+        "trust_model": lists["trust_model"],
         "unit": release.unit if process.group == 1 else PERSON.format(group=process.group, unit=release.unit),
         **({} if process.group == 1 else {"group": process.group}),
         "adjacency": process.adjacency,
@@ -179,33 +175,16 @@ def _guaranteed(
             **({"clipped_by": about["clipping"]} if "clipping" in about else {}),
             "sensitivity": release.sensitivity,
             **rule,
-            **noise_wording.deviation(private, rule.get("gradient_multiplier", plan.multiplier) * release.sensitivity),
+            **_deviation(private, rule.get("gradient_multiplier", plan.multiplier) * release.sensitivity),
             "of": release.of,
         },
         "steps": sum(step.n for step in process.steps),
         **{"process": process.describe(), "premises": [premise.sentence for premise in process.premises()]},
         "guarantees": [row.as_dict() for row in rows if evaluate.no_guarantee(row) is None],
         "for_comparison": [row.as_dict() for row in rows if evaluate.no_guarantee(row) is not None],
-        "delta": privacy_statement.share(private.delta, plan.records),
+        "delta": words.share(private.delta, plan.records).model_dump(),
         "refused": [{"accountant": refusal.accountant, "reason": refusal.reason} for refusal in refused],
-        "covered": [
-            *COVERED,
-            *technique_wording.covered(plan.train),
-            *noise_wording.covered(private),
-            *release.covered,
-        ],
-        "not_covered": [
-            *NOT_COVERED,
-            SEVERAL if process.group == 1 else MORE.format(group=process.group),
-            *technique_wording.not_covered(plan.train),
-            *release.not_covered,
-            *observed,
-        ],
-        "not_assessed": [
-            *noise_wording.not_assessed(private, fork=bool(plan.before)),
-            *NOT_ASSESSED,
-            *network_wording.not_assessed(private, about.get("clipping"), about.get("checked", ())),
-        ],
+        **{key: lists[key] for key in ("covered", "not_covered", "not_assessed")},
         "warnings": list(dict.fromkeys([*_warnings(plan, rows), *(line for row in rows for line in row.warnings)])),
     }
 
@@ -216,7 +195,7 @@ def warnings_of_plan(plan: Plan) -> list[str]:
     if plan.private is not None and plan.private.clip == "batch-mean":
         warnings.append(PUBLISHED.format(sigma=plan.multiplier * 2, multiplier=plan.multiplier))
     if plan.private is not None and plan.train.seed is not None:
-        warnings.append(privacy_statement.FIXED_SEED)
+        warnings.append(words.FIXED_SEED)
     if plan.private is not None:
         warnings += weak_figures(plan.eps() or 0.0, plan.private.delta or 0.0, plan.records)
     return warnings
@@ -238,57 +217,50 @@ def _warnings(plan: Plan, rows: list[Guarantee]) -> list[str]:
     return warnings + [line for row in dp_rows for line in weak_guarantee(row, plan.records)]
 
 
-def _post_processed(reports: dict[str, Any], first_weights: list[str]) -> dict[str, Any]:
+def _post_processed(reports: dict[str, Any], train: Train) -> dict[str, Any]:
     """The guarantee of a training without noise of its own on records that were privatised."""
-    headline = local_statement.headline(reports)
+    lists = render.sections("post_processing_lists.txt.j2", train=train, first_file=_first_file(train))
+    headline = words.headline(model.checked(Reports, reports, "the statement of the reports", model.PRIVATISE_AGAIN))
     return {
         "promise": f"{headline}: the records were privatised before the training, which is post-processing",
         "reports": reports,
-        "trust_model": privacy_statement.LOCAL,
+        "trust_model": lists["trust_model"],
         "covered": reports["covered"],
-        "not_covered": [*reports["not_covered"], *first_weights, TEST_RECORDS],
+        "not_covered": [*reports["not_covered"], *lists["not_covered"]],
         "not_assessed": reports["not_assessed"],
         "warnings": list(reports["warnings"]),
     }
 
 
-def _figures(statement: dict[str, Any]) -> list[str]:
-    """The guarantees, the accountants without an answer and the figures of earlier runs, as bullets."""
-    lines = [_figure(row) for row in statement["guarantees"]]
-    lines = lines or ["- no accountant of the recipe gives an (eps, delta) guarantee"]
-    lines += [f"- {refusal['accountant']} has no answer: {refusal['reason']}" for refusal in statement["refused"]]
-    if "tuning" in statement:
-        lines += [f"- {line}" for line in tuning_wording.figures(statement["tuning"])]
-    return lines + [f"- {line}" for line in adaptive_history.lines(statement.get("parameters"))]
+def _first_file(train: Train) -> str:
+    """The name of the file of the weights that a training begins from; empty where there is none."""
+    return "" if train.init is None else " ".join(Path(train.init.file).name.split("\n"))
 
 
-def _figure(row: dict[str, Any]) -> str:
-    """One accountant's figure as a bullet."""
-    bracket = privacy_statement.bracket(row)
-    ends = f", {bracket}" if bracket else ""
-    notion = "" if row["notion"] == "approximate-dp" else f" ({row['notion']}, no (eps, delta) guarantee)"
-    eps = f"eps = {text(row['epsilon'], up=True)} at delta = {text(row['delta'], up=True)}"
-    return f"- {eps}{notion}: {row['claim']} by {row['accountant']}{ends}"
+def _deviation(private: Privacy, planned: float) -> dict[str, object]:
+    """The form and the standard deviation of the noise, and the largest one if it depends on the model.
+
+    Args:
+        planned: the multiplier times the sensitivity.
+    """
+    largest = {"standard_deviation_at_most": planned * (1 + MOST_ADDED)} if private.exact else {}
+    return {"form": private.noise, "standard_deviation": planned, **largest}
 
 
-def _facts(statement: dict[str, Any]) -> list[tuple[str, str]]:
-    """The rows of the table of a private training."""
-    sampling, noise, delta = statement["sampling"], statement["noise"], statement["delta"]
-    size = sampling["batch"] if isinstance(sampling["batch"], int) else f"{sampling['batch']:g}"
-    batch = f"(batch {size} of {statement['data']['records']})"
-    passes = f", passes of {sampling['pass_steps']} steps" if "pass_steps" in sampling else ""
-    cut = [f"; {CutPass(**cut)}" for cut in statement.get("cut_passes", ())]
-    rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} {batch}"
-    method = f" (computed by {noise['clipped_by']})" if "clipped_by" in noise else ""
-    largest = f" to {noise['standard_deviation_at_most']:g}" if "standard_deviation_at_most" in noise else ""
-    deviation = clipping_words.deviation(noise, largest)
-    return [
-        ("protected", statement["unit"]),
-        ("neighbours", f"{statement['adjacency']}: {statement['adjacency_means']}"),
-        ("sampling accounted", f"{sampling['kind']}{rate}{passes}"),
-        ("sampling run", sampling["implemented"]),
-        ("steps", f"{statement['steps']}{''.join(cut)}"),
-        ("delta", f"{text(delta['value'], up=True)} = {delta['meaning']}"),
-        ("clipped", f"{clipping_words.clipped(noise)}{method}"),
-        ("noise", f"{deviation} on {noise['of']} (multiplier {noise['multiplier']:g})"),
-    ]
+def _clipping(plan: Plan) -> dict[str, Any]:
+    """The entries of ``noise`` on a rule of clipping other than a fixed norm; {} for a norm."""
+    private = plan.private
+    if private is None or plan.release is None:
+        return {}
+    if private.clip == "automatic":
+        return {"rule": "automatic", "stability": private.stability or STABILITY}
+    if private.adapt is None:
+        return {}
+    count = private.adapt.count_noise or default_count_noise(plan.batch)
+    return {
+        "rule": "adaptive",
+        "quantile": private.adapt.quantile,
+        "rate": private.adapt.rate,
+        "count_standard_deviation": count,
+        "gradient_multiplier": gradient_multiplier(plan.multiplier, count, plan.adjacency),
+    }

@@ -7,8 +7,8 @@ from typing import Any
 from wpriv import tasks
 from wpriv.core.guarantee import Guarantee
 from wpriv.engine import ledger
-from wpriv.run.results import file_names, publication
-from wpriv.run.training import finalize, training_statement, tuning_wording
+from wpriv.run.results import file_names, publication, render
+from wpriv.run.training import finalize, training_statement
 from wpriv.run.training.run_folder import RunFolder
 from wpriv.run.training.trained import Trained
 from wpriv.run.training.tuning_plan import TuningPlan
@@ -26,7 +26,7 @@ def statement(plan: TuningPlan, best: Trained | None, about: dict[str, Any]) -> 
         position = {"ledger": ledger.position(entries).as_dict()}
         warnings += tasks.load(job.train.task).warnings(best.metrics)
     score = plan.tune.score
-    covered = tuning_wording.COVERED.format(column=score.column, repeats=plan.repeats)
+    lists = render.sections("tuned_lists.txt.j2", column=score.column, repeats=plan.repeats)
     not_covered = [line for line in base["not_covered"] if not line.startswith("the choice of model")]
     return {
         **base,
@@ -37,9 +37,9 @@ def statement(plan: TuningPlan, best: Trained | None, about: dict[str, Any]) -> 
         "tuning": _tuning(plan, rows, None if best is None else best.statement["chosen"]),
         **position,
         "earlier_runs": [],
-        "covered": [*base["covered"], covered],
-        "not_covered": [tuning_wording.PUBLIC_SCORE, tuning_wording.OTHERS, tuning_wording.CHOICES, *not_covered],
-        "not_assessed": [tuning_wording.TIME, tuning_wording.NUMBERS, *base["not_assessed"]],
+        "covered": [*base["covered"], *lists["covered"]],
+        "not_covered": [*lists["not_covered"], *not_covered],
+        "not_assessed": [*lists["not_assessed"], *base["not_assessed"]],
         "warnings": warnings,
     }
 
@@ -63,5 +63,5 @@ def _publish(entries: list[dict[str, str]], plan: TuningPlan) -> list[dict[str, 
     seeded = plan.recipe.train.seed is not None
     gone = (file_names.DIAGNOSTICS, file_names.CHECKPOINT, "before-1, before-2, ...")
     kept = [entry for entry in entries if entry["file"] not in gone]
-    why = publication.FIXED_SEED if seeded else tuning_wording.SETTINGS
+    why = publication.FIXED_SEED if seeded else f"{publication.SETTINGS}, and which candidate was the best"
     return [*kept, {"file": file_names.CANDIDATE, "publish": "no" if seeded else "yes", "why": why}]
