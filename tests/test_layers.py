@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1] / "wpriv"
 FLOORS = (
     ("_version", "hints"),
     ("errors",),
+    ("spec",),
     ("numerics", "files", "verify"),
     ("core", "randomness"),
     ("config", "pld", "mechanisms", "data"),

@@ -198,7 +198,7 @@ def test_claims_that_no_named_accountant_decides_are_refused_beside_one(claim, n
 
 
 def test_a_bracket_narrowed_for_a_limit_keeps_its_other_warnings():
-    job = build_process.described_process("laplace", params={"scale": 5}, n=10)
+    job = build_process.described_process("laplace", scale=5, n=10)
     row = evaluate.with_warnings(budget.answer(job, "pld", delta=1e-5, tol=0.3), ["beside it"])
     limit = (row.epsilon.lower + row.epsilon.safe) / 2
     (narrow,) = gate.narrow_to_decide(job, [row], limit, 0.3)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from wpriv import spec
 from wpriv.cli import flags
 from wpriv.errors import UsageError
 
@@ -76,50 +77,27 @@ def command(
     if recipe is None or trade_off:
         names, question = job.accountant or ["pld"], dict[str, Any](job.question())
         question |= {} if repeats is None else {"repeats": repeats}
-        process = build_process.described_process(
-            job.mech,
-            params=job.params(),
-            **job.schedule(),
-            adjacency=job.adjacency,
-            group=job.group,
-            history=history,
-            observed=observed,
-        )
+        process = build_process.described_process(**job.described(), history=history, observed=observed)
     else:
         from wpriv.run import load_recipe
 
         flags.no_flags(recipe, job, history=history, observed=observed, repeats=repeats)
         process, names, question = load_recipe.budget(recipe)
-    if limit is not None and ("delta" not in question or curve):
-        raise UsageError("--max-eps limits the eps at one delta; give --delta, and leave out --curve")
-    if curve and (quiet or explain):
-        raise UsageError(f"--curve prints a table; leave out --{'quiet' if quiet else 'explain'}")
-    if (quiet or curve) and (len(names) > 1 or names == ["all"]):
-        raise UsageError(f"--{'quiet' if quiet else 'curve'} shows one accountant; give --accountant once")
-    if adaptive and (curve or names != ["pld"]):
-        raise UsageError(
-            "--adaptive has an accountant of its own and gives one number; leave out --curve and --accountant"
-        )
-    if certificate is not None and (curve or adaptive or repeats or mu or len(names) > 1 or names == ["all"]):
-        raise UsageError(
-            "--certificate holds one answer for fixed parameters; leave out --curve, --adaptive, --repeats and --mu, "
-            "and give --accountant once"
-        )
-    measure = _measure(mu, flags.numbers(fpr=fpr)["fpr"], trade_off)
-    if mu and (curve or adaptive or repeats):
-        other = "curve" if curve else "adaptive" if adaptive else "repeats"
-        raise UsageError(f"--mu gives one number of a single run; leave out --mu or --{other}")
-    if mu and len({*names, *(("two",) if "all" in names else ())}) > 1 and {"eps", "delta"} & question.keys():
+    measure = flags.numbers(fpr=fpr) | {"with_mu": mu}
+    several = flags.several(names)
+    spec.check(
+        **{"eps": None, "delta": None, "repeats": None} | question | measure,
+        **{"curve": curve, "trade_off": trade_off, "adaptive": adaptive, "max_eps": limit, "certificate": certificate},
+        **{"quiet": quiet, "explain": explain, "several": several, "accountant": names != ["pld"]},
+    )
+    if mu and several and {"eps", "delta"} & question.keys():
         raise UsageError("--mu beside --eps or --delta is that of one accountant; give --accountant once")
-    if trade_off and repeats:
-        raise UsageError("--curve tradeoff is that of a single run; leave out --repeats")
     if trade_off:
-        _print_trade_off(process, names[0], question, measure, mode)
+        _print_trade_off(process, names[0], measure["fpr"], question.get("tol"), mode)
     elif curve:
         _print_curve(process, names[0], question, mode)
     else:
-        question |= measure | ({"adaptive": True} if adaptive else {})
-        _print_answer(process, names, question, limit, mode, explain, certificate)
+        _print_answer(process, names, {**question, **measure, "adaptive": adaptive}, limit, mode, explain, certificate)
 
 
 def _is_number(word: str) -> bool:
@@ -130,20 +108,11 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _measure(mu: bool, fpr: float | None, trade_off: bool) -> dict[str, Any]:
-    """The keywords about mu and the smallest false-positive rate."""
-    if fpr is not None and not (mu or trade_off):
-        raise UsageError("--fpr is the smallest false-positive rate for --mu or --curve tradeoff; give one of them")
-    return ({"with_mu": True} if mu else {}) | ({} if fpr is None else {"fpr": fpr})
-
-
-def _print_trade_off(process: Any, name: str, question: dict[str, Any], measure: dict[str, Any], mode: str) -> None:
+def _print_trade_off(process: Any, name: str, fpr: float | None, tol: float | None, mode: str) -> None:
     from wpriv.cli import guarantee_output
     from wpriv.run.accounting import membership_figures
 
-    if {"eps", "delta"} & question.keys():
-        raise UsageError("--curve tradeoff has no eps and no delta; leave out --eps and --delta, and give --fpr")
-    rows = membership_figures.trade_off_rows(process.process, name, **measure, tol=question.get("tol"))
+    rows = membership_figures.trade_off_rows(process.process, name, fpr, tol)
     guarantee_output.print_trade_off(rows, process, name, mode)
 
 
@@ -160,7 +129,7 @@ def _print_answer(
     from wpriv.cli import guarantee_output, output
     from wpriv.run.accounting import budget, evaluate, gate, plausibility, tabulate
 
-    single = len(names) == 1 and names != ["all"]
+    single = not flags.several(names)
     if single:
         # with a limit on eps, the gate says that a figure without a delta is no guarantee
         row = budget.answer(

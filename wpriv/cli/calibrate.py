@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from wpriv import spec
 from wpriv.cli import flags
 from wpriv.errors import UsageError
 
@@ -71,13 +72,13 @@ def command(
     from wpriv.run.accounting.calibrate import calibrate
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
-    if certificate is not None and (adaptive or repeats or tpr or max_mu):
-        raise UsageError(
-            "--certificate holds one eps or delta for fixed parameters; leave out --adaptive, --repeats, --tpr and --mu"
-        )
+    spec.check(certificate=certificate, adaptive=adaptive, repeats=repeats, tpr=tpr, max_mu=max_mu)
+    if job.several:
+        raise UsageError("calibrate uses one accountant; give --accountant once, with one name")
     if recipe is None:
         numbers = flags.numbers(advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
-        arguments = {**_arguments(job), **numbers, "history": history, "repeats": repeats}
+        arguments = {**job.described(), **job.question(), **numbers, "history": history, "repeats": repeats}
+        arguments["accountant"] = (job.accountant or ["pld"])[0]
     else:
         from wpriv.run import load_recipe
 
@@ -91,19 +92,3 @@ def command(
 
         row = row.with_extra(explain=explanation(row))
     output.print_with_certificate(lambda: guarantee_output.print_guarantee(row, mode), lambda: row, certificate)
-
-
-def _arguments(job: flags.Job) -> dict[str, Any]:
-    """The arguments of the verb, from flags."""
-    names = job.accountant or ["pld"]
-    if len(names) > 1 or names == ["all"]:
-        raise UsageError("calibrate uses one accountant; give --accountant once, with one name")
-    return {
-        "mech": job.mech,
-        **job.params(),
-        **job.schedule(),
-        "adjacency": job.adjacency,
-        "group": job.group,
-        "accountant": names[0],
-        **job.question(),
-    }

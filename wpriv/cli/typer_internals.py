@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -51,7 +51,9 @@ def keep_text(command: Any, settings: dict[str, Any]) -> None:
             parameter._runtime_param = _TextAsTyped()
 
 
-def expand_record(name: str, record: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def expand_record(
+    name: str, record: type, option: Callable[[str], Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that gives a command one flag for each field of a dataclass, in place of one parameter.
 
     Typer reads flags from ``inspect.signature``, which honours ``__signature__`` (PEP 362), and from
@@ -59,14 +61,15 @@ def expand_record(name: str, record: type) -> Callable[[Callable[..., None]], Ca
 
     Args:
         name: the parameter of the command that receives the record.
-        record: a dataclass whose fields are annotated as flags.
+        record: a dataclass. option: the flag of a field.
     """
-    types = get_type_hints(record, include_extras=True)
+    types = get_type_hints(record)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    fields = {
-        field.name: inspect.Parameter(field.name, kind, default=field.default, annotation=types[field.name])
-        for field in dataclasses.fields(record)
-    }
+    annotated: Any = Annotated  # with a type that is computed here
+    fields = {}
+    for field in dataclasses.fields(record):
+        flag = annotated[types[field.name], option(field.name)]
+        fields[field.name] = inspect.Parameter(field.name, kind, default=field.default, annotation=flag)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         parameters: list[inspect.Parameter] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from wpriv import spec
 from wpriv.cli import flags, output
 from wpriv.cli.flags import as_flags
 from wpriv.cli.guarantee_output import bracket_text, circumstances, steps_of
@@ -48,12 +49,7 @@ def decide(
         CheckFailed: the claim is refuted. Unsupported: it is open. UsageError: the flags are wrong.
     """
     claim = parse_claim(claim_text)
-    refused = {"width": width, "eps": job.eps, "delta": job.delta}
-    if given := [name for name, value in refused.items() if value is not None]:
-        reason = "moves the ends of a certificate" if given[0] == "width" else "is part of the claim itself"
-        raise UsageError(f"--{given[0]} {reason}; leave it out beside --claim")
-    if len(job.accountant or []) > 1 or job.accountant == ["all"]:
-        raise UsageError("a claim is decided by one accountant; give --accountant once, or leave it out")
+    spec.check(claim=claim, width=width, eps=job.eps, delta=job.delta, several=job.several)
     described = _described(job, source, history)
     accountant, tol = (job.accountant or [""])[0], job.question().get("tol")
     question = Question(claim, described.process, described.notes, accountant, tol, seed=_seed(seed))
@@ -99,14 +95,7 @@ def _described(job: flags.Job, source: Path | None, history: str | None) -> Desc
         about = {name: value for name, value in vars(job).items() if name not in ("accountant", "tol")}
         flags.no_flags(str(source), flags.Job(**about), history=history)
         return subject.described(source)
-    return build_process.described_process(
-        job.mech,
-        params=job.params(),
-        **job.schedule(),
-        adjacency=job.adjacency,
-        group=job.group,
-        history=history,
-    )
+    return build_process.described_process(**job.described(), history=history)
 
 
 def _readings(

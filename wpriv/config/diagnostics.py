@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -93,6 +94,11 @@ def unknown_parameter(owner: str, word: str, known: Iterable[str], others: Itera
     known = list(known)
     near = did_you_mean(word, [*known, *others])
     return f"unknown key {word[:60]!r}{near or f'. {owner} takes ' + (', '.join(known) or 'no parameters')}"
+
+
+def as_keys(message: str) -> str:
+    """Replace arguments in backticks by keys of a recipe: `tol` by tol, `sampling='poisson'` by sampling: poisson."""
+    return re.sub(r"`(\w+)`|`(\w+)='?([^`']*)'?`", lambda found: found[1] or f"{found[2]}: {found[3]}", message)
 
 
 def abbreviate(value: Any) -> str:

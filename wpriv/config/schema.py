@@ -30,17 +30,13 @@ from wpriv.config.field_types import (
     optional,
     read_by,
 )
-from wpriv.config.step_schema import ADJACENCY, GROUP, Step, plugin_fields
+from wpriv.config.step_schema import Step, declared, plugin_fields
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.core.attacks.claim import parse_claim
 from wpriv.core.parameters import type_words
 
 BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
-REPEATS = (
-    "the process is one of K runs of which only the best is released; the distribution of K, as geometric:mean=20 or "
-    "poisson:mean=20"
-)
 # tables of a process, with the columns that an expected number may be about; plug-ins of tables name their own
 PROCESS_TABLES = {
     "bounds": BOUND_COLUMNS,
@@ -71,8 +67,8 @@ class Part(StrictModel):
     cases: dict[str, Annotated[list[Step], Field(min_length=1)]] | None = optional(
         "instead of process: several processes side by side, by name"
     )
-    adjacency: Word | None = optional(ADJACENCY)
-    group: Count | None = optional(GROUP)
+    adjacency: Word | None = declared("adjacency")
+    group: Count | None = declared("group")
     table: Word = key(
         "bounds (eps or delta by accountants), class or loss (of the privacy loss distribution), or the "
         "name of a table that has its own params and no process",
@@ -88,7 +84,7 @@ class Part(StrictModel):
         "instead of eps: eps divided by the number of compositions"
     )
     delta: Probability | None = optional("the delta at which eps is computed")
-    repeats: Repeats | None = optional(REPEATS)
+    repeats: Repeats | None = declared("repeats")
     sweep: Sweeps | None = optional("one axis, or a list of axes whose product is the grid")
     bins: Annotated[int, Field(ge=2, le=100_000)] | None = optional("number of cells of a loss table")
     figure: Word | None = optional("the figure to draw; left out, it follows from the table")
@@ -170,13 +166,13 @@ class Budget(StrictModel):
     kind: Literal["budget"]
     source: Word | None = optional("where the job comes from; not used")
     process: Annotated[list[Step], Field(min_length=1)] = key("the steps, composed in order")
-    adjacency: Word | None = optional(ADJACENCY)
-    group: Count | None = optional(GROUP)
+    adjacency: Word | None = declared("adjacency")
+    group: Count | None = declared("group")
     accountants: list[Word] | None = optional("names, with options as name:option=value; pld where left out")
     tol: Tolerance | None = optional("relative width of a certified bracket; 1e-6 where left out")
     eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = optional("the eps at which delta is computed")
     delta: Probability | None = optional("the delta at which eps is computed")
-    repeats: Repeats | None = optional(REPEATS)
+    repeats: Repeats | None = declared("repeats")
 
     def rules(self) -> Iterator[tuple[Key, str]]:
         if (self.eps is None) == (self.delta is None):
@@ -242,8 +238,8 @@ class PublishedClaim(StrictModel):
         "eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; or rho=0.5"
     )
     process: Annotated[list[Step], Field(min_length=1)] = key("the steps, composed in order")
-    adjacency: Word | None = optional(ADJACENCY)
-    group: Count | None = optional(GROUP)
+    adjacency: Word | None = declared("adjacency")
+    group: Count | None = declared("group")
     source: str = Field(min_length=1, description="where the claim and the parameters are printed")
     verdict: Literal["proved", "refuted", "open"] | None = optional("the expected verdict; another one is exit code 1")
 

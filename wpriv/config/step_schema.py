@@ -7,11 +7,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from wpriv.config.diagnostics import as_keys
 from wpriv.config.field_types import Count, Positive, StrictModel, Word
 from wpriv.core import registry
+from wpriv.spec import KEYS
 
-ADJACENCY = "neighbouring relation; left out, it follows from the sampling and the mechanism"
-GROUP = "largest number of records of one person, who is protected as a whole; 1 where left out"
+
+def declared(name: str) -> Any:
+    """A key of ``wpriv.spec`` that may be left out, with the description that is declared there."""
+    return Field(None, description=as_keys(KEYS[name]["recipe"]))
 
 
 def plugin_fields(folder: str, name: Any) -> dict[str, dataclasses.Field[Any]]:
@@ -28,30 +32,15 @@ class Step(StrictModel):
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     mech: Word = Field(description="a mechanism; its parameters (sigma, scale, ...) stand beside this key")
-    n: Count | None = Field(None, description="number of compositions; 1 where neither n nor epochs is given")
-    sampling: Literal["none", "poisson", "fixed", "allocation", "shuffle"] | None = Field(
-        None,
-        description="how records are drawn for each composition: not at all, by Poisson, a fixed number, one "
-        "step of each pass for each record (allocation), or shuffled batches (shuffle)",
-    )
-    rate: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description="share of the records that takes part in a composition"
-    )
-    batch: Count | None = Field(None, description="instead of rate: rate = batch / records")
-    records: Count | None = Field(None, description="size of the data set, for batch and epochs")
-    epochs: Positive | None = Field(None, description="instead of n: n = epochs / rate, rounded up")
-    max_batch: Count | None = Field(
-        None, description="for poisson, with records: of more records drawn than this, a random part is kept"
-    )
-    bands: Count | None = Field(
-        None,
-        description="for poisson: n steps of a matrix mechanism with so many bands, read as n / bands at bands x rate",
-    )
-    observed: Word | None = Field(
-        None,
-        description="for the accountants wdp and bdp: pair distances or gradients of the run, as a .npz or .csv file "
-        "or a generator weibull:shape=0.5,...",
-    )
+    n: Count | None = declared("n")
+    sampling: Literal["none", "poisson", "fixed", "allocation", "shuffle"] | None = declared("sampling")
+    rate: Annotated[float, Field(gt=0, le=1)] | None = declared("rate")
+    batch: Count | None = declared("batch")
+    records: Count | None = declared("records")
+    epochs: Positive | None = declared("epochs")
+    max_batch: Count | None = declared("max_batch")
+    bands: Count | None = declared("bands")
+    observed: Word | None = declared("observed")
 
     def varies(self, name: str) -> bool:
         """Return whether an axis over ``name`` changes the step: n, a sampled step's rate, or a parameter."""

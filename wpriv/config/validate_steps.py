@@ -10,13 +10,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from wpriv.config import observation_generator
-from wpriv.config.diagnostics import abbreviate, unknown_name, unknown_parameter
+from wpriv.config.diagnostics import abbreviate, as_keys, unknown_name, unknown_parameter
 from wpriv.config.document import Diagnostic, Document, Key
 from wpriv.config.observation_generator import HELP, is_generator
 from wpriv.config.step_schema import Step, plugin_fields
 from wpriv.core import process, registry
-from wpriv.core.parameters import MAX_COUNT, type_words
+from wpriv.core.parameters import type_words
 from wpriv.core.sampling import kinds
+from wpriv.core.sampling.repetition import repetition
 from wpriv.core.sampling.sampled_step import defined_under
 from wpriv.errors import UsageError
 
@@ -91,7 +92,7 @@ def _messages(step: Step, swept: Mapping[str, float], calibrated: bool) -> list[
         if step.observed is not None and is_generator(step.observed):
             observation_generator.parse(step.observed)
     except UsageError as error:
-        messages.append(str(error))
+        messages.append(as_keys(str(error)))
     return messages
 
 
@@ -102,15 +103,13 @@ def build(step: Step, values: Mapping[str, Any]) -> process.Step:
         UsageError: a parameter, n or the rate is out of range.
     """
     fields = plugin_fields("mechanisms", step.mech)
-    given = {**(step.model_extra or {}), **{name: value for name, value in values.items() if name in fields}}
-    mechanism = registry.mechanism(step.mech)(**given)
-    rate = values.get("rate", step.rate)
-    sampled = step.sampling is not None and rate is not None
-    cut = values.get("max_batch", step.max_batch or 0)
-    sampling = kinds.Sampling(str(step.sampling), rate, cut) if sampled else kinds.Sampling()
-    count = values.get("n", step.n)
+    row = {**(step.model_extra or {}), "mech": step.mech, "n": step.n}
+    drawn = {key: values.get(key, getattr(step, key)) for key in ("sampling", "rate", "max_batch")}
+    row |= {} if None in (drawn["sampling"], drawn["rate"]) else drawn
+    row |= {name: value for name, value in values.items() if name in fields or name == "n"}
     # a number that is solved for, or follows from epochs, is one of whole passes
-    return process.Step(mechanism, sampling.whole_passes(1) if count is None else count, sampling)
+    count = kinds.Sampling.from_dict(row).pass_steps if row["n"] is None else row["n"]
+    return process.Step.from_dict({**row, "n": count})
 
 
 def swept_fault(written: Mapping[str, Any], swept: Collection[str]) -> str | None:
@@ -132,36 +131,16 @@ def swept_fault(written: Mapping[str, Any], swept: Collection[str]) -> str | Non
 
 
 def _schedule(step: Step, *, rate_needed: bool) -> str | None:
-    """The first contradiction among n, epochs, rate, batch and records."""
-    is_sampled = step.sampling not in (None, "none")
-    rate = step.rate
-    if step.batch is not None:
-        if step.rate is not None:
-            return "rate and batch both set the sampling rate; give one of them"
-        if step.records is None:
-            return "batch needs records (the data-set size): the rate is batch / records"
-        if step.batch > step.records:
-            return f"batch must lie between 1 and records; found {step.batch} of {step.records} records"
-        rate = step.batch / step.records
-    if rate is not None and not is_sampled:
-        key = "rate" if step.batch is None else "batch"
-        return (
-            f"{key} needs sampling: poisson (each record by itself), fixed (batches without replacement), allocation "
-            f"or shuffle"
-        )
-    if step.epochs is not None:
-        if step.n is not None:
-            return "n and epochs both set the number of compositions; give one of them"
-        if rate is None:
-            return "epochs needs a sampling rate: give batch and records, or rate (one epoch is 1 / rate steps)"
-        if not step.epochs / rate <= MAX_COUNT:
-            return f"epochs: {step.epochs:g} at this rate is {step.epochs / rate:g} steps; wanted 1 to 2^40"
-    if step.max_batch is not None and (step.sampling != "poisson" or step.records is None):
+    """The first contradiction among the keys about how often a step runs, and on which records."""
+    drawn = step.sampling or "none"
+    try:
+        read = repetition(**dict(step))
+    except UsageError as error:
+        return as_keys(str(error))
+    if step.max_batch is not None and (drawn != "poisson" or step.records is None):
         return "max_batch needs sampling: poisson, and records (the largest number of records of a data set)"
-    if step.bands is not None and (step.sampling != "poisson" or rate is None or rate * step.bands > 1 + 1e-12):
-        return "bands needs sampling: poisson, and a rate of at most 1 / bands (or batch with records)"
-    if is_sampled and rate is None and rate_needed:
-        return f"{step.sampling} sampling needs a rate: give rate, or batch and records"
+    if drawn != "none" and read.rate is None and rate_needed:
+        return f"{drawn} sampling needs a rate: give rate, or batch and records"
     return None
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from wpriv.errors import UsageError
-from wpriv.numerics.parse_numbers import finite_number
+from wpriv.numerics.parse_numbers import finite_number, number, whole
 
 MAX_COUNT = 2**40
 
@@ -18,6 +18,24 @@ MAX_COUNT = 2**40
 def type_words(f: dataclasses.Field[Any]) -> set[str]:
     """The words of a field's type, which is a class, or text after ``from __future__ import annotations``."""
     return set(re.findall(r"\w+", str(f.type)))
+
+
+def plugin_name(plugin: type) -> str:
+    """The name users type: the module's file name with dashes."""
+    return plugin.__module__.rpartition(".")[2].replace("_", "-")
+
+
+def flag(name: str) -> str:
+    """A mechanism's parameter as error messages name it (see ``wpriv.errors``)."""
+    return f"`{name}`" if name in ("sigma", "scale", "sensitivity") else f"`{name}=...`"
+
+
+def field_value(f: dataclasses.Field[Any], value: Any) -> Any:
+    """A parameter in the type of its field; numbers may be text as users type it."""
+    words = type_words(f)
+    if words & {"str", "Path"} or (value is None and "None" in words):
+        return value
+    return whole(value, f.name) if "int" in words and "float" not in words else number(value, f.name)
 
 
 def parameter(
@@ -68,7 +86,7 @@ class Parameters:
     @property
     def name(self) -> str:
         """The name users type: the module's file name with dashes."""
-        return type(self).__module__.rpartition(".")[2].replace("_", "-")
+        return plugin_name(type(self))
 
 
 @cache

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 import reprlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wpriv.core import registry
 from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency, Neighbours, default_adjacency
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
-from wpriv.core.parameters import MAX_COUNT
-from wpriv.core.sampling.kinds import PASSES, Sampling
+from wpriv.core.parameters import MAX_COUNT, field_value, flag, plugin_name
+from wpriv.core.sampling.kinds import PASSES, SAMPLING_KEYS, Sampling
 from wpriv.core.sampling.premises import SAME_COLUMN, Premise
 from wpriv.core.sampling.sampled_step import check_together, combination, defined_under, sampled_pair
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.parse_numbers import finite_number
+from wpriv.numerics.parse_numbers import finite_number, shown, whole
 
 UNSAMPLED = Sampling()
+# keys of a step beside the parameters of its mechanism
+STEP_KEYS = ("mech", "n", *SAMPLING_KEYS, "observed")
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,30 @@ class Step:
         row |= {} if self.sampling.kind == "none" else {"rate": self.sampling.rate}
         row |= {"max_batch": self.sampling.max_batch} if self.sampling.max_batch else {}
         return row if self.observed is None else {**row, "observed": self.observed.origin}
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Step:
+        """The step that ``describe`` describes as ``row``: the inverse of ``describe``, also for rows of users.
+
+        Args:
+            row: ``{mech, <parameters of the mechanism>, n, sampling, rate, max_batch, parts, observed}``. Numbers may
+                be text as users type it: ``1e-5``, ``2^20``, ``256/60000``. ``mech`` is a name, a class, or an object
+                with its parameters; ``observed`` an ``Observed``, since a description has its origin alone.
+        Raises:
+            UsageError: an unknown mechanism or parameter (with a suggestion), a missing one (naming its flag), a bad
+                value.
+        """
+        mechanism = row.get("mech")
+        if not isinstance(mechanism, Mechanism):
+            plugin = registry.mechanism(mechanism)
+            fields = registry.fields_of(plugin, plugin_name(plugin), row, STEP_KEYS, flag)
+            mechanism = plugin(**{key: field_value(fields[key], value) for key, value in row.items() if key in fields})
+        if "n" not in row:
+            raise UsageError(f"a step needs n, the number of compositions; found the keys {', '.join(map(str, row))}")
+        sampling, observed = Sampling.from_dict(row), row.get("observed")
+        if not isinstance(observed, Observed | None):
+            raise UsageError(f"a description has only the origin of `observed` distances; found {shown(observed)}")
+        return cls(mechanism, whole(row["n"], "n"), sampling, observed)
 
 
 WeightedPairs = list[tuple[LossPair, int]]

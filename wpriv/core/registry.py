@@ -8,14 +8,14 @@ import inspect
 import os
 import pkgutil
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import UnknownName, UsageError
 from wpriv.hints import ALIASES, did_you_mean
-from wpriv.numerics.parse_numbers import number
+from wpriv.numerics.parse_numbers import number, shown
 
 if TYPE_CHECKING:
     from wpriv.core.mechanism import Mechanism
@@ -77,22 +77,52 @@ def params(folder: str, name: str, given: Mapping[str, Any]) -> Any:
         UsageError: no such plug-in or parameter (with a suggestion), one that is missing, or a value out of range.
     """
     cls = load(folder, name).Params
-    fields = {f.name: f for f in dataclasses.fields(cls)}
-    for key in given:
-        if key not in fields:
-            known = f"Its parameters: {', '.join(fields)}" if fields else "It has none"
-            raise UsageError(
-                f"{name} has no parameter {str(key)[:60]!r}{did_you_mean(str(key), list(fields)) or '.'} {known}"
-            )
-    missing = [f for f in fields.values() if f.default is dataclasses.MISSING and f.name not in given]
-    if missing:
-        raise UsageError(f"{name} needs {missing[0].name} ({missing[0].metadata['help']}); found none")
+    fields_of(cls, name, given)
     return cls(**given)
 
 
+def fields_of(
+    plugin: type, name: str, given: Mapping[str, Any], others: Sequence[str] = (), shown: Callable[[str], str] = str
+) -> dict[str, dataclasses.Field[Any]]:
+    """The parameters of a plug-in by name.
+
+    Args:
+        given: what is checked to have all of them that have no default, and nothing else but ``others``.
+        shown: the form of a name in a message.
+    Raises:
+        UsageError: an unknown parameter (with a suggestion), or one that is missing.
+    """
+    fields = {f.name: f for f in dataclasses.fields(plugin)}
+    for key in given:
+        if key not in fields and key not in others:
+            known = f"Its parameters: {', '.join(fields)}" if fields else "It has none"
+            near = did_you_mean(str(key), [*fields, *others]) or "."
+            raise UsageError(f"{name} has no parameter {str(key)[:60]!r}{near} {known}")
+    for key, f in fields.items():
+        if key not in given and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+            meaning = f.metadata.get("help", "a parameter of the mechanism")
+            raise UsageError(f"{name} needs {shown(key)} ({meaning}); found none")
+    return fields
+
+
+def mechanism(mech: object) -> type[Mechanism]:
+    """The Mechanism class defined in ``wpriv/mechanisms/<mech>.py``, or ``mech`` itself where it is such a class.
+
+    Raises:
+        UsageError: it is neither, or there is no mechanism of that name.
+    """
+    from wpriv.core.mechanism import Mechanism
+
+    if isinstance(mech, type) and issubclass(mech, Mechanism):
+        return mech
+    if not isinstance(mech, str):
+        known = ", ".join(names("mechanisms"))
+        raise UsageError(f"a step needs a mechanism, as in `mech='gauss'`; found {shown(mech)}. Known: {known}")
+    return _mechanism(mech)
+
+
 @cache
-def mechanism(name: str) -> type[Mechanism]:
-    """The Mechanism class defined in ``wpriv/mechanisms/<name>.py``."""
+def _mechanism(name: str) -> type[Mechanism]:
     from wpriv.core.mechanism import Mechanism
 
     module = load("mechanisms", name)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core.process import Process, Step
-from wpriv.engine.ledger_lines import FORMAT, digest_of, release_parts, sealed_line
+from wpriv.engine.ledger_lines import FORMAT, digest_of, fewest, sealed_line
 from wpriv.engine.ledger_lines import Entry as Entry  # part of the interface of a ledger
 from wpriv.engine.ledger_lines import entries as entries
 from wpriv.errors import Unsupported, UsageError
@@ -31,7 +31,7 @@ from wpriv.files import durable_writes
 
 __all__ = [
     *("CutPass", "Entry", "Ledger", "Position", "cut_passes", "describe", "entries", "holds", "last_run", "position"),
-    *("process", "release_parts", "require"),
+    *("process", "require"),
 ]
 
 
@@ -107,8 +107,8 @@ def process(rows: Sequence[Entry], adjacency: str = "") -> Process:
 
 def _step(release: str, count: int) -> Step:
     """Return ``count`` releases as they are accounted for, in whole passes under random allocation."""
-    mechanism, sampling = release_parts(release)
-    return Step(mechanism, sampling.whole_passes(count), sampling)
+    step = fewest(release)
+    return replace(step, n=step.sampling.whole_passes(count))
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def cut_passes(rows: Sequence[Entry]) -> list[CutPass]:
     """Return the passes of random allocation that no run completed, in order."""
     cut = []
     for (run, release), group in itertools.groupby(rows, key=lambda entry: (entry.run, entry.release)):
-        unit = _step(release, 1).sampling.pass_steps
+        unit = fewest(release).n
         if rest := sum(1 for _ in group) % unit:
             cut.append(CutPass(run, rest, unit))
     return cut

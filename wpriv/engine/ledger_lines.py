@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from wpriv.core.mechanism import Mechanism
+from wpriv.core.process import Step
 from wpriv.core.sampling.kinds import Sampling
-from wpriv.engine.described_step import described_release
 from wpriv.errors import MissingResource, UsageError
+from wpriv.numerics.parse_numbers import shown
 
 FORMAT = "wpriv.ledger/3"  # takes the place of a previous digest in the first line
 EARLIER_FORMAT = "wpriv.ledger/2"  # of lines without a digest of their own
@@ -109,7 +109,7 @@ def _parse(line: bytes, place: str) -> tuple[Entry, str]:
                     f"privacy cost is not known"
                 )
             release = json.dumps(data)
-            release_parts(release)
+            fewest(release)
             entry = Entry(run, step, planned, release, adjacency, stream, digest_of(line), sealed, settings)
             return entry, previous
     except UsageError as error:
@@ -129,6 +129,13 @@ def digest_of(line: bytes) -> str:
 
 
 @lru_cache(maxsize=64)
-def release_parts(release: str) -> tuple[Mechanism, Sampling]:
-    """The mechanism and the sampling of a release."""
-    return described_release(json.loads(release))
+def fewest(release: str) -> Step:
+    """The fewest such releases that are accounted for by themselves: one, or those of a pass.
+
+    Raises:
+        UsageError: the text describes no release.
+    """
+    row = json.loads(release)
+    if "n" in row:
+        raise UsageError(f"a line is one release; found n = {shown(row['n'])}")
+    return Step.from_dict({**row, "n": Sampling.from_dict(row).pass_steps})

@@ -111,7 +111,7 @@ def steps_of_flags(
         schedule = {**schedule, "rate": 1.0}
     job = build_process.described_process(
         mech,
-        params={**params, **blank},
+        **{**params, **blank},
         **schedule,
         adjacency=adjacency,
         group=group,

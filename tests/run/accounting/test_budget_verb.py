@@ -84,7 +84,7 @@ def test_the_chance_of_a_distinguishing_event_composes():
 
 @pytest.mark.slow
 def test_a_table_holds_answers_and_refusals():
-    job = build_process.described_process("laplace", params={"scale": 20}, n=100)
+    job = build_process.described_process("laplace", scale=20, n=100)
     found = tabulate.by_accountants(job, ["gdp", "pld"], delta=1e-5)
     assert [row.accountant for row in found.rows] == ["pld"]
     assert [refusal.accountant for refusal in found.refused] == ["gdp"]
@@ -95,15 +95,15 @@ def test_a_table_holds_answers_and_refusals():
 
 
 def test_curves_end_where_they_were_asked_to():
-    job = build_process.described_process("gauss", params={"sigma": 1})
+    job = build_process.described_process("gauss", sigma=1)
     assert tabulate.along_eps(job, "pld", eps=3)[-1].epsilon.safe == 3
     assert tabulate.along_eps(job, "pld", delta=1e-3)[-1].delta.safe == pytest.approx(1e-3, rel=1e-9)
-    revealed = build_process.described_process("randomized-response", params={"eps0": 1, "delta0": 0.01})
+    revealed = build_process.described_process("randomized-response", eps0=1, delta0=0.01)
     assert tabulate.along_eps(revealed, "pld")[-1].delta.safe == pytest.approx(0.1, rel=1e-6)
 
 
 def test_max_eps_fails_only_above_the_limit():
-    job = build_process.described_process("gauss", params={"sigma": 1})
+    job = build_process.described_process("gauss", sigma=1)
     rows = [verb.answer(job, "pld", delta=1e-5)]
     gate.check_max_eps(rows, rows[0].epsilon.safe)
     with pytest.raises(CheckFailed, match=r"found 4\.37718"):

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from wpriv.core.process import Step
 from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.repetition import Repetition, repetition
 from wpriv.errors import MissingResource, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.numerics.parse_numbers import number
 from wpriv.run.accounting import build_process
-from wpriv.run.accounting.repetition import Repetition, repetition
 
 POISSON = {"sampling": "poisson"}
 
@@ -123,7 +123,7 @@ def test_history_reads_both_of_its_forms(tmp_path):
     file.write_text(json.dumps([{"mech": "laplace", "scale": 3, "n": 2}, {"mech": "gauss", "sigma": 1}]))
     assert [s["mech"] for s in build_process.read_history(file).steps] == ["laplace", "gauss"]
     file.write_text(json.dumps([[1.5, 0.25, 10], [2.0, 1, 3], [1.5, 0.25, 5]]))
-    assert build_process.described_process(None, params={}, history=file).process.steps == (
+    assert build_process.described_process(history=file).process.steps == (
         Step(Gauss(1.5), 15, Sampling("poisson", 0.25)),
         Step(Gauss(2.0), 3),
     )
@@ -143,4 +143,4 @@ def test_a_history_with_a_key_twice_is_refused(tmp_path):
 
 def test_history_stands_alone():
     with pytest.raises(UsageError, match="sigma"):
-        build_process.described_process(None, params={"sigma": 1}, history="steps.json")
+        build_process.described_process(sigma=1, history="steps.json")

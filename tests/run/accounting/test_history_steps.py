@@ -27,7 +27,7 @@ def written(path, steps):
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: ",".join(step))
 def test_an_item_is_the_step_that_a_recipe_has(tmp_path, step):
-    history = described_process(None, params={}, history=written(tmp_path / "h.json", [step]))
+    history = described_process(history=written(tmp_path / "h.json", [step]))
     recipe = described_steps([step])
     assert history.process == recipe.process
     assert set(recipe.notes) <= set(history.notes)
@@ -36,7 +36,7 @@ def test_an_item_is_the_step_that_a_recipe_has(tmp_path, step):
 
 def test_equal_steps_are_merged_however_they_are_written(tmp_path):
     steps = [*STEPS[:1], STEPS[4], {**STEPS[0], "epochs": 5}, {"mech": "laplace", "scale": 20}]
-    history = described_process(None, params={}, history=written(tmp_path / "h.json", steps))
+    history = described_process(history=written(tmp_path / "h.json", steps))
     assert [(step.mechanism.name, step.n) for step in history.process.steps] == [("gauss", 2344 + 1172), ("laplace", 9)]
 
 

@@ -127,7 +127,7 @@ def test_sampling_only_helps(mu, rate, eps):
 
 @pytest.mark.slow
 def test_a_table_over_eps_falls_in_both_ends(capsys):
-    job = build_process.described_process("gauss", params={"sigma": 4.0}, n=100, sampling="poisson", rate=0.01)
+    job = build_process.described_process("gauss", sigma=4.0, n=100, sampling="poisson", rate=0.01)
     rows = tabulate.along_eps(job, "pld", eps=0.25)
     for left, right in pairwise(rows):
         assert left.epsilon.safe < right.epsilon.safe

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from wpriv.core.adjacency import SAMPLINGS
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.errors import UsageError
-from wpriv.numerics.parse_numbers import finite_number
+from wpriv.numerics.parse_numbers import finite_number, number, whole
 
 # distance of 1/rate from a whole number up to which it is taken for one
 WHOLE_PASS_TOLERANCE = 1e-3
 # kinds in which every record takes part in one step of each pass, with their names in messages
 PASSES = {"allocation": "random allocation", "shuffle": "a shuffled loader"}
+# keys of a step that describe its sampling
+SAMPLING_KEYS = ("sampling", "rate", "max_batch", "parts")
 # beside every figure of shuffled batches
 WIDE = (
     "shuffled batches: no amplification is proven, so that the upper end is that of one release without sampling for "
@@ -75,6 +79,25 @@ class Sampling:
                 f"or {1 / self.rate:g} steps a pass. Use `rate={1 / self.pass_steps:.10g}`, or `sampling='poisson'`"
             )
         object.__setattr__(self, "rate", rate)
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Sampling:
+        """The sampling that a step's keys ``sampling``, ``rate``, ``max_batch`` and ``parts`` (of bands) describe.
+
+        Numbers may be text as users type it; a key that is None counts as left out.
+
+        Raises:
+            UsageError: a sampling without a rate, or as for ``Sampling``.
+        """
+        kind, rate, cut, parts = (row.get(key) for key in SAMPLING_KEYS)
+        kind = "none" if kind is None else kind
+        if kind in SAMPLINGS and kind != "none" and rate is None:
+            raise UsageError(f"`sampling='{kind}'` needs a rate: give `rate`, or `batch` with `records`")
+        most = 0 if cut is None else whole(cut, "max_batch")
+        if cut is not None and most < 1:
+            raise UsageError(f"`max_batch`, the largest number of records of a step, must be at least 1; found {most}")
+        share = 1.0 if rate is None else number(rate, "rate")
+        return cls(str(kind), share, most, 1 if parts is None else whole(parts, "parts"))
 
     @property
     def pass_steps(self) -> int:

@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import Any, Unpack
 
+from wpriv import spec
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process, refuse_passes
@@ -105,7 +106,6 @@ def budget(
     """
     described = build_process.described_process(
         mech,
-        params=params,
         n=n,
         sampling=sampling,
         rate=rate,
@@ -118,6 +118,7 @@ def budget(
         group=group,
         history=history,
         observed=observed,
+        **params,
     )
     question = build_process.question(eps=eps, delta=delta, tol=tol, fpr=fpr)
     row = answer(
@@ -179,28 +180,16 @@ def answer(
             )
     else:
         check_question(eps, delta)
-    if fpr is not None and not with_mu:
-        raise UsageError("`fpr` is the smallest false-positive rate for which mu holds: give `with_mu=True` with it")
-    if with_mu and adaptive:
-        raise UsageError("`adaptive` has no mu of its own; leave out one of `adaptive=True` and `with_mu=True`")
+    other = None if accountant == "pld" else accountant
+    spec.check(fpr=fpr, with_mu=with_mu, adaptive=adaptive, repeats=repeats, accountant=other)
     tol = subject.tol() if tol is None else tol
     if repeats is not None:
-        if adaptive:
-            raise UsageError(
-                "`adaptive` and `repeats` are two questions: runs that follow on each other, or independent ones "
-                "of which the best is kept; give one of them"
-            )
-        if with_mu:
-            raise UsageError(
-                "`repeats` bounds delta at every eps, and no mu is derived from it; leave out `with_mu=True`, or ask "
-                "for the bounds on attacks by `attack=True`"
-            )
         row = repeated_selection.answer(
             subject.process, accountant, repeats, eps=eps, delta=delta, tol=tol, attack=attack
         )
         return row.with_extra(reading=[*subject.notes, *row.extra["reading"]])
     if adaptive:
-        return _adaptive(subject, accountant, eps, delta, tol)
+        return _adaptive(subject, eps, delta, tol)
     is_slow = counted_work.limit(SLOW_ANSWER_WORK)
     row = evaluate.ask(evaluate.curve(subject.process, accountant, tol), eps=eps, delta=delta)
     slow = is_slow()
@@ -225,15 +214,8 @@ def answer(
     return membership_figures.with_mu(row, value, alone=mu_alone)
 
 
-def _adaptive(
-    subject: DescribedProcess, accountant: str, eps: float | None, delta: float | None, tol: float
-) -> Guarantee:
+def _adaptive(subject: DescribedProcess, eps: float | None, delta: float | None, tol: float) -> Guarantee:
     """The figure for adaptively chosen parameters, with that for fixed ones in ``extra["parameters"]``."""
-    if accountant != "pld":
-        raise UsageError(
-            f"`adaptive` chooses the accountant itself (rdp-filter or gdp); found {accountant!r}. Leave out one of the "
-            f"two"
-        )
     refuse_passes(subject.process, "`adaptive`")
     runs = max(subject.runs, 1)
     figures = adaptive_history.account_for_history(subject.process, eps=eps, delta=delta, tol=tol, runs=runs)

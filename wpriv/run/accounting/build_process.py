@@ -7,63 +7,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import registry
-from wpriv.core.adjacency import SAMPLINGS
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
-from wpriv.core.parameters import type_words
+from wpriv.core.parameters import flag
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.repetition import (
+    ONE_RELEASE,
+    sampling_keys,
+    with_repetitions,
+)
 from wpriv.errors import UsageError, WprivError
-from wpriv.hints import did_you_mean
 from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.history import merged, read_history
 from wpriv.run.accounting.neighbours import neighbour_readings, process_between
-from wpriv.run.accounting.repetition import (
-    ONE_RELEASE,
-    REPETITION_KEYS,
-    repetition,
-    sampling_keys,
-    with_repetitions,
-)
 
-STEP_KEYS = ("mech", "n", "sampling", "rate", "max_batch", "parts", "observed")
 # kinds of steps whose readings are listed
 MAX_READINGS = 20
 
 
 def step(spec: Mapping[str, Any]) -> Step:
-    """Build a step from ``{mech, <parameters of the mechanism>, n, sampling, rate, observed}``.
-
-    Numbers may be text as users type it: ``1e-5``, ``2^20``, ``2**20``, ``256/60000``. n defaults to 1, sampling to
-    none.
+    """``Step.from_dict`` of a user's step: n is 1 by default, and ``observed`` any form of pair distances.
 
     Raises:
-        UsageError: an unknown mechanism or parameter (with a suggestion), a missing parameter (naming its flag), a bad
-            value.
+        UsageError, MissingResource: the step or its pair distances are faulty.
     """
-    cls, mech = mechanism(spec), mechanism_name(spec)
-    fields = {f.name: f for f in dataclasses.fields(cls)}
-    values = {}
-    for key, value in spec.items():
-        if key in STEP_KEYS:
-            continue
-        if key not in fields:
-            near = did_you_mean(str(key), [*fields, *STEP_KEYS]) or "."
-            raise UsageError(f"{mech} has no parameter {str(key)!r}{near} Its parameters: {', '.join(fields)}")
-        values[key] = _field_value(fields[key], value)
-    for name, f in fields.items():
-        if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
-            meaning = f.metadata.get("help", "a parameter of the mechanism")
-            raise UsageError(f"{mech} needs {flag(name)} ({meaning}); found none")
-    kind = "none" if spec.get("sampling") is None else spec["sampling"]
-    return Step(
-        cls(**values),
-        whole(spec.get("n", 1), "n"),
-        sampling_of(kind, spec.get("rate"), spec.get("max_batch"), spec.get("parts")),
-        _distances(spec.get("observed")),
-    )
+    return Step.from_dict({"n": 1, **spec, "observed": _distances(spec.get("observed"))})
 
 
 def _distances(observed: Any) -> Observed | None:
@@ -72,23 +42,6 @@ def _distances(observed: Any) -> Observed | None:
     from wpriv.run.accounting import load_distances
 
     return load_distances.observed(observed)
-
-
-def mechanism(spec: Mapping[str, Any]) -> type[Mechanism]:
-    """The class of the mechanism that a step names, or gives itself."""
-    mech = spec.get("mech")
-    if isinstance(mech, type) and issubclass(mech, Mechanism):
-        return mech
-    if not isinstance(mech, str):
-        known = ", ".join(registry.names("mechanisms"))
-        raise UsageError(f"a step needs a mechanism, as in `mech='gauss'`; found {shown(mech)}. Known: {known}")
-    return registry.mechanism(mech)
-
-
-def mechanism_name(spec: Mapping[str, Any]) -> str:
-    """The name of a step's mechanism, which may be given as its class."""
-    mech = spec["mech"]
-    return mech if isinstance(mech, str) else str(mech.__module__.rpartition(".")[2].replace("_", "-"))
 
 
 def process(
@@ -122,32 +75,6 @@ def process(
     return process_between(steps, adjacency, group, records)
 
 
-def flag(name: str) -> str:
-    """A mechanism's parameter as error messages name it (see ``wpriv.errors``)."""
-    return f"`{name}`" if name in ("sigma", "scale", "sensitivity") else f"`{name}=...`"
-
-
-def sampling_of(kind: Any, rate: Any, max_batch: Any = None, parts: Any = None) -> Sampling:
-    """The sampling of a kind, a rate and a largest batch as a user wrote them; ``parts`` are those of ``bands``."""
-    if kind in SAMPLINGS and kind != "none" and rate is None:
-        raise UsageError(f"`sampling='{kind}'` needs a rate: give `rate`, or `batch` with `records`")
-    cut = 0 if max_batch is None else whole(max_batch, "max_batch")
-    if max_batch is not None and cut < 1:
-        raise UsageError(f"`max_batch`, the largest number of records of a step, must be at least 1; found {cut}")
-    turns = 1 if parts is None else whole(parts, "parts")
-    return Sampling(str(kind), 1.0 if rate is None else number(rate, "rate"), cut, turns)
-
-
-def _field_value(f: dataclasses.Field[Any], value: Any) -> Any:
-    """A parameter in the type of its field."""
-    words = type_words(f)
-    if words & {"str", "Path"}:
-        return value
-    if value is None and "None" in words:
-        return None
-    return whole(value, f.name) if "int" in words and "float" not in words else number(value, f.name)
-
-
 def question(**given: Any) -> dict[str, float]:
     """eps, delta and tol as numbers, without those that are None."""
     return {name: number(value, f"`{name}`") for name, value in given.items() if value is not None}
@@ -173,9 +100,8 @@ class DescribedProcess:
 
 
 def described_process(
-    subject: str | type[Mechanism] | Mechanism | Process | None,
+    mech: str | type[Mechanism] | Mechanism | Process | None = None,
     *,
-    params: Mapping[str, Any],
     n: Any = None,
     sampling: str | Sampling = "none",
     rate: Any = None,
@@ -188,8 +114,9 @@ def described_process(
     group: Any = None,
     history: str | Path | None = None,
     observed: Any = None,
+    **params: Any,
 ) -> DescribedProcess:
-    """The process that the arguments of ``budget`` describe.
+    """The process that the arguments of ``budget`` describe; ``params`` are those of the mechanism.
 
     One mechanism, repeated and sampled; the steps of a history file; or a Process that is complete already.
 
@@ -198,51 +125,27 @@ def described_process(
     """
     keys = {"n": n, "batch": batch, "records": records, "epochs": epochs, "bands": bands}
     keys |= sampling_keys(sampling, rate, max_batch)
-    if history is None and not isinstance(subject, (Process, Mechanism)):
-        distances = {} if observed is None else {"observed": observed}
-        return described_steps([{"mech": subject, **params, **keys, **distances}], adjacency, group)
-    if isinstance(subject, Mechanism):
-        if params:
-            raise UsageError(f"{subject} has its parameters; leave out {', '.join(params)}")
-        repeated = repetition(**{key: keys[key] for key in REPETITION_KEYS}, sampling=keys["sampling"])
-        count = 1 if repeated.n is None else repeated.n
-        drawn = sampling_of(keys["sampling"], repeated.rate, keys["max_batch"], repeated.parts)
+    if isinstance(mech, Mechanism) and history is None and params:
+        raise UsageError(f"{mech} has its parameters; leave out {', '.join(params)}")
+    if history is None and not isinstance(mech, Process):
+        return described_steps([{"mech": mech, **params, **keys, "observed": observed}], adjacency, group)
+    others = {**keys, "observed": observed, "records": None, **params}
+    others |= {"mech": None if history is None else mech}
+    others |= {"sampling": None if keys["sampling"] == "none" else keys["sampling"]}
+    if given := [flag(name) if name in params else f"`{name}`" for name, value in others.items() if value is not None]:
+        whole_steps = "a Process" if history is None else "`history`"
+        raise UsageError(f"{whole_steps} holds whole steps; it cannot be combined with {', '.join(given)}")
+    if isinstance(mech, Process):
+        if adjacency not in (None, mech.adjacency):
+            raise UsageError(f"the process has {mech.adjacency} neighbours; found adjacency {shown(adjacency)}")
+        if group not in (None, mech.group):
+            raise UsageError(f"the process has groups of {mech.group}; found `group` {shown(group)}")
         size = data_set_size([{"records": records}])
-        process = process_between([Step(subject, count, drawn, _distances(observed))], adjacency, group, size)
-        one = [] if repeated.n is not None else [ONE_RELEASE]
-        return DescribedProcess(process, (*repeated.notes, *one, *_readings(process)), size)
-    _refuse_beside(
-        "`history`" if history is not None else "a Process",
-        {
-            "`mech`": subject if history is not None else None,
-            "`n`": n,
-            "`rate`": keys["rate"],
-            "`batch`": batch,
-            "`epochs`": epochs,
-            "`bands`": bands,
-            "`max_batch`": max_batch,
-            "`observed`": observed,
-            "`sampling`": None if keys["sampling"] == "none" else keys["sampling"],
-            **{flag(key): value for key, value in params.items()},
-        },
-    )
-    if isinstance(subject, Process):
-        if adjacency not in (None, subject.adjacency):
-            raise UsageError(f"the process has {subject.adjacency} neighbours; found adjacency {shown(adjacency)}")
-        if group not in (None, subject.group):
-            raise UsageError(f"the process has groups of {subject.group}; found `group` {shown(group)}")
-        size = data_set_size([{"records": records}])
-        if subject.records and size not in (None, subject.records):
-            raise UsageError(f"the process is about {subject.records} records; found `records` {size}")
-        return DescribedProcess(subject, tuple(_readings(subject)), size or subject.records or None)
+        if mech.records and size not in (None, mech.records):
+            raise UsageError(f"the process is about {mech.records} records; found `records` {size}")
+        return DescribedProcess(mech, tuple(_readings(mech)), size or mech.records or None)
     assert history is not None
     return _from_history(history, adjacency, group, records)
-
-
-def _refuse_beside(whole_steps: str, others: Mapping[str, Any]) -> None:
-    given = [name for name, value in others.items() if value is not None]
-    if given:
-        raise UsageError(f"{whole_steps} holds whole steps; it cannot be combined with {', '.join(given)}")
 
 
 def _from_history(history: str | Path, adjacency: str | None, group: Any, records: Any) -> DescribedProcess:

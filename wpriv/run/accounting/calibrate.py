@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
+from wpriv.core import registry
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.mechanism import Mechanism
-from wpriv.core.parameters import MAX_COUNT
+from wpriv.core.parameters import MAX_COUNT, flag
 from wpriv.core.process import Process
 from wpriv.core.repeats import Repeats, parse
 from wpriv.core.sampling.kinds import PASSES, Sampling
+from wpriv.core.sampling.repetition import ONE_RELEASE, sampling_keys, with_repetition
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, whole
 from wpriv.run.accounting import (
@@ -25,7 +27,6 @@ from wpriv.run.accounting import (
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.neighbours import neighbour_readings
 from wpriv.run.accounting.plausibility import plausibility_warnings
-from wpriv.run.accounting.repetition import ONE_RELEASE, sampling_keys, with_repetition
 from wpriv.run.accounting.search import Unknown
 from wpriv.run.accounting.target import Account, Solution, Target, default_tol, read_target, solve_for
 
@@ -137,9 +138,7 @@ def calibrate(
     _check_kinds(history, adaptive, repeats, accountant, compare_classical, target)
     spent = None
     if history is not None:
-        spent = build_process.described_process(
-            None, params={}, history=history, adjacency=adjacency, group=group, records=records
-        )
+        spent = build_process.described_process(history=history, adjacency=adjacency, group=group, records=records)
     process_at = at if spent is None else spent_history.followed_by(spent, adjacency, at)
     width = max(default_tol(unknown, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
 
@@ -191,11 +190,11 @@ def _left_open(written: Mapping[str, Any]) -> tuple[Unknown, dict[str, Any], lis
         UsageError: nothing is left open, or too much.
     """
     spec, notes = with_repetition(written)
-    noise = build_process.mechanism(spec).noise
+    noise = registry.mechanism(spec.get("mech")).noise
     sampled = (spec.get("sampling") or "none") != "none"
     if noise is not None and spec.get(noise) is None:
         if sampled and spec["rate"] is None:
-            raise UsageError(f"{build_process.flag(noise)} and the sampling rate are both missing; give one of them")
+            raise UsageError(f"{flag(noise)} and the sampling rate are both missing; give one of them")
         rest = {k: v for k, v in spec.items() if k != noise}
         notes += [] if rest["n"] is not None else [ONE_RELEASE]
         rest["n"] = 1 if rest["n"] is None else rest["n"]
@@ -203,7 +202,7 @@ def _left_open(written: Mapping[str, Any]) -> tuple[Unknown, dict[str, Any], lis
     if spec["n"] is None:
         if sampled and spec["rate"] is None:
             raise UsageError("n and the sampling rate are both missing; give one of them")
-        unit = build_process.sampling_of(spec.get("sampling") or "none", spec["rate"]).pass_steps
+        unit = Sampling.from_dict({"sampling": spec.get("sampling"), "rate": spec["rate"]}).pass_steps
         passes = f", in whole passes of {unit} steps" if unit > 1 else ""
         return (
             Unknown("n", -1, unit, MAX_COUNT // unit * unit, whole=True, unit=unit),
@@ -218,7 +217,7 @@ def _left_open(written: Mapping[str, Any]) -> tuple[Unknown, dict[str, Any], lis
             )
         return Unknown("rate", -1, 1e-15, 1.0), spec, [*notes, "the sampling rate is solved for"]
     build_process.step({**spec, "rate": spec["rate"] or (1.0 if sampled else None)})
-    given = f"{build_process.flag(noise)}, " if noise is not None else ""
+    given = f"{flag(noise)}, " if noise is not None else ""
     raise UsageError(
         f"nothing is left to solve for; leave out {given}`n` or (with `sampling`) `rate`, or ask budget for eps"
     )
@@ -259,7 +258,7 @@ def _check_kinds(
 
 def _check_classical(spec: dict[str, Any], unknown: Unknown) -> None:
     if (
-        unknown.name != build_process.mechanism(spec).noise
+        unknown.name != registry.mechanism(spec["mech"]).noise
         or spec["sampling"] != "none"
         or not classical_formulas.applies(build_process.step({**spec, unknown.name: 1.0}).mechanism)
     ):

@@ -164,7 +164,7 @@ def _of_folder(path: Path) -> list[tuple[str, str]]:
             f"{file} is of the best of a random number of runs (tune), and the verifier has no proof for that. "
             f"Ask `wpriv budget --repeats` with the flags of one run for its bound"
         )
-    ran = build_process.described_process(None, params={}, history=str(ledger)).process
+    ran = build_process.described_process(history=str(ledger)).process
     steps = ran.describe()
     if neighbours != {ran.adjacency}:
         raise CheckFailed(

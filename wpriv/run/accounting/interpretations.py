@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from wpriv.config.schema import BOUND_COLUMNS
+from wpriv.core import registry
 from wpriv.core.adjacency import SAMPLINGS, STANDARD_ADJACENCIES, Adjacency, Neighbours
 from wpriv.core.repeats import Repeats, parse
-from wpriv.core.sampling.kinds import Poisson
+from wpriv.core.sampling.kinds import Poisson, Sampling
+from wpriv.core.sampling.repetition import REPETITION_KEYS, repetition
 from wpriv.core.sampling.sampled_step import defined_under
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import build_process, evaluate, repeated_selection
-from wpriv.run.accounting.repetition import REPETITION_KEYS, repetition
 
 OTHER_ACCOUNTANTS = {
     "rdp": "the same, through Renyi moments with the conversion of 2020: an upper bound",
@@ -72,15 +73,14 @@ def compare_interpretations(
 def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     """The interpretations of a step, from the usual one by the tightest accountant to no amplification at all."""
     base = {k: v for k, v in spec.items() if k not in (*REPETITION_KEYS, "sampling", "max_batch", "group")}
-    defined = defined_under(build_process.mechanism(base))
+    defined = defined_under(registry.mechanism(base.get("mech")))
     if not set(defined) & set(STANDARD_ADJACENCIES):
         raise Unsupported(
             f"--why compares {' and '.join(STANDARD_ADJACENCIES)} neighbours; {base['mech']} is defined under "
             f"{defined[0]} only. Use budget"
         )
-    given = {k: spec.get(k) for k in REPETITION_KEYS if k != "bands"}
-    sampled = given["rate"] is not None or given["batch"] is not None
-    plan = repetition(**given, sampling="poisson" if sampled else "none")
+    sampled = spec.get("rate") is not None or spec.get("batch") is not None
+    plan = repetition(**{**spec, "bands": None, "sampling": "poisson" if sampled else "none"})
     _check_sampling(spec, plan.rate)
     n = 1 if plan.n is None else plan.n
     wide = _replaced(base)
@@ -123,7 +123,7 @@ def _check_sampling(spec: Mapping[str, Any], rate: float | None) -> None:
         raise UsageError(f"`sampling` must be one of {', '.join(SAMPLINGS)}; found {shown(kind)}")
     if rate is not None:
         return
-    build_process.sampling_of(kind, None)
+    Sampling.from_dict({"sampling": kind})
     for key in ("max_batch", "bands"):
         if spec.get(key) is not None:
             raise UsageError(f"`{key}` needs a sampling rate: give `rate`, or `batch` with `records`")
@@ -147,7 +147,7 @@ def _variants(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interpre
     """Poisson sampling with the bands, the largest batch and the groups of records that the step names."""
     rows = []
     if spec.get("bands") is not None:
-        read = repetition(**{key: spec.get(key) for key in REPETITION_KEYS}, sampling="poisson")
+        read = repetition(**{**spec, "sampling": "poisson"})
         assumption = f"{spec['bands']} bands of correlated noise, read as plain noise: each part of the records in turn"
         rows.append(Interpretation({**poisson, "n": read.n, "rate": read.rate}, assumption))
     size = build_process.data_set_size([spec])

@@ -41,7 +41,7 @@ def described(text: str | Path) -> DescribedProcess:
     if is_folder:
         if _is_tuned(path / file_names.STATEMENT):
             raise _best_run(word)
-        return build_process.described_process(None, params={}, history=str(path / file_names.LEDGER))
+        return build_process.described_process(history=str(path / file_names.LEDGER))
     if path.suffix in SUFFIXES and (is_file or " " not in word):
         return _of_json(path)
     first = word.split()[0]
@@ -73,7 +73,7 @@ def _of_json(path: Path) -> DescribedProcess:
             steps = [{**step, "records": data["records"]} for step in steps]
         adjacency = data.get("adjacency")
         return build_process.described_steps(steps, None if adjacency is None else str(adjacency), data.get("group"))
-    return build_process.described_process(None, params={}, history=str(path))
+    return build_process.described_process(history=str(path))
 
 
 def _of_recipe(name: str) -> DescribedProcess:

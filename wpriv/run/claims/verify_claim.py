@@ -14,12 +14,6 @@ from wpriv.run.claims.decide import decide
 from wpriv.run.claims.decision import Decision as Decision
 from wpriv.run.claims.decision import Question
 
-# the keywords of ``budget`` that describe a process; all others are parameters of the mechanism
-KEYS = (
-    *("n", "sampling", "rate", "batch", "records", "epochs", "max_batch", "bands", "adjacency", "group"),
-    *("history", "observed"),
-)
-
 
 def verify_claim(
     claim: str | Claim,
@@ -51,8 +45,7 @@ def verify_claim(
     if not isinstance(claim, (str, Claim)):
         raise UsageError(f"`claim` is a text such as 'eps=3,delta=1e-5'; found {shown(claim)}")
     wanted = parse_claim(claim) if isinstance(claim, str) else claim
-    schedule = {key: described.pop(key) for key in KEYS if key in described}
-    subject = build_process.described_process(mech, params=described, **schedule)
+    subject = build_process.described_process(mech, **described)
     width = build_process.question(tol=tol).get("tol")
     number = whole(seed, "`seed`")
     if number < 0:

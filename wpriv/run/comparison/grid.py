@@ -15,10 +15,10 @@ from wpriv._version import __version__
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import PROCESS_TABLES, Panel
 from wpriv.core import registry
-from wpriv.core.process import Process
+from wpriv.core.process import STEP_KEYS, Process
+from wpriv.core.sampling.repetition import with_repetition
 from wpriv.errors import Unsupported
 from wpriv.run.accounting import build_process
-from wpriv.run.accounting.repetition import with_repetition
 
 # keys of a step whose value may be the path of a file
 FILES = ("file", "observed", "strategy")
@@ -117,7 +117,7 @@ def _spec(written: dict[str, Any]) -> dict[str, Any]:
     """A step of a point of the grid with n and rate, without keys of steps that have no value."""
     planned, _ = with_repetition(written)
     spec = {**planned, "n": 1 if planned["n"] is None else planned["n"]}
-    return {key: value for key, value in spec.items() if value is not None or key not in build_process.STEP_KEYS}
+    return {key: value for key, value in spec.items() if value is not None or key not in STEP_KEYS}
 
 
 def _group(panel: Panel, labels: dict[str, Any]) -> int | None:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from wpriv.core import registry
+from wpriv.core import parameters, registry
 from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Unsupported, UsageError
 from wpriv.hints import did_you_mean
 from wpriv.numerics import gaussian_calibration
 from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.numerics.safe_rounding import rounded
-from wpriv.run.accounting import build_process
 from wpriv.run.accounting.budget import budget
 from wpriv.run.accounting.calibrate import calibrate
 from wpriv.run.accounting.target import TOL
@@ -138,7 +137,7 @@ def calibrated(options: LocalMechanism, radius: float) -> CalibratedMechanism:
 def _check_noise_options(options: LocalMechanism) -> None:
     """Refuse options of the noise that contradict each other or do not fit the mechanism."""
     parameter, other = options.parameter, "scale" if options.p == 2 else "sigma"
-    flag, formula = build_process.flag(parameter), options.formula
+    flag, formula = parameters.flag(parameter), options.formula
     given = getattr(options, parameter) is not None
     if getattr(options, other) is not None:
         raise UsageError(f"{options.mech} has a {parameter}, not a {other}; give {flag}, or the other mechanism")

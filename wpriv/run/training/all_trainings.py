@@ -16,7 +16,6 @@ from wpriv.core.adjacency import Adjacency
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process, Step
 from wpriv.engine import ledger
-from wpriv.engine.described_step import described_step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.randomness.seeds import stream_digest, training_seeds
 from wpriv.run.accounting import evaluate
@@ -157,7 +156,7 @@ def of_reports(reports: Iterable[tuple[DataSet, dict[str, Any]]]) -> list[Releas
     releases = []
     for statement in distinct.values():
         row = statement["guarantees"][0]
-        steps = tuple(described_step(step) for step in row["process"])
+        steps = tuple(Step.from_dict(step) for step in row["process"])
         streams = frozenset() if statement["seed"] is None else frozenset({f"reports {statement['seed']}"})
         process, unit = Process(steps, statement["adjacency"]), statement.get("unit", "")
         releases.append(Release(process, float(row["delta"]), streams, unit))

@@ -13,6 +13,7 @@ from wpriv.config.train_schema import Privacy, Train
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.repetition import repetition
 from wpriv.engine import release_spec
 from wpriv.engine.cost_estimate import CostEstimate
 from wpriv.engine.release_spec import ReleaseSpec
@@ -20,7 +21,6 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.count_noise import count_share, default_count_noise
 from wpriv.numerics.safe_rounding import echo, text
 from wpriv.run.accounting import evaluate
-from wpriv.run.accounting.repetition import repetition
 from wpriv.run.accounting.search import Unknown
 from wpriv.run.accounting.target import Target, solve_for
 from wpriv.run.training import shared_answers

@@ -47,17 +47,8 @@ class Repetition:
     parts: int = 1
 
 
-def repetition(
-    *,
-    n: Any = None,
-    rate: Any = None,
-    batch: Any = None,
-    records: Any = None,
-    epochs: Any = None,
-    bands: Any = None,
-    sampling: str = "none",
-) -> Repetition:
-    """Read n and the sampling rate from whichever of the flags were given.
+def repetition(*, bands: Any = None, sampling: str | None = None, **written: Any) -> Repetition:
+    """Read n and the sampling rate from whichever of n, rate, batch, records and epochs were given, of a step's keys.
 
     rate = batch / records; shuffled batches whose last one is smaller count it as one batch more. One epoch is 1 / rate
     steps, and n = ceil(epochs / rate): the whole run is rounded up once, not every epoch. What was not given stays
@@ -65,10 +56,11 @@ def repetition(
     see ``_banded``.
 
     Raises:
-        UsageError: the flags contradict each other, or one of them lacks another.
+        UsageError: the keys contradict each other, or one of them lacks another.
     """
-    plain = _repetition(n=n, rate=rate, batch=batch, records=records, epochs=epochs, sampling=sampling)
-    return plain if bands is None else _banded(plain, whole(bands, "bands"), sampling)
+    kind = "none" if sampling is None else sampling
+    plain = _repetition(kind, *(written.get(key) for key in ("n", "rate", "batch", "records", "epochs")))
+    return plain if bands is None else _banded(plain, whole(bands, "bands"), kind)
 
 
 def _banded(plain: Repetition, bands: int, sampling: str) -> Repetition:
@@ -98,7 +90,7 @@ def _banded(plain: Repetition, bands: int, sampling: str) -> Repetition:
     return Repetition(count, min(rate, 1.0), (*plain.notes, note), bands)
 
 
-def _repetition(*, n: Any, rate: Any, batch: Any, records: Any, epochs: Any, sampling: str) -> Repetition:
+def _repetition(sampling: str, n: Any, rate: Any, batch: Any, records: Any, epochs: Any) -> Repetition:
     """n and the sampling rate without bands."""
     if not isinstance(sampling, str) or sampling not in SAMPLINGS:
         raise UsageError(f"`sampling` must be one of {', '.join(SAMPLINGS)}; found {shown(sampling)}")
@@ -151,8 +143,7 @@ def _repetition(*, n: Any, rate: Any, batch: Any, records: Any, epochs: Any, sam
 
 def with_repetition(written: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Replace batch, records and epochs of a step by n and rate (None where not given); return notes beside it."""
-    sampling = "none" if written.get("sampling") is None else written["sampling"]
-    repeated = repetition(**{key: written.get(key) for key in REPETITION_KEYS}, sampling=sampling)
+    repeated = repetition(**written)
     rest = {key: value for key, value in written.items() if key not in REPETITION_KEYS}
     parts = {"parts": repeated.parts} if repeated.parts > 1 else {}
     return {**rest, "n": repeated.n, "rate": repeated.rate, **parts}, list(repeated.notes)

@@ -11,7 +11,6 @@ from wpriv.core import registry
 from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Step
 from wpriv.core.sampling.kinds import Sampling
-from wpriv.engine.described_step import described_step
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 
@@ -30,7 +29,7 @@ SAMPLINGS = [
 def test_a_step_comes_back_from_its_description(name, sampling):
     for values in EXAMPLES[name]:
         step = Step(registry.mechanism(name)(**values), 40, sampling)
-        assert described_step(json.loads(json.dumps(step.describe()))) == step
+        assert Step.from_dict(json.loads(json.dumps(step.describe()))) == step
 
 
 ROW = {"mech": "gauss", "sigma": 2.0, "sensitivity": 1.0, "n": 3, "sampling": "poisson", "rate": 0.1}
@@ -40,22 +39,22 @@ ROW = {"mech": "gauss", "sigma": 2.0, "sensitivity": 1.0, "n": 3, "sampling": "p
     "change",
     [
         {"mech": None}, {"mech": "gaus"}, {"mech": ["gauss"]}, {"sigma": "two"}, {"sigma": None}, {"sgima": 2.0},
-        {"rate": 0}, {"rate": None}, {"sampling": 3}, {"n": 0}, {"n": 1.5}, {"max_batch": -1}, {"max_batch": None},
+        {"rate": 0}, {"rate": None}, {"sampling": 3}, {"n": 0}, {"n": 1.5}, {"max_batch": -1}, {"max_batch": 0},
         {"observed": "a file"}, {"previous": "0"},
     ],
 )  # fmt: skip
 def test_a_faulty_description_is_refused(change):
     with pytest.raises(UsageError):
-        described_step({**ROW, **change})
+        Step.from_dict({**ROW, **change})
 
 
 @pytest.mark.parametrize("key", ["mech", "sigma", "n", "rate"])
 def test_a_description_without_a_part_is_refused(key):
     with pytest.raises(UsageError, match=key):
-        described_step({name: value for name, value in ROW.items() if name != key})
+        Step.from_dict({name: value for name, value in ROW.items() if name != key})
 
 
 def test_observed_distances_are_not_in_a_description():
     step = Step(Gauss(1.0), 1, observed=of_distances([0.5]))
     with pytest.raises(UsageError, match="observed"):
-        described_step(step.describe())
+        Step.from_dict(step.describe())
