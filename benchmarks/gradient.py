@@ -50,8 +50,8 @@ def programs(job: Job) -> dict[str, Callable[[], Any]]:
     from torch import nn
     from torch.func import functional_call, jacrev, vmap
 
-    from wpriv.engine.penalty.gradient import penalised_gradient, project, weights
-    from wpriv.engine.penalty.penalty import Penalty
+    from wpriv.papers.penalty.gradient import penalised_gradient, project, weights
+    from wpriv.papers.penalty.penalty import Penalty
     from wpriv.transport.sliced import random_directions
 
     torch.set_num_threads(1)

@@ -21,10 +21,10 @@ DELTA_SHARE = 1e-3
 
 def wpriv(job: Job, tol: float | None = None) -> Ends:
     """Return both bounds, at a relative tolerance or the default one; a calibrated value as (value, value)."""
+    from wpriv.accounting import evaluate
     from wpriv.core import registry
+    from wpriv.core.kinds import Sampling
     from wpriv.core.process import Process, Step
-    from wpriv.core.sampling.kinds import Sampling
-    from wpriv.run.accounting import evaluate
 
     if job.solve:
         return _wpriv_calibrate(job, tol)
@@ -43,7 +43,7 @@ def wpriv(job: Job, tol: float | None = None) -> Ends:
 
 
 def _wpriv_calibrate(job: Job, tol: float | None) -> Ends:
-    from wpriv.run.accounting.calibrate import calibrate
+    from wpriv.accounting.calibrate import calibrate
 
     (part,) = job.parts
     given: dict[str, Any] = {

@@ -86,9 +86,9 @@ def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
 
 
 def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto", exact: bool = False) -> Step:
-    from wpriv.engine.clipping.clip import clipped_sum
-    from wpriv.engine.noise_stream import Noise
-    from wpriv.engine.release import add_noise
+    from wpriv.training.clipping.clip import clipped_sum
+    from wpriv.training.noise.noise_stream import Noise
+    from wpriv.training.noise.release import add_noise
 
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     parameters = list(model.parameters())
@@ -108,9 +108,9 @@ def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto", exact: b
 
 def noise(model: nn.Module, x: Tensor, y: Tensor, exact: bool = False) -> Step:
     """Build only the noise of a step of wpriv, on a sum of zeros."""
-    from wpriv.engine.exact_sums import ExactSum
-    from wpriv.engine.noise_stream import Noise
-    from wpriv.engine.release import Bounded, add_noise
+    from wpriv.training.clipping.exact_sums import ExactSum
+    from wpriv.training.noise.noise_stream import Noise
+    from wpriv.training.noise.release import Bounded, add_noise
 
     parameters = list(model.parameters())
     zeros = Bounded([torch.zeros_like(p) for p in parameters], CLIP, "add-remove")

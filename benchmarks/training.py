@@ -102,7 +102,7 @@ def worker(program: str, network: str, batch: str, device: str) -> None:
     import torch
 
     from benchmarks.steps import make
-    from wpriv.engine.allocator import keep_memory
+    from wpriv.training.engine.loop import keep_memory
 
     keep_memory()  # as in trainings, for every program
     reply = os.fdopen(os.dup(1), "w")

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wpriv import DiscreteGauss, DiscreteLaplace, FixedSize, Gauss, Laplace, Poisson, Process, RandomizedResponse, Step
-from wpriv.core.sampling.kinds import Allocation, Sampling
+from wpriv.core.kinds import Allocation, Sampling
 from wpriv.errors import Unsupported, UsageError
 
 SIZES = {"gauss": (0.6, 8), "laplace": (1, 20), "discrete-gauss": (1, 12), "discrete-laplace": (1, 12)}
@@ -78,7 +78,7 @@ def random_job(seed: int) -> tuple[str, tuple[Step, ...], dict[str, Any], float]
 def check(seed: int) -> Answer:
     """Write the certificate of a random job, which proves it."""
     from wpriv import budget
-    from wpriv.run.accounting import certificates
+    from wpriv.accounting import certificates
 
     kind, steps, arguments, delta = random_job(seed)
     try:

@@ -22,11 +22,11 @@ from benchmarks.programs import PROGRAMS
 # loaded before the first job, so that its memory and time do not include the import
 IMPORTS = {
     "wpriv": (
-        "wpriv.accountants.pld",
-        "wpriv.pld.sandwich",
-        "wpriv.run.accounting.calibrate",
-        "wpriv.mechanisms.gauss",
-        "wpriv.mechanisms.laplace",
+        "wpriv.accounting.accountants.pld",
+        "wpriv.accounting.pld.sandwich",
+        "wpriv.accounting.calibrate",
+        "wpriv.accounting.mechanisms.gauss",
+        "wpriv.accounting.mechanisms.laplace",
     ),
     "dp_accounting": ("dp_accounting.pld", "dp_accounting.mechanism_calibration"),
     "prv_accountant": ("prv_accountant.dpsgd",),

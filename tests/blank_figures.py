@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from wpriv.files import durable_writes
-from wpriv.run.results import figure_file
+from wpriv.results import figure_layout
 
 RENDERED = ("figures", "run/results", "run/reproduction")
 TESTS = Path(__file__).parent
@@ -24,7 +24,7 @@ BLANK = {
     "pdf": b"%PDF-1.4\n%%EOF\n",
     "svg": b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>\n',
 }
-_render = figure_file.save
+_render = figure_layout.save
 
 
 def save(figure: Any, out: Path, formats: Sequence[str], stem: str) -> list[Path]:
@@ -40,4 +40,4 @@ def set_rendering(item: pytest.Item) -> None:
     """Choose between real and blank figures for a test and the fixtures that are set up for it."""
     folder = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
     is_real = folder.startswith(RENDERED) or item.get_closest_marker("figures") is not None
-    figure_file.save = _render if is_real else save
+    figure_layout.save = _render if is_real else save

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-import wpriv.mechanisms
+import wpriv.accounting.mechanisms
 from tests import nightly
 from tests.documents import PAGES, README, blocks, run_page
 from tests.points import ROOT
 from wpriv.cli.main import COMMANDS, main
 from wpriv.core import registry
 from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError
-from wpriv.run import list_data
+from wpriv.training import list_data
 
 DOCS = ROOT / "docs"
 RUNNABLE = [page for page in PAGES if any(block.runs for block in blocks(page))]
@@ -119,13 +119,13 @@ def test_the_new_mechanism_is_one_file_that_every_command_finds(tmp_path, monkey
         b for b in blocks(DOCS / "development" / "add-a-plugin.md") if "Mechanism)" in b.text and b.language == "python"
     ]
     (tmp_path / "kary_response.py").write_text(sources[0].text)
-    monkeypatch.setattr(wpriv.mechanisms, "__path__", [*wpriv.mechanisms.__path__, str(tmp_path)])
-    monkeypatch.delitem(sys.modules, "wpriv.mechanisms.kary_response", raising=False)
+    monkeypatch.setattr(wpriv.accounting.mechanisms, "__path__", [*wpriv.accounting.mechanisms.__path__, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "wpriv.accounting.mechanisms.kary_response", raising=False)
     assert main(shlex.split("budget --mech kary-response --param eps0=0.1 --param answers=16 --eps 0 --quiet")) == 0
     # the total variation of the answers to two different questions: (e^eps0 - 1) / (e^eps0 + k - 1)
     assert float(capsys.readouterr().out) == pytest.approx(math.expm1(0.1) / (math.exp(0.1) + 15), rel=1e-5)
     assert main(shlex.split("calibrate --mech kary-response --param eps0=0.1 --eps 1 --delta 1e-6 --quiet")) == 0
-    sys.modules.pop("wpriv.mechanisms.kary_response", None)
+    sys.modules.pop("wpriv.accounting.mechanisms.kary_response", None)
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def test_reading_data_loads_no_torch(tmp_path):
     modules = loaded_by_command(
         "data", "show", "table", "--data-root", str(tmp_path), "--param", "file=people.csv", "--param", "target=income"
     )
-    assert "wpriv.data.table" in modules
+    assert "wpriv.training.data.table" in modules
     assert not modules & set(HEAVY)
 
 

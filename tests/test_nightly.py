@@ -50,18 +50,18 @@ def test_children_have_one_thread_of_the_numerical_libraries():
 
 
 def test_figures_are_blank_here_and_rendered_where_a_test_says_so(tmp_path):
-    from wpriv.run.results import figure_file
+    from wpriv.results import figure_layout
 
-    (path,) = figure_file.save(None, tmp_path, ["png"], "figure")
+    (path,) = figure_layout.save(None, tmp_path, ["png"], "figure")
     assert path.read_bytes() == blank_figures.BLANK["png"]
 
 
 @pytest.mark.figures
 def test_the_mark_renders_figures(tmp_path):
-    from wpriv.run.results import figure_file
+    from wpriv.results import figure_layout
 
-    figure = figure_file.figure_class()()
-    (path,) = figure_file.save(figure, tmp_path, ["png"], "figure")
+    figure = figure_layout.figure_class()()
+    (path,) = figure_layout.save(figure, tmp_path, ["png"], "figure")
     assert path.stat().st_size > len(blank_figures.BLANK["png"])
 
 

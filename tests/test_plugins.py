@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import wpriv
-import wpriv.data
+import wpriv.training.data
 from wpriv.cli.main import main
 from wpriv.core import registry
 from wpriv.errors import UsageError
@@ -78,7 +78,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wpriv.core.parameters import Parameters
-from wpriv.data import Data
+from wpriv.training.data import Data
 
 ABOUT, GET = "parity of three bits", "It is made up."
 
@@ -100,7 +100,7 @@ MEAN = '''
 import numpy as np
 
 from wpriv.config.field_types import StrictModel
-from wpriv.tasks import TaskSpec
+from wpriv.training.tasks import TaskSpec
 
 
 class Options(StrictModel):
@@ -110,8 +110,8 @@ class Options(StrictModel):
 def build_job(recipe, data, device, *, adjacency):
     import torch
 
-    from wpriv import models
-    from wpriv.engine.job import Job, optimizer_of
+    from wpriv.training import models
+    from wpriv.training.engine.job import Job, optimizer_of
 
     model = models.build(recipe.model, data.shape, 2)
     optimizer = optimizer_of(model.parameters(), recipe.optimizer)
@@ -202,7 +202,7 @@ def test_wrong_parameters_of_a_table_are_named(drop, given, words):
 
 def test_a_data_set_in_one_new_file_is_read_and_listed(drop, capsys):
     drop("data", "parity", PARITY)
-    assert wpriv.data.read("parity").y_train.tolist() == [0, 1] * 4
+    assert wpriv.training.data.read("parity").y_train.tolist() == [0, 1] * 4
     assert main(["data", "show", "parity"]) == 0
     assert capsys.readouterr().out.startswith("synthetic-parity: 8 to train on and 8 to test on, 3 float32")
 

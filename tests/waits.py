@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import os
 
-from wpriv.run.results import write
+from wpriv.results import storage
 
 
 def leave_out() -> None:
     """Leave out both in this process and in those forked from it; also where it was done before."""
     os.fsync = lambda descriptor: None
-    if not hasattr(write.commit, "cache_info"):
-        write.commit = functools.cache(write.commit)
+    if not hasattr(storage.commit, "cache_info"):
+        storage.commit = functools.cache(storage.commit)

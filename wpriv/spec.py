@@ -13,7 +13,7 @@ from typing import Any
 
 from wpriv.errors import UsageError
 
-# values stay text and are read by wpriv/numerics/parse_numbers.py: 1e-5, 2^20 and 256/60000 work everywhere, with the
+# values stay text and are read by wpriv/numerics/numbers.py: 1e-5, 2^20 and 256/60000 work everywhere, with the
 # same errors
 Text = str | None
 

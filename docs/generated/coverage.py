@@ -9,10 +9,9 @@ import tempfile
 from pathlib import Path
 
 from wpriv.core import registry
-from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency
+from wpriv.core.kinds import PASSES, STANDARD_ADJACENCIES, Adjacency, Sampling
 from wpriv.core.pair_distances import Observed, of_distances
 from wpriv.core.process import Process, Step
-from wpriv.core.sampling.kinds import PASSES, Sampling
 from wpriv.errors import Unsupported, UsageError
 
 CSV = "outcome,p,q\n0,0.5,0.4\n1,0.3,0.35\n2,0.2,0\n3,0,0.25\n"

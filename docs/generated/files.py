@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wpriv.run.results import publication
+from wpriv.training.reports import publication
 
 
 def training() -> str:

@@ -7,12 +7,11 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from wpriv import tasks
 from wpriv.core import registry
-from wpriv.core.adjacency import Adjacency
+from wpriv.core.kinds import Adjacency
 from wpriv.core.parameters import type_words
-from wpriv.core.sampling.premises import Premise
-from wpriv.core.sampling.theorems import OPTIONS, TABLE
+from wpriv.core.theorems import OPTIONS, TABLE, Premise
+from wpriv.training import tasks
 
 ROOMS = {"mechanisms": "mechanism", "tables": "table", "data": "data", "models": "model"}
 WORDS = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from wpriv.run import recipe_duration, recipe_files
+from wpriv.config import recipe_files
+from wpriv.training import recipe_duration
 
 PAPER = re.compile(r"[^;]*? \d{4}, ")
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-import wpriv.run
-from wpriv import tasks
+import wpriv.accounting
 from wpriv.config.schema import json_schema
 from wpriv.core import registry
+from wpriv.training import tasks
 
 Schema = dict[str, Any]
 RECIPE = json_schema()["$defs"]
-GUARANTEE = json.loads((Path(wpriv.run.__path__[0]) / "guarantee.schema.json").read_text())
+GUARANTEE = json.loads((Path(wpriv.accounting.__path__[0]) / "guarantee.schema.json").read_text())
 # the name of each part, the model of a recipe that it shows, and its heading on the page of recipes
 MODELS = {
     "budget": "Budget",

@@ -16,12 +16,12 @@ import torch
 
 from tests import forked
 from tests.command_line import call
-from tests.engine.test_distributed import group_of_two
 from tests.points import ROOT
+from tests.training.engine.test_distributed import group_of_two
+from wpriv.accounting import ledger
 from wpriv.cli.main import main
-from wpriv.engine import ledger, ledger_lines
-from wpriv.files import file_lock
-from wpriv.run.results import file_names
+from wpriv.files import durable_writes
+from wpriv.results import storage
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +74,7 @@ def budget(capsys, *words):
 
 def stop_after(monkeypatch, steps):
     """Makes the next training stop by itself."""
-    from wpriv.engine.loop import Engine
+    from wpriv.training.engine.loop import Engine
 
     real = Engine.batches
 
@@ -85,22 +85,22 @@ def stop_after(monkeypatch, steps):
 
 
 def statement(out):
-    return json.loads((out / file_names.STATEMENT).read_text())
+    return json.loads((out / storage.STATEMENT).read_text())
 
 
 def chained(releases):
     """A ledger that somebody wrote by hand, with a sound chain: (run, step, planned, fields) each."""
-    previous, lines = ledger_lines.FORMAT, []
+    previous, lines = ledger.FORMAT, []
     for run, step, planned, fields in releases:
         line = json.dumps({"run": run, "step": step, "of": planned, **fields, "previous": previous}).encode()[:-1]
-        line = ledger_lines.sealed_line(line)
-        previous = ledger_lines.digest_of(line)
+        line = ledger.sealed_line(line)
+        previous = ledger.digest_of(line)
         lines.append(line + b"\n")
     return b"".join(lines)
 
 
 @pytest.mark.parametrize(
-    "gone", [[], [file_names.PROVENANCE], [file_names.STATEMENT, file_names.STATEMENT_TEXT], [file_names.METRICS]]
+    "gone", [[], [storage.PROVENANCE], [storage.STATEMENT, storage.STATEMENT_TEXT], [storage.METRICS]]
 )
 def test_every_fork_is_paid_for_whatever_else_is_deleted_between(out, trained, capsys, gone):
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
@@ -108,12 +108,12 @@ def test_every_fork_is_paid_for_whatever_else_is_deleted_between(out, trained, c
         (out / name).unlink()
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.125")[0] == 0
     assert statement(out)["steps"] == 3 * STEPS
-    assert [entry.run for entry in ledger.entries(out / file_names.LEDGER)] == [1] * STEPS + [2] * STEPS + [3] * STEPS
+    assert [entry.run for entry in ledger.entries(out / storage.LEDGER)] == [1] * STEPS + [2] * STEPS + [3] * STEPS
 
 
 def test_a_run_number_that_was_edited_into_the_provenance_changes_nothing(out, trained, capsys):
-    about = json.loads((out / file_names.PROVENANCE).read_text())
-    (out / file_names.PROVENANCE).write_text(json.dumps({**about, "run": 7}))
+    about = json.loads((out / storage.PROVENANCE).read_text())
+    (out / storage.PROVENANCE).write_text(json.dumps({**about, "run": 7}))
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
     assert statement(out)["steps"] == 2 * STEPS
 
@@ -136,29 +136,29 @@ def louder(path):
 @pytest.mark.parametrize("change", [lambda path: cut(path, 5), lambda path: cut(path, 0), Path.unlink, louder])
 @pytest.mark.parametrize("concluded", [True, False])
 def test_nothing_is_stated_by_a_ledger_that_was_changed_after_the_run(out, trained, capsys, change, concluded):
-    change(out / file_names.LEDGER)
+    change(out / storage.LEDGER)
     if not concluded:
-        (out / file_names.STATEMENT).unlink()
+        (out / storage.STATEMENT).unlink()
     for words in ([], ["--resume"], ["--fork", "--set", "optimizer.lr=0.25"]):
         assert run(capsys, *words)[0] == USAGE
-    assert (out / file_names.STATEMENT).is_file() == concluded
-    if concluded and (out / file_names.LEDGER).is_file():
-        code, answer, _ = budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5")
+    assert (out / storage.STATEMENT).is_file() == concluded
+    if concluded and (out / storage.LEDGER).is_file():
+        code, answer, _ = budget(capsys, "--history", out / storage.LEDGER, "--delta", "1e-5")
         assert (code, answer) == (USAGE, "")
 
 
 def test_a_plan_that_was_changed_in_the_ledger_and_the_model_is_held_against_the_recipe(out, capsys):
-    from wpriv.engine import checkpoint
+    from wpriv.files import checkpoint
 
     assert run(capsys)[0] == 0
-    (out / file_names.STATEMENT).unlink()
-    louder(out / file_names.LEDGER)
-    for name, fields in ((file_names.MODEL, checkpoint.WEIGHTS), (file_names.DIAGNOSTICS, checkpoint.METRICS)):
+    (out / storage.STATEMENT).unlink()
+    louder(out / storage.LEDGER)
+    for name, fields in ((storage.MODEL, checkpoint.WEIGHTS), (storage.DIAGNOSTICS, checkpoint.METRICS)):
         stored = checkpoint.load(out / name, fields=checkpoint.POSITION | fields)
-        stored["ledger"] = ledger.position(ledger.entries(out / file_names.LEDGER)).as_dict()
+        stored["ledger"] = ledger.position(ledger.entries(out / storage.LEDGER)).as_dict()
         checkpoint.save(out / name, stored)
     assert run(capsys)[0] == USAGE
-    assert not (out / file_names.STATEMENT).exists()
+    assert not (out / storage.STATEMENT).exists()
 
 
 def test_a_ledger_cut_short_is_not_accounted_for_and_that_of_an_unfinished_run_is_with_a_note(
@@ -167,13 +167,13 @@ def test_a_ledger_cut_short_is_not_accounted_for_and_that_of_an_unfinished_run_i
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         assert run(capsys)[0] == 75
-    code, answer, notes = budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5")
+    code, answer, notes = budget(capsys, "--history", out / storage.LEDGER, "--delta", "1e-5")
     assert code == 0
     assert f"4 of its {STEPS} planned steps" in answer + notes
     assert run(capsys, "--resume")[0] == 0
-    assert budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5")[0] == 0
+    assert budget(capsys, "--history", out / storage.LEDGER, "--delta", "1e-5")[0] == 0
     alone = tmp_path / "alone.jsonl"
-    shutil.copy(out / file_names.LEDGER, alone)
+    shutil.copy(out / storage.LEDGER, alone)
     assert budget(capsys, "--history", alone, "--delta", "1e-5")[0] == 0
     for lines in range(STEPS):
         cut(alone, lines)
@@ -186,18 +186,18 @@ def test_steps_whose_checkpoint_is_gone_are_not_dropped_without_a_word(out, caps
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         assert run(capsys)[0] == 75
-    (out / file_names.CHECKPOINT).unlink()
+    (out / storage.CHECKPOINT).unlink()
     code, message = run(capsys, *words)
     assert code == USAGE
     assert "--fresh" in message
-    assert len(ledger.entries(out / file_names.LEDGER)) == 4
+    assert len(ledger.entries(out / storage.LEDGER)) == 4
 
 
 def test_a_fork_whose_checkpoint_is_gone_does_not_begin_again_unpaid(out, trained, capsys, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 75
-    (out / file_names.CHECKPOINT).unlink()
+    (out / storage.CHECKPOINT).unlink()
     for words in ([], ["--resume"]):
         assert run(capsys, "--set", "optimizer.lr=0.25", *words)[0] == USAGE
     assert run(capsys, "--set", "optimizer.lr=0.25", "--fork")[0] == 0
@@ -213,7 +213,7 @@ def test_what_was_spent_before_a_fresh_start_is_named_with_the_cost_of_all_toget
     ]
     [sentence] = [line for line in stated["warnings"] if "earlier runs" in line]
     assert "before-1: 6 steps" in sentence
-    assert sentence in (out / file_names.STATEMENT_TEXT).read_text()
+    assert sentence in (out / storage.STATEMENT_TEXT).read_text()
     # oracle: the calculator on the steps of both runs
     (out / "both.json").write_text(json.dumps(stated["earlier_runs"][0]["process"] + stated["process"]))
     code, answer, _ = budget(capsys, "--history", out / "both.json", "--delta", "1e-5", "--json")
@@ -231,9 +231,9 @@ def test_a_run_without_privacy_that_was_moved_aside_is_named(out, capsys):
 
 @pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 nothing"])
 def test_a_finished_run_whose_model_is_gone_or_broken_is_not_shown_as_done(out, trained, capsys, content):
-    (out / file_names.MODEL).unlink()
+    (out / storage.MODEL).unlink()
     if content is not None:
-        (out / file_names.MODEL).write_bytes(content)
+        (out / storage.MODEL).write_bytes(content)
     assert run(capsys)[0] == USAGE
 
 
@@ -242,39 +242,38 @@ def test_a_second_training_in_a_folder_is_refused_while_the_first_holds_it(out, 
         stop_after(patch, 4)
         assert run(capsys)[0] == 75
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    with file_lock.locked(out / file_lock.LOCK, "held"):
+    with durable_writes.locked(out / durable_writes.LOCK, "held"):
         for words in (["--resume"], ["--fresh"], ["--fork"]):
             code, message = run(capsys, *words)
             assert (code, "another process" in message) == (USAGE, True)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert run(capsys, "--resume")[0] == 0
-    assert not (out / file_lock.LOCK).exists()
+    assert not (out / durable_writes.LOCK).exists()
 
 
 def test_of_several_processes_at_once_one_trains_and_no_step_is_lost(out, capsys):
     ends = forked.at_once(["train", "toy.yaml", "--out", "out"], [{}] * 3, out.parent)
     assert 0 in [code for code, _ in ends]
     assert {code for code, _ in ends} <= {0, USAGE}, ends
-    assert len(ledger.entries(out / file_names.LEDGER)) == STEPS
+    assert len(ledger.entries(out / storage.LEDGER)) == STEPS
     assert run(capsys)[0] == 0
 
 
 def test_a_lock_is_free_again_after_its_holder_was_killed(tmp_path):
     script = (
-        "import os, sys, pathlib; from wpriv.files.file_lock import locked\n"
+        "import os, sys, pathlib; from wpriv.files.durable_writes import locked\n"
         "with locked(pathlib.Path(sys.argv[1]), ''): os._exit(9)"
     )
-    path = tmp_path / "a" / file_lock.LOCK
+    path = tmp_path / "a" / durable_writes.LOCK
     done = subprocess.run([sys.executable, "-c", script, str(path)], env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert (done.returncode, path.exists()) == (9, True)
-    with file_lock.locked(path, "held"):
+    with durable_writes.locked(path, "held"):
         assert path.exists()
     assert not path.exists()
     assert path.parent.exists()  # it was there before
 
 
 def test_a_read_only_folder_is_an_error_of_the_environment(out, capsys, monkeypatch):
-    from wpriv.files import durable_writes
 
     def refuse(*_args, **_given):
         raise PermissionError(13, "Permission denied")
@@ -292,13 +291,13 @@ def test_a_checkpoint_of_another_run_does_not_go_on_behind_this_runs_steps(out, 
         with monkeypatch.context() as patch:
             stop_after(patch, stop)
             assert run(capsys, *words)[0] == 75
-    entries = ledger.entries(out / file_names.LEDGER)
+    entries = ledger.entries(out / storage.LEDGER)
     assert {entry.stream for entry in entries}.isdisjoint(
-        entry.stream for entry in ledger.entries(out / "before-1" / file_names.LEDGER)
+        entry.stream for entry in ledger.entries(out / "before-1" / storage.LEDGER)
     )
-    shutil.copy(out / "before-1" / file_names.CHECKPOINT, out / file_names.CHECKPOINT)
+    shutil.copy(out / "before-1" / storage.CHECKPOINT, out / storage.CHECKPOINT)
     assert run(capsys, "--resume")[0] == USAGE
-    assert ledger.entries(out / file_names.LEDGER) == entries
+    assert ledger.entries(out / storage.LEDGER) == entries
 
 
 def test_a_checkpoint_from_before_the_first_step_draws_no_second_noise_for_steps_that_are_spent(
@@ -306,24 +305,24 @@ def test_a_checkpoint_from_before_the_first_step_draws_no_second_noise_for_steps
 ):
     with monkeypatch.context() as patch:
         stop_after(patch, 0)
-        patch.setattr("wpriv.engine.loop.Engine.step", lambda self, indices: None)
+        patch.setattr("wpriv.training.engine.loop.Engine.step", lambda self, indices: None)
         assert run(capsys)[0] == 75
-    first = (out / file_names.CHECKPOINT).read_bytes()
+    first = (out / storage.CHECKPOINT).read_bytes()
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         assert run(capsys, "--fresh")[0] == 75
-    (out / file_names.CHECKPOINT).write_bytes(first)
+    (out / storage.CHECKPOINT).write_bytes(first)
     assert run(capsys, "--resume")[0] == USAGE
-    assert len(ledger.entries(out / file_names.LEDGER)) == 4
+    assert len(ledger.entries(out / storage.LEDGER)) == 4
 
 
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: cut(path, 2), lambda path: cut(path, 0), louder])
 def test_an_earlier_run_whose_ledger_was_changed_is_named_as_not_known(out, trained, capsys, change):
     assert run(capsys, "--fresh", "--set", "optimizer.lr=0.25")[0] == 0
-    change(out / "before-1" / file_names.LEDGER)
+    change(out / "before-1" / storage.LEDGER)
     # the statement of the run after it no longer fits what is there, and says so
     assert run(capsys, "--set", "optimizer.lr=0.25")[0] == USAGE
-    (out / file_names.STATEMENT).unlink()
+    (out / storage.STATEMENT).unlink()
     assert run(capsys, "--set", "optimizer.lr=0.25")[0] == 0
     [row] = statement(out)["earlier_runs"]
     assert (row["folder"], "6 entries" in row["problem"]) == ("before-1", True)
@@ -338,7 +337,7 @@ def test_a_private_run_that_went_on_without_privacy_has_no_cost_together_with_a_
     assert not any("All runs together" in line for line in statement(out)["warnings"])
 
 
-@pytest.mark.parametrize("gone", [file_names.MODEL, file_names.LEDGER, file_names.RECIPE, file_names.STATEMENT])
+@pytest.mark.parametrize("gone", [storage.MODEL, storage.LEDGER, storage.RECIPE, storage.STATEMENT])
 @pytest.mark.parametrize("moved", [True, False])
 def test_a_run_without_privacy_is_named_whatever_of_it_is_deleted(out, capsys, gone, moved):
     assert run(capsys, "--set", "privacy=none")[0] == 0
@@ -356,7 +355,7 @@ def test_weights_trained_without_privacy_are_known_by_themselves_and_not_by_thei
     if before:
         assert run(capsys)[0] == 0
     assert run(capsys, *before, "--set", "privacy=none")[0] == 0
-    recipe = out / file_names.RECIPE
+    recipe = out / storage.RECIPE
     recipe.write_text(recipe.read_text().replace("privacy: none", "privacy: {sigma: 2.0, delta: 1.0e-05}"))
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == UNSUPPORTED
 
@@ -383,16 +382,14 @@ def test_steps_under_other_neighbours_are_not_added_up(out, capsys):
     [row] = statement(out)["earlier_runs"]
     assert (row["steps"], row["problem"]) == (STEPS, None)
     assert not any("All runs together" in line for line in statement(out)["warnings"])
-    code, answer, _ = budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5", "--json")
+    code, answer, _ = budget(capsys, "--history", out / storage.LEDGER, "--delta", "1e-5", "--json")
     assert (code, json.loads(answer)["adjacency"]) == (0, "replace-one")
-    assert (
-        budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5", "--adjacency", "add-remove")[0] == USAGE
-    )
+    assert budget(capsys, "--history", out / storage.LEDGER, "--delta", "1e-5", "--adjacency", "add-remove")[0] == USAGE
 
 
 def test_a_fork_under_other_sampling_is_refused_before_its_first_step(out, trained, capsys):
     assert run(capsys, "--fork", "--set", "privacy.sampling=fixed")[0] == UNSUPPORTED
-    assert len(ledger.entries(out / file_names.LEDGER)) == STEPS
+    assert len(ledger.entries(out / storage.LEDGER)) == STEPS
     assert run(capsys)[0] == 0
 
 
@@ -406,41 +403,41 @@ def test_a_statement_that_is_not_that_of_its_folder_is_refused_and_written_anew_
     assert run(capsys, "--fresh")[0] == 0
     right = statement(out)
     if content is None:
-        content = (out / "before-1" / file_names.STATEMENT).read_bytes()
+        content = (out / "before-1" / storage.STATEMENT).read_bytes()
     elif isinstance(content, str):
         changed = {"steps": 1, "earlier_runs": [], "process": [{**right["process"][0], "sigma": 20.0}]}[content]
         content = json.dumps({**right, content: changed}).encode()
-    (out / file_names.STATEMENT).write_bytes(content)
+    (out / storage.STATEMENT).write_bytes(content)
     code, message = run(capsys)
     assert (code, "Delete" in message) == (USAGE, True)
-    (out / file_names.STATEMENT).unlink()
+    (out / storage.STATEMENT).unlink()
     assert run(capsys)[0] == 0
     assert statement(out)["guarantees"] == right["guarantees"]
 
 
 def test_a_statement_that_names_earlier_runs_by_something_else_than_a_list_is_refused(out, trained, capsys):
     assert run(capsys, "--fresh")[0] == 0
-    (out / file_names.STATEMENT).write_text(json.dumps({**statement(out), "earlier_runs": 5}))
+    (out / storage.STATEMENT).write_text(json.dumps({**statement(out), "earlier_runs": 5}))
     assert run(capsys)[0] == USAGE
 
 
 def test_the_statement_of_the_run_before_a_fork_is_not_that_of_the_fork(out, trained, capsys):
-    old = (out / file_names.STATEMENT).read_bytes()
+    old = (out / storage.STATEMENT).read_bytes()
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
-    (out / file_names.STATEMENT).write_bytes(old)
+    (out / storage.STATEMENT).write_bytes(old)
     assert run(capsys, "--set", "optimizer.lr=0.25")[0] == USAGE
 
 
 @pytest.mark.parametrize("content", [None, b"", b"a,b\n1,2\n", b"\xff\n"])
 def test_metrics_that_are_lost_are_written_anew_from_the_model(out, trained, capsys, content):
-    right = (out / file_names.METRICS).read_text()
-    (out / file_names.METRICS).unlink()
+    right = (out / storage.METRICS).read_text()
+    (out / storage.METRICS).unlink()
     if content is not None:
-        (out / file_names.METRICS).write_bytes(content)
+        (out / storage.METRICS).write_bytes(content)
     assert run(capsys)[0] == USAGE
-    (out / file_names.STATEMENT).unlink()
+    (out / storage.STATEMENT).unlink()
     assert run(capsys)[0] == 0
-    assert (out / file_names.METRICS).read_text() == right
+    assert (out / storage.METRICS).read_text() == right
 
 
 @pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"epoch,step\n1,x\n", b"\xff\n1\n"])
@@ -448,11 +445,11 @@ def test_a_run_goes_on_once_metrics_that_were_changed_are_deleted(out, capsys, m
     with monkeypatch.context() as patch:
         stop_after(patch, 5)
         assert run(capsys)[0] == 75
-    (out / file_names.METRICS).write_bytes(content)
+    (out / storage.METRICS).write_bytes(content)
     assert run(capsys, "--resume")[0] == USAGE
-    (out / file_names.METRICS).unlink()
+    (out / storage.METRICS).unlink()
     assert run(capsys, "--resume")[0] == 0
-    assert len((out / file_names.METRICS).read_text().splitlines()) == 1 + 2  # both epochs
+    assert len((out / storage.METRICS).read_text().splitlines()) == 1 + 2  # both epochs
 
 
 def test_a_ledger_cut_short_is_held_against_the_checkpoint_where_there_is_no_statement_yet(
@@ -462,23 +459,23 @@ def test_a_ledger_cut_short_is_held_against_the_checkpoint_where_there_is_no_sta
         stop_after(patch, 4)
         assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 75
     for lines in (STEPS + 2, STEPS):
-        cut(out / file_names.LEDGER, lines)
-        code, answer, _ = budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5")
+        cut(out / storage.LEDGER, lines)
+        code, answer, _ = budget(capsys, "--history", out / storage.LEDGER, "--delta", "1e-5")
         assert (code, answer) == (USAGE, "")
 
 
 def test_a_ledger_is_held_against_its_statement_also_through_a_link(out, trained, capsys):
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
     link = out.parent / "link.jsonl"
-    link.symlink_to(out / file_names.LEDGER)
+    link.symlink_to(out / storage.LEDGER)
     assert budget(capsys, "--history", link, "--delta", "1e-5")[0] == 0
-    cut(out / file_names.LEDGER, STEPS)
+    cut(out / storage.LEDGER, STEPS)
     assert budget(capsys, "--history", link, "--delta", "1e-5")[0] == USAGE
 
 
 def test_a_ledger_with_runs_before_it_is_accounted_for_with_a_note(out, trained, capsys):
     assert run(capsys, "--fresh")[0] == 0
-    code, answer, notes = budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5")
+    code, answer, notes = budget(capsys, "--history", out / storage.LEDGER, "--delta", "1e-5")
     assert (code, "before-1" in answer + notes) == (0, True)
 
 
@@ -492,7 +489,7 @@ def test_a_dry_run_counts_the_steps_before_a_fork_that_was_killed_before_its_fir
     words = ["toy.yaml", "--out", "out", "--set", "optimizer.lr=0.25"]
     assert run(capsys)[0] == 0
     with monkeypatch.context() as patch:
-        patch.setattr("wpriv.engine.loop.Engine.__init__", kill)
+        patch.setattr("wpriv.training.engine.loop.Engine.__init__", kill)
         with pytest.raises(Killed):
             main(["train", *words, "--fork"])
     capsys.readouterr()
@@ -526,7 +523,7 @@ def test_a_sweep_and_a_training_do_not_overwrite_each_other(out, trained, capsys
 
 def test_the_lock_does_not_hang_on_a_variable_that_other_launchers_set(out, capsys, monkeypatch):
     monkeypatch.setenv("RANK", "1")  # without WORLD_SIZE: this process is alone
-    with file_lock.locked(out / file_lock.LOCK, "held"):
+    with durable_writes.locked(out / durable_writes.LOCK, "held"):
         assert run(capsys)[0] == USAGE
     assert main(["train", "toy.yaml", "--out", "out"]) == 0
     assert "eps = " in capsys.readouterr().out
@@ -539,7 +536,7 @@ def test_a_file_system_without_locks_is_an_error_of_the_environment_and_nothing_
     def refuse(*_args):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(file_lock.fcntl, "flock", refuse)
+    monkeypatch.setattr(durable_writes.fcntl, "flock", refuse)
     assert run(capsys)[0] == ENVIRONMENT
     assert not out.exists()
 
@@ -550,7 +547,7 @@ def test_a_name_that_is_too_long_is_an_error_of_the_user(out, capsys):
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
 def test_all_processes_of_a_launch_are_refused_alike_where_another_holds_the_folder(out):
-    with file_lock.locked(out / file_lock.LOCK, "held"):
+    with durable_writes.locked(out / durable_writes.LOCK, "held"):
         ends = forked.at_once(["train", "toy.yaml", "--out", "out"], group_of_two(), out.parent)
     assert [code for code, _ in ends] == [USAGE, USAGE], ends
     assert not out.exists()

@@ -10,13 +10,13 @@ import re
 
 import pytest
 
-from wpriv.accountants import rdp_filter
+from wpriv.accounting import evaluate
+from wpriv.accounting.accountants import rdp_filter
+from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.cli.main import main
+from wpriv.core.kinds import Sampling
 from wpriv.core.process import Process, Step
-from wpriv.core.sampling.kinds import Sampling
-from wpriv.mechanisms.gauss import Gauss
-from wpriv.run.accounting import evaluate
-from wpriv.run.results import file_names
+from wpriv.results import storage
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def trained(tmp_path, monkeypatch, capsys):
     def train(*words: str) -> dict:
         assert main(["train", "toy.yaml", "--out", "out", *words]) == 0
         capsys.readouterr()
-        return json.loads((tmp_path / "out" / file_names.STATEMENT).read_text())
+        return json.loads((tmp_path / "out" / storage.STATEMENT).read_text())
 
     return train
 
@@ -64,7 +64,7 @@ def test_the_statement_and_the_history_of_a_run_give_one_figure(trained, capsys)
 
 def test_the_last_epoch_of_the_metrics_has_the_figure_of_the_statement(trained, tmp_path):
     pld = trained()["guarantees"][0]
-    lines = (tmp_path / "out" / file_names.METRICS).read_text().splitlines()
+    lines = (tmp_path / "out" / storage.METRICS).read_text().splitlines()
     last = dict(zip(lines[0].split(","), lines[-1].split(","), strict=True))
     assert float(last["epsilon"]) == pytest.approx(pld["epsilon"], rel=1e-12)
 
@@ -101,7 +101,7 @@ def test_the_statement_of_a_fork_holds_both_figures_and_what_each_assumes(traine
     # the noise was found for eps = 5 as if both runs had been planned together
     assert figures["adaptive"]["epsilon"] > 5
     assert any("led to this fork" in line for line in statement["warnings"])
-    told = (tmp_path / "out" / file_names.STATEMENT_TEXT).read_text()
+    told = (tmp_path / "out" / storage.STATEMENT_TEXT).read_text()
     assert figures["fixed"]["assumes"] in told
     assert figures["adaptive"]["assumes"] in told
 

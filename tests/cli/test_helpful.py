@@ -12,8 +12,8 @@ import torch
 
 import wpriv
 from wpriv.cli.main import main
-from wpriv.models import mlp
-from wpriv.run.training.train import train
+from wpriv.training.models import mlp
+from wpriv.training.train import train
 
 OWN = """
 kind: train

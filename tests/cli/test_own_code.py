@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from wpriv.accounting import load_recipe
 from wpriv.cli.main import main
-from wpriv.run import load_recipe
 
 NET = """from torch import nn
 
@@ -44,7 +44,7 @@ def folder(tmp_path):
 
 
 def train(folder, changes):
-    data = {key: value for key, value in load_recipe.recipe("quick/digits").data.items() if key != "quick"}
+    data = {key: value for key, value in load_recipe.read("quick/digits").data.items() if key != "quick"}
     (folder / "own.yaml").write_text(json.dumps({**data, **changes}))
     return main(["train", str(folder / "own.yaml"), "--out", str(folder / "r")])
 

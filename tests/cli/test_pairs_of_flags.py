@@ -10,9 +10,9 @@ import pytest
 
 from tests.command_line import call
 from wpriv import Gauss, Poisson, Step
-from wpriv.engine import ledger
+from wpriv.accounting import ledger
+from wpriv.config import recipe_files
 from wpriv.errors import WRONG_PATH
-from wpriv.run import recipe_files
 
 
 @pytest.mark.parametrize("name", ["epochs", "records", "batch", "bands", "max-batch"])

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.points import ROOT
+from wpriv.accounting import load_recipe
 from wpriv.cli.main import main
-from wpriv.files import file_lock
-from wpriv.run import load_recipe
+from wpriv.files import durable_writes
 
 JOB = "privatize --data rows.npy --mech local-gauss --radius 1 --eps 2 --delta 1e-5"
 RECIPE = """\
@@ -216,7 +216,7 @@ def test_two_commands_at_once_never_overwrite_each_others_release(folder):
 
 
 def test_a_file_that_another_command_is_writing_is_refused(folder, capsys):
-    with file_lock.locked(folder / f"a.npz{file_lock.LOCK}", "held"):
+    with durable_writes.locked(folder / f"a.npz{durable_writes.LOCK}", "held"):
         assert main(shlex.split(f"{JOB} --out a.npz")) == 2
         assert "another process is writing" in capsys.readouterr().err
     assert main(shlex.split(f"{JOB} --out a.npz")) == 0

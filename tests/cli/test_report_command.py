@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.command_line import call
-from tests.run.training.test_training_statement import RECIPE, trained
+from tests.training.test_training_statement import RECIPE, trained
 from wpriv.cli.main import main
 from wpriv.cli.parsing import COMMANDS, GROUPS
 

@@ -31,7 +31,7 @@ def test_pages_alone_are_written_with_no_time_at_all(tmp_path, capsys):
 
 
 def test_a_missed_number_is_exit_code_1_after_the_pages_are_written(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("wpriv.run.results.expectations._relative", lambda difference, expected: 1.0)
+    monkeypatch.setattr("wpriv.results.expectations._relative", lambda difference, expected: 1.0)
     code, out, err = call(capsys, "plc/figure-4", "--quick", "--out", tmp_path / "r")
     assert code == 1
     assert "0 of 2" in out

@@ -121,7 +121,7 @@ runpy.run_module("wpriv", run_name="__main__")
 
 @pytest.mark.parametrize(
     "module",
-    ["wpriv.cli.main", "typer", "wpriv.cli.budget", "wpriv.run.accounting.build_process", "numpy", "scipy.special"],
+    ["wpriv.cli.main", "typer", "wpriv.cli.budget", "wpriv.accounting.build_process", "numpy", "scipy.special"],
 )
 def test_ctrl_c_while_a_module_is_loaded_shows_no_traceback(module):
     done = subprocess.run([sys.executable, "-c", INTERRUPTED.format(module=module)], capture_output=True, text=True)

@@ -15,7 +15,7 @@ import threading
 import pytest
 
 from tests import forked
-from wpriv.cli import terminal
+from wpriv.cli import output
 from wpriv.cli.main import main
 
 pytestmark = pytest.mark.slow
@@ -156,7 +156,7 @@ def test_what_scripts_read_has_no_colour_even_on_a_terminal(tmp_path, form):
 # the work does not go on before its display is up, so that no test hangs on the speed of the machine
 WAITS = """
 import sys, threading
-import wpriv.cli.terminal as t, MODULE as k
+import wpriv.cli.output as t, MODULE as k
 t.DELAY, bars, up = 0.01, t._bars, threading.Event()
 def noted(*columns):
     display = bars(*columns)
@@ -176,10 +176,10 @@ t._bars, k.WORK = noted, waiting(k.WORK)
 @pytest.mark.parametrize(
     ("words", "module", "work", "shown"),
     [
-        (COMPARE, "wpriv.run.comparison.compare", "compute", rf"cells +{BARS} +\d+ of \d+"),
+        (COMPARE, "wpriv.accounting.comparison.compare", "compute", rf"cells +{BARS} +\d+ of \d+"),
         (
             ["calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5"],
-            "wpriv.run.accounting.calibrate",
+            "wpriv.accounting.calibrate",
             "calibrate",
             r"calibrating +[-\\|/] \d:\d\d:\d\d",
         ),
@@ -199,7 +199,7 @@ def test_work_that_takes_long_is_shown_until_it_is_done(tmp_path, words, module,
 
 
 def test_short_work_shows_nothing(tmp_path):
-    patient = "import wpriv.cli.terminal as t; t.DELAY = 600"
+    patient = "import wpriv.cli.output as t; t.DELAY = 600"
     _, seen, code = run(
         tmp_path, "calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5", err=True, code=patient
     )
@@ -207,7 +207,7 @@ def test_short_work_shows_nothing(tmp_path):
 
 
 def fail_late(stream):
-    with terminal.waiting("working"):
+    with output.waiting("working"):
         while b"working" not in b"".join(stream.parts):
             stream.more.wait()
             stream.more.clear()
@@ -216,7 +216,7 @@ def fail_late(stream):
 
 def test_a_display_stops_with_the_work_that_fails(monkeypatch):
     stream = Stream(True)
-    monkeypatch.setattr(terminal, "DELAY", 0.0)
+    monkeypatch.setattr(output, "DELAY", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     with os.fdopen(os.dup(stream.inner), "w") as file:
         monkeypatch.setattr(sys, "stderr", file)

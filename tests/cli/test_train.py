@@ -18,13 +18,12 @@ import torch
 import wpriv
 from tests.command_line import call
 from tests.points import ROOT
-from wpriv import data
+from wpriv.accounting import ledger, load_recipe
 from wpriv.cli.main import main
-from wpriv.engine import checkpoint, ledger
 from wpriv.errors import CheckFailed, UsageError
-from wpriv.run import load_recipe
-from wpriv.run.results import expectations, file_names
-from wpriv.run.training import finalize, load_data, train
+from wpriv.files import checkpoint
+from wpriv.results import expectations, storage
+from wpriv.training import data, finalize, train, train_data
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +56,7 @@ def run(capsys, *words):
 
 
 def weights(out):
-    return checkpoint.load(out / file_names.MODEL)["weights"]
+    return checkpoint.load(out / storage.MODEL)["weights"]
 
 
 def same(one, other):
@@ -71,9 +70,9 @@ def test_a_run_leaves_every_file_it_names_and_accounts_for_what_ran(recipe, tmp_
     assert "an upper bound by rdp" in out
     assert "read as: n = 18 steps = ceil(3 epochs x 6 steps an epoch), rounded up once" in err
     assert re.search(r"step 18 of 18, epoch 3: loss .*, accuracy .*, eps 4, ", err)
-    assert {path.name for path in (tmp_path / "done").iterdir()} == set(file_names.TRAINING)
-    statement = json.loads((tmp_path / "done" / file_names.STATEMENT).read_text())
-    spent = ledger.process(ledger.entries(tmp_path / "done" / file_names.LEDGER), statement["adjacency"])
+    assert {path.name for path in (tmp_path / "done").iterdir()} == set(storage.TRAINING)
+    statement = json.loads((tmp_path / "done" / storage.STATEMENT).read_text())
+    spent = ledger.process(ledger.entries(tmp_path / "done" / storage.LEDGER), statement["adjacency"])
     assert spent.describe() == statement["process"]
     sigma, rate = statement["noise"]["multiplier"], statement["sampling"]["rate"]
     assert statement["process"] == [
@@ -85,7 +84,7 @@ def test_a_run_leaves_every_file_it_names_and_accounts_for_what_ran(recipe, tmp_
 
 def test_the_statement_says_what_is_promised_and_what_is_not(recipe, tmp_path, capsys):
     run(capsys, recipe, "--out", "done")
-    told = (tmp_path / "done" / file_names.STATEMENT_TEXT).read_text()
+    told = (tmp_path / "done" / storage.STATEMENT_TEXT).read_text()
     for words in (
         "one training record with its label", "add-remove", "sampling accounted | poisson", "every record joins every "
         "step",
@@ -102,7 +101,7 @@ def test_a_training_that_promises_next_to_nothing_is_warned_about(recipe, tmp_pa
         code, _, err = run(capsys, recipe, "--set", change, "--set", "epochs=1", "--out", change)
         assert (code, words in err) == (0, True)
         assert any(
-            words in line for line in json.loads((tmp_path / change / file_names.STATEMENT).read_text())["warnings"]
+            words in line for line in json.loads((tmp_path / change / storage.STATEMENT).read_text())["warnings"]
         )
 
 
@@ -117,7 +116,7 @@ def test_without_privacy_nothing_is_promised(recipe, tmp_path, capsys):
     assert code == 0
     assert "no guarantee" in out
     assert "eps =" not in out
-    assert json.loads((tmp_path / "done" / file_names.STATEMENT).read_text())["private"] is False
+    assert json.loads((tmp_path / "done" / storage.STATEMENT).read_text())["private"] is False
 
 
 def test_the_published_procedure_says_that_it_is_not_private(recipe, tmp_path, capsys):
@@ -126,9 +125,7 @@ def test_the_published_procedure_says_that_it_is_not_private(recipe, tmp_path, c
     code, out, err = run(capsys, recipe, "--out", "done")
     assert code == 0
     assert "NOT differentially private in any useful sense" in err
-    assert (
-        "NOT differentially private in any useful sense" in (tmp_path / "done" / file_names.STATEMENT_TEXT).read_text()
-    )
+    assert "NOT differentially private in any useful sense" in (tmp_path / "done" / storage.STATEMENT_TEXT).read_text()
     assert re.search(r"eps = \d{6,} .*moments:order=16", out)
     assert "(bdp), as published" in out
     assert "(wdp), as published" in out
@@ -153,15 +150,15 @@ def test_stopping_with_a_signal_ends_with_75_and_resuming_gives_the_same_weights
     assert (code, "--resume" in err) == (2, True)
     assert run(capsys, recipe, "--out", "cut", "--resume")[0] == 0
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "cut"))
-    assert len(ledger.entries(tmp_path / "cut" / file_names.LEDGER)) == 150
+    assert len(ledger.entries(tmp_path / "cut" / storage.LEDGER)) == 150
 
 
 def test_a_finished_run_is_shown_again_and_not_made_again(recipe, tmp_path, capsys):
     _, first, _ = run(capsys, recipe, "--out", "done")
-    before = (tmp_path / "done" / file_names.MODEL).stat().st_mtime_ns
+    before = (tmp_path / "done" / storage.MODEL).stat().st_mtime_ns
     code, again, _ = run(capsys, recipe, "--out", "done")
     assert (code, again) == (0, first)
-    assert (tmp_path / "done" / file_names.MODEL).stat().st_mtime_ns == before
+    assert (tmp_path / "done" / storage.MODEL).stat().st_mtime_ns == before
 
 
 def test_another_recipe_in_the_same_folder_is_refused_forked_or_moved_aside(recipe, tmp_path, capsys):
@@ -177,11 +174,11 @@ def test_another_recipe_in_the_same_folder_is_refused_forked_or_moved_aside(reci
     assert 4 < found <= 5
     assert "in 2 kinds of step" in out
     assert not same(old, weights(tmp_path / "done"))
-    assert [e.run for e in ledger.entries(tmp_path / "done" / file_names.LEDGER)] == [1] * 18 + [2] * 18
+    assert [e.run for e in ledger.entries(tmp_path / "done" / storage.LEDGER)] == [1] * 18 + [2] * 18
     code, out, _ = run(capsys, recipe, "--out", "done", "--fresh")
     assert code == 0
-    assert len(ledger.entries(tmp_path / "done" / file_names.LEDGER)) == 18
-    kept = [len(ledger.entries(path)) for path in (tmp_path / "done").glob(f"before-*/{file_names.LEDGER}")]
+    assert len(ledger.entries(tmp_path / "done" / storage.LEDGER)) == 18
+    kept = [len(ledger.entries(path)) for path in (tmp_path / "done").glob(f"before-*/{storage.LEDGER}")]
     assert kept == [36]
 
 
@@ -201,25 +198,25 @@ def test_a_run_that_was_killed_before_its_statement_is_concluded_and_not_made_ag
         patch.setattr(finalize.training_statement, "statement", killed)
         with pytest.raises(Killed):
             run(capsys, recipe, "--out", "done")
-    before, lines = weights(tmp_path / "done"), (tmp_path / "done" / file_names.LEDGER).read_text()
-    assert not (tmp_path / "done" / file_names.CHECKPOINT).exists()
+    before, lines = weights(tmp_path / "done"), (tmp_path / "done" / storage.LEDGER).read_text()
+    assert not (tmp_path / "done" / storage.CHECKPOINT).exists()
     # made again, it would draw other noise: a second release of the same records
     code, out, _ = run(capsys, recipe, "--out", "done", "--resume")
     assert (code, "certified by pld" in out) == (0, True)
     assert same(before, weights(tmp_path / "done"))
-    assert (tmp_path / "done" / file_names.LEDGER).read_text() == lines
+    assert (tmp_path / "done" / storage.LEDGER).read_text() == lines
     assert not list((tmp_path / "done").glob("before-*"))
 
 
 def test_a_fork_that_was_killed_before_its_first_step_is_still_a_fork(recipe, tmp_path, capsys, monkeypatch):
     run(capsys, recipe, "--out", "done")
     with monkeypatch.context() as patch:
-        patch.setattr("wpriv.engine.launch.Engine", killed)
+        patch.setattr("wpriv.training.engine.launch.Engine", killed)
         with pytest.raises(Killed):
             run(capsys, recipe, "--set", "privacy.eps=5", "--out", "done", "--fork")
     code, out, _ = run(capsys, recipe, "--set", "privacy.eps=5", "--out", "done", "--resume")
     assert (code, "in 2 kinds of step" in out) == (0, True)
-    assert [e.run for e in ledger.entries(tmp_path / "done" / file_names.LEDGER)] == [1] * 18 + [2] * 18
+    assert [e.run for e in ledger.entries(tmp_path / "done" / storage.LEDGER)] == [1] * 18 + [2] * 18
 
 
 def test_weights_trained_without_privacy_are_never_the_start_of_a_private_run(recipe, tmp_path, capsys):
@@ -231,7 +228,7 @@ def test_weights_trained_without_privacy_are_never_the_start_of_a_private_run(re
 def test_a_budget_and_a_noise_stop_the_run_before_the_budget_is_exceeded(recipe, tmp_path, capsys):
     code, _, _ = run(capsys, recipe, "--set", "privacy.sigma=1.5", "--set", "privacy.eps=2", "--out", "done")
     assert code == 0
-    steps = len(ledger.entries(tmp_path / "done" / file_names.LEDGER))
+    steps = len(ledger.entries(tmp_path / "done" / storage.LEDGER))
     assert steps < 18
     given = {"sigma": 1.5, "sampling": "poisson", "rate": 50 / 300, "delta": 1e-5, "tol": 1e-4}
     assert (
@@ -243,7 +240,7 @@ def test_a_budget_and_a_noise_stop_the_run_before_the_budget_is_exceeded(recipe,
 
 def test_a_training_is_planned_without_torch(recipe):
     recipe.write_text(RECIPE.replace("limit: 300", "records: 1000"))
-    code = "import sys; from pathlib import Path; from wpriv.run.training import train, training_run\n"
+    code = "import sys; from pathlib import Path; from wpriv.training import train; from wpriv.training import training_run\n"
     code += "made, _ = training_run.planned(train.recipe_of(%r), Path('out')); print(made.steps, made.eps() <= 4)\n"
     code += "print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code % str(recipe)], capture_output=True, text=True, check=True)
@@ -400,7 +397,7 @@ def signalled(function):
 
 def test_a_signal_while_data_are_read_ends_with_75_after_the_first_step(recipe, tmp_path, capsys, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(load_data, "data", signalled(load_data.data))
+        patch.setattr(train_data, "data", signalled(train_data.data))
         code, _, err = run(capsys, recipe, "--out", "cut")
     assert (code, "stopped by SIGUSR1 after step 1 of 18" in err) == (75, True)
     assert run(capsys, recipe, "--out", "cut", "--resume")[0] == 0
@@ -459,7 +456,7 @@ def test_two_runs_without_a_seed_differ_and_say_nothing_of_it(recipe, tmp_path):
     recipe.write_text(RECIPE.replace("seed: 1\n", ""))
     one, other = (wpriv.train(recipe, out=tmp_path / name, set={"epochs": 1}) for name in "ab")
     assert not same(weights(one.out), weights(other.out))
-    assert "not recorded" in (one.out / file_names.STATEMENT_TEXT).read_text()
+    assert "not recorded" in (one.out / storage.STATEMENT_TEXT).read_text()
 
 
 def test_a_number_is_held_shown_or_needs_only_be_reached(recipe):
@@ -474,7 +471,7 @@ def test_a_number_is_held_shown_or_needs_only_be_reached(recipe):
         ("held: false,", 0.5, "ok"),
     ):
         recipe.write_text(base % extra)
-        verdicts = expectations.verdicts(load_recipe.recipe(recipe), [{"accuracy": found}], first=True)
+        verdicts = expectations.verdicts(load_recipe.read(recipe), [{"accuracy": found}], first=True)
         assert [v.word for v in verdicts] == [word]
         if word != "MISSED":
             expectations.require(verdicts)
@@ -485,7 +482,7 @@ def test_a_number_is_held_shown_or_needs_only_be_reached(recipe):
 
 def test_a_resolved_recipe_is_the_recipe(recipe, tmp_path, capsys):
     run(capsys, recipe, "--set", "epochs=1", "--out", "done")
-    again = load_recipe.recipe(tmp_path / "done" / file_names.RECIPE)
+    again = load_recipe.read(tmp_path / "done" / storage.RECIPE)
     assert again.data == train.recipe_of(recipe, changes={"epochs": 1}).data
 
 

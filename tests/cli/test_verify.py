@@ -13,10 +13,10 @@ import pytest
 import wpriv
 from tests.command_line import call
 from wpriv import Gauss, Poisson, Process, Step
-from wpriv.engine.ledger import Ledger
+from wpriv.accounting import certificates
+from wpriv.accounting.ledger import Ledger
 from wpriv.errors import CheckFailed
-from wpriv.run.accounting import certificates
-from wpriv.run.results import file_names
+from wpriv.results import storage
 from wpriv.verify.certificate import SCHEMA
 
 JOB = "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4"
@@ -198,7 +198,7 @@ def test_what_has_no_certificate_is_refused(capsys, line, word, code, tmp_path, 
 def test_a_statement_about_other_neighbours_than_its_ledger_is_refused(tmp_path, place):
     # at one sensitivity eps is smaller under replace-one, where an added record moves the sum half as far
     step = Step(Gauss(2.0), 3, Poisson(0.1))
-    ledger = Ledger(tmp_path / file_names.LEDGER, 1, 3, adjacency="add-remove", stream="0" * 16)
+    ledger = Ledger(tmp_path / storage.LEDGER, 1, 3, adjacency="add-remove", stream="0" * 16)
     for number in range(1, 4):
         ledger.spend(number, replace(step, n=1))
     ledger.close()
@@ -207,7 +207,7 @@ def test_a_statement_about_other_neighbours_than_its_ledger_is_refused(tmp_path,
 
     def write(adjacency, guarantee):
         statement = {"adjacency": adjacency, "process": guarantee["process"], "guarantees": [guarantee]}
-        (tmp_path / file_names.STATEMENT).write_text(json.dumps(statement), encoding="utf-8")
+        (tmp_path / storage.STATEMENT).write_text(json.dumps(statement), encoding="utf-8")
 
     write("add-remove", rows["add-remove"])
     [(_, _, proofs)] = certificates.verify(tmp_path, 1e-4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wpriv.config import recipe, resolve_train, yaml_document
+from wpriv.config import recipe, resolve, yaml_document
 
 RECIPE = """\
 kind: train
@@ -54,4 +54,4 @@ def test_other_mappings_of_a_quick_run_are_merged():
 def test_null_removes_an_optional_key_of_a_model_and_of_a_data_set_too():
     data = recipe.check(yaml_document.parse(RECIPE, "r.yaml")).data
     for path, key in (("model.width", "model"), ("data.limit", "data"), ("optimizer.momentum", "optimizer")):
-        assert path.partition(".")[2] not in resolve_train.overridden(data, path, None)[key]
+        assert path.partition(".")[2] not in resolve.overridden(data, path, None)[key]

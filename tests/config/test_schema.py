@@ -9,7 +9,7 @@ import pytest
 
 from tests.config.test_validate import SOUND
 from wpriv.config import field_types, schema, yaml_document
-from wpriv.core.adjacency import SAMPLINGS
+from wpriv.core.kinds import SAMPLINGS
 
 
 def test_grids_end_where_they_say():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wpriv.config import document, recipe, resolve, validate, yaml_document
-from wpriv.config.diagnostics import known_keys
+from wpriv.config.document import known_keys
 from wpriv.config.schema import Compare
 from wpriv.config.train_schema import Train
 from wpriv.errors import MissingResource, UsageError

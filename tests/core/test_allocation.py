@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 import wpriv
-from wpriv.accountants import pld
+from wpriv.accounting import evaluate
+from wpriv.accounting.accountants import pld
+from wpriv.accounting.mechanisms.gauss import GaussPair
+from wpriv.accounting.mechanisms.laplace import LaplacePair
 from wpriv.core import registry
-from wpriv.core.sampling.allocation_pair import allocated
-from wpriv.core.sampling.poisson_pair import poisson
+from wpriv.core.allocation_pair import allocated
+from wpriv.core.subsampled_pairs import poisson
 from wpriv.errors import Unsupported, UsageError
-from wpriv.mechanisms.gauss import GaussPair
-from wpriv.mechanisms.laplace import LaplacePair
-from wpriv.run.accounting import evaluate
 
 
 def process(sigma, steps, passes, **options):

@@ -12,11 +12,10 @@ from scipy.special import ndtr, ndtri
 
 import wpriv
 from wpriv import Gauss, Laplace, Poisson, Process, Step
-from wpriv.core.attacks.certified_mu import least_mu
-from wpriv.core.attacks.trade_off import TradeOff
+from wpriv.accounting import build_process
+from wpriv.accounting.mechanisms.gauss import GaussPair
+from wpriv.core.trade_off import TradeOff, least_mu
 from wpriv.errors import Unsupported, UsageError
-from wpriv.mechanisms.gauss import GaussPair
-from wpriv.run.accounting import build_process
 
 
 def mu_of(process: Process, fpr: float = 1e-9, accountant: str = "pld"):

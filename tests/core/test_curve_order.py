@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from wpriv.core.attacks.curve_order import lies_below, order_curves
+from wpriv.accounting.claims.order import lies_below, order_curves
 
 MIRROR = {"dominates": "dominated", "dominated": "dominates", "equal": "equal", "crosses": "crosses"}
 

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from tests.mechanisms.test_mechanism_contract import EXAMPLES
+from tests.accounting.mechanisms.test_mechanism_contract import EXAMPLES
+from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.core import registry
+from wpriv.core.kinds import Sampling
 from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Step
-from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import UsageError
-from wpriv.mechanisms.gauss import Gauss
 
 SAMPLINGS = [
     Sampling(),

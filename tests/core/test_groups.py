@@ -17,25 +17,26 @@ from hypothesis import strategies as st
 from scipy.stats import binom, hypergeom
 
 from tests import nightly, oracles
-from wpriv.accountants import pld
+from wpriv.accounting.accountants import pld
+from wpriv.accounting.mechanisms.discrete_laplace import DiscreteLaplace
+from wpriv.accounting.mechanisms.dp import Dp
+from wpriv.accounting.mechanisms.exponential import Exponential
+from wpriv.accounting.mechanisms.gauss import Gauss, GaussPair
+from wpriv.accounting.mechanisms.gdp import Gdp
+from wpriv.accounting.mechanisms.laplace import Laplace, LaplacePair
+from wpriv.accounting.mechanisms.zcdp import Zcdp
+from wpriv.core.group_pairs import (
+    binomial_weights,
+    fixed_gauss_group,
+    gauss_group,
+    hypergeometric_weights,
+    laplace_group,
+)
+from wpriv.core.kinds import FixedSize, Poisson, Sampling
 from wpriv.core.process import Process, Step
-from wpriv.core.sampling.fixed_group_pair import fixed_gauss_group, hypergeometric_weights
-from wpriv.core.sampling.fixed_size_pair import fixed
-from wpriv.core.sampling.group_pair import binomial_weights, gauss_group
-from wpriv.core.sampling.kinds import FixedSize, Poisson, Sampling
-from wpriv.core.sampling.laplace_group_pair import laplace_group
-from wpriv.core.sampling.poisson_pair import poisson
-from wpriv.core.sampling.replaced_pair import replaced_gauss
-from wpriv.core.sampling.truncated_pair import truncated_poisson
+from wpriv.core.subsampled_pairs import fixed, poisson, replaced_gauss, truncated_poisson
 from wpriv.errors import Unsupported, UsageError
-from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
-from wpriv.mechanisms.dp import Dp
-from wpriv.mechanisms.exponential import Exponential
-from wpriv.mechanisms.gauss import Gauss, GaussPair
-from wpriv.mechanisms.gdp import Gdp
-from wpriv.mechanisms.laplace import Laplace, LaplacePair
-from wpriv.mechanisms.projection import Projection
-from wpriv.mechanisms.zcdp import Zcdp
+from wpriv.papers.mechanisms.projection import Projection
 
 EPS = (-0.5, -1e-3, 0.0, 1e-4, 0.1, 1.0, 5.0)
 MU = st.floats(1e-3, 5.0)
@@ -236,7 +237,7 @@ def test_compositions_of_groups_are_bracketed(sigma, q, n, group, eps, adding):
     steps = [(log_moment(without, with_group) if adding else log_moment(with_group, without), n)]
     pair = gauss_group(gauss_pairs(1 / sigma, group), q)
     exact = oracles.contour_delta(steps, eps, rtol=1e-8)
-    from wpriv.pld.composition import Composition
+    from wpriv.accounting.pld.composition import Composition
 
     low, high = Composition([(pair.reverse() if adding else pair, n)]).delta(eps, 1e-6)
     assert low * (1 - 1e-7) <= exact <= high * (1 + 1e-7)

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.points import GOLDEN
+from wpriv.accounting.mechanisms.gauss import Gauss, GaussPair
+from wpriv.accounting.mechanisms.uniform import Uniform
 from wpriv.core.guarantee import SCHEMA, Curve, curve_of_pair, epsilon_at
 from wpriv.core.process import Process, Step
 from wpriv.errors import UsageError
-from wpriv.mechanisms.gauss import Gauss, GaussPair
-from wpriv.mechanisms.uniform import Uniform
 from wpriv.numerics.bracket import Bracket, monotone
 
 

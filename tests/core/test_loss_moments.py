@@ -11,20 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.points import GOLDEN
-from wpriv.accountants._moment_bounds import LogMoments
-from wpriv.accountants._normal_approximation import composed
+from wpriv.accounting.accountants._moment_bounds import LogMoments
+from wpriv.accounting.mechanisms.discrete_gauss import DiscreteGauss
+from wpriv.accounting.mechanisms.gauss import GaussPair
+from wpriv.accounting.mechanisms.laplace import LaplacePair
+from wpriv.accounting.mechanisms.randomized_response import RandomizedResponse
+from wpriv.accounting.mechanisms.truncated_gauss import TruncatedGauss
+from wpriv.accounting.mechanisms.uniform import Uniform
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_moments import LossClass, log_moment, loss_class
 from wpriv.core.loss_pair import LossPair, Tails
-from wpriv.core.sampling.fixed_size_pair import fixed
-from wpriv.core.sampling.poisson_pair import poisson
-from wpriv.mechanisms.discrete_gauss import DiscreteGauss
-from wpriv.mechanisms.gauss import GaussPair
-from wpriv.mechanisms.laplace import LaplacePair
-from wpriv.mechanisms.randomized_response import RandomizedResponse
-from wpriv.mechanisms.truncated_gauss import TruncatedGauss
-from wpriv.mechanisms.uniform import Uniform
+from wpriv.core.subsampled_pairs import fixed, poisson
 from wpriv.numerics.arrays import Array
+from wpriv.papers.accountants._normal_approximation import composed
 
 
 def golden(prefix: str, least: int) -> list[str]:

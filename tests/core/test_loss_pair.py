@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.points import GOLDEN
+from wpriv.accounting.mechanisms.gauss import GaussPair
+from wpriv.accounting.mechanisms.laplace import LaplacePair
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair, Reversed, Tails, reversed_log_delta
-from wpriv.mechanisms.gauss import GaussPair
-from wpriv.mechanisms.laplace import LaplacePair
 
 
 @st.composite

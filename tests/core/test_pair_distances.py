@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.core.pair_distances import of_distances, of_gradients, pair_distances
 from wpriv.core.process import Process, Step
 from wpriv.errors import UsageError
-from wpriv.mechanisms.gauss import Gauss
 
 SQUARE = np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 4.0], [3.0, 0.0]])
 

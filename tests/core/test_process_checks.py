@@ -8,16 +8,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from wpriv.core import registry
-from wpriv.core.adjacency import SAMPLINGS, Adjacency, default_adjacency
+from wpriv.accounting.mechanisms.gauss import Gauss
+from wpriv.accounting.mechanisms.laplace import Laplace
+from wpriv.accounting.mechanisms.uniform import Uniform
+from wpriv.core import registry, theorems
+from wpriv.core.kinds import SAMPLINGS, Adjacency, Sampling, default_adjacency
 from wpriv.core.process import Process, Step
-from wpriv.core.sampling import theorems
-from wpriv.core.sampling.kinds import Sampling
-from wpriv.core.sampling.sampled_step import defined_under
+from wpriv.core.sampled_step import defined_under
 from wpriv.errors import Unsupported, UsageError
-from wpriv.mechanisms.gauss import Gauss
-from wpriv.mechanisms.laplace import Laplace
-from wpriv.mechanisms.uniform import Uniform
 
 ONE = Step(Gauss(1.0))
 

@@ -9,7 +9,7 @@ import pytest
 
 from wpriv import DiscreteGauss, DiscreteLaplace, Laplace, Poisson, Process, RandomizedResponse, Step, budget
 from wpriv.core.loss_pair import log_profile_ends
-from wpriv.core.sampling.poisson_pair import poisson
+from wpriv.core.subsampled_pairs import poisson
 
 
 def discrete_gauss(sigma, eps):

@@ -12,16 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wpriv
+from wpriv.accounting import evaluate
+from wpriv.accounting.explain import explain
+from wpriv.accounting.interpretations import compare_interpretations
 from wpriv.cli.main import main
-from wpriv.core import registry
-from wpriv.core.sampling import shuffle_witness
-from wpriv.core.sampling.shuffle_witness import Noise, witness_pair
-from wpriv.core.sampling.tested_pair import ErrorRates, dominated_pair
+from wpriv.core import registry, shuffled_pair
+from wpriv.core.shuffled_pair import ErrorRates, Noise, dominated_pair, witness_pair
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.score_sums import score_sum_rates
-from wpriv.run.accounting import evaluate
-from wpriv.run.accounting.explain import explain
-from wpriv.run.accounting.interpretations import compare_interpretations
+from wpriv.numerics.sums import score_sum_rates
 
 
 def budget(sigma, steps, passes, **question):
@@ -105,7 +103,7 @@ def test_distribution_functions_agree_with_mpmath(family):
 
 def test_rates_of_the_maximum_are_on_the_safe_side_of_mpmath():
     sigma, steps = 0.9, 300
-    rates = shuffle_witness._maximum(Noise("gauss", sigma), steps)
+    rates = shuffled_pair._maximum(Noise("gauss", sigma), steps)
     tau = 3.7
     p, q = (1 - mpmath.ncdf(tau / sigma) ** (steps - 1) * mpmath.ncdf((tau - centre) / sigma) for centre in (2, 1))
     at = int(np.argmin(np.abs(rates.tpr - float(p))))

@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.points import GOLDEN
+from wpriv.accounting.mechanisms.gauss import GaussPair
+from wpriv.accounting.mechanisms.laplace import LaplacePair
+from wpriv.accounting.mechanisms.truncated_gauss import TruncatedGaussPair
+from wpriv.accounting.mechanisms.truncated_laplace import TruncatedLaplacePair
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair, Tails
-from wpriv.core.sampling.fixed_size_pair import fixed
-from wpriv.core.sampling.poisson_pair import poisson
-from wpriv.mechanisms.gauss import GaussPair
-from wpriv.mechanisms.laplace import LaplacePair
-from wpriv.mechanisms.truncated_gauss import TruncatedGaussPair
-from wpriv.mechanisms.truncated_laplace import TruncatedLaplacePair
+from wpriv.core.subsampled_pairs import fixed, poisson
 from wpriv.numerics.log_space import log_mixture
 
 RATES = st.one_of(

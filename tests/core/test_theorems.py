@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from wpriv.core import registry
-from wpriv.core.adjacency import SAMPLINGS, Adjacency, Release
+from wpriv.core import registry, theorems
+from wpriv.core.kinds import SAMPLINGS, Adjacency, Release, Sampling
 from wpriv.core.process import Process, Step
-from wpriv.core.sampling import premises, theorems
-from wpriv.core.sampling.kinds import Sampling
-from wpriv.core.sampling.theorems import BANDS, GROUP, LARGEST_BATCH, TABLE
+from wpriv.core.theorems import BANDS, GROUP, LARGEST_BATCH, TABLE
 from wpriv.errors import Unsupported
 from wpriv.verify import certificate
 
@@ -154,9 +152,9 @@ def test_the_verifier_knows_the_premises_of_what_it_proves_by_heart(mechanisms):
             if row is not None and sampling != "shuffle":
                 sentences |= {premise.sentence for premise in row.premises_of(mechanism.release)}
     assert sentences == set(certificate.PREMISES)
-    assert premises.HALF.sentence == certificate.HALF
-    assert premises.GIVEN.sentence == certificate.GIVEN
-    assert premises.ONLY_RECORDS_PUBLIC.sentence == certificate.SIZES
+    assert theorems.HALF.sentence == certificate.HALF
+    assert theorems.GIVEN.sentence == certificate.GIVEN
+    assert theorems.ONLY_RECORDS_PUBLIC.sentence == certificate.SIZES
 
 
 def test_a_plug_in_states_its_neighbours_and_whether_it_dominates():

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from tests import nightly
-from wpriv.core.attacks.simulate_losses import most_trials, simulate, trials_needed
-from wpriv.core.attacks.threshold_test import threshold_test
+from wpriv.accounting import evaluate
+from wpriv.accounting.claims.loss_test import most_trials, simulate, threshold_test, trials_needed
+from wpriv.accounting.mechanisms.gauss import Gauss
+from wpriv.accounting.mechanisms.laplace import Laplace
+from wpriv.accounting.mechanisms.randomized_response import RandomizedResponse
+from wpriv.core.kinds import FixedSize, Poisson
 from wpriv.core.process import Process, Step
-from wpriv.core.sampling.kinds import FixedSize, Poisson
-from wpriv.mechanisms.gauss import Gauss
-from wpriv.mechanisms.laplace import Laplace
-from wpriv.mechanisms.randomized_response import RandomizedResponse
-from wpriv.run.accounting import evaluate
 
 
 def rates_of(process, eps, order=0):
@@ -94,7 +93,7 @@ def test_the_number_of_trials_follows_from_the_standard_error():
 
 
 def test_a_simulation_of_losses_that_are_only_bracketed_is_not_offered():
-    from wpriv.core.sampling.kinds import Allocation
+    from wpriv.core.kinds import Allocation
 
     process = Process((Step(Gauss(1.0), 10, Allocation(0.1)),))
     assert most_trials(process.directions()[0]) == 0

@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri
 
 import wpriv
 from wpriv import Gauss, Laplace, Poisson, Process, Step
-from wpriv.core.attacks.membership import Membership
+from wpriv.core.membership import Membership
 from wpriv.errors import UsageError
 
 

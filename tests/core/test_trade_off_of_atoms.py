@@ -7,12 +7,12 @@ import math
 import mpmath
 import pytest
 
-from wpriv.core.attacks.membership import Membership
+from wpriv.accounting import evaluate
+from wpriv.accounting.mechanisms.discrete_gauss import DiscreteGauss
+from wpriv.accounting.mechanisms.randomized_response import RandomizedResponse
+from wpriv.core.kinds import Poisson
+from wpriv.core.membership import Membership
 from wpriv.core.process import Process, Step
-from wpriv.core.sampling.kinds import Poisson
-from wpriv.mechanisms.discrete_gauss import DiscreteGauss
-from wpriv.mechanisms.randomized_response import RandomizedResponse
-from wpriv.run.accounting import evaluate
 
 
 def best_rate(p: list[mpmath.mpf], q: list[mpmath.mpf], fpr: float) -> mpmath.mpf:

@@ -9,12 +9,12 @@ import pytest
 from matplotlib.figure import Figure
 
 import wpriv
-from wpriv import tasks
 from wpriv.cli.main import main
 from wpriv.core import registry
 from wpriv.errors import UsageError
 from wpriv.figures import _draw
-from wpriv.run.results import plot, read
+from wpriv.results import plot, storage
+from wpriv.training import tasks
 
 GAUSS = {"mech": "gauss", "sigma": 2, "sampling": "poisson", "rate": 0.1, "n": 16}
 EPS, N = {"over": "eps", "values": [0, 0.5, 1]}, {"over": "n", "values": [1, 16, 256]}
@@ -319,7 +319,7 @@ def test_a_privacy_curve_is_drawn_as_delta_over_eps(tmp_path, capsys, monkeypatc
     monkeypatch.chdir(tmp_path)
     assert main(["budget", "--mech", "gauss", "--sigma", "4", "--eps", "3", "--curve", "--csv"]) == 0
     (tmp_path / "curve.csv").write_text(capsys.readouterr().out)
-    rows = read.table(tmp_path / "curve.csv")
+    rows = storage.table(tmp_path / "curve.csv")
     assert _draw.axis_of(rows) == ("epsilon", "delta")
     assert _draw.axis_of(rows[::10][:2] + rows[35:]) == ("delta", "epsilon")  # uneven: eps is the answer
 

@@ -11,12 +11,12 @@ from matplotlib.text import Text
 
 import wpriv
 from tests.figures.test_figures import TABLES
+from wpriv.accounting import load_recipe
+from wpriv.config.recipe_files import shipped
 from wpriv.core import registry
 from wpriv.figures import _names, _palette
-from wpriv.run import load_recipe
-from wpriv.run.recipe_files import shipped
-from wpriv.run.results import figure_file, figure_style, plot
-from wpriv.run.results.plot import View
+from wpriv.results import figure_layout, plot
+from wpriv.results.plot import View
 
 INCHES = {1: 3.35, 2: 6.89}  # 85 mm and 175 mm
 
@@ -24,14 +24,14 @@ INCHES = {1: 3.35, 2: 6.89}  # 85 mm and 175 mm
 def drawn(name, rows, tmp_path, monkeypatch, columns):
     """Draw a table in style paper; return the figure at the moment at which it is written, and the PDF file."""
     figures = []
-    save = figure_file.save
+    save = figure_layout.save
 
     def kept(figure, *words):
         figures.append(figure)
         return save(figure, *words)
 
-    monkeypatch.setattr(figure_file, "save", kept)
-    style = figure_style.of("paper", columns)
+    monkeypatch.setattr(figure_layout, "save", kept)
+    style = figure_layout.of("paper", columns)
     (pdf, _) = plot.draw(rows, [View(figure=name)], tmp_path, ["pdf"], style=style)
     return figures[0], pdf
 
@@ -98,7 +98,7 @@ def test_no_accountant_or_method_of_a_shipped_recipe_is_shown_as_it_is_typed():
     accountants = set(registry.names("accountants"))
     methods = set()
     for name in shipped():
-        data = load_recipe.recipe(name).data
+        data = load_recipe.read(name).data
         accountants |= set(words_of(data, ("accountants", "accountant")))
         methods |= {f"{key} = {word}" for key in ("method", "loss") for word in words_of(data, (f"options.{key}",))}
     assert len(accountants) > 30

@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 from scipy.stats import binom, binomtest
 
 from wpriv.errors import UsageError
-from wpriv.numerics.audit_bounds import STEP, eps_of_guesses, eps_of_rates, guess_chance, rate_bounds
+from wpriv.training.audit.coin_tests import STEP, eps_of_guesses, eps_of_rates, guess_chance, rate_bounds
 
 
 @pytest.mark.parametrize(("guesses", "correct"), [(1, 1), (6, 4), (9, 9), (9, 0), (12, 7)])

@@ -8,7 +8,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from wpriv.numerics.binomial import log_binomial
+from wpriv.numerics.log_space import log_binomial
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 
 import wpriv
 from wpriv import Exponential, Gauss, Process, Step
-from wpriv.numerics.bounded_range import profile
+from wpriv.accounting.mechanisms.exponential import profile
 
 
 def one(r: float, eps: float) -> float:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wpriv.numerics.geometric_sums import Cells, added, grouped, refined, spread
+from wpriv.numerics.sums import Cells, added, grouped, refined, spread
 
 
 def cells_of(first, mass, spacing=0.1, offset=0.0):

@@ -15,7 +15,7 @@ import pytest
 
 from tests.points import GOLDEN
 from wpriv.errors import UsageError
-from wpriv.numerics.gradient_sensitivity import penalised_gradient, wasserstein_gradient
+from wpriv.papers.mechanisms.wgrad import penalised_gradient, wasserstein_gradient
 
 CONSTANTS = [(1, 0), (1, 1), (0, 1), (1, 0.3), (0.3, 1), (2, 1)]
 

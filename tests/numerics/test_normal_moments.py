@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.points import POINTS
 from wpriv.errors import UsageError
-from wpriv.numerics.normal_moments import absolute_moment, log_absolute_moment
+from wpriv.numerics.wasserstein_1d import absolute_moment, log_absolute_moment
 
 GOLDEN = [p for p in POINTS if "-lem1-" in p["id"]]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wpriv.numerics.safe_rounding import echo, rounded, text
+from wpriv.numerics.numbers import echo, rounded, text
 
 positive = st.floats(1e-300, 1e300)
 

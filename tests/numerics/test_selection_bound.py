@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wpriv.accounting.best_of_runs import ProfileTable, Selection
 from wpriv.core.repeats import Repeats
-from wpriv.numerics.selection_bound import ProfileTable, Selection
 
 KINDS = [
     Repeats("geometric", 20),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wpriv.randomness.keystream import Keystream, new_key
+from wpriv.randomness import Keystream, new_key
 
 # NIST SP 800-38A (2001), F.5.5 CTR-AES256.Encrypt: the key, the first counter and the output blocks
 KEY = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from wpriv.randomness import quantile_noise
-from wpriv.randomness.keystream import Keystream
-from wpriv.randomness.seeds import report_key
+from wpriv import randomness
+from wpriv.randomness import Keystream, report_key
 
 LEVEL = 1e-6  # chance that a test of a distribution fails though it is right, for a random seed; these are fixed
-DRAWS = {"normal": (quantile_noise.normal, stats.norm.cdf), "laplace": (quantile_noise.laplace, stats.laplace.cdf)}
+DRAWS = {"normal": (randomness.normal, stats.norm.cdf), "laplace": (randomness.laplace, stats.laplace.cdf)}
 
 
 @pytest.mark.slow
@@ -20,7 +19,7 @@ DRAWS = {"normal": (quantile_noise.normal, stats.norm.cdf), "laplace": (quantile
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_distribution_is_right_by_kolmogorov_and_smirnov(kind, seed):
     draw, cdf = DRAWS[kind]
-    noise = draw(quantile_noise.words(report_key(seed), 0, 200_000))
+    noise = draw(randomness.words(report_key(seed), 0, 200_000))
     assert stats.kstest(noise, cdf).pvalue > LEVEL
     # signs and magnitudes come from different bits: independent, by a rank correlation
     assert stats.spearmanr(np.signbit(noise), np.abs(noise)).pvalue > LEVEL
@@ -43,13 +42,13 @@ def test_every_word_is_the_quantile_that_its_bits_name(kind, chance):
 
 def test_the_ends_of_the_tails_are_those_that_the_statement_names():
     last = np.zeros(1, np.uint64)
-    assert f"{quantile_noise.normal(last)[0]:.1f} {quantile_noise.laplace(last)[0]:.1f}" == "-9.2 -44.4"
+    assert f"{randomness.normal(last)[0]:.1f} {randomness.laplace(last)[0]:.1f}" == "-9.2 -44.4"
 
 
 @pytest.mark.parametrize("bits", [10, 25, 40])
 @pytest.mark.parametrize(("kind", "p"), [("normal", 2), ("laplace", 1)])
 def test_quantiles_are_further_apart_than_the_grid_with_the_stated_chance(kind, p, bits):
-    chance, cells = quantile_noise.chance_of_gaps(p, 2.0**bits), 2.0**bits
+    chance, cells = randomness.chance_of_gaps(p, 2.0**bits), 2.0**bits
     for share, is_apart in ((0.9, True), (1.1, False)):  # of the words that are so far out, on both sides
         first = int(chance * share * 2**63)
         with mpmath.workdps(60):
@@ -64,9 +63,9 @@ def test_quantiles_are_further_apart_than_the_grid_with_the_stated_chance(kind, 
 def test_parts_of_a_key_differ_and_keys_of_the_system_differ():
     key = report_key(7)
     assert key == report_key(7) != report_key(8)
-    first, second = quantile_noise.words(key, 0, 1000), quantile_noise.words(key, 1, 1000)
+    first, second = randomness.words(key, 0, 1000), randomness.words(key, 1, 1000)
     assert not np.intersect1d(first, second).size
-    assert np.array_equal(quantile_noise.words(key, 0, 10), first[:10])
+    assert np.array_equal(randomness.words(key, 0, 10), first[:10])
     assert report_key(None) != report_key(None)
     assert len(report_key(None)) == 32
 
@@ -74,7 +73,7 @@ def test_parts_of_a_key_differ_and_keys_of_the_system_differ():
 def test_words_are_those_of_the_keystream_from_the_counter_of_their_part():
     key = bytes(range(32))
     wanted = Keystream(key, 3 * 2**64).read(16)
-    assert quantile_noise.words(key, 3, 2).tolist() == [
+    assert randomness.words(key, 3, 2).tolist() == [
         int.from_bytes(wanted[:8], "little"),
         int.from_bytes(wanted[8:], "little"),
     ]

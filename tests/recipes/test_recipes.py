@@ -9,13 +9,14 @@ import pytest
 
 from tests import nightly
 from tests.points import ROOT
+from wpriv.accounting import load_recipe
+from wpriv.accounting.claims import verify_claim
+from wpriv.accounting.comparison import compare, grid
+from wpriv.config import recipe_files
 from wpriv.config.schema import PROCESS_TABLES
 from wpriv.core import registry
-from wpriv.run import load_recipe, recipe_duration, recipe_files
-from wpriv.run.claims import published
-from wpriv.run.comparison import compare, grid
-from wpriv.run.results import expectations, plot
-from wpriv.run.training import sweep, train, training_run
+from wpriv.results import expectations, plot
+from wpriv.training import recipe_duration, sweep, train, training_run
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +51,7 @@ ONE_ROW_TABLES = set(PROCESS_TABLES) - {"loss"}
 
 @functools.cache
 def recipe_of(path):
-    return load_recipe.recipe(path)
+    return load_recipe.read(path)
 
 
 def test_recipes_are_found():
@@ -63,7 +64,7 @@ def test_recipes_are_found():
 
 @pytest.mark.parametrize("path", nightly.sharded(DRAWN, 2), ids=lambda p: p.stem)
 def test_a_quick_recipe_reproduces_its_published_numbers(path, tmp_path, request):
-    done = compare.run(load_recipe.recipe(path, quick=True), tmp_path / "out")
+    done = compare.run(load_recipe.read(path, quick=True), tmp_path / "out")
     done.require()
     assert done.verdicts or path.stem in WITHOUT_NUMBERS
     is_drawn = request.node.get_closest_marker("figures") is not None
@@ -92,7 +93,7 @@ def test_the_kind_and_the_duration_of_a_recipe_agree_with_its_first_lines(path):
     else:
         assert f"{recipe_duration.words(made.time.seconds)} of one core" in first
         # also a dry run of its quick settings
-        assert load_recipe.recipe(path, quick=True).time is not None
+        assert load_recipe.read(path, quick=True).time is not None
 
 
 @pytest.mark.parametrize("path", CLAIMING, ids=lambda p: p.stem)
@@ -117,11 +118,11 @@ def test_every_published_claim_has_a_source_and_the_expected_verdict(path):
     made = recipe_of(path)
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert re.fullmatch(rf"# wpriv verify recipes/{path.parent.name}/{path.name} +\(\d+ s, \d+ MB\)", first)
-    rows = published.decide_published(made, simulated=False)
+    rows = verify_claim.decide_published(made, simulated=False)
     assert len(rows) >= 15
     assert {row.verdict for row in rows} == {"proved", "refuted", "open"}
     assert all(row.expected and row.source for row in rows)
-    published.require_expected(path, rows)
+    verify_claim.require_expected(path, rows)
 
 
 def _by_size(path):
@@ -171,7 +172,7 @@ def test_a_training_recipe_has_its_command_expectations_and_a_plan_without_data(
         target = cell.training.privacy
         assert target is None or target.eps is None or plan.eps() <= target.eps
         assert plan.epoch_ends[-1] == plan.steps
-    quick = load_recipe.recipe(path, quick=True)
+    quick = load_recipe.read(path, quick=True)
     assert not quick.checks or quick.data.get("expect")
 
 

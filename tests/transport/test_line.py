@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tests.points import GOLDEN
 from wpriv.errors import UsageError
-from wpriv.transport import _rows, line
+from wpriv.transport import line
 
 SIZES = [(1, 1), (1, 9), (9, 1), (5, 5), (5, 3), (6, 4), (12, 4), (1000, 7), (700, 1000), (3000, 3000)]
 positions = st.floats(-1e3, 1e3, allow_nan=False, width=32)
@@ -94,7 +94,7 @@ def test_line_golden_values_of_cost_and_gradients():
 @pytest.mark.parametrize("name", ["003-R-0", "003-R-1"])
 def test_line_golden_plans_between_ranks(name):
     n, m = (GOLDEN[name]["inputs"][k] for k in "nm")
-    index, share = _rows._overlaps(n, m, np.dtype("float64"), None)
+    index, share = line._overlaps(n, m, np.dtype("float64"), None)
     plan = np.zeros((n, m))
     np.add.at(plan, (np.arange(n)[None].repeat(len(index), 0), index), share)
     assert plan.ravel() == pytest.approx([float(v) for v in GOLDEN[name]["value"]], rel=1e-12, abs=1e-300)
@@ -270,7 +270,7 @@ def test_line_distinguishes_tiny_and_huge_positions(scale):
 @given(st.integers(1, 4), st.integers(700, 3000), st.sampled_from([0, 20, 40, 50]), st.integers(0, 10**6))
 def test_sort_with_indices_is_correct_for_any_last_bits(k, n, offset, seed):
     """The index of a number occupies its last bits during the sort: with large offsets, numbers differ only there."""
-    from wpriv.transport._arrays import sort_with_indices
+    from wpriv.transport.line import sort_with_indices
 
     for dtype in (torch.float64, torch.float32):
         rows = (drawn(k, n, seed=seed) + 2.0**offset * (offset > 0)).to(dtype).numpy()
@@ -288,9 +288,9 @@ def test_tensors_and_arrays_give_the_same_costs_and_slopes(n, m, weighted, dtype
     x, y = (drawn(4, size, seed=s, dtype=dtype).mul(8).round() / 8 for s, size in enumerate((n, m)))
     masses = [drawn(1, n, seed=2).abs(), drawn(4, m, seed=3).abs()] if weighted else None
     weights = None if masses is None else tuple(mass / mass.sum(1, keepdim=True) for mass in masses)
-    host = _rows.solve(x, y, 2.0, (True, True), weights)
+    host = line.solve(x, y, 2.0, (True, True), weights)
     cost, slopes = torch.empty(4, dtype=dtype), [torch.empty_like(x), torch.empty_like(y)]
-    _rows._fill(x, y, 2.0, None if weights is None else list(weights), cost, slopes)
+    line._fill(x, y, 2.0, None if weights is None else list(weights), cost, slopes)
     rtol, atol = (1e-5, 1e-7) if dtype == torch.float32 else (1e-12, 1e-14)
     for ours, device in zip(host, (cost, *slopes), strict=True):
         assert torch.allclose(ours, device, rtol=rtol, atol=atol)

@@ -14,7 +14,7 @@ from scipy.special import rel_entr
 
 from tests.points import POINTS
 from wpriv.errors import Unsupported, UsageError
-from wpriv.transport import differences, scaling
+from wpriv.transport import costs, sinkhorn
 from wpriv.transport.sinkhorn import divergence, entropic
 
 GOLDEN = {
@@ -320,24 +320,24 @@ def test_l1_costs_and_gradients_equal_plain_sums_also_at_ties(wide):
     x, y = x * (50 if wide == "x" else 1), y * (50 if wide == "y" else 1)
     y[3], x[4] = x[4], y[5]
     y[6, :10] = x[:, :10].amax(0)  # ties at the end of the range
-    assert torch.allclose(differences.pairwise_costs(x, y, 1), cost_matrix(x, y, 1), rtol=1e-12)
+    assert torch.allclose(costs.pairwise_costs(x, y, 1), cost_matrix(x, y, 1), rtol=1e-12)
     exact = (plan[:, :, None] * (x[:, None] - y[None]).sign()).sum(1)
-    assert torch.allclose(differences.plan_gradient(plan, x, y, 1), exact, rtol=1e-12, atol=1e-12)
+    assert torch.allclose(costs.plan_gradient_of_differences(plan, x, y, 1), exact, rtol=1e-12, atol=1e-12)
 
 
 def test_blocks_do_not_change_the_costs(monkeypatch):
     x, y, plan = draw(46, 13, 6), draw(47, 11, 6), draw(48, 13, 11)
-    whole = [(differences.pairwise_costs(x, y, p), differences.plan_gradient(plan, x, y, p)) for p in (1, 3)]
-    monkeypatch.setitem(differences.BLOCK, "cpu", 50)
+    whole = [(costs.pairwise_costs(x, y, p), costs.plan_gradient_of_differences(plan, x, y, p)) for p in (1, 3)]
+    monkeypatch.setitem(costs.BLOCK, "cpu", 50)
     for p, (cost, pulled) in zip((1, 3), whole, strict=True):
-        assert torch.allclose(differences.pairwise_costs(x, y, p), cost)
-        assert torch.allclose(differences.plan_gradient(plan, x, y, p), pulled)
+        assert torch.allclose(costs.pairwise_costs(x, y, p), cost)
+        assert torch.allclose(costs.plan_gradient_of_differences(plan, x, y, p), pulled)
 
 
 def test_relaxation_needs_fewer_iterations_where_the_plain_one_is_slow(monkeypatch):
     x, y = draw(49, 40, 2), draw(50, 40, 2)
     quick = entropic(x, y, 0.1, tol=1e-6, max_iterations=20_000)
-    monkeypatch.setattr(scaling, "MAX_RELAXATION", 1.0)
+    monkeypatch.setattr(sinkhorn, "MAX_RELAXATION", 1.0)
     plain = entropic(x, y, 0.1, tol=1e-6, max_iterations=20_000)
     assert quick.converged
     assert plain.converged

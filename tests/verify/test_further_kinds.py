@@ -13,9 +13,9 @@ pytest.importorskip("flint", reason="python-flint is not installed")
 from flint import ctx
 
 from wpriv import FixedSize, Gauss, Poisson, Process, Step, budget
-from wpriv.core.sampling.kinds import Allocation, Sampling
+from wpriv.accounting import certificates
+from wpriv.core.kinds import Allocation, Sampling
 from wpriv.errors import Unsupported
-from wpriv.run.accounting import certificates
 from wpriv.verify import allocation, certificate, lattice, pairs, prove
 
 Z = np.arange(-12, 16, 0.0005)

@@ -7,12 +7,12 @@ import json
 import pytest
 
 import wpriv
-from wpriv.mechanisms.discrete_gauss import DiscreteGauss
-from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
-from wpriv.mechanisms.dp import Dp
-from wpriv.mechanisms.gauss import Gauss
-from wpriv.mechanisms.laplace import Laplace
-from wpriv.run.accounting.certificates import of_guarantee
+from wpriv.accounting.certificates import of_guarantee
+from wpriv.accounting.mechanisms.discrete_gauss import DiscreteGauss
+from wpriv.accounting.mechanisms.discrete_laplace import DiscreteLaplace
+from wpriv.accounting.mechanisms.dp import Dp
+from wpriv.accounting.mechanisms.gauss import Gauss
+from wpriv.accounting.mechanisms.laplace import Laplace
 
 pytest.importorskip("flint")
 

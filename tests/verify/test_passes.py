@@ -18,9 +18,9 @@ pytest.importorskip("flint", reason="python-flint is not installed")
 from flint import arb, ctx
 
 from wpriv import DiscreteGauss, Gauss, Laplace, Process, Step, budget
-from wpriv.core.sampling.kinds import Allocation
+from wpriv.accounting import certificates
+from wpriv.core.kinds import Allocation
 from wpriv.errors import UsageError
-from wpriv.run.accounting import certificates
 from wpriv.verify import allocation, certificate, pairs, prove
 
 CONTENT = {

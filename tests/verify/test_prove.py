@@ -21,7 +21,7 @@ from benchmarks import verifier
 from benchmarks.jobs import JOBS
 from tests import nightly
 from wpriv import Process, budget
-from wpriv.run.accounting import certificates
+from wpriv.accounting import certificates
 from wpriv.verify import certificate, pairs, prove, transform_inversion
 from wpriv.verify.certificate import Claim, Step
 

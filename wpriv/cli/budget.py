@@ -64,7 +64,7 @@ def command(
 
     wpriv budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4
     """
-    from wpriv.run.accounting import build_process
+    from wpriv.accounting import build_process
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
     limit = flags.numbers(max_eps=max_eps)["max_eps"]
@@ -79,7 +79,7 @@ def command(
         question |= {} if repeats is None else {"repeats": repeats}
         process = build_process.described_process(**job.described(), history=history, observed=observed)
     else:
-        from wpriv.run import load_recipe
+        from wpriv.accounting import load_recipe
 
         flags.no_flags(recipe, job, history=history, observed=observed, repeats=repeats)
         process, names, question = load_recipe.budget(recipe)
@@ -109,25 +109,25 @@ def _is_number(word: str) -> bool:
 
 
 def _print_trade_off(process: Any, name: str, fpr: float | None, tol: float | None, mode: str) -> None:
+    from wpriv.accounting import membership_figures
     from wpriv.cli import guarantee_output
-    from wpriv.run.accounting import membership_figures
 
     rows = membership_figures.trade_off_rows(process.process, name, fpr, tol)
     guarantee_output.print_trade_off(rows, process, name, mode)
 
 
 def _print_curve(process: Any, name: str, question: dict[str, Any], mode: str) -> None:
+    from wpriv.accounting import budget
     from wpriv.cli import guarantee_output
-    from wpriv.run.accounting import tabulate
 
-    guarantee_output.print_curve(tabulate.along_eps(process, name, **question), mode)
+    guarantee_output.print_curve(budget.along_eps(process, name, **question), mode)
 
 
 def _print_answer(
     process: Any, names: list[str], question: dict[str, Any], limit: float | None, mode: str, explain: bool, file: Any
 ) -> None:
+    from wpriv.accounting import budget, evaluate, plausibility
     from wpriv.cli import guarantee_output, output
-    from wpriv.run.accounting import budget, evaluate, gate, plausibility, tabulate
 
     single = not flags.several(names)
     if single:
@@ -135,10 +135,14 @@ def _print_answer(
         row = budget.answer(
             process, names[0], attack=mode in ("text", "json"), beside_others=limit is not None, **question
         )
-        answers = tabulate.AnswerTable([row], [])
+        answers = budget.AnswerTable([row], [])
     else:
-        answers = tabulate.by_accountants(process, names, **question)
-    rows = answers.rows if limit is None else gate.narrow_to_decide(process, answers.rows, limit, question.get("tol"))
+        answers = budget.by_accountants(process, names, **question)
+    rows = (
+        answers.rows
+        if limit is None
+        else plausibility.narrow_to_decide(process, answers.rows, limit, question.get("tol"))
+    )
     rows = [evaluate.with_warnings(row, plausibility.plausibility_warnings(row, process.records)) for row in rows]
     rows = [_explained(row) for row in rows] if explain else rows
 
@@ -151,10 +155,10 @@ def _print_answer(
 
     output.print_with_certificate(show, lambda: rows[0], file)
     if limit is not None:
-        gate.check_max_eps(rows, limit)
+        plausibility.check_max_eps(rows, limit)
 
 
 def _explained(row: Any) -> Any:
-    from wpriv.run.accounting.explain import explain
+    from wpriv.accounting.explain import explain
 
     return row.with_extra(explain=explain(row))

@@ -68,8 +68,8 @@ def command(
 
     wpriv calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000
     """
-    from wpriv.cli import guarantee_output, output, terminal
-    from wpriv.run.accounting.calibrate import calibrate
+    from wpriv.accounting.calibrate import calibrate
+    from wpriv.cli import guarantee_output, output
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
     spec.check(certificate=certificate, adaptive=adaptive, repeats=repeats, tpr=tpr, max_mu=max_mu)
@@ -80,15 +80,15 @@ def command(
         arguments = {**job.described(), **job.question(), **numbers, "history": history, "repeats": repeats}
         arguments["accountant"] = (job.accountant or ["pld"])[0]
     else:
-        from wpriv.run import load_recipe
+        from wpriv.accounting import load_recipe
 
         attacks = {"advantage": advantage, "tpr": tpr, "fpr": fpr, "max_mu": max_mu}
         flags.no_flags(recipe, job, history=history, adaptive=adaptive, repeats=repeats, **attacks)
         arguments = load_recipe.calibrate(recipe)
-    with contextlib.nullcontext() if quiet else terminal.waiting("calibrating"):
+    with contextlib.nullcontext() if quiet else output.waiting("calibrating"):
         row = calibrate(**arguments, adaptive=adaptive, compare_classical=compare_classical).guarantee
     if explain:
-        from wpriv.run.accounting.explain import explain as explanation
+        from wpriv.accounting.explain import explain as explanation
 
         row = row.with_extra(explain=explanation(row))
     output.print_with_certificate(lambda: guarantee_output.print_guarantee(row, mode), lambda: row, certificate)

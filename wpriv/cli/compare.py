@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from wpriv.cli import flags
-from wpriv.cli.typer_internals import argument, option, switch
+from wpriv.cli.parsing import argument, option, switch
 from wpriv.errors import UsageError
 
 
@@ -53,9 +53,9 @@ def command(
     wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,65536 --accountant
     all
     """
-    from wpriv.cli import comparison_output, terminal
-    from wpriv.run import flag_recipes, load_recipe
-    from wpriv.run.comparison import compare
+    from wpriv.accounting import load_recipe
+    from wpriv.accounting.comparison import compare
+    from wpriv.cli import comparison_output, output
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
     source = {"history": history, "observed": observed, "repeats": repeats, "sweep": sweep, "figure": figure}
@@ -70,7 +70,7 @@ def command(
         raise UsageError(f"{name} is for --order, which tells the more private of two processes; add --order")
     if recipe is not None:
         flags.no_flags(recipe, job, **source, why=why)
-        loaded = load_recipe.recipe(recipe, quick=quick, kind="compare")
+        loaded = load_recipe.read(recipe, quick=quick, kind="compare")
         out = out or compare.default_out(loaded)
     elif quick:
         raise UsageError("--quick applies the quick overrides of a recipe: name a recipe, or leave out --quick")
@@ -83,11 +83,11 @@ def command(
         _print_interpretations(job, others, mode)
         return
     else:
-        axes = [flag_recipes.sweep(text) for text in sweep or []]
-        loaded = flag_recipes.from_flags(_recipe(job, history, observed, repeats, axes, flags.folded(figure)))
+        axes = [load_recipe.sweep(text) for text in sweep or []]
+        loaded = load_recipe.from_flags(_recipe(job, history, observed, repeats, axes, flags.folded(figure)))
         if figure is not None and out is None:
             raise UsageError("--figure draws into the folder of the results; give --out DIR")
-    with contextlib.nullcontext() if quiet else terminal.counting("cells") as progress:
+    with contextlib.nullcontext() if quiet else output.counting("cells") as progress:
         comparison = compare.run(loaded, out, fresh=fresh, progress=progress)
     comparison_output.print_comparison(comparison, mode)
     comparison.require()
@@ -95,8 +95,8 @@ def command(
 
 def _print_interpretations(job: flags.Job, others: dict[str, Any], mode: str) -> None:
     """Print one job under every interpretation; ``others`` are flags that have no place there."""
+    from wpriv.accounting.comparison import compare
     from wpriv.cli import comparison_output
-    from wpriv.run.comparison import compare
 
     repeats = others.pop("repeats")
     if given := [name for name, value in others.items() if value]:
@@ -116,7 +116,7 @@ def _recipe(
     figure: str | None,
 ) -> dict[str, Any]:
     """The keys of a recipe that says what the flags say."""
-    from wpriv.run import flag_recipes
+    from wpriv.accounting import load_recipe
 
     data: dict[str, Any] = {**job.question(), "accountants": job.accountant or ["all"]}
     named = [axis for axis in axes if "words" in axis]
@@ -130,9 +130,9 @@ def _recipe(
         mech = words.get("mech", job.mech)
         params, schedule = job.params(), job.schedule()
         if "mech" in words:  # each mechanism takes those parameters that it has
-            params = flag_recipes.parameters_of(mech, params)
+            params = load_recipe.parameters_of(mech, params)
         schedule |= {"sampling": words["sampling"]} if "sampling" in words else {}
         adjacency = words.get("adjacency", job.adjacency)
-        return flag_recipes.steps_of_flags(mech, params, schedule, adjacency, history, axes, observed, job.group)
+        return load_recipe.steps_of_flags(mech, params, schedule, adjacency, history, axes, observed, job.group)
 
-    return data | flag_recipes.panels(named, keys)
+    return data | load_recipe.panels(named, keys)

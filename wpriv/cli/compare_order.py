@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from wpriv.accounting.claims import order, subject
+from wpriv.accounting.claims.order import CROSSES, DOMINATED, DOMINATES, EQUAL, CurveOrder, PrivacyOrder
 from wpriv.cli import flags, output
 from wpriv.cli.guarantee_output import circumstances, steps_of
-from wpriv.core.attacks.curve_order import CROSSES, DOMINATED, DOMINATES, EQUAL, CurveOrder
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.safe_rounding import echo, text
-from wpriv.run.claims import order, subject
-from wpriv.run.claims.order import PrivacyOrder
+from wpriv.numerics.numbers import echo, text
 
 SCHEMA = "wpriv.order/1"
 WORDS = {

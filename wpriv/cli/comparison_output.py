@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wpriv._version import __version__
+from wpriv.accounting.comparison.compare import Comparison, Row
 from wpriv.cli import output
 from wpriv.cli.flags import as_flags
 from wpriv.cli.guarantee_output import TABLE_SCHEMA
@@ -13,11 +14,10 @@ from wpriv.config.recipe import Recipe
 from wpriv.config.schema import Panel
 from wpriv.core import registry
 from wpriv.core.guarantee import SCHEMA, unit_notes
-from wpriv.numerics.safe_rounding import text
-from wpriv.run.comparison.compare import Comparison, Row
-from wpriv.run.results import file_names
-from wpriv.run.results.expectations import Verdict
-from wpriv.run.results.write import csv_text
+from wpriv.numerics.numbers import text
+from wpriv.results import storage
+from wpriv.results.expectations import Verdict
+from wpriv.results.storage import csv_text
 
 MAX_ROWS = 24  # of a recipe's panel on the screen; table.csv holds all
 MAX_WARNINGS = 8
@@ -144,7 +144,7 @@ def _print_panels(comparison: Comparison) -> list[str]:
         shown, total = shown + printed[0], total + printed[1]
     if comparison.out is None or shown == total:
         return []
-    return [f"the screen shows {shown} of {total} lines; {comparison.out / file_names.TABLE} has all"]
+    return [f"the screen shows {shown} of {total} lines; {comparison.out / storage.TABLE} has all"]
 
 
 def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> tuple[int, int]:

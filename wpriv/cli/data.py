@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from wpriv.cli import flags
-from wpriv.cli.parsing import Command, Group
-from wpriv.cli.typer_internals import argument, option
+from wpriv.cli.parsing import Command, Group, argument, option
 from wpriv.errors import UsageError
 
 SCHEMA = "wpriv.data/1"
@@ -39,8 +38,8 @@ def top(ctx: typer.Context, data_root: Root = None, as_json: flags.Json = False)
             )
         return
     from wpriv.cli import output
-    from wpriv.data import ROOT_HINT, searched_places
-    from wpriv.run import list_data
+    from wpriv.training import list_data
+    from wpriv.training.data import ROOT_HINT, searched_places
 
     rows = list_data.listing(data_root)
     if as_json:
@@ -70,8 +69,8 @@ def show(
     wpriv data show table --param file=people.csv --param target=income
     """
     from wpriv.cli import output
-    from wpriv.data import VERDICTS
-    from wpriv.run import list_data
+    from wpriv.training import list_data
+    from wpriv.training.data import VERDICTS
 
     data = list_data.details(name, data_root, flags.params(param))
     if as_json:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from wpriv import spec
-from wpriv.cli.typer_internals import expand_record
+from wpriv.cli.parsing import expand_record
 from wpriv.errors import UsageError
 from wpriv.hints import fold
 from wpriv.spec import SCHEDULE
@@ -147,7 +147,7 @@ def no_flags(recipe: str, job: Job, **others: Any) -> None:
 
 def numbers(**values: Text) -> dict[str, float | None]:
     """Return each flag's text as a finite number, and None where it was not given."""
-    from wpriv.numerics.parse_numbers import number
+    from wpriv.numerics.numbers import number
 
     return {
         name: None if text is None else number(text, f"--{name.replace('_', '-')}") for name, text in values.items()

@@ -6,16 +6,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from wpriv.accounting import membership_figures
+from wpriv.accounting.build_process import DescribedProcess
+from wpriv.accounting.plausibility import runs_in_advance
 from wpriv.cli import output
 from wpriv.core.guarantee import Guarantee, unit_notes
 from wpriv.core.process import Process
 from wpriv.files import csv_tables
-from wpriv.files.json_values import plain
+from wpriv.files.durable_writes import plain
 from wpriv.numerics.bracket import TINY, Bracket
-from wpriv.numerics.safe_rounding import echo, text
-from wpriv.run.accounting import membership_figures
-from wpriv.run.accounting.build_process import DescribedProcess
-from wpriv.run.accounting.plausibility import runs_in_advance
+from wpriv.numerics.numbers import echo, text
 
 TABLE_SCHEMA = "wpriv.table/1"
 CSV_COLUMNS = (
@@ -214,7 +214,7 @@ def _csv(rows: Sequence[Guarantee]) -> str:
 def _explanation(row: Guarantee) -> list[str]:
     if "explain" not in row.extra:
         return []
-    from wpriv.run.accounting import explain
+    from wpriv.accounting import explain
 
     return explain.lines(row.extra["explain"])
 
@@ -237,15 +237,15 @@ def details(row: Guarantee) -> list[str]:
     lines = [*steps_of(row.process), *_read_as(extra.get("reading", [])), *_distance_to_best(row)]
     # the modules of rare answers load where there is one
     if "one_run" in extra.get("repeats", {}):
-        from wpriv.run.accounting import repeated_selection
+        from wpriv.accounting import repeated_selection
 
         lines += repeated_selection.lines(extra["repeats"], answered(row)[0])
     if "room" in extra:
-        from wpriv.run.accounting import spent_history
+        from wpriv.accounting import spent_history
 
         lines += spent_history.lines(extra["room"])
     if "parameters" in extra:
-        from wpriv.run.accounting import adaptive_history
+        from wpriv.accounting import adaptive_history
 
         lines += adaptive_history.lines(extra["parameters"])
     return [*lines, *_mu(row), *_attacks(row), *_classical_formulas(row)]

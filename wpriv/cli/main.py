@@ -13,9 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from wpriv._version import __version__
-from wpriv.cli import streams
-from wpriv.cli.parsing import COMMANDS, SETTINGS, LazyGroup, unknown_word
-from wpriv.cli.typer_internals import ParserError, keep_text
+from wpriv.cli import output
+from wpriv.cli.parsing import COMMANDS, SETTINGS, LazyGroup, ParserError, keep_text, unknown_word
 from wpriv.errors import MissingResource, Unsupported, UsageError, WprivError
 
 BUG, INTERRUPTED = 70, 130
@@ -56,11 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Results go to standard output, everything else to standard error.
     """
-    with streams.notes():
+    with output.notes():
         try:
-            with streams.results(), _warnings_as_notes():
+            with output.results(), _warnings_as_notes():
                 return _run(sys.argv[1:] if argv is None else list(argv))
-        except streams.ReaderGone as error:
+        except output.ReaderGone as error:
             return error.exit_code
         except WprivError as error:
             return _fail(_with_flags(str(error), sys.argv[1:] if argv is None else argv), error.exit_code)

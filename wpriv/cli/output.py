@@ -1,19 +1,329 @@
-"""Print lines, tables and JSON to standard output, notes and warnings to standard error."""
+"""Standard output and standard error as the command line uses them: full, closed and of any encoding.
+
+Results go to standard output: if they cannot be written, the command fails. Notes, warnings and progress go to standard
+error: if those cannot be written they are dropped, so that a training does not end because nobody watches it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from wpriv._version import __version__
-from wpriv.cli import terminal
 from wpriv.cli.flags import as_flags
-from wpriv.files.json_values import plain
+from wpriv.errors import MissingResource, WprivError
+from wpriv.files.durable_writes import plain
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from wpriv.core.guarantee import Guarantee
+
+
+class ReaderGone(WprivError):
+    """The reader of the results has closed the pipe, as ``head`` does; the exit code is that of SIGPIPE in a shell."""
+
+    exit_code = 141
+
+
+class _Stream:
+    """A text stream that writes characters missing from its encoding as escapes."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        # the parser would write its help to the buffer, past this guard, if the encoding is ASCII
+        if name == "buffer":
+            raise AttributeError(name)
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text and return the number of its characters."""
+        if text == "":
+            return 0  # the parser tries whether a stream takes text
+        with self._guarded():
+            try:
+                self._stream.write(text)
+            except UnicodeEncodeError:
+                encoding = self._stream.encoding or "ascii"
+                self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        return len(text)
+
+    def writelines(self, lines: list[str]) -> None:
+        """Write several pieces of text, one after another."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Hand what was written to the operating system."""
+        with self._guarded():
+            self._stream.flush()
+
+    def _guarded(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which errors of the stream are dealt with."""
+        raise NotImplementedError
+
+
+class Results(_Stream):
+    """Standard output.
+
+    Raises:
+        ReaderGone: the reader has closed the pipe. MissingResource: the text cannot be written, as on a full disk.
+    """
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            _discard(self._stream)
+            raise ReaderGone("the reader of standard output has closed it") from None
+        except (OSError, ValueError) as error:  # a ValueError: the stream was closed
+            _discard(self._stream)
+            reason = getattr(error, "strerror", None) or error
+            raise MissingResource(
+                f"standard output cannot be written: {reason}. Free the disk, or send the results to another place"
+            ) from None
+
+
+class Notes(_Stream):
+    """Standard error: text that cannot be written is dropped."""
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError):  # a ValueError: the stream was closed
+            _discard(self._stream)
+
+
+def _discard(stream: TextIO) -> None:
+    """Drop the buffer of a stream, which the interpreter would write at exit, with the same error."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+        stream.flush()
+
+
+@contextlib.contextmanager
+def notes() -> Iterator[None]:
+    """Guard ``sys.stderr`` while a block runs."""
+    outer = sys.stderr
+    sys.stderr = cast(TextIO, Notes(_null_stream(2) if outer is None else outer))
+    try:
+        yield
+    finally:
+        sys.stderr = outer
+
+
+@contextlib.contextmanager
+def results() -> Iterator[None]:
+    """Guard ``sys.stdout`` while a block runs, and flush it at the end.
+
+    Raises:
+        MissingResource: standard output is closed; this is detected before any work is done.
+    """
+    outer = sys.stdout
+    if outer is None:
+        _null_stream(1)  # or the next file that is opened becomes standard output
+        raise MissingResource("results need standard output, and it is closed. Send them to a file, or to /dev/null")
+    sys.stdout = cast(TextIO, Results(outer))
+    try:
+        yield
+        sys.stdout.flush()
+    finally:
+        sys.stdout = outer
+
+
+def _null_stream(number: int) -> TextIO:
+    """Return a stream in place of a closed one, so that no file of the program gets its number."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    if null < number:  # a lower one is closed as well
+        os.dup2(null, number)
+        null = number
+    return open(null, "w", encoding="utf-8", closefd=False)
+
+
+# Colour and live progress, on a terminal only.
+#
+# Words and numbers do not depend on the terminal, which adds colour, and on standard error progress that vanishes when
+# the work is done. rich is imported only if a stream is a terminal.
+
+DELAY = 1.0  # seconds before work that is usually short shows its progress
+BAR_WIDTH = 24
+# of table cells, which are at least two blanks apart
+STYLES = {
+    "certified|exact|ok|holds": "green",
+    "upper-bound": "cyan",
+    "approximate|as-published|statistical|not met": "yellow",
+    "MISSED|fails": "bold red",
+}
+
+
+def is_live(stream: TextIO) -> bool:
+    """Tell whether a stream is a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def has_colour(stream: TextIO) -> bool:
+    """Tell whether a stream is a terminal that may have colour: NO_COLOR is kept."""
+    return is_live(stream) and not os.environ.get("NO_COLOR")
+
+
+def print_table(table: str) -> None:
+    """Print a table to standard output, on a terminal with a bold header and coloured claims and verdicts.
+
+    Args:
+        table: the lines of the table, the header first, columns at least two blanks apart.
+    """
+    if not has_colour(sys.stdout):
+        print(table)
+        return
+    from rich.text import Text
+
+    text = Text(table)
+    # the table of a sweep has a line above its header, which names the computed quantity
+    header = re.match(r"(?:.* by\n)?.*", table)
+    text.stylize("bold", 0, header.end() if header else 0)
+    for words, style in STYLES.items():
+        text.highlight_regex(rf"(?m)(?:(?<=  )|(?<=^))(?:{words})(?=  |$)", style)
+    _console(sys.stdout).print(text, soft_wrap=True)
+
+
+def _console(stream: TextIO) -> Any:
+    from rich.console import Console
+
+    return Console(file=stream, force_terminal=True, highlight=False, markup=False, emoji=False)
+
+
+def _bars(*columns: Any) -> Progress:
+    """Return a display on standard error that vanishes when it stops, and does not redirect other output."""
+    from rich.progress import Progress
+
+    return Progress(
+        *columns, console=_console(sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False
+    )
+
+
+class Training:
+    """Progress of trainings: a bar with steps, eps and the time left, below the lines that stay.
+
+    It is a listener and a meter of ``wpriv.training.progress``.
+    """
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+
+        count, field = TextColumn("{task.completed:.0f} of {task.total:.0f}"), TextColumn("{task.fields[eps]}")
+        self.bars = _bars(TextColumn("{task.description}"), BarColumn(BAR_WIDTH), count, field, TimeRemainingColumn())
+        self.task: TaskID | None = None
+        self.sweep: TaskID | None = None
+
+    def __call__(self, line: str) -> None:
+        """Print a line above the bar."""
+        from rich.text import Text
+
+        self.bars.console.print(Text(f"wpriv: {line}"), soft_wrap=True)
+
+    def advance(self, step: int, steps: int, eps: float | None) -> None:
+        """Show that a step is done, and eps at the end of the last epoch."""
+        spent = "" if eps is None else f"eps {eps:.4g}"
+        if self.task is None:
+            self.bars.start()
+            self.task = self.bars.add_task("step", total=steps, completed=step - 1, eps=spent)
+        self.bars.update(self.task, completed=step, total=steps, eps=spent)
+
+    def cells(self, done: int, total: int) -> None:
+        """Show how many trainings of a sweep are done."""
+        if self.task is not None:
+            self.bars.remove_task(self.task)
+            self.task = None
+        if self.sweep is None:
+            self.bars.start()
+            self.sweep = self.bars.add_task("training", total=total, eps="")
+        self.bars.update(self.sweep, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def training() -> Iterator[Callable[[str], None]]:
+    """Yield a listener to the progress of trainings: it prints their lines, on a terminal above a bar."""
+    if not is_live(sys.stderr):
+        yield _line
+        return
+    listener = Training()
+    try:
+        yield listener
+    finally:
+        listener.bars.stop()
+
+
+def _line(line: str) -> None:
+    print(f"wpriv: {line}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a function of (done, total) that shows a bar after ``DELAY`` seconds; None off a terminal."""
+    if not is_live(sys.stderr):
+        yield None
+        return
+    state = {"completed": 0, "total": 1}
+    with _delayed(what, state) as update:
+        yield lambda done, total: update(completed=done, total=total)
+
+
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show on a terminal how long work has taken, after ``DELAY`` seconds."""
+    if not is_live(sys.stderr):
+        yield
+        return
+    with _delayed(what, {"total": None}):
+        yield
+
+
+@contextlib.contextmanager
+def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
+    """Start a display after ``DELAY`` seconds in another thread, unless the work is done; yield its update function."""
+    shown: list[tuple[Progress, TaskID]] = []
+
+    def start() -> None:
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        known = state["total"] is not None
+        count = (BarColumn(BAR_WIDTH), TextColumn("{task.completed:.0f} of {task.total:.0f}"), TimeRemainingColumn())
+        bars = _bars(
+            TextColumn("{task.description}"), *(count if known else (SpinnerColumn("line"), TimeElapsedColumn()))
+        )
+        bars.start()
+        shown.append((bars, bars.add_task(what, **state)))
+
+    def update(**values: Any) -> None:
+        state.update(values)
+        for bars, task in shown:
+            bars.update(task, **values)
+
+    timer = threading.Timer(DELAY, start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield update
+    finally:
+        timer.cancel()
+        timer.join()  # a display that is about to start must have started before it is stopped
+        for bars, _ in shown:
+            bars.stop()
+
+
+# Print lines, tables and JSON to standard output, notes and warnings to standard error.
 
 
 def emit(*lines: str) -> None:
@@ -24,7 +334,7 @@ def emit(*lines: str) -> None:
 
 def emit_bold(line: str, *others: str) -> None:
     """Print a result, its first line in bold where standard output is a terminal that may have colour."""
-    emit(f"\x1b[1m{line}\x1b[0m" if terminal.has_colour(sys.stdout) else line, *others)
+    emit(f"\x1b[1m{line}\x1b[0m" if has_colour(sys.stdout) else line, *others)
 
 
 def emit_json(data: Mapping[str, Any]) -> None:
@@ -48,7 +358,7 @@ def emit_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, above: s
     Args:
         above, below: text around the table, with its line breaks.
     """
-    terminal.print_table(f"{above}{table(header, rows)}{below}")
+    print_table(f"{above}{table(header, rows)}{below}")
 
 
 def say(kind: str, *lines: str) -> None:
@@ -70,7 +380,7 @@ def print_with_certificate(show: Callable[[], None], row: Callable[[], Guarantee
     notes = []
     try:
         if path is not None:
-            from wpriv.run.accounting import certificates
+            from wpriv.accounting import certificates
 
             notes.append(certificates.write(row(), path))
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from wpriv.cli.typer_internals import argument, option
+from wpriv.cli.parsing import argument, option
 from wpriv.errors import UsageError
 
 
@@ -52,7 +52,7 @@ def command(
 
 
 def _plot(source: Path, figure: str | None, out: Path | None, options: dict[str, Any]) -> list[Path]:
-    from wpriv.run.results import plot
+    from wpriv.results import plot
 
     return plot.plot(source, figure=figure, out=out, **options)
 
@@ -63,7 +63,7 @@ def _plot_several(sources: list[Path], figure: str | None, out: Path | None, opt
     Raises:
         UsageError: no figure is named, or a folder is named twice or is none.
     """
-    from wpriv.run.results import composite_figure
+    from wpriv.results import plot
 
     if figure is None:
         raise UsageError("several folders need --figure NAME: samples, losses, or a figure that fits all their tables")
@@ -73,4 +73,4 @@ def _plot_several(sources: list[Path], figure: str | None, out: Path | None, opt
     for path in sources:
         if not path.is_dir():
             raise UsageError(f"one figure of several takes results folders; {path} is none")
-    return composite_figure.plot_folders(folders, figure, out=out or Path(), **options)
+    return plot.plot_folders(folders, figure, out=out or Path(), **options)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from wpriv.cli import flags
 from wpriv.cli.flags import Text
-from wpriv.cli.typer_internals import argument, option, switch
+from wpriv.cli.parsing import argument, option, switch
 from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
-    from wpriv.run.local.privatize import Privatized
+    from wpriv.training.local.privatize import Privatized
 
 
 def command(
@@ -60,7 +60,7 @@ def command(
     wpriv privatize --data mnist --mech local-gauss --radius 8 --eps 35 --delta 1e-4 --out private.npz
     """
     from wpriv.cli import output
-    from wpriv.run.local.privatize import privatize
+    from wpriv.training.local.privatize import privatize
 
     given = {
         **{"data": data, "mech": flags.folded(mech), "eps": eps, "delta": delta, "sigma": sigma, "scale": scale},
@@ -78,9 +78,9 @@ def command(
 
 def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
     """The arguments that the flags give, the parameters of the data set's reader in their types."""
-    from wpriv.run.list_data import typed
-    from wpriv.run.local.privatize import privatize
-    from wpriv.run.local.records import ENDINGS
+    from wpriv.training.list_data import typed
+    from wpriv.training.local.privatize import privatize
+    from wpriv.training.local.records import ENDINGS
 
     if given["data"] is None:
         raise UsageError("privatize needs records: give --data NAME or FILE, or a recipe")
@@ -94,7 +94,7 @@ def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
 
 def _of_recipe(recipe: str, given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
     """The arguments that a recipe gives; flags beside it that say the same things are refused."""
-    from wpriv.run import load_recipe
+    from wpriv.accounting import load_recipe
 
     flags.no_flags(recipe, flags.Job(param=param), **given)
     return load_recipe.privatize(recipe)
@@ -103,8 +103,8 @@ def _of_recipe(recipe: str, given: dict[str, Any], param: list[str] | None) -> d
 def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
     """Print the guarantee, the facts of the statement and the written files."""
     from wpriv.cli import output
-    from wpriv.run.local import local_statement
-    from wpriv.run.results import words
+    from wpriv.training.local import local_statement
+    from wpriv.training.reports import words
 
     statement = result.statement
     if as_json:

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wpriv.cli.parsing import Command, Group
-from wpriv.cli.typer_internals import argument, option, switch
+from wpriv.cli.parsing import Command, Group, argument, option, switch
 from wpriv.errors import UsageError
 
 app = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None)
@@ -37,7 +36,8 @@ def ls(
     wpriv recipe ls plc
     """
     from wpriv.cli import output
-    from wpriv.run import recipe_duration, recipe_files
+    from wpriv.config import recipe_files
+    from wpriv.training import recipe_duration
 
     rows = [
         [row.name, row.kind, recipe_duration.short(row.time), row.data or "-", row.source]
@@ -51,13 +51,13 @@ def check(
     recipes: Annotated[list[str], argument("RECIPE...", "Paths, or names of shipped recipes such as plc/fig7-dpsgd.")],
 ) -> None:
     """Check recipes, and report every fault of the first faulty one with file, line and column."""
+    from wpriv.accounting import load_recipe
     from wpriv.cli import output
-    from wpriv.run import load_recipe
 
     kinds = []
     for name in recipes:
         for quick in (False, True):
-            recipe = load_recipe.recipe(name, quick=quick)
+            recipe = load_recipe.read(name, quick=quick)
         kinds.append(recipe.kind)
     for name, kind in zip(recipes, kinds, strict=True):
         output.emit(f"{name}: a sound recipe of kind {kind}")
@@ -68,11 +68,11 @@ def show(
     recipe: Name, quick: Annotated[bool, switch("--quick", "Apply the recipe's quick overrides.")] = False
 ) -> None:
     """Show a recipe as resolved: panels complete, overrides applied."""
+    from wpriv.accounting import load_recipe
     from wpriv.cli import output
     from wpriv.config import yaml_document
-    from wpriv.run import load_recipe
 
-    output.emit(yaml_document.as_yaml(load_recipe.recipe(recipe, quick=quick).data).rstrip("\n"))
+    output.emit(yaml_document.as_yaml(load_recipe.read(recipe, quick=quick).data).rstrip("\n"))
 
 
 @app.command(cls=Command)
@@ -95,7 +95,7 @@ def cp(
 ) -> None:
     """Copy a shipped recipe and the files that it reads, as a starting point for changes."""
     from wpriv.cli import output
-    from wpriv.run import recipe_files
+    from wpriv.config import recipe_files
 
     output.emit(*map(str, recipe_files.copy(recipe, to)))
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from wpriv.accounting import load_recipe
 from wpriv.cli import output
 from wpriv.cli.comparison_output import deviation, place
 from wpriv.cli.reproduce import say, seconds_of
 from wpriv.errors import CheckFailed, Interrupted, UsageError, WprivError
-from wpriv.run import load_recipe, recipe_duration
-from wpriv.run.reproduction import refresh as refreshing
-from wpriv.run.reproduction.own_numbers import Refreshed, Result
-from wpriv.run.results import file_names
+from wpriv.papers.reproduction import refresh as refreshing
+from wpriv.papers.reproduction.refresh import Refreshed, Result
+from wpriv.results import storage
+from wpriv.training import recipe_duration
 
 # nothing is known of the time of a recipe without one
 UNKNOWN_SECONDS = 3600.0
@@ -33,7 +34,7 @@ def refresh_from(word: str, folder: Path) -> None:
         return
     results: list[Result] = []
     problems = []
-    finished = [name for name in names if (folder / name / file_names.PROVENANCE).is_file()]
+    finished = [name for name in names if (folder / name / storage.PROVENANCE).is_file()]
     for name in finished:
         try:
             results.append(refreshing.refresh_from(name, folder / name))
@@ -55,7 +56,7 @@ def refresh(word: str, out: Path, at_most: str | None, jobs: int, root: Path | N
     """
     names, left = refreshing.selected(word), seconds_of(at_most)
     commit = refreshing.version()
-    recipes = {name: load_recipe.recipe(name) for name in names}
+    recipes = {name: load_recipe.read(name) for name in names}
     seconds = {name: UNKNOWN_SECONDS if each.time is None else each.time.seconds for name, each in recipes.items()}
     results, problems = [], []
     for number, name in enumerate(sorted(names, key=lambda each: seconds[each]), start=1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from wpriv.cli import flags
-from wpriv.cli.typer_internals import argument, option
+from wpriv.cli.parsing import argument, option
 from wpriv.errors import UsageError
 
 
@@ -41,13 +41,15 @@ def command(
 
     from wpriv.cli import output
     from wpriv.cli.train import changed_keys
-    from wpriv.files import durable_writes, json_values
-    from wpriv.run.results import report
+    from wpriv.files import durable_writes
+    from wpriv.training.reports import report
 
     result = report.report(source, form.casefold(), changed_keys(changes or []))
     output.say("note", *result.notes)
     text = (
-        json.dumps(json_values.plain(result.data), indent=2, allow_nan=False) if as_json else result.text.rstrip("\n")
+        json.dumps(durable_writes.plain(result.data), indent=2, allow_nan=False)
+        if as_json
+        else result.text.rstrip("\n")
     )
     if out is None:
         output.emit(text)

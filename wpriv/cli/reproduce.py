@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from wpriv.cli import flags
-from wpriv.cli.typer_internals import argument, option, switch
+from wpriv.cli.parsing import argument, option, switch
 from wpriv.errors import CheckFailed, MissingResource, UsageError
 
 if TYPE_CHECKING:
-    from wpriv.run.reproduction.collect import ItemResult
-    from wpriv.run.reproduction.items import Paper
+    from wpriv.papers.reproduction.collect import ItemResult
+    from wpriv.papers.reproduction.reproduce import Paper
 
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
@@ -47,9 +47,9 @@ def command(
     wpriv reproduce all --at-most 2h --out reproduction
     """
     from wpriv.cli import output
-    from wpriv.run.reproduction import collect, items, page, reproduce
+    from wpriv.papers.reproduction import collect, page, reproduce
 
-    papers, limit = items.select(what), seconds_of(at_most)
+    papers, limit = reproduce.select(what), seconds_of(at_most)
     folder = out or Path("reproduction-quick" if quick else "reproduction")
     if quick and (keep or kept):
         name = "--keep" if keep else "--kept"
@@ -60,7 +60,7 @@ def command(
     selected = {item for paper in papers for item in paper.items}
     files = [] if keep is None else _keep(papers, folder, keep)
     # the pages show all papers, with what earlier calls have left in the folder
-    every = items.select("all")
+    every = reproduce.select("all")
     results = collect.collect(every, folder, quick=quick, kept=keep or kept)
     files += page.write(every, results, folder, quick=quick)
     results = [result for result in results if result.item in selected]
@@ -86,7 +86,7 @@ def _check_kept(keep: Path | None, kept: Path | None, out: Path) -> None:
     Raises:
         UsageError: the folder is not one of kept results, or that of the reproduction.
     """
-    from wpriv.run.reproduction import kept as keeping
+    from wpriv.papers.reproduction import kept as keeping
 
     if keep is None:
         if kept is not None and not keeping.is_kept(kept):
@@ -101,14 +101,15 @@ def _check_kept(keep: Path | None, kept: Path | None, out: Path) -> None:
 
 def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:
     """Keep the finished recipes of some papers, write the pages of the kept results, and return their files."""
-    from wpriv.run.reproduction import collect, items, kept_text, page
-    from wpriv.run.reproduction import kept as keeping
+    from wpriv.papers.reproduction import collect, page, reproduce
+    from wpriv.papers.reproduction import kept as keeping
+    from wpriv.papers.reproduction import kept as kept_text
 
     names = keeping.store(collect.collect(papers, out, quick=False), out, keep)
     say(f"kept {len(names)} recipe{'s' * (len(names) != 1)} in {keep}")
-    every = items.select("all")
+    every = reproduce.select("all")
     results = collect.collect(every, keep, quick=False)
-    return [*page.write(every, results, keep, quick=False), *kept_text.write(every, results, keep)]
+    return [*page.write(every, results, keep, quick=False), *kept_text.write_text(every, results, keep)]
 
 
 def _missing(result: ItemResult) -> str:

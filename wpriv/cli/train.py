@@ -12,7 +12,7 @@ from wpriv.cli import flags
 from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
-    from wpriv.run.training.trained import Trained
+    from wpriv.training.trained import Trained
 
 ONE = "{flag} is for one training that runs; leave it out of sweeps, of repeated runs (seeds) and of --dry-run"
 NO_PROOF = (
@@ -125,8 +125,8 @@ def command(
     """
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from wpriv.cli import grid_output, terminal, training_output
-    from wpriv.run.training import cluster, metric_logs, sweep, train, training_run, tuning
+    from wpriv.cli import output, training_output
+    from wpriv.training import cluster, metric_logs, sweep, train, training_run, tuning
 
     if device not in ("cpu", "cuda"):
         raise UsageError(f"--device must be cpu or cuda; found {device!r}")
@@ -157,19 +157,21 @@ def command(
     if several and dry_run:
         planned = sweep.planned(loaded, folder, part=shard or "1/1", root=data_root)
         tasks = cluster.words(cluster.request_of(loaded), device) if backend == cluster.BACKEND else None
-        grid_output.print_sweep_plan(loaded, planned, folder, as_json, tasks)
+        training_output.print_sweep_plan(loaded, planned, folder, as_json, tasks)
     elif several:
-        with terminal.training() as say:
+        with output.training() as say:
             how: dict[str, Any] = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
             result = sweep.run(loaded, folder, root=data_root, say=say, **how)
-        grid_output.print_sweep(result, as_json)
+        training_output.print_sweep(result, as_json)
     elif tuned and dry_run:
-        grid_output.print_tuning_plan(tuning.planned(loaded, folder, root=data_root, resume=resume), folder, as_json)
+        training_output.print_tuning_plan(
+            tuning.planned(loaded, folder, root=data_root, resume=resume), folder, as_json
+        )
     elif dry_run:
         plan, state = training_run.planned(loaded, folder, root=data_root, **start)
         training_output.print_plan(plan, state, as_json)
     else:
-        with terminal.training() as say:
+        with output.training() as say:
             trained = train.run(loaded, folder, device=device, root=data_root, say=say, logs=logs, **start)
         _print_trained(trained, as_json, certificate)
 
@@ -180,13 +182,13 @@ def _print_trained(trained: Trained, as_json: bool, certificate: str | None) -> 
     Raises:
         CheckFailed: an expected number was missed.
     """
-    from wpriv.cli import grid_output, output, training_output
-    from wpriv.run.accounting import certificates
-    from wpriv.run.training import process_group
+    from wpriv.accounting import certificates
+    from wpriv.cli import output, training_output
+    from wpriv.training import progress
 
-    if process_group.is_main():  # only the first of several processes (torchrun) prints
+    if progress.is_main():  # only the first of several processes (torchrun) prints
         if not trained.metrics:
-            grid_output.print_nothing(trained, as_json)
+            training_output.print_nothing(trained, as_json)
             return
         output.print_with_certificate(
             lambda: training_output.print_training(trained, as_json),

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from wpriv.accounting import repeated_selection
+from wpriv.accounting.plausibility import weak_figures
 from wpriv.cli import comparison_output, guarantee_output, output
-from wpriv.numerics.safe_rounding import text
-from wpriv.run import recipe_duration
-from wpriv.run.results import file_names
-from wpriv.run.training import class_order, training_statement
-from wpriv.run.training.plan import Plan
-from wpriv.run.training.run_folder import RunFolder
-from wpriv.run.training.trained import Trained
+from wpriv.config.recipe import Recipe
+from wpriv.numerics.numbers import text
+from wpriv.results import storage
+from wpriv.results.expectations import DEVIATION, RUN, SEEDS
+from wpriv.training import all_trainings, recipe_duration, recipe_grid, train_data, training_statement
+from wpriv.training.all_trainings import Together
+from wpriv.training.plan import Plan
+from wpriv.training.recipe_duration import Duration
+from wpriv.training.reports import words
+from wpriv.training.run_folder import RunFolder
+from wpriv.training.sweep import ALL_RUNS, PlannedCell, Row, SweepResult
+from wpriv.training.trained import Trained
+from wpriv.training.tuning_plan import TuningPlan
 
 MAX_EPOCHS = 12  # lines of the table of eps after each epoch
 # columns of metrics.csv that are no measured result, or are measured on training records
@@ -27,7 +38,7 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
     duration = recipe_duration.of_plan(plan)
     estimate = cost_estimate(plan)
     warnings = training_statement.warnings_of_plan(plan)
-    files = file_names.of_training(plan.train.task, averaged=plan.train.average is not None)
+    files = storage.of_training(plan.train.task, averaged=plan.train.average is not None)
     if as_json:
         private = plan.private
         output.emit_json(
@@ -90,11 +101,11 @@ def print_training(trained: Trained, as_json: bool) -> None:
     comparison_output.print_verdicts(trained.verdicts)
     comparison_output.print_claims(recipe)
     output.say("note", *(f"{each.accountant} has no answer: {each.reason}" for each in trained.refused))
-    if order := class_order.words(trained.statement["data"]):
+    if order := train_data.class_words(trained.statement["data"]):
         output.say("note", order)
     output.warn(trained.statement.get("warnings", []))
     output.say("wrote", f"{trained.out}{os.sep} {', '.join(path.name for path in trained.files)}")
-    path = json.dumps(str(trained.out / file_names.MODEL), ensure_ascii=False)
+    path = json.dumps(str(trained.out / storage.MODEL), ensure_ascii=False)
     load = f'torch.load({path}, weights_only=True)["weights"]'
     average = "; their average is the entry 'average'" if trained.plan.train.average is not None else ""
     output.say("note", f"the weights of {trained.plan.train.model.name}: {load}, a state_dict{average}")
@@ -144,3 +155,192 @@ def _cost_line(duration: recipe_duration.Duration | None, estimate: dict[str, An
         return f"takes: {duration}"
     size = f"{estimate['weights']:,} weights, up to {estimate['records_at_once']} records through the model at once"
     return f"takes: {duration}; about {estimate['megabytes']:.0f} MB; {size}"
+
+
+# Print the plans and the results of several trainings: a sweep, repeated runs, or a tuned training.
+
+# the plan or the runs are printed in full up to so many lines
+MAX_RUNS = 60
+OFTEN = 0.99
+
+
+def print_sweep_plan(
+    recipe: Recipe, planned: list[PlannedCell], out: Path, as_json: bool, tasks: str | None = None
+) -> None:
+    """Print what the trainings would do and cost together, one line each, and what ``tasks`` of a cluster ask for."""
+    open_plans = [each.plan for each in planned if not each.done]
+    duration = recipe_duration.of_sweep(recipe, open_plans, len(recipe_grid.cells(recipe)))
+    repeated = recipe_grid.runs_of(recipe) > 1
+    together = _together(planned)
+    fixed = any(each.plan.private is not None and each.plan.train.seed is not None for each in planned)
+    warnings = [words.FIXED_SEED] if fixed else []
+    rows: list[Row] = []
+    lines: list[Row] = []  # one for each setting
+    for _, runs in itertools.groupby(planned, lambda each: each.cell.setting):
+        group = list(runs)
+        of_runs = {ALL_RUNS: _together(group).epsilon} if repeated else {}
+        rows += [{**each.cell.labels, **_numbers(each.plan, of_runs), "done": each.done} for each in group]
+        done = f"{sum(each.done for each in group)} of {len(group)}"
+        labels = {key: value for key, value in group[0].cell.labels.items() if key != RUN}
+        lines.append({**labels, "runs": len(group), **_numbers(group[0].plan, of_runs), "done": done})
+    if as_json:
+        time = None if duration is None else duration.as_dict()
+        whole = {"together": together.as_dict(), "time": time, "folder": str(out), "warnings": warnings, "tasks": tasks}
+        output.emit_json({"schema": "wpriv.plans/1", "rows": rows, **whole})
+        return
+    output.emit_bold(f"{recipe.name}: {len(rows)} trainings, {sum(row['done'] for row in rows)} of them done")
+    if not rows:
+        output.emit("this shard has no trainings")
+        return
+    lines = lines if repeated else rows
+    columns = [key for key in lines[0] if key != "seconds" or any(row[key] for row in lines)]
+    output.emit_table(columns, [[_cell(row, key) for key in columns] for row in lines])
+    if together.trainings:
+        output.emit(str(together))
+    output.emit(f"takes: {'not known' if duration is None else duration} (the trainings that are not done)")
+    if tasks is not None:
+        output.emit(f"submits: {len(open_plans)} tasks to {tasks}")
+    output.emit(f"writes: {out}{os.sep} table.csv and a folder for each training")
+    output.warn(warnings)
+
+
+def _together(planned: Sequence[PlannedCell]) -> Together:
+    """What some planned trainings keep together."""
+    releases = [release for each in planned if (release := all_trainings.of_plan(each.plan)) is not None]
+    return all_trainings.together(releases)
+
+
+def _numbers(plan: Plan, of_runs: Row) -> Row:
+    """The numbers of a planned training; ``of_runs`` is what all runs of its setting cost."""
+    sigma, seconds = plan.multiplier if plan.private else None, (cost_estimate(plan) or {}).get("seconds_of_one_core")
+    return {"steps": plan.steps, "sigma": sigma, "epsilon": plan.eps(), **of_runs, "seconds": seconds}
+
+
+def print_sweep(result: SweepResult, as_json: bool) -> None:
+    """Print the table of the finished trainings, their runs, and what all of them together keep.
+
+    Raises:
+        CheckFailed: all are finished and an expected number was missed.
+    """
+    if as_json:
+        output.emit_json(
+            {
+                "schema": "wpriv.sweep/1",
+                "rows": result.rows,
+                "runs": result.runs,
+                "cells": result.cells,
+                "statement": result.statement,
+                "claims": [claim.model_dump() for claim in result.recipe.claims],
+                "expect": [verdict.as_dict() for verdict in result.verdicts],
+            }
+        )
+    else:
+        output.emit_bold(f"{result.recipe.name}: {result.finished} of {result.cells} trainings are done")
+        _print_table(result.rows)
+        if result.runs and len(result.runs) <= MAX_RUNS:
+            output.emit("\neach run:")
+            _print_table(result.runs)
+        if result.together.trainings:
+            output.emit(str(result.together))
+        comparison_output.print_verdicts(result.verdicts)
+        comparison_output.print_claims(result.recipe)
+        output.warn(result.statement["warnings"])
+        output.say("wrote", str(result.table))
+    result.require()
+
+
+def _print_table(rows: Sequence[Row]) -> None:
+    """Print rows of results; a mean with its deviation is one cell, as 0.912 ± 0.004."""
+    if not rows:
+        return
+    repeated = any(name in row for row in rows for name in (SEEDS, RUN))
+    # a sweep whose first training has no privacy shows what was measured; the file has all columns
+    names = dict.fromkeys(name for row in (rows if repeated else rows[:1]) for name in row)
+    columns = [name for name in names if name not in (*NO_RESULTS, "delta") and not name.endswith(DEVIATION)]
+    if all(row.get(SEEDS) == 1 for row in rows):
+        columns = [name for name in columns if name != SEEDS]
+    output.emit_table(columns, [[_cell(row, name) for name in columns] for row in rows])
+
+
+def _cell(row: Row, name: str) -> str:
+    """A cell of the table: bounds rounded up, means with their deviation."""
+    if name.startswith("epsilon") and isinstance(row.get(name), float):
+        return text(row[name], up=True)
+    deviation = row.get(f"{name}{DEVIATION}")
+    return output.cell(row.get(name)) + ("" if deviation is None else f" ± {deviation:.2g}")
+
+
+def print_tuning_plan(plan: TuningPlan, out: Path, as_json: bool) -> None:
+    """Print what a tuned training would do, and what the whole would cost."""
+    rows, refused = plan.guarantees
+    duration = _duration(plan)
+    most = plan.repeats.quantile(OFTEN)
+    candidates: list[Row] = [
+        {**each.labels, "steps": each.plan.steps, "sigma": each.plan.multiplier, "epsilon": each.plan.eps()}
+        for each in plan.candidates
+    ]
+    warnings = [words.FIXED_SEED] if plan.recipe.train.seed is not None else []
+    size = plan.candidates[0].plan.records
+    warnings += [line for row in rows[:1] for line in weak_figures(row.epsilon.safe, row.delta.safe, size)]
+    if as_json:
+        output.emit_json(
+            {
+                "schema": "wpriv.tuning/1",
+                "recipe": plan.recipe.name,
+                "repeats": plan.repeats.describe(),
+                "runs_mean": plan.repeats.mean,
+                "runs_99": most,
+                "candidates": candidates,
+                "guarantees": [row.as_dict() for row in rows],
+                "refused": [{"accountant": each.accountant, "reason": each.reason} for each in refused],
+                "time": None if duration is None else duration.as_dict(),
+                "folder": str(out),
+                "notes": list(plan.notes),
+                "warnings": warnings,
+            }
+        )
+        return
+    output.emit_bold(
+        f"{plan.recipe.name}: the best of K runs, K {plan.repeats.kind} with mean {plan.repeats.mean:g} "
+        f"(at most {most} with probability {OFTEN:g}), each of one of {len(candidates)} candidates"
+    )
+    for row in rows:
+        output.emit(guarantee_output.headline(row))
+        for line in repeated_selection.lines(row.extra["repeats"], "epsilon"):
+            output.emit(line)
+    for refusal in refused:
+        output.say("note", f"{refusal.accountant} has no answer: {refusal.reason}")
+    output.emit_table(
+        list(candidates[0]), [[output.cell(value) for value in candidate.values()] for candidate in candidates]
+    )
+    for note in plan.notes:
+        output.emit(f"read as: {note}")
+    output.emit(f"takes: {'not known' if duration is None else duration} (for the mean number of runs)")
+    output.emit(f"writes: {out}{os.sep} the files of the best run alone")
+    for line in warnings:
+        output.say("warning", line)
+
+
+def print_nothing(trained: Trained, as_json: bool) -> None:
+    """Print that the number of runs was 0, so that nothing is released but the statement."""
+    if as_json:
+        answer = {"schema": "wpriv.training/1", "metrics": None, "statement": trained.statement}
+        output.emit_json({**answer, "files": [str(path) for path in trained.files]})
+        return
+    output.emit_bold("the number of runs was drawn as 0: nothing is released")
+    for row in trained.guarantees:
+        output.emit(guarantee_output.headline(row))
+    output.say("note", "this is one of the outcomes that the guarantee covers; to begin again would be a second tuning")
+    output.say("wrote", f"{trained.out}{os.sep} {', '.join(path.name for path in trained.files)}")
+
+
+def _duration(plan: TuningPlan) -> Duration | None:
+    """The time of the mean number of runs: as the recipe states it, or estimated from the candidates' operations."""
+    stated = recipe_duration.of_recipe(plan.recipe, 1.0)
+    if stated is not None and not stated.as_shipped:
+        return stated
+    seconds = [candidate.plan.cost.seconds for candidate in plan.candidates if candidate.plan.cost is not None]
+    if len(seconds) < len(plan.candidates):
+        return stated
+    mean = plan.repeats.mean * sum(seconds) / len(seconds)
+    return Duration(float(f"{mean:.2g}"), "cpu", "estimated")

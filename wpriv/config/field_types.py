@@ -19,7 +19,7 @@ from wpriv.core import registry, repeats
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.errors import UsageError, WprivError
 from wpriv.numerics import ball_projection
-from wpriv.numerics.parse_numbers import to_int
+from wpriv.numerics.numbers import to_int
 
 MAX_POINTS = 10_000
 _SPREADS = {"linspace": "[0, 4, 81]", "geomspace": "[0.1, 10, 41]", "powers": "[2, 0, 16]"}

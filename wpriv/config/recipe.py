@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wpriv.config import resolve_train
+from wpriv.config import resolve as resolve_train
 from wpriv.config.document import Document, refusal
 from wpriv.config.field_types import Claim, Expect, Time
 from wpriv.config.resolve import Resolved, panel, resolve

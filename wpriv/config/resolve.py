@@ -1,14 +1,162 @@
-"""Resolve a document: paths of files, ``quick`` overrides, and panels of a comparison with all that they inherit."""
+"""Resolve recipes of kind train: overrides merged in, defaults written out, and what decides a run."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wpriv.config import resolve_train
 from wpriv.config.document import Document, Key
 from wpriv.config.schema import Panel
+from wpriv.config.train_schema import AVERAGE_PREFIX, BATCH_MEAN, Train
+from wpriv.core import registry
+from wpriv.errors import MissingResource, UsageError
+from wpriv.files import python_file
+
+# keys that describe a run without changing its results
+COSMETIC = ("source", "title", "figure", "expect", "claims", "time", "checkpoint", "cluster", "quick")
+# keys whose override replaces them as a whole: parts of two sweeps make no sense together
+REPLACED = ("sweep",)
+# keys whose value may name a Python file of the user's
+OWN_CODE = ("model", "data")
+# keys of a data set that name files and folders of the user's
+OWN_FILES = ("file", "test_file", "folder", "attributes")
+
+
+def resolve_training(document: Document, *, quick: bool = False, folder: Path | None = None) -> Document:
+    """Merge the ``quick`` overrides of a recipe of kind train into it, or leave them out.
+
+    Args:
+        folder: of the recipe. Python files that it names are looked for there first, and their digests are filled in;
+            data files are looked for there where they do not lie in the working directory.
+    """
+    data = {key: value for key, value in document.data.items() if key != "quick"}
+    if quick:
+        written = document.data.get("quick")
+        overrides = written if isinstance(written, Mapping) else {}
+        # expected numbers, claims and the time are about the full run, and so is the number of runs
+        dropped = {"expect", "claims", "time", "seeds", *(key for key in REPLACED if key in overrides)}
+        data = merged({key: value for key, value in data.items() if key not in dropped}, overrides)
+    named = [key for key in OWN_CODE if _names_code(data.get(key))]
+    data |= {key: _located(data[key], folder, python_file.digest) for key in named}
+    if isinstance(data.get("data"), dict) and folder is not None:
+        data["data"] = {key: _beside(key, value, folder) for key, value in data["data"].items()}
+    init = {"file": data["init"]} if isinstance(data.get("init"), str) else data.get("init")
+    if isinstance(init, dict) and isinstance(init.get("file"), str) and "\0" not in init["file"]:
+        data["init"] = _located(init, folder, lambda path: hashlib.sha256(path.read_bytes()).hexdigest())
+    return Document(document.name, document.lines, data, document.keys, document.values)
+
+
+def _beside(key: str, value: Any, folder: Path) -> Any:
+    """A path of a data set as found beside the recipe, where there is none in the working directory."""
+    if key not in OWN_FILES or not isinstance(value, str) or not value or "\0" in value:
+        return value
+    try:
+        elsewhere = not Path(value).exists() and (folder / value).exists()
+    except OSError:  # a name that is too long
+        return value
+    return str((folder / value).resolve()) if elsewhere else value
+
+
+def _names_code(reference: Any) -> bool:
+    """Tell whether a value names a Python file."""
+    return isinstance(reference, dict) and isinstance(reference.get("file"), str) and reference["file"].endswith(".py")
+
+
+def _located(entry: dict[str, Any], folder: Path | None, digest: Callable[[Path], str]) -> dict[str, Any]:
+    """A file of the user's with its path as found beside the recipe, and with its digest if it can be read."""
+    path = Path(entry["file"])
+    if folder is not None and (folder / path).is_file():
+        path = (folder / path).resolve()
+    try:
+        return {"sha256": digest(path), **entry, "file": str(path)}
+    except (OSError, MissingResource):
+        return entry
+
+
+def written_out(model: Train) -> dict[str, Any]:
+    """Return the plain data of a valid recipe with its defaults, in the order in which recipes are written."""
+    plain = model.model_dump(exclude_none=True, exclude={"privacy", "quick"})
+    plain = {key: value for key, value in plain.items() if value != []}
+    if plain.get("seeds") == 1:
+        del plain["seeds"]  # one run is what every recipe without the key is
+    plain["privacy"] = "none" if model.privacy is None else model.privacy.model_dump(exclude_none=True)
+    if model.privacy is not None and model.privacy.clip != "batch-mean":
+        for key in BATCH_MEAN:
+            del plain["privacy"][key]
+    if model.privacy is not None and model.privacy.noise == "rounded":
+        # this default is left out, so that a run is the same under recipes from before there was a choice
+        del plain["privacy"]["noise"]
+    if not model.shard_weights:
+        del plain["shard_weights"]  # for the same reason
+    return {key: plain[key] for key in Train.model_fields if key in plain}
+
+
+def merged(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge overrides into a mapping and its inner mappings.
+
+    None removes a key, epochs and steps replace each other, and the digest of a file goes with the file.
+    """
+    result = dict(data)
+    if "file" in overrides and "sha256" not in overrides:
+        result.pop("sha256", None)
+    for one, other in (("epochs", "steps"), ("steps", "epochs")):
+        if one in overrides and other not in overrides:
+            result.pop(other, None)
+    for key, value in overrides.items():
+        inner = result.get(key)
+        result[key] = merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return {key: value for key, value in result.items() if value is not None or key not in overrides}
+
+
+def overridden(data: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """Return the data with the value at one dotted path (``privacy.eps``) replaced or added.
+
+    Raises:
+        UsageError: the path is empty, or goes through something that is no mapping.
+    """
+    parts = path.split(".")
+    if not all(parts):
+        raise UsageError(f"a key is given by its path, as in privacy.eps; found {path[:80]!r}")
+    overrides: Any = value
+    for part in reversed(parts):
+        overrides = {part: overrides}
+    inner: Any = data
+    for part in parts[:-1]:
+        inner = inner.get(part, {}) if isinstance(inner, Mapping) else None
+        if not isinstance(inner, Mapping):
+            raise UsageError(f"the recipe has no mapping at {part!r} in which {path!r} could stand")
+    return merged(data, overrides)
+
+
+def essence(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that decide the result of a training: recipes with equal ones are the same run."""
+    return {key: value for key, value in data.items() if key not in COSMETIC}
+
+
+def results(model: Train) -> tuple[str, ...]:
+    """Return the columns of numbers that a training measures; none where there is no such task."""
+    if model.task not in registry.names("tasks"):
+        return ()
+    columns: tuple[str, ...] = registry.load("tasks", model.task).TASK.results
+    adapted = ("clip_norm",) if model.privacy is not None and model.privacy.adapt is not None else ()
+    return (*columns, *_averaged(model, columns), *adapted)
+
+
+def test_metrics(model: Train) -> tuple[str, ...]:
+    """Return the columns that a training computes from its weights and test records alone."""
+    columns: tuple[str, ...] = registry.load("tasks", model.task).TASK.test_metrics
+    return (*columns, *_averaged(model, columns))
+
+
+def _averaged(model: Train, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that are measured with averaged weights as well."""
+    return () if model.average is None else tuple(AVERAGE_PREFIX + column for column in columns)
+
+
+# Resolve a document: paths of files, ``quick`` overrides, and panels of a comparison with all that they inherit.
 
 # of the keys of a group, those written last replace the others
 _EXCLUSIVE = (("process", "cases"), ("eps", "eps_per_n", "delta"))
@@ -36,7 +184,7 @@ def resolve(document: Document, *, quick: bool = False, folder: Path | None = No
     """
     kind, panels = document.data.get("kind"), document.data.get("panels")
     if kind == "train":
-        parts = [resolve_train.resolve(document, quick=quick, folder=folder)]
+        parts = [resolve_training(document, quick=quick, folder=folder)]
     elif kind == "compare":
         paths: list[Key] = [("panels", i) for i in range(len(panels))] if isinstance(panels, list) else []
         parts = [_merged(document, path, quick) for path in paths or [()]]

@@ -1,4 +1,4 @@
-"""The schema of recipes of kind train; ``Train`` is its root."""
+"""The schema of the key ``data`` of trainings: which records are read, and how many of them."""
 
 from __future__ import annotations
 
@@ -6,26 +6,253 @@ import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
-from wpriv.config.data_schema import DataSet
 from wpriv.config.document import Key
 from wpriv.config.field_types import (
+    MAX_POINTS,
     Claim,
     Count,
     Expect,
+    LocalNoise,
     OwnCode,
     Positive,
     Probability,
+    Repeats,
     StrictModel,
     Time,
     Word,
+    as_list,
     key,
     optional,
 )
-from wpriv.config.grid_schema import Axes, Cluster, Tune
-from wpriv.config.technique_schema import STABILITY, Adapt, Augment, Average, Init, LowRank, Patterns
-from wpriv.core.sampling import theorems
+from wpriv.core import theorems
+
+REPORTS = "privatized"
+"""The reader of files that ``wpriv privatize`` wrote."""
+
+
+class DataSet(OwnCode):
+    """The data set of a training: a reader in ``wpriv/data`` or in a file of the user's, and where to look."""
+
+    file: Word | None = optional(
+        "for readers of your own files, the path of one; or a Python file of your own (.py) that defines "
+        "the name, a function that returns the records; it is run",
+    )
+
+    root: Word | None = optional("folder to look in before $WPRIV_DATA and the system's places")
+    records: Count | None = optional("size of the training set that the recipe counts on; another one found is refused")
+    limit: Count | None = optional("take only the first so many training records (and test records)")
+    first: Count | None = optional("take only the first so many training records, and all test records")
+    privatize: LocalNoise | None = optional(
+        "put noise on the training records first, as wpriv privatize does; for experiments",
+    )
+
+    @property
+    def noisy(self) -> bool:
+        """Tell whether the training records are reports of ``wpriv privatize``, or get such noise first."""
+        return self.privatize is not None or (self.name == REPORTS and not self.own)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the reader."""
+        path = {} if self.file is None or self.own else {"file": self.file}
+        return {**path, **super().parameters()}
+
+
+# The schema of the grids of trainings: axes of a sweep, private tuning that draws its runs from one, and clusters.
+
+
+class Axis(StrictModel):
+    """An axis of a sweep over trainings: the values of one key, or named settings that change several keys each."""
+
+    over: Word = Field(description="a key by its dotted path, such as privacy.eps; with settings, a name of your own")
+    values: Annotated[list[int | float | str], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
+        None, description="the values of that key"
+    )
+    settings: Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
+        None,
+        description="instead of values: several keys by dotted path with their values, for each name; over is the "
+        "column of the names in tables",
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Axis:
+        if (self.values is None) == (self.settings is None):
+            raise ValueError("an axis has either values or settings")
+        return self
+
+    def points(self) -> list[tuple[int | float | str, dict[str, Any]]]:
+        """Return each point's label in tables, and the keys that it changes."""
+        if self.settings is not None:
+            return list(self.settings.items())
+        return [(value, {self.over: value}) for value in self.values or []]
+
+
+Axes = Annotated[
+    list[Axis],
+    BeforeValidator(as_list, json_schema_input_type=Axis | list[Axis]),
+    Field(min_length=1, max_length=4),
+]
+
+
+class Score(StrictModel):
+    """The figure by which the best run is chosen."""
+
+    column: Word = Field(
+        "accuracy", description="a column of metrics.csv that the task measures on test records; its last value counts"
+    )
+    best: Literal["highest", "lowest"] = Field("highest", description="which value is the best one")
+    records: Literal["public"] = Field(
+        description="public: the test records are declared public, so that the score costs nothing"
+    )
+
+    @field_validator("records", mode="before")
+    @classmethod
+    def _public(cls, value: Any) -> Any:
+        if value != "public":
+            raise ValueError(
+                "a score on private records is a release of every run, with noise and a cost of its own, which "
+                "training does not have. Hold out records that are public and write records: public"
+            )
+        return value
+
+
+class Tune(StrictModel):
+    """Private tuning: a random number of runs of randomly drawn settings, of which only the best is kept."""
+
+    sweep: Axes = Field(description="the candidate settings: one axis, or a list of axes whose product is the grid")
+    repeats: Repeats = Field(description="distribution of the number of runs, such as geometric:mean=20")
+    score: Score = Field(description="what decides which run is the best")
+
+
+class Cluster(StrictModel):
+    """What each task of a sweep asks of a cluster, where ``--backend submitit`` submits them."""
+
+    system: Literal["slurm", "local"] = Field(
+        "slurm", description="slurm, or local for processes of this machine, to try the recipe without a cluster"
+    )
+    partition: Word | None = Field(None, description="partition of Slurm (sbatch --partition)")
+    account: Word | None = Field(None, description="account that the tasks are charged to (sbatch --account)")
+    qos: Word | None = Field(None, description="quality of service (sbatch --qos)")
+    constraint: Word | None = Field(None, description="features that a node must have (sbatch --constraint)")
+    time: Count = Field(60, description="minutes that a task may run before it is stopped and queued again")
+    cpus: Count = Field(1, description="processors of a task, which are also its threads")
+    gpus: Annotated[int, Field(ge=0, le=1)] | None = Field(
+        None, description="GPUs of a task, at most 1; left out, one with --device cuda and otherwise none"
+    )
+    memory: Count | None = Field(None, description="megabytes of a task (sbatch --mem)")
+    warning: Count = Field(90, description="seconds before the end of its time at which a task gets the signal to save")
+    requeues: Annotated[int, Field(ge=0, le=1000)] = Field(
+        20, description="how often a task that reached its time limit is put into the queue again"
+    )
+    setup: list[Word] = Field(
+        default_factory=list, description="shell commands that run before each task of slurm, such as module load"
+    )
+
+    def gpus_for(self, device: str) -> int:
+        """Return the number of GPUs of a task that trains on a device."""
+        return int(device == "cuda") if self.gpus is None else self.gpus
+
+
+# The schema of techniques that raise the accuracy of private training: augmentation, averages, adaptive norms.
+
+MAX_COPIES = 64
+STABILITY = 0.01
+"""The stability constant of automatic clipping in Bu et al. (2023)."""
+AVERAGE_PREFIX = "average_"
+"""Before the names of figures that are measured with the averaged weights."""
+
+
+class Augment(StrictModel):
+    """Augmentation multiplicity: a record's gradient is the mean over several randomly changed copies of its image."""
+
+    copies: Annotated[int, Field(ge=1, le=MAX_COPIES)] = key(
+        "number of copies of a record in each step; their mean gradient is clipped, at no cost in privacy"
+    )
+    flip: Literal["none", "horizontal", "vertical", "both"] = key(
+        "directions in which a copy is mirrored, each with probability 1/2", "none"
+    )
+    shift: Annotated[int, Field(ge=0, le=1024)] = key(
+        "largest number of pixels by which a copy is moved in each direction (padding, then a crop)", 0
+    )
+    fill: Literal["zeros", "reflect", "edge"] = key(
+        "what stands beyond the border of a moved image: zeros, its reflection, or its last pixels", "zeros"
+    )
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Augment:
+        if self.flip == "none" and self.shift == 0:
+            raise ValueError("the copies would all be the same: give flip (horizontal, for example) or shift (pixels)")
+        return self
+
+
+class Average(StrictModel):
+    """An exponential moving average of the weights, which is released beside the last weights."""
+
+    decay: Annotated[float, Field(gt=0, lt=1)] = key(
+        "share of the average that a step keeps; the weights after the step have the remaining share", 0.999
+    )
+    ramp: bool = key("keep only (1 + t) / (10 + t) after step t where that is less, so that early weights fade", True)
+
+
+class Adapt(StrictModel):
+    """A clipping norm that follows a quantile of the gradients' norms, by noisy counts that are accounted for."""
+
+    quantile: Annotated[float, Field(gt=0, lt=1)] = key(
+        "share of the gradients that should be no longer than the clipping norm", 0.5
+    )
+    rate: Positive = key("step of the logarithm of the norm for each unit of difference between the two shares", 0.2)
+    count_noise: Positive | None = optional(
+        "standard deviation of the noise on the number of such gradients, in records; by default a "
+        "twentieth of the batch",
+    )
+    smallest: Positive = key("the norm never falls below this", 1e-6)
+    largest: Positive = key("the norm never rises above this", 1e6)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Adapt:
+        if self.smallest >= self.largest:
+            raise ValueError(f"smallest must be below largest; found {self.smallest:g} and {self.largest:g}")
+        return self
+
+
+Patterns = Annotated[
+    list[Word], BeforeValidator(lambda value: [value] if isinstance(value, str) else value), Field(min_length=1)
+]
+"""Names of parameters or layers, in which ``*`` stands for any characters; one word is a list of one."""
+
+
+class Weights(StrictModel):
+    """A file of weights from which a network begins, which are taken as public."""
+
+    file: Word = key("a file in the safetensors format, or a state_dict or model.pt of torch")
+    sha256: Word | None = optional("the digest of the file; another file is refused")
+    skip: Patterns | None = optional(
+        "parameters that begin at random all the same, such as those of a new last layer: head.*"
+    )
+    records: Literal["public", "other"] | None = optional(
+        "what is declared of the records behind the weights: that they are public, or other ones than "
+        "those of this training; a training with privacy needs public for weights that wpriv trained without, and one "
+        "of both for weights that it trained with privacy",
+    )
+
+
+def _weights(value: Any) -> Any:
+    return {"file": value} if isinstance(value, str) else value
+
+
+Init = Annotated[Weights | None, BeforeValidator(_weights, json_schema_input_type=Weights | str)]
+
+
+class LowRank(StrictModel):
+    """Low-rank adaptation: linear layers are frozen, and a product of two small matrices is trained beside each."""
+
+    rank: Count = key("the smaller dimension of both matrices")
+    alpha: Positive | None = optional("the product is multiplied by alpha / rank; by default by 1")
+    layers: Patterns = key("the linear layers that are adapted, by name", ["*"])
+
+
+# The schema of recipes of kind train; ``Train`` is its root.
 
 BATCH_MEAN = ("norm", "mask")
 """Keys that only the published procedure (clip: batch-mean) has."""

@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from wpriv.config import validate_compare, validate_train
-from wpriv.config.diagnostics import form_diagnostics, rule_diagnostics, unknown_name
-from wpriv.config.document import Diagnostic, Document, Key
+from wpriv.config.document import Diagnostic, Document, Key, form_diagnostics, rule_diagnostics, unknown_name
 from wpriv.config.field_types import expand_values
 from wpriv.config.resolve import Resolved
 from wpriv.config.schema import MODELS, PROCESS_TABLES
 from wpriv.config.validate_steps import adjacencies, step_diagnostics
 from wpriv.core import registry
-from wpriv.core.adjacency import STANDARD_ADJACENCIES
+from wpriv.core.kinds import STANDARD_ADJACENCIES
 from wpriv.errors import UsageError
 
 # keys whose value is the name of a plug-in: the folder, and names that are no plug-ins

@@ -9,15 +9,13 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from wpriv.config.diagnostics import abbreviate, unknown_name
-from wpriv.config.document import Diagnostic
+from wpriv.config.document import Diagnostic, abbreviate, unknown_name
 from wpriv.config.resolve import Resolved, panel
-from wpriv.config.schema import PROCESS_TABLES, Panel
-from wpriv.config.step_schema import plugin_fields
+from wpriv.config.schema import PROCESS_TABLES, Panel, plugin_fields
 from wpriv.config.validate_expect import ALIASES, expect_diagnostics
 from wpriv.config.validate_steps import adjacencies, build, swept_fault
 from wpriv.core import registry
-from wpriv.core.adjacency import STANDARD_ADJACENCIES
+from wpriv.core.kinds import STANDARD_ADJACENCIES
 from wpriv.core.parameters import type_words
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean

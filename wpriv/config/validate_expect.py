@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from wpriv.config.diagnostics import abbreviate
-from wpriv.config.document import Diagnostic, Document
+from wpriv.config.document import Diagnostic, Document, abbreviate
 from wpriv.config.field_types import Expect
 from wpriv.hints import did_you_mean
 

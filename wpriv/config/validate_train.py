@@ -1,4 +1,4 @@
-"""Validate recipes of kind train: keys that belong together, plug-ins and their parameters, without loading torch."""
+"""Which keys of a training go with ``shard_weights``, under which no process holds a weight as a whole."""
 
 from __future__ import annotations
 
@@ -7,18 +7,126 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from wpriv.config import resolve_train, sharded_keys, validate_tune
-from wpriv.config.diagnostics import abbreviate, form_diagnostics, rule_diagnostics, unknown_name, unknown_parameter
-from wpriv.config.document import Diagnostic, Document, Key
+from wpriv.config import resolve
+from wpriv.config.document import (
+    Diagnostic,
+    Document,
+    Key,
+    abbreviate,
+    form_diagnostics,
+    rule_diagnostics,
+    unknown_name,
+    unknown_parameter,
+)
 from wpriv.config.field_types import OwnCode
 from wpriv.config.resolve import Resolved
 from wpriv.config.schema import BOUND_COLUMNS
-from wpriv.config.train_schema import Train
+from wpriv.config.train_schema import Optimizer, Privacy, Train
 from wpriv.config.validate_expect import expect_diagnostics
 from wpriv.core import registry
 from wpriv.core.parameters import type_words
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import python_file
+
+# keys that divided training takes with any value; others must have their default
+KEYS = {
+    Train: {
+        "kind", "source", "task", "data", "model", "options", "privacy", "optimizer", "batch", "epochs", "steps",
+        "seed", "physical", "memory", "shard_weights", "checkpoint", "accountants", "figure", "title", "expect",
+        "claims", "time", "quick", "sweep", "seeds", "cluster",
+    },
+    Privacy: {
+        "eps", "delta", "sigma", "accountant", "sampling", "adjacency", "group", "clip", "norm", "pairs", "method",
+    },
+    Optimizer: {"name", "lr", "momentum", "nesterov", "betas", "weight_decay", "decay"},
+}  # fmt: skip
+
+
+def sharding_fault(recipe: Train) -> tuple[Key, str] | None:
+    """Return the first key that needs whole weights, and the message; None where the weights may be divided."""
+    parts: list[tuple[Key, Train | Optimizer | Privacy]] = [((), recipe), (("optimizer",), recipe.optimizer)]
+    private = recipe.privacy
+    if private is not None:
+        parts.append((("privacy",), private))
+    keys = [
+        (*path, key)
+        for path, part in parts
+        for key, field in type(part).model_fields.items()
+        if key not in KEYS[type(part)] and getattr(part, key) != field.get_default(call_default_factory=True)
+    ]
+    if private is not None and private.clip == "batch-mean":
+        keys.append(("privacy", "clip"))
+    if private is not None and private.method not in ("auto", "ghost"):
+        keys.append(("privacy", "method"))
+    if not keys:
+        return None
+    name = ".".join(map(str, keys[0]))
+    return keys[0], (
+        f"shard_weights: the key {name} needs each weight as a whole. Leave it out, or train without shard_weights"
+    )
+
+
+# Validate the key ``tune`` of a recipe of kind train: what all candidates share, and what is ruled out.
+
+# keys that describe records, neighbours, randomness or the question, and not a candidate; also those of ``privacy``
+FIXED = (
+    "task",
+    "data",
+    "seed",
+    "seeds",
+    "accountants",
+    "tune",
+    "sweep",
+    "kind",
+    "source",
+    "expect",
+    "claims",
+    "time",
+    "quick",
+)
+PUBLISHED = "tune needs a guarantee of each run, and the published procedure (clip: batch-mean) has none of use"
+FIXED_PRIVACY = ("eps", "delta", "accountant", "adjacency", "group")
+
+
+def tuning_faults(model: Train) -> Iterator[str]:
+    """Yield what is wrong with the key ``tune`` of a recipe that has it, beside other keys."""
+    tune, private = model.tune, model.privacy
+    assert tune is not None
+    if model.sweep is not None:
+        yield "tune keeps only the best of its trainings, and a sweep all of them; give one of tune and sweep"
+    if (model.seeds or 1) > 1:
+        yield "tune draws its number of runs at random, and keeps the best alone; leave out seeds"
+    if private is None:
+        yield "tune bounds the privacy of the best run, and privacy: none has no privacy; use sweep, or give privacy"
+        return
+    if private.clip == "batch-mean":
+        yield PUBLISHED
+    if private.eps is not None and private.sigma is not None:
+        yield (
+            "with tune give eps (the noise is solved for) or sigma, and not both: a run is not cut short before eps "
+            "is exceeded"
+        )
+    observing = model.observing
+    if observing:
+        yield f"tune: {observing[0]} observes gradients of one run, and has no figure of the best of several; use pld"
+    changes = [change for axis in tune.sweep for _, keys in axis.points() for change in keys.items()]
+    if ("privacy.clip", "batch-mean") in changes:
+        yield PUBLISHED
+    for path in dict.fromkeys(path for path, _ in changes):
+        first, _, second = path.partition(".")
+        if path == "privacy.sigma" and private.eps is not None:
+            yield (
+                "tune: sweep: with eps the noise of each candidate is solved for, and privacy.sigma would be without "
+                "effect; leave out eps, or privacy.sigma of tune"
+            )
+        elif first in FIXED or path == "privacy" or (first == "privacy" and second in FIXED_PRIVACY):
+            yield (
+                f"tune: sweep: {path} is the same for all candidates, which share the records, the neighbours and the "
+                f"question; write it above, and leave it out of tune"
+            )
+
+
+# Validate recipes of kind train: keys that belong together, plug-ins and their parameters, without loading torch.
 
 # arguments that a model of the user's gets beside its parameters, where it has them
 SUPPLIED = ("shape", "classes")
@@ -32,7 +140,7 @@ def diagnostics(resolved: Resolved) -> list[Diagnostic]:
     if resolved.quick and (form := form_diagnostics(part, Train)):
         return [part.diagnostic(("quick",), f"in a quick run: {each.text}") for each in form]
     model = Train.model_validate(part.data)
-    columns = (*BOUND_COLUMNS, "sigma", "noise", "n", *resolve_train.results(model))
+    columns = (*BOUND_COLUMNS, "sigma", "noise", "n", *resolve.results(model))
     labels = {"accountant", *(axis.over for axis in model.sweep or [])}
     result = list(rule_diagnostics(part, model))
     if model.sweep and model.figure in COURSES:
@@ -41,7 +149,7 @@ def diagnostics(resolved: Resolved) -> list[Diagnostic]:
             f"another figure, or leave it out: the losses of all trainings are drawn in any case"
         )
         result.append(part.diagnostic(("figure",), message))
-    if model.shard_weights and (fault := sharded_keys.fault(model)) is not None:
+    if model.shard_weights and (fault := sharding_fault(model)) is not None:
         result.append(part.diagnostic(*fault, at_key=True))
     return [
         *result,
@@ -55,11 +163,11 @@ def _tuning(part: Document, model: Train) -> Iterator[Diagnostic]:
     """Faults of ``tune``: keys that it rules out, and scores that the task does not measure on test records."""
     if model.tune is None:
         return
-    for message in validate_tune.faults(model):
+    for message in tuning_faults(model):
         yield part.diagnostic(("tune",), message, at_key=True)
     if model.task not in registry.names("tasks"):
         return
-    scores = resolve_train.test_metrics(model)
+    scores = resolve.test_metrics(model)
     if model.tune.score.column not in scores:
         known = f"Its scores: {', '.join(scores)}" if scores else "It has no such column, so that it cannot be tuned"
         message = (

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wpriv.core.loss_pair import LOSS_ROUNDING, LossPair, Tails
-from wpriv.numerics.arrays import Array
-from wpriv.numerics.cell_parts import CellParts
+from wpriv.numerics.arrays import Array, CellParts
 from wpriv.numerics.log_space import log1mexp, log_exp_excess, safe_log
-from wpriv.numerics.safe_rounding import raised, total_up
+from wpriv.numerics.numbers import raised, total_up
 
 # the largest number of sums of two losses in a composition, and the share of the least distance between losses up to
 # which sums that differ by rounding are one loss

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wpriv.core.attacks.certified_mu import DEFAULT_FPR, GaussianMu
-from wpriv.core.attacks.membership import ErrorRates, Membership
 from wpriv.core.loss_pair import Bounds, LossPair, log_profile_ends
+from wpriv.core.membership import ErrorRates, Membership
 from wpriv.core.process import Process
+from wpriv.core.trade_off import DEFAULT_FPR, GaussianMu
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.bracket import TINY, Bracket
-from wpriv.numerics.parse_numbers import finite_number
+from wpriv.numerics.numbers import finite_number
 from wpriv.numerics.root_finding import smallest_meeting
 
 CLAIMS = ("exact", "certified", "upper-bound", "approximate", "as-published")

@@ -16,8 +16,8 @@ computed. A pair with finitely many losses is an ``AtomicPair`` and needs nothin
 
 Everything else is optional and saves time or tightens results: ``renyi``, ``zcdp_rho``, ``self_compose``,
 ``compose_with``, ``probabilities``, ``cell_parts``, and ``batch_key`` with ``batched``.
-``tests/mechanisms/test_mechanism_contract.py`` checks every pair against these definitions;
-``wpriv/mechanisms/laplace.py`` is a complete example.
+``tests/accounting/mechanisms/test_mechanism_contract.py`` checks every pair against these definitions;
+``wpriv/accounting/mechanisms/laplace.py`` is a complete example.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.numerics.arrays import Array
-from wpriv.numerics.cell_parts import CellParts
+from wpriv.numerics.arrays import Array, CellParts
 from wpriv.numerics.log_space import log1mexp
 
 NO_ATOMS: Array = np.empty(0)

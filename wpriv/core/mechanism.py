@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency, Neighbours, Release
+from wpriv.core.kinds import STANDARD_ADJACENCIES, Adjacency, Neighbours, Release
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.parameters import Parameters
 from wpriv.errors import Unsupported

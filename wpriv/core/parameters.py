@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from wpriv.errors import UsageError
-from wpriv.numerics.parse_numbers import finite_number, number, whole
+from wpriv.numerics.numbers import finite_number, number, whole
 
 MAX_COUNT = 2**40
 

@@ -9,16 +9,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency, Neighbours, default_adjacency
+from wpriv.core.kinds import (
+    PASSES,
+    SAMPLING_KEYS,
+    STANDARD_ADJACENCIES,
+    Adjacency,
+    Neighbours,
+    Sampling,
+    default_adjacency,
+)
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import MAX_COUNT, field_value, flag, plugin_name
-from wpriv.core.sampling.kinds import PASSES, SAMPLING_KEYS, Sampling
-from wpriv.core.sampling.premises import SAME_COLUMN, Premise
-from wpriv.core.sampling.sampled_step import check_together, combination, defined_under, sampled_pair
+from wpriv.core.sampled_step import check_together, combination, defined_under, sampled_pair
+from wpriv.core.theorems import SAME_COLUMN, Premise
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.parse_numbers import finite_number, shown, whole
+from wpriv.numerics.numbers import finite_number, shown, whole
 
 UNSAMPLED = Sampling()
 # keys of a step beside the parameters of its mechanism

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import UnknownName, UsageError
 from wpriv.hints import ALIASES, did_you_mean
-from wpriv.numerics.parse_numbers import number, shown
+from wpriv.numerics.numbers import number, shown
 
 if TYPE_CHECKING:
     from wpriv.core.mechanism import Mechanism

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from wpriv.errors import Unsupported, UsageError
 from wpriv.hints import did_you_mean
 from wpriv.numerics.arrays import Array
-from wpriv.numerics.parse_numbers import number, shown, whole
+from wpriv.numerics.numbers import number, shown, whole
 
 # the parameters of each distribution, in the order in which they are written
 KINDS: dict[str, tuple[str, ...]] = {

@@ -13,7 +13,7 @@ from wpriv.errors import UsageError
 from wpriv.figures import _draw, _names, _palette
 from wpriv.figures._figure import Points, Row, Rows, figure
 from wpriv.figures._series import implied, swept
-from wpriv.numerics.safe_rounding import echo, text
+from wpriv.numerics.numbers import echo, text
 
 LETTER, LINE = 0.55, 1.7  # width of a letter and height of a line, of the size of type
 NAME_WIDTHS, MOST_COLUMNS = (48, 32, 24, 18), 8  # letters of a line of a name, the first that fits

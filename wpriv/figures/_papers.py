@@ -10,7 +10,7 @@ import numpy as np
 from wpriv.errors import UsageError
 from wpriv.figures import _draw, _palette
 from wpriv.figures._figure import Row, Rows, figure
-from wpriv.numerics.safe_rounding import text
+from wpriv.numerics.numbers import text
 
 WRONG = 2e-3  # of a chance printed with three digits
 VERDICT_COLOURS = {"holds": "#007A5A", "fails": "#D55E00"}

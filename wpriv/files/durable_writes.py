@@ -1,19 +1,53 @@
-"""Atomic changes to files: after a crash they are either complete or not made. The record of spent privacy uses them.
-
-Each function forces its change to disk before it returns, except ``append``: the ledger calls ``sync`` once for many
-lines. A failure of the file system (a full or read-only disk, a missing permission) becomes an error of wpriv: see
-``reported``.
-"""
+"""Values as strict JSON can hold them."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from wpriv.errors import ADVICE, UsageError, of_file
+from wpriv.errors import ADVICE, MissingResource, UsageError, of_file
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it; infinities and NaN become strings, unknown objects their text.
+
+    >>> plain({"loss": math.nan, "delta": (0.5, math.inf)})
+    {'loss': 'nan', 'delta': [0.5, 'inf']}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(float(value))
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of a JSON file as a dict; an ``object_pairs_hook`` of ``json.loads``.
+
+    Raises:
+        ValueError: a key stands twice, of which json would take the last value without a word.
+    """
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice[:60]!r} stands twice in one object")
+    return data
+
+
+# Atomic changes to files: after a crash they are either complete or not made. The record of spent privacy uses them.
+#
+# Each function forces its change to disk before it returns, except ``append``: the ledger calls ``sync`` once for many
+# lines. A failure of the file system (a full or read-only disk, a missing permission) becomes an error of wpriv: see
+# ``reported``.
 
 PART = ".part"  # suffix of a file that is being written; one that a crash leaves behind may be deleted
 
@@ -150,3 +184,83 @@ def _sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# Locks that admit one process at a time to a results folder or an output file.
+
+LOCK = ".lock"
+ATTEMPTS = 100  # each fails only if another process has just released the lock
+
+
+@contextlib.contextmanager
+def locked(path: Path, busy: str, *, wait: bool = False) -> Iterator[None]:
+    """Hold a lock file while a block runs; the system releases it if the process is killed.
+
+    Missing folders are created, and removed again if the block leaves them empty.
+
+    Args:
+        path: the lock file.
+        busy: the message of the error if another process holds the lock.
+        wait: wait until no other process holds the lock, for blocks that take seconds.
+    Raises:
+        UsageError: another process holds the lock.
+        MissingResource: the file system has no locks, or is not writable.
+    """
+    missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
+    try:
+        descriptor = _acquire(path, busy, wait)
+        try:
+            yield
+        finally:
+            # deleted while it is held: a waiting process sees that its file is no longer at this path, and opens the
+            # new one
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            os.close(descriptor)
+    finally:
+        with contextlib.suppress(OSError):
+            for folder in missing:
+                folder.rmdir()
+
+
+def _acquire(path: Path, busy: str, wait: bool) -> int:
+    """Open and lock the file; return its descriptor."""
+    kind = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+    for _ in range(ATTEMPTS):
+        try:
+            # another process may remove the folder, which it leaves empty, between these two lines
+            make_folder(path.parent)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            with reported(path):
+                raise error from None
+        try:
+            fcntl.flock(descriptor, kind)
+            if _is_at(descriptor, path):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise UsageError(busy) from None
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            os.close(descriptor)
+            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                with reported(path):
+                    raise error from None
+            raise MissingResource(
+                f"{path}: this file system does not support file locks, which keep two processes apart. "
+                "Name a folder on another file system with `out`"
+            ) from None
+        os.close(descriptor)
+    raise UsageError(busy)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Return whether an open file is still the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False

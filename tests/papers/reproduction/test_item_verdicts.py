@@ -1,0 +1,133 @@
+"""Verdicts on the items of the papers: the oracle is the table of verdicts in the guide, case by case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wpriv.accounting import load_recipe
+from wpriv.papers.reproduction import collect, page, reproduce
+from wpriv.papers.reproduction import kept as kept_text
+from wpriv.results.expectations import Verdict
+from wpriv.results.model import Claim
+
+CLAIM = Claim(paper="it is tight", found="it is not", because="of a factor of 2")
+QUICK = {page: {"quick": False}, kept_text: {}}
+ITEM = reproduce.Item("plc", "Figure 1", "the privacy loss", ("plc/fig1-laplace-loss",))
+
+
+def row(kind="published", ok=True, held=True, **more):
+    numbers = {"expected": 0.5, "ours": 0.5, "difference": 0.0, "within": 0.1, "absolute": False}
+    about = {"panel": "", "where": {}, "column": "delta", "source": "a test"}
+    return Verdict(**about, **numbers, kind=kind, ok=ok, held=held, **more)
+
+
+def result(*rows, status="done", **more):
+    return collect.RecipeResult("plc/fig1-laplace-loss", Path("folder"), status, "", list(rows), **more)
+
+
+def verdict(*recipes, missing=""):
+    return collect._verdict(
+        reproduce.Item("plc", "Figure 1", "the loss", ("plc/fig1-laplace-loss",), missing), [*recipes]
+    )
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [((), "shown"), (("own",), "shown"), (("reference",), "reproduced"), (("own", "published"), "reproduced")],
+)
+def test_an_item_is_reproduced_only_where_a_number_of_the_paper_or_a_reference_was_compared(kinds, expected):
+    assert verdict(result(*(row(kind) for kind in kinds))) == expected
+
+
+def test_an_item_of_which_nothing_was_compared_is_shown_and_not_partly_reproduced():
+    assert verdict(result(), missing="two data sets") == "shown"
+    assert verdict(result(), result(status="not run")) == "shown"
+
+
+def test_a_part_is_reproduced_where_a_recipe_was_not_run_or_something_is_missing():
+    assert verdict(result(row()), missing="two data sets") == "partly"
+    assert verdict(result(row()), result(status="not run")) == "partly"
+
+
+@pytest.mark.parametrize("kind", ["published", "reference"])
+def test_a_number_that_must_be_met_and_is_not_is_a_difference(kind):
+    assert verdict(result(row(), row(kind, ok=False)), missing="runs") == "differs"
+
+
+def test_a_number_that_is_shown_and_not_held_is_not_reached_and_no_difference():
+    assert verdict(result(row(), row(ok=False, held=False)), missing="less steps") == "not reached"
+    assert verdict(result(row(ok=False, held=False), row(ok=False))) == "differs"
+    assert verdict(result(row(ok=False, held=False), claims=[CLAIM])) == "differs"
+
+
+def test_a_number_that_was_not_measured_yet_makes_an_item_a_part_and_no_difference():
+    new = row(ok=False, not_measured=True)
+    assert verdict(result(row(), new)) == "partly"
+    assert verdict(result(new)) == "shown"
+    assert verdict(result(row(), new.with_entries(kind="own"))) == "reproduced"
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_an_own_number_that_is_missed_says_nothing_about_the_paper(held):
+    assert verdict(result(row(), row("own", ok=False, held=held))) == "reproduced"
+    assert verdict(result(row("own", ok=False, held=held))) == "shown"
+
+
+def test_a_statement_that_fails_is_a_difference_though_its_numbers_are_met():
+    table = [{"proposition": "Lemma 1", "verdict": "holds"}, {"proposition": "Lemma 2", "verdict": "fails"}]
+    failing = result(row("reference"), table=table)
+    assert failing.failing == ["Lemma 2"]
+    assert verdict(failing) == "differs"
+    assert verdict(result(row("reference"), table=table[:1])) == "reproduced"
+    assert verdict(result(row(), claims=[CLAIM])) == "differs"
+
+
+def test_without_a_run_or_a_recipe_there_is_no_verdict_on_the_paper():
+    assert verdict() == "not covered"
+    assert verdict(result(status="refused")) == "not run"
+
+
+def test_an_overview_counts_the_statements_that_fail_beside_the_numbers_met():
+    met = row("reference")
+    table = [{"proposition": name, "verdict": "fails", "error": 3} for name in ("Lemma 2", "Lemma 2, root")]
+    one = collect.ItemResult(ITEM, [result(met, claims=[CLAIM])], "differs")
+    two = collect.ItemResult(ITEM, [result(met, claims=[CLAIM], table=table)], "differs")
+    assert collect.counts(one) == "1 of 1, 1 statement fails"
+    # two rows about one error of the paper are one error
+    assert collect.counts(two) == "1 of 1, 1 statement fails, 2 rows fail by 1 error"
+    assert collect.counts(collect.ItemResult(ITEM, [result(met)], "reproduced")) == "1 of 1"
+
+
+def test_pages_name_the_statements_that_fail(tmp_path):
+    table = [{"proposition": "Lemma 1", "verdict": "holds"}, {"proposition": "Lemma <2>", "verdict": "fails"}]
+    failing = result(table=table)
+    paper = reproduce.Paper("plc", "a title", "an author", (ITEM,))
+    for module in (page, kept_text):
+        module.write([paper], [collect.ItemResult(ITEM, [failing], "differs")], tmp_path, **QUICK[module])
+    assert "The statement fails in 1 of 2 rows: Lemma &lt;2&gt;." in (tmp_path / "plc.html").read_text()
+    assert "The statement fails in 1 of 2 rows: Lemma <2>." in (tmp_path / "plc.md").read_text()
+    numbered = result(table=[{**row, "error": 7, "verdict": "fails"} for row in table])
+    assert page.failing_in_words(numbered).endswith("in 2 of 2 rows, by 1 error of the paper: Lemma 1; Lemma <2>")
+
+
+def test_an_item_says_why_a_published_number_need_not_be_reached():
+    everything = [item for paper in reproduce.select("all") for item in paper.items]
+    for item in everything:
+        recipes = [load_recipe.read(name) for name in item.recipes]
+        checks = [check.expect for recipe in recipes for check in recipe.checks]
+        if any(check.kind == "published" and not check.held for check in checks):
+            assert item.missing or any(recipe.claims for recipe in recipes), item.name
+
+
+@pytest.mark.parametrize("name", ["wgrad/figure-4", "dpswd/figure-4", "dpswd/figure-5"])
+def test_a_picture_leaves_out_the_claims_and_numbers_of_its_recipes_that_are_about_other_items(tmp_path, name):
+    (paper,) = reproduce.select(name)
+    assert not paper.items[0].has_claims
+    kept = Path(__file__).parents[3] / "reproductions"
+    if not kept.is_dir():
+        pytest.skip("the kept results are in the repository, not in the package")
+    (figure,) = collect.collect([paper], tmp_path, quick=False, kept=kept)
+    assert all(each.status == "done" and not each.claims and not each.expect for each in figure.recipes)
+    assert figure.verdict == "shown"

@@ -1,0 +1,168 @@
+"""Account for a history whose noise, rates or length may have been chosen from earlier outputs.
+
+Composition theorems for privacy loss distributions, f-DP and moments let the queries depend on earlier outputs, but not
+the parameters. Two ways of accounting allow both: sums of mu^2 where every step is an unsampled Gauss mechanism, and
+sums of Renyi divergences of orders fixed in advance (``rdp-filter``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wpriv.accounting import evaluate
+from wpriv.core import registry
+from wpriv.core.guarantee import Guarantee
+from wpriv.core.loss_pair import gaussian_mu
+from wpriv.core.process import Process, refuse_passes
+from wpriv.errors import Unsupported
+from wpriv.numerics.bracket import Bracket
+from wpriv.numerics.numbers import text
+
+FILTER, GAUSS = "rdp-filter", "gdp"
+FIXED = (
+    "holds where noise, sampling rates and the number of steps of all runs were fixed before the first release; "
+    "queries may depend on earlier outputs"
+)
+FILTERED = (
+    "holds where noise, sampling rates and the number of steps were chosen from earlier outputs, by a rule under which "
+    "{what} would never have exceeded its present value, whatever the outputs"
+)
+LEAK = ", and likewise the probability {leak} of outcomes that only one of two neighbours can have,"
+LOSS = (
+    "without such a rule: with probability at least 1 - delta over the outputs, the privacy loss of all releases so "
+    "far is at most this"
+)
+EXCEEDED = (
+    "eps = {eps:g} holds if the noise, the rates and the lengths of all runs were fixed before the first one. If "
+    "anything that the first run showed led to this fork, they were not, and eps = {found} holds, by {name}"
+)
+
+
+@dataclass(frozen=True)
+class AdaptiveFigures:
+    """The guarantees of a history for parameters fixed in advance and for adaptively chosen ones.
+
+    Args:
+        fixed: for parameters fixed in advance; None where pld has no answer.
+        adaptive: for parameters chosen from earlier outputs; its lower end is that of ``fixed``.
+        orders: orders of the Renyi divergences that were added up; None where none were needed.
+        loss: a bound that the privacy loss exceeds with probability at most delta; None where delta is the unknown, or
+            where the loss may be infinite.
+        runs: number of runs in the history; all but the first may have parameters chosen from earlier outputs.
+    """
+
+    fixed: Guarantee | None
+    adaptive: Guarantee
+    orders: tuple[float, ...] | None
+    loss: float | None
+    runs: int = 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """The content of ``extra["parameters"]`` and of statements: each figure with its assumption."""
+        name = GAUSS if self.orders is None else FILTER
+        adaptive = _figure(self.adaptive, FILTERED.format(what=kept(name, self.adaptive.process)))
+        adaptive["orders"] = None if self.orders is None else list(self.orders)
+        loss = {"epsilon": self.loss, "delta": self.adaptive.delta.safe, "assumes": LOSS}
+        return {
+            "runs": self.runs,
+            "fixed": None if self.fixed is None else _figure(self.fixed, FIXED),
+            "adaptive": adaptive,
+            "loss": None if self.loss is None else loss,
+        }
+
+
+def kept(accountant: str, process: Process) -> str:
+    """What a rule has to keep at or below its present value, for a figure of FILTER or GAUSS to hold."""
+    if accountant == GAUSS:
+        return "the sum of (sensitivity / sigma)^2"
+    leak = evaluate.infinity_mass(process)
+    return "this figure" + (LEAK.format(leak=text(leak, up=True)) if leak > 0 else "")
+
+
+def _figure(row: Guarantee, assumes: str) -> dict[str, Any]:
+    ends = {
+        "epsilon": row.epsilon.safe,
+        "epsilon_lower": row.epsilon.lower,
+        "delta": row.delta.safe,
+        "delta_lower": row.delta.lower,
+    }
+    return {"accountant": row.accountant, "claim": row.claim, **ends, "assumes": assumes}
+
+
+def lines(parameters: Mapping[str, Any] | None) -> list[str]:
+    """The figures of ``AdaptiveFigures.as_dict`` in words, each with its assumption."""
+    words = []
+    for name, title in (
+        ("fixed", "fixed in advance"),
+        ("adaptive", "chosen from earlier outputs"),
+        ("loss", "chosen without a limit"),
+    ):
+        figure = None if parameters is None else parameters[name]
+        if figure is not None:
+            by = f", {figure['claim']} by {figure['accountant']}" if "claim" in figure else ""
+            shown = f"eps = {text(figure['epsilon'], up=True)} at delta = {text(figure['delta'], up=True)}{by}"
+            words.append(f"parameters {title}: {shown}; {figure['assumes']}")
+    return words
+
+
+def is_unsampled_gaussian(process: Process) -> bool:
+    """Tell whether every step is a Gauss mechanism on all records, so that mu^2 adds up even if chosen adaptively.
+
+    Proof. Let W be a Brownian motion of drift 1 under D and 0 under D'. A mu-GDP step is a function of an observation
+    that is N(mu, 1) under D and N(0, 1) under D' (Dong, Roth, Su 2019, Theorem 2.10), such as (W(s + mu^2) - W(s)) /
+    mu. If the past decides mu, let s be the sum of mu^2 so far. If that sum never exceeds B, all outputs are functions
+    of W up to time B, for which W(B) is sufficient; it is N(B, B) under D and N(0, B) under D', so that the composition
+    is sqrt(B)-GDP (Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023).
+    """
+    return all(gaussian_mu(pair) is not None for run in process.renyi_directions() for pair, _ in run)
+
+
+def account_for_history(
+    process: Process,
+    *,
+    eps: float | None = None,
+    delta: float | None = None,
+    tol: float,
+    fixed: Guarantee | None = None,
+    runs: int = 1,
+) -> AdaptiveFigures:
+    """Compute both guarantees of a history, at one eps or one delta.
+
+    The orders of the Renyi divergences follow from eps and delta alone, and the figure is the same for any order of the
+    steps. The lower end is that of pld, since steps fixed in advance are a special case.
+
+    Args:
+        fixed: pld's answer, if it is known already. runs: as in ``AdaptiveFigures``.
+    Raises:
+        Unsupported: there is no finite figure, or a step of random allocation or of shuffled batches.
+    """
+    fixed = _fixed(process, eps, delta, tol) if fixed is None else fixed
+    filters = registry.load("accountants", FILTER)
+    plain = is_unsampled_gaussian(process)
+    if not plain:
+        refuse_passes(process, FILTER)
+    row = evaluate.ask(evaluate.curve(process, GAUSS if plain else FILTER, tol), eps=eps, delta=delta)
+    leak = evaluate.infinity_mass(process)
+    loss = None if delta is None or leak > 0 else filters.loss_bound(process, delta)
+    orders = None if plain else filters.orders(row.epsilon.safe, row.delta.safe - leak)
+    if plain or fixed is None:
+        return AdaptiveFigures(fixed, row, orders, loss, runs)
+    name = "epsilon" if delta is not None else "delta"
+    upper, lower = getattr(row, name).safe, getattr(fixed, name).lower or 0.0
+    if lower > upper * (1 + 1e-8):
+        raise ArithmeticError(f"{FILTER} bounds {name} by {upper!r}, which pld certifies to be at least {lower!r}")
+    bracket = Bracket(upper, min(lower, upper), upper)
+    row = dataclasses.replace(row, source=f"{row.source}; lower end by pld, for the same steps fixed in advance")
+    row = dataclasses.replace(row, epsilon=bracket) if name == "epsilon" else dataclasses.replace(row, delta=bracket)
+    return AdaptiveFigures(fixed, row, orders, loss, runs)
+
+
+def _fixed(process: Process, eps: float | None, delta: float | None, tol: float) -> Guarantee | None:
+    """The guarantee by pld; None where it has no answer."""
+    try:
+        return evaluate.ask(evaluate.curve(process, "pld", tol), eps=eps, delta=delta)
+    except Unsupported:
+        return None

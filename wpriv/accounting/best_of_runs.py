@@ -1,0 +1,477 @@
+"""Bounds of the privacy profile of the best of K runs from that of one run; docs/theory/tuning.md has the proofs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from wpriv.accounting import evaluate
+from wpriv.core.guarantee import RIGOROUS, Curve
+from wpriv.core.process import Process
+from wpriv.core.repeats import Repeats
+from wpriv.errors import Unsupported
+from wpriv.numerics import counted_work
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.bracket import Bracket
+from wpriv.numerics.numbers import text
+from wpriv.numerics.root_finding import smallest_meeting
+
+# relative allowance for the rounding of all sums here
+ROUNDING = 1e-10
+# points of the lines below which the profile is integrated, and the smallest of them, in units of 1 / E[K]
+CELLS, SMALLEST = 1500, 1e-5
+# ends of the cells that the probability of a set is divided into, for a lower bound
+SIZES = 25
+
+# beyond this eps an upper bound keeps its value
+MAX_EXPONENT = 600.0
+
+Function = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class ProfileTable:
+    """Bounds of the privacy profile of one run, for both orders of the neighbours, at increasing eps from 0.
+
+    Args:
+        eps: [k] in nats, the first 0. upper, lower: [k] bounds of the larger of the two deltas; both do not increase.
+    """
+
+    eps: Array
+    upper: Array
+    lower: Array
+
+    def hockey_stick(self, t: Array) -> Array:
+        """Bound E_Q[(dP/dQ - t)_+] from above at t > 0, by chords of the table and beyond it by its last value.
+
+        The profile is convex as a function of t = e^eps, so that chords of upper bounds are upper bounds.
+        """
+        t = np.asarray(t, dtype=float)
+        above = np.interp(np.maximum(t, 1 / np.maximum(t, 1e-300)), np.exp(self.eps), self.upper)
+        return np.asarray(np.where(t >= 1, above, 1 - np.minimum(t, 1) * (1 - above)))
+
+    def lines(self) -> tuple[Array, Array]:
+        """Lines (a, b), of falling slope, below which lies the largest Q(S) at P(S) = x: Q(S) <= a x + b.
+
+        Q(S) <= e^eps P(S) + delta(eps), and the same of the complement: 1 - P(S) <= e^eps (1 - Q(S)) + delta(eps).
+        """
+        t = np.exp(self.eps)
+        a = np.concatenate([t[::-1], 1 / t[1:]])
+        return a, np.concatenate([self.upper[::-1], 1 - (1 - self.upper[1:]) / t[1:]])
+
+    def reachable(self, x: Array) -> tuple[Array, Array]:
+        """Bound the largest Q(S) at P(S) = x by the least of ``lines`` and 1; return it with the slope of that line."""
+        a, b = self.lines()
+        heights = a[:, None] * np.asarray(x, dtype=float) + b[:, None]
+        best, least = heights.argmin(axis=0), heights.min(axis=0)
+        return np.minimum(least, 1.0), np.where(least < 1, a[best], 0.0)
+
+    def kinks(self) -> Array:
+        """Where consecutive lines cross, as far as that is inside (0, 1)."""
+        a, b = self.lines()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            x = np.diff(b) / -np.diff(a)
+        return np.asarray(x[(x > 0) & (x < 1)])
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Bounds of the profile of the best of K runs, for the worst order of the outcomes.
+
+    Args:
+        table: bounds of the profile of one run. slope: x -> f'(1 - x), f the generating function of K; log_fall: minus
+            the derivative of its logarithm; reach: x -> 1 - f(1 - x); within: x -> f(x) - f(0).
+    """
+
+    table: ProfileTable
+    slope: Function
+    log_fall: Function
+    reach: Function
+    within: Function
+
+    @cached_property
+    def _lines(self) -> tuple[Array, Array]:
+        """Lines (a, b): on cells of x, sup (slope(x) t - c slope(g(x))) is at most max (a t - c b), for all c, t > 0.
+
+        slope is convex and falls; on a cell it is at most its chord, and slope(g(x)) at least the tangent, at the
+        middle, of slope along a line above g. Their difference is linear, so that the ends of the cell suffice. A
+        tangent that falls below 0 inside the cell counts up to there: beyond it slope(g(x)) is at least 0, and
+        slope(x) at most the chord at that point.
+        """
+        mean = float(self.slope(np.zeros(1))[0])
+        cells = np.geomspace(SMALLEST / max(mean, 1.0), 1.0, CELLS)
+        x = np.unique(np.concatenate([[0.0], cells, self.table.kinks()]))
+        a = self.slope(x)
+        middle, half = (x[1:] + x[:-1]) / 2, np.diff(x) / 2
+        g, steepness = self.table.reachable(middle)
+        height = self.slope(g)
+        fall = height * self.log_fall(g) * steepness * half
+        share, crosses = np.ones_like(fall), fall > height
+        share[crosses] = (height + fall)[crosses] / (2 * fall[crosses])
+        ends = a[:-1] + share * np.diff(a)
+        return np.concatenate([a[:-1], ends]), np.concatenate([height + fall, np.maximum(height - fall, 0.0)])
+
+    def upper(self, eps: float) -> float:
+        """An upper bound of delta at eps: E_Q phi(dP/dQ), phi the maximum of 0 and of the lines, by its kinks."""
+        slopes, heights = self._lines
+        a, kinks = _envelope(slopes, math.exp(min(eps, MAX_EXPONENT)) * heights)
+        weights = np.diff(np.concatenate([[0.0], a]))
+        integral = float(weights @ self.table.hockey_stick(kinks))
+        # all runs together differ with probability at most reach(delta(0)), by coupling each of them
+        every = float(self.reach(np.minimum(self.table.upper[:1], 1.0))[0])
+        return min(1.0, min(integral, every) * (1 + ROUNDING))
+
+    @cached_property
+    def _sets(self) -> tuple[Array, Array]:
+        """Sets S = {dP/dQ > e}: e, a bound d of delta(e), and a range of Q(S).
+
+        In one order of the neighbours P(S) - e Q(S) is delta(e), at least d. In every order P(S) - e' Q(S) is at most
+        delta(e'): for e' < e it bounds Q(S) from above, and for e' > e from below. Below 1, delta(e) = 1 - e + e
+        delta(1/e) of the other order.
+
+        Returns:
+            [k, 2] e and d, and [k, m] values of Q(S), which divide its range into cells.
+        """
+        table, falls, t = self.table, np.exp(-self.table.eps[:0:-1]), np.exp(self.table.eps)
+        e = np.concatenate([falls, t])
+        d, most = (
+            np.concatenate([-np.expm1(-table.eps[:0:-1]) + falls * known[:0:-1], known])
+            for known in (table.lower, table.upper)
+        )
+        rise, rounding = most[None, :] - d[:, None], 1e-15 * (most[None, :] + d[:, None])
+        gap = e[:, None] - e[None, :]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            above = np.where(gap > 0, (rise + rounding) / gap, np.inf).min(axis=1)
+            below = np.where(gap < 0, (rise + rounding) / gap, 0.0).max(axis=1)
+        high = np.minimum(np.minimum(above * (1 + 1e-12), (1 - d) / e), 1.0)
+        low = np.clip(below * (1 - 1e-12), 0.0, high)
+        chosen = (d > 0) & (high >= 0)
+        q = low[chosen, None] + (high - low)[chosen, None] * np.linspace(0, 1, SIZES) ** 2
+        return np.stack([e, d], axis=1)[chosen], q
+
+    def lower(self, eps: float) -> float:
+        """A lower bound of delta at eps: that of the best of several scores, the larger or the smaller privacy loss.
+
+        For each set S of losses above a threshold, two scores: one prefers S, so that the best run is in S with
+        probability r(P(S)), r = reach; the other avoids S, so that it is in S with probability w(P(S)), w = within.
+        On the neighbour these are r(Q(S)) and w(Q(S)). The smallest difference over all admitted Q(S) counts: on a cell
+        of Q(S), the concave r is at least its chord and at most a tangent, and the convex w the other way round.
+        """
+        sets, q = self._sets
+        if not len(sets):
+            return 0.0
+        e, d = sets[:, :1], sets[:, 1:]
+        ratio = math.exp(min(eps, MAX_EXPONENT)) * (1 + ROUNDING)
+        p = np.minimum(d + e * q, 1.0)
+        middle, half = (q[:, 1:] + q[:, :-1]) / 2, np.diff(q) / 2
+        p_middle = np.minimum(d + e * middle, 1.0)
+        reached, other = self.reach(p) * (1 - ROUNDING), ratio * self.reach(middle)
+        change = ratio * self.slope(middle) * half
+        prefers = np.minimum(reached[:, :-1] - other + change, reached[:, 1:] - other - change)
+        kept, other = self.within(p_middle) * (1 - ROUNDING), ratio * self.within(q)
+        change = self.slope(1 - p_middle) * e * half
+        avoids = np.minimum(kept - change - other[:, :-1], kept + change - other[:, 1:])
+        return max(0.0, float(np.max([prefers.min(axis=1), avoids.min(axis=1)])))
+
+
+def _envelope(slopes: Array, heights: Array) -> tuple[Array, Array]:
+    """The maximum of 0 and of the lines slopes t - heights, t > 0: increasing slopes, and where each line begins."""
+    order = np.lexsort((heights, slopes))
+    hull = [(0.0, 0.0, 0.0)]  # slope, height, beginning
+    for a, b in zip(slopes[order].tolist(), heights[order].tolist(), strict=True):
+        if a <= hull[-1][0]:
+            continue  # of lines of one slope the highest came first
+        while True:
+            a0, b0, start = hull[-1]
+            begin = (b - b0) / (a - a0)
+            if begin > start or len(hull) == 1:
+                break
+            hull.pop()
+        hull.append((a, b, begin))
+    lines = np.array(hull[1:])
+    return lines[:, 0], lines[:, 2]
+
+
+# Curves of the best of K runs, K random, from the certified profile of one run.
+#
+# ``docs/theory/tuning.md`` has the theorem and its proof; ``wpriv/accounting/best_of_runs.py`` computes it.
+
+SOURCE = "the best of K runs: Koskela, Redberg, Wang 2024 and Papernot, Steinke 2022, sharpened (docs/theory/tuning.md)"
+# intervals between points of the profile of one run, and the largest eps at which it is used
+POINTS, LARGEST_EPS = 159, 300.0
+# the same for shuffled batches, where each point takes a composition of many parts, and for largest batches, whose
+# wide brackets are intersected with other bounds at each point; these reach farther than asked, by the first factor,
+# for the next question, and serve up to the second one
+SLOW_POINTS, FARTHER, REUSED_UP_TO = 24, 1.25, 2.0
+# counted work (nanoseconds of a usual processor) after which slow points are left to bounds that are quick, or left out
+TABLE_WORK = 2.5e9
+# times that the profile is evaluated anew, up to where delta is as small as the answer before
+PASSES = 4
+# relative width asked of the profile of one run: its bracket is wider than this anyway after the selection
+PROFILE_TOL = 1e-5
+# the same for largest batches, whose bracket is wide however finely its two ends are computed
+CUT_TOL = 0.1
+# share by which the largest loss of a run is raised for rounding
+LOSS_ROUNDING = 1e-12
+# the same for a mean of deltas
+MEAN_ROUNDING = 1e-12
+# delta at which the profile of one run ends where bounds on attacks are computed
+ATTACK_DELTA = 1e-7
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """The privacy profile of one run, evaluated once for all questions about the best of K such runs.
+
+    Args:
+        curve: of one run; a rigorous one of (eps, delta)-DP. largest: an upper bound of its privacy loss, in nats.
+    Raises:
+        Unsupported: the curve is no such guarantee.
+    """
+
+    curve: Curve
+    largest: float
+    _tables: list[tuple[float, ProfileTable]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        curve = self.curve
+        if curve.notion != "approximate-dp" or curve.claim not in RIGOROUS:
+            raise Unsupported(
+                f"`repeats` needs a proven curve of (eps, delta)-DP of one run; {curve.accountant} gives one of "
+                f"{curve.notion}, claim {curve.claim}. Use `accountant='pld'` or `accountant='rdp'`"
+            )
+
+    def table(self, top: float) -> ProfileTable:
+        """Return bounds of delta at increasing eps up to ``top`` nats, and at the largest loss.
+
+        Raises:
+            Unsupported: ``top`` is beyond every bound.
+        """
+        if top > LARGEST_EPS:
+            raise Unsupported(
+                f"`repeats` needs the profile of one run, whose eps is {text(top, up=True)} here: beyond "
+                f"{LARGEST_EPS:g} no bound is computed. Add noise, or run fewer steps"
+            )
+        most = top * (1.0 if is_quick(self.curve.process) else REUSED_UP_TO)
+        for reach, table in self._tables:
+            if top <= reach <= most:
+                return table
+        top = top if is_quick(self.curve.process) else min(top * FARTHER, LARGEST_EPS)
+        grid, points = self._points(max(min(top, self.largest), 1e-9))
+        if grid[-1] < self.largest <= LARGEST_EPS:
+            grid, points = np.append(grid, self.largest), [*points, _bracket(self.curve, self.largest)]
+        upper = np.minimum.accumulate([high for _, high in points])
+        upper[grid >= self.largest] = 0.0
+        lower = np.minimum(np.maximum.accumulate([low for low, _ in points][::-1])[::-1], upper)
+        table = ProfileTable(grid, upper, lower)
+        self._tables.append((top, table))
+        return table
+
+    def _points(self, top: float) -> tuple[Array, list[tuple[float, float]]]:
+        """Evaluate delta at evenly spaced eps up to ``top``: at seven first, and between them as far as work allows.
+
+        The largest eps, which can take by far the most work and matters least, comes last.
+
+        Returns:
+            [k] increasing eps in nats, and the lower and the upper end of delta at each.
+        """
+        last = POINTS if is_quick(self.curve.process) else SLOW_POINTS
+        grid, end, known = np.linspace(0.0, top, last + 1), counted_work.total() + TABLE_WORK, {}
+        first = range(0, last, last // 6)
+        for at in (*first, *(k for k in range(last) if k % 2 == 0), *range(1, last, 2), last):
+            if at not in known and (at in first or at == last or counted_work.total() < end):
+                with counted_work.stop_at(end):
+                    known[at] = _bracket(self.curve, float(grid[at]))
+        return grid[sorted(known)], [known[at] for at in sorted(known)]
+
+    def selection(self, repeats: Repeats, top: float) -> Selection:
+        """The bounds of the best run, from the profile of one run up to an eps of ``top``."""
+        return Selection(self.table(top), repeats.slope, repeats.log_fall, repeats.reach, repeats.within)
+
+    def top(self, delta: float) -> float:
+        """The eps of one run at a small delta; 0 where none is known."""
+        try:
+            value = float(self.curve.epsilon_bracket(min(max(delta, 1e-290), 0.5)).safe)
+        except Unsupported:
+            return 0.0
+        return value if math.isfinite(value) else 0.0
+
+
+def one_run(process: Process, accountant: str, tol: float) -> OneRun:
+    """The profile of one run by an accountant, where a relative width of ``tol`` was asked.
+
+    Raises:
+        Unsupported: the accountant has no proven curve of (eps, delta)-DP.
+    """
+    return OneRun(evaluate.curve(process, accountant, profile_tol(process, tol)), largest_loss([process]))
+
+
+def of_best(run: OneRun, repeats: Repeats) -> Curve:
+    """The curve of the best of K runs, from the profile of one run.
+
+    From pld, the bound by the profile that Renyi divergences give is taken where it is smaller. It can be, by about the
+    spacing of the points, only where every loss is bounded.
+    """
+    best = repeated(run, repeats)
+    if run.curve.accountant != "pld" or math.isinf(run.largest):
+        return best
+    try:
+        return _least(best, repeated(OneRun(evaluate.curve(run.curve.process, "rdp"), run.largest), repeats))
+    except Unsupported:
+        return best
+
+
+def of_candidates(
+    processes: Sequence[Process], weights: Sequence[float], accountant: str, tol: float, repeats: Repeats
+) -> Curve:
+    """The curve of the best of K runs, each of which draws its process with these probabilities and shows which.
+
+    Args:
+        processes: under one neighbouring relation. weights: their probabilities.
+    Raises:
+        Unsupported: as ``repeated``.
+    """
+    curves = [evaluate.curve(process, accountant, profile_tol(process, tol)) for process in processes]
+    return repeated(OneRun(_mixture(curves, weights), largest_loss(processes)), repeats)
+
+
+def _mixture(curves: Sequence[Curve], weights: Sequence[float]) -> Curve:
+    """The curve of a run that draws one of several processes: ``docs/theory/tuning.md``, Lemma 5.
+
+    delta is at most the mean of the deltas, and eps at most the largest eps. The lower end of delta is that of one
+    process, times its probability.
+    """
+    if len(curves) == 1:
+        return curves[0]
+    weak = next((curve for curve in curves if not curve.is_proven), curves[0])
+
+    def delta(eps: float) -> Bracket:
+        ends = [_bracket(curve, eps) for curve in curves]
+        high = math.fsum(weight * high for weight, (_, high) in zip(weights, ends, strict=True))
+        low = max(weight * low for weight, (low, _) in zip(weights, ends, strict=True))
+        high = min(high * (1 + MEAN_ROUNDING), 1.0)
+        return Bracket(high, min(low, high), high)
+
+    def epsilon(delta: float) -> Bracket:
+        return Bracket.above(max(curve.epsilon_bracket(delta).safe for curve in curves))
+
+    return dataclasses.replace(weak, delta_bracket=delta, epsilon_bracket=epsilon, tol=None, orders=())
+
+
+def _least(best: Curve, other: Curve) -> Curve:
+    """The curve ``best`` with the smaller of the upper bounds of two curves."""
+
+    def smaller(first: Bracket, second: Bracket) -> Bracket:
+        high = min(first.safe, second.safe)
+        return Bracket(high, min(first.lower or 0.0, high), high)
+
+    return dataclasses.replace(
+        best,
+        delta_bracket=lambda eps: smaller(best.delta_bracket(eps), other.delta_bracket(eps)),
+        epsilon_bracket=lambda delta: smaller(best.epsilon_bracket(delta), other.epsilon_bracket(delta)),
+    )
+
+
+def repeated(run: OneRun, repeats: Repeats) -> Curve:
+    """The curve of the best of K runs, by any score that a run itself reveals.
+
+    Returns:
+        A curve of claim upper-bound; its lower end is that of the score for which it costs most among those tried.
+    """
+    curve, mean, pure = run.curve, float(repeats.mean), float(repeats.pure_eps(run.largest))
+
+    def epsilon(delta: float) -> Bracket:
+        # where one run has distinguishing events, a smaller delta has no eps
+        tops = (run.top(share * delta / max(mean, 1.0)) for share in (0.03, 0.3, 0.95))
+        # a score that ranks all runs alike releases one of them, if any
+        alike = _lower_epsilon(curve, delta / float(repeats.reach(1.0)))
+        if math.isinf(alike):
+            return Bracket(math.inf, math.inf, math.inf)
+        selection = run.selection(repeats, next((top for top in tops if top > 0), 0.0))
+        high, low = _solved(selection, delta)
+        high = min(high, pure)
+        return Bracket(high, min(max(low, alike), high), high)
+
+    def delta(eps: float) -> Bracket:
+        top = max(1.25 * eps, run.top(1e-3))
+        high, low = 1.0, 0.0
+        for _ in range(PASSES):
+            selection = run.selection(repeats, top)
+            before, high = high, min(high, selection.upper(eps) if eps < pure else 0.0)
+            low = max(low, selection.lower(eps))
+            top = run.top(max(0.03 * high / max(mean, 1.0), 1e-100))
+            if top == 0 or not 0 < high < 0.99 * before:
+                break
+        alike = float(repeats.reach(1.0)) * _bracket(curve, eps)[0] * (1 - 1e-12)
+        return Bracket(high, min(max(low, alike), high), high)
+
+    source = f"{curve.source}; {SOURCE}"
+    return dataclasses.replace(
+        curve, claim="upper-bound", source=source, delta_bracket=delta, epsilon_bracket=epsilon, tol=None, orders=()
+    )
+
+
+def curve_for_attacks(run: OneRun, repeats: Repeats) -> Curve:
+    """Upper bounds of delta of the best of K runs at many eps, from one table of the profile of one run.
+
+    They hold for either order of the neighbours; they have no lower ends, since the best run by the score at hand may
+    show less than the best run by the worst score.
+    """
+    selection = run.selection(repeats, run.top(ATTACK_DELTA / max(float(repeats.mean), 1.0)))
+
+    def delta(eps: float) -> Bracket:
+        return Bracket.above(selection.upper(eps))
+
+    return dataclasses.replace(repeated(run, repeats), delta_bracket=delta)
+
+
+def largest_loss(processes: Iterable[Process]) -> float:
+    """The largest privacy loss of several processes, raised for rounding: they are DP with this eps and delta = 0."""
+    return max(map(evaluate.largest_loss, processes)) * (1 + LOSS_ROUNDING)
+
+
+def _solved(selection: Selection, delta: float) -> tuple[float, float]:
+    """The upper and a lower end of eps at delta."""
+    guess = float(selection.table.eps[-1])
+    limit = 4 * LARGEST_EPS
+    if selection.upper(limit) > delta:
+        return math.inf, 0.0
+    high = smallest_meeting(lambda eps: selection.upper(eps) - delta, guess, high=limit, rtol=1e-9)
+    # where the lower bound exceeds delta, eps is too small; the last eps tried that does is a lower end
+    low, step = 0.0, high / 2
+    for _ in range(40):
+        if selection.lower(low + step) > delta:
+            low += step
+        step /= 2
+    return high, low
+
+
+def _lower_epsilon(curve: Curve, delta: float) -> float:
+    """The lower end of the eps of one run; 0 where none is known."""
+    try:
+        return float(curve.epsilon_bracket(delta).lower or 0.0) if delta < 1 else 0.0
+    except Unsupported:
+        return 0.0
+
+
+def profile_tol(process: Process, tol: float) -> float:
+    """The relative width of the profile of one run, where ``tol`` was asked."""
+    return max(tol, PROFILE_TOL if is_quick(process) else CUT_TOL)
+
+
+def is_quick(process: Process) -> bool:
+    """Return whether delta at one eps is quick to compute: not for shuffled batches, nor with a largest batch."""
+    return not any(step.sampling.kind == "shuffle" or step.sampling.max_batch for step in process.steps)
+
+
+def _bracket(curve: Curve, eps: float) -> tuple[float, float]:
+    try:
+        bracket = curve.delta_bracket(eps)
+    except Unsupported:
+        return 0.0, 1.0
+    return float(bracket.lower or 0.0), min(1.0, float(bracket.safe))

@@ -1,0 +1,223 @@
+"""The neighbouring relation as users describe it: adjacency, records of one person, and size of the data set."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wpriv.accounting import evaluate
+from wpriv.accounting.history import merged, read_history
+from wpriv.core.kinds import Sampling
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.pair_distances import Observed
+from wpriv.core.parameters import flag
+from wpriv.core.process import Process, Step
+from wpriv.core.repetition import ONE_RELEASE, sampling_keys, with_repetitions
+from wpriv.errors import UsageError, WprivError
+from wpriv.numerics.numbers import number, shown, whole
+
+
+def process_between(steps: Sequence[Step], adjacency: str | None, group: Any, records: int | None) -> Process:
+    """A process that knows the size of the data set where its guarantee depends on that."""
+    persons = 1 if group is None else whole(group, "group")
+    depends = any(
+        step.sampling.max_batch or (persons > 1 and step.sampling.kind == "fixed" and step.sampling.rate < 1)
+        for step in steps
+    )
+    size = records if depends and records is not None else 0
+    return Process(tuple(steps), "" if adjacency is None else adjacency, persons, size)
+
+
+def neighbour_readings(process: Process) -> list[str]:
+    """Notes on groups and largest batches, and premises that every answer says, as far as the process has them."""
+    lines = []
+    sampled = [step.sampling for step in process.steps if step.sampling.kind == "poisson" and step.sampling.rate < 1]
+    if process.group > 1:
+        lines.append(
+            f"group = {process.group}: a person has up to {process.group} records; parameters of a mechanism, such as "
+            f"its sensitivity, are those of one record"
+        )
+    if process.records and any(sampling.max_batch for sampling in sampled):
+        lines.append(
+            f"of a batch of more records than the largest a uniformly random part is kept; no data set has more than "
+            f"{process.records} records"
+        )
+    return lines + [premise.sentence for premise in process.premises() if premise.shown]
+
+
+# Build a checked Process from plain data (flags, recipes, JSON) or from objects; errors name the flag to change.
+
+# kinds of steps whose readings are listed
+MAX_READINGS = 20
+
+
+def step(spec: Mapping[str, Any]) -> Step:
+    """``Step.from_dict`` of a user's step: n is 1 by default, and ``observed`` any form of pair distances.
+
+    Raises:
+        UsageError, MissingResource: the step or its pair distances are faulty.
+    """
+    return Step.from_dict({"n": 1, **spec, "observed": _distances(spec.get("observed"))})
+
+
+def _distances(observed: Any) -> Observed | None:
+    if observed is None:
+        return None
+    from wpriv.accounting import history as load_distances
+
+    return load_distances.observed(observed)
+
+
+def process(
+    specs: Iterable[Mapping[str, Any]],
+    adjacency: str | None = None,
+    places: Sequence[str] = (),
+    *,
+    group: Any = None,
+    records: int | None = None,
+) -> Process:
+    """Build a Process from step mappings (see ``step``); consecutive equal steps are merged by adding their counts.
+
+    Args:
+        places: where each step was written, for messages; empty for a single step.
+        group: number of records of one person. records: size of the data set, kept where a guarantee depends on it.
+    """
+    steps: list[Step] = []
+    for index, spec in enumerate(specs):
+        try:
+            new = step(spec)
+        except WprivError as error:
+            if not places:
+                raise
+            raise error.at(places[index]) from None
+        alike = bool(steps) and steps[-1].is_like(new)
+        if alike and (new.observed is None or new.observed.steps == 1):
+            new = dataclasses.replace(new, n=steps.pop().n + new.n)
+        steps.append(new)
+    if isinstance(adjacency, str) and not adjacency:
+        raise UsageError("the adjacency is empty; give add-remove or replace-one, or leave it out")
+    return process_between(steps, adjacency, group, records)
+
+
+def question(**given: Any) -> dict[str, float]:
+    """eps, delta and tol as numbers, without those that are None."""
+    return {name: number(value, f"`{name}`") for name, value in given.items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True)
+class DescribedProcess:
+    """A process as a user described it.
+
+    Args:
+        process: what runs. notes: how the arguments were read. records: the size of the data set, if it was given.
+        runs: the number of runs of a training's ledger; 0 where there is none.
+    """
+
+    process: Process
+    notes: tuple[str, ...] = ()
+    records: int | None = None
+    runs: int = 0
+
+    def tol(self) -> float:
+        """The default relative width of a bracket; the same as in a statement, so that both show the same figure."""
+        return evaluate.answer_tol(self.process)
+
+
+def described_process(
+    mech: str | type[Mechanism] | Mechanism | Process | None = None,
+    *,
+    n: Any = None,
+    sampling: str | Sampling = "none",
+    rate: Any = None,
+    batch: Any = None,
+    records: Any = None,
+    epochs: Any = None,
+    max_batch: Any = None,
+    bands: Any = None,
+    adjacency: str | None = None,
+    group: Any = None,
+    history: str | Path | None = None,
+    observed: Any = None,
+    **params: Any,
+) -> DescribedProcess:
+    """The process that the arguments of ``budget`` describe; ``params`` are those of the mechanism.
+
+    One mechanism, repeated and sampled; the steps of a history file; or a Process that is complete already.
+
+    Raises:
+        UsageError: the arguments contradict each other, or something is missing.
+    """
+    keys = {"n": n, "batch": batch, "records": records, "epochs": epochs, "bands": bands}
+    keys |= sampling_keys(sampling, rate, max_batch)
+    if isinstance(mech, Mechanism) and history is None and params:
+        raise UsageError(f"{mech} has its parameters; leave out {', '.join(params)}")
+    if history is None and not isinstance(mech, Process):
+        return described_steps([{"mech": mech, **params, **keys, "observed": observed}], adjacency, group)
+    others = {**keys, "observed": observed, "records": None, **params}
+    others |= {"mech": None if history is None else mech}
+    others |= {"sampling": None if keys["sampling"] == "none" else keys["sampling"]}
+    if given := [flag(name) if name in params else f"`{name}`" for name, value in others.items() if value is not None]:
+        whole_steps = "a Process" if history is None else "`history`"
+        raise UsageError(f"{whole_steps} holds whole steps; it cannot be combined with {', '.join(given)}")
+    if isinstance(mech, Process):
+        if adjacency not in (None, mech.adjacency):
+            raise UsageError(f"the process has {mech.adjacency} neighbours; found adjacency {shown(adjacency)}")
+        if group not in (None, mech.group):
+            raise UsageError(f"the process has groups of {mech.group}; found `group` {shown(group)}")
+        size = data_set_size([{"records": records}])
+        if mech.records and size not in (None, mech.records):
+            raise UsageError(f"the process is about {mech.records} records; found `records` {size}")
+        return DescribedProcess(mech, tuple(_readings(mech)), size or mech.records or None)
+    assert history is not None
+    return _from_history(history, adjacency, group, records)
+
+
+def _from_history(history: str | Path, adjacency: str | None, group: Any, records: Any) -> DescribedProcess:
+    steps = read_history(history)
+    relation = steps.relation(history, adjacency)
+    size = data_set_size([*steps.steps, {"records": records}], group)
+    specs, notes = with_repetitions(steps.steps, steps.places)
+    specs, places = merged(specs, steps.places)
+    built = process(specs, relation, places, group=group, records=size)
+    kinds = "1 kind of step" if len(specs) == 1 else f"{len(specs)} kinds of steps"
+    read = [f"{kinds} read from {history}", *steps.notes, *(note for note in notes if note != ONE_RELEASE)]
+    return DescribedProcess(built, (*dict.fromkeys(read), *_readings(built)), size, steps.runs)
+
+
+def described_steps(
+    steps: Iterable[Mapping[str, Any]], adjacency: str | None = None, group: Any = None
+) -> DescribedProcess:
+    """The process of steps as in a recipe: ``{mech, <parameters>, sampling, n | epochs, rate | batch, records}``."""
+    steps = list(steps)
+    specs, notes = with_repetitions(steps)
+    size = data_set_size(steps, group)
+    built = process(specs, adjacency, group=group, records=size)
+    return DescribedProcess(built, (*dict.fromkeys(notes), *_readings(built)), size)
+
+
+def data_set_size(steps: Iterable[Mapping[str, Any]], group: Any = None) -> int | None:
+    """The size of the data set: the largest that a step names; None where none does.
+
+    Raises:
+        UsageError: a size below 1, or several where fixed-size sampling of groups depends on it.
+    """
+    steps = list(steps)
+    sizes = [whole(step["records"], "records") for step in steps if step.get("records") is not None]
+    if sizes and min(sizes) < 1:
+        raise UsageError(f"`records` is the size of the data set, at least 1; found {min(sizes)}")
+    persons = 1 if group is None else whole(group, "group")
+    if persons > 1 and len(set(sizes)) > 1 and any(step.get("sampling") == "fixed" for step in steps):
+        raise UsageError(
+            f"fixed-size sampling of groups is accounted for on one data set; found `records` {sizes[0]} and others"
+        )
+    return max(sizes, default=None)
+
+
+def _readings(process: Process) -> list[str]:
+    """Notes on observed units and neighbours, and of the first steps' mechanisms on how they read their parameters."""
+    units = [step.observed.describe() for step in process.steps if step.observed is not None]
+    notes = [f"sigma and sensitivity are multiples of the observed unit: {unit}" for unit in units]
+    lines = [line for step in process.steps[:MAX_READINGS] for line in step.mechanism.reading()]
+    return list(dict.fromkeys([*notes, *neighbour_readings(process), *lines]))

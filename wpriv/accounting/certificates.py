@@ -1,0 +1,198 @@
+"""Certificates: what an independent program needs to re-prove a guarantee, written to files and verified."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wpriv._version import __version__
+from wpriv.core.guarantee import RIGOROUS, Guarantee
+from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError, of_file
+from wpriv.files import durable_writes
+from wpriv.numerics.bracket import Bracket
+from wpriv.results import storage
+from wpriv.verify import certificate
+
+if TYPE_CHECKING:
+    from wpriv.verify.prove import Proof
+
+# shares by which ends are moved outwards until they are proven; the first is that of a certificate without a proof
+WIDTHS = (1e-9, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+INSTALL = "the verifier needs the package python-flint: pip install 'wpriv[verify]', or pip install python-flint"
+
+
+def of_guarantee(row: Guarantee, width: float) -> dict[str, Any]:
+    """Return the certificate of a guarantee, with the ends of its answer moved outwards by a share of themselves.
+
+    Raises:
+        Unsupported: there is nothing to certify, or the verifier has no proof for such a process.
+    """
+    if row.notion != "approximate-dp" or row.claim not in RIGOROUS:
+        raise Unsupported(
+            f"a certificate holds proven bounds of (eps, delta)-DP; {row.accountant} gives an answer of the claim "
+            f"{row.claim!r} and the notion {row.notion!r}. Use `accountant='pld'`"
+        )
+    if "repeats" in row.extra:
+        raise Unsupported(
+            "a certificate is about steps that ran, and the verifier has no proof for the best of a random number of "
+            "runs; leave out `repeats`, or the certificate"
+        )
+    question = row.extra.get("asked", "eps" if row.delta.lower == row.delta.upper else "delta")
+    eps, delta = _ends(row.epsilon), _ends(row.delta)
+    if question == "eps":
+        eps = (eps[0] * (1 - width), eps[1] * (1 + width))
+    else:
+        delta = (delta[0] * (1 - width), delta[1] * (1 + width))
+    data = {
+        "schema": certificate.SCHEMA,
+        "notion": row.notion,
+        "asked": question,
+        "adjacency": str(row.process.adjacency),
+        "group": row.process.group,
+        "records": row.process.records,
+        "process": row.process.describe(),
+        "premises": [premise.sentence for premise in row.process.premises()],
+        "epsilon_lower": eps[0],
+        "epsilon_upper": "inf" if math.isinf(eps[1]) else eps[1],
+        "delta_lower": delta[0],
+        "delta_upper": delta[1],
+        "claim_width": width,
+        "version": __version__,
+    }
+    try:
+        certificate.read(json.dumps(data))
+    except (UsageError, Unsupported) as error:
+        raise Unsupported(f"this guarantee has no certificate: {error}") from None
+    return data
+
+
+def write(row: Guarantee, path: str | Path) -> str:
+    """Write the certificate of a guarantee, proven first if python-flint is installed; return a note on it.
+
+    Raises:
+        Unsupported: there is no certificate of such a guarantee. MissingResource: the file cannot be written.
+    """
+    data, note = of_guarantee(row, WIDTHS[0]), "not verified here, since python-flint is not installed"
+    if importlib.util.find_spec("flint") is not None:
+        data, note = _proven(row)
+    durable_writes.replace(Path(path), json.dumps(data) + "\n", advice="name another file with --certificate")
+    return f"{path}: ends {data['claim_width']:g} (relative) outside of the printed ones; {note}"
+
+
+def _proven(row: Guarantee) -> tuple[dict[str, Any], str]:
+    """The certificate with the narrowest ends of ``WIDTHS`` that the verifier proves."""
+    from wpriv.verify.prove import Job
+
+    data = of_guarantee(row, WIDTHS[0])
+    job = Job(certificate.read(json.dumps(data)))
+    for width in WIDTHS:
+        data = of_guarantee(row, width)
+        proofs = job.proofs(certificate.read(json.dumps(data)), thorough=False)
+        if all(proof.verdict == "proved" for proof in proofs):
+            return data, "proved by " + " and ".join(dict.fromkeys(proof.method for proof in proofs))
+    raise Unsupported(
+        f"no certificate is written: the verifier does not prove even ends {WIDTHS[-1]:g} (relative) outside of the "
+        f"printed ones. {certificate.UNPROVED}"
+    )
+
+
+def best(rows: Sequence[Guarantee]) -> Guarantee:
+    """The guarantee of (eps, delta)-DP with the least eps.
+
+    Raises:
+        Unsupported: there is none.
+    """
+    proven = [row for row in rows if row.notion == "approximate-dp" and row.claim in RIGOROUS]
+    if not proven:
+        raise Unsupported("this training has no guarantee of (eps, delta)-DP, and so no certificate")
+    return min(proven, key=lambda row: row.epsilon.safe)
+
+
+def _ends(bracket: Bracket) -> tuple[float, float]:
+    return bracket.lower or 0.0, bracket.safe
+
+
+def verify(path: Path, width: float | None = None) -> list[tuple[str, tuple[str, ...], list[Proof]]]:
+    """Prove or refute the claims of a certificate, or of the statement of a finished training.
+
+    Args:
+        path: a certificate, the output of ``budget --json``, or a folder with a statement and a ledger.
+        width: share by which the claimed ends of the answer are moved outwards before they are proven; by default 0 for
+            a certificate, and 1e-9 for a guarantee, whose exact figures are rounded to doubles.
+    Returns:
+        For every claim what it is, the premises that it rests on, and the proofs of its upper and its lower end.
+    Raises:
+        UsageError: the file is malformed. Unsupported: the verifier has no proof for such a process.
+        MissingResource: the file cannot be read, or python-flint is not installed. CheckFailed: the ledger differs.
+    """
+    if importlib.util.find_spec("flint") is None:
+        raise MissingResource(INSTALL)
+    from wpriv.verify import prove
+
+    texts = _of_folder(path) if path.is_dir() else [(path.name, _read(path))]
+    results = []
+    for name, text in texts:
+        try:
+            claim = certificate.read(text)
+        except (UsageError, Unsupported) as error:
+            raise error.at(str(path)) from None
+        is_certificate = json.loads(text)["schema"] == certificate.SCHEMA
+        share = Fraction(0 if is_certificate else WIDTHS[0]) if width is None else Fraction(width)
+        results.append((name, claim.premises, prove.verify(claim.widened(share))))
+    return results
+
+
+def _of_folder(path: Path) -> list[tuple[str, str]]:
+    """The guarantees of a statement that have ends to prove, after a look at the ledger."""
+    from wpriv.accounting import build_process
+
+    file, ledger = path / storage.STATEMENT, path / storage.LEDGER
+    try:
+        statement = json.loads(_read(file))
+        rows = [row for row in statement["guarantees"] if row["notion"] == "approximate-dp"]
+        process = statement["process"]
+        neighbours = {str(entry["adjacency"]) for entry in (statement, *rows)}
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"{file}: wanted the statement of a private training; found no guarantees in it") from None
+    if "tuning" in statement:
+        raise Unsupported(
+            f"{file} is of the best of a random number of runs (tune), and the verifier has no proof for that. "
+            f"Ask `wpriv budget --repeats` with the flags of one run for its bound"
+        )
+    ran = build_process.described_process(history=str(ledger)).process
+    steps = ran.describe()
+    if neighbours != {ran.adjacency}:
+        raise CheckFailed(
+            f"{file}: the neighbours are {' and '.join(sorted(neighbours))}; those of {ledger.name} are {ran.adjacency}"
+        )
+    for name, described in [("process", process), *((row["accountant"], row["process"]) for row in rows)]:
+        if _without_distances(described) != _without_distances(steps):
+            raise CheckFailed(f"{file}: the steps under {name} are not those of {ledger.name}; the ledger says {steps}")
+    return [
+        (row["accountant"], json.dumps({**row, "process": _without_distances(row["process"])}))
+        for row in rows
+        if isinstance(row["epsilon_upper"], float) and math.isfinite(row["epsilon_upper"])
+    ]
+
+
+def _without_distances(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in step.items() if key != "observed"} for step in steps]
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(certificate.MAX_BYTES + 1)
+    except OSError as error:
+        raise of_file(error, path, "read", "give the path of a certificate or of a finished training") from None
+    if len(content) > certificate.MAX_BYTES:
+        raise UsageError(f"{path}: a certificate has at most {certificate.MAX_BYTES:,} bytes; found more")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: wanted a certificate, which is JSON text; found other bytes") from None

@@ -1,0 +1,297 @@
+"""The verdict on one claim, and the question that it answers: a claim, a process, and the accountants to ask."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wpriv.accounting import evaluate
+from wpriv.accounting.claims.loss_test import (
+    Simulation,
+    ThresholdTest,
+    most_trials,
+    simulate,
+    threshold_test,
+    trials_needed,
+)
+from wpriv.accounting.evaluate import alike, is_bound_only, is_drawn
+from wpriv.core.claim import Claim
+from wpriv.core.guarantee import Curve, OrderDelta
+from wpriv.core.kinds import Adjacency
+from wpriv.core.process import Process, WeightedPairs, sandwich
+from wpriv.core.theorems import STATED
+from wpriv.errors import Unsupported
+from wpriv.numerics.bracket import Bracket
+from wpriv.numerics.numbers import echo
+
+PROVED, REFUTED, OPEN = "proved", "refuted", "open"
+# accountants asked in this order where none is named: the first that answers decides
+ACCOUNTANTS = ("pld", "rdp", "zcdp")
+# relative width of the points beside a threshold
+POINT_TOL = 1e-5
+# relative difference that counts as the rounding of a closed form
+ROUNDING = 1e-12
+# a simulation is made if the claim would be missed by at least so many standard errors; the fewest trials
+DEVIATIONS, MIN_TRIALS = 6.0, 10_000
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The verdict on one claim.
+
+    Args:
+        claim: what was claimed. verdict: proved, refuted or open. reason: why, in a sentence.
+        process: what the claim is about. notes: how it was read.
+        accountant: the accountant whose bracket decided, and ``source`` its source.
+        at_eps: the eps at which ``delta`` was computed; ``allowed`` is the delta that the claim allows there.
+        delta: delta at ``at_eps``. epsilon: eps at the claimed delta, where there is one.
+        test: the test that breaks a refuted claim. order: the order of the neighbours in which it does.
+        simulation: counts of a simulation of the two worlds. not_simulated: why there is none.
+        caveats: what must be said beside the verdict.
+    """
+
+    claim: Claim
+    verdict: str
+    reason: str
+    process: Process
+    notes: tuple[str, ...] = ()
+    accountant: str = ""
+    source: str = ""
+    at_eps: float | None = None
+    allowed: float | None = None
+    delta: Bracket | None = None
+    epsilon: Bracket | None = None
+    test: ThresholdTest | None = None
+    order: str = ""
+    simulation: Simulation | None = None
+    not_simulated: str = ""
+    caveats: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object of the command line (schema ``wpriv.decision/1``), with infinities still floats."""
+        ends = {}
+        for name, bracket in (("epsilon", self.epsilon), ("delta", self.delta)):
+            ends[f"{name}_lower"] = None if bracket is None else bracket.lower
+            ends[f"{name}_upper"] = None if bracket is None else bracket.upper
+        return {
+            "claim": self.claim.as_dict(),
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "adjacency": str(self.process.adjacency),
+            "group": self.process.group,
+            "process": self.process.describe(),
+            "reading": list(self.notes),
+            "accountant": self.accountant,
+            "source": self.source,
+            "at_epsilon": self.at_eps,
+            "allowed_delta": self.allowed,
+            **ends,
+            "test": None if self.test is None else {**asdict(self.test), "order": self.order},
+            "simulation": None if self.simulation is None else asdict(self.simulation),
+            "not_simulated": self.not_simulated or None,
+            "warnings": list(self.caveats),
+        }
+
+
+@dataclass(frozen=True)
+class Question:
+    """A claim about a process, with what is needed to decide it.
+
+    Args:
+        accountant: a name, or "" for the first of ``ACCOUNTANTS`` that answers. tol: relative width of brackets.
+        simulated: whether a refuted claim is simulated. seed: of the simulation.
+    """
+
+    claim: Claim
+    process: Process
+    notes: tuple[str, ...] = ()
+    accountant: str = ""
+    tol: float | None = None
+    simulated: bool = True
+    seed: int = 0
+
+    def curves(self, tol: float | None = None) -> Iterator[Curve]:
+        """The proven curves of the accountants that do not refuse the process.
+
+        Raises:
+            Unsupported: every accountant refuses it, or the one that is named proves nothing.
+        """
+        width = tol or self.tol or evaluate.answer_tol(self.process)
+        refusal, count = None, 0
+        for name in (self.accountant,) if self.accountant else ACCOUNTANTS:
+            try:
+                curve = evaluate.curve(self.process, name, width, of_pair=True)
+            except Unsupported as error:
+                refusal = refusal or error
+                continue
+            if not curve.is_proven:
+                raise Unsupported(
+                    f"a claim is decided by proven bounds of (eps, delta)-DP; {name} gives {curve.notion} figures of "
+                    f"the claim {curve.claim}. Use `accountant='pld'`"
+                )
+            count += 1
+            yield curve
+        if not count and refusal is not None:
+            raise refusal
+
+    def decision(self, verdict: str, reason: str, **more: Any) -> Decision:
+        return Decision(self.claim, verdict, reason, self.process, self.notes, caveats=self.caveats(), **more)
+
+    def caveats(self) -> tuple[str, ...]:
+        """The reservations about the process, and about mechanisms of which only a guarantee is known."""
+        lines = [
+            f"only a guarantee of {name} is given: a refutation is about the worst release that has it, not about "
+            f"each one"
+            for name in known_by_guarantee(self.process)
+        ]
+        return (*self.process.caveats(), *lines)
+
+
+def known_by_guarantee(process: Process) -> tuple[str, ...]:
+    """Names of the mechanisms of which only a guarantee is given."""
+    given = [step.mechanism.name for step in process.steps if step.mechanism.release in STATED]
+    return tuple(dict.fromkeys(given))
+
+
+def refuting_test(question: Question, eps: float, allowed: float) -> dict[str, Any]:
+    """The test "loss > eps" in the order of the neighbours in which it breaks the claim, and its simulation."""
+    try:
+        curve = evaluate.curve(question.process, "pld", max(question.tol or 0.0, POINT_TOL), of_pair=True)
+        directions = question.process.directions()
+    except Unsupported as error:
+        return {"not_simulated": str(error)}
+    ends = [delta_ends(order) for order in curve.orders]
+    lowers = [order(eps)[0] for order in ends]
+    index = lowers.index(max(lowers)) if lowers else 0
+    if not lowers or lowers[index] <= allowed:
+        return {"not_simulated": "the lower bound is not that of one order of the neighbours, and so of no single test"}
+    test = threshold_test(directions[index], ends[index], eps, index)
+    names = order_names(question.process, len(lowers))
+    shown: dict[str, Any] = {"test": test, "order": names[index]}
+    if not question.simulated:
+        return {**shown, "not_simulated": "a simulation was not asked for"}
+    most = most_trials(directions[index])
+    needed = trials_needed(test.tpr_upper, test.fpr_upper, eps, test.delta_lower - allowed, DEVIATIONS)
+    if most < MIN_TRIALS or needed > most:
+        why = (
+            "the exact privacy loss distribution of some step is not known"
+            if most == 0
+            else f"about {needed:.1e} trials in each world would show it, and at most {most:,} are drawn"
+        )
+        return {**shown, "not_simulated": why}
+    trials = min(most, max(MIN_TRIALS, math.ceil(needed)))
+    return {**shown, "simulation": simulate(directions[index], eps, trials, question.seed)}
+
+
+def delta_ends(order: OrderDelta) -> Callable[[float], tuple[float, float]]:
+    """Both ends of delta at an eps, each computed once, for one order of the neighbours."""
+    known: dict[float, tuple[float, float]] = {}
+
+    def ends(eps: float) -> tuple[float, float]:
+        if eps not in known:
+            bracket = order(eps)
+            known[eps] = bracket.lower or 0.0, bracket.safe
+        return known[eps]
+
+    return ends
+
+
+def order_names(process: Process, count: int) -> tuple[str, ...]:
+    """Names of the orders of the neighbours: which world the claim calls P."""
+    if count == 1:
+        return ("both",)
+    return ("remove", "add") if process.adjacency == Adjacency.ADD_REMOVE else ("P over Q", "Q over P")
+
+
+# Refutations where the dominating pair only bounds all neighbours: a claim is refuted by two data sets alone.
+#
+# See ``wpriv/accounting/evaluate.py``.
+
+# names of the orders of the neighbours: one record differs from all others in the first world, or in the second one
+ORDERS = {"remove": "P over Q", "add": "Q over P", "both": "both"}
+# relative amount by which the sum of shares of eps exceeds it
+SHARE_ROUNDING = 1e-9
+BOUND_ONLY = "the pair that bounds this process exceeds the claim, but no two data sets are known that have this pair"
+
+
+def exceeding_loss(process: Process, eps: float) -> str:
+    """Say why some outcome, however rare, has a privacy loss above ``eps``; "" where none is known."""
+    try:
+        rare = max(_log_mass_above(pairs, eps) for pairs in process.directions())
+    except Unsupported:
+        rare = -math.inf
+    if math.isfinite(rare):
+        power = math.floor(rare / math.log(10))
+        return f"outcomes whose privacy loss exceeds {echo(eps)} have a probability of at least 10^{power}"
+    for step in process.steps:
+        noise = step.mechanism.additive_noise()
+        # also for the mixtures of samplings, in the order in which the record takes part in the first world
+        if noise is not None and noise.family == "gauss" and not noise.truncated:
+            return f"the privacy loss of {step.mechanism.name} has no upper bound"
+    return ""
+
+
+def _log_mass_above(pairs: WeightedPairs, eps: float) -> float:
+    """ln of a probability that the privacy loss exceeds ``eps``; -inf where none is known.
+
+    Each step exceeds a share of eps: its part of the sum of the largest losses, or an equal one of the infinite ones.
+    """
+    ends = sandwich(pairs, 1.0)
+    pairs = pairs if ends is None else ends[0]
+    tops = [(pair.support[1], n) for pair, n in pairs]
+    total = math.fsum(top * n for top, n in tops)
+    if not total > eps * (1 + SHARE_ROUNDING):
+        return -math.inf
+    unbounded = sum(n for top, n in tops if math.isinf(top))
+    shares = [
+        (eps / unbounded if math.isinf(top) else 0.0) if unbounded else max(top, 0.0) * (eps / total) for top, _ in tops
+    ]
+    return math.fsum(
+        n * float(pair.tails(np.array([share * (1 + SHARE_ROUNDING)])).sf_p[0])
+        for share, (pair, n) in zip(shares, pairs, strict=True)
+    )
+
+
+def confirmed(
+    question: Question, decision: Decision, decide: Callable[[Question], Decision], upper: Callable[[float], Bracket]
+) -> Decision:
+    """Confirm a refutation by the data sets of ``alike``, or leave the claim open.
+
+    Args:
+        decision: the verdict on the dominating pair. decide: decides a question about a process.
+        upper: a bracket of delta of the dominating pair, of which the upper end is used.
+    """
+    if decision.verdict != REFUTED or not is_bound_only(question.process):
+        return decision
+    process = alike(question.process)
+    if process is None:
+        return question.decision(OPEN, BOUND_ONLY, at_eps=decision.at_eps, allowed=decision.allowed)
+    other = decide(replace(question, process=process))
+    drawn = is_drawn(question.process)
+    reason = f"{'where all other records are alike' if drawn else 'with the sensitivity tight'}, {other.reason}"
+    verdict = REFUTED if other.verdict == REFUTED else OPEN
+    if verdict == OPEN:
+        reason = f"{BOUND_ONLY}; {reason}"
+    delta = None if other.delta is None or other.at_eps is None else _between(other.delta, upper(other.at_eps))
+    epsilon = None
+    if other.epsilon is not None and decision.epsilon is not None:
+        epsilon = _between(other.epsilon, decision.epsilon)
+    order = ORDERS.get(other.order, "") if drawn else other.order
+    return replace(
+        other,
+        verdict=verdict,
+        reason=reason,
+        process=question.process,
+        delta=delta,
+        epsilon=epsilon,
+        order=order,
+        caveats=question.caveats(),
+    )
+
+
+def _between(low: Bracket, high: Bracket) -> Bracket:
+    return Bracket.between(min(low.lower or 0.0, high.safe), high.safe, high.by, high.refusal)

@@ -1,0 +1,306 @@
+"""Types of the keywords of ``compare``, for type checkers and editors; the recipe schema checks the values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from wpriv.accounting import best_of_runs, evaluate, load_recipe, membership_figures
+from wpriv.accounting.comparison import grid
+from wpriv.accounting.comparison.grid import Cell
+from wpriv.accounting.evaluate import EPS_DELTA
+from wpriv.accounting.interpretations import compare_interpretations
+from wpriv.config.recipe import Recipe
+from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES
+from wpriv.core import registry
+from wpriv.core.guarantee import RIGOROUS, unit_notes
+from wpriv.core.process import Process
+from wpriv.core.repeats import parse
+from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.bracket import Bracket, monotone
+from wpriv.results import expectations, storage
+from wpriv.results.expectations import Verdict
+
+Steps = Sequence[Mapping[str, Any]]
+
+
+class ComparisonKeys(TypedDict, total=False):
+    """The keys of a recipe of kind compare, as keywords; a process may be a ``Process``."""
+
+    process: Process | Steps
+    cases: Mapping[str, Process | Steps]
+    adjacency: str | None
+    group: int | None
+    accountants: Sequence[str]
+    sweep: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    eps: float | None
+    eps_per_n: float | None
+    delta: float | None
+    tol: float | None
+    repeats: str | None
+    table: str
+    params: Mapping[str, Any]
+    bins: int
+    figure: str | None
+    title: str | None
+    limits: Mapping[str, Sequence[float]]
+    expect: Sequence[Mapping[str, Any]]
+    panels: Sequence[Mapping[str, Any]]
+    claims: Sequence[Mapping[str, Any]]
+
+
+# The verb ``compare``: accountants over a grid, to a table, a figure and a verdict on expected numbers.
+
+Row = dict[str, Any]
+Progress = Callable[[int, int], None]
+MAX_CURVES = 64
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A finished comparison.
+
+    Args:
+        recipe: as it was understood.
+        rows: of the table, one mapping for each cell of the grid.
+        verdicts: on the expected numbers of the recipe.
+        out: the folder of the results, if there is one.
+        files: those that were written.
+        reused: number of cells that an earlier run had finished.
+    """
+
+    recipe: Recipe
+    rows: list[Row]
+    verdicts: list[Verdict] = field(default_factory=list)
+    out: Path | None = None
+    files: tuple[Path, ...] = ()
+    reused: int = 0
+
+    def require(self) -> None:
+        """Raise CheckFailed if an expected number was missed."""
+        expectations.require(self.verdicts)
+
+
+def compare(
+    recipe: str | Path | None = None,
+    *,
+    out: str | Path | None = None,
+    quick: bool = False,
+    fresh: bool = False,
+    **keys: Unpack[ComparisonKeys],
+) -> Comparison:
+    """Put accountants side by side, from a recipe or from keywords.
+
+    Args:
+        recipe: a path, or the name of a shipped recipe (``plc/fig7-dpsgd``).
+        out: directory for table, figure, resolved recipe and provenance; a recipe's default is ``results/<name>``.
+        quick: apply the recipe's ``quick`` overrides.
+        fresh: discard what an earlier run left in ``out``.
+        keys: instead of a recipe, the keys of one: ``process`` (a ``Process`` or a list of steps), ``accountants``,
+            ``sweep``, ``eps`` or ``delta``.
+    Returns:
+        The Comparison; its ``rows`` are one per cell of the grid, with ``reason`` where an accountant has no answer.
+        ``Comparison.require()`` raises if an expected number was missed.
+    Raises:
+        UsageError: the recipe is faulty, or ``out`` holds other results.
+        Unsupported: no cell of the grid has an answer.
+
+    >>> from wpriv import Gauss, Process, Step
+    >>> rows = compare(process=Process((Step(Gauss(sigma=1)),)), accountants=["gdp"], eps=1).rows
+    >>> round(rows[0]["delta"], 6)
+    0.126937
+    """
+    if not isinstance(out, (str, Path, type(None))):
+        raise UsageError(f"out is the path of a directory; found {out!r:.60}")
+    if (recipe is None) == (not keys):
+        raise UsageError("compare takes either a recipe, or its keys (process=..., accountants=..., eps=...)")
+    if recipe is None:
+        return run(load_recipe.from_keys(keys), None if out is None else Path(out), fresh=fresh)
+    loaded = load_recipe.read(recipe, quick=quick, kind="compare")
+    return run(loaded, default_out(loaded) if out is None else Path(out), fresh=fresh)
+
+
+def default_out(recipe: Recipe) -> Path:
+    """Return ``results/<name>``, and a directory of its own for a quick run, whose table is another one."""
+    return Path("results") / (f"{recipe.name}-quick" if recipe.quick else recipe.name)
+
+
+def run(
+    recipe: Recipe,
+    out: Path | None = None,
+    *,
+    fresh: bool = False,
+    progress: Progress | None = None,
+    draw: bool = True,
+) -> Comparison:
+    """Compute a valid recipe cell by cell; with ``out``, finished cells are kept there and an interrupted run resumes.
+
+    Args:
+        fresh: discard what an earlier run left in ``out``.
+        progress: called with the number of finished cells and of all.
+        draw: whether to draw the figure.
+    Raises:
+        UsageError: ``out`` holds other results. Unsupported: no cell of the grid has an answer.
+    """
+    started = time.perf_counter()
+    cells = grid.cells(recipe)
+    keys = [cell.key() for cell in cells]
+    grid.read_observations(cells)
+    finished: dict[str, list[Row]] = {}
+    if out is not None:
+        storage.claim(out, recipe, fresh=fresh)
+        finished = storage.finished(out)
+    rows_by_cell, reused = _compute_all(cells, keys, finished, out, progress)
+    rows = monotone_rows(cells, rows_by_cell)
+    if all(row.get("reason") is not None for row in rows):
+        raise Unsupported(f"no accountant has an answer anywhere on the grid; the first reason: {rows[0]['reason']}")
+    verdicts = expectations.verdicts(recipe, rows)
+    files: tuple[Path, ...] = ()
+    if out is not None:
+        about = _provenance(recipe, rows, cells=len(cells), reused=reused)
+        storage.results(out, rows, {**about, "wall_seconds": round(time.perf_counter() - started, 3)})
+        files = (out / storage.TABLE, out / storage.RECIPE, out / storage.PROVENANCE)
+        files += expectations.write(out, recipe, verdicts)
+        if draw:
+            from wpriv.results import plot  # loads matplotlib
+
+            numbers = expectations.of_recipe(recipe)
+            files += tuple(plot.draw(rows, plot.panels_of(recipe), out, ("png",), required=False, numbers=numbers))
+    return Comparison(recipe, rows, verdicts, out, files, reused)
+
+
+def readings(spec: dict[str, Any], *, repeats: str | None = None, **question: float) -> list[Row]:
+    """Answer ``compare --why``: see ``wpriv.accounting.interpretations``; the question is eps or delta, and tol."""
+    return compare_interpretations({k: v for k, v in spec.items() if v is not None}, repeats=repeats, **question)
+
+
+def _compute_all(
+    cells: list[Cell], keys: list[str], finished: dict[str, list[Row]], out: Path | None, progress: Progress | None
+) -> tuple[list[list[Row]], int]:
+    """The rows of each cell, kept in ``out`` as they are computed, and the number of cells that were finished."""
+    curves: dict[str, Any] = {}
+    rows, reused = [], 0
+    for count, (cell, key) in enumerate(zip(cells, keys, strict=True)):
+        if progress:
+            progress(count, len(cells))
+        if key in finished:
+            reused += 1
+        else:
+            finished[key] = compute(cell, curves)
+            if out is not None:
+                storage.keep(out, key, finished[key])
+        rows.append(finished[key])
+    if progress:
+        progress(len(cells), len(cells))
+    return rows, reused
+
+
+def _provenance(recipe: Recipe, rows: list[Row], **counts: int) -> dict[str, Any]:
+    return {
+        "recipe": recipe.name,
+        "source": recipe.source,
+        "quick": recipe.quick,
+        **counts,
+        "accountants": {row["accountant"]: row["source"] for row in rows if row.get("source")},
+        "claims": [claim.model_dump() for claim in recipe.claims],
+        "notes": unit_notes(row.get("notion") for row in rows),
+    }
+
+
+def compute(cell: Cell, curves: dict[str, Any]) -> list[Row]:
+    """Compute the rows of one cell.
+
+    Args:
+        curves: a cache for cells with the same process and accountant: their curve, or the reason why there is none.
+    """
+    try:
+        if cell.table == "bounds":
+            return [_bound(cell, curves)]
+        if cell.table not in PROCESS_TABLES:
+            table = registry.load("tables", cell.table)
+            return [{**cell.labels, **row} for row in table.rows(table.Params(**cell.specs[0]))]
+        process = cell.process()
+        labels = {**cell.labels, **cell.process_columns()}
+        if cell.table == "trade-off":
+            return [{**labels, **_trade_off(cell, process, curves)}]
+        if cell.table == "class":
+            return [{**labels, **grid.class_row(process)}]
+        return [{**labels, **row} for row in grid.loss_rows(process, cell.bins)]
+    except Unsupported as error:
+        columns = cell.process_columns() if cell.table in PROCESS_TABLES else {}
+        return [{**cell.labels, **columns, "reason": str(error)}]
+
+
+def _trade_off(cell: Cell, process: Process, curves: dict[str, Any]) -> Row:
+    """The best attack at the false-positive rate of a cell; cells of one process share its points."""
+    key = f"trade-off {cell.curve_key()}"
+    if key not in curves:
+        curves[key] = membership_figures.membership(process, "pld")
+    return membership_figures.point_row(curves[key], cell.labels["fpr"])
+
+
+def _bound(cell: Cell, curves: dict[str, Any]) -> Row:
+    answer = _answer(cell, curves)
+    row = {**cell.labels, **cell.process_columns(), "accountant": cell.accountant}
+    given = ("epsilon", cell.eps) if cell.eps is not None else ("delta", cell.delta)
+    if isinstance(answer, str):
+        return {**row, "asked": given[0], given[0]: given[1], "reason": answer}
+    about = {name: answer[name] for name in ("adjacency", "notion", "claim", "process", "source", "warnings")}
+    about |= {"group": answer["group"]} if answer["group"] > 1 else {}
+    about |= {"repeats": cell.repeats} if cell.repeats is not None else {}
+    # numpy's floats are not plain data, and -0.0 is 0
+    bounds = {name: None if answer[name] is None else float(answer[name]) + 0.0 for name in BOUND_COLUMNS}
+    return {**row, "asked": given[0], **about, **bounds, "reason": None}
+
+
+def _answer(cell: Cell, curves: dict[str, Any]) -> dict[str, Any] | str:
+    """The guarantee of a cell as plain data, or the reason why the accountant has none."""
+    key = cell.curve_key()
+    if key not in curves and len(curves) > MAX_CURVES:
+        curves.clear()  # a sweep over a parameter evaluates each curve once
+    try:
+        if key not in curves:
+            tol = cell.tol or evaluate.DEFAULT_TOL
+            options: dict[str, Any] = dict(cell.options)
+            process = cell.process()
+            curve = evaluate.curve(process, cell.accountant, tol, **options)
+            if cell.repeats is not None:
+                run = best_of_runs.OneRun(curve, best_of_runs.largest_loss([process]))
+                curve = best_of_runs.of_best(run, parse(cell.repeats))
+            curves[key] = curve
+        curve = curves[key]
+        return curve if isinstance(curve, str) else evaluate.ask(curve, eps=cell.eps, delta=cell.delta).as_dict()
+    except Unsupported as error:
+        curves.setdefault(key, str(error))
+        return str(error)
+
+
+def monotone_rows(cells: Sequence[Cell], rows_by_cell: Sequence[list[Row]]) -> list[Row]:
+    """Return all rows in order, with the brackets of each rigorous curve made monotone in the question.
+
+    Args:
+        cells: of a grid.
+        rows_by_cell: of each cell. Rows that are no rigorous bounds of delta and eps stay as they are.
+    """
+    curves: dict[tuple[str, str], list[tuple[float, list[Row]]]] = {}
+    result = [list(rows) for rows in rows_by_cell]
+    for cell, rows in zip(cells, result, strict=True):
+        if cell.table == "bounds" and all(_is_rigorous(row) for row in rows):
+            column, argument = ("delta", cell.eps) if cell.eps is not None else ("epsilon", cell.delta)
+            curves.setdefault((cell.curve_key(), column), []).append((float(argument or 0.0), rows))
+    for (_, column), points in curves.items():
+        points.sort(key=lambda point: point[0])
+        ends = [f"{column}_{end}" for end in ("estimate", "lower", "upper")]
+        brackets = [Bracket(*(rows[0][end] for end in ends)) for _, rows in points]
+        for (_, rows), bracket in zip(points, monotone(brackets), strict=True):
+            values = (bracket.estimate, bracket.lower, bracket.upper)
+            rows[0] = {**rows[0], column: bracket.safe, **dict(zip(ends, values, strict=True))}
+    return [row for rows in result for row in rows]
+
+
+def _is_rigorous(row: Row) -> bool:
+    """Tell whether a row is a rigorous point of a curve of delta and eps."""
+    return row.get("reason") is None and row.get("claim") in RIGOROUS and row.get("notion") in EPS_DELTA

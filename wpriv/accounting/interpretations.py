@@ -1,0 +1,225 @@
+"""``compare --why``: account for one set of flags under every interpretation that tools and papers give it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wpriv.accounting import build_process, evaluate, repeated_selection
+from wpriv.config.schema import BOUND_COLUMNS
+from wpriv.core import registry
+from wpriv.core.kinds import SAMPLINGS, STANDARD_ADJACENCIES, Adjacency, Neighbours, Poisson, Sampling
+from wpriv.core.repeats import Repeats, parse
+from wpriv.core.repetition import REPETITION_KEYS, repetition
+from wpriv.core.sampled_step import defined_under
+from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.numbers import number, shown, text, whole
+
+OTHER_ACCOUNTANTS = {
+    "rdp": "the same, through Renyi moments with the conversion of 2020: an upper bound",
+    "rdp-mironov": "the same with the conversion used before 2020: a looser upper bound",
+    "gdp-clt": "the same, by a central limit: an estimate, often below the truth",
+    "clt": "the same, by the class of the privacy loss: an estimate, may be below the truth",
+}
+REPLACED = "one record is replaced by another, which moves a sum twice as far"
+
+
+@dataclass(frozen=True)
+class Interpretation:
+    """One interpretation: a step, the assumption in words, the neighbouring relation, and an accountant.
+
+    Args:
+        group: records of one person. records: size of the data set, where it matters.
+    """
+
+    spec: dict[str, Any]
+    assumption: str
+    adjacency: str = "add-remove"
+    accountant: str = "pld"
+    group: int = 1
+    records: int | None = None
+
+
+def compare_interpretations(
+    spec: Mapping[str, Any],
+    *,
+    eps: float | None = None,
+    delta: float | None = None,
+    tol: float | None = None,
+    repeats: str | Repeats | None = None,
+) -> list[dict[str, Any]]:
+    """Account for one step specification under every interpretation.
+
+    Args:
+        spec: ``{mech, <parameters>, n | epochs, rate | batch with records, max_batch, bands, group}``; its ``sampling``
+            is one of the interpretations.
+        repeats: the step is one of K runs of which only the best is released, under each interpretation.
+    Returns:
+        One row for each: sampling, n, rate, adjacency, accountant, both brackets, claim, ``assumption``; ``reason`` is
+        set where an accountant has no answer.
+    Raises:
+        UsageError: the step is faulty, or not exactly one of eps and delta is given.
+    """
+    if (eps is None) == (delta is None):
+        raise UsageError("--why asks at one eps or at one delta; give --eps or --delta")
+    chosen = None if repeats is None else parse(repeats)
+    return [_row(reading, eps, delta, tol, chosen) for reading in interpretations_of(spec)]
+
+
+def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
+    """The interpretations of a step, from the usual one by the tightest accountant to no amplification at all."""
+    base = {k: v for k, v in spec.items() if k not in (*REPETITION_KEYS, "sampling", "max_batch", "group")}
+    defined = defined_under(registry.mechanism(base.get("mech")))
+    if not set(defined) & set(STANDARD_ADJACENCIES):
+        raise Unsupported(
+            f"--why compares {' and '.join(STANDARD_ADJACENCIES)} neighbours; {base['mech']} is defined under "
+            f"{defined[0]} only. Use budget"
+        )
+    sampled = spec.get("rate") is not None or spec.get("batch") is not None
+    plan = repetition(**{**spec, "bands": None, "sampling": "poisson" if sampled else "none"})
+    _check_sampling(spec, plan.rate)
+    n = 1 if plan.n is None else plan.n
+    wide = _replaced(base)
+    if plan.rate is None:
+        plain = {**base, "n": n}
+        steps = "all steps that its separation allows" if "strategy" in base else "every step"
+        every = f"every record takes part in {steps}"
+        replaced = _where_replaced(wide, {"n": n}, f"{every}; one record is replaced")
+        return [*_by_all(plain, every), *replaced, *_by_group(spec, plain)]
+    Poisson(plan.rate)  # refuses a rate that no interpretation has
+    poisson = {**base, "n": n, "sampling": "poisson", "rate": plan.rate}
+    fixed = {"n": n, "sampling": "fixed", "rate": plan.rate}
+    epochs = spec.get("epochs")
+    passes = max(1, math.ceil((n * plan.rate if epochs is None else number(epochs, "epochs")) * (1 - 1e-9)))
+    shuffled = "shuffled batches: each record in one batch an epoch, no amplification proven"
+    return [
+        *_by_all(
+            poisson,
+            "each record joins each step independently with the same probability; neighbours differ by one record",
+        ),
+        *_by_allocation(poisson),
+        *_variants(spec, poisson),
+        *_where_replaced(wide, poisson, f"Poisson sampling, but {REPLACED}"),
+        Interpretation(
+            {**base, **fixed},
+            "fixed-size batches; one record is replaced, sigma is relative to that change",
+            "replace-one",
+        ),
+        *_where_replaced(wide, fixed, "the same, sigma relative to one record: replacing it moves a sum twice as far"),
+        _by_shuffling(base, passes, plan.rate, shuffled),
+        *_where_replaced(wide, {"n": passes}, f"{shuffled}; one record is replaced"),
+        Interpretation({**base, "n": n}, "a record might be in every batch: all steps, no sampling"),
+    ]
+
+
+def _check_sampling(spec: Mapping[str, Any], rate: float | None) -> None:
+    """Refuse an unknown sampling, and without a rate all that says how records are sampled."""
+    kind = spec.get("sampling") or "none"
+    if kind not in SAMPLINGS:
+        raise UsageError(f"`sampling` must be one of {', '.join(SAMPLINGS)}; found {shown(kind)}")
+    if rate is not None:
+        return
+    Sampling.from_dict({"sampling": kind})
+    for key in ("max_batch", "bands"):
+        if spec.get(key) is not None:
+            raise UsageError(f"`{key}` needs a sampling rate: give `rate`, or `batch` with `records`")
+
+
+def _by_all(spec: dict[str, Any], assumption: str) -> list[Interpretation]:
+    others = [Interpretation(spec, same, accountant=name) for name, same in OTHER_ACCOUNTANTS.items()]
+    return [Interpretation(spec, f"{assumption}; tight, certified"), *others]
+
+
+def _by_allocation(poisson: dict[str, Any]) -> list[Interpretation]:
+    """Random allocation, where the steps are whole passes of one over the rate."""
+    steps = round(1 / poisson["rate"])
+    if abs(1 / poisson["rate"] - steps) > 1e-3 or poisson["n"] % steps:
+        return []
+    assumption = "each record joins one step of each pass, drawn uniformly and by itself; certified"
+    return [Interpretation({**poisson, "sampling": "allocation"}, assumption)]
+
+
+def _variants(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interpretation]:
+    """Poisson sampling with the bands, the largest batch and the groups of records that the step names."""
+    rows = []
+    if spec.get("bands") is not None:
+        read = repetition(**{**spec, "sampling": "poisson"})
+        assumption = f"{spec['bands']} bands of correlated noise, read as plain noise: each part of the records in turn"
+        rows.append(Interpretation({**poisson, "n": read.n, "rate": read.rate}, assumption))
+    size = build_process.data_set_size([spec])
+    if spec.get("max_batch") is not None:
+        cut = {**poisson, "max_batch": spec["max_batch"]}
+        assumption = f"of more records than {spec['max_batch']} drawn, a random part is kept"
+        rows.append(Interpretation(cut, assumption, records=size))
+    return [*rows, *_by_group(spec, poisson)]
+
+
+def _by_group(spec: Mapping[str, Any], step: dict[str, Any]) -> list[Interpretation]:
+    """The same step where a person has several records, if the step names their number."""
+    group = whole(spec.get("group") or 1, "group")
+    if group == 1:
+        return []
+    assumption = f"a person has up to {group} records, and all of them are protected together"
+    return [Interpretation(step, assumption, group=group)]
+
+
+def _by_shuffling(base: dict[str, Any], passes: int, rate: float, assumption: str) -> Interpretation:
+    """Shuffled batches, the last of which may be smaller; of other noise than Gaussian or Laplace, their upper end."""
+    steps = math.ceil(1 / rate * (1 - 1e-9))
+    spec = {**base, "n": passes * steps, "sampling": "shuffle", "rate": 1 / steps}
+    try:
+        build_process.process([spec])
+    except Unsupported:
+        assumption = f"{assumption}; all other records must keep their batches"
+        return Interpretation({**base, "n": passes}, assumption)
+    return Interpretation(spec, f"{assumption}; one record contributes nothing, batch sizes stay", "zero-out")
+
+
+def _where_replaced(wide: dict[str, Any] | None, schedule: dict[str, Any], assumption: str) -> list[Interpretation]:
+    """A row for a replaced record, where its pair is known."""
+    if wide is None:
+        return []
+    drawn: dict[str, Any] = {key: schedule[key] for key in ("n", "sampling", "rate") if key in schedule}
+    return [Interpretation({**wide, **drawn}, assumption, "replace-one")]
+
+
+def _replaced(base: dict[str, Any]) -> dict[str, Any] | None:
+    """The step where a record is replaced, if ``base`` is about added ones: a group of two, one removed and one added.
+
+    None where groups of two have no proven pair.
+    """
+    mechanism = build_process.step(base).mechanism  # raises where something is missing or unknown
+    try:
+        # parameters that are about one contribution are those of a replaced record as well
+        replaced = mechanism.between(Neighbours(Adjacency.REPLACE_ONE))
+        pair = mechanism.grouped(2) if replaced == mechanism else mechanism
+    except Unsupported:
+        return None
+    return pair.describe() | ({"observed": base["observed"]} if "observed" in base else {})
+
+
+def _row(
+    reading: Interpretation, eps: float | None, delta: float | None, tol: float | None, repeats: Repeats | None
+) -> dict[str, Any]:
+    spec = reading.spec
+    row = {"sampling": spec.get("sampling", "none"), "n": spec["n"], "rate": spec.get("rate")}
+    row |= {"adjacency": reading.adjacency, "sensitivity": spec.get("sensitivity"), "accountant": reading.accountant}
+    row |= {"assumption": reading.assumption, "asked": "delta" if eps is None else "epsilon"}
+    row |= {} if repeats is None else {"repeats": str(repeats)}
+    try:
+        process = build_process.process([spec], reading.adjacency, group=reading.group, records=reading.records)
+        width = evaluate.answer_tol(process) if tol is None else tol
+        # the bound of the best of K runs is wider than the bracket of one run
+        width = width if repeats is None or tol is not None else max(width, evaluate.DEFAULT_TOL)
+        curve = repeated_selection.curve_of(process, reading.accountant, width, repeats)
+        answer = evaluate.ask(curve, eps=eps, delta=delta)
+    except Unsupported as error:
+        return {**row, "epsilon": eps, "delta": delta, "reason": str(error)}
+    ends = answer.as_dict()
+    if row["sampling"] == "shuffle":
+        lower = answer.epsilon.lower if eps is None else answer.delta.lower
+        row["assumption"] += f"; at least {text(lower or 0.0, up=False, digits=4)}"
+    bounds = {column: ends[column] for column in BOUND_COLUMNS}
+    return {**row, "notion": answer.notion, "claim": answer.claim, **bounds, "reason": None}

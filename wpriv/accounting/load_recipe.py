@@ -1,0 +1,236 @@
+"""Load recipes: read, resolve and validate a file, and turn it into the arguments of a verb."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from wpriv.accounting import build_process
+from wpriv.config import document, recipe, yaml_document
+from wpriv.config.field_types import expand_values
+from wpriv.config.recipe import Recipe, check
+from wpriv.config.recipe_files import find, short_name
+from wpriv.config.resolve import file_beside
+from wpriv.config.validate_steps import in_type, swept_fault
+from wpriv.core import registry
+from wpriv.core.process import Process
+from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.numbers import number
+
+
+def read(name: str | Path, *, quick: bool = False, kind: str | None = None) -> Recipe:
+    """Load a recipe by its path or its shipped name. Input files that it names are located but not read.
+
+    Raises:
+        UsageError: the recipe is faulty (every fault with its place), or of another kind than ``kind``.
+        MissingResource: the file may not be read.
+    """
+    path = find(str(name))
+    document = yaml_document.read(path)
+    loaded = replace(check(document, quick=quick, folder=path.parent), name=short_name(path))
+    if kind is not None and loaded.kind != kind:
+        raise UsageError(
+            f"{path} is a recipe of kind {loaded.kind!r}, not {kind!r}. Run it with `wpriv {loaded.kind} {name}`"
+        )
+    return loaded
+
+
+def budget(name: str | Path) -> tuple[build_process.DescribedProcess, list[str], dict[str, Any]]:
+    """Return the process of a recipe of kind budget, its accountants, and the question: eps or delta, tol, repeats."""
+    data = read(name, kind="budget").data
+    job = build_process.described_steps(data["process"], data.get("adjacency"), data.get("group"))
+    question: dict[str, Any] = {**_question(data)}
+    if data.get("repeats") is not None:
+        question["repeats"] = data["repeats"]
+    return job, data.get("accountants") or ["pld"], question
+
+
+def calibrate(name: str | Path) -> dict[str, Any]:
+    """Return the arguments of the verb ``calibrate`` that a recipe of that kind amounts to."""
+    data = read(name, kind="calibrate").data
+    (step,), (accountant,) = data["process"], data.get("accountants") or ["pld"]
+    given = {key: value for key, value in step.items() if value is not None}
+    relation = {"adjacency": data.get("adjacency"), "group": data.get("group")}
+    named = {**relation, "accountant": accountant, "repeats": data.get("repeats")}
+    return {**given, **named, **_question(data)}
+
+
+def privatize(name: str | Path) -> dict[str, Any]:
+    """Return the arguments of the verb ``privatize`` that a recipe of that kind amounts to.
+
+    Paths of files are relative to the recipe.
+
+    Raises:
+        UsageError: as ``recipe``; or the records are not named.
+    """
+    data = dict(read(name, kind="privatize").data)
+    records, folder = dict(data.pop("data")), find(str(name)).parent
+    source = records.pop("name", None) or records.pop("file", None)
+    if source is None:
+        raise UsageError(f"{name}: data needs the name of a data set, or a file; found neither")
+    given = {**data, **records, "data": source}
+    arguments = {key: value for key, value in given.items() if key not in ("kind", "source") and value is not None}
+    files = [key for key in ("data", "file", "public", "thresholds") if key in arguments]
+    return arguments | {key: str(file_beside(folder, arguments[key]) or arguments[key]) for key in files}
+
+
+def _question(data: dict[str, Any]) -> dict[str, float]:
+    return {key: data[key] for key in ("eps", "delta", "tol") if data.get(key) is not None}
+
+
+# Comparisons from flags or keywords instead of a recipe file.
+
+# quantities of a sweep whose values are words
+WORDS = ("mech", "sampling", "adjacency", "accountant")
+
+
+def from_flags(data: dict[str, Any]) -> recipe.Recipe:
+    """Make a recipe of kind compare from its keys other than ``kind`` and ``source``.
+
+    Raises:
+        UsageError: the keys are faulty; there are no places to name.
+    """
+    return recipe.check(document.of_data("the flags", {"kind": "compare", "source": "", **data}))
+
+
+def from_keys(keys: Mapping[str, Any]) -> recipe.Recipe:
+    """Make a recipe of kind compare from keywords, whose processes may be Processes.
+
+    Raises:
+        UsageError: as ``from_flags``; or a Process has another neighbouring relation than the keys or other cases.
+    """
+    plain: dict[str, Any] = dict(keys)
+    process = plain.get("process")
+    if isinstance(process, Process):
+        if plain.get("adjacency") not in (None, process.adjacency):
+            raise UsageError(f"the process has {process.adjacency} neighbours; found adjacency {plain['adjacency']!r}")
+        if plain.get("group") not in (None, process.group):
+            raise UsageError(f"the process has groups of {process.group}; found group {plain['group']!r}")
+        plain |= plain_process(process)
+    if isinstance(plain.get("cases"), Mapping):
+        plain |= _relation(plain)
+        cases = plain["cases"].items()
+        plain["cases"] = {
+            name: plain_process(case)["process"] if isinstance(case, Process) else case for name, case in cases
+        }
+    return from_flags(plain)
+
+
+def _relation(plain: dict[str, Any]) -> dict[str, Any]:
+    """The keys ``adjacency`` and ``group`` of cases that are Processes; none where each has the default of its steps.
+
+    Raises:
+        UsageError: the cases have several adjacencies or groups, or others than the keys.
+    """
+    cases = plain["cases"].values()
+    processes = [case for case in cases if isinstance(case, Process)]
+    defaults = {
+        "adjacency": all(_has_default_adjacency(case) for case in processes),
+        "group": all(case.group == 1 for case in processes),
+    }
+    relation = {}
+    for key, is_default in defaults.items():
+        if plain.get(key) is None and is_default:
+            continue
+        values = [getattr(case, key) for case in processes]
+        values += [plain.get(key)] if plain.get(key) is not None or len(processes) < len(cases) else []
+        if any(value != values[0] for value in values):
+            words = ", ".join(dict.fromkeys(str(value) for value in values if value is not None))
+            raise UsageError(f"cases are compared under one {key}, named by `{key}` or the same in all; found {words}")
+        relation[key] = values[0]
+    return relation
+
+
+def _has_default_adjacency(process: Process) -> bool:
+    try:
+        return Process(process.steps, records=process.records).adjacency == process.adjacency
+    except Unsupported:
+        return False
+
+
+def steps_of_flags(
+    mech: str | None,
+    params: dict[str, Any],
+    schedule: dict[str, Any],
+    adjacency: str | None,
+    history: str | None,
+    axes: list[dict[str, Any]],
+    observed: str | None = None,
+    group: str | None = None,
+) -> dict[str, Any]:
+    """Return ``process`` and ``adjacency`` of a recipe, from the flags of ``budget``.
+
+    Args:
+        axes: of a sweep; a parameter that one of them sets need not be given.
+    """
+    swept = [axis["over"] for axis in axes]
+    if (fault := swept_fault(schedule, swept)) is not None:
+        raise UsageError(fault)
+    blank = {}
+    if mech is not None:
+        fields = dataclasses.fields(registry.mechanism(mech))
+        first = {axis["over"]: expand_values(axis["values"])[0] for axis in axes}
+        blank = {f.name: in_type(f, first[f.name]) for f in fields if f.name in first and f.name not in params}
+    if "rate" in swept and schedule.get("rate") is None and schedule.get("batch") is None:
+        schedule = {**schedule, "rate": 1.0}
+    job = build_process.described_process(
+        mech,
+        **{**params, **blank},
+        **schedule,
+        adjacency=adjacency,
+        group=group,
+        history=history,
+        observed=observed,
+    )
+    needs_size = job.records is not None and {"max_batch", "group"} & set(swept)
+    plain = plain_process(dataclasses.replace(job.process, records=job.records or 0) if needs_size else job.process)
+    if history is None and schedule.get("epochs") is not None and "rate" in swept:
+        (step,) = plain["process"]  # n follows from the rate of each point
+        del step["n"]
+        step["epochs"] = number(schedule["epochs"], "`epochs`")
+    return plain
+
+
+def plain_process(process: Process) -> dict[str, Any]:
+    """The keys of a recipe that describe a process."""
+    size = {"records": process.records} if process.records else {}
+    steps = [{k: v for k, v in (step | size).items() if v is not None} for step in process.describe()]
+    return {"process": steps, "adjacency": process.adjacency} | ({"group": process.group} if process.group > 1 else {})
+
+
+def sweep(text: str) -> dict[str, Any]:
+    """Parse one axis: ``n=64,256,1024``, ``eps=linspace:0,4,81``, ``sigma=geomspace:1,100,21`` or ``n=powers:2,0,16``.
+
+    Raises:
+        UsageError: the text is none of these.
+    """
+    over, equals, values = text.partition("=")
+    kind, colon, numbers = values.rpartition(":")
+    if not equals or not over.strip() or not numbers.strip():
+        raise UsageError(f"--sweep wants name=values, as in n=64,256,1024 or eps=linspace:0,4,81; found {text[:80]!r}")
+    if over.strip() in WORDS:
+        return {"over": over.strip(), "words": [word.strip() for word in values.split(",")]}
+    points = [number(part, f"--sweep {over}") for part in numbers.split(",")]
+    return {"over": over.strip(), "values": {kind.strip(): points} if colon else points}
+
+
+def parameters_of(mech: str | None, params: dict[str, Any]) -> dict[str, Any]:
+    """Those parameters that a mechanism has."""
+    names = set() if mech is None else {f.name for f in dataclasses.fields(registry.mechanism(mech))}
+    return {name: value for name, value in params.items() if name in names}
+
+
+def panels(axes: list[dict[str, Any]], make: Callable[[dict[str, str]], dict[str, Any]]) -> dict[str, Any]:
+    """The keys of a recipe for each choice of the words that axes sweep over: panels by name, or those of the one.
+
+    Args:
+        make: the keys of a recipe, for one word of each axis.
+    """
+    if not axes:
+        return make({})
+    choices = itertools.product(*([(axis["over"], word) for word in axis["words"]] for axis in axes))
+    return {"panels": [{"name": ", ".join(w for _, w in choice), **make(dict(choice))} for choice in choices]}

@@ -1,0 +1,85 @@
+"""Checks of parameters beyond ranges, and the adjacency of local mechanisms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wpriv.core.loss_pair import LossPair, Tails
+from wpriv.core.mechanism import Mechanism
+from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.arrays import Array
+
+NO_BATCH = "each person sends one report, so there is no batch to draw. Leave out `sampling` and `rate`"
+MAX_INTEGER = 2**53  # not every larger integer is a float
+MAX_EPS0 = 1e100  # losses up to this can be added up over any number of compositions
+
+
+def whole_number(mechanism: Mechanism, name: str, minimum: int) -> None:
+    """Convert a field to an int (2.0 becomes 2).
+
+    Raises:
+        UsageError: it is not a whole number from ``minimum`` to 2^53.
+    """
+    value = getattr(mechanism, name)
+    numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not numeric or not minimum <= value <= MAX_INTEGER or value != int(value):
+        raise UsageError(f"{mechanism.name}: {name} must be a whole number from {minimum} to 2^53; found {value}")
+    object.__setattr__(mechanism, name, int(value))
+
+
+def given_response(mechanism: Mechanism, eps0: float, delta0: float) -> None:
+    """Refuse an eps0 whose compositions overflow, and a delta0 of at least 1.
+
+    Raises:
+        UsageError: one of them is out of range.
+    """
+    if eps0 > MAX_EPS0:
+        raise UsageError(f"{mechanism.name}: eps0 must be at most {MAX_EPS0:g}; found {eps0:g}")
+    if not delta0 < 1:
+        raise UsageError(f"{mechanism.name}: delta0 must be less than 1; found {delta0:g}")
+
+
+def ratio(mechanism: Mechanism, numerator: str, denominator: str) -> None:
+    """Refuse two fields whose ratio, or its square, would overflow or underflow.
+
+    Raises:
+        UsageError: numerator/denominator is outside 1e-100 to 1e100.
+    """
+    a, b = getattr(mechanism, numerator), getattr(mechanism, denominator)
+    if not -100 <= math.log10(a) - math.log10(b) <= 100:
+        raise UsageError(
+            f"{mechanism.name}: {numerator}/{denominator} must lie between 1e-100 and 1e100; found {a:g} and {b:g}"
+        )
+
+
+# Guarantees that bound the Renyi divergences of a release and say nothing else about its privacy loss.
+
+
+@dataclass(frozen=True)
+class RenyiGuarantee(Mechanism):
+    """Base of the mechanisms of which only bounds of the Renyi divergences are known; they define ``renyi_bound``."""
+
+    why_not_sampled: ClassVar[str] = (
+        "bounds of its Renyi divergences do not determine those of the same mechanism on a sample of the records. "
+        "State the guarantee of the sampled release itself, without `sampling`, or describe its noise (`mech='gauss'`)"
+    )
+
+    def pair(self) -> LossPair:
+        raise Unsupported(
+            f"{self.name} states Renyi divergences, which do not determine the distribution of the privacy loss: only "
+            f"upper bounds are known, through the divergences. Use `accountant='rdp'`"
+        )
+
+
+class RenyiBound(LossPair):
+    """Upper bounds of the Renyi divergences of an unknown pair, the same in both directions.
+
+    All divergences of finite order that it bounds are finite, so that no outcome is possible on one neighbour only.
+    """
+
+    symmetric = True
+
+    def tails(self, eps: Array) -> Tails:
+        raise Unsupported("bounds of Renyi divergences do not determine the tails of the privacy loss. Use rdp")

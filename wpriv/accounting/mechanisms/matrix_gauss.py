@@ -1,0 +1,459 @@
+"""Sensitivity of a strategy matrix whose records take part in several steps: an upper end, and a pattern below it.
+
+Row i of C x is released at step i, and row j of x is what a record contributes to step j, a vector of norm at most 1.
+The steps in which a record takes part, its pattern, lie at least ``separation`` apart. docs/theory/bands.md has the
+proofs.
+"""
+
+from __future__ import annotations
+
+import math
+import stat
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from wpriv.accounting.mechanisms._validation import ratio, whole_number
+from wpriv.accounting.mechanisms.gauss import GaussPair
+from wpriv.core import registry
+from wpriv.core.kinds import Adjacency, Neighbours, Release
+from wpriv.core.loss_pair import LossPair, Tails
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.parameters import parameter
+from wpriv.errors import MissingResource, UsageError
+from wpriv.files import array_files
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.numbers import text, whole
+
+# operations up to which the bound of far pairs counts participations
+MAX_WORK = 2e9
+# unit of rounding, and what underflow may hide in a matrix whose largest entry is near 1
+UNIT, HIDDEN = 2.0**-53, 1e-300
+# moves from one pattern to a better one
+MAX_MOVES = 30
+
+
+class Sensitivity(NamedTuple):
+    """Both ends of the largest norm of a record's contribution to the rows of C x.
+
+    Attributes:
+        lower, upper: the ends, rounded outwards.
+        pattern: steps, counted from 0, whose contributions reach the lower end.
+    """
+
+    lower: float
+    upper: float
+    pattern: tuple[int, ...]
+
+
+def strategy_sensitivity(matrix: Array, separation: int, participations: int = 0) -> Sensitivity:
+    """Bound max |C x| over the contributions x of one record: both ends, equal up to rounding where that is proven.
+
+    Args:
+        matrix: [n, n] the strategy C; finite numbers, at least one of which is not 0.
+        separation: the smallest distance of two steps in which a record takes part, at least 1.
+        participations: the largest number of steps in which a record takes part; 0 for no limit but the separation.
+
+    Source:
+        Choquette-Choo et al. (2023), Theorem 2 and Algorithm 3 (orthogonal columns); Kalinin, Lampert (2024), Theorem 2
+        (decreasing Toeplitz matrices); docs/theory/bands.md, Theorems 3 to 5.
+    """
+    exponent = math.frexp(float(np.abs(matrix).max()))[1]
+    scaled = np.ldexp(np.asarray(matrix, dtype=float), -exponent)
+    size = scaled.shape[0]
+    most = -(-size // separation)
+    limit = min(participations, most) if participations else most
+    counts = limit if limit < most else 0
+    if limit == 1 or bands(matrix) <= separation:
+        squares = np.einsum("ij,ij->j", scaled, scaled) * (1 + 2 * (size + 2) * UNIT) + HIDDEN
+        best, start = _path(squares, None, separation, counts)
+        return _ends(scaled, best * _slack(limit), [start], separation, counts, exponent)
+    overlaps = _overlaps(scaled, separation)
+    weights = np.diagonal(overlaps).copy()
+    if bands(matrix) > 2 * separation:
+        weights += _far(overlaps, separation, counts)
+    best, start = _path(weights, overlaps, separation, counts)
+    upper = min(best * _slack(2 * limit), _monotone_bound(overlaps, separation, limit))
+    starts = [start, np.arange(0, size, separation)[:limit]]
+    return _ends(scaled, upper, starts, separation, counts, exponent)
+
+
+def bands(matrix: Array) -> int:
+    """Number of diagonals of a lower-triangular matrix, from the main one to the last that is not 0."""
+    size = matrix.shape[0]
+    filled = matrix != 0
+    last = size - 1 - np.argmax(filled[::-1], axis=0)
+    return int(np.max(np.where(filled.any(axis=0), last - np.arange(size), 0))) + 1
+
+
+def _slack(terms: int) -> float:
+    """A factor above the rounding of a sum of so many terms that are not negative, each of which is such a sum."""
+    return 1 + 8 * (terms + 8) * UNIT
+
+
+def _overlaps(scaled: Array, separation: int) -> Array:
+    """[n, n] upper ends of |<column i, column j>| for steps that may be in one pattern, and 0 for others."""
+    size = scaled.shape[0]
+    products = np.abs(scaled.T @ scaled)
+    sizes = np.abs(scaled)
+    # the error of an inner product of n terms, in whatever order they are added
+    products += 4 * (size + 4) * UNIT * (sizes.T @ sizes) + HIDDEN
+    for distance in range(1, min(separation, size)):
+        rows = np.arange(size - distance)
+        products[rows, rows + distance] = products[rows + distance, rows] = 0.0
+    return products
+
+
+def _path(weights: Array, overlaps: Array | None, separation: int, counts: int) -> tuple[float, Array]:
+    """The largest sum of weights over a pattern, with twice the overlaps of participations less than 2 b apart.
+
+    Args:
+        weights: [n] not negative. overlaps: [n, n] or None for none.
+        counts: the largest number of participations; 0 for no limit.
+    Returns:
+        The sum, and the pattern in ascending order.
+    """
+    size, columns = weights.size, max(counts, 1)
+    # of patterns with at most c + 1 participations: the best that ends at a step, and the best before a step
+    ending, before = np.zeros((size, columns)), np.zeros((size + 1, columns))
+    near = separation if overlaps is None else 2 * separation
+    for j in range(size):
+        rest = before[max(0, j - near + 1)]
+        first, last = max(0, j - near + 1), max(0, j - separation + 1)
+        if overlaps is not None and last > first:
+            rest = np.maximum(rest, (ending[first:last] + 2 * overlaps[first:last, j, None]).max(axis=0))
+        ending[j] = weights[j]
+        if counts:
+            ending[j, 1:] += rest[:-1]
+        else:
+            ending[j] += rest
+        before[j + 1] = np.maximum(before[j], ending[j])
+    column = columns - 1
+    j = int(np.argmax(ending[:, column]))
+    pattern = [j]
+    while column > 0 or not counts:
+        column -= 1 if counts else 0
+        first, last = max(0, j - near + 1), max(0, j - separation + 1)
+        values = ending[:last, column].copy()
+        if overlaps is not None:
+            values[first:] += 2 * overlaps[first:last, j]
+        if not values.size:
+            break
+        j = int(np.argmax(values))
+        pattern.append(j)
+    return float(before[size, -1]), np.array(pattern[::-1])
+
+
+def _far(overlaps: Array, separation: int, counts: int) -> Array:
+    """[n] the largest sum of overlaps of a step with others of a pattern that lie at least 2 b away from it."""
+    size = overlaps.shape[0]
+    counts = counts if counts * size * size <= MAX_WORK else 0
+    left = _far_left(overlaps, separation, counts)
+    right = _far_left(overlaps[::-1, ::-1], separation, counts)[::-1]
+    # at most c participations on one side leave counts - 1 - c for the other
+    return np.asarray((left + right[:, ::-1]).max(axis=1))
+
+
+def _far_left(overlaps: Array, separation: int, counts: int) -> Array:
+    """[n, counts] the same of steps before, for at most 0, 1, ... participations; [n, 1] without a limit."""
+    size, columns = overlaps.shape[0], max(counts, 1)
+    result = np.zeros((size, columns))
+    history = np.zeros((separation, size, columns))
+    best = np.zeros((size, columns))
+    for i in range(size - 2 * separation):
+        slot = i % separation
+        extended = history[slot]
+        column = overlaps[:, i, None]
+        if counts:
+            best[:, 1:] = np.maximum(best[:, 1:], extended[:, :-1] + column)
+        else:
+            best = np.maximum(best, extended + column)
+        history[slot] = best
+        result[i + 2 * separation] = best[i + 2 * separation]
+    return result
+
+
+def _monotone_bound(overlaps: Array, separation: int, limit: int) -> float:
+    """The sum over the pattern 0, b, 2 b, ... of the least overlaps above the given ones that fall with both steps."""
+    size = overlaps.shape[0]
+    starts = np.arange(limit) * separation
+    diagonal = np.maximum.accumulate(np.diagonal(overlaps)[::-1])[::-1]
+    sums = [math.fsum(diagonal[starts].tolist())]
+    largest = np.zeros(size)
+    for distance in range(size - 1, separation - 1, -1):
+        np.maximum(largest[distance:], np.diagonal(overlaps, distance), out=largest[distance:])
+        if distance % separation == 0 and distance <= starts[-1]:
+            falling = np.maximum.accumulate(largest[::-1])[::-1]
+            sums.append(2 * math.fsum(falling[starts[starts >= distance]].tolist()))
+    return math.fsum(sums) * _slack(0)
+
+
+def _ends(scaled: Array, upper: float, starts: list[Array], separation: int, counts: int, exponent: int) -> Sensitivity:
+    """Both ends: the root of an upper end, and the norm of the best contribution that a search reaches."""
+    searches = [_improved(scaled, start, separation, counts) for start in starts]
+    _, pattern, signs = max(searches, key=lambda contribution: contribution[0])
+    rows = (scaled[:, pattern] * signs).tolist()
+    moved = [math.fsum(row) for row in rows]
+    lower = math.sqrt(math.fsum(value * value for value in moved)) * (1 - 8 * UNIT)
+    top = math.sqrt(upper) * (1 + 4 * UNIT)
+    return Sensitivity(
+        math.ldexp(min(lower, top), exponent), math.ldexp(top, exponent), tuple(int(step) for step in pattern)
+    )
+
+
+def _improved(scaled: Array, pattern: Array, separation: int, counts: int) -> tuple[float, Array, Array]:
+    """A contribution of signs, searched from a pattern: |C x|^2, its pattern, and its signs.
+
+    The first signs are those that lengthen the sum, one participation after the other. |C x|^2 is convex in x, so that
+    the x with the largest inner product with its gradient is at least as good.
+    """
+    signs, total = np.ones(pattern.size), np.zeros(scaled.shape[0])
+    for place, step in enumerate(pattern):
+        signs[place] = -1.0 if scaled[:, step] @ total < 0 else 1.0
+        total += signs[place] * scaled[:, step]
+    value = float(np.sum((scaled[:, pattern] @ signs) ** 2))
+    for _ in range(MAX_MOVES):
+        gradient = scaled.T @ (scaled[:, pattern] @ signs)
+        _, other = _path(np.abs(gradient), None, separation, counts)
+        other_signs = np.where(gradient[other] < 0, -1.0, 1.0)
+        moved = float(np.sum((scaled[:, other] @ other_signs) ** 2))
+        if moved <= value:
+            break
+        value, pattern, signs = moved, other, other_signs
+    return value, pattern, signs
+
+
+# Strategy matrices: read from .npy files, or made by name.
+
+# the largest matrix, and the largest whose columns overlap for steps of one record, which needs all their products
+MAX_STEPS, MAX_OVERLAPPING = 8192, 4096
+MAX_BYTES = 8 * MAX_STEPS**2 + 4096
+KINDS = ("identity", "prefix", "root")
+HELP = "a .npy file with a lower-triangular matrix, or identity:n=1000, prefix:n=1000 or root:n=1000,bands=100"
+
+
+@lru_cache(maxsize=32)
+def _bounded(strategy: str, identity: tuple[int, ...], separation: int, participations: int) -> Sensitivity:
+    """The sensitivity of a strategy; ``identity`` changes with the content of its file."""
+    matrix = _matrix(strategy, identity)
+    if matrix.shape[0] > MAX_OVERLAPPING and participations != 1 and bands(matrix) > separation:
+        raise UsageError(
+            f"matrix-gauss: the columns of {strategy} overlap at a separation of {separation}, and all their products "
+            f"are needed, for at most {MAX_OVERLAPPING} steps; found {matrix.shape[0]}. Give a `separation=...` "
+            f"of at least the {bands(matrix)} bands of the matrix, or `participations=1`"
+        )
+    return strategy_sensitivity(matrix, separation, participations)
+
+
+def bounded(strategy: str, separation: int, participations: int) -> Sensitivity:
+    """Bound the sensitivity of a strategy; arguments and errors as in ``MatrixGauss``."""
+    return _bounded(strategy, _identity(strategy), separation, participations)
+
+
+def steps(strategy: str) -> int:
+    """The number of steps of a strategy."""
+    return int(_matrix(strategy, _identity(strategy)).shape[0])
+
+
+def _is_made(strategy: str) -> bool:
+    kind, colon, _ = strategy.partition(":")
+    return bool(colon) and (kind in KINDS or Path(strategy).suffix != ".npy")
+
+
+def _identity(strategy: str) -> tuple[int, ...]:
+    """What changes with the content of a file; nothing for a matrix that is made by name."""
+    if _is_made(strategy):
+        return ()
+    try:
+        status = Path(strategy).stat()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise MissingResource(f"matrix-gauss: cannot read {strategy!r}: {reason}. Give {HELP}") from error
+    except ValueError as error:
+        raise UsageError(f"matrix-gauss: strategy must be {HELP}; found {strategy!r}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise MissingResource(f"matrix-gauss: {strategy!r} is not a regular file. Give {HELP}")
+    if status.st_size > MAX_BYTES:
+        raise UsageError(
+            f"{strategy}: a matrix of at most {MAX_STEPS} steps was wanted; found a file of {status.st_size >> 20} MB"
+        )
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+@lru_cache(maxsize=1)
+def _matrix(strategy: str, identity: tuple[int, ...]) -> Array:
+    """The [n, n] matrix: finite, lower triangular and not zero."""
+    if not identity:
+        return _made(strategy)
+    try:
+        matrix = array_files.load(strategy)
+    except array_files.DAMAGED as error:
+        raise UsageError(f"{strategy} is no .npy file of numbers, or is damaged. Give {HELP}") from error
+    if not isinstance(matrix, np.ndarray) or matrix.dtype.kind not in "fiu":
+        raise UsageError(f"{strategy}: one array of real numbers was wanted; found {_kind(matrix)}. Give {HELP}")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not 1 <= matrix.shape[0] <= MAX_STEPS:
+        raise UsageError(
+            f"{strategy}: a square matrix of 1 to {MAX_STEPS} rows was wanted, a row and a column for each step; found "
+            f"the shape {matrix.shape}"
+        )
+    matrix = matrix.astype(float)
+    if not np.isfinite(matrix).all() or not 1e-100 <= np.abs(matrix).max() <= 1e100:
+        raise UsageError(f"{strategy}: finite numbers were wanted, the largest from 1e-100 to 1e100 in size")
+    above = np.argwhere(np.triu(matrix, 1))
+    if above.size:
+        row, column = above[0]
+        raise UsageError(
+            f"{strategy}: a lower-triangular matrix was wanted, whose row i depends on the first i steps; found "
+            f"{matrix[row, column]:g} in row {row}, column {column} (counted from 0). Give the strategy C of the "
+            f"factorization A = B C, not B, and not its transpose"
+        )
+    return np.asarray(matrix)
+
+
+def _kind(value: object) -> str:
+    return f"the type {value.dtype}" if isinstance(value, np.ndarray) else "several arrays"
+
+
+def _made(strategy: str) -> Array:
+    """The identity, all ones (prefix sums), or the square root of the latter with some of its bands."""
+    kind, given = registry.split(strategy)
+    if kind not in KINDS:
+        raise UsageError(f"matrix-gauss: no strategy called {kind[:60]!r}. Give {HELP}")
+    values = registry.typed(kind, given, {"n": 0, "bands": 0} if kind == "root" else {"n": 0})
+    size, width = (whole(values.get(name, 0), f"{kind}: {name}") for name in ("n", "bands"))
+    if not 1 <= size <= MAX_STEPS or not 0 <= width <= size:
+        raise UsageError(f"{strategy}: wanted n from 1 to {MAX_STEPS}, and bands from 1 to n (left out for all)")
+    if kind == "identity":
+        return np.eye(size)
+    row = np.ones(size)
+    if kind == "root":
+        row[1:] = np.cumprod(1 - 0.5 / np.arange(1, size))
+        row[width or size :] = 0.0
+    places = np.subtract.outer(np.arange(size), np.arange(size))
+    return np.asarray(np.where(places >= 0, row[np.maximum(places, 0)], 0.0))
+
+
+# Matrix factorization: correlated noise on the steps of a training, as one Gaussian release.
+
+# relative distance of the two ends of a sensitivity that is known up to rounding
+EXACT = 1e-11
+
+
+@dataclass(frozen=True)
+class MatrixGauss(Mechanism):
+    """Release C x + Z row by row, where x_j is the sum of clipped contributions to step j and Z independent noise.
+
+    The noise of the steps of a training is then C^-1 Z, of which parts cancel. A record may take part in steps that
+    are at least ``separation`` apart, whatever the other records are, and at most ``participations`` times. Each
+    contribution, which may depend on earlier rows, has a norm of at most ``sensitivity``. The whole is one Gaussian
+    release of sensitivity sens(C) times that (docs/theory/bands.md, Theorem 2), and of twice that where a record is
+    replaced (Theorem 5); ``n`` counts such trainings.
+
+    Source:
+        Denisov, McMahan, Rush, Smith, Thakurta (2022); Choquette-Choo et al. (2023).
+    """
+
+    release: ClassVar[Release] = Release.MATRIX
+    noise: ClassVar[str | None] = "sigma"
+    why_not_sampled: ClassVar[str] = (
+        "its records take part in given steps. Leave out `sampling` and `rate`; for cyclic Poisson sampling of a "
+        "banded matrix use `mech='gauss'` with `bands`"
+    )
+    source: ClassVar[str] = "Denisov et al. 2022; Choquette-Choo et al. 2023 (matrix factorization)"
+
+    sigma: float = parameter("standard deviation of Z, in the units of a contribution", exclusive_minimum=0)
+    strategy: str = parameter("strategy C: a .npy file, or identity:n=1000, prefix:n=1000, root:n=1000,bands=100")
+    separation: int = parameter(
+        "smallest distance of two steps in which a record takes part; 1 for any steps", default=1, minimum=1
+    )
+    participations: int = parameter(
+        "largest number of steps in which a record takes part; 0 for no limit but the separation", default=0, minimum=0
+    )
+    sensitivity: float = parameter(
+        "l2 norm of a record's contribution to one step (the clipping norm)", default=1.0, exclusive_minimum=0
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number(self, "separation", 1)
+        whole_number(self, "participations", 0)
+        ratio(self, "sensitivity", "sigma")
+        if not isinstance(self.strategy, str) or not self.strategy:
+            raise UsageError(f"matrix-gauss: strategy must be {HELP}; found {self.strategy!r}")
+
+    def sensitivity_bounds(self) -> tuple[float, float]:
+        """Both ends of sens(C), for contributions of norm 1.
+
+        Raises:
+            MissingResource: the file cannot be read.
+            UsageError: it holds no such matrix.
+        """
+        bounds = bounded(self.strategy, self.separation, self.participations)
+        return bounds.lower, bounds.upper
+
+    def between(self, neighbours: Neighbours) -> Mechanism:
+        """With twice the sensitivity where a record is replaced, which takes one pattern away and adds another."""
+        twice = 2 if neighbours.adjacency == Adjacency.REPLACE_ONE else 1
+        return self.grouped(twice * neighbours.group)
+
+    def pair(self) -> LossPair:
+        lower, upper = self.sensitivity_bounds()
+        inverse = self.sensitivity / self.sigma
+        return GaussPair(upper * inverse) if self._exact else StrategyPair(lower * inverse, upper * inverse)
+
+    def renyi_bound(self) -> LossPair | None:
+        return None if self._exact else self.pair()
+
+    @property
+    def _exact(self) -> bool:
+        lower, upper = self.sensitivity_bounds()
+        return upper - lower <= EXACT * upper
+
+    def computed(self) -> dict[str, Any]:
+        lower, upper = self.sensitivity_bounds()
+        return {
+            "strategy_steps": steps(self.strategy),
+            "strategy_sensitivity_lower": lower,
+            "strategy_sensitivity_upper": upper,
+        }
+
+    def reading(self) -> tuple[str, ...]:
+        lower, upper = self.sensitivity_bounds()
+        size = steps(self.strategy)
+        high = text(upper, up=True)
+        value = f"= {high}, exact" if self._exact else f"between {text(lower, up=False)} and {high}"
+        times = f", at most {self.participations} times" if self.participations else ""
+        return (
+            f"sens(C) {value}, of {self.strategy} with {size} steps: a record takes part in steps at least "
+            f"{self.separation} apart{times}, whatever the other records are",
+            f"noise multiplier sigma / (sens(C) x sensitivity) = {self.sigma / upper / self.sensitivity:.6g} of one "
+            f"Gaussian release of all rows",
+        )
+
+
+@dataclass(frozen=True)
+class StrategyPair(LossPair):
+    """A Gaussian pair whose mu lies between two ends; its own figures are those of the upper one."""
+
+    lower: float
+    upper: float
+    symmetric = True
+
+    def sandwich(self, tol: float) -> tuple[LossPair, LossPair]:
+        return GaussPair(self.lower), GaussPair(self.upper)
+
+    def tails(self, eps: Array) -> Tails:
+        return GaussPair(self.upper).tails(eps)
+
+    def log_delta(self, eps: ArrayLike) -> Array:
+        return GaussPair(self.upper).log_delta(eps)
+
+    def renyi(self, orders: Array) -> Array:
+        return GaussPair(self.upper).renyi(np.asarray(orders))
+
+    def zcdp_rho(self) -> float:
+        return GaussPair(self.upper).zcdp_rho()

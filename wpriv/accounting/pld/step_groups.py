@@ -1,0 +1,306 @@
+"""The steps of one composition: groups of like pairs, their counts, and approximate PMFs of their losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from wpriv.accounting.pld import constants
+from wpriv.accounting.pld.saddle_point import (
+    ApproximatePmf,
+    Cumulants,
+    StepGroup,
+    cumulants,
+    log_tail_factor,
+    tilted_weights,
+)
+from wpriv.errors import Unsupported
+from wpriv.numerics.arrays import Counts
+from wpriv.numerics.root_finding import smallest_meeting
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of one composition.
+
+    Attributes:
+        groups: groups of like pairs.
+        pmfs: an approximate PMF for each group.
+        negligible_share: share of delta by which it may change when rare losses are neglected.
+        log_finite: ln of the probability that no loss is infinite.
+    """
+
+    groups: list[StepGroup]
+    pmfs: list[ApproximatePmf]
+    negligible_share: float
+    log_finite: float
+
+    @cached_property
+    def counts(self) -> list[Counts]:
+        return [group.counts for group in self.groups]
+
+    @cached_property
+    def total(self) -> int:
+        """Number of steps, all compositions counted."""
+        return sum(int(n.sum()) for n in self.counts)
+
+    @cached_property
+    def distinct_steps(self) -> int:
+        """Number of distinct steps."""
+        return sum(n.size for n in self.counts)
+
+    def cumulants(self, tilt: float) -> Cumulants:
+        """Estimated cumulants of the composed loss at a tilt."""
+        return cumulants(self.pmfs, self.counts, tilt)
+
+    def negligible_mass(self, delta: float, counts: Counts) -> float:
+        """P-mass of one step of a group with these counts that may move to +infinity without affecting delta."""
+        share = self.negligible_share * delta / (int(counts.max()) * self.distinct_steps)
+        return max(share, constants.MASS_FLOOR)
+
+    def rounding_shift(self, state: Cumulants) -> float:
+        """Bound in eps on the shift of the composed loss by rounding of the tails."""
+        deviations = constants.ROUNDING_DEVIATIONS
+        sizes = [np.abs(m) + deviations * np.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
+        total = sum(float(n @ size) for n, size in zip(self.counts, sizes, strict=True))
+        return constants.TAIL_ROUNDINGS * constants.UNIT_ROUNDOFF * total
+
+    def least_spacing(self) -> float:
+        """Spacing of nodes (nats) below which the rounding of tails would decide the masses on them."""
+        ends = np.array([0.0]), np.array([1e-9])
+        deviation = (
+            sum(
+                float(group.counts @ np.sqrt(variance))
+                for group, variance in zip(self.groups, self.cumulants(0.0).variances, strict=True)
+                if group.pair.cell_parts(*ends) is None
+            )
+            / self.total
+        )
+        return math.sqrt(constants.SPACING_ROUNDINGS * constants.UNIT_ROUNDOFF * deviation)
+
+    def negligible_bottom(self, share: float) -> float:
+        """Tilted mass of one step that may lie below its lowest node.
+
+        Args:
+            share: share of the tilted mass that decides delta.
+        """
+        return max(constants.NEGLIGIBLE_BOTTOM_SHARE * share / self.total, constants.MASS_FLOOR)
+
+
+# Pessimistic and optimistic composed PLDs, evaluated as brackets of delta and eps.
+
+
+class OneSidedComposition(Protocol):
+    """A pessimistic or optimistic composition.
+
+    ``tilt`` is that of its PMF, ``centre`` about the mean of the tilted loss, ``cells`` the number of cells or atoms.
+    """
+
+    @property
+    def centre(self) -> float: ...
+
+    @property
+    def tilt(self) -> float: ...
+
+    @property
+    def cells(self) -> int: ...
+
+    def delta(self, eps: float, sign: int) -> float:
+        """delta at eps from above (sign +1) or from below (sign -1)."""
+
+
+@dataclass(frozen=True)
+class TwoSidedComposition:
+    """A pessimistic and an optimistic composition of the same steps.
+
+    Attributes:
+        upper: the pessimistic composition.
+        compose_lower: makes the optimistic composition, once it is needed.
+        upper_eps_slack: by how much in eps the pessimistic composition may lie too low, from rounding of the tails and
+            splitting off of jumps.
+        lower_eps_slack: by how much in eps the optimistic composition may lie too high.
+        deviation: standard deviation of the tilted loss.
+    """
+
+    upper: OneSidedComposition
+    compose_lower: Callable[[], OneSidedComposition]
+    upper_eps_slack: float
+    lower_eps_slack: float
+    deviation: float
+
+    @cached_property
+    def lower(self) -> OneSidedComposition:
+        """The optimistic composition."""
+        return self.compose_lower()
+
+    @property
+    def cells(self) -> int:
+        """Number of cells (atoms) of the larger composition, by which the cost of a refinement is judged."""
+        return max(self.upper.cells, self.lower.cells)
+
+    def delta(self, eps: float) -> tuple[float, float]:
+        """Lower and upper delta at eps."""
+        constants.add("reading", 1)
+        return self.lower.delta(eps + self.lower_eps_slack, -1), self.upper.delta(eps - self.upper_eps_slack, +1)
+
+    def meets_target(self, eps: float, delta: float) -> bool:
+        """Tell whether the pessimistic composition alone proves (eps, delta), eps >= 0."""
+        return eps >= 0 and self.upper.delta(eps - self.upper_eps_slack, +1) <= delta
+
+    def epsilon(self, delta: float, guess: float, deviation: float) -> tuple[float, float]:
+        """Lower and upper eps >= 0 at delta; an end many standard deviations away from the guess is 0 or inf.
+
+        Args:
+            guess: an eps near the answer, which sets the speed.
+            deviation: scale of the search, in nats.
+        """
+        high = self._solve(lambda eps: self.delta(eps)[1], delta, guess, deviation, +1)
+        low = self._solve(lambda eps: self.delta(eps)[0], delta, min(guess, high), deviation, -1)
+        return low, high
+
+    def _solve(self, curve: Callable[[float], float], delta: float, guess: float, deviation: float, sign: int) -> float:
+        """The eps >= 0 at which a decreasing curve meets delta, rounded up (sign +1) or down (sign -1)."""
+        target, rtol = math.log(delta), constants.EPS_SEARCH_RTOL
+
+        def miss(eps: float) -> float:
+            value = curve(eps)
+            return math.log(value) - target if value > 0 else -700.0
+
+        low = high = guess
+        step, farthest = constants.EPS_SEARCH_STEP * deviation, constants.EPS_SEARCH_RANGE * deviation
+        while miss(low) <= 0 and low > 0 and step < farthest:
+            low, high, step = max(low - step, 0.0), low, 2 * step
+        while miss(high) > 0 and step < farthest:
+            low, high, step = high, high + step, 2 * step
+        if miss(high) > 0:
+            return math.inf if sign > 0 else low
+        if miss(low) <= 0:
+            return high if low > 0 and sign > 0 else 0.0
+        eps = smallest_meeting(miss, high, low=low, high=high, rtol=rtol)
+        return eps if sign > 0 else eps * (1 - 2 * rtol)
+
+
+# Where and how finely to compose for a question: the eps expected at a delta, and the factor of a refinement.
+#
+# These only steer the certified composition; no figure depends on their accuracy. Its bracket is checked by
+# ``ordered``.
+
+
+def log_delta_guess(state: Cumulants, tilt: float, eps: float) -> float:
+    """ln delta at eps by the saddle-point approximation at the given tilt."""
+    return state.cgf - tilt * eps + log_tail_factor(tilt, math.sqrt(state.variance))
+
+
+def expected_eps(state: Cumulants, tilt: float, log_delta: float, guess: float, best: tuple[float, float]) -> float:
+    """The eps about which to compose: by saddle point, Chernoff's bound or guess; or the middle of a narrow bracket.
+
+    Raises:
+        Unsupported: eps exceeds what is certified.
+    """
+    chernoff = (state.cgf - log_delta) / tilt if tilt > 0 else math.inf
+    # the tilt is right to a percent only: one step of Newton's method from its mean
+    slope = tilt + 1 / math.sqrt(state.variance)
+    near = state.mean + (log_delta_guess(state, tilt, state.mean) - log_delta) / slope
+    eps = max(min(near, chernoff, guess), 0.0)
+    if best[0] >= constants.NARROW_BRACKET_RATIO * best[1]:
+        eps = (best[0] + best[1]) / 2
+    if eps > constants.MAX_CERTIFIED_EPS:
+        raise Unsupported(
+            f"pld certifies eps up to {constants.MAX_CERTIFIED_EPS:g}; this process needs about {eps:.3g}. "
+            "Increase the noise"
+        )
+    return eps
+
+
+def refinement_factor(width: float, before: float, tol: float, composition: TwoSidedComposition) -> float | None:
+    """The factor on the allowed error for a refinement; None if it would not fit, or the last one gained little."""
+    cells = composition.cells
+    least = (cells / constants.MAX_REFINED_CELLS) ** 2
+    wanted = constants.BLIND_REFINEMENT_FACTOR
+    if math.isfinite(width):
+        wanted = max(constants.REFINEMENT_AIM * tol / width, constants.MIN_REFINEMENT_FACTOR)
+    unprofitable = cells > constants.CHEAP_REFINEMENT_CELLS and width > constants.UNPROFITABLE_WIDTH_RATIO * before
+    if least > constants.HOPELESS_REFINEMENT_FACTOR or unprofitable:
+        return None
+    return min(constants.MAX_REFINEMENT_FACTOR, max(wanted, least))
+
+
+def ordered(ends: tuple[float, float]) -> tuple[float, float]:
+    """The ends of a bracket, with a crossing by rounding corrected; a larger crossing is a fault of the engine."""
+    low, high = ends
+    if low > high * (1 + constants.BRACKET_CROSSING_TOLERANCE):
+        raise ArithmeticError(f"two certified brackets exclude each other: lower end {low!r}, upper end {high!r}")
+    return min(low, high), high
+
+
+# Where single large losses decide: the sum of the deltas of the steps, the cut below them, and the tilt.
+#
+# All of these only steer the certified composition; no answer depends on their accuracy.
+
+
+def rare_cut(steps: Steps, eps: float, log_allowance: float) -> float | None:
+    """The largest cut tried under which sums without a large loss add at most e^log_allowance to delta, about.
+
+    None if there is none, or if large losses are not rare.
+    """
+    for share in constants.RARE_CUTS:
+        cut = share * eps
+        tilts = np.geomspace(*constants.BULK_TILTS, constants.BULK_TILT_COUNT) / cut
+        jumps = sum(
+            float(n @ pmf.mass[:, pmf.y > cut].sum(axis=1)) for pmf, n in zip(steps.pmfs, steps.counts, strict=True)
+        )
+        if jumps > constants.MAX_RARE_JUMPS:
+            return None
+        logs = -tilts * eps
+        for pmf, n in zip(steps.pmfs, steps.counts, strict=True):
+            bulk = pmf.y <= cut
+            growth = np.expm1(tilts[:, None] * np.maximum(pmf.y[bulk], -cut))
+            logs = logs + np.log1p(growth @ pmf.mass[:, bulk].T) @ n
+        if float(logs.min()) <= log_allowance:
+            return cut
+    return None
+
+
+def single_loss_delta(groups: Sequence[StepGroup], eps: float) -> float:
+    """The sum of the deltas of all steps at eps; at eps = 0, of their total variation distances."""
+    return sum(
+        float(n) * math.exp(float(pair.log_delta(eps)))
+        for group in groups
+        for pair, n in zip(group.members, group.counts.tolist(), strict=True)
+    )
+
+
+def approximate_single_loss_delta(steps: Steps, eps: float) -> float:
+    """As ``single_loss_delta``, from the approximate PMFs: less accurate, and faster for many kinds of steps."""
+    return sum(
+        float(n @ pmf.mass @ -np.expm1(np.minimum(eps - pmf.y, 0.0)))
+        for n, pmf in zip(steps.counts, steps.pmfs, strict=True)
+    )
+
+
+def single_loss_slope(steps: Steps, eps: float) -> float:
+    """The slope of -ln delta at eps (per nat), where single losses decide; at least 1 / eps."""
+    further = eps * 1.01
+    logs = [math.log(max(single_loss_delta(steps.groups, e), constants.MASS_FLOOR)) for e in (eps, further)]
+    return max((logs[0] - logs[1]) / (further - eps), 1.0 / eps)
+
+
+def small_tilt(steps: Steps, tilt: float, eps: float, delta: float, cut: float, relative: float) -> float:
+    """The smallest tilt tried at which delta has a large enough share in the outcomes with a large loss."""
+    shares = []
+    tilts = [share * tilt for share in constants.RARE_TILTS]
+    for candidate in tilts:
+        moments = [pmf.tilted_moments(candidate)[0] for pmf in steps.pmfs]
+        jump = sum(
+            float(n @ tilted_weights(pmf, candidate)[:, pmf.y > cut].sum(axis=1))
+            for n, pmf in zip(steps.counts, steps.pmfs, strict=True)
+        )
+        cgf = sum(float(n @ m) for n, m in zip(steps.counts, moments, strict=True))
+        shares.append(math.log(delta) + candidate * eps - cgf - math.log(max(jump, constants.MASS_FLOOR)))
+    wanted = min(max(shares), math.log(min(constants.RARE_SHARE_ROUNDING * steps.total / relative, 0.1)))
+    return next(candidate for candidate, share in zip(tilts, shares, strict=True) if share >= wanted)

@@ -1,0 +1,399 @@
+"""The trade-off function of one order of neighbours, bounded from both sides by points of the privacy profile.
+
+A test of "the record is in the data" (distribution P) against "it is not" (Q) has a false-positive rate a under Q and a
+false-negative rate under P; T(a) is the least false-negative rate. The profile f(t) = H_t(P||Q) is its dual: T(a) is
+the supremum over t >= 0 of the lines 1 - t a - f(t). Upper bounds of f at a few t are thus lower bounds of T; lower
+bounds of f with its convexity are upper bounds of T. docs/theory/trade-off.md has the proofs.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import ndtri
+
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.numerics import conversions
+from wpriv.numerics.arrays import Array
+
+# lower and upper end of delta at an eps >= 0
+DeltaEnds = Callable[[float], tuple[float, float]]
+# relative rounding error of the few operations by which lines and chords are evaluated, with a margin
+ROUNDING = 1e-14
+# relative accuracy of a profile in closed form
+PROFILE_ROUNDING = 1e-12
+# the largest |ln t| at which the profile is evaluated; a double holds e^709
+MAX_LOG_T = 600.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """A supporting line of the trade-off function, FNR >= 1 - f(t) - t FPR, with bounds of f(t) at one t.
+
+    Args:
+        log_t: ln t.
+        delta_low, delta_high: bounds of delta at eps = |ln t|, of the pair (P, Q) for t >= 1 and of (Q, P) for t < 1,
+            where f(t) = 1 - t + t delta.
+    """
+
+    log_t: float
+    delta_low: float
+    delta_high: float
+
+    @cached_property
+    def t(self) -> float:
+        return math.exp(self.log_t)
+
+    def profile(self, delta: float) -> float:
+        """f(t) for a value of delta."""
+        return delta if self.log_t >= 0 else -math.expm1(self.log_t) + self.t * delta
+
+    def error_rates(self, fpr: float) -> tuple[float, float]:
+        """An upper bound of the true-positive rate and a lower bound of the false-negative rate, rounded outwards."""
+        if self.log_t < 0:
+            # 1 - f(t) = t (1 - delta), which keeps its digits where it is small
+            fnr = self.t * (1 - self.delta_high - fpr - ROUNDING)
+            return min(1 - fnr + ROUNDING, 1.0), max(fnr, 0.0)
+        tpr = self.t * fpr + self.delta_high
+        return min(tpr * (1 + ROUNDING), 1.0), max(1 - tpr - ROUNDING * max(tpr, 1.0), 0.0)
+
+    def attained(self, fpr: float) -> tuple[float, float]:
+        """A lower bound of the true-positive rate and an upper bound of the false-negative rate of the best test for t,
+        if its false-positive rate is at least ``fpr``."""
+        if self.log_t < 0:
+            fnr = self.t * (1 - self.delta_low - fpr + ROUNDING)
+            return max(1 - fnr - ROUNDING, 0.0), min(fnr, 1.0)
+        tpr = (self.t * fpr + self.delta_low) * (1 - ROUNDING)
+        return min(tpr, 1.0), min(max(1 - tpr + ROUNDING, 0.0), 1.0)
+
+    def meets(self, other: Line) -> float:
+        """About the false-positive rate at which this line meets one of larger t."""
+        return self._chord(other, self.delta_high, other.delta_high)[0]
+
+    def rates_between(self, other: Line) -> tuple[float, float]:
+        """Bounds of the false-positive rate (f(t) - f(u)) / (u - t), u > t the other line's: the slope of a chord of f,
+        which is between those of the best tests for t and for u."""
+        least, error = self._chord(other, self.delta_low, other.delta_high)
+        most, _ = self._chord(other, self.delta_high, other.delta_low)
+        return least - error, most + error
+
+    def _chord(self, other: Line, delta: float, other_delta: float) -> tuple[float, float]:
+        """The slope of a chord of f for given values of delta, and a bound of its rounding error."""
+        ratio = math.exp(self.log_t - other.log_t)
+        size = -math.expm1(self.log_t - other.log_t)
+        if other.log_t < 0:
+            return ((1 - other_delta) - ratio * (1 - delta)) / size, ROUNDING / size
+        value, other_value = self.profile(delta), other_delta
+        return (value - other_value) / other.t / size, ROUNDING * (value + other_value) / other.t / size
+
+
+class TradeOff:
+    """Bounds of the trade-off function of one order of the neighbours, from the points of the profile computed so far.
+
+    Attributes:
+        lines: the points, by increasing t.
+    """
+
+    def __init__(self, forward: DeltaEnds, backward: DeltaEnds):
+        """``forward`` gives delta of the pair (P, Q), ``backward`` that of (Q, P), each at eps >= 0."""
+        self._forward, self._backward = forward, backward
+        self.lines: list[Line] = []
+        self._hull: list[Line] | None = None
+
+    def evaluate_again(self) -> None:
+        """Evaluate all points once more, of which more may be known by now."""
+        self.lines, self._hull = [self._line(line.log_t) for line in self.lines], None
+
+    def evaluate(self, log_t: Iterable[float]) -> None:
+        """Add points of the profile at these ln t; those that are there or out of range are left out."""
+        have = {line.log_t for line in self.lines}
+        new = sorted({s for s in log_t if abs(s) <= MAX_LOG_T} - have)
+        # the accountant keeps its last compositions, which serve neighbouring eps
+        self.lines = sorted([*self.lines, *map(self._line, new)], key=lambda line: line.log_t)
+        self._hull = None
+
+    def _line(self, log_t: float) -> Line:
+        low, high = (self._forward if log_t >= 0 else self._backward)(abs(log_t))
+        return Line(log_t, max(low, 0.0) * (1 - PROFILE_ROUNDING), min(high * (1 + PROFILE_ROUNDING), 1.0))
+
+    def raised(self) -> TradeOff:
+        """The same points, as if the upper ends of delta were exact."""
+        other = TradeOff(self._forward, self._backward)
+        other.lines = [replace(line, delta_low=line.delta_high) for line in self.lines]
+        return other
+
+    @property
+    def hull(self) -> list[Line]:
+        """The lines that touch their upper envelope, by increasing t; any other line may be left out."""
+        if self._hull is None:
+            hull: list[Line] = []
+            for line in self.lines:
+                while len(hull) >= 2 and hull[-1].meets(line) >= hull[-2].meets(hull[-1]):
+                    hull.pop()
+                hull.append(line)
+            self._hull = hull
+        return self._hull
+
+    def active(self, fpr: float) -> Line:
+        """The line that is largest at this false-positive rate."""
+        return next((left for left, right in pairwise(self.hull) if left.meets(right) < fpr), self.hull[-1])
+
+    def cover(self, low: float, high: float, reach: float) -> None:
+        """Add points, ever farther out, until the lines that are largest at the two false-positive rates have others on
+        both sides; the first is ``reach`` in ln t beyond those that are there."""
+        for at, end, sign in ((high, 0, -1), (low, -1, 1)):
+            step = reach
+            while self.active(at) is self.hull[end] and abs(self.lines[end].log_t) < MAX_LOG_T:
+                farther = self.lines[end].log_t + sign * step
+                self.evaluate([min(max(farther, -MAX_LOG_T), MAX_LOG_T)])
+                step *= 2
+
+    def around(self, line: Line, parts: int) -> set[float]:
+        """Further ln t that divide both cells beside a line of the hull."""
+        at = self.hull.index(line)
+        first, last = self.hull[max(at - 1, 0)], self.hull[min(at + 1, len(self.hull) - 1)]
+        return self.divide(first, line, parts) | self.divide(line, last, parts)
+
+    @staticmethod
+    def divide(left: Line, right: Line, parts: int) -> set[float]:
+        """The ln t that divide a cell into equal parts."""
+        width = right.log_t - left.log_t
+        return {left.log_t + width * k / parts for k in range(1, parts)} if width > 0 else set()
+
+    def tpr_upper(self, fpr: float) -> tuple[float, float]:
+        """An upper bound of the largest true-positive rate at this false-positive rate, and a lower bound of the least
+        false-negative rate."""
+        pairs = [line.error_rates(fpr) for line in self.lines]
+        return min(tpr for tpr, _ in pairs), max(fnr for _, fnr in pairs)
+
+    def tpr_lower(self, fpr: float) -> float:
+        """A lower bound of the largest true-positive rate at this false-positive rate.
+
+        It is the least of fpr * t + g(t) over t > 0, where g is the largest of four lines below f between two points:
+        the value at the right end, 1 - t, and the chords of both neighbouring cells, continued.
+        """
+        # points whose t are equal as doubles count once
+        lines = self.lines[:1] + [line for left, line in pairwise(self.lines) if line.t > left.t]
+        t = np.array([0.0, *(line.t for line in lines)])
+        low = np.array([1.0, *(line.profile(line.delta_low) for line in lines)])
+        high = np.array([1.0, *(line.profile(line.delta_high) for line in lines)])
+        width = np.diff(t)
+        chord = (low[1:] - high[:-1]) / width
+        left_slope = np.concatenate([[-np.inf], chord[:-1]])
+        chord_right = (high[1:] - low[:-1]) / width
+        right_slope = np.concatenate([chord_right[1:], [-np.inf]])
+        ends = [
+            (low[1:], low[1:]),
+            (1 - t[:-1], 1 - t[1:]),
+            (low[:-1], low[:-1] + left_slope * width),
+            (low[1:] - np.where(np.isfinite(right_slope), right_slope, 0.0) * width, low[1:]),
+        ]
+        inner = _least(fpr, t, ends)
+        # beyond the last point f stays above its last chord, continued, and above zero
+        slope = min(float(chord[-1]), 0.0)
+        zero = float(t[-1] - low[-1] / slope) if slope < 0 else math.inf
+        last = min(fpr * float(t[-1]) + float(low[-1]), fpr * zero) if fpr > 0 else 0.0
+        return max(min(inner, last) * (1 - ROUNDING), fpr)
+
+
+def atomic_points(pair: AtomicPair, fpr: float) -> list[float]:
+    """ln t of points that give the trade-off function of a discrete pair at a false-positive rate to rounding.
+
+    The profile is linear between the losses, so that the best line is the one at the loss of the likelihood-ratio test
+    of this rate. That loss, two on either side of it, and a point between neighbours show the linear pieces.
+    """
+    loss = pair.losses
+    if not loss.size:
+        return []
+    at = int(np.argmax(pair.tails(loss).sf_q <= math.log(fpr)))
+    near = [float(loss[0]) - 1, *loss[max(at - 2, 0) : at + 3].tolist(), float(loss[-1]) + 1]
+    return [*near, *((left + right) / 2 for left, right in pairwise(near))]
+
+
+def _least(fpr: float, t: Array, ends: list[tuple[Array, Array]]) -> float:
+    """The least of fpr * t plus the largest of some lines over all cells; each line is given by its values at both ends
+    of a cell."""
+    width = np.diff(t)
+    shares = [np.zeros_like(width), np.ones_like(width)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for k, (p, q) in enumerate(ends):
+            for r, s in ends[k + 1 :]:
+                share = (r - p) / ((q - p) - (s - r))
+                shares.append(np.where((share > 0) & (share < 1), share, 0.0))
+        least = math.inf
+        for share in shares:
+            values = [np.where(np.isfinite(p + q), p + share * (q - p), -np.inf) for p, q in ends]
+            value = fpr * (t[:-1] + share * width) + np.max(values, axis=0)
+            least = min(least, float(value.min()))
+    return least
+
+
+# The least mu of Gaussian differential privacy on a range of false-positive rates, bounded from both sides.
+#
+# mu-GDP says that no test of "the record is in the data" does better than the best test of N(mu, 1) against N(0, 1):
+# T(a) >= G_mu(a) = Phi(Phi^-1(1 - a) - mu). Subsampled processes meet this for all rates a > 0 only with a mu as if
+# nothing were sampled, since a rare enough false alarm sees the sampled records alone. So mu is stated for the tests
+# whose two error rates are both at least ``fpr``. docs/theory/trade-off.md has the proofs.
+
+DEFAULT_FPR = 1e-9
+# relative width of the bracket of mu that is aimed at
+MU_TOL = 2e-4
+# the first points lie this many standard deviations apart; the number of points and of refinements of one order
+FIRST_SPACING, MAX_LINES, MAX_ROUNDS = 0.25, 600, 40
+# cells of ln t that are narrower, relative to mu, are not divided further
+LEAST_CELL = 1e-7
+# a refinement that leaves more than this share of the width is idle, and so many idle ones in a row are the last
+STALLED, MAX_STALLS = 0.8, 4
+# the share of the width that a refinement aims at, and the largest number of parts into which it divides a cell
+AIM, MAX_PARTS = 0.7, 8
+# how many points of the profile, those with the largest mu, are solved for a lower end
+SOLVED_POINTS = 3
+# relative error of a difference of two normal quantiles, with a margin
+MU_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True)
+class GaussianMu:
+    """Both ends of the least mu for which mu-GDP holds for all tests with both error rates at least ``fpr``.
+
+    ``float(mu)`` is the upper end, which may be promised.
+
+    Args:
+        fpr: the smallest false-positive rate, and the smallest false-negative rate, for which it holds.
+        lower, upper: both ends, of the worst order of the neighbours; ``upper`` is inf where no finite mu was proven.
+        orders: the ends for tests whose null hypothesis is the neighbour without the record ("remove") and with it
+            ("add"), at false-positive rates from ``fpr`` to 1/2; one entry, "both", where they agree.
+        exact: whether mu is exact, and holds for every false-positive rate.
+    """
+
+    fpr: float
+    lower: float
+    upper: float
+    orders: tuple[tuple[str, float, float], ...]
+    exact: bool = False
+
+    def __float__(self) -> float:
+        return self.upper
+
+
+def least_mu(trade_off: TradeOff, advantage: float, fpr: float, tol: float = MU_TOL) -> tuple[float, float]:
+    """The least mu with T(a) >= G_mu(a) for all a from ``fpr`` to 1/2, as a lower and an upper end.
+
+    Args:
+        trade_off: bounds of T; points are added to it.
+        advantage: delta at eps = 0, about; it sets the first points.
+        tol: relative width at which the refinement ends.
+    """
+    scale = gaussian_mu_of_advantage(advantage)
+    deepest = -float(ndtri(fpr))
+    count = math.ceil((deepest + 1) / FIRST_SPACING)
+    trade_off.evaluate(scale * (-0.5 + k * (deepest + 1) / count - scale / 2) for k in range(count + 1))
+    trade_off.cover(fpr, 0.5, scale)
+    width, stalls = math.inf, 0
+    for _ in range(MAX_ROUNDS):
+        upper, pieces = _upper(trade_off, fpr)
+        # more points make up for the distance between points, and not for the width of the brackets of delta
+        reference = _lower(trade_off.raised(), fpr)
+        points = _refinements(trade_off, pieces, reference, tol, scale)
+        stalls = stalls + 1 if upper - reference > STALLED * width else 0
+        if not points or stalls == MAX_STALLS or len(trade_off.lines) >= MAX_LINES:
+            break
+        width = upper - reference
+        trade_off.evaluate(points[: MAX_LINES - len(trade_off.lines)])
+    return min(_lower(trade_off, fpr), upper), upper
+
+
+def gaussian_mu_of_advantage(advantage: float) -> float:
+    """mu of two normal distributions with this total variation distance, within [1e-12, 30]."""
+    return min(max(2 * float(ndtri((1 + min(max(advantage, 0.0), 1.0)) / 2)), 1e-12), 30.0)
+
+
+def _mu_of_tpr(tpr: float, fnr: float, fpr: float) -> float:
+    """mu of the Gaussian test with these error rates, without a loss of digits where one of them is small."""
+    quantile = -float(ndtri(fnr)) if fnr < 0.5 else float(ndtri(tpr))
+    return quantile - float(ndtri(fpr))
+
+
+def _upper(trade_off: TradeOff, fpr: float) -> tuple[float, list[tuple[float, Line, Line]]]:
+    """The largest mu over the vertices of the envelope of the lines, rounded up; and each vertex with its two lines.
+
+    The vertices divide [fpr, 1/2] into pieces on which one line is below T. G_mu is convex, so that it is below the
+    line where it is at both ends.
+    """
+    hull = trade_off.hull
+    vertices = [(left.meets(right), left, right) for left, right in pairwise(hull)]
+    inside = [vertex for vertex in vertices if fpr < vertex[0] < 0.5]
+    first, last = trade_off.active(0.5), trade_off.active(fpr)
+    pieces = []
+    for a, left, right in [(0.5, first, first), *inside, (fpr, last, last)]:
+        mu = max(_rounded_up(line, a) for line in {left, right})
+        pieces.append((mu, left, right))
+    return max(mu for mu, _, _ in pieces), pieces
+
+
+def _rounded_up(line: Line, fpr: float) -> float:
+    tpr, fnr = line.error_rates(fpr)
+    if fnr == 0:
+        return math.inf
+    mu = _mu_of_tpr(tpr, fnr, fpr)
+    return mu + MU_ROUNDING * (abs(mu) + abs(float(ndtri(fpr))))
+
+
+def _lower(trade_off: TradeOff, fpr: float) -> float:
+    """A lower end of mu: from both ends of the range, and from the points of the profile."""
+    ends = [_mu_of_tpr(tpr := trade_off.tpr_lower(a), 1 - tpr, a) * (1 - MU_ROUNDING) for a in (fpr, 0.5)]
+    return max(0.0, *ends, _lower_at_points(trade_off, fpr))
+
+
+def _refinements(
+    trade_off: TradeOff, pieces: list[tuple[float, Line, Line]], reference: float, tol: float, scale: float
+) -> list[float]:
+    """Further ln t, where the mu of a vertex is above what the refinement aims at."""
+    points: set[float] = set()
+    upper = max(mu for mu, _, _ in pieces)
+    # the best vertices first: closer bounds there may settle that the others do not matter
+    limit = max(reference * (1 + tol), (reference + upper) / 2 if math.isfinite(upper) else sys.float_info.max)
+    for mu, left, right in pieces:
+        if mu <= limit:
+            continue
+        # the distance of a vertex from T is of second order in the width of its cell
+        excess = (mu - reference) / (AIM * tol * reference) if reference > 0 else math.inf
+        parts = min(max(2, math.ceil(math.sqrt(min(excess, 100.0)))), MAX_PARTS)
+        if left is right:
+            points |= trade_off.around(left, parts)
+        elif right.log_t - left.log_t > LEAST_CELL * scale:
+            points |= trade_off.divide(left, right, parts)
+    return sorted(points)
+
+
+def _lower_at_points(trade_off: TradeOff, fpr: float) -> float:
+    """A lower end of mu from the points whose best test certainly has a false-positive rate in the range, rounded down.
+
+    Where that rate is known closely, as at a kink of T, the test itself gives mu; elsewhere the mu with f_mu(t) = f(t)
+    is closer.
+    """
+    best, certain = 0.0, []
+    lines = trade_off.lines
+    for left, line, right in zip(lines, lines[1:], lines[2:], strict=False):
+        # minus the slope of f at t is the false-positive rate of the test that attains f(t)
+        least, most = line.rates_between(right)[0], left.rates_between(line)[1]
+        if fpr <= least <= most <= 0.5:
+            tpr, fnr = line.error_rates((most + least) / 2)
+            certain.append((_mu_of_tpr(tpr, fnr, (most + least) / 2) if fnr > 0 else math.inf, line))
+            tpr, fnr = line.attained(least)
+            best = max(best, _mu_of_tpr(tpr, fnr, most) * (1 - MU_ROUNDING) - MU_ROUNDING * abs(float(ndtri(most))))
+    certain.sort(key=lambda point: -point[0])
+    return max([best, *(_mu_of_line(line) for _, line in certain[:SOLVED_POINTS])])
+
+
+def _mu_of_line(line: Line) -> float:
+    """The mu with delta_mu(eps) = delta at the lower end of delta, rounded down."""
+    if not 0 < line.delta_low < 1:
+        return 0.0
+    return 1 / conversions.exact(abs(line.log_t), line.delta_low) * (1 - MU_ROUNDING)

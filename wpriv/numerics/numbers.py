@@ -1,0 +1,189 @@
+"""Numbers as users write them: 1e-5, 2^20 and 256/60000 as text, or numbers of any library."""
+
+from __future__ import annotations
+
+import math
+import re
+import reprlib
+from collections.abc import Callable, Iterable, Set
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from fractions import Fraction
+from numbers import Integral, Real
+from typing import Any
+
+from wpriv.errors import UsageError
+
+# below this size a count is exact as a float and neither nan nor inf
+EXACT = 2**40
+_POWER = re.compile(r"\s*(\d{1,9})\s*(?:\^|\*\*)\s*(\d{1,4})\s*")
+_INTEGER = re.compile(r"\s*[+-]?\d{1,40}\s*")
+
+
+def number(value: Any, name: str) -> float:
+    """Convert a number, or text such as ``1e-5``, ``2^20`` or ``256/60000``, to a finite float.
+
+    Raises:
+        UsageError: the value is no finite number; the message names it by ``name``.
+    """
+    try:
+        power = _power(value)
+        if power is not None:
+            return float(power)
+        if isinstance(value, str) and value.count("/") == 1:
+            numerator, denominator = value.split("/")
+            result = float(numerator) / float(denominator)
+        else:
+            result = float(value) if not isinstance(value, (bool, bytes)) else math.nan
+    except _TooLargeError:
+        raise UsageError(f"{name} is too large; found {shown(value)}") from None
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+        raise UsageError(f"{name} must be a number, as in 0.5, 1e-5 or 2^20; found {shown(value)}") from None
+    if not math.isfinite(result):
+        raise UsageError(f"{name} must be a finite number; found {shown(value)}")
+    return result
+
+
+def whole(value: Any, name: str) -> int:
+    """Convert a number, or text such as ``1000``, ``1e4`` or ``2^20``, to an int.
+
+    Raises:
+        UsageError: the value is no whole number; the message names it by ``name``.
+    """
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        return int(value.strip())  # some separators are white space to a pattern and none to int
+    result = number(value, name)
+    if (exact := value if isinstance(value, int) else _power(value)) is not None:
+        return exact
+    if result != math.floor(result):
+        raise UsageError(f"{name} must be a whole number, as in 1000 or 2^20; found {shown(value)}")
+    return int(result)
+
+
+def finite_number(value: Any, name: str, *, whole: bool = False) -> Any:
+    """Convert a finite real number of any library, but no text, to a Python float (an int if ``whole``).
+
+    Raises:
+        UsageError: the value is no such number; the message names it by ``name``.
+    """
+    # by far the most frequent case, and the cheap one
+    if type(value) is (int if whole else float) and -EXACT <= value <= EXACT:
+        return value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise UsageError(f"{name} must be a number; found {reprlib.repr(value)}")
+    try:
+        result = int(value) if isinstance(value, Integral) else float(value)
+        if not math.isfinite(result):
+            raise UsageError(f"{name} must be a finite number; found {result}")
+    except OverflowError:
+        raise UsageError(f"{name} is beyond the largest number that a computer holds (1.8e308)") from None
+    if whole and result != math.floor(result):
+        raise UsageError(f"{name} must be a whole number; found {result}")
+    return int(result) if whole else float(result)
+
+
+def to_int(value: Any) -> Any:
+    """Convert 2^16 and 1e6 to an int, and return anything else as it is, for a validator to refuse."""
+    try:
+        if (power := _power(value)) is not None:
+            return power
+    except _TooLargeError:
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+
+
+def typed(value: Any, words: Set[str], name: str) -> Any:
+    """Convert text to the type of a parameter, given by the words of its annotation; leave other types as they are.
+
+    Raises:
+        UsageError: the parameter is a number and the text is none.
+    """
+    if words == {"bool"} and str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    return number(value, name) if words & {"int", "float"} else value
+
+
+def shown(value: Any) -> str:
+    """The representation of a value for an error message, of at most 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+class _TooLargeError(Exception):
+    """A power of more than 1000 bits."""
+
+
+def _power(value: Any) -> int | None:
+    """The value of text such as ``2^20`` or ``2**20``; None for anything else."""
+    match = _POWER.fullmatch(value) if isinstance(value, str) else None
+    if not match:
+        return None
+    base, exponent = int(match[1]), int(match[2])
+    if exponent * math.log2(max(base, 2)) > 1000:
+        raise _TooLargeError
+    return int(base**exponent)
+
+
+# Decimal rounding and formatting of numbers, always towards the safe side.
+
+DIGITS = 6
+MAX_DIGITS = 17  # enough to distinguish any two doubles
+
+
+def raised(x: float) -> float:
+    """Return x plus more than the rounding of a logarithm or an exponential by which it was computed."""
+    return x + abs(x) * 2.0**-50
+
+
+def quotient_up(a: float, b: float) -> float:
+    """Return a / b for positive numbers, rounded up: a / b itself where it is a double."""
+    return _up(a / b, lambda x: Fraction(x) * Fraction(b) >= Fraction(a))
+
+
+def total_up(terms: Iterable[tuple[int, float]]) -> float:
+    """Return the sum of n x over finite or infinite numbers x, rounded up; exact where it is a double."""
+    parts = list(terms)
+    total = math.fsum(n * x for n, x in parts)
+    if not math.isfinite(total):
+        return total
+    exact = sum(n * Fraction(x) for n, x in parts)
+    return _up(total, lambda x: Fraction(x) >= exact)
+
+
+def _up(x: float, is_enough: Callable[[float], bool]) -> float:
+    while not is_enough(x):
+        x = math.nextafter(x, math.inf)
+    return x
+
+
+def rounded(x: float, *, up: bool, digits: int = DIGITS) -> float:
+    """Round to ``digits`` significant digits, never below x (``up``) or never above it; infinities are unchanged."""
+    if math.isinf(x) or x == 0:
+        return float(x)
+    # from the shortest text, so that the float nearest to 1e-5, which lies slightly above 1e-5, stays 1e-5
+    exact = Decimal(repr(float(x)))
+    decimal = exact.quantize(
+        Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=ROUND_CEILING if up else ROUND_FLOOR
+    )
+    return float(decimal)
+
+
+def echo(x: float) -> str:
+    """Format an input number with exactly its own digits: 1, 0.1, 1.0000001, 1e-05."""
+    return repr(float(x)).removesuffix(".0")
+
+
+def text(x: float, *, up: bool, digits: int = DIGITS, limit: float | None = None) -> str:
+    """Format ``rounded(x)`` as short text that reads back as the same number: 2.30168, 1e-05, 1048576.
+
+    Args:
+        limit: a threshold that x is compared with; digits are added until the text lies on the same side of it as x.
+    """
+    value = rounded(x, up=up, digits=digits)
+    while limit is not None and digits < MAX_DIGITS and (value <= limit) != (x <= limit):
+        digits += 1
+        value = rounded(x, up=up, digits=digits)
+    if digits > 15:
+        return echo(value)  # beyond 15 digits the format below would show digits that are not in the number
+    if value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return f"{value:.{digits}g}"

@@ -1,0 +1,274 @@
+"""Wasserstein differential privacy: the mean distance that a released value moves, in its own unit. Not DP.
+
+The Wasserstein accountant of Yang et al. (2024) as printed, as in the authors' program, and the exact distance that
+both estimate; also the paper's budgets of the basic mechanisms and its conversions. It must not be confused with (eps,
+delta)-DP: a WDP eps of 0.1 can belong to a release without any noise.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from wpriv.accounting.accountants import _wdp_formulas
+from wpriv.accounting.accountants._moment_bounds import check_order
+from wpriv.core.guarantee import Curve
+from wpriv.core.kinds import Sampling
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.pair_distances import Observed
+from wpriv.core.process import Process, Step, refuse_passes, refuse_special_sampling
+from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics import wasserstein_1d
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.bracket import Bracket
+
+NOTION = "wdp"
+CLAIM = "as-published"
+SOURCE = "Yang, Qi, Zhou 2024"
+EXPLAIN = """\
+(mu, eps)-WDP promises that outputs on neighbouring data can be coupled at a mu-th mean distance of at most eps.
+It bounds how far a value moves, not how well data sets are told apart: without noise the budget is Delta, finite.
+It implies (eps', delta)-DP only through the noise distribution at shift eps, or fresh noise after a WDP stage.
+eps has the unit of the output, not that of a DP eps, and as published it GROWS with the noise. Corollary 1: eps = sum
+of step losses W_t - ln(delta)/beta, delta a chance over training paths; the exact W_mu is q^(1/mu) d at most."""
+
+UNIT = (
+    "a wdp eps has the unit of the output and can grow with the noise: it is no (eps, delta)-DP guarantee and shares "
+    "no scale with one"
+)
+VARIANTS = {
+    "paper": "Theorem 2 (sum over coordinates), Corollary 1",
+    "code": "Theorem 2 as the authors' program has it (sum over pairs), Corollary 1",
+    "exact": "W_mu of the pairs themselves",
+    "table1": "Table 1, Propositions 7 and 8",
+    "prop9": "Proposition 9, from pure DP",
+    "prop10": "Proposition 10, from RDP",
+    "prop11": "Proposition 11, from the exact WDP budget to DP",
+}
+# options of one variant alone: the variant, and the default
+OPTIONS = {"coordinates": ("paper", 0.0), "alpha": ("prop10", 2.0), "lipschitz": ("prop11", 0.0)}
+_NO_OBSERVATIONS = (
+    "is computed from observed pair distances or gradients, and found none: give `observed`; wdp:variant=exact and "
+    "wdp:variant=table1 use the sensitivity instead"
+)
+
+
+def account(
+    process: Process,
+    *,
+    tol: float = 1e-3,
+    order: float = 2.0,
+    variant: str = "paper",
+    beta: float = 0.0,
+    coordinates: float = 0.0,
+    group: float = 1.0,
+    alpha: float = 2.0,
+    lipschitz: float = 0.0,
+) -> Curve:
+    """Evaluate every step by one variant, add up (Proposition 6), split off delta (Corollary 1); ``tol`` is not used.
+
+    Args:
+        order: mu in [1, 1000]; 1 is Kantorovich DP. variant: one of ``VARIANTS``.
+        beta: of Corollary 1, > 0; 0 stands for 1 in ``paper`` and ``code`` and for no path randomness (delta = 0)
+            elsewhere.
+        coordinates: of a gradient, where the observations do not give them (``paper``). group: k records at once
+            (Proposition 13).
+        alpha: the Renyi order that ``prop10`` starts from. lipschitz: constant of the log density, which ``prop11``
+            needs.
+    Raises:
+        Unsupported: nothing was observed, or the variant does not cover some step.
+        UsageError: an option out of range, or one of another variant.
+    """
+    refuse_passes(process, "wdp")
+    refuse_special_sampling(process, "wdp")
+    wasserstein_1d.check_order(order)
+    if variant not in VARIANTS:
+        raise UsageError(f"wdp: variant must be one of {', '.join(VARIANTS)}; found {variant!r}")
+    if beta < 0 or not (group >= 1 and group == int(group)):
+        raise UsageError(
+            f"wdp: beta must be at least 0, and group a whole number of records from 1; found {beta:g} and {group:g}"
+        )
+    check_order("wdp with alpha", alpha)
+    option = _option(variant, {"coordinates": coordinates, "alpha": alpha, "lipschitz": lipschitz})
+    total = group * _total(process, variant, order, option)
+    rate = beta or (1.0 if variant in ("paper", "code") else 0.0)
+    rate /= group  # of Corollary 1: ln delta falls by this for each unit of eps
+
+    def delta(eps: float) -> Bracket:
+        return bracket(math.exp(_wdp_formulas.published_log_delta(total, rate, eps)) if rate else float(eps < total))
+
+    def epsilon(delta: float) -> Bracket:
+        return bracket(_wdp_formulas.published_epsilon(total, rate, math.log(delta)) if rate else total)
+
+    claim, warnings = _claim(process, variant, order, total / group)
+    if variant == "exact" and rate:
+        claim = CLAIM  # Corollary 1 charges for delta, whatever the losses are
+    elif claim == "exact" and group > 1:
+        claim = "upper-bound"
+    bracket: Callable[[float], Bracket] = {"exact": Bracket.exact, "upper-bound": Bracket.above}.get(claim, Bracket)
+    settings = f"order {order:g}"
+    settings += f", beta {beta or 1:g}" if rate else ""
+    settings += f", groups of {group:g}" if group > 1 else ""
+    notion = "approximate-dp" if variant == "prop11" else NOTION
+    return Curve(process, "wdp", notion, claim, f"{SOURCE}: {VARIANTS[variant]}; {settings}", delta, epsilon, warnings)
+
+
+def _option(variant: str, given: Mapping[str, float]) -> float:
+    """The option that only this variant has, 0 where it has none; refuses those of other variants."""
+    for name, (user, default) in OPTIONS.items():
+        if user != variant and given[name] != default:
+            raise UsageError(
+                f"wdp: {name} is an option of wdp:variant={user} and has no effect on variant={variant}; found "
+                f"{given[name]:g}. Leave it out, or use wdp:variant={user}"
+            )
+    return next((given[name] for name, (user, _) in OPTIONS.items() if user == variant), 0.0)
+
+
+def _total(process: Process, variant: str, order: float, option: float) -> float:
+    """The sum of the losses of all steps."""
+    steps = process.steps
+    losses = [_losses(step.mechanism, step.sampling, step.observed, variant, order, option) for step in steps]
+    return math.fsum(
+        step.n * float(step_losses[0]) if step.observed is None else step.observed.total(step_losses, step.n)
+        for step, step_losses in zip(steps, losses, strict=True)
+    )
+
+
+def _claim(process: Process, variant: str, order: float, total: float) -> tuple[str, tuple[str, ...]]:
+    """The claim of the figure and its warnings."""
+    if variant == "prop11":
+        return CLAIM, ("as published: wdp:variant=prop11 is false for every finite order; use pld",)
+    if variant != "exact":
+        return CLAIM, (UNIT, *_compared_with_exact(process, order, total))
+    if any(step.observed is not None for step in process.steps):
+        return "approximate", (
+            UNIT,
+            "wdp evaluates the furthest observed pair of each step; other data may contain pairs further apart",
+        )
+    if sum(step.n for step in process.steps) == 1:
+        return "exact", (UNIT,)
+    return "upper-bound", (
+        UNIT,
+        "the sum over the steps holds for releases fixed in advance, not for steps chosen by earlier outputs",
+    )
+
+
+def _compared_with_exact(process: Process, order: float, total: float) -> tuple[str, ...]:
+    """A warning that compares a published figure with the exact one, where that is known."""
+    try:
+        exact = _total(process, "exact", order, 0.0)
+    except Unsupported:
+        return ()
+    relation = "BELOW" if total < exact * (1 - 1e-9) else "above"
+    return (
+        f"the published loss of all steps, {total:.6g}, lies {relation} their exact W_{order:g}, {exact:.6g} "
+        f"(wdp:variant=exact)",
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _losses(
+    mechanism: Mechanism, sampling: Sampling, observed: Observed | None, variant: str, order: float, option: float
+) -> Array:
+    """[observed steps] the loss of each step, or [1] where none was observed; ``option`` is that of the variant."""
+    step = Step(mechanism, 1, sampling, observed)
+    if variant in ("paper", "code"):
+        return _published(step, variant, order, option)
+    if variant == "exact":
+        return _exact(step, order)
+    return np.array([_basic(step, variant, order, option)])
+
+
+def _published(step: Step, variant: str, order: float, coordinates: float) -> Array:
+    """Theorem 2 at each observed step."""
+    noise, observed, rate = step.mechanism.additive_noise(), step.observed, step.sampling.rate
+    if noise is None or not noise.is_textbook("gauss"):
+        raise Unsupported(
+            f"wdp:variant={variant} is stated for Gauss noise; found {step.mechanism.name}. Use wdp:variant=exact, or "
+            f"pld"
+        )
+    if observed is None:
+        raise Unsupported(f"wdp:variant={variant} {_NO_OBSERVATIONS}")
+    sigma, rows = noise.scale, list(zip(observed.distances, observed.unit, strict=True))
+    if variant == "code":
+        return np.array([_wdp_formulas.code_step(d, rate, sigma * unit, order) for d, unit in rows])
+    count = int(coordinates) or observed.coordinates
+    if count < 1:
+        raise Unsupported(
+            "wdp:variant=paper sums over the coordinates of a gradient, and the number of coordinates is unknown where "
+            "only distances were observed: use wdp:coordinates=..., give gradients as `observed`, or use "
+            "wdp:variant=code"
+        )
+    return np.array([_wdp_formulas.published_step(d, rate, sigma * unit, order, count) for d, unit in rows])
+
+
+def _exact(step: Step, order: float) -> Array:
+    """W_mu of the furthest observed pair of each step, or of the sensitivity where nothing was observed."""
+    mechanism, sampling, observed = step.mechanism, step.sampling, step.observed
+    noise = mechanism.additive_noise()
+    if noise is None or noise.local:
+        raise Unsupported(f"wdp:variant=exact covers additive noise only; found {mechanism.name}. Use pld")
+    if observed is None:
+        distances, units = np.array([noise.sensitivity]), np.ones(1)
+    else:
+        distances, units = observed.distances.max(axis=1), observed.unit
+    if sampling.rate == 1:
+        return np.array([wasserstein_1d.shift(d) for d in distances])
+    if sampling.kind != "poisson" or not noise.is_textbook(noise.family):
+        raise Unsupported(
+            f"wdp:variant=exact covers Gauss and Laplace noise under Poisson sampling; found "
+            f"{mechanism.name}, sampling {sampling.kind}. Use `sampling='poisson'`, or pld"
+        )
+    distance = {"gauss": wasserstein_1d.subsampled_gauss, "laplace": wasserstein_1d.subsampled_laplace}[noise.family]
+    return np.array(
+        [
+            distance(sampling.rate, float(d), float(noise.scale * unit), order)
+            for d, unit in zip(distances, units, strict=True)
+        ]
+    )
+
+
+def _basic(step: Step, variant: str, order: float, option: float) -> float:
+    """Table 1 and the conversions, from the parameters of one unsampled release."""
+    mechanism = step.mechanism
+    sensitivity = mechanism.describe().get("sensitivity")
+    if step.sampling.rate != 1 or sensitivity is None:
+        raise Unsupported(
+            f"wdp:variant={variant} is stated for one release of known sensitivity without sampling; found "
+            f"{mechanism.name} with {step.sampling.kind} sampling"
+        )
+    if variant == "table1":
+        noise = mechanism.additive_noise()
+        if noise is not None and noise.is_textbook("gauss"):
+            return _wdp_formulas.published_gauss(sensitivity, noise.scale, order)
+        if noise is not None and noise.is_textbook("laplace"):
+            return _wdp_formulas.published_laplace(sensitivity, noise.scale, order)
+        raise Unsupported(
+            f"Table 1 has budgets of Gauss and Laplace noise; found {mechanism.name}. Use wdp:variant=exact"
+        )
+    pair = mechanism.pair()
+    if variant == "prop9":
+        if pair.mass_at_plus_infinity > 0 or not math.isfinite(pair.support[1]):
+            raise Unsupported(
+                f"Proposition 9 starts from pure DP, and {mechanism.name} has an unbounded privacy loss. Use "
+                f"wdp:variant=prop10"
+            )
+        return _wdp_formulas.published_from_dp(pair.support[1], sensitivity, order)
+    if variant == "prop10":
+        if not option > 1:
+            raise UsageError(f"wdp: the Renyi order alpha must exceed 1; found {option:g}")
+        divergence = pair.renyi(np.array([option]))
+        if divergence is None:
+            raise Unsupported(
+                f"Proposition 10 starts from RDP, and {mechanism.name} has no closed form of it. Use wdp:variant=exact"
+            )
+        return _wdp_formulas.published_from_rdp(float(divergence[0]), sensitivity, order)
+    if not option > 0:
+        raise UsageError(
+            "wdp:variant=prop11 needs the Lipschitz constant of the log density, as in lipschitz=0.1; Laplace noise "
+            "has 1/b"
+        )
+    return _wdp_formulas.published_to_rdp(float(_exact(step, order)[0]), option, order)

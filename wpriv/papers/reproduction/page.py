@@ -1,0 +1,148 @@
+"""Write a reproduction as web pages, one for each paper and one over all: self-contained, figures as inline SVG."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from wpriv.config import recipe_files, yaml_document
+from wpriv.files import durable_writes
+from wpriv.files.durable_writes import plain
+from wpriv.papers.reproduction import collect
+from wpriv.papers.reproduction.collect import ItemResult, RecipeResult
+from wpriv.papers.reproduction.reproduce import Paper, slug
+from wpriv.results import plot, storage
+from wpriv.training.reports import folder_page, render
+
+REPORT, INDEX = "report.json", "index.html"
+
+
+def write(papers: Sequence[Paper], results: Sequence[ItemResult], out: Path, *, quick: bool) -> list[Path]:
+    """Write ``report.json``, a page for each paper and ``index.html``; return the files."""
+    durable_writes.make_folder(out)
+    content = json.dumps(plain(collect.report(list(results), quick=quick)), indent=1, allow_nan=False) + "\n"
+    files = [out / REPORT]
+    durable_writes.replace(files[0], content)
+    entries = []
+    for paper in papers:
+        of_paper = [result for result in results if result.item.paper == paper.name]
+        files.append(out / f"{paper.name}.html")
+        text = render.filled(
+            "paper.html.j2",
+            title=f"{paper.title}: reproduced",
+            paper=paper,
+            summary=summary_of(of_paper),
+            verdicts=collect.VERDICTS,
+            quick=quick,
+            items=[_item(result, out) for result in of_paper],
+        )
+        durable_writes.replace(files[-1], text)
+        entries.append(entry(paper, of_paper))
+    files.append(out / INDEX)
+    title = "wpriv: the five papers reproduced"
+    text = render.filled("index.html.j2", title=title, verdicts=collect.VERDICTS, quick=quick, papers=entries)
+    durable_writes.replace(files[-1], text)
+    return files
+
+
+def entry(paper: Paper, results: Sequence[ItemResult]) -> dict[str, object]:
+    """Return what an overview says of a paper."""
+    about = {"name": paper.name, "title": paper.title, "authors": paper.authors, "summary": summary_of(results)}
+    return {**about, "items": [item_facts(result) for result in results]}
+
+
+def item_facts(result: ItemResult) -> dict[str, object]:
+    """Return what every page says of an item."""
+    item = result.item
+    facts = {"name": item.name, "slug": slug(item.name), "about": item.about, "missing": item.missing}
+    return {**facts, "verdict": result.verdict, "counts": collect.counts(result)}
+
+
+def recipe_facts(result: RecipeResult) -> dict[str, object]:
+    """Return what every page says of a recipe."""
+    facts = {"name": result.name, "status": result.status, "reason": result.reason, "note": result.note}
+    found = {"claims": result.claims, "expect": result.expect, "together": result.together}
+    failing = failing_in_words(result) if result.failing else ""
+    origin = folder_page.origin_line(result.provenance)
+    return {**facts, **found, "failing": failing, "command": command_of(result), "origin": origin}
+
+
+def _item(result: ItemResult, out: Path) -> dict[str, object]:
+    """One item: the verdict, what is missing, and for each recipe its numbers, claims and figures."""
+    recipes = [recipe_of_page(each, out) for each in result.recipes]
+    return {**item_facts(result), "together": together_figure(result, out), "recipes": recipes}
+
+
+def recipe_of_page(result: RecipeResult, out: Path) -> dict[str, object]:
+    """Return what a page says of a recipe, with its tables and figures as HTML."""
+    is_own = result.folder == out / result.name
+    lengths = result.provenance.get("rows") if result.kept else None
+    lengths = lengths if isinstance(lengths, dict) else {}
+    parts = (
+        {}
+        if result.status != "done"
+        else {
+            "expected": folder_page.expected_table(result.expect) if result.expect else "",
+            "kept_commit": commit_of(result) if result.kept and not is_own else "",
+            "figures": _figures(result, out if is_own else None),
+            "numbers": folder_page.numbers_behind(result.table, length=int(lengths.get(storage.TABLE, 0))),
+            "runs": folder_page.numbers_behind(result.runs, "Each training", length=int(lengths.get(storage.RUNS, 0))),
+        }
+    )
+    return {**recipe_facts(result), **parts}
+
+
+def _figures(result: RecipeResult, base: Path | None) -> str:
+    """The figures of a results folder as inline SVG; kept ones below the folder ``base`` as links to their files."""
+    name, label = result.name.replace("/", "-"), f"Figure of {result.name}; its numbers are in the table below"
+    if result.kept:
+        files = sorted(result.folder.glob("*.svg"))
+        if base is not None:
+            return folder_page.linked([path.relative_to(base).as_posix() for path in files], label)
+        return folder_page.inline([path.read_text(encoding="utf-8") for path in files], name, label)
+
+    def draw(folder: Path) -> list[Path]:
+        return plot.plot(result.folder, formats=("svg",), out=folder)
+
+    return folder_page.figures(draw, name, label)
+
+
+def together_figure(result: ItemResult, out: Path) -> str:
+    """Return the figure over all recipes of an item, where it has one and their results are there."""
+    name = f"{result.item.paper}-{slug(result.item.name)}-together"
+    label = f"{result.item.name} from all recipes; their numbers are in the tables below"
+    if collect.can_be_drawn(result):
+        return folder_page.figures(lambda folder: collect.plot_item(result, folder), name, label)
+    file = collect.file_name(result)
+    if not (out / file).is_file():
+        return ""
+    outdated = collect.outdated_panels(result, out / file)
+    alert = render.part("alert", f"{collect.note(outdated)}.") if outdated else ""
+    return alert + folder_page.linked([file], label)
+
+
+def failing_in_words(result: RecipeResult) -> str:
+    """Return in how many rows of a table of statements they fail, by how many errors of the paper, and in which."""
+    errors = f", by {collect.plural(result.errors, 'error')} of the paper" if result.errors else ""
+    words = f"{len(result.failing)} of {collect.plural(len(result.table), 'row')}{errors}"
+    return f"The statement fails in {words}: {'; '.join(result.failing)}"
+
+
+def commit_of(result: RecipeResult) -> str:
+    """Return the commit that computed results, in words."""
+    commit = result.provenance.get("git_commit")
+    return f"commit {str(commit)[:12]}" if commit else f"wpriv {result.provenance.get('wpriv', 'of unknown version')}"
+
+
+def command_of(result: RecipeResult) -> str:
+    """Return the command that runs the recipe."""
+    kind = yaml_document.read(recipe_files.find(result.name)).data["kind"]
+    return f"wpriv {kind} {result.name}"
+
+
+def summary_of(results: Iterable[ItemResult]) -> str:
+    """Return how many items have each verdict, in words."""
+    counts = Counter(result.verdict for result in results)
+    return ", ".join(f"{counts[word]} {word}" for word in collect.VERDICTS if counts[word])

@@ -1,0 +1,360 @@
+"""Means over repeated trainings, with the standard deviations of what was measured."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wpriv.config.recipe import Check, Recipe
+from wpriv.config.schema import BOUND_COLUMNS
+from wpriv.errors import CheckFailed, MissingResource, UsageError
+from wpriv.files import durable_writes
+from wpriv.files.durable_writes import plain
+from wpriv.results import model, storage
+from wpriv.results.model import Number, Row, Stored
+
+MeanRow = dict[str, Any]
+# the column that tells the runs of one setting apart, numbered from 1
+RUN = "run"
+# columns of a table of means: the number of runs, and the end of the names of standard deviations
+SEEDS, DEVIATION = "seeds", "_sd"
+# not measured: the same for all runs of a setting, or, of eps by observed distances, as large as that of the worst run
+_PLANNED = (*BOUND_COLUMNS, "epoch", "step", "sigma", "noise", "n")
+# the columns by which rows of metrics of several trainings are of the same moment of the same setting
+MOMENT = ("panel", "case", "epoch", "step")
+
+
+def means(rows: Iterable[MeanRow], labels: Sequence[str]) -> list[MeanRow]:
+    """Return one row for each group of rows that agree in some columns: means of what was measured, with deviations.
+
+    A column ``accuracy`` gets a column ``accuracy_sd`` beside it, the standard deviation of a single run estimated
+    from the n runs of the group (the root of the sum of squared deviations over n - 1; none for n = 1). ``seeds`` is n.
+    A quantity that some run lacks, or that is not finite, has no mean. Bounds on eps and delta are the largest, and
+    their lower ends the least, of the runs.
+
+    Args:
+        labels: the columns that tell the groups apart, which are kept.
+    """
+    groups: dict[tuple[Any, ...], list[MeanRow]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in labels), []).append(row)
+    return [_mean(group, labels) for group in groups.values()]
+
+
+def _mean(rows: list[MeanRow], labels: Sequence[str]) -> MeanRow:
+    mean: MeanRow = {name: rows[0][name] for name in labels if name in rows[0]}
+    mean[SEEDS] = len(rows)
+    for name in dict.fromkeys(name for row in rows for name in row if name not in (*labels, RUN)):
+        values = [row.get(name) for row in rows]
+        if name in _PLANNED:
+            mean[name] = _worst(name, values)
+        elif all(isinstance(value, (int, float)) and math.isfinite(value) for value in values):
+            mean[name] = statistics.fmean(values)  # type: ignore[arg-type]
+            if len(rows) > 1 and name != "seconds":
+                mean[name + DEVIATION] = statistics.stdev(values)  # type: ignore[type-var]
+        else:
+            mean[name] = values[0] if all(isinstance(value, str) and value == values[0] for value in values) else None
+    return mean
+
+
+def _worst(name: str, values: list[Any]) -> Any:
+    """The value that holds for every run; None where one has none."""
+    if any(not isinstance(value, (int, float)) for value in values):
+        return None
+    return (min if name.endswith("_lower") else max)(values)
+
+
+# Compare expected numbers with ours: the ``expect`` rows of a recipe, the results, and the stated tolerance.
+
+# relative differences below this are rounding errors: linspace(0, 4, 81) holds 0.30000000000000004
+ROUNDING = 1e-9
+SCHEMA = "wpriv.expect/1"
+# relative differences from here on have a percentage of three digits
+LARGE = 0.995
+MAX_SHOWN = 5  # missed numbers in an error
+
+
+class Verdict(Stored):
+    """One expected number: ``difference`` is relative unless ``absolute``; ``ours`` is None without a row or an answer.
+
+    ``kind`` is published (printed in the source), reference (computed apart) or own (an earlier run, of the version
+    ``commit``). ``ok`` is whether it is within the tolerance; a number that is only shown (``held`` is false) is never
+    missed. Of repeated runs ``ours`` is the mean of ``seeds`` runs, and ``deviation`` the standard deviation of one.
+
+    Kept results also have the ``claim`` of our number, the ``side`` from which the expected one is a bound, whether the
+    number is expected since the results were stored (``not_measured``), and whether it comes from the ``same_commit``.
+    """
+
+    panel: str
+    where: dict[str, object]
+    column: str
+    kind: str
+    expected: float
+    ours: Number | None
+    difference: float | None
+    within: float
+    absolute: bool
+    ok: bool
+    held: bool
+    source: str
+    commit: str | None = None
+    noise_version: int | None = None
+    seeds: int = 1
+    deviation: float | None = None
+    claim: str | None = None
+    side: str | None = None
+    not_measured: bool = False
+    same_commit: bool = False
+
+    def with_entries(self, **entries: object) -> Verdict:
+        """Return the verdict with further entries, which its file then has as well."""
+        return self.model_copy(update=entries)
+
+    @property
+    def word(self) -> str:
+        """The verdict as a terminal shows it; pages show it in small letters."""
+        if self.ok:
+            return "same commit" if self.same_commit else "ok"
+        if self.not_measured:
+            return "not measured yet"
+        return "MISSED" if self.held else "not met"
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether the number must be met and is not."""
+        return self.held and not self.ok and not self.not_measured
+
+    @property
+    def place(self) -> str:
+        """The panel and the columns that select the row, in words."""
+        entries = {**({"panel": self.panel} if self.panel else {}), **self.where}
+        # the path of a key in the recipe is left out: privacy.eps
+        return ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in entries.items())
+
+    @property
+    def kind_words(self) -> str:
+        """The kind of the expected number, of an own one with its commit."""
+        return f"{self.kind}, commit {self.commit}" if self.commit else self.kind
+
+    @property
+    def expected_words(self) -> str:
+        """The expected number; of a bound from one side, with that side."""
+        return number(self.expected) + {"at least": " or more", "at most": " or less"}.get(self.side or "", "")
+
+    @property
+    def ours_words(self) -> str:
+        """Our number; of repeated trainings the mean, the standard deviation of one of them and their number.
+
+        A mean has as many decimals as its deviation, which has two digits.
+        """
+        mean, deviation = self.ours, self.deviation
+        if deviation is None or mean is None:
+            return number(mean)
+        decimals = max(0, 1 - math.floor(math.log10(deviation))) if deviation > 0 else 0
+        mean_text = f"{mean:.{decimals}f}" if deviation > 0 else number(mean)
+        return f"{mean_text} ± {deviation:.{decimals}f} ({self.seeds} seeds)"
+
+    @property
+    def difference_words(self) -> str:
+        """How far our number lies from the expected one: in percent, or in its unit if the tolerance is absolute.
+
+        Relative differences that are rounding errors are shown as 0.
+        """
+        value = self.difference
+        if value is None or not math.isfinite(value):
+            return number(value)
+        if self.absolute:
+            return f"{value:+.2g}" if value else "0"
+        return "0" if abs(value) < ROUNDING else f"{100 * value:+.{2 if abs(value) < LARGE else 3}g}%"
+
+    @property
+    def within_words(self) -> str:
+        """The tolerance in the unit of the difference."""
+        return f"{self.within:g}" if self.absolute else f"{100 * self.within:g}%"
+
+
+class Expected(Stored):
+    """The content of ``expect.json``."""
+
+    expect: list[Verdict]
+
+
+def read(path: Path) -> list[Verdict]:
+    """Return the verdicts in an ``expect.json``; none where it is missing, since the recipe expects no numbers.
+
+    Raises:
+        UsageError: the file is damaged. MissingResource: it cannot be read.
+    """
+    return model.read(Expected, path).expect if path.exists() else []
+
+
+def number(value: object, digits: int = 6) -> str:
+    """Return a number in short, other values as text, and nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def counts(verdicts: Sequence[Verdict]) -> str:
+    """Return how many expected numbers are met, of how many; empty where there are none.
+
+    An own number that is met by the commit which it comes from is in neither count: it was compared with itself. Nor is
+    a number that was not measured yet.
+    """
+    compared = [each for each in verdicts if not (each.ok and each.same_commit) and not each.not_measured]
+    return f"{sum(each.ok for each in compared)} of {len(compared)}" if compared else ""
+
+
+def require(verdicts: list[Verdict]) -> None:
+    """Raise CheckFailed if an expected number was missed."""
+    missed = [verdict for verdict in verdicts if verdict.held and not verdict.ok]
+    if missed:
+        words = "; ".join(_missed(verdict) for verdict in missed[:MAX_SHOWN])
+        more = "; ..." if len(missed) > MAX_SHOWN else ""
+        raise CheckFailed(f"{len(missed)} of {len(verdicts)} expected numbers are missed: {words}{more}")
+
+
+def verdicts(recipe: Recipe, rows: list[Row], *, first: bool = False) -> list[Verdict]:
+    """Return one verdict for every expected number; a ``quick`` recipe leaves out those outside its reduced grid.
+
+    Args:
+        first: if several rows match, compare with the first; otherwise the number is missed.
+    """
+    results = []
+    for check in recipe.checks:
+        if recipe.quick and not any(_matches(check, row) for row in rows):
+            continue
+        results += [verdict(check, name, float(number), rows, first=first) for name, number in check.columns.items()]
+    return results
+
+
+def verdict(check: Check, column: str, expected: float, rows: list[Row], *, first: bool = False) -> Verdict:
+    """Return the verdict on one expected number; ``first`` as for ``verdicts``."""
+    matches = [row for row in rows if _matches(check, row)]
+    return _verdict(check, column, expected, matches[0] if len(matches) == 1 or (first and matches) else {})
+
+
+def write(out: Path, recipe: Recipe, verdicts: list[Verdict]) -> tuple[Path, ...]:
+    """Write the verdicts to ``expect.json`` and return its path; nothing where the recipe expects no numbers.
+
+    Raises:
+        MissingResource: it cannot be written.
+    """
+    if not recipe.checks:
+        return ()
+    path = out / storage.EXPECT
+    rows = plain([verdict.as_dict() for verdict in verdicts])
+    text = json.dumps({"schema": SCHEMA, "recipe": recipe.name, "quick": recipe.quick, "expect": rows}, indent=2) + "\n"
+    # a finished folder that may no longer be written to is still read
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        durable_writes.replace(path, text)
+    return (path,)
+
+
+def is_same(value: object, expected: object) -> bool:
+    """Return True if a cell holds the expected value, for numbers up to rounding.
+
+    >>> is_same(0.1 + 0.2, 0.3), is_same(math.inf, "inf")
+    (True, True)
+    """
+    if isinstance(value, (int, float)) and isinstance(expected, (int, float)):
+        return math.isclose(value, expected, rel_tol=ROUNDING)  # never true of an infinite and a finite one
+    # recipes have infinity as a word, and stored tables are read with numbers
+    return bool(value == expected) or str(value) == str(expected) == "inf"
+
+
+def _missed(verdict: Verdict) -> str:
+    place = ", ".join(f"{key}={value}" for key, value in verdict.where.items()) or "the only row"
+    if verdict.ours is None:
+        return f"{verdict.column} at {place} has no such row, or no answer there"
+    wanted = f"{verdict.expected:g} within {verdict.within:g}"
+    return f"{verdict.column} at {place} should be {wanted}, found {verdict.ours:.6g}"
+
+
+def _matches(check: Check, row: Row) -> bool:
+    if check.panel and row.get("panel") != check.panel:
+        return False
+    return all(is_same(row.get(name), value) for name, value in check.where.items())
+
+
+def _verdict(check: Check, column: str, expected: float, row: Row) -> Verdict:
+    expect, ours = check.expect, row.get(column)
+    difference, ok = None, False
+    if ours is not None and math.isfinite(ours):
+        difference = ours - expected if expect.absolute else _relative(ours - expected, expected)
+        # above zero where the number is on the wrong side
+        excess = -difference if expect.at_least else difference if expect.at_most else abs(difference)
+        ok = excess <= expect.within
+    return Verdict(
+        panel=check.panel,
+        where=check.where,
+        column=column,
+        kind=expect.kind,
+        expected=expected,
+        ours=ours,
+        difference=difference,
+        within=expect.within,
+        absolute=expect.absolute,
+        ok=ok,
+        held=expect.held,
+        source=expect.source,
+        commit=expect.commit,
+        noise_version=expect.noise_version,
+        seeds=int(row.get(SEEDS) or 1),
+        deviation=row.get(f"{column}{DEVIATION}"),
+    )
+
+
+def _relative(difference: float, expected: float) -> float:
+    if expected:
+        return difference / abs(expected)
+    return math.copysign(math.inf, difference) if difference else 0.0
+
+
+# Published numbers of a results folder, and the rows of its table that they belong to.
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published number: the panel and the row that it belongs to, its column and its value."""
+
+    panel: str
+    where: dict[str, Any]
+    column: str
+    value: float
+
+
+def of_file(path: Path) -> list[Published]:
+    """Return the published numbers that ``expect.json`` names; none where it is missing or damaged."""
+    try:
+        verdicts = read(path)
+    except (UsageError, MissingResource):
+        return []
+    return [Published(row.panel, row.where, row.column, row.expected) for row in verdicts if row.kind == "published"]
+
+
+def of_recipe(recipe: Recipe) -> list[Published]:
+    """Return the published numbers that a recipe expects."""
+    return [
+        Published(check.panel, check.where, column, float(value))
+        for check in recipe.checks
+        if check.expect.kind == "published"
+        for column, value in check.columns.items()
+    ]
+
+
+def matched(rows: Any, numbers: Sequence[Published]) -> list[tuple[dict[str, Any], str, float]]:
+    """The published numbers that belong to exactly one row: the row, the column and the number."""
+    points = []
+    for number in numbers:
+        where = number.where.items()
+        matches = [row for row in rows if all(is_same(row.get(key), value) for key, value in where)]
+        # the row of a training is its last epoch
+        if matches and (len(matches) == 1 or "epoch" in matches[-1]):
+            points.append((matches[-1], number.column, number.value))
+    return points

@@ -1,0 +1,384 @@
+"""Make and write figures by matplotlib, which is loaded here alone."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import textwrap
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wpriv.errors import MissingResource, UnknownName, UsageError
+from wpriv.files import durable_writes
+
+# without dates and versions, the same table gives the same file
+METADATA: dict[str, dict[str, None]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+
+
+def figure_class() -> Any:
+    """Return matplotlib's class of figures, without pyplot: no window system is used.
+
+    Raises:
+        MissingResource: matplotlib is not installed, or refuses to load under the settings of this machine.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except (ValueError, ImportError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "matplotlib":
+            raise MissingResource(
+                "figures need the Python package matplotlib, which is not installed. Install wpriv with all it needs, "
+                "or this package alone"
+            ) from None
+        backend = os.environ.get("MPLBACKEND")
+        if backend and "backend" in str(error):
+            raise MissingResource(
+                f"MPLBACKEND is {backend[:60]!r}, which matplotlib does not know; unset it to draw figures"
+            ) from None
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise MissingResource(
+            f"figures need matplotlib, which does not load here: {reason}. Check its settings"
+        ) from None
+    return Figure
+
+
+def unfit(reason: str) -> UsageError:
+    return UsageError(f"{reason}. Choose another with --figure")
+
+
+def save(figure: Any, out: Path, formats: Sequence[str], stem: str) -> list[Path]:
+    """Write a figure in each format, each file in one piece."""
+    files = []
+    durable_writes.make_folder(out)
+    for kind in formats:
+        path, content = out / f"{stem}.{kind}", io.BytesIO()
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", message="constrained_layout not applied")
+                figure.savefig(content, format=kind, metadata=METADATA[kind])
+        except UserWarning:
+            raise unfit("the figure does not fit this table: its legend leaves no room for the axes") from None
+        except (ValueError, OverflowError) as error:
+            raise unfit(f"the figure does not fit this table: {error}") from None
+        durable_writes.replace(path, content.getvalue())
+        files.append(path)
+    return files
+
+
+# The styles of figures: for the screen, and for a paper, in the width of one column or of two.
+
+SCREEN, PAPER = "screen", "paper"
+NAMES = (SCREEN, PAPER)
+# widths of a text column and of a page in inches: 85 mm and 175 mm fit the common journals and proceedings
+COLUMN, PAGE = 3.35, 6.89
+POINTS = 72.0  # of an inch
+MOST_LINES, MOST_SIDE_BY_SIDE = 6, 4  # of panels of a grid on a screen
+MARGIN = 0.62  # inches of a row of panels above and below the axes: label, numbers and title
+# fonts as TrueType, which publishers can embed; the same identifiers in every file of the same table
+_COMMON = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "wpriv", "axes.formatter.use_mathtext": True}
+_PAPER = {
+    "savefig.dpi": 300,
+    **{key: 8.0 for key in ("font.size", "axes.labelsize", "axes.titlesize", "legend.title_fontsize")},
+    **{key: 7.0 for key in ("xtick.labelsize", "ytick.labelsize", "legend.fontsize")},
+    **{key: 0.6 for key in ("axes.linewidth", "xtick.major.width", "ytick.major.width")},
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "axes.labelpad": 2.0,
+    "legend.borderpad": 0.3,
+    "legend.labelspacing": 0.25,
+    "legend.handlelength": 1.8,
+    "axes.formatter.useoffset": False,
+}
+
+
+@dataclass(frozen=True)
+class Style:
+    """How figures are set.
+
+    Attributes:
+        name: ``screen`` or ``paper``.
+        width: inches of the whole figure; 0 where each panel has a fixed size.
+        lines: factor of the widths of lines and the sizes of marks.
+        smallest: the least size of type, in points.
+        legend_inside: the most entries that a legend within the axes has.
+        settings: of matplotlib.
+    """
+
+    name: str
+    width: float = 0.0
+    lines: float = 1.0
+    smallest: float = 0.0
+    legend_inside: int = 6
+    settings: Mapping[Any, Any] = field(default_factory=lambda: {**_COMMON, "savefig.dpi": 160})
+
+    @property
+    def is_paper(self) -> bool:
+        return self.name == PAPER
+
+    def size(self, columns: int, lines: int) -> tuple[float, float]:
+        """Return width and height in inches of a figure with some columns and lines of panels."""
+        if not self.is_paper:
+            scale = 1.0 if columns < 4 else 0.65  # panels of a large grid are smaller
+            return 6.0 * columns * scale, 4.2 * lines * scale
+        panel = self.width / columns
+        return self.width, lines * (min(0.62 * panel, 2.4) + MARGIN)
+
+    def columns(self, panels: int, grid: int | None, *, wide: bool = False) -> int:
+        """Return the number of panels side by side.
+
+        Args:
+            panels: their number. grid: columns of the grid that their names form; None if they form none.
+            wide: the panels are tables, which need twice the width.
+        """
+        if wide:
+            return min(panels, 1 if self.is_paper and self.width < PAGE else 2)
+        if not self.is_paper:
+            if grid is not None and panels > MOST_LINES * grid:
+                grid *= max(1, MOST_SIDE_BY_SIDE // grid)  # of a high grid, several rows stand side by side
+            return grid or min(panels, 3 if panels in (3, 5, 6) or panels > 8 else 2)
+        most = (1 if panels < 5 else 2) if self.width < PAGE else 2 if panels in (2, 4) else 3 if panels < 12 else 4
+        if grid is not None:
+            # whole rows of the grid stay together where they fit
+            return grid if grid <= most + 1 else math.ceil(grid / math.ceil(grid / most))
+        return min(panels, most)
+
+
+def of(name: str = SCREEN, columns: int | None = None) -> Style:
+    """Return a style by its name.
+
+    Args:
+        columns: of the page that a figure for a paper is as wide as: 1 (the default) or 2.
+    Raises:
+        UsageError: no such style, another number of columns, or columns of a figure for the screen.
+    """
+    if name not in NAMES:
+        raise UnknownName("style", name, NAMES, "--style")
+    if columns not in (None, 1, 2):
+        raise UsageError(f"--columns takes 1 or 2, the columns of the page that the figure spans; found {columns}")
+    if name == SCREEN:
+        if columns is not None:
+            raise UsageError("--columns is the width of a figure for a paper: give --style paper with it")
+        return Style(SCREEN)
+    width = PAGE if columns == 2 else COLUMN
+    inside = 4 if columns == 2 else 3
+    return Style(PAPER, width, 0.65, 6.0, inside, {**_COMMON, **_PAPER})
+
+
+# Finish a drawn figure: letters and titles of its panels, one legend for all of them, sizes of lines and type.
+
+LetteredPanel = tuple[Any, str, bool]  # axes; title; whether the title is only the name of the panel
+# entries of a legend for all panels that any single panel may lack
+EXTRA = 4
+MOST_ENTRIES = 48
+# entries of a legend that is set below the axes where it would cover a curve
+LARGE = 4
+TITLE, GAP = 0.45, 0.25  # inches above a picture, and beside it
+LABEL = 0.8  # of the size of a panel, the most that a line of a label takes
+LINE_HEIGHT, LETTER_WIDTH, HANDLE = 1.55, 0.56, 4.5  # of the size of type
+
+
+def finish(figure: Any, panels: Sequence[LetteredPanel], columns: int, style: Style) -> None:
+    """Set titles, labels, legends, lines and type of a figure whose panels are drawn.
+
+    Args:
+        panels: in reading order. columns: panels side by side.
+    """
+    _fit_pictures(figure, [axes for axes, _, _ in panels], columns, style)
+    _fit_squares(figure, [axes for axes, _, _ in panels], columns, style)
+    _set_titles(panels, style, figure.get_size_inches()[0] / columns)
+    _drop_repeated_labels([axes for axes, _, _ in panels], columns)
+    _wrap_labels(figure, columns, -(-len(panels) // columns))
+    _set_lines(figure, style)
+    _set_legends(figure, [axes for axes, _, _ in panels], columns, style)
+    _set_least_type(figure, style)
+
+
+def _fit_pictures(figure: Any, panels: Sequence[Any], columns: int, style: Style) -> None:
+    """Make a figure of pictures alone as high as they need, or else as wide; one for a paper keeps its width."""
+    if not all(axes.images for axes in panels):
+        return
+    width, height = figure.get_size_inches()
+    ratio = max(image.get_array().shape[0] / image.get_array().shape[1] for axes in panels for image in axes.images)
+    lines = -(-len(panels) // columns)
+    needed = lines * (width / columns * ratio + TITLE)
+    if needed > height and not style.is_paper and not any(axes.get_yticklabels() for axes in panels):
+        width = columns * ((height / lines - TITLE) / ratio + GAP)
+    figure.set_size_inches(width, min(height, needed))
+
+
+def _fit_squares(figure: Any, panels: Sequence[Any], columns: int, style: Style) -> None:
+    """Give panels whose axes have the same unit the same limits, and places that are about square."""
+    if len(panels) < 2 or any(axes.images or axes.get_aspect() != 1.0 for axes in panels):
+        return
+    for axis in ("x", "y"):
+        ends = [getattr(axes, f"get_{axis}lim")() for axes in panels]
+        for axes in panels:
+            getattr(axes, f"set_{axis}lim")(min(low for low, _ in ends), max(high for _, high in ends))
+    width, height = figure.get_size_inches()
+    lines = -(-len(panels) // columns)
+    if style.is_paper:
+        figure.set_size_inches(width, lines * width / columns)
+    else:
+        figure.set_size_inches(columns * height / lines, height)
+
+
+def caption(panels: Sequence[LetteredPanel], source: str) -> str:
+    """Return the titles of the panels with their letters, and the source: what a caption says."""
+    titles = [title.replace("\n", " ") for _, title, _ in panels]
+    if len(panels) > 1:
+        titles = [f"({letter(place)}) {title}".rstrip() for place, title in enumerate(titles)]
+    text = "; ".join(title for title in titles if title)
+    return " ".join(f"{part.rstrip('.')}." for part in (text[:1].upper() + text[1:], source) if part)
+
+
+def letter(place: int) -> str:
+    """Return a, b, ..., z, aa, ab, ... for 0, 1, ..., 25, 26, 27, ..."""
+    first, last = divmod(place, 26)
+    return (letter(first - 1) if first else "") + "abcdefghijklmnopqrstuvwxyz"[last]
+
+
+def _set_titles(panels: Sequence[LetteredPanel], style: Style, width: float) -> None:
+    """Set a letter on each of several panels. In a paper, the title stands in the caption; names of panels stay."""
+    for place, (axes, title, is_name) in enumerate(panels):
+        shown = title if is_name or not style.is_paper else ""
+        words = f"({letter(place)}) {shown}".rstrip() if len(panels) > 1 else shown
+        if not words:
+            continue
+        size = style.settings.get("axes.titlesize", 10.0)
+        letters = max(12, int(width * POINTS * 0.92 / (size * LETTER_WIDTH)))
+        lines = [part for line in words.splitlines() for part in textwrap.wrap(line, letters)]
+        axes.set_title("\n".join(lines), fontsize=size, loc="left" if len(panels) > 1 else "center")
+
+
+def _drop_repeated_labels(panels: Sequence[Any], columns: int) -> None:
+    """Leave the labels of the axes at the left and below, if they are the same on all of more than three panels."""
+    if len(panels) < 4 or len({(axes.get_xlabel(), axes.get_ylabel()) for axes in panels}) > 1:
+        return
+    for place, axes in enumerate(panels):
+        if place % columns and axes.get_ylabel():
+            axes.set_ylabel("")
+        if place + columns < len(panels):
+            axes.set_xlabel("")
+
+
+def _wrap_labels(figure: Any, columns: int, lines: int) -> None:
+    """Wrap labels of axes that are longer than their panel, so that they do not run into those of its neighbours."""
+    width, height = figure.get_size_inches()
+    for axes in figure.axes:
+        for axis, length in ((axes.xaxis, width / columns), (axes.yaxis, height / lines)):
+            label = axis.get_label()
+            letters = max(12, int(length * POINTS * LABEL / (label.get_fontsize() * LETTER_WIDTH)))
+            parts = [part for line in label.get_text().splitlines() for part in textwrap.wrap(line, letters)]
+            label.set_text("\n".join(parts))
+
+
+def _set_lines(figure: Any, style: Style) -> None:
+    if style.lines == 1.0:
+        return
+    for axes in figure.axes:
+        legend = axes.get_legend()
+        handles = [] if legend is None else [each for each in legend.legend_handles if hasattr(each, "set_linewidth")]
+        for artist in [*axes.lines, *axes.collections, *handles]:
+            widths = artist.get_linewidth()
+            artist.set_linewidth(
+                [w * style.lines for w in widths] if hasattr(widths, "__len__") else widths * style.lines
+            )
+            if hasattr(artist, "get_markersize"):
+                artist.set_markersize(artist.get_markersize() * style.lines)
+
+
+def _set_legends(figure: Any, panels: Sequence[Any], columns: int, style: Style) -> None:
+    """Replace the legends of the panels by one below them if they agree.
+
+    Long ones, and those that would cover a curve, are set below their axes.
+    """
+    legends = {axes: axes.get_legend() for axes in panels if axes.get_legend() is not None}
+    entries = {axes: _entries(legend) for axes, legend in legends.items()}
+    longest = max(map(len, entries.values()), default=0)
+    if longest > MOST_ENTRIES:
+        raise unfit(f"the figure does not fit this table: its legend would have {longest} entries")
+    together = _together(list(entries.values()))
+    if len(panels) == 1:
+        together = together if longest > style.legend_inside else {}
+    if together:
+        for legend in legends.values():
+            legend.remove()
+        options = _below(figure, list(together), 1, style)
+        figure.legend(handles=list(together.values()), loc="outside lower center", **options)
+        return
+    rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
+    covering = _covering(figure, legends)
+    for row in rows:
+        long = [axes for axes in row if axes in covering or len(entries.get(axes, ())) > style.legend_inside]
+        for axes in long:
+            legends[axes].remove()
+            options = _below(figure, list(entries[axes]), columns, style, grow=axes is long[0])
+            lower = -0.22 if axes.get_xlabel() else -0.12
+            axes.legend(
+                handles=list(entries[axes].values()), loc="upper center", bbox_to_anchor=(0.5, lower), **options
+            )
+
+
+def _covering(figure: Any, legends: dict[Any, Any]) -> set[Any]:
+    """The axes whose legend, of several entries, covers a part of a curve or a text."""
+    large = {axes: legend for axes, legend in legends.items() if len(legend.get_texts()) >= LARGE}
+    if not large:
+        return set()
+    with warnings.catch_warnings():
+        # a layout that leaves no room for the axes is refused where the file is written
+        warnings.filterwarnings("ignore", message="constrained_layout not applied")
+        figure.draw_without_rendering()
+    covering = set()
+    for axes, legend in large.items():
+        box = legend.get_window_extent()
+        paths = (line.get_transform().transform_path(line.get_path()) for line in axes.lines if len(line.get_xdata()))
+        texts = (text.get_window_extent() for text in axes.texts)
+        if any(path.intersects_bbox(box, filled=False) for path in paths) or any(map(box.overlaps, texts)):
+            covering.add(axes)
+    return covering
+
+
+def _entries(legend: Any) -> dict[str, Any]:
+    return dict(zip([text.get_text() for text in legend.get_texts()], legend.legend_handles, strict=True))
+
+
+def _together(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """The entries of all panels, if each label looks the same in each and the panels share most; else nothing."""
+    together: dict[str, Any] = {}
+    for label, handle in (entry for each in entries for entry in each.items()):
+        if label in together and _look(together[label]) != _look(handle):
+            return {}
+        together.setdefault(label, handle)
+    longest = max(map(len, entries), default=0)
+    is_shared = len(entries) == 1 or len(together) < sum(map(len, entries))
+    return together if is_shared and len(together) <= longest + EXTRA else {}
+
+
+def _below(figure: Any, labels: list[str], columns: int, style: Style, *, grow: bool = True) -> dict[str, Any]:
+    """Labels, columns and type of a legend below axes of a part of the width; the figure becomes as much higher."""
+    size = style.settings.get("legend.fontsize", 9.0)
+    width, height = figure.get_size_inches()
+    room = 0.95 * width / columns * POINTS / size
+    letters = int((room - HANDLE) / LETTER_WIDTH)
+    wrapped = ["\n".join(textwrap.wrap(label, max(letters, 12))) for label in labels]
+    widest = min(letters, max(map(len, labels))) * LETTER_WIDTH + HANDLE
+    side_by_side = max(1, min(len(labels), int(room / widest), 4))
+    lines = sum(label.count("\n") + 1 for label in wrapped) / side_by_side + 1
+    if grow:
+        figure.set_size_inches(width, height + (lines + 0.5) * LINE_HEIGHT * size / POINTS)
+    return {"labels": wrapped, "ncols": side_by_side, "fontsize": size, "frameon": False}
+
+
+def _look(handle: Any) -> tuple[Any, ...]:
+    """What tells a handle of a legend from others."""
+    names = ("get_color", "get_linestyle", "get_marker", "get_facecolor")
+    return tuple(str(getattr(handle, name)()) for name in names if hasattr(handle, name))
+
+
+def _set_least_type(figure: Any, style: Style) -> None:
+    if style.smallest:
+        for text in figure.findobj(lambda artist: hasattr(artist, "set_fontsize") and hasattr(artist, "get_text")):
+            text.set_fontsize(max(style.smallest, text.get_fontsize()))

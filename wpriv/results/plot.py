@@ -1,0 +1,396 @@
+"""Arrays of several trainings, such as samples of their generators, as the panels of one figure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wpriv.config import yaml_document
+from wpriv.config.recipe import Recipe
+from wpriv.core import registry
+from wpriv.errors import UsageError
+from wpriv.figures import _names, _palette
+from wpriv.files import durable_writes
+from wpriv.results import expectations, figure_layout, storage
+from wpriv.results.expectations import RUN, Published
+from wpriv.results.figure_layout import Style
+from wpriv.training import tasks
+
+# panels of one figure; the arrays of further settings stay in their folders
+MAX_PANELS = 36
+
+
+@dataclass(frozen=True)
+class ArraysByPanel:
+    """The files of arrays of several trainings by the name of their panel; a file is read when its panel is drawn."""
+
+    files: Mapping[str, Path]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.files)
+
+    def of(self, name: str) -> dict[str, Any]:
+        """Return the arrays of one panel by name."""
+        arrays: dict[str, Any] = storage.arrays(self.files[name])
+        return arrays
+
+
+def arrays_by_panel(path: Path, name: str) -> ArraysByPanel:
+    """Find a file of arrays in the folders of the trainings that a statement lists, in the first run of each setting.
+
+    Args:
+        path: the folder of all trainings. name: of the file, such as ``samples.npz``.
+    """
+    files: dict[str, Path] = {}
+    for run in _runs(path):
+        file = path / str(run["folder"]) / name
+        if len(files) < MAX_PANELS and file.is_file():
+            files.setdefault(", ".join(setting_words(run["labels"])), file)
+    return ArraysByPanel(files)
+
+
+def setting_words(labels: Mapping[str, Any]) -> list[str]:
+    """Return ``α = 0.75``, ``ε = ∞``: each swept key by its last word with its value, without the number of a run."""
+    # all digits, since the words tell settings apart
+    return [_names.value(key.rpartition(".")[2], str(value)) for key, value in labels.items() if key != RUN]
+
+
+def _runs(path: Path) -> list[dict[str, Any]]:
+    """The trainings that the statement of a folder lists; none where it cannot be read."""
+    try:
+        runs = json.loads((path / storage.STATEMENT).read_text(encoding="utf-8"))["runs"]
+        return [run for run in runs if isinstance(run["labels"], dict) and Path(run["folder"]).name == run["folder"]]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+
+
+# The verb ``plot``: draw saved results again, without computing.
+
+FORMATS = ("png", "pdf", "svg")
+_SCREEN = figure_layout.of()
+
+
+@dataclass(frozen=True)
+class View:
+    """One panel: its name in the rows, its figure, title and limits of the axes."""
+
+    name: str = ""
+    figure: str | None = None
+    title: str | None = None
+    limits: dict[str, list[float]] | None = None
+
+
+def panels_of(recipe: Recipe) -> list[View]:
+    return [View(p.name, p.figure, p.title, p.limits) for p in recipe.panels]  # type: ignore[arg-type]
+
+
+def plot(
+    source: str | Path,
+    *,
+    figure: str | None = None,
+    formats: Sequence[str] = ("png",),
+    out: str | Path | None = None,
+    style: str = figure_layout.SCREEN,
+    columns: int | None = None,
+) -> list[Path]:
+    """Draw the figures of a results folder (of compare or train), or of one table.
+
+    Args:
+        figure: one of ``wpriv/figures`` for every panel, instead of the recipe's.
+        formats: any of png, pdf, svg. out: a folder for the files (default: that of the table).
+        style: ``screen``, or ``paper``: 8 point type, without titles, which ``<stem>.txt`` has for the caption.
+        columns: of the page that a figure for a paper spans, 1 (the default, 85 mm) or 2 (175 mm).
+    Returns:
+        The written files.
+    Raises:
+        UsageError: there is no table, no such figure, format or style, or the figure does not fit the table.
+    """
+    setting = figure_layout.of(style, columns)
+    path = Path(source)
+    table = _table_of(path) if path.is_dir() else path
+    check_formats(formats)
+    if figure is not None:
+        registry.load("figures", figure)
+    folder = Path(out) if out is not None else table.parent
+    if table.suffix == ".npz":
+        return draw(
+            storage.arrays(table), [View(figure=figure or "samples")], folder, formats, stem=table.stem, style=setting
+        )
+    rows, recipe = over_runs(storage.table(table)), table.with_name(storage.RECIPE)
+    views, numbers = _stored_views(recipe, rows), expectations.of_file(table.with_name(storage.EXPECT))
+    if figure is not None:
+        views = [replace(view, figure=figure) for view in views]
+        return draw(rows, views, folder, formats, style=setting, numbers=numbers)
+    data = yaml_document.read(recipe).data if path.is_dir() and recipe.is_file() else {}
+    files = []
+    # the table of a sweep of trainings is no course over epochs, which a training has by default
+    if not ("task" in data and "sweep" in data and data.get("figure") is None):
+        files += draw(rows, views, folder, formats, style=setting, numbers=numbers)
+    if data.get("task") is not None:
+        several = (path / storage.TABLE).is_file()
+        draw_others = sweep_files if several else task_files
+        files += draw_others(path, str(data["task"]), formats, out=folder, style=setting)
+    return files
+
+
+def check_formats(formats: Sequence[str]) -> None:
+    """Refuse unknown formats.
+
+    Raises:
+        UsageError: there is none, or one is not known.
+    """
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown or not formats:
+        raise UsageError(f"--format takes {', '.join(FORMATS)}; found {', '.join(unknown) or 'none'}")
+
+
+def over_runs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of metrics with repeated runs as their means and deviations at each moment; others as they are."""
+    if not any(expectations.RUN in row and "step" in row for row in rows):
+        return rows
+    return expectations.means(rows, [name for name in expectations.MOMENT if name in rows[0]])
+
+
+def task_files(
+    path: Path, task: str, formats: Sequence[str], *, out: Path | None = None, style: Style = _SCREEN
+) -> list[Path]:
+    """Draw the tables and arrays that a task left in a folder beside its metrics, each under its own name."""
+    files = []
+    for name, figure in tasks.load(task).figures.items():
+        if (path / name).is_file():
+            rows = storage.arrays(path / name) if name.endswith(".npz") else storage.table(path / name)
+            panels = [View(panel, figure) for panel in _panel_names(rows)]
+            files += draw(rows, panels, out or path, formats, stem=Path(name).stem, style=style)
+    return files
+
+
+def sweep_files(
+    path: Path, task: str, formats: Sequence[str], *, out: Path | None = None, style: Style = _SCREEN
+) -> list[Path]:
+    """Draw the merged results of several trainings: the losses, and the tables and arrays of their task."""
+    files = task_files(path, task, formats, out=out, style=style)
+    for name, figure in tasks.load(task).figures.items():
+        if name.endswith(".npz"):
+            panels = arrays_by_panel(path, name)
+            views = [View(panel, figure) for panel in panels.names]
+            files += draw(panels, views, out or path, formats, stem=Path(name).stem, style=style) if views else []
+    if (path / storage.METRICS).is_file():
+        rows = over_runs(storage.table(path / storage.METRICS))
+        views = [View(panel, "losses") for panel in _panel_names(rows)]
+        files += draw(rows, views, out or path, formats, stem="losses", style=style)
+    return files
+
+
+def draw(
+    rows: Any,
+    views: list[View],
+    out: Path,
+    formats: Sequence[str],
+    *,
+    required: bool = True,
+    stem: str = "figure",
+    style: Style = _SCREEN,
+    numbers: Sequence[Published] = (),
+) -> list[Path]:
+    """Draw every panel and write ``<stem>.<format>`` into ``out``.
+
+    Args:
+        rows: of a table; or the arrays of a .npz by name, which are one panel; or arrays by panel.
+        required: if False, a panel that names no figure, and that the default figure does not fit, is left out.
+        numbers: published ones, which are drawn beside ours where the figure shows their column.
+    Raises:
+        UsageError: a figure needs columns that the table lacks, or the files cannot be written.
+    """
+    figure_class = figure_layout.figure_class()
+    from matplotlib import rc_context
+
+    with rc_context(dict(style.settings)):
+        wide = any(view.figure == "table" for view in views)
+        columns = style.columns(len(views), _grid_columns(views), wide=wide)
+        lines = math.ceil(len(views) / columns)
+        figure = figure_class(figsize=style.size(columns, lines), layout="constrained")
+        _palette.prepare(figure, _methods(rows), style.width or None)
+        grid = figure.subplots(lines, columns, squeeze=False).ravel()
+        for spare in grid[len(views) :]:
+            spare.remove()
+        for view, axes in zip(views, grid, strict=False):
+            _draw_panel(rows, view, axes, required, numbers)
+        drawn = [(view, axes) for view, axes in zip(views, grid, strict=False) if axes.figure is not None]
+        panels = [(axes, *_title(view, rows)) for view, axes in drawn]
+        if not panels:
+            return []
+        figure_layout.finish(figure, panels, columns, style)
+        files = figure_layout.save(figure, out, formats, stem)
+    if style.is_paper:
+        caption = figure_layout.caption(panels, "")
+        durable_writes.replace(out / f"{stem}.txt", f"{caption}\n")
+        files.append(out / f"{stem}.txt")
+    return files
+
+
+def _methods(rows: Any) -> set[str]:
+    """The names by which methods have colours of their own: accountants of a table of bounds, methods and cases."""
+    if not isinstance(rows, list):
+        return set()
+    keys = ("accountant", "case") if any("asked" in row for row in rows) else ("method", "case")
+    return {_names.key(str(row[key])) for row in rows for key in keys if row.get(key)}
+
+
+def _title(view: View, rows: Any) -> tuple[str, bool]:
+    """The title of a panel with the measures that its rows have as a ``header``, and whether it is only its name."""
+    title = _names.method(view.name) if view.title is None else view.title
+    header = next((row["header"] for row in _rows_of(rows, view) if row.get("header")), "")
+    lines = [str(title), *(str(header).split("; ") if header else [])]
+    return "\n".join(lines), view.title is None and not header
+
+
+def _rows_of(rows: Any, view: View) -> list[dict[str, Any]]:
+    return [row for row in rows if _panel_of(row) == view.name] if isinstance(rows, list) else []
+
+
+def _draw_panel(rows: Any, view: View, axes: Any, required: bool, numbers: Sequence[Published]) -> None:
+    """Draw one panel, or remove its axes if no figure was asked for and the default one does not fit."""
+    if isinstance(rows, ArraysByPanel):
+        rows = rows.of(view.name)
+    panel = rows if isinstance(rows, dict) else [row for row in rows if _panel_of(row) == view.name]
+    name = view.figure or _default_figure(panel)  # type: ignore[arg-type]
+    try:
+        module = registry.load("figures", name)
+        module.draw(panel, axes)
+        if hasattr(module, "draw_published"):
+            points = expectations.matched(panel, [number for number in numbers if number.panel in ("", view.name)])
+            if points:
+                module.draw_published(panel, points, axes)
+    except KeyError as error:
+        if not required and view.figure is None:
+            axes.remove()
+            return
+        raise figure_layout.unfit(
+            f"the figure {name!r} does not fit this table: the column {error} is missing"
+        ) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise figure_layout.unfit(f"the figure {name!r} does not fit this table: {error}") from None
+    for axis, (low, high) in (view.limits or {}).items():
+        if low <= 0:
+            getattr(axes, f"set_{axis}scale")("linear")
+        getattr(axes, f"set_{axis}lim")(low, high)
+
+
+def _table_of(path: Path) -> Path:
+    """The table of a results folder that its figure shows: of repeated runs of one setting, the metrics."""
+    recipe = path / storage.RECIPE
+    data = yaml_document.read(recipe).data if recipe.is_file() else {}
+    repeated_only = "seeds" in data and "sweep" not in data
+    return path / (storage.TABLE if (path / storage.TABLE).is_file() and not repeated_only else storage.METRICS)
+
+
+def _panel_names(rows: Any) -> list[str]:
+    """The names of the panels of a table in their order; arrays are one panel without a name."""
+    return [""] if isinstance(rows, dict) else list(dict.fromkeys(_panel_of(row) for row in rows))
+
+
+def _panel_of(row: dict[str, Any]) -> str:
+    return "" if row.get("panel") is None else str(row["panel"])
+
+
+def _stored_views(path: Path, rows: list[dict[str, Any]]) -> list[View]:
+    """The panels as the recipe beside the table describes them; without one, those in the table."""
+    views = {}
+    if path.is_file():
+        data = yaml_document.read(path).data
+        for panel in data.get("panels") or [data]:
+            if isinstance(panel, dict):
+                name = panel.get("name", "")
+                views[name] = View(name, panel.get("figure"), panel.get("title"), panel.get("limits"))
+    return [views.get(name, View(name)) for name in _panel_names(rows)]
+
+
+def _grid_columns(views: list[View]) -> int | None:
+    """The columns of the grid that names such as ``a = 1, b = 2`` form, with a row for each a; None if they do not."""
+    rows, columns = ({view.name.rpartition(", ")[end] for view in views} for end in (0, 2))
+    if min(len(rows), len(columns)) > 1 and len(rows) * len(columns) == len(views):
+        return len(columns)
+    return None
+
+
+def _default_figure(rows: list[dict[str, Any]]) -> str:
+    """The figure of a table for which none was named."""
+    if any("proposition" in row for row in rows):
+        return "claims"
+    if "epoch" in rows[0]:
+        return "training"
+    if any("class_density" in row for row in rows):
+        return "loss-law"
+    if any("fnr_lower" in row for row in rows):
+        return "trade-off"
+    if any("variance" in row for row in rows):
+        return "loss-class"
+    return "curves"
+
+
+# One figure from several results folders: the samples, losses or tables of each as its panels.
+
+SAMPLES = "samples"
+# figures of the course of a training, which is in its metrics
+_COURSES = ("losses", "training")
+
+
+def plot_folders(
+    sources: Mapping[str, Path],
+    figure: str,
+    *,
+    formats: Sequence[str] = ("png",),
+    out: str | Path = ".",
+    stem: str | None = None,
+    style: str = figure_layout.SCREEN,
+    columns: int | None = None,
+) -> list[Path]:
+    """Draw one figure with the panels of several results folders.
+
+    Args:
+        sources: the folders by the names of their panels; a folder with several panels of its own adds their names.
+        figure: ``samples``, for the arrays of samples; ``losses`` or ``training``, for the metrics of trainings; or
+            another figure, for the tables.
+        formats, out, style, columns: as for ``plot``. stem: of the names of the files, by default the figure.
+    Returns:
+        The written files.
+    Raises:
+        UsageError: a folder has no such file, or the figure does not fit its table.
+    """
+    registry.load("figures", figure)
+    check_formats(formats)
+    setting = figure_layout.of(style, columns)
+    rows: Any = _arrays(sources) if figure == SAMPLES else _rows(sources, figure)
+    names = rows.names if isinstance(rows, ArraysByPanel) else list(dict.fromkeys(row["panel"] for row in rows))
+    views = [View(name, figure) for name in names]
+    return draw(rows, views, Path(out), formats, stem=stem or figure, style=setting)
+
+
+def _arrays(sources: Mapping[str, Path]) -> ArraysByPanel:
+    name = f"{SAMPLES}.npz"
+    files: dict[str, Path] = {}
+    for label, folder in sources.items():
+        panels = arrays_by_panel(folder, name).files or {"": folder / name}
+        files |= {_joined(label, panel): path for panel, path in panels.items()}
+    missing = [str(path) for path in files.values() if not path.is_file()]
+    if missing:
+        raise UsageError(f"--figure {SAMPLES} needs samples of each folder; there is no {missing[0]}")
+    return ArraysByPanel(files)
+
+
+def _rows(sources: Mapping[str, Path], figure: str) -> list[dict[str, Any]]:
+    name = storage.METRICS if figure in _COURSES else storage.TABLE
+    return [
+        {**row, "panel": _joined(label, str(row.get("panel") or ""))}
+        for label, folder in sources.items()
+        for row in over_runs(storage.table(folder / name))
+    ]
+
+
+def _joined(label: str, panel: str) -> str:
+    return ", ".join(part for part in (label, panel) if part)

@@ -1,0 +1,176 @@
+"""Per-example clipping: the sum over a batch of each example's gradient, scaled to an l2 norm of at most C.
+
+Three methods give the same sum up to rounding. ``ghost`` (ghost.py) computes norms and sum from the inputs and output
+gradients of the layers, in about the time and memory of ordinary training; ``vmap`` (per_sample.py) forms the gradient
+of every example, for any model that torch.func can batch; ``loop`` runs one example after another. ``auto`` is the
+first of them that is correct for the model, as a trial on made-up examples decides once (choose_method.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from wpriv.config.train_schema import Privacy
+from wpriv.errors import UsageError
+from wpriv.training.clipping.choose_method import METHODS, method_for
+from wpriv.training.clipping.exact_sums import ExactSum, sum_of_gradients
+from wpriv.training.clipping.example_gradients import Loss, Scaling, Summed, bound, total
+from wpriv.training.clipping.model_settings import only_counted
+from wpriv.training.clipping.records_alone import finite_sum, require_alone
+from wpriv.training.clipping.validate_model import check as check_modules
+from wpriv.training.noise.release import Bounded
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """A clipped sum with diagnostics of single examples: neither they nor figures made from them are private.
+
+    Args:
+        total: the sum.
+        norms: [B] norms of the gradients before clipping; infinite where a gradient is not finite.
+        losses: [B] losses.
+    """
+
+    total: Bounded
+    norms: Tensor
+    losses: Tensor
+
+
+def clipped_sum(
+    model: nn.Module,
+    loss: Loss,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    norm: Scaling,
+    adjacency: str,
+    method: str = "auto",
+    weights: Tensor | None = None,
+    exact: bool = False,
+    check: int | None = None,
+) -> Clipped:
+    """Sum the gradients of the examples' losses, each clipped to an l2 norm of ``norm`` over all trainable parameters.
+
+    The part of an example is ``g min(1, norm / (|g| (1 + slack)))``, with a slack above the rounding error, so that its
+    norm stays within ``norm`` in floating point too. An example whose gradient is not finite, or too long for its
+    square, adds zero (finite_records.py).
+
+    At the first call for a model, and where its modes or layers change, ``probe`` tries it and the loss on made-up
+    examples in the model's present mode: no operation may mix the examples of a batch, and the model may keep nothing
+    from one call to the next. Then, and where a setting of the model or of the loss has changed, what some examples of
+    this batch add to the sum is compared with what they add alone (records_alone.py).
+
+    Args:
+        model: its output for an example must depend on that example alone.
+        loss: (outputs [B, ...], targets [B, ...]) -> losses [B], each of its own example alone.
+        inputs, targets: [B, ...]; B may be 0.
+        norm: the bound C > 0, in units of the gradient; or automatic clipping, whose bound is 1.
+        adjacency: ``add-remove`` (sensitivity C) or ``replace-one`` (2 C).
+        method: ``auto``, ``ghost``, ``vmap`` or ``loop``.
+        weights: [B] of zeros and ones; examples of weight 0 are padding and add nothing.
+        exact: one example after another, in float64 on a grid (wpriv/training/clipping/exact_sums.py), so that the sensitivity
+            covers every rounding; for ``release.add_noise`` with ``exact``. Needs the method ``auto`` or ``loop``, and
+            takes as long as ``loop``.
+        check: compare examples of this batch with the examples alone in any case, which this number chooses.
+    Raises:
+        UsageError: an argument is out of range.
+        Unsupported: the model or the loss mixes examples, the model keeps something between calls (a buffer that
+            changes, for example), or the method cannot treat one of its layers; the message names the place.
+    Source:
+        Abadi et al. (2016), Algorithm 1, without the noise, which ``release.add_noise`` adds.
+    """
+    longest = bound(norm)
+    candidates = _candidates(exact_method(method) if exact else method)
+    if len(inputs) != len(targets) or (weights is not None and weights.shape != inputs.shape[:1]):
+        other = "" if weights is None else f" and weights of shape {tuple(weights.shape)}"
+        raise UsageError(
+            f"each example needs one target and one weight; found {len(inputs)} inputs, {len(targets)} targets{other}"
+        )
+    if weights is not None and not bool(((weights == 0) | (weights == 1)).all()):
+        raise UsageError("the weights of examples must be 0 or 1; found another number")
+    check_modules(model)
+    sensitivity = longest if adjacency == "add-remove" else 2 * longest
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    if len(inputs) == 0:
+        if exact:
+            empty = trainable[0].new_zeros(0)
+            return Clipped(ExactSum(trainable, norm).bounded(adjacency), empty, empty)
+        empty = torch.zeros(0, dtype=trainable[0].dtype, device=trainable[0].device)
+        return Clipped(Bounded([torch.zeros_like(p) for p in trainable], sensitivity, adjacency), empty, empty)
+
+    choice = method_for(model, loss, inputs, targets, candidates=candidates)
+    clip = METHODS[choice.method]
+    if choice.due(model, loss, len(inputs), check):
+        require_alone(model, loss, inputs, targets, norm, seed=check or 0, weights=weights)
+    watched = only_counted(model, loss) if choice.counts else contextlib.nullcontext()
+    if exact:
+        with watched, torch.enable_grad():
+            exact_sum, lengths, losses = sum_of_gradients(model, loss, inputs, targets, norm, weights)
+        return Clipped(exact_sum.bounded(adjacency), lengths, losses)
+
+    def run(inputs: Tensor, targets: Tensor, weights: Tensor | None) -> Summed:
+        if not len(inputs):
+            return Summed([torch.zeros_like(p) for p in trainable], {}, trainable[0].new_zeros(0))
+        with torch.enable_grad():
+            return clip(model, loss, inputs, targets, norm, weights)
+
+    with watched:
+        summed = finite_sum(run, inputs, targets, weights)
+    return Clipped(Bounded(summed.parts, sensitivity, adjacency), total(summed.squares).sqrt(), summed.losses)
+
+
+def choose(
+    model: nn.Module,
+    loss: Loss,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    method: str = "auto",
+    classes: int = 2,
+    batch: int = 0,
+) -> str:
+    """Return the fastest method that gives each example's own gradient: ``auto`` for this model in its present mode.
+
+    It is decided on made-up examples, so that it may be called before any record is used. The trial detects faults that
+    the layers do not show, such as a weight that is used once more outside its layer.
+
+    Args:
+        inputs, targets: [B, ...]; their shapes and types are used, and their numbers only where the model refuses
+            made-up ones; B may be 0.
+        method: the only method to try. classes: integer targets are below this. batch: the number of records of a step.
+    Raises:
+        As ``clipped_sum``.
+    """
+    check_modules(model)
+    candidates = _candidates(method)
+    return method_for(model, loss, inputs, targets, candidates=candidates, classes=classes, batch=batch).method
+
+
+def exact_method(method: str) -> str:
+    """Return the method of an exact sum, which takes one example after another.
+
+    Raises:
+        UsageError: ``method`` is another one.
+    """
+    if method not in ("auto", "loop"):
+        raise UsageError(f"noise: exact clips one example after another; found method: {method}. Use auto or loop")
+    return "loop"
+
+
+def method_of(private: Privacy) -> str:
+    """Return the clipping method of a recipe.
+
+    Raises:
+        UsageError: as ``exact_method``.
+    """
+    return exact_method(private.method) if private.exact else private.method
+
+
+def _candidates(method: str) -> tuple[str, ...]:
+    if method != "auto" and method not in METHODS:
+        raise UsageError(f"no clipping method called {method!r}. Known: auto, {', '.join(METHODS)}")
+    return tuple(METHODS) if method == "auto" else (method,)

@@ -1,0 +1,125 @@
+"""Sums of clipped records without floating-point error: each record is rounded to a grid, on which sums are exact.
+
+A floating-point sum may differ between neighbours by more than the clipping norm: the error of its additions depends
+on all records, norms and factors are rounded, and so are the forward and backward passes, whose kernels may treat a
+record differently in a batch of another size. Here none of these errors remains:
+
+- Each record passes through the model alone, in tensors of its own, so that its gradient is a function of the record,
+  the weights and its random draws, whatever rounding the passes do. (Kernels must be deterministic; where cuDNN offers
+  a choice they are.)
+- That gradient g, in floating point, is taken as it is. Its norm is computed in float64, where each square of a float32
+  is exact and a sum of d of them, in any order, has a relative error of at most d 2^-53; ``SLACK`` more covers the
+  root, the quotient and the products. Squares of float64 that underflow are covered by the smallest normal number.
+- f g, with f = min(1, C / (|g| (1 + slack))), or by automatic clipping 1 / (|g| (1 + slack) + stability) with C = 1,
+  is rounded towards zero to multiples of the grid: its norm is at most C. Where |g| is not finite, zero is added.
+- Multiples of the grid are added without rounding in float64, in any order, while they stay below 2^53 of it.
+
+So the sum is an exact function of the records. It changes by at most C when one is added or removed, and by at most
+2 C when one is replaced.
+
+Source:
+    Casacuberta, Shoemate, Vadhan, Wagaman (2022), "Widespread Underestimation of Sensitivity in Differentially
+    Private Libraries".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from wpriv.errors import UsageError
+from wpriv.training.clipping import example_gradients
+from wpriv.training.clipping.example_gradients import Loss, Scaling, losses_of
+from wpriv.training.noise.release import Bounded
+
+BITS = 31
+"""The grid is 2^-31 of the clipping norm, or up to twice as fine."""
+MAX_RECORDS = 2**20
+"""Records of one step: so many clipped ones, each at most 2^32 of the grid in any coordinate, stay below 2^53."""
+SLACK = 32
+
+
+def grid_of(norm: float) -> float:
+    """Return the power of two in (2^-32, 2^-31] of the clipping norm."""
+    return math.ldexp(1.0, math.frexp(norm)[1] - 1 - BITS)
+
+
+class ExactSum:
+    """The exact sum of vectors, each given in parts and clipped to ``norm`` when it is added.
+
+    Args:
+        like: tensors with the shapes, device and precision of the parts of a release.
+        norm: C > 0, or automatic clipping, whose C is 1.
+    """
+
+    def __init__(self, like: Sequence[Tensor], norm: Scaling):
+        self.like, self.norm, self.bound = like, norm, example_gradients.bound(norm)
+        self.grid = grid_of(self.bound)
+        count = sum(part.numel() for part in like)
+        self.slack = (count + SLACK) * 2.0**-52
+        self.flat = torch.zeros(count, dtype=torch.float64, device=like[0].device)
+        self.records = 0
+
+    def add(self, parts: Sequence[Tensor]) -> Tensor:
+        """Add the vector of one record, clipped, or zero where it is not finite; return its norm, then infinite.
+
+        Raises:
+            UsageError: there are more than 2^20 records.
+        """
+        self.records += 1
+        if self.records > MAX_RECORDS:
+            raise UsageError(f"noise: exact sums up to {MAX_RECORDS} records per step; use a smaller batch")
+        vector = torch.cat([part.detach().reshape(-1) for part in parts]).double()
+        square = vector.square().sum()
+        longest = (square + len(vector) * torch.finfo(torch.float64).tiny).sqrt() * (1 + self.slack)
+        factor = example_gradients.factors_of(longest, self.norm)
+        finite = square.isfinite()
+        # division by a power of two is exact
+        self.flat += vector.mul_(factor / self.grid).trunc_().masked_fill_(~finite, 0.0)
+        return square.sqrt().masked_fill(~finite, math.inf)
+
+    def bounded(self, adjacency: str) -> Bounded:
+        """Return the sum so far with its sensitivity: C under add-remove, otherwise 2 C."""
+        sensitivity = self.bound if adjacency == "add-remove" else 2 * self.bound
+        flat = torch.split(self.flat * self.grid, [part.numel() for part in self.like])
+        parts = [part.view(like.shape) for part, like in zip(flat, self.like, strict=True)]
+        return Bounded(parts, sensitivity, adjacency, self.grid, self.like[0].dtype)
+
+
+def sum_of_gradients(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None = None
+) -> tuple[ExactSum, Tensor, Tensor]:
+    """Return the exact sum of the records' clipped gradients, their norms [B] before clipping, and their losses [B].
+
+    Args:
+        weights: [B] of zeros and ones; records of weight 0 are left out of the sum.
+    """
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    total, lengths, losses = ExactSum(trainable, norm), [], []
+    with _deterministic_kernels():
+        for place in range(len(inputs)):
+            # copies, which are aligned as all tensors are: kernels may depend on a record's place in a batch
+            single_input, target = inputs[place : place + 1].clone(), targets[place : place + 1].clone()
+            record_loss = losses_of(model(single_input), target, loss)
+            grads = torch.autograd.grad(record_loss.sum(), trainable, allow_unused=True, materialize_grads=True)
+            included = weights is None or bool(weights[place] != 0)
+            dense = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
+            lengths.append(total.add(dense) if included else total.flat.new_zeros(()))
+            losses.append(record_loss.detach())
+    return total, torch.stack(lengths), torch.cat(losses)
+
+
+@contextmanager
+def _deterministic_kernels() -> Iterator[None]:
+    """Make cuDNN use deterministic kernels, and the same ones for the same shapes."""
+    settings = torch.backends.cudnn
+    before = settings.deterministic, settings.benchmark
+    settings.deterministic, settings.benchmark = True, False
+    try:
+        yield
+    finally:
+        settings.deterministic, settings.benchmark = before

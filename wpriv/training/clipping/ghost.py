@@ -1,0 +1,304 @@
+"""Ghost clipping: one forward pass, one backward pass to the outputs of the layers, and the rules of the layers.
+
+The input of a layer and the gradient at its output determine the norms, and with the clip factors the clipped sum;
+the gradients of single examples are formed only where they are small. Where a parameter takes part in several calls,
+its gradient is the sum over these calls, of which the norm is taken.
+
+Source: Lee and Kifer (2021); Li et al. (2022), ghost clipping; Bu et al. (2023), book-keeping.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.func import functional_call, grad_and_value
+from torch.func import vmap as batched
+
+from wpriv.errors import Unsupported
+from wpriv.training.clipping.copies import count_of, shares_of_sums
+from wpriv.training.clipping.example_gradients import (
+    Loss,
+    Rule,
+    Scaling,
+    Share,
+    Summed,
+    clip_factors,
+    losses_of,
+    squares_of,
+    together,
+)
+from wpriv.training.clipping.layer_rules import MIN_DIMENSIONS, RULES
+from wpriv.training.clipping.recorded_layers import PROJECTIONS
+
+INSTEAD = "use the clipping method 'vmap'"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a layer on a batch, or one linear map within it (projections.py).
+
+    Args:
+        name: of the layer in the model. input: [B, ...]. version: of the input at the call.
+        output: its edge in the graph.
+        rule: (input, gradient at the output) -> shares of parameters, by their names in the layer.
+    """
+
+    name: str
+    layer: nn.Module
+    input: Tensor
+    version: int
+    output: GradientEdge
+    rule: Rule
+
+
+def ghost(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
+) -> Summed:
+    """Return the clipped sum of a model whose trainable layers all have a rule.
+
+    Raises:
+        Unsupported: see ``forward``.
+    """
+    outputs, calls = forward(model, inputs)
+    losses = losses_of(outputs, targets, loss)
+    deltas: list[Tensor | None] = list(
+        torch.autograd.grad(losses.sum(), [call.output for call in calls], allow_unused=True)
+    )
+    # under autocast the layers may compute in half precision; norms and sums stay in that of the parameters
+    with torch.no_grad(), torch.autocast(inputs.device.type, enabled=False):
+        by_parameter = shares(_drained(calls), _drained(deltas))
+        names = {parameter: name for name, parameter in model.named_parameters()}
+        squares = {names[parameter]: share.squares for parameter, share in by_parameter.items()}
+        factors = clip_factors(squares, norm, weights)
+        parts = []
+        for parameter in names:
+            if parameter.requires_grad:
+                share = by_parameter.pop(parameter, None)
+                parts.append(torch.zeros_like(parameter) if share is None else share.weighted(factors))
+    return Summed(parts, squares, losses.detach())
+
+
+def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
+    """Return the model's outputs for a batch, with the calls of its trainable layers.
+
+    Raises:
+        Unsupported: a layer has no rule, is not called at all, has its input changed in place, or has another first
+            dimension than the batch; the message names it.
+    """
+    names = trainable_layers(model)
+    calls: list[Call] = []
+    seen: set[nn.Module] = set()
+    copies = count_of(model)
+    rows = len(inputs) * copies
+
+    def note(layer: nn.Module, h: Tensor, output: Tensor, rule: Rule) -> None:
+        seen.add(layer)
+        if not output.requires_grad:
+            return  # called within torch.no_grad: no gradient of the layer comes of this call
+        if h.shape[:1] != (rows,):
+            _refuse_shape(names[layer], layer, h, rows)
+        # the edge of the output, which later changes in place do not move
+        calls.append(Call(names[layer], layer, h.detach(), h._version, get_gradient_edge(output), rule))
+
+    def record(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        if not args or args[0].dim() < MIN_DIMENSIONS.get(type(layer), 2):
+            _refuse_shape(names[layer], layer, args[0] if args else None, rows)
+        note(layer, args[0], output, functools.partial(shares_of_sums, layer, count=copies))
+
+    with _projected(names, note, copies):
+        handles = [layer.register_forward_hook(record, prepend=True) for layer in names if type(layer) in RULES]
+        try:
+            outputs: Tensor = model(inputs)
+        finally:
+            for handle in handles:
+                handle.remove()
+    for layer, name in names.items():
+        if layer not in seen:
+            raise Unsupported(
+                f"{_named(name, layer)} was not called: its parameters are unused or accessed outside its forward(); "
+                f"{INSTEAD}"
+            )
+    for call in calls:
+        if call.input._version != call.version:
+            raise Unsupported(
+                f"the input of {_named(call.name, call.layer)} was changed in place after the call; write the change "
+                f"to a new tensor, or {INSTEAD}"
+            )
+    return outputs, calls
+
+
+def shares(
+    calls: Iterable[Call], deltas: Iterable[Tensor | None], precision: torch.dtype | None = None
+) -> dict[nn.Parameter, Share]:
+    """Return the examples' gradients of each trainable parameter, given the gradients at the calls' outputs.
+
+    Where an example has several copies, which follow each other in the first dimension, its gradient is their sum.
+    Parameters of layers whose output does not influence the losses are left out. The precision is that of the
+    parameters if none is given.
+    """
+    by_parameter: dict[nn.Parameter, list[Share]] = {}
+    for call, delta in zip(calls, deltas, strict=True):
+        if delta is not None:
+            dtype = precision or next(call.layer.parameters()).dtype
+            h = call.input.to(dtype) if call.input.is_floating_point() else call.input
+            for name, share in call.rule(h, delta.to(dtype)).items():
+                by_parameter.setdefault(call.layer.get_parameter(name), []).append(share)
+    return {parameter: together(several) for parameter, several in by_parameter.items()}
+
+
+def groups(calls: list[Call]) -> list[list[int]]:
+    """Return the places of the calls, those that share a parameter together: most groups have one call."""
+    result: list[tuple[set[nn.Parameter], list[int]]] = []
+    for place, call in enumerate(calls):
+        parameters, places = set(call.layer.parameters()), [place]
+        apart = [group for group in result if not group[0] & parameters]
+        for other in result:
+            if other[0] & parameters:
+                parameters, places = parameters | other[0], other[1] + places
+        result = [*apart, (parameters, places)]
+    return [places for _, places in result]
+
+
+def trainable_layers(model: nn.Module) -> dict[nn.Module, str]:
+    """Return the modules that hold trainable parameters, with their names.
+
+    Raises:
+        Unsupported: one has no rule.
+    """
+    layers: dict[nn.Module, str] = {}
+    within: set[nn.Module] = set()
+    for name, module in model.named_modules():
+        if type(module) in PROJECTIONS:
+            within.update(child for child in module.modules() if child is not module)
+            if any(p.requires_grad for p in module.parameters()):
+                layers[module] = name
+            continue
+        parameters = {key: p for key, p in module.named_parameters(recurse=False) if p.requires_grad}
+        if not parameters or module in within:
+            continue
+        if type(module) not in RULES or not parameters.keys() <= {"weight", "bias"}:
+            known = ", ".join(sorted(kind.__name__ for kind in [*RULES, *PROJECTIONS]))
+            raise Unsupported(
+                f"{_named(name, module)} has no rule for its parameters {', '.join(parameters)}; known are {known}; "
+                f"{INSTEAD}"
+            )
+        layers[module] = name
+    return layers
+
+
+@contextmanager
+def _projected(names: dict[nn.Module, str], note: Callable[..., None], copies: int) -> Iterator[None]:
+    """Let layers of several linear maps record these within the block."""
+    layers = [layer for layer in names if type(layer) in PROJECTIONS]
+    for layer in layers:
+        if copies > 1:
+            raise Unsupported(f"{_named(names[layer], layer)} has no rule for several copies of a record; {INSTEAD}")
+        if "forward" in vars(layer):
+            raise Unsupported(f"{_named(names[layer], layer)} has another forward function; {INSTEAD}")
+    try:
+        for layer in layers:
+            layer.forward = functools.partial(PROJECTIONS[type(layer)], layer, functools.partial(note, layer))
+        yield
+    finally:
+        for layer in layers:
+            vars(layer).pop("forward", None)
+
+
+def _refuse_shape(name: str, layer: nn.Module, h: Tensor | None, batch: int) -> None:
+    shape = "no positional input" if h is None else tuple(h.shape)
+    raise Unsupported(
+        f"the input of {_named(name, layer)} must have the {batch} examples of the batch in its first dimension; "
+        f"found {shape}; {INSTEAD}"
+    )
+
+
+def _named(name: str, layer: nn.Module) -> str:
+    return f"{name or 'the model'!r} ({type(layer).__name__})"
+
+
+def _drained(items: list[T]) -> Iterator[T]:
+    """Yield each item and drop it from the list, so that memory is freed layer by layer."""
+    while items:
+        yield items.pop(0)
+
+
+# Clipped sums from the gradients of single examples: batched by torch.func, or one example after another.
+
+MAX_VALUES = 2**26
+"""The largest number of gradient values in memory at a time: 256 MiB in float32."""
+
+
+def vmap(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
+) -> Summed:
+    """Return the clipped sum by torch.func, over as many examples at a time as fit into memory.
+
+    Raises:
+        Unsupported: torch.func cannot batch the model.
+    """
+    trainable = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+    rest = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad} | dict(
+        model.named_buffers()
+    )
+
+    def one(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        outputs = functional_call(model, {**values, **rest}, (x.unsqueeze(0),))
+        return losses_of(outputs, y.unsqueeze(0), loss).squeeze(0)
+
+    each = batched(grad_and_value(one), in_dims=(None, 0, 0), randomness="different")
+    size = max(1, MAX_VALUES // sum(p.numel() for p in trainable.values()))
+    pieces = []
+    for at in range(0, len(inputs), size):
+        near = slice(at, at + size)
+        try:
+            with warnings.catch_warnings():
+                # attention and LSTMs are batched one example at a time: slower, and right
+                warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+                grads, losses = each(trainable, inputs[near], targets[near])
+        except RuntimeError as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise Unsupported(
+                f"torch.func cannot batch this model ({reason}); use the clipping method 'loop'"
+            ) from error
+        # under autocast the layers may compute in half precision; norms and sums stay in that of the parameters
+        with torch.autocast(inputs.device.type, enabled=False):
+            squares = {name: squares_of(grad.reshape(len(grad), -1)) for name, grad in grads.items()}
+            factors = clip_factors(squares, norm, None if weights is None else weights[near])
+            parts = [torch.tensordot(factors, grads[name], dims=1) for name in trainable]
+        pieces.append(Summed(parts, squares, losses))
+    return _joined(pieces)
+
+
+def loop(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
+) -> Summed:
+    """Return the clipped sum by definition, one example after another. Slow; for tests and unusual models."""
+    trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    pieces = []
+    for at in range(len(inputs)):
+        near = slice(at, at + 1)
+        losses = losses_of(model(inputs[near]), targets[near], loss)
+        grads = torch.autograd.grad(losses.sum(), list(trainable.values()), allow_unused=True, materialize_grads=True)
+        dense = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
+        squares = {name: squares_of(grad.reshape(1, -1)) for name, grad in zip(trainable, dense, strict=True)}
+        (factor,) = clip_factors(squares, norm, None if weights is None else weights[near])
+        pieces.append(Summed([grad * factor for grad in dense], squares, losses.detach()))
+    return _joined(pieces)
+
+
+def _joined(pieces: list[Summed]) -> Summed:
+    """Return the sum over all pieces, with their norms and losses concatenated."""
+    if len(pieces) == 1:
+        return pieces[0]
+    parts = [torch.stack(same).sum(dim=0) for same in zip(*(piece.parts for piece in pieces), strict=True)]
+    squares = {name: torch.cat([piece.squares[name] for piece in pieces]) for name in pieces[0].squares}
+    return Summed(parts, squares, torch.cat([piece.losses for piece in pieces]))

@@ -1,0 +1,71 @@
+"""Data sets, one reader a file or a class of ``_published.py`` or ``_synthetic.py``, by the name users type.
+
+A reader has
+
+- ``ABOUT``: what the data set holds, in half a line; ``GET``: how to obtain its files, in a sentence. Both are listed
+  by ``wpriv data``.
+- ``Params``: a dataclass of type ``core.parameters.Parameters``. A parameter without a default, such as ``file``,
+  marks a reader of the user's own files.
+- ``read(root, params)``: returns a ``Data``. ``root`` is the folder of data sets, or None for the default places.
+- ``SHAPE``, ``CLASSES`` (optional): the shape that all records have, and the names of the classes.
+- ``OWN`` (optional): whether only a Python program has the records.
+- ``FILES`` (optional): the ``FileSet`` of a published data set.
+
+Readers return the content of the files or raise MissingResource. They download, normalise and omit nothing, and only
+those whose name or description says so generate synthetic records.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from wpriv.core import registry
+from wpriv.training.data import _arrays
+from wpriv.training.data._arrays import of_arrays
+from wpriv.training.data._classes import by_outputs, declared_words
+from wpriv.training.data._dataset import FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS, IGNORED, Data, RecordNoise, scaled
+from wpriv.training.data._files import ROOT_HINT, VERDICTS, path_exists, searched_places
+from wpriv.training.data._published import PUBLISHED
+from wpriv.training.data._synthetic import SYNTHETIC
+
+DECLARED = {**PUBLISHED, **SYNTHETIC}
+
+__all__ = [
+    "DECLARED",
+    "FROM_LABELS",
+    "FROM_LARGEST",
+    "FROM_OUTPUTS",
+    "IGNORED",
+    "ROOT_HINT",
+    "VERDICTS",
+    "Data",
+    "RecordNoise",
+    "by_outputs",
+    "declared_words",
+    "of_arrays",
+    "path_exists",
+    "read",
+    "read_own",
+    "scaled",
+    "searched_places",
+]
+
+
+def read(name: str, *, root: str | Path | None = None, **parameters: Any) -> Data:
+    """Read the data set of that name.
+
+    Args:
+        name: a reader of ``wpriv/data``.
+        root: the folder of data sets, or of this one; None searches $WPRIV_DATA and the system's folders.
+        parameters: those of its reader.
+    Raises:
+        UsageError: no such reader or parameter.
+        MissingResource: the files are missing, damaged, or not the published ones.
+    """
+    folder = None if root is None else Path(root)
+    data: Data = registry.load("data", name).read(folder, registry.params("data", name, parameters))
+    return data
+
+
+read_own = _arrays.read

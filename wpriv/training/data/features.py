@@ -1,0 +1,119 @@
+"""Extracted features: rows of numbers with labels, from a .npz or a .mat file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wpriv.core.parameters import Parameters, parameter
+from wpriv.errors import FaultyRecords, UsageError
+from wpriv.files import array_files
+from wpriv.training.data import _classes, _formats
+from wpriv.training.data._dataset import Array, Data, narrowed, random_split
+from wpriv.training.data._files import MAX_BYTES, File, read_bytes, resolve_path
+
+ABOUT = "rows of numbers with labels, from your own .npz or .mat"
+GET = (
+    "Give the path of a file with an array of rows and one of labels: --param file=PATH "
+    "(in a recipe, data: {name: features, file: PATH})."
+)
+
+
+@dataclass(frozen=True)
+class Params(Parameters):
+    """The files and arrays, and the test split."""
+
+    file: str = parameter("path of a .npz or .mat file, as it stands or below the data root")
+    test_file: str = parameter("another one for testing; else a share of the rows is held out", default="")
+    features: str = parameter("name of the array of rows, [N, D]; found by its shape where not given", default="")
+    labels: str = parameter("name of the array of labels, [N]; found by its shape where not given", default="")
+    classes: Sequence[Any] | str = parameter(_classes.LABELS, default="")
+    test_share: float = parameter("share of the rows held out for testing", default=0.2, minimum=0)
+    split_seed: int = parameter("seed of that choice", default=0, minimum=0)
+
+
+def read(root: Path | None, params: Params) -> Data:
+    """Return [N, D] float32 as in the file. Labels keep their numbers, unless others are declared."""
+    x, y, first = _rows(resolve_path(params.name, "file", params.file, root), params)
+    if params.test_file:
+        x_test, y_test, second = _rows(resolve_path(params.name, "file", params.test_file, root), params)
+        files: tuple[File, ...] = (first, second)
+    else:
+        train, test = random_split(len(x), params.test_share, params.split_seed)
+        x, y, x_test, y_test, files = x[train], y[train], x[test], y[test], (first,)
+    name = f"{params.name}:{first.path.stem}"
+    declared = _classes.class_names(params.name, params.classes)
+    classes = _classes.of_whole(name, y, y_test, declared=declared)
+    if classes is None:
+        raise FaultyRecords(
+            f"{name}: whole labels are the numbers of their classes, from 0 to {_classes.MAX_CLASSES - 1}; found "
+            f"{min(y)} to {max(y)}. Declare the label of each class by classes, such as classes: [-1, 1]"
+        )
+    return Data(
+        name=name,
+        x_train=x,
+        y_train=classes.train,
+        x_test=x_test,
+        y_test=classes.test,
+        classes=classes.names,
+        source=str(first.path),
+        files=files,
+        notes=classes.notes,
+        classes_from=classes.origin,
+        wide=any(part.dtype == np.float64 for part in (x, x_test)),
+    )
+
+
+def label_values(root: Path | None, file: str) -> tuple[str, ...]:
+    """Return the sorted labels of a file of features, each once, as classes to declare where the file is public."""
+    y = _rows(resolve_path("features", "file", file, root), Params(file=file))[1]
+    return tuple(str(value) for value in np.unique(y))
+
+
+def _rows(path: Path, params: Params) -> tuple[Array, Array, File]:
+    """Return the rows and the integer labels in a file."""
+    raw = read_bytes(path)
+    arrays = _formats.parse_mat(path, raw) if path.suffix.lower() == ".mat" else parse_npz(path, raw)
+    x = _select(arrays, params.features, "features", path, lambda a: a.ndim == 2 and min(a.shape) > 1)
+    count = len(x) if x.ndim else 0
+    y = _select(arrays, params.labels, "labels", path, lambda a: a.ndim > 0 and a.size == max(a.shape) == count)
+    exact = y.dtype.kind in "iuf" and np.isfinite(y).all() and (np.abs(y) < 2**53).all()
+    labels = y.reshape(-1).astype(np.int64) if exact else None
+    if x.ndim != 2 or x.dtype.kind not in "iuf" or labels is None or not np.array_equal(labels, y.reshape(-1)):
+        raise FaultyRecords(
+            f"{path}: wanted rows of numbers, [N, D], and integer labels; "
+            f"found {x.dtype} {list(x.shape)}, {y.dtype} {list(y.shape)}"
+        )
+    return narrowed(x), labels, File.unverified(path, raw)
+
+
+def parse_npz(path: Path, raw: bytes, limit: int = MAX_BYTES) -> dict[str, Array]:
+    """Return the arrays of a .npz file by name.
+
+    Raises:
+        FaultyRecords: it is damaged, holds more than ``limit`` bytes, or other content than numbers and text.
+    """
+    try:
+        return array_files.npz(io.BytesIO(raw), limit)
+    except array_files.DAMAGED as error:
+        raise FaultyRecords(f"{path}: not a complete .npz file of numbers ({str(error)[:120]})") from None
+
+
+def _select(arrays: dict[str, Array], name: str, role: str, path: Path, fits: Callable[[Array], bool]) -> Array:
+    """Return the array of that name, or the only one that fits."""
+    shapes = ", ".join(f"{key} {list(array.shape)}" for key, array in arrays.items()) or "none"
+    if name:
+        if name not in arrays:
+            raise UsageError(f"{path}: has no array called {name!r} for the {role}; found {shapes}")
+        return arrays[name]
+    candidates = [array for array in arrays.values() if fits(array)]
+    if len(candidates) != 1:
+        raise UsageError(
+            f"{path}: {len(candidates)} arrays could be the {role}; name one with the parameter {role}. Found {shapes}"
+        )
+    return candidates[0]

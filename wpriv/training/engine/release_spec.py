@@ -1,0 +1,199 @@
+"""How the noise of one release is divided between clipped gradients and a count of records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from wpriv.accounting.mechanisms.gauss import Gauss
+from wpriv.config.train_schema import Train
+from wpriv.core.kinds import Sampling, default_adjacency
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.sampled_step import defined_under
+from wpriv.errors import UsageError
+from wpriv.papers.penalty.penalty import Penalty
+
+
+def default_count_noise(batch: float) -> float:
+    """Return the standard deviation of the noise on a count that Andrew et al. (2021) recommend: batch / 20."""
+    return batch / 20
+
+
+def count_share(multiplier: float, count_noise: float, adjacency: str) -> float:
+    """Return r, the share of a count in a joint release of noise multiplier ``multiplier``.
+
+    A record moves the sum of gradients by u C and the sum of its bits less 1/2 by u / 2, where u is 1 under add-remove
+    and 2 under replace-one. With the count scaled by 2 r C the joint vector moves by u C sqrt(1 + r^2), and noise of
+    multiplier z on it is noise of standard deviation u z sqrt(1 + 1 / r^2) / 2 on the count.
+
+    Args:
+        multiplier: z, the noise over the sensitivity of the joint release. count_noise: that standard deviation.
+    Raises:
+        UsageError: the joint noise alone is that large, at whatever r.
+
+    >>> round(count_share(1.0, 12.8, "add-remove"), 6)
+    0.039092
+    """
+    unit = 1.0 if adjacency == "add-remove" else 2.0
+    ratio = 2 * count_noise / (unit * multiplier)
+    if not ratio > 1:
+        raise UsageError(
+            f"adapt: count_noise must be above {unit * multiplier / 2:.6g} at a noise multiplier of {multiplier:.6g}: "
+            f"the count alone would need more noise than the release has; found {count_noise:g}"
+        )
+    return 1 / math.sqrt(ratio * ratio - 1)
+
+
+def gradient_multiplier(multiplier: float, count_noise: float, adjacency: str) -> float:
+    """Return the noise on the sum of gradients over its sensitivity u C: multiplier times sqrt(1 + r^2).
+
+    >>> round(gradient_multiplier(1.0, 12.8, "add-remove"), 6)
+    1.000764
+    """
+    return multiplier * math.sqrt(1 + count_share(multiplier, count_noise, adjacency) ** 2)
+
+
+# The release of one training step as it is accounted for; computed without torch and without records.
+
+ONE_RECORD = "one training record with its label"
+NO_PRIVACY = "a training without privacy releases nothing that could be accounted for"
+
+
+@dataclass(frozen=True)
+class ReleaseSpec:
+    """A release before its noise is known.
+
+    Args:
+        at: the mechanism of one release at a noise multiplier (standard deviation of the noise over the sensitivity).
+        sampling: how records are drawn, as run and as accounted for. batch: how many, on average where batches have
+            random sizes.
+        adjacency: the neighbouring relation of the accounting.
+        clip: the bound of what is clipped. sensitivity: of what gets the noise, in the units of ``clip``.
+        clipped, of: for the statement, what is clipped and what the noise is added to.
+        unit: what is protected. drawn: how records are drawn, where the usual words do not describe it.
+        once: one release in the whole run, and post-processing from then on.
+        persons: whether several records of one person may be accounted for together: each record adds to the sum by
+            itself, and is drawn like all others.
+        covered, not_covered: lines of the statement for this task alone.
+    """
+
+    at: Callable[[float], Mechanism]
+    sampling: Sampling
+    batch: float
+    adjacency: str
+    clip: float
+    sensitivity: float
+    clipped: str = "each record's gradient"
+    of: str = "the sum of clipped gradients, before it is divided by the batch"
+    unit: str = ONE_RECORD
+    drawn: str = ""
+    once: bool = False
+    persons: bool = False
+    covered: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
+
+
+def sampling_of(train: Train, records: int) -> tuple[Sampling, int]:
+    """Return how the steps of a recipe sample a set of ``records``, and the batch that it asks for.
+
+    With random allocation a pass has t = records / batch steps, rounded to a whole number.
+
+    Raises:
+        UsageError: the batch is larger than the set.
+    """
+    batch = records if train.batch is None else train.batch
+    if batch > records:
+        raise UsageError(f"batch: {batch} is larger than the training set of {records} records; take a smaller one")
+    private = train.privacy
+    if batch == records and (private is None or private.sampling == "none"):
+        return Sampling(), batch
+    if private is not None and private.sampling == "allocation":
+        return Sampling("allocation", 1 / max(1, round(records / batch))), batch
+    return Sampling("fixed" if private is None else private.sampling, batch / records), batch
+
+
+def expected_batch(train: Train, records: int) -> float:
+    """Return the expected number of records of a step, by which clipped sums are divided: a public number.
+
+    With random allocation it is records / t, which is near the batch of the recipe; otherwise it is that batch.
+    """
+    sampling, batch = sampling_of(train, records)
+    if sampling.kind != "allocation":
+        return batch
+    steps = sampling.pass_steps
+    return records / steps if records % steps else records // steps
+
+
+def gradients(train: Train, records: int) -> ReleaseSpec:
+    """Return the release of DP-SGD: the sum of clipped gradients, or the clipped mean with ``clip: batch-mean``.
+
+    Raises:
+        UsageError: the batch is larger than the training set, or the recipe has no privacy.
+    """
+    private = train.privacy
+    if private is None:
+        raise UsageError(NO_PRIVACY)
+    sampling, batch = sampling_of(train, records)[0], expected_batch(train, records)
+    adjacency = private.adjacency or default_adjacency(sampling.kind)
+    mean = private.clip == "batch-mean"
+    # sensitivity in units of the clipping norm: of the clipped sum to one record, or of the clipped mean to any batch
+    unit = 2.0 if adjacency == "replace-one" or mean else 1.0
+    norm = private.bound
+    words = ("the mean gradient of a batch", "the clipped mean") if mean else (_clipped(train), ReleaseSpec.of)
+    return ReleaseSpec(
+        lambda multiplier: Gauss(multiplier * unit, unit),
+        sampling,
+        batch,
+        adjacency,
+        norm,
+        unit * norm,
+        *words,
+        persons=not mean,
+    )
+
+
+def _clipped(train: Train) -> str:
+    """What is clipped, in words for the statement."""
+    copies = train.augment.copies if train.augment is not None else 1
+    each = "each record's gradient"
+    return each if copies == 1 else f"{each}, the mean over {copies} randomly changed copies of the record"
+
+
+def penalised(train: Train, penalty: Penalty, records: Sequence[tuple[int, int]], **words: object) -> ReleaseSpec:
+    """Return the release of a private penalised gradient (wpriv/engine/penalty).
+
+    Args:
+        records: of each group, from which batches are drawn without replacement.
+        words: fields of ``ReleaseSpec`` that differ from the usual ones (``unit``, ``clipped``, ``drawn``, ...).
+    Raises:
+        UsageError: a group's batch is larger than the group, or the recipe has no privacy or asks for other neighbours.
+    """
+    if train.privacy is None:
+        raise UsageError(NO_PRIVACY)
+    step = penalty.step(1.0, records, 1)
+    adjacency = defined_under(step.mechanism)[0]
+    if train.privacy.adjacency not in (None, adjacency):
+        raise UsageError(
+            f"privacy: adjacency: the task {train.task} is accounted for under {adjacency} neighbours; found "
+            f"{train.privacy.adjacency}. Leave adjacency out"
+        )
+    scores = f"each record's scores to an l2 norm of {penalty.bound:g}"
+    defaults = {
+        "clipped": f"{scores}, their Jacobians to {penalty.lipschitz:g}, and the gradient of its loss"
+        if penalty.clip
+        else f"{scores}, and their Jacobians",
+        "of": "the penalised gradient",
+        "unit": "the values of one training record within its group",
+        "drawn": "every step takes a fresh uniformly random set of a fixed number of records from each group, "
+        "without replacement",
+    }
+    return ReleaseSpec(
+        lambda multiplier: penalty.mechanism(multiplier * penalty.sensitivity),
+        step.sampling,
+        penalty.batch,
+        adjacency,
+        penalty.clip or penalty.lipschitz,
+        penalty.sensitivity,
+        **{**defaults, **words},  # type: ignore[arg-type]
+    )

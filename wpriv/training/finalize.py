@@ -1,0 +1,236 @@
+"""Finalise a training run: validate its ledger, account for it, write the privacy statement, draw figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from wpriv.accounting import adaptive_history, evaluate, ledger
+from wpriv.core.guarantee import Guarantee
+from wpriv.core.pair_distances import of_distances
+from wpriv.core.process import Process
+from wpriv.errors import Unsupported, UsageError
+from wpriv.files import durable_writes
+from wpriv.numerics.numbers import text
+from wpriv.results import expectations, plot, storage
+from wpriv.training import earlier_runs, plan, portable_weights, tasks, training_statement
+from wpriv.training.plan import Plan
+from wpriv.training.reports import model_check
+from wpriv.training.run_folder import RunFolder
+
+
+def entries_of_model(folder: RunFolder) -> list[ledger.Entry]:
+    """Return the entries of the ledger, after checking that they are exactly those that preceded the model.
+
+    Raises:
+        UsageError: they are not; or the model is missing, cannot be read, or is of another run.
+    """
+    from wpriv.files import checkpoint
+
+    stored, entries = checkpoint.load(folder.model_path), folder.entries()
+    position = ledger.Position(**stored["ledger"])
+    ledger.require(entries, position, folder.ledger_path, str(folder.model_path))
+    if len(entries) > position.lines:
+        raise UsageError(
+            f"{folder.ledger_path} has {len(entries)} entries, and {folder.model_path} was saved after "
+            f"{position.lines} of them: later steps are spent, and the statement of this model does not include them. "
+            f"Continue with --fork, or begin again with --fresh"
+        )
+    return entries
+
+
+def entries_of_plan(plan: Plan, folder: RunFolder) -> list[ledger.Entry]:
+    """Return the entries of the ledger, after checking them against the model and the plan.
+
+    Raises:
+        UsageError: as ``entries_of_model``; or the last run in the ledger is not the planned one.
+    """
+    entries = entries_of_model(folder)
+    if plan.step is not None:
+        last = [entry for entry in entries if entry.run == folder.run]
+        release, count = ledger.describe(plan.step), plan.releases(plan.steps)
+        if len(last) != count or any(entry.release != release for entry in last):
+            raise UsageError(
+                f"{folder.ledger_path}: run {folder.run} has {len(last)} steps, and {count} of {release} were planned: "
+                f"the ledger was changed, and no statement can be made on this run. Restore the ledger, or begin again "
+                f"with --fresh"
+            )
+    return entries
+
+
+def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entry]) -> Process:
+    """Return the releases in the ledger, with the observed distances if an accountant of the recipe needs them."""
+    process = plan.under_neighbours(ledger.process(entries, plan.adjacency).steps)
+    names = {name.partition(":")[0] for name in plan.train.accountants}
+    if not names & {"bdp", "wdp"} or len(process.steps) != 1 or len({entry.run for entry in entries}) > 1:
+        return process  # steps of a run before this one, or of two kinds, were not observed
+    from wpriv.files import checkpoint
+    from wpriv.training.engine.saved_weights import load_diagnostics
+
+    private = plan.private
+    assert private is not None
+    stored = load_diagnostics(folder.path, checkpoint.load(folder.model_path))
+    observed = of_distances(
+        stored["distances"].double().numpy(),
+        unit=private.bound,
+        coordinates=int(stored["coordinates"]),
+        origin="observed in this run",
+        records=private.pairs,
+    )
+    return process.with_steps((replace(process.steps[0], observed=observed),))
+
+
+def conclude(
+    job: Plan,
+    folder: RunFolder,
+    about: dict[str, Any],
+    reports: dict[str, Any] | None,
+    elsewhere: Sequence[Path] = (),
+) -> None:
+    """Write the statement, the figures and model.safetensors; statement.json is last, and marks the run as finished.
+
+    Args:
+        about: provenance. reports: the statement of the training records, if they were privatised before.
+        elsewhere: folders of earlier trainings on the same records.
+    """
+    from wpriv.files import checkpoint
+    from wpriv.training.engine.saved_weights import load_diagnostics
+
+    path = folder.path
+    entries = entries_of_plan(job, folder)
+    process = None if job.private is None else process_from_ledger(job, folder, entries)
+    rows, refused = ([], []) if process is None else plan.guarantees(job, process)
+    stored = checkpoint.load(path / storage.MODEL)
+    method = stored["clipping"]
+    # the metrics file of the run may be missing, or moved aside by a fork that never began
+    durable_writes.replace(path / storage.METRICS, storage.csv_text(json.loads(load_diagnostics(path, stored)["rows"])))
+    provenance = {
+        **storage.provenance(),
+        **about,
+        **({"clipping": method} if method else {}),
+        "run": folder.run,
+        "claims": [claim.model_dump() for claim in job.recipe.claims],
+    }
+    durable_writes.replace(path / storage.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
+    metrics, task = storage.table(path / storage.METRICS), tasks.load(job.train.task)
+    tested = {**provenance, "checked": stored.get("checked", [])}
+    statement = training_statement.statement(job, process, rows, refused, tested, reports)
+    warnings = statement.get("warnings", [])
+    if process is not None and job.private is not None and job.private.delta is not None:
+        adaptive, more = _adaptive_figures(process, entries, rows, job.private.eps, job.private.delta)
+        earlier, others = _earlier_runs(process, entries, path, job.private.delta, elsewhere)
+        statement |= adaptive | earlier
+        if cut := ledger.cut_passes(entries):
+            statement["cut_passes"] = [each.as_dict() for each in cut]
+        warnings = [*warnings, *more, *others]
+    warnings = warnings + task.warnings(metrics)
+    plan_of_average = job.train.average
+    average = {} if plan_of_average is None else portable_weights.describe_average(plan_of_average, stored)
+    statement = json.loads(
+        json.dumps(
+            {**statement, "model": portable_weights.describe(stored["weights"]), **average, "warnings": warnings}
+        )
+    )
+    durable_writes.replace(path / storage.STATEMENT_TEXT, training_statement.to_markdown(statement))
+    view = plot.View(figure=job.train.figure or "training", title=job.train.title)
+    plot.draw(metrics, [view], path, ("png",), numbers=expectations.of_recipe(job.recipe))
+    plot.task_files(path, job.train.task, ("png",))
+    content = json.dumps(statement, indent=2) + "\n"
+    portable_weights.write_all(path, stored, statement, content)
+    durable_writes.replace(path / storage.STATEMENT, content)
+
+
+def add_warning(path: Path, statement: dict[str, Any], warning: str) -> dict[str, Any]:
+    """Add a warning to the statement of a finished run, in its files too, and return it; once is enough."""
+    if warning in statement.get("warnings", []):
+        return statement
+    from wpriv.files import checkpoint
+
+    statement = {**statement, "warnings": [*statement.get("warnings", []), warning]}
+    durable_writes.replace(path / storage.STATEMENT_TEXT, training_statement.to_markdown(statement))
+    content = json.dumps(statement, indent=2) + "\n"
+    if "model" in statement:  # earlier versions wrote no model.safetensors, whose header has a digest of the statement
+        stored = checkpoint.load(path / storage.MODEL)
+        portable_weights.write_all(path, stored, statement, content)
+    durable_writes.replace(path / storage.STATEMENT, content)
+    return statement
+
+
+def load_statement(path: Path, process: Process | None, entries: list[ledger.Entry]) -> dict[str, Any]:
+    """Return the statement of a finished run, after checking it against the ledger and the earlier runs.
+
+    Args:
+        process: the releases in the ledger; None without privacy.
+    Raises:
+        UsageError: it cannot be read, or is of another state of the folder.
+    """
+    file = path / storage.STATEMENT
+    advice = f"Delete {file} and give the same command again: it is written again from the model and the ledger"
+    try:
+        statement: Any = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        statement = None
+    if not isinstance(statement, dict):
+        raise UsageError(f"{file} cannot be read. {advice}")
+    if "model" in statement:  # earlier versions wrote no model.safetensors
+        model = model_check.check(path)
+        if model.verdict == model_check.DIFFERS:
+            raise UsageError(f"{path}: {model.words}. {advice}")
+    if process is None:
+        return statement
+    expected = {
+        "steps": sum(step.n for step in process.steps),
+        "process": json.loads(json.dumps(process.describe())),
+        "ledger": ledger.position(entries).as_dict(),
+    }
+    runs = statement.get("earlier_runs")
+    stated = runs if isinstance(runs, list) else []
+    earlier = json.loads(json.dumps([run.as_dict() for run in earlier_runs.earlier(path)]))
+    if any(run not in stated for run in earlier) or any(statement.get(key) != expected[key] for key in expected):
+        raise UsageError(f"{file} does not match the ledger and the earlier runs in its folder. {advice}")
+    return statement
+
+
+def _adaptive_figures(
+    process: Process, entries: list[ledger.Entry], rows: list[Guarantee], target: float | None, delta: float
+) -> tuple[dict[str, Any], list[str]]:
+    """The figures of a fork for parameters fixed in advance and chosen from earlier outputs, and warnings."""
+    runs = len({entry.run for entry in entries})
+    if runs < 2:
+        return {}, []
+    fixed = next((row for row in rows if row.accountant == "pld"), None)
+    try:
+        figures = adaptive_history.account_for_history(
+            process, delta=delta, tol=evaluate.answer_tol(process), fixed=fixed, runs=runs
+        )
+    except Unsupported as error:
+        return {}, [
+            f"the figures assume that no run was planned after seeing another; for a fork no other figure is known "
+            f"({error})"
+        ]
+    eps = figures.adaptive.epsilon.safe
+    warnings = []
+    if target is not None and eps > target:
+        shown = text(eps, up=True)
+        warnings = [adaptive_history.EXCEEDED.format(eps=target, found=shown, name=figures.adaptive.accountant)]
+    return {"parameters": figures.as_dict()}, warnings
+
+
+def _earlier_runs(
+    process: Process, entries: list[ledger.Entry], path: Path, delta: float, elsewhere: Sequence[Path]
+) -> tuple[dict[str, Any], list[str]]:
+    """The statement's position in the ledger and the earlier runs that are not part of it, and warnings."""
+    runs, others = earlier_runs.earlier(path), earlier_runs.elsewhere(path, elsewhere)
+    streams = {entry.stream for entry in entries}
+    warnings = [
+        earlier_runs.warning(some, process, delta, streams, what)
+        for some, what in ((runs, earlier_runs.IN_FOLDER), ([*runs, *others], earlier_runs.OF_PROGRAM))
+        if some and (others or what == earlier_runs.IN_FOLDER)
+    ]
+    return {
+        "ledger": ledger.position(entries).as_dict(),
+        "earlier_runs": [run.as_dict() for run in (*runs, *others)],
+    }, warnings

@@ -1,0 +1,45 @@
+"""Networks to train, one file or one class of ``_networks.py`` each, named as users type them.
+
+Each has ``Params``, ``SOURCE`` and ``build(params, shape, classes)``. Importing a model does
+not load torch, so that recipes are checked without it: ``build`` imports what it needs. Unless a parameter asks for the
+published form of a paper that mixes examples, a model processes each example independently, as per-example clipping
+requires. No layer works in place. Initial weights are drawn from torch's global generator, which the caller seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wpriv.config.field_types import OwnCode, PluginRef
+from wpriv.core import registry
+from wpriv.errors import UsageError
+from wpriv.files import python_file
+from wpriv.training.models._networks import DECLARED
+
+__all__ = ["DECLARED", "build"]
+
+
+def build(model: PluginRef, shape: Sequence[int], classes: int) -> Any:
+    """Build the model that a recipe names for examples of shape ``shape``.
+
+    Raises:
+        UsageError: there is no such model or parameter, the model does not accept examples of this shape, or a model in
+            a file of the user's fails or is no torch.nn.Module.
+        MissingResource: that file cannot be read.
+    """
+    if isinstance(model, OwnCode) and model.own:
+        return _build_own(model, tuple(shape), classes)
+    params = registry.params("models", model.name, model.parameters())
+    return registry.load("models", model.name).build(params, tuple(shape), classes)
+
+
+def _build_own(model: OwnCode, shape: tuple[int, ...], classes: int) -> Any:
+    """Build the model that a Python file of the user's defines; it gets ``shape`` and ``classes`` if it takes them."""
+    from torch import nn
+
+    assert model.file is not None
+    network = python_file.call(model.file, model.name, model.parameters(), {"shape": shape, "classes": classes})
+    if not isinstance(network, nn.Module):
+        raise UsageError(f"{model.file}: {model.name} must give a torch.nn.Module; found {type(network).__name__}")
+    return network

@@ -1,0 +1,300 @@
+"""Rounding of normal numbers that float64 cannot decide: interval arithmetic on uniform numbers drawn bit by bit.
+
+A uniform number on [0, 1) of which n bits are drawn lies in [a, a+1] / 2^n. Box and Muller's rule on such intervals
+encloses the normal number; where the enclosure contains the midpoint of two integers, 64 more bits of each uniform
+number are drawn.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from wpriv.errors import UsageError
+from wpriv.randomness import KEY_BYTES, Keystream, new_key
+from wpriv.training.noise import library
+
+BITS = 64
+"""Bits of each uniform number that are drawn at a time."""
+
+
+class Dyadic(NamedTuple):
+    """The interval [numerator, numerator + 1] / 2^bits; of an angle, in turns, modulo 1."""
+
+    numerator: int
+    bits: int
+
+    def refined(self, word: int) -> Dyadic:
+        """Return the part of this interval that the next 64 bits select."""
+        return Dyadic((self.numerator << BITS) + word, self.bits + BITS)
+
+
+More = Callable[[int], tuple[int, int]]
+
+
+def nearest(share: Dyadic, angle: Dyadic, more: More, deviation: float, *, second: bool) -> int:
+    """Return round(deviation * sqrt(-2 ln U) * cos(2 pi T)), or with ``second`` that of the sine.
+
+    Args:
+        share, angle: the intervals of U and of T, in turns. deviation: above 0.
+        more: (1, 2, ...) -> the next 64 bits of U and of T, the same at every call.
+    """
+    level = 0
+    while True:
+        low, high = _rounded(share, angle, deviation, second)
+        if low is not None and low == high:
+            return low
+        level += 1
+        words = more(level)
+        share, angle = share.refined(words[0]), angle.refined(words[1])
+
+
+def _rounded(share: Dyadic, angle: Dyadic, deviation: float, second: bool) -> tuple[int | None, int | None]:
+    """Return the integers nearest to both ends of the enclosure; None where U may be 0 and there is no enclosure."""
+    from mpmath.libmp import mpf_floor, to_int
+
+    if share.numerator == 0:
+        return None, None
+    iv = _intervals()
+    # twice the bits that are drawn: the rounding of the functions is far below the width of the intervals
+    iv.prec = 2 * max(share.bits, angle.bits)
+    length = iv.sqrt(-2 * iv.log(_interval(iv, share)))
+    turn = 2 * iv.pi * _interval(iv, angle)
+    value = (iv.sin(turn) if second else iv.cos(turn)) * length * iv.mpf(deviation) + iv.mpf(0.5)
+    low, high = (int(to_int(mpf_floor(end))) for end in value._mpi_)
+    return low, high
+
+
+@functools.cache
+def _intervals() -> Any:
+    """Return a context of mpmath's interval arithmetic whose precision no other code sets."""
+    from mpmath.ctx_iv import MPIntervalContext
+
+    return MPIntervalContext()
+
+
+def _interval(iv: Any, number: Dyadic) -> Any:
+    return iv.mpf([number.numerator, number.numerator + 1]) / iv.mpf(2) ** number.bits
+
+
+# Normal and uniform noise on torch tensors, made of a cryptographic stream (wpriv/randomness.py).
+#
+# Normal numbers come in pairs, by the rule of Box and Muller. A pair takes 126 bits of the stream: 62 of a uniform
+# number U in (0, 1) and 64 of an angle T in turns; it is sqrt(-2 ln U) cos(2 pi T) and sqrt(-2 ln U) sin(2 pi T), in
+# float64, by torch or, of many numbers on a CPU, by the compiled function (compiled/library.py). ``rounded_normal``
+# returns the same numbers rounded to whole ones without error: where float64 cannot determine the whole number, more
+# bits of U and T are drawn (wpriv/training/noise/noise_stream.py).
+
+PAIRS = 2**18
+"""Pairs that are made at a time; smaller pieces take longer per number."""
+COMPILE = 2**13
+"""Pairs of a draw from which the compiled function is worth compiling."""
+FINE, MORE = 2**127, 2**127 + 2**126
+"""Counters of a key: from 0 the next key and the words of all draws, from FINE the low bits of angles, from MORE the
+further bits for ``rounded_normal``."""
+MAX_DEVIATION = 2.0**37
+"""The largest standard deviation of ``rounded_normal``."""
+ERROR_BOUND = 2.0**-39
+"""Bound on the error of a normal number in float64 with U in [2^-24, 1 - 2^-16]; see ``Noise.rounded_normal``."""
+MIN_LENGTH, MAX_LENGTH = math.sqrt(2.0**-15), math.sqrt(48 * math.log(2))
+"""The lengths sqrt(-2 ln U) of pairs with U in that range lie between sqrt(2 * 2^-16) and sqrt(2 * 24 ln 2)."""
+
+
+class Piece(NamedTuple):
+    """Pairs that were made together.
+
+    Args:
+        start: the number of the first pair in the draw.
+        numbers: [2, n] the first and the second number of each pair, scaled.
+        words: [3, n] the high and low 31 bits of U and the high 32 bits of T.
+        fine: [n] the low 32 bits of T, as signed integers.
+        lengths: [n] the scaled lengths of the pairs.
+    """
+
+    start: int
+    numbers: Tensor
+    words: Tensor
+    fine: Tensor
+    lengths: Tensor
+
+
+class Noise:
+    """The noise of a run, one draw after another.
+
+    Every draw also draws the key of the next, so that a state saved later reveals nothing about it.
+
+    Args:
+        key: 32 bytes, by default from the operating system; whoever knows them can repeat the noise.
+        device: of the returned tensors; the bits are made on the CPU and are the same for all devices.
+    Raises:
+        UsageError: the key has another length.
+    """
+
+    def __init__(self, key: bytes | None = None, device: torch.device | str = "cpu"):
+        self.device = torch.device(device)
+        self.restore((new_key() if key is None else key).hex())
+        self._buffers: dict[str, Tensor] = {}
+
+    def state(self) -> str:
+        """Return the state that determines all later draws."""
+        return self._key.hex()
+
+    def restore(self, state: str) -> None:
+        """Continue from a saved state.
+
+        Raises:
+            UsageError: the state is not a key in hexadecimal digits.
+        """
+        if not re.fullmatch(f"[0-9a-f]{{{2 * KEY_BYTES}}}", state):
+            raise UsageError(f"the noise needs a key of {KEY_BYTES} bytes; found {len(state) // 2}")
+        self._key = bytes.fromhex(state)
+
+    def normal(self, count: int, scale: float = 1.0, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return [count] independent normal numbers of mean 0 and standard deviation ``scale``, made in float64.
+
+        They differ from the normal distribution by rounding, at last to ``dtype``, and by the pairs longer than 9.3
+        standard deviations, which do not occur: one in 2^62.
+        """
+        numbers = torch.empty(count + count % 2, dtype=torch.float64, device=self.device)
+        for _ in self._pieces(numbers, scale, self._key, self._next_stream()):
+            pass
+        return numbers[:count].to(dtype)
+
+    def normal_at(self, places: Sequence[tuple[int, int]], count: int, scale: float = 1.0) -> Tensor:
+        """Return some of the numbers of ``normal(count, scale)`` in float64, one place after another.
+
+        All numbers are drawn, a piece at a time, and so the state afterwards is that after ``normal``.
+
+        Args:
+            places: the first number and how many, for each run of numbers.
+        """
+        result = torch.empty(sum(length for _, length in places), dtype=torch.float64, device=self.device)
+        buffer = self._buffer("pairs", torch.float64, 2 * PAIRS, self.device)
+        for piece in self._pieces(buffer, scale, self._key, self._next_stream(), (count + 1) // 2):
+            numbers, start, at = piece.numbers.reshape(-1), 2 * piece.start, 0
+            for first, length in places:
+                low, high = max(first, start), min(first + length, start + len(numbers))
+                if low < high:
+                    result[at + low - first : at + high - first] = numbers[low - start : high - start]
+                at += length
+        return result
+
+    def rounded_normal(self, count: int, deviation: float, error_bound: float = ERROR_BOUND) -> Tensor:
+        """Return [count] independent integers in float64, exactly distributed as round(deviation * Z), Z ~ N(0, 1).
+
+        U and T stand for uniform numbers of infinitely many bits, of which Box and Muller's rule makes independent
+        standard normal numbers z. The integer nearest to y = deviation * z is computed from the first bits of U and T.
+        It is returned only if it is the same for all values of the bits that were not drawn; otherwise more bits are
+        drawn, which ends with probability one. So the result is round(y) of the infinite bits. (The bits are those of
+        AES-256 under the key, taken as random.)
+
+        In float64 the first bits suffice where y is farther than its error from the midpoint of two integers. Let u be
+        the float64 of U, with U in [2^-24, 1 - 2^-16]. Then |u - U| / U <= 2^-53 + 2^-63 / U, by rounding and by the
+        bits that were not drawn, and the length sqrt(-2 ln U), which is between 2^-7.5 and 5.77, has an error of at
+        most that over the length: the largest value is 2^-41.5, at U = 2^-24. The error of the angle is at most 3
+        roundings of up to pi and 2^-64 turns, and moves z by less than 5.77 * 2^-49. Both together are below 2^-41,
+        and leave 2^-39 - 2^-41 to the float64 functions of torch: the error of z stays below 2^-39 as long as those of
+        log, sqrt, cos and sin are below 2^-44 of their largest values (log and sqrt: of their own), five hundred units
+        in the last place, where the libraries that torch uses promise four or fewer. (The functions of kernels.c cut
+        their series below 2^-54 and have a dozen roundings.) Numbers with U outside that
+        range, or closer to a midpoint than ``deviation * 2^-39``, go to rounded_normals.py, which computes with
+        intervals in as many digits as it needs.
+
+        Args:
+            deviation: the standard deviation before rounding, above 0 and at most 2^37.
+            error_bound: the bound 2^-39; a larger one sends more numbers to rounded_normals.py and changes no result.
+        Raises:
+            UsageError: the standard deviation is out of range.
+        """
+        if not 0 < deviation <= MAX_DEVIATION:
+            raise UsageError(
+                f"rounded noise needs a standard deviation above 0 and up to {MAX_DEVIATION:g} grids; found {deviation}"
+            )
+        key, margin = self._key, 0.5 - deviation * error_bound
+        numbers = torch.empty(count + count % 2, dtype=torch.float64, device=self.device)
+        for piece in self._pieces(numbers, deviation, key, self._next_stream()):
+            rounded = torch.round(piece.numbers)
+            undecided = piece.numbers.sub_(rounded).abs_() > margin
+            piece.numbers.copy_(rounded)
+            undecided |= (piece.lengths < deviation * MIN_LENGTH) | (piece.lengths > deviation * MAX_LENGTH)
+            for side, pair in undecided.nonzero().tolist():
+                piece.numbers[side, pair] = self._round_exactly(piece, side, pair, deviation, key)
+        return numbers[:count]
+
+    def uniform(self, count: int) -> Tensor:
+        """Return [count] float32 in [0, 1], made of 32 bits each and rounded to float32."""
+        numbers = torch.empty(count, device=self.device)
+        stream = self._next_stream()
+        for start in range(0, count, PAIRS):
+            part = numbers[start : start + PAIRS]
+            part.copy_(self._words(stream, len(part)))
+        return numbers.mul_(2.0**-32).add_(0.5)
+
+    def _pieces(
+        self, numbers: Tensor, scale: float, key: bytes, stream: Keystream, count: int | None = None
+    ) -> Iterator[Piece]:
+        """Fill ``numbers`` with normal ones a piece at a time: the first numbers of its pairs, then the second ones.
+
+        With a ``count`` of pairs, ``numbers`` has room for one piece, and each piece overwrites the one before.
+        """
+        fine_stream, total = Keystream(key, FINE), len(numbers) // 2 if count is None else count
+        large = self.device.type == "cpu" and total >= COMPILE
+        functions = library.library() if large else None
+        for start in range(0, total, PAIRS):
+            n, place = min(PAIRS, total - start), 2 * start if count is None else 0
+            fine = self._buffer("fine", torch.int32, PAIRS, self.device)[:n].copy_(self._words(fine_stream, n))
+            words = self._words(stream, 3 * n).view(3, n)
+            words[:2].bitwise_and_(2**31 - 1)
+            pairs = numbers[place : place + 2 * n].view(2, n)
+            radius, low, angle = self._buffer("numbers", torch.float64, 3 * PAIRS, self.device)[: 3 * n].view(3, n)
+            if functions is not None:
+                library.normal_pairs(functions, words, fine, scale, pairs, radius)
+                yield Piece(start, pairs, words, fine, radius)
+                continue
+            # U in (0, 1) of 62 bits, in the middle of the interval that the bits not drawn leave
+            low.copy_(words[1]).add_(0.5)
+            radius.copy_(words[0]).add_(low, alpha=2.0**-31).mul_(2.0**-31).log_().mul_(-2).sqrt_().mul_(scale)
+            angle.copy_(words[2]).add_(low.copy_(fine), alpha=2.0**-32).mul_(math.pi * 2.0**-31)
+            torch.cos(angle, out=pairs[0]).mul_(radius)
+            torch.sin(angle, out=pairs[1]).mul_(radius)
+            yield Piece(start, pairs, words, fine, radius)
+
+    def _round_exactly(self, piece: Piece, side: int, pair: int, deviation: float, key: bytes) -> int:
+        """Return the first (side 0) or second rounded number of a pair, from as many bits as it takes."""
+        high, low, turn = (int(word) for word in piece.words[:, pair])
+        share = Dyadic((high << 31) + low, 62)
+        angle = Dyadic((turn << 32) + int(piece.fine[pair]), 64)
+
+        def more(level: int) -> tuple[int, int]:
+            block = Keystream(key, MORE + (level << 64) + piece.start + pair).read(16)
+            return int.from_bytes(block[:8], "big"), int.from_bytes(block[8:], "big")
+
+        return nearest(share, angle, more, deviation, second=side == 1)
+
+    def _next_stream(self) -> Keystream:
+        """Return the stream of the key, and replace the key by its first bits."""
+        stream = Keystream(self._key)
+        self._key = stream.read(KEY_BYTES)
+        return stream
+
+    def _words(self, stream: Keystream, count: int) -> Tensor:
+        """Return [count] int32, all 32 bits uniform; on the CPU they are overwritten by the next call."""
+        # the cipher needs room for one block more
+        if self.device.type == "cpu":
+            words = self._buffer("words", torch.int32, 3 * PAIRS + 4, self.device)
+        else:
+            words = torch.empty(count + 4, dtype=torch.int32, pin_memory=True)
+        stream.fill(memoryview(words.numpy()).cast("B"), 4 * count)  # type: ignore[arg-type]
+        return words[:count].to(self.device, non_blocking=True)
+
+    def _buffer(self, name: str, dtype: torch.dtype, count: int, device: torch.device) -> Tensor:
+        """Return memory that is used again: allocating it each time would take as long as making the noise."""
+        if name not in self._buffers:
+            self._buffers[name] = torch.empty(count, dtype=dtype, device=device)
+        return self._buffers[name]

@@ -1,0 +1,187 @@
+"""Private training of a network and of records that a Python program holds: ``wpriv.train(model, (x, y), ...)``."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wpriv.config import document
+from wpriv.config.recipe import Recipe, check
+from wpriv.errors import UsageError
+from wpriv.hints import did_you_mean
+from wpriv.results import storage
+
+SOURCE = "trained from Python by wpriv.train"
+# keywords of ``wpriv.train`` that are keys of ``privacy``, are keys of a recipe, or become such keys
+TARGET = ("eps", "delta", "sigma", "clip", "sampling")
+KEYS = ("batch", "epochs", "steps", "seed", "augment", "average", "freeze", "lora")
+OTHERS = ("privacy", "lr", "optimizer")
+
+
+@dataclass(frozen=True)
+class OwnTraining:
+    """A recipe with the objects that take the place of what it names: data set, network and loss.
+
+    Args:
+        recipe: valid, with ``given`` for what only this program has.
+        data: the records. model: the network, whose weights at this moment are the first ones. loss: of each record;
+            None for the loss of the task. targets: see ``fit.job_of``.
+    """
+
+    recipe: Recipe
+    data: Any
+    model: Any
+    loss: Any
+    targets: str
+
+    def build_job(self, recipe: Any, data: Any, device: Any, *, adjacency: str) -> Any:
+        """Build the job of the recipe with these objects; see ``tasks.BuildJob``."""
+        from wpriv.training.tasks import fit
+
+        loss = fit.loss_of("cross-entropy") if self.loss is None else self.loss
+        return fit.job_of(recipe, data, device, adjacency=adjacency, model=self.model, loss=loss, targets=self.targets)
+
+    def averaged(self, folder: Path) -> Any:
+        """Return a copy of the trained network with the averaged weights."""
+        from wpriv.files import checkpoint
+
+        network = copy.deepcopy(self.model)
+        network.load_state_dict(checkpoint.load(folder / storage.MODEL)["average"])
+        return network.eval()
+
+    def with_weights(self, folder: Path, device: str) -> Any:
+        """Return the network with the weights of a finished training, in evaluation mode."""
+        from wpriv.training.engine import fine_tuning, launch
+        from wpriv.training.engine.saved_weights import inherit
+
+        target = launch.device_of(device)
+        fine_tuning.adapted(self.model, self.recipe.train.lora)
+        inherit(self.model.to(target), folder, target)
+        return self.model.eval()
+
+
+def own_training(
+    model: Any,
+    data: Any,
+    *,
+    test: Any = None,
+    loss: Any = None,
+    classes: Any = None,
+    tokens: int | None = None,
+    features: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> OwnTraining:
+    """Describe a training of a network on records as a recipe.
+
+    Args:
+        model: any ``torch.nn.Module``, which treats each record by itself.
+        data: (x, y), or a torch Dataset of such pairs. test: the same for testing; a fifth of ``data`` where left out.
+        loss: (outputs [B, ...], targets [B, ...]) -> losses [B], a loss of torch.nn, or the name of a
+            loss of the task fit; cross-entropy by default.
+        classes: the label of each output, in their order.
+        tokens: the size of the vocabulary where records are tokens, [N, T] whole numbers below it.
+        features: fixed features of images that the network takes in their place, as under ``options`` of a recipe.
+        options: further keywords of ``wpriv.train``, see ``options_of``.
+    Raises:
+        UsageError: the objects do not fit together, or the options are faulty.
+        MissingResource: the records are no arrays of numbers.
+    """
+    from wpriv.training.data import declared_words, of_arrays
+    from wpriv.training.tasks import _given, _record_loss, _supervised
+
+    keys = options_of(options)
+    _given.require_network(model)
+    held_out = None if test is None else _given.pair(test, "test")
+    pair = _given.pair(data, "data")
+    vocabulary = _given.vocabulary(model, pair[0], tokens)
+    loaded = of_arrays(
+        "given",
+        pair,
+        held_out,
+        source="arrays of a Python program",
+        declared=declared_words(classes, "`classes`"),
+        ignored=_record_loss.ignored_label(loss),
+        tokens=vocabulary,
+    )
+    targets = _record_loss.targets_of(loss)
+    if targets == "classes" and _given.are_shares_of_classes(loss, loaded):
+        targets = "numbers"
+    if targets == "classes":
+        loaded = _given.by_outputs(model, loaded) if features is None else loaded
+        _supervised.require_classes(loaded)
+    written = {
+        "kind": "train",
+        "source": SOURCE,
+        "task": "fit",
+        "data": {"name": "given", "records": loaded.records},
+        "model": {"name": "given", "architecture": _given.architecture(model)},
+        "options": {"loss": "cross-entropy" if loss is None else loss if isinstance(loss, str) else "given"},
+        **{key: value for key, value in keys.items() if value is not None},
+    }
+    if features is not None:
+        written["options"]["features"] = dict(features)
+    if loss is not None and not isinstance(loss, str):
+        written["model"]["loss"] = _given.name_of(loss)
+    recipe = check(document.of_data(type(model).__name__, written))
+    per_record = None if loss is None else _given.per_record(loss)
+    return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record, targets)
+
+
+def settings(loss: str, lr: float | None) -> str:
+    """Return a digest of the loss and the learning rate that a step got beside its plan; "" where it got none."""
+    if not loss and lr is None:
+        return ""
+    return hashlib.sha256(f"{loss} {None if lr is None else float(lr)!r}".encode()).hexdigest()[:16]
+
+
+def options_of(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a recipe from those keyword arguments of ``wpriv.train`` that are no objects.
+
+    Raises:
+        UsageError: an unknown keyword; neither ``eps`` nor ``sigma`` is given and privacy is not declined, or one of
+            them is and it is; a key that is given twice; or no learning rate.
+    """
+    for name in keywords:
+        if name not in (*TARGET, *OTHERS, *KEYS):
+            known = (*inspect.signature(own_training).parameters, *TARGET, *OTHERS, *KEYS)
+            hint = did_you_mean(name, [key for key in known if key != "options"]) or "."
+            raise UsageError(f"wpriv.train has no keyword {name!r}{hint} See help(wpriv.train)")
+    lr, optimizer, privacy = (keywords.get(name) for name in ("lr", "optimizer", "privacy"))
+    named = dict(optimizer) if isinstance(optimizer, Mapping) else {"name": optimizer or "sgd"}
+    target = {name: keywords[name] for name in TARGET if keywords.get(name) is not None}
+    further = dict(privacy) if isinstance(privacy, Mapping) else {}
+    for owner, values, given in (("optimizer", named, {} if lr is None else {"lr": lr}), ("privacy", further, target)):
+        for name, value in given.items():
+            if values.get(name) not in (None, value):
+                raise UsageError(f"`{name}` is {value}, and {values[name]} in `{owner}`; give it once")
+    named |= {} if lr is None else {"lr": lr}
+    if "lr" not in named:
+        raise UsageError("wpriv.train needs `lr`, the learning rate; found none")
+    if privacy == "none" and {"eps", "delta", "sigma"} & target.keys():
+        raise UsageError(
+            "`privacy='none'` trains without privacy, and `eps`, `delta` and `sigma` ask for it; leave out one of both"
+        )
+    if not {"eps", "sigma"} & target.keys() and privacy != "none" and not isinstance(privacy, Mapping):
+        raise UsageError(
+            "wpriv.train needs `eps` and `delta`, or `sigma` and `delta`; for a training without privacy give "
+            "`privacy='none'`"
+        )
+    target |= {name: value for name, value in further.items() if value is not None}
+    keys = {name: keywords.get(name) for name in KEYS}
+    freeze = keys["freeze"]
+    keys["freeze"] = freeze if freeze is None or isinstance(freeze, str) else list(freeze)
+    return {"privacy": "none" if privacy == "none" else target, "optimizer": named, **keys}
+
+
+def free_folder(recipe: Recipe) -> Path:
+    """Return ``results/<name>``, or ``results/<name>-2`` and so on: the first that does not exist."""
+    base = Path("results") / recipe.name
+    number, folder = 2, base
+    while folder.exists():
+        folder, number = base.with_name(f"{base.name}-{number}"), number + 1
+    return folder

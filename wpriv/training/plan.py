@@ -1,0 +1,348 @@
+"""Answers about a training that are asked for several times.
+
+The guarantee of its end is asked for in its last epoch, its statement and its result; its noise is solved for again in
+each cell of a sweep with the same privacy, and when a run is resumed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+
+from wpriv.accounting import evaluate
+from wpriv.accounting.search import Unknown
+from wpriv.accounting.target import Solution, Target, solve_for
+from wpriv.config.recipe import Recipe
+from wpriv.config.train_schema import Privacy, Train
+from wpriv.core.guarantee import Guarantee
+from wpriv.core.kinds import Sampling
+from wpriv.core.process import Process, Step
+from wpriv.core.repetition import repetition
+from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.numbers import echo, text
+from wpriv.training import tasks
+from wpriv.training.engine import release_spec
+from wpriv.training.engine.cost_estimate import CostEstimate
+from wpriv.training.engine.release_spec import ReleaseSpec, count_share, default_count_noise
+
+MAX_ANSWERS = 64  # that are kept, of each kind
+NOISE = Unknown("sigma", +1, 1e-12, 1e15)
+
+_noises: dict[tuple[object, ...], Solution] = {}
+
+
+def guarantee(process: Process, accountant: str, tol: float, delta: float | None) -> Guarantee:
+    """Return the guarantee of a process at delta; equal questions are computed once.
+
+    Raises:
+        UsageError, Unsupported: as for ``evaluate.curve`` and ``evaluate.ask``.
+    """
+    return (_ask_once if _is_hashable(process) else _ask)(process, accountant, tol, delta)
+
+
+def least_noise(at: Callable[[float], Process], accountant: str, eps: float, delta: float, tol: float) -> Solution:
+    """Return the least noise multiplier at which ``at(multiplier)`` meets a target; equal questions are solved once.
+
+    A kept answer is used only where ``at`` gives the very process of its guarantee.
+
+    Raises:
+        Unsupported: as for ``solve_for``.
+    """
+    samples = (at(1.0), at(2.0))
+    if not all(map(_is_hashable, samples)):
+        return solve_for(NOISE, at, accountant, Target(eps, delta), tol)
+    key = (*samples, accountant, eps, delta, tol)
+    kept = _noises.get(key)
+    if kept is not None and kept.row.process == at(kept.value):
+        return kept
+    if len(_noises) >= MAX_ANSWERS:
+        del _noises[next(iter(_noises))]
+    _noises[key] = solve_for(NOISE, at, accountant, Target(eps, delta), tol)
+    return _noises[key]
+
+
+def _is_hashable(process: Process) -> bool:
+    """Return whether a process has a hash: one with arrays, as of observed distances, has none."""
+    try:
+        hash(process)
+    except TypeError:
+        return False
+    return True
+
+
+def _ask(process: Process, accountant: str, tol: float, delta: float | None) -> Guarantee:
+    return evaluate.ask(evaluate.curve(process, accountant, tol), delta=delta)
+
+
+_ask_once = lru_cache(maxsize=MAX_ANSWERS)(_ask)
+
+
+# The plan of a training, made before it begins and without torch: steps, noise, and eps after every epoch.
+
+ACCOUNTANT = "pld"
+# width of the brackets of eps after each epoch; the bracket of the whole run is as narrow as that of its statement
+EPOCH_TOL = 1e-4
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training as planned.
+
+    Args:
+        recipe: the validated recipe. sizes: of the training set and, for some tasks, of its groups.
+        batch: the expected number of records in a step. steps: number of steps.
+        sampling: how records are drawn, as run and as accounted. release: what a step releases, None without privacy.
+        multiplier: standard deviation of the noise over the sensitivity of the sum.
+        before: the releases of earlier runs. stopped: there are fewer steps than the recipe's, so that eps is kept.
+        notes: how the recipe was read.
+    """
+
+    recipe: Recipe
+    sizes: Mapping[str, int]
+    batch: float
+    steps: int
+    sampling: Sampling
+    release: ReleaseSpec | None
+    multiplier: float
+    before: tuple[Step, ...] = ()
+    stopped: bool = False
+    notes: tuple[str, ...] = ()
+    _eps: dict[int, float | None] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def train(self) -> Train:
+        return self.recipe.train
+
+    @property
+    def records(self) -> int:
+        return self.sizes["records"]
+
+    @property
+    def adjacency(self) -> str:
+        return "" if self.release is None else self.release.adjacency
+
+    @property
+    def private(self) -> Privacy | None:
+        return self.train.privacy
+
+    @cached_property
+    def step(self) -> Step | None:
+        """One release, or one pass of random allocation, as accounted; None without privacy."""
+        if self.release is None:
+            return None
+        return Step(self.release.at(self.multiplier), self.sampling.pass_steps, self.sampling)
+
+    def releases(self, steps: int) -> int:
+        """Return the number of releases in so many steps."""
+        return min(steps, 1) if self.release is not None and self.release.once else steps
+
+    @cached_property
+    def cost(self) -> CostEstimate | None:
+        """A rough estimate of time and memory, which imports torch; None where the task has none."""
+        return tasks.load(self.train.task).estimate_cost(self.train, self.sizes, self.steps, math.ceil(self.batch))
+
+    @cached_property
+    def epoch_ends(self) -> list[int]:
+        """The steps after which an epoch (records / batch steps) is complete; the last step is one of them."""
+        if self.sampling.kind == "allocation":
+            return list(range(self.sampling.pass_steps, self.steps + 1, self.sampling.pass_steps))
+        epochs = math.ceil(self.steps * self.batch / self.records - 1e-9)
+        ends = {min(math.ceil(e * self.records / self.batch - 1e-9), self.steps) for e in range(1, epochs + 1)}
+        return sorted(ends | {self.steps})
+
+    def process(self, steps: int | None = None) -> Process:
+        """Return the releases of so many steps (default: all), after those of earlier runs.
+
+        A pass of random allocation that the steps do not complete is accounted for as a whole one.
+
+        Raises:
+            Unsupported: the training has no privacy. UsageError: no step is taken, and there were no earlier runs.
+        """
+        if self.step is None:
+            raise Unsupported("a training without privacy has no process to account for: every eps is infinite")
+        n = self.sampling.whole_passes(self.releases(self.steps if steps is None else steps))
+        return self.under_neighbours((replace(self.step, n=n), *self.before) if n else self.before)
+
+    def under_neighbours(self, steps: tuple[Step, ...]) -> Process:
+        """Return steps as a process, with the records of one person that the recipe names."""
+        group = 1 if self.private is None else self.private.group
+        return Process(steps, self.adjacency, group, self.records if group > 1 else 0)
+
+    def eps(self, steps: int | None = None) -> float | None:
+        """Return eps at the recipe's delta after so many steps, rounded up; None without privacy or a finite eps."""
+        steps = self.steps if steps is None else steps
+        if self.private is None or self.private.delta is None:
+            return None
+        if steps == 0 and not self.before:
+            return 0.0
+        if steps not in self._eps:
+            process = self.process(steps)
+            try:
+                tol = evaluate.answer_tol(process)
+                tol = tol if steps == self.steps else max(tol, EPOCH_TOL)
+                self._eps[steps] = guarantee(process, ACCOUNTANT, tol, self.private.delta).epsilon.safe
+            except Unsupported:
+                self._eps[steps] = None
+        return self._eps[steps]
+
+
+def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None) -> Plan:
+    """Compute the schedule of a recipe, and the noise (or the number of steps) that meets its target.
+
+    Args:
+        sizes: of the data, as its task reports them (``records`` at least).
+        before: the releases of earlier runs on the same data (--fork).
+    Raises:
+        UsageError: batch and records do not fit. Unsupported: the target cannot be reached.
+    """
+    train = recipe.train
+    release: ReleaseSpec | None = None
+    batch: float
+    try:
+        if train.privacy is None:
+            sampling, batch = release_spec.sampling_of(train, sizes["records"])
+        else:
+            release = tasks.load(train.task).release(train, sizes)
+            sampling, batch = release.sampling, release.batch
+    except UsageError as error:
+        raise UsageError(f"{recipe.name}: {error}") from None
+    if train.privacy is not None and train.privacy.group > 1 and release is not None and not release.persons:
+        raise Unsupported(
+            f"{recipe.name}: privacy.group {train.privacy.group}: groups of records are accounted for where each "
+            f"record's gradient is clipped and drawn by itself, which the task {train.task} does not do "
+            f"as the recipe has it. Leave out privacy.group, or use classify with a number as clip"
+        )
+    if release is not None and before is not None:
+        _check_earlier(recipe, train.task, release, before)
+    steps, notes = _steps(recipe.name, train, sampling, batch, sizes["records"])
+    earlier = () if before is None else before.steps
+    draft = Plan(recipe, sizes, batch, steps, sampling, release, 0.0, earlier, notes=notes)
+    if train.privacy is None:
+        return draft
+    result = _truncate(_with_noise(draft, train.privacy), train.privacy)
+    if train.privacy.adapt is not None:
+        # refuse a count with too little noise before anything runs
+        count_share(result.multiplier, train.privacy.adapt.count_noise or default_count_noise(batch), result.adjacency)
+    return result
+
+
+def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[evaluate.Refusal]]:
+    """Evaluate every accountant of the recipe on a process.
+
+    Returns:
+        The guarantees, and the accountants that have no answer.
+    """
+    private = plan.private
+    assert private is not None
+    rows, refused = [], []
+    for name in plan.train.accountants:
+        try:
+            row = guarantee(process, name, evaluate.answer_tol(process), private.delta)
+            rows.append(replace(row, accountant=name))  # with its options, which distinguish its answers
+        except Unsupported as error:
+            refused.append(evaluate.Refusal(name, str(error)))
+    return rows, refused
+
+
+def _check_earlier(recipe: Recipe, task: str, release: ReleaseSpec, before: Process) -> None:
+    """Refuse to continue from runs that this one has no common cost with, or that released everything already."""
+    if release.once:
+        raise Unsupported(
+            f"{recipe.name}: the task {task} releases once, and the weights here contain that release already: no run "
+            f"can continue from them. Begin again with --fresh, or in another folder"
+        )
+    if release.adjacency != before.adjacency:
+        raise Unsupported(
+            f"{recipe.name} is accounted for under {release.adjacency} neighbours, and the runs before it under "
+            f"{before.adjacency}: they have no common cost. Keep these neighbours (privacy.sampling, "
+            f"privacy.adjacency), or train in another folder"
+        )
+
+
+def _steps(name: str, train: Train, sampling: Sampling, batch: float, records: int) -> tuple[int, tuple[str, ...]]:
+    """The number of steps, and how it was read."""
+    if sampling.kind == "allocation":
+        return _steps_of_passes(name, train, sampling.pass_steps, records)
+    if train.steps is not None:
+        return train.steps, ()
+    if sampling.kind == "none":
+        assert train.epochs is not None
+        return math.ceil(train.epochs), ()
+    schedule = repetition(batch=int(batch), records=records, epochs=train.epochs, sampling=sampling.kind)
+    assert schedule.n is not None
+    return schedule.n, schedule.notes
+
+
+def _steps_of_passes(name: str, train: Train, unit: int, records: int) -> tuple[int, tuple[str, ...]]:
+    """The number of steps of random allocation in passes of ``unit`` steps, and how it was read.
+
+    Raises:
+        UsageError: the recipe gives a number of steps that is no whole number of passes.
+    """
+    assert train.batch is not None
+    rounded = f", rounded, which is {records / unit:g} records a step" if train.batch * unit != records else ""
+    size = f"t = {unit} steps a pass = {records} records / batch {train.batch}{rounded}; rate = 1/{unit}"
+    if train.steps is None:
+        assert train.epochs is not None
+        passes = math.ceil(train.epochs)
+        return passes * unit, (size, f"n = {passes * unit} steps = {passes} passes x {unit} steps")
+    if train.steps % unit:
+        above = -(-train.steps // unit) * unit
+        nearest = " or ".join(str(count) for count in (above - unit, above) if count)
+        raise UsageError(
+            f"{name}: steps: random allocation has whole passes, here of {unit} steps ({records} records / batch "
+            f"{train.batch}); found {train.steps}. Give {nearest}, or epochs in their place"
+        )
+    return train.steps, (size,)
+
+
+def _with_noise(plan: Plan, private: Privacy) -> Plan:
+    """The plan with the noise of the recipe, or with the least noise that keeps its target."""
+    if private.sigma is not None:
+        return replace(plan, multiplier=private.sigma / 2 if private.clip == "batch-mean" else private.sigma)
+    eps, delta = private.eps, private.delta
+    assert eps is not None
+    assert delta is not None
+    accountant = private.accountant or ACCOUNTANT
+    tol = evaluate.answer_tol(_process(plan, 1.0, plan.steps))
+    answer = least_noise(lambda sigma: _process(plan, sigma, plan.steps), accountant, eps, delta, tol)
+    reached = text(answer.row.epsilon.safe, up=True, limit=eps)
+    least = f"sigma = {echo(answer.value)} is the least that keeps eps = {reached} <= {echo(eps)}"
+    times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
+    joint = ", as if it and the runs before it had been planned together" if plan.before else ""
+    note = f"{least} {times}{joint}, by {accountant} ({answer.row.claim})"
+    if plan.before:
+        spent = evaluate.ask(evaluate.curve(plan.under_neighbours(plan.before), accountant, tol), delta=delta)
+        alone = text(spent.epsilon.safe, up=True)
+        note += f"; the runs before it cost eps = {alone} alone, so that a larger privacy.eps needs less noise"
+    return replace(plan, multiplier=answer.value, notes=(*plan.notes, note, *answer.warnings()))
+
+
+def _truncate(plan: Plan, private: Privacy) -> Plan:
+    """The plan with fewer steps if noise and target are both given and all steps would cost more than the target."""
+    target, delta = private.eps, private.delta
+    if private.sigma is None or target is None:
+        return plan
+    assert delta is not None
+    eps = plan.eps()
+    if eps is not None and eps <= target:
+        return plan
+    # the statement evaluates at this width, and must not exceed the target where a narrower bracket would not
+    tol = evaluate.answer_tol(_process(plan, plan.multiplier, plan.steps))
+    unit = plan.sampling.pass_steps
+    parameter = Unknown("n", -1, unit, plan.steps, whole=True, unit=unit)
+    answer = solve_for(
+        parameter, lambda n: _process(plan, plan.multiplier, int(n)), ACCOUNTANT, Target(target, delta), tol, finest=tol
+    )
+    steps, reached = int(answer.value), text(answer.row.epsilon.safe, up=True, limit=target)
+    note = (
+        f"stops after {steps} of {plan.steps} steps, where eps = {reached}: "
+        f"{'one more' if unit == 1 else 'another pass'} would exceed {echo(target)}"
+    )
+    return replace(plan, steps=steps, stopped=True, notes=(*plan.notes, note, *answer.warnings()), _eps={})
+
+
+def _process(plan: Plan, multiplier: float, steps: int) -> Process:
+    return replace(plan, multiplier=multiplier, _eps={}).process(steps)

@@ -1,0 +1,337 @@
+"""The trainings of a sweep or of repeated runs, and what is computed from all of them: tables, figures, a statement."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from wpriv.config import yaml_document
+from wpriv.config.recipe import Recipe
+from wpriv.errors import UnknownName, UsageError
+from wpriv.files import durable_writes
+from wpriv.files.durable_writes import LOCK, locked
+from wpriv.results import expectations, plot, storage
+from wpriv.results.expectations import RUN, Verdict, means
+from wpriv.training import cluster, recipe_grid, sweep_statement, tasks
+from wpriv.training.all_trainings import Together
+from wpriv.training.plan import Plan
+from wpriv.training.progress import Say
+from wpriv.training.recipe_grid import Cell, cells
+from wpriv.training.sweep_statement import Finished
+from wpriv.training.trained import Trained, load_finished
+from wpriv.training.training_grid import Grid
+
+Row = dict[str, Any]
+# those of joblib, and submitit, which gives each cell to a cluster as a task
+BACKENDS = ("loky", "multiprocessing", "threading", "sequential", cluster.BACKEND)
+# the eps of all runs of a setting together, beside the eps of one run
+ALL_RUNS = "epsilon_all_runs"
+# columns of metrics.csv by the names of the paper; of several fairness measures the first that fits is shown
+FIRST_TERMS = {"risk": "L", "reconstruction": "RL"}
+LAST = {"core": "RLc", "accuracy": "ACC"}
+ALPHA = "options.alpha"
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A training of a sweep with its plan, and whether it is finished already."""
+
+    cell: Cell
+    plan: Plan
+    done: bool
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """The finished trainings of a recipe with several.
+
+    Args:
+        rows: one for each setting, as in table.csv; with repeated runs their means and deviations.
+        cells: the number of all trainings, and ``finished`` of those that are done.
+        verdicts: on the expected numbers, once all are done. table: the file.
+        together: what all private trainings together keep. statement: of all trainings, as in statement.json.
+        runs: with repeated runs one row for each of them, as in runs.csv.
+    """
+
+    recipe: Recipe
+    rows: list[Row]
+    cells: int
+    finished: int
+    verdicts: list[Verdict]
+    table: Path
+    together: Together
+    statement: dict[str, Any]
+    runs: list[Row] = field(default_factory=list)
+
+    def require(self) -> None:
+        """Raise CheckFailed if an expected number was missed."""
+        expectations.require(self.verdicts)
+
+
+def shard(text: str, grid: Sequence[Cell]) -> Sequence[Cell]:
+    """Return the cells of one shard: ``3/16`` is every sixteenth cell from the third.
+
+    Raises:
+        UsageError: the text is no such fraction.
+    """
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"--shard wants its number and the number of shards, such as 3/16; found {text[:40]!r}")
+    return grid[int(match[1]) - 1 :: int(match[2])]
+
+
+def check_backend(name: str) -> None:
+    """Refuse an unknown backend.
+
+    Raises:
+        UsageError: the name is not known; the message lists those that are. MissingResource: submitit is not installed.
+    """
+    if name not in BACKENDS:
+        raise UnknownName("backend", name, BACKENDS, place="--backend")
+    if name == cluster.BACKEND:
+        cluster.require_package()
+
+
+def planned(recipe: Recipe, out: Path, *, part: str = "1/1", root: str | Path | None = None) -> list[PlannedCell]:
+    """Return the plans of the trainings of one shard."""
+    grid = Grid(shard(part, cells(recipe)), out, root=root)
+    plans = ((cell, *grid.planned(cell)) for cell in grid.cells)
+    return [PlannedCell(cell, plan, folder.done) for cell, plan, folder in plans]
+
+
+def run(
+    recipe: Recipe,
+    out: Path,
+    *,
+    jobs: int | None = None,
+    part: str = "1/1",
+    backend: str = "loky",
+    device: str = "cpu",
+    root: str | Path | None = None,
+    say: Say | None = None,
+) -> SweepResult:
+    """Train the unfinished cells of one shard, and merge all finished cells of the sweep.
+
+    Args:
+        jobs: number of trainings at the same time, by default 1, or with submitit as many as a cluster starts.
+        part: the shard. backend: of joblib, if jobs > 1; or submitit. device, root, say: as in ``train.run``.
+    Raises:
+        Interrupted: a signal arrived; the same command continues. UsageError: no such backend, or ``out`` holds a
+            single training. MissingResource: submitit or the cluster is not there, or a worker was killed.
+    """
+    check_backend(backend)
+    if any((out / name).is_file() for name in (storage.LEDGER, storage.MODEL, storage.CHECKPOINT)):
+        raise UsageError(
+            f"{out} holds the results of one training, which a sweep would overwrite. Name another folder with --out"
+        )
+    whole = Grid(cells(recipe), out, device, root)
+    grid = replace(whole, cells=shard(part, whole.cells))
+    trained: list[Trained] = []
+    failed: list[cluster.Failure] = []
+    if backend == cluster.BACKEND:
+        failed = cluster.train_cells(grid, cluster.request_of(recipe), jobs, say)
+    else:
+        grid.require_plans()
+        if jobs is None or jobs == 1:
+            trained = grid.run_here(say)
+        else:
+            grid.run_in_workers(jobs, backend, say)
+    # a shard that ends beside another one must not write tables and a statement without the trainings of that one
+    busy = f"another process is merging the trainings in {out}. Give the same command again once it ends"
+    with locked(out / LOCK, busy, wait=True):
+        result = _merged(recipe, whole, {cell.name: each for cell, each in zip(grid.cells, trained, strict=False)})
+    cluster.require(failed, len(grid.cells))
+    return result
+
+
+def _merged(recipe: Recipe, grid: Grid, trained: dict[str, Trained]) -> SweepResult:
+    """Write the merged tables, the figures, the statement and the provenance of all finished cells.
+
+    Args:
+        trained: those that this process has loaded already, by the names of their folders.
+    """
+    out, total = grid.out, len(grid.cells)
+    finished = [
+        Finished(cell.labels, trained.get(cell.name) or _load(grid, cell))
+        for cell in grid.cells
+        if (out / cell.name / storage.STATEMENT).is_file()
+    ]
+    provenance = {
+        **storage.provenance(),
+        "recipe": recipe.name,
+        "source": recipe.source,
+        "quick": recipe.quick,
+        "seed": recipe.train.seed,
+        "seeds": recipe_grid.runs_of(recipe),
+        "trainings": total,
+        "finished": len(finished),
+        "wall_seconds": _wall_seconds(finished),
+        "claims": [claim.model_dump() for claim in recipe.claims],
+        "device": grid.device,
+    }
+    together = sweep_statement.of_runs(finished)
+    others = sweep_statement.other_trainings(out, {cell.name for cell in grid.cells})
+    statement = sweep_statement.statement(recipe, finished, total, together, provenance, others)
+    sweep_statement.write(out, statement, str(together))
+    rows, runs = _tables(recipe, finished, statement)
+    durable_writes.replace(out / storage.TABLE, storage.csv_text(rows))
+    if runs:
+        durable_writes.replace(out / storage.RUNS, storage.csv_text(runs))
+    verdicts: list[Verdict] = []
+    if len(finished) == total:
+        verdicts = expectations.verdicts(recipe, rows, first=is_repeated_only(recipe))
+        expectations.write(out, recipe, verdicts)
+    # figures show the published ones of the expected numbers
+    _write_figures(recipe, finished, out)
+    durable_writes.replace(out / storage.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
+    return SweepResult(recipe, rows, total, len(finished), verdicts, out / storage.TABLE, together, statement, runs)
+
+
+def _wall_seconds(finished: list[Finished]) -> float | None:
+    """The time of all finished trainings, as far as they say it."""
+    seconds = []
+    for run in finished:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            about = json.loads((run.trained.out / storage.PROVENANCE).read_text(encoding="utf-8"))
+            seconds.append(float(about["wall_seconds"]))
+    return round(sum(seconds), 1) if len(seconds) == len(finished) else None
+
+
+def _load(grid: Grid, cell: Cell) -> Trained:
+    """Load a finished cell, with the sizes of its data set from its statement.
+
+    Raises:
+        UsageError: the statement cannot be read.
+    """
+    file = grid.out / cell.name / storage.STATEMENT
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))["data"]
+        sizes = {"records": data["records"], **data.get("groups", {})}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        sizes = {"": None}
+    if not all(type(size) is int and size > 0 for size in sizes.values()):
+        raise UsageError(
+            f"{file} cannot be read. Delete it and give the same command again: it is written again from the model and "
+            f"the ledger"
+        )
+    return load_finished(*grid.planned(cell, sizes))
+
+
+def is_repeated_only(recipe: Recipe) -> bool:
+    """Tell whether a recipe is one setting that is trained several times."""
+    return recipe.train.sweep is None
+
+
+def _tables(recipe: Recipe, finished: Sequence[Finished], statement: dict[str, Any]) -> tuple[list[Row], list[Row]]:
+    """Return the rows of table.csv and those of runs.csv, which has none unless runs are repeated.
+
+    A row has the labels, the last metrics and the first guarantee. One setting alone has a row for each accountant.
+
+    Args:
+        statement: of all trainings.
+    """
+    alone = is_repeated_only(recipe)
+    rows = [
+        {**run.labels, **row}
+        for run in finished
+        for row in (run.trained.results() if alone else run.trained.results()[:1])
+    ]
+    if recipe_grid.runs_of(recipe) == 1:
+        return rows, []
+    labels = ["accountant"] if alone else [axis.over for axis in recipe.train.sweep or []]
+    costs = {tuple(setting["labels"].items()): setting["epsilon"] for setting in statement["settings"]}
+    table = means(rows, labels)
+    for row in table:
+        cost = costs.get(() if alone else tuple((name, row[name]) for name in labels))
+        if cost is not None:
+            row[ALL_RUNS] = cost
+    return table, rows
+
+
+def _write_figures(recipe: Recipe, finished: Sequence[Finished], out: Path) -> None:
+    """Merge the tables of finished cells and draw them, beside the recipe.
+
+    In metrics.csv the last axis is the case and the other axes are the panel; the runs of one setting are told apart
+    by the column ``run``. In tables of the task (its ``figures``) every setting is a panel, or as many panels as its
+    own table has, and repeated runs are shown by the first of them. Arrays stay in the folders of their cells. The
+    table of a sweep is drawn if the recipe names a figure, and repeated runs without a sweep as a training is.
+    """
+    train = recipe.train
+    durable_writes.replace(out / storage.RECIPE, yaml_document.as_yaml(recipe.data))
+    rows: list[Row] = []
+    first: dict[tuple[str, ...], Finished] = {}
+    for run in finished:
+        words = plot.setting_words(run.labels)
+        first.setdefault(tuple(words), run)
+        *panel, case = words or [""]
+        place = {"panel": ", ".join(panel), "case": case} if case else {}
+        place |= {RUN: run.labels[RUN]} if RUN in run.labels else {}
+        rows += [{**place, **row} for row in storage.table(run.trained.out / storage.METRICS)]
+    if not rows:
+        return
+    durable_writes.replace(out / storage.METRICS, storage.csv_text(rows))
+    for name in tasks.load(train.task).figures:
+        if name.endswith(".csv"):
+            panels = [row for run in first.values() for row in _panels(name, run, train.options)]
+            durable_writes.replace(out / name, storage.csv_text(panels))
+    if not ([] if train.figure is None and train.sweep is not None else plot.plot(out)):
+        plot.sweep_files(out, train.task, ("png",))
+
+
+def _panels(name: str, run: Finished, options: Row) -> list[Row]:
+    """The rows of one table of a cell, with a panel for the cell or for each panel of its table.
+
+    Each has the measures of the cell as a ``header`` where the task compares two groups.
+    """
+    folder = run.trained.out
+    if not (folder / name).is_file():
+        return []
+    measures = panel_header(run.labels, folder, options)
+    header = {"header": measures} if measures else {}
+    rows = []
+    for row in storage.table(folder / name):
+        panel = [str(row["panel"])] if row.get("panel") else []
+        rows.append({**row, "panel": ", ".join([*plot.setting_words(run.labels), *panel]), **header})
+    return rows
+
+
+def panel_header(labels: Mapping[str, Any], folder: Path, options: Mapping[str, Any]) -> str:
+    """Return the measures of a finished training that stand above its panel; empty without a distance of two groups.
+
+    They are those that Rodriguez-Vitores, Lalanne and Loubes (2025) print above the histograms of Figures 1 to 12:
+    noise, loss, the terms of the loss and test measures. There the loss and its terms are of training records; here all
+    measures are of test records, whose values need not be kept secret.
+
+    Args:
+        labels: the values of the sweep. folder: of the training. options: those of the recipe before the sweep.
+    """
+    metrics = storage.table(folder / storage.METRICS)[-1]
+    first = next((name for name in FIRST_TERMS if metrics.get(name) is not None), None)
+    alpha = labels.get(ALPHA, options.get("alpha"))
+    if first is None or metrics.get("distance") is None or alpha is None:
+        return ""
+    term, distance = float(metrics[first]), float(metrics["distance"])
+    loss = (1 - float(alpha)) * term + float(alpha) * distance
+    upper = [("noise", _noise(folder)), ("loss", loss), (FIRST_TERMS[first], term), ("W", distance)]
+    fairness = _fairness_names(metrics, labels.get("options.notion", options.get("notion")))
+    lower = [
+        (name, metrics[column]) for column, name in {**LAST, **fairness}.items() if metrics.get(column) is not None
+    ]
+    return "; ".join(", ".join(f"{name} {float(value):.3g}" for name, value in line) for line in (upper, lower))
+
+
+def _noise(folder: Path) -> float:
+    """Standard deviation of the noise on each coordinate of a step; 0 without privacy."""
+    statement = json.loads((folder / storage.STATEMENT).read_text(encoding="utf-8"))
+    return float((statement.get("noise") or {}).get("standard_deviation", 0.0))
+
+
+def _fairness_names(metrics: Mapping[str, Any], notion: Any) -> dict[str, str]:
+    if metrics.get("od0") is not None:
+        return {"od0": "OD0", "od1": "OD1"}
+    return {"eo0": "EO0", "eo1": "EO1"} if notion == "odds" else {"disparate_impact": "DI"}

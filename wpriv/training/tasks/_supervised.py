@@ -1,0 +1,394 @@
+"""Checks of the targets of a supervised training, before any record passes through the network or eps is spent."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from wpriv.config.field_types import Field, StrictModel
+from wpriv.config.train_schema import Train
+from wpriv.errors import UsageError
+from wpriv.training.data._dataset import FROM_OUTPUTS
+from wpriv.training.engine import release_spec
+from wpriv.training.tasks import _image_features
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from wpriv.training.engine.batch_gradient import AdaptiveNorm, Batches
+    from wpriv.training.engine.job import Job
+
+
+ANOTHER_LOSS = (
+    "another loss, such as squared (`loss='squared'`; in a recipe the task fit, with number: true in a table)"
+)
+MANY, FEW = 20, 5  # more classes than MANY with fewer records each than FEW look like numbers to predict
+
+
+def require_classes(data: Any) -> None:
+    """Refuse targets that are no classes, for a loss of classes, before anything is spent on them.
+
+    Raises:
+        UsageError: they are numbers to predict, all of one class, or look like numbers; or test records have a class
+            that no training record has.
+    """
+    import numpy as np
+
+    if len(data.classes) < 2:
+        what = "numbers to predict" if data.response else f"all of the class {', '.join(data.classes)}"
+        raise UsageError(
+            f"the targets of {data.name} are {what}, and cross-entropy is for two classes or more. Give whole numbers "
+            f"from 0 or words as targets, or declare classes; for numbers to predict take {ANOTHER_LOSS}"
+        )
+    if not data.classes_from:
+        return
+    present = np.unique(data.y_train[data.y_train != data.ignored])
+    names = [data.classes[k] for k in present]
+    if len(present) < 2:
+        raise UsageError(
+            f"the training records of {data.name} are all of the class {', '.join(names) or 'to ignore'}; declare the "
+            f"classes by classes where others may occur"
+        )
+    many = data.classes_from != FROM_OUTPUTS and len(present) > MANY and data.records < FEW * len(present)
+    if many or _fractions(names):
+        raise UsageError(
+            f"the targets of {data.name} have {len(present)} distinct values in {data.records} records, such as "
+            f"{', '.join(names[:3])}: they look like numbers to predict, and cross-entropy is for classes. Take "
+            f"{ANOTHER_LOSS}; if they are classes, declare them by classes"
+        )
+    absent = np.setdiff1d(data.y_test[data.y_test != data.ignored], present)
+    if len(absent):
+        raise UsageError(
+            f"{data.name}: test records have the class {data.classes[absent[0]]!r}, and no training record has it. "
+            f"Correct the labels, or declare all classes by classes, in the order of the outputs"
+        )
+
+
+def _fractions(names: Sequence[str]) -> bool:
+    """Tell whether all classes are numbers and some are not whole."""
+    try:
+        return not all(float(name).is_integer() for name in names)
+    except ValueError:
+        return False
+
+
+def counted(data: Any) -> Any:
+    """Return a data set without the test records that have no class; training records without one have loss 0.
+
+    Raises:
+        UsageError: no test record is left.
+    """
+    counts = data.y_test != data.ignored
+    if counts.all():
+        return data
+    if not counts.any():
+        raise UsageError(f"{data.name}: no test record has a class: all have the label {data.ignored}")
+    tests = {name: getattr(data, name) for name in ("x_test", "y_test", "sensitive_test", "response_test")}
+    return replace(data, **{name: values[counts] for name, values in tests.items() if values is not None})
+
+
+def require_shares(data: Any) -> None:
+    """Refuse targets below 0 or above 1, for binary cross-entropy.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for y, response in ((data.y_train, data.response_train), (data.y_test, data.response_test)):
+        values = y if response is None else response
+        outside = (values < 0) | (values > 1)
+        if outside.any():
+            raise UsageError(
+                f"binary cross-entropy is for targets from 0 to 1; found {values[outside].ravel()[0]} among those of "
+                f"{data.name}. Declare the two labels by classes, in the order 0, 1, or give targets in this range"
+            )
+
+
+def require_fit(
+    model: nn.Module,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    inputs: Tensor,
+    targets: Tensor,
+    vocabulary: int,
+    classes: int,
+    indexed: bool,
+) -> None:
+    """Refuse a model or a loss that fails on zeros, or the last token, with the targets that the records have.
+
+    Targets are the smallest and the largest there are, and the last class.
+
+    Raises:
+        UsageError: it fails; the message has torch's own.
+    """
+    import torch
+
+    from wpriv.training.clipping import model_state
+
+    what = "the network"
+    probes = torch.stack([targets.amin(0), targets.amax(0), targets[0]])
+    if not targets.is_floating_point() and classes > 1:
+        probes[2] = classes - 1
+    with model_state.kept(model), torch.no_grad():
+        try:
+            zeros = torch.full_like(inputs[:1], max(vocabulary - 1, 0))
+            outputs = model.eval()(zeros.repeat(3, *[1] * (inputs.dim() - 1)))
+            what = "the loss"
+            _require_outputs(outputs, classes, indexed)
+            losses = loss(outputs, probes)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            message = (str(error).splitlines() or [type(error).__name__])[0].removesuffix(".")
+            if what == "the network":
+                message += _advice_on_tokens(model, inputs, vocabulary) or _advice_on_precision(model, inputs)
+            elif not targets.is_floating_point():
+                message += f". The targets are whole numbers from {int(targets.min())} to {int(probes.max())}"
+            raise UsageError(
+                f"{what} fails on records of shape {list(inputs.shape[1:])} with targets of shape "
+                f"{list(targets.shape[1:])}: {message}"
+            ) from None
+    if losses.shape != (3,):
+        raise UsageError(
+            f"the loss must give one number for each record, [B]; found the shape {list(losses.shape)} for 3 records. "
+            f"Do not average over the batch (reduction='none')"
+        )
+
+
+def _require_outputs(outputs: Tensor, classes: int, indexed: bool) -> None:
+    """Refuse a network with fewer outputs than there are classes, where targets are the places of outputs.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if indexed and outputs.dim() == 2 and outputs.shape[1] < classes:
+        raise UsageError(
+            f"the targets are classes from 0 to {classes - 1}, and the network has {outputs.shape[1]} outputs. Whole "
+            f"labels keep their numbers: give it an output for each, or declare the label of each output by classes"
+        )
+
+
+def _advice_on_tokens(model: nn.Module, inputs: Tensor, vocabulary: int) -> str:
+    """Advice for a network that fails where it has an embedding, or where the records are tokens."""
+    from torch import nn
+
+    if not any(isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) for layer in model.modules()):
+        return ". The records are tokens, which a network takes by an embedding" if vocabulary else ""
+    if inputs.is_floating_point():
+        return ". An embedding takes tokens: give the data set tokens, the size of the vocabulary"
+    return f". The records are tokens from 0 to {vocabulary - 1}: the embedding must have at least {vocabulary} rows"
+
+
+def _advice_on_precision(model: nn.Module, inputs: Tensor) -> str:
+    """Advice for a network that fails where its weights have another precision than the records."""
+    other = next((p.dtype for p in model.parameters() if p.is_floating_point() and p.dtype != inputs.dtype), None)
+    if other is None or not inputs.is_floating_point():
+        return ""
+    return f". The records are {inputs.dtype} and the weights {other}: call float() of the network"
+
+
+# Supervised training: a model, a loss of each record's output and target, and figures on test records.
+
+
+class InputOptions(StrictModel):
+    """Keys under ``options`` that say what of a record the model takes."""
+
+    normalise: _image_features.Normalise | None = Field(None, description=_image_features.NORMALISE_MEANING)
+    features: _image_features.Features | None = Field(None, description=_image_features.FEATURES_MEANING)
+
+
+CHUNK = 1000  # test records that are evaluated at once
+
+
+def build_job(
+    recipe: Train,
+    model: nn.Module,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    train: tuple[Tensor, Tensor],
+    test: tuple[Tensor, Tensor],
+    *,
+    classes: int,
+    adjacency: str,
+    measure: Callable[[Tensor, Tensor], dict[str, Tensor]],
+    vocabulary: int = 0,
+    indexed: bool = False,
+) -> Job:
+    """Build the job that trains a model on the sum of its losses.
+
+    Args:
+        model: on the device of the records.
+        loss: (outputs [B, ...], targets [B, ...]) -> losses [B], each of its own example alone.
+        train, test: inputs and targets, [N, ...] each.
+        classes: number of classes; integer targets are below it.
+        measure: (outputs, targets) -> sums over test records by name; their means become metrics.
+        vocabulary: the declared number of tokens, where inputs are tokens; else 0.
+        indexed: integer targets are the places of outputs.
+    Raises:
+        UsageError, Unsupported: the model does not fit the records, or mixes or keeps examples where each one is
+            clipped.
+    """
+    import torch
+
+    from wpriv.training.clipping import clip, validate_model
+    from wpriv.training.engine import augmentation, batch_gradient, fine_tuning
+    from wpriv.training.engine.job import Job
+
+    private, (inputs, targets) = recipe.privacy, train
+    validate_model.require_shapes(model)
+    model = fine_tuning.prepared(model, recipe)
+    require_fit(model, loss, inputs, torch.cat([targets, test[1]]), vocabulary, classes, indexed)
+    if inputs.dim() == 4:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch omits it
+    copied = augmentation.of(recipe.augment, inputs)
+    fetch = _fetcher(inputs, targets)
+    batches = copied.batches(batch_gradient.Batches(model, loss, fetch, 1))
+    method = ""
+    if private is not None and private.clip != "batch-mean":
+        # before any record passes through the model
+        empty = copied.empty(inputs)
+        method = clip.choose(
+            batches.model,
+            batches.loss,
+            empty,
+            targets[:0],
+            method=clip.method_of(private),
+            classes=max(classes, 1),
+            batch=math.ceil(release_spec.expected_batch(recipe, len(inputs))),
+        )
+    batches = replace(batches, physical=_physical_batch(batches, recipe, len(inputs)))
+    aggregator, adaptive = _aggregators(recipe, len(inputs), adjacency)
+
+    def with_loss(other: Callable[[Tensor, Tensor], Tensor]) -> Any:
+        # how this loss is clipped is tried anew, at its first batch
+        return aggregator(replace(batches, loss=copied.loss(other)), "")
+
+    return Job(
+        model,
+        aggregator(batches, method),
+        lambda: _means(model, test, measure),
+        batch_gradient.make_observer(batches, recipe, adjacency),
+        method=method,
+        fetch=fetch,
+        with_loss=with_loss,
+        augmentation=copied.augmentation,
+        adaptive=adaptive,
+        batches=batches,
+    )
+
+
+def _fetcher(inputs: Tensor, targets: Tensor) -> Callable[[Any], tuple[Tensor, Tensor]]:
+    """Return what takes the records of a batch by their indices; images as the layers read them fastest."""
+    import torch
+
+    def fetch(indices: Any) -> tuple[Tensor, Tensor]:
+        rows = torch.from_numpy(indices).to(inputs.device)
+        records = inputs.index_select(0, rows)
+        if records.dim() == 4:
+            records = records.contiguous(memory_format=torch.channels_last)
+        return records, targets.index_select(0, rows)
+
+    return fetch
+
+
+def _physical_batch(batches: Batches, recipe: Train, records: int) -> int:
+    """Return how many records are processed at once: the recipe's number, or what fits in memory."""
+    import numpy as np
+
+    from wpriv.training.engine import batch_gradient
+
+    few = np.arange(min(2, records))
+    return recipe.physical or batch_gradient.physical_batch(
+        batches.model, batches.loss, batches.fetch, few, recipe.memory
+    )
+
+
+def _aggregators(
+    recipe: Train, records: int, adjacency: str
+) -> tuple[Callable[[Batches, str], Any], AdaptiveNorm | None]:
+    """Return what makes the private sum of given batches by a clipping method, and the norm that it adapts, if any."""
+    from wpriv.training.engine import batch_gradient
+
+    private, expected = recipe.privacy, release_spec.expected_batch(recipe, records)
+    if private is None or private.adapt is None:
+        return lambda of, method: batch_gradient.make_aggregator(of, private, adjacency, expected, method), None
+    adaptive = batch_gradient.AdaptiveNorm(private.adapt, private.bound, expected)
+
+    def aggregator(of: Batches, method: str) -> Any:
+        return adaptive.attach(functools.partial(batch_gradient.at_norm, of, private, adjacency, expected, method))
+
+    return aggregator, adaptive
+
+
+def to_inputs(x: Any, options: InputOptions, device: torch.device) -> Tensor:
+    """Return records as the model takes them: float32 on the device.
+
+    They are normalised by public constants if given, and images are replaced by their features if the options name
+    some. Tokens (int64) stay whole numbers.
+
+    Raises:
+        UsageError: tokens are to be normalised or to have features, or the records are no images of a fitting size.
+    """
+    if x.dtype == "int64":
+        import torch
+
+        for key in ("normalise", "features"):
+            if getattr(options, key) is not None:
+                raise UsageError(f"options: {key}: tokens are names of words and no quantities; leave it out")
+        return torch.tensor(x, device=device)
+    inputs = _image_features.normalised(x, options.normalise, device)
+    if options.features is None:
+        return inputs
+    return _image_features.rows_of_images(inputs, options.features, options.normalise)
+
+
+def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
+    """Return the release of a step: the sum of the records' clipped gradients."""
+    return release_spec.gradients(recipe, sizes["records"])
+
+
+def supports_exact_noise(recipe: Train) -> bool:
+    """Return whether each release is a sum of records clipped one by one: unless batch means are clipped."""
+    return recipe.privacy is not None and recipe.privacy.clip != "batch-mean"
+
+
+def remarks(recipe: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """Return what the statement says about fixed features of the records."""
+    given = recipe.options.get("features")
+    if given is None:
+        return ()
+    features = InputOptions.model_validate({"features": given}).features
+    assert features is not None
+    count = features.decorrelate
+    scaled = "scaled and " if features.scaling == "synthetic" else ""
+    public = f", {scaled}decorrelated by {count} synthetic images, which hold no record" if count else ""
+    return (
+        f"The model takes features of each record in place of the record: {features.name}, a fixed map that "
+        f"was not learnt from records{public}. Each record's features depend on that record alone, and cost no privacy",
+    )
+
+
+FIELDS: dict[str, Any] = {
+    "release": release,
+    "supports_exact_noise": supports_exact_noise,
+    "remarks": remarks,
+    "clips_single_records": True,
+    "accepts_tokens": True,
+    "reads_labels": True,
+}
+"""What the tasks of supervised training have in common, as fields of ``TaskSpec``."""
+
+
+def _means(
+    model: nn.Module, test: tuple[Tensor, Tensor], measure: Callable[[Tensor, Tensor], dict[str, Tensor]]
+) -> dict[str, float]:
+    """Return the means of the measured figures over the test records."""
+    import torch
+
+    inputs, targets = test
+    sums: dict[str, float] = {}
+    with torch.no_grad():
+        for first in range(0, len(targets), CHUNK):
+            chunk = slice(first, first + CHUNK)
+            for name, total in measure(model(inputs[chunk]), targets[chunk]).items():
+                sums[name] = sums.get(name, 0.0) + float(total)
+    return {name: total / len(targets) for name, total in sums.items()}

@@ -1,0 +1,116 @@
+"""Classification by a model with cross-entropy, measured by its accuracy on test records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from wpriv.config.train_schema import Train
+from wpriv.core import registry
+from wpriv.training import models
+from wpriv.training.engine import cost_estimate
+from wpriv.training.tasks import TaskSpec, _image_features, _supervised
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from wpriv.training.engine.job import Job
+
+
+class Options(_supervised.InputOptions):
+    """Keys under ``options`` of a recipe."""
+
+
+def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> cost_estimate.CostEstimate | None:
+    """Estimate time and memory of a training for a dry run; imports torch.
+
+    Returns:
+        None if the data set does not declare ``SHAPE`` and ``CLASSES``, or if the size of the model cannot be measured.
+    Raises:
+        Unsupported: a layer of the model mixes the records that are clipped one by one.
+    """
+    source = None if recipe.data.own else registry.load("data", recipe.data.name)
+    shape = getattr(source, "SHAPE", None)
+    features = Options.model_validate(recipe.options).features
+    pixels = 0 if shape is None else math.prod(shape)
+    if shape is not None and features is not None:
+        shape = (_image_features.feature_count(features, shape),)
+    cost = None if source is None or shape is None else cost_estimate.of_model(recipe.model, shape, len(source.CLASSES))
+    if source is None or shape is None or cost is None:
+        return None
+    private = recipe.privacy
+    if private is not None and private.clip != "batch-mean":
+        from wpriv.training.clipping import validate_model
+        from wpriv.training.engine import model_cost
+
+        validate_model.check(model_cost.without_numbers(recipe.model, shape, len(source.CLASSES)))
+    if recipe.augment is not None:
+        cost = cost_estimate.of_copies(cost, recipe.augment.copies)
+    return cost_estimate.estimate(
+        cost,
+        steps=steps,
+        batch=batch,
+        private=private is not None,
+        physical=recipe.physical,
+        budget=recipe.memory,
+        # bytes as they are read, and numbers of 4 bytes; a fifth more for test records
+        data=1.2 * sizes["records"] * (5 * pixels + 4 * math.prod(shape) * (features is not None)),
+        exact=private is not None and private.exact,
+        gradients=1 + private.pairs if private is not None and _leaves_out(recipe) else 1,
+    )
+
+
+def _leaves_out(recipe: Train) -> bool:
+    """Return whether each step computes the batch's gradient again without each of some records, for bdp and wdp."""
+    data_dependent = any(word.partition(":")[0] in ("bdp", "wdp") for word in recipe.accountants)
+    return data_dependent and recipe.privacy is not None and recipe.privacy.clip == "batch-mean"
+
+
+def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+    """Build the model of a recipe on its data.
+
+    Raises:
+        UsageError, Unsupported: the model does not fit the data, or mixes or keeps examples where each one is clipped.
+    """
+    import functools
+
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    _supervised.require_classes(data)
+    data = _supervised.counted(data)
+    options = Options.model_validate(recipe.options)
+    train, test = (
+        (_supervised.to_inputs(x, options, device), torch.tensor(y, device=device).long())
+        for x, y in ((data.x_train, data.y_train), (data.x_test, data.y_test))
+    )
+    return _supervised.build_job(
+        recipe,
+        models.build(recipe.model, train[0].shape[1:], len(data.classes)).to(device),
+        functools.partial(cross_entropy, reduction="none"),
+        train,
+        test,
+        classes=len(data.classes),
+        adjacency=adjacency,
+        vocabulary=data.vocabulary,
+        indexed=True,
+        measure=count_correct,
+    )
+
+
+def count_correct(scores: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """Return the number of records whose class has the largest score, as the sum of ``accuracy``."""
+    return {"accuracy": (scores.argmax(dim=1) == targets).sum()}
+
+
+TASK = TaskSpec(
+    options=Options,
+    results=("accuracy", "loss"),
+    build_job=build_job,
+    test_metrics=("accuracy",),
+    estimate_cost=estimate_cost,
+    **_supervised.FIELDS,
+    has_classes=lambda recipe: True,
+)

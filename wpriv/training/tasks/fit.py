@@ -1,0 +1,180 @@
+"""A model and a loss of the user's choice, on records with classes or with numbers to predict."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from wpriv.config.field_types import Field, OwnCode
+from wpriv.config.train_schema import Train
+from wpriv.errors import UsageError
+from wpriv.files import python_file
+from wpriv.training import models
+from wpriv.training.tasks import TaskSpec, _record_loss, _supervised
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from wpriv.config.document import Key
+    from wpriv.training.engine.job import Job
+
+    Loss = Callable[[Tensor, Tensor], Tensor]
+
+LOSSES = ("cross-entropy", "binary-cross-entropy", "squared", "absolute", "huber")
+
+
+class Options(_supervised.InputOptions):
+    """Keys under ``options`` of a recipe."""
+
+    loss: str | OwnCode = Field(
+        "squared",
+        description=f"loss of a record: {', '.join(LOSSES)}, or {{file: loss.py, name: ...}}, a function "
+        "(outputs, targets) -> losses [B]",
+    )
+
+
+def validate(recipe: Train) -> list[tuple[Key, str]]:
+    """Return faults of a recipe whose options are valid in themselves."""
+    loss = Options.model_validate(recipe.options).loss
+    if isinstance(loss, OwnCode):
+        if not loss.own:
+            return [(("options", "loss"), "a loss of your own needs the key file, the path of a Python file (.py)")]
+        message = python_file.fault(str(loss.file), loss.name, loss.parameters(), ("outputs", "targets"))
+        return [(("options", "loss"), message)] if message else []
+    if loss not in (*LOSSES, GIVEN):
+        return [(("options", "loss"), f"loss must be one of {', '.join(LOSSES)}, or a file of your own; found {loss}")]
+    return []
+
+
+GIVEN = "given"
+"""The word for a loss that was passed to ``wpriv.train`` in Python."""
+
+
+def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+    """Build the model and the loss of a recipe on its data.
+
+    Raises:
+        UsageError, Unsupported: model or loss do not fit the data, or mix or keep examples where each one is clipped.
+    """
+    return job_of(recipe, data, device, adjacency=adjacency)
+
+
+def job_of(
+    recipe: Train,
+    data: Any,
+    device: torch.device,
+    *,
+    adjacency: str,
+    model: nn.Module | None = None,
+    loss: Loss | None = None,
+    targets: str | None = None,
+) -> Job:
+    """Build the job of a recipe, with a model or a loss in place of those that it names.
+
+    Args:
+        targets: what they are, as ``_record_loss.targets_of`` says of the loss; by default that of the recipe.
+
+    Raises:
+        As ``build_job``.
+    """
+    options = Options.model_validate(recipe.options)
+    targets = targets or _record_loss.targets_of(options.loss)
+    indexed = targets == "classes"
+    if indexed:
+        _supervised.require_classes(data)
+    if targets in ("classes", "unknown"):
+        data = _supervised.counted(data)
+    if targets == "shares":
+        _supervised.require_shares(data)
+    classes = len(data.classes)
+    width = data.response_train.shape[1] if data.response else classes
+    train, test = (
+        (_supervised.to_inputs(x, options, device), _targets(y, response, indexed, device))
+        for x, y, response in (
+            (data.x_train, data.y_train, data.response_train),
+            (data.x_test, data.y_test, data.response_test),
+        )
+    )
+    network = model if model is not None else models.build(recipe.model, train[0].shape[1:], width)
+    per_record = loss if loss is not None else loss_of(options.loss)
+    return _supervised.build_job(
+        recipe,
+        network.to(device),
+        per_record,
+        train,
+        test,
+        classes=classes,
+        adjacency=adjacency,
+        vocabulary=data.vocabulary,
+        indexed=indexed,
+        measure=functools.partial(_measure, per_record, indexed or not data.response),
+    )
+
+
+def loss_of(loss: str | OwnCode) -> Loss:
+    """Return the loss of that name, or of that file, as a function (outputs, targets) -> losses [B].
+
+    Raises:
+        UsageError: there is none.
+    """
+    from torch.nn import functional
+
+    if isinstance(loss, OwnCode):
+        return functools.partial(_own_loss, loss)
+    if loss == "cross-entropy":
+        return functools.partial(functional.cross_entropy, reduction="none")
+    elementwise: dict[str, Callable[..., Tensor]] = {
+        "binary-cross-entropy": functional.binary_cross_entropy_with_logits,
+        "squared": functional.mse_loss,
+        "absolute": functional.l1_loss,
+        "huber": functional.huber_loss,
+    }
+    if loss not in elementwise:
+        raise UsageError(
+            f"the loss {loss!r} was passed to wpriv.train in Python, and only that program has it. Use one of "
+            f"{', '.join(LOSSES)}, or {{file: loss.py, name: ...}}"
+        )
+    return functools.partial(_mean_of_outputs, elementwise[loss])
+
+
+def _own_loss(loss: OwnCode, outputs: Tensor, targets: Tensor) -> Tensor:
+    result: Tensor = python_file.function(str(loss.file), loss.name)(outputs, targets, **loss.parameters())
+    return result
+
+
+def _mean_of_outputs(loss: Callable[..., Tensor], outputs: Tensor, targets: Tensor) -> Tensor:
+    """The mean of an elementwise loss over the outputs of each record."""
+    values = loss(outputs, targets.to(outputs.dtype).view_as(outputs), reduction="none")
+    return values.flatten(1).mean(dim=1) if values.dim() > 1 else values
+
+
+def _targets(y: Any, response: Any, indexed: bool, device: torch.device) -> Tensor:
+    """Return classes, or the numbers to predict where the data set has some and the loss is not about classes."""
+    import torch
+
+    if response is None or indexed:
+        return torch.tensor(y, device=device).long()
+    if response.dtype.kind == "i":  # whole numbers, [N], which cannot be classes
+        return torch.tensor(response[:, 0], device=device)
+    return torch.tensor(response, device=device).float()
+
+
+def _measure(loss: Loss, classes: bool, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """Return sums over test records: the loss, and where targets are classes the number of right ones."""
+    sums = {"test_loss": loss(outputs, targets).sum()}
+    if classes and not targets.is_floating_point() and outputs.dim() == 2 and outputs.shape[1] > 1:
+        sums["accuracy"] = (outputs.argmax(dim=1) == targets).sum()
+    return sums
+
+
+TASK = TaskSpec(
+    options=Options,
+    results=("test_loss", "accuracy", "loss"),
+    build_job=build_job,
+    validate=validate,
+    test_metrics=("accuracy", "test_loss"),
+    **_supervised.FIELDS,
+    has_classes=lambda recipe: _record_loss.targets_of(Options.model_validate(recipe.options).loss) != "numbers",
+)

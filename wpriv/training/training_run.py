@@ -1,0 +1,299 @@
+"""One run of a training in its folder: begin, continue or load it, and conclude it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from wpriv.config.recipe import Recipe
+from wpriv.errors import Interrupted, UsageError
+from wpriv.files.durable_writes import LOCK, locked
+from wpriv.results import expectations
+from wpriv.training import finalize, metric_logs, own_training, plan, progress, run_folder, train_data
+from wpriv.training.metric_logs import Logs
+from wpriv.training.own_training import OwnTraining
+from wpriv.training.plan import Plan
+from wpriv.training.progress import Stop, is_main, together
+from wpriv.training.run_folder import RunFolder
+from wpriv.training.trained import Trained, load_finished
+
+LOOP = (
+    "note: records are clipped one after another (the method loop), which is slow: neither the rules of layers nor "
+    "torch.func give each record's own gradient of this network"
+)
+
+
+def schedule(job: Plan, run: int = 1) -> Any:
+    """Return the plan as the engine needs it."""
+    from wpriv.training.engine.job import Schedule
+
+    private = job.private
+    return Schedule(
+        job.sampling,
+        job.records,
+        job.batch,
+        job.steps,
+        job.step,
+        job.multiplier,
+        job.adjacency,
+        job.train.optimizer,
+        mask=0.0 if private is None else private.mask,
+        once=job.release is not None and job.release.once,
+        run=run,
+        every=job.train.checkpoint,
+        exact=private is not None and private.exact,
+        average=job.train.average,
+    )
+
+
+def planned(
+    recipe: Recipe, out: Path, *, root: str | Path | None = None, sizes: Mapping[str, int] | None = None, **start: bool
+) -> tuple[Plan, RunFolder]:
+    """Return the plan of a run and the state of its folder, without running it.
+
+    Records are not loaded if their sizes are known, nor is torch if there is no checkpoint or model to continue from.
+
+    Args:
+        sizes: of the data, if known. start: ``resume``, ``fork``, ``fresh``.
+    """
+    folder = run_folder.resolve_run(run_folder.inspect(out, recipe, **start), recipe)
+    return plan.plan(recipe, sizes or train_data.sizes(recipe, root), folder.earlier_process()), folder
+
+
+def train(
+    recipe: Recipe,
+    out: Path,
+    *,
+    device: str,
+    root: str | Path | None,
+    say: progress.Say | None,
+    stop: Stop | None,
+    data: Any = None,
+    logs: Logs = metric_logs.NOWHERE,
+    **start: bool,
+) -> Trained:
+    """Train the one training of a recipe in its folder; see ``train.run``. data: the records, if they are loaded."""
+    # a signal while data are read stops the run after its first step; one while results are written is too late
+    with progress.signals(stop) as stop_reason:
+        started = time.time()
+        loaded = train_data.data(recipe, root) if data is None else data
+        return TrainingRun(recipe, out, loaded, device, say, stop_reason, started, logs=logs).run(**start)
+
+
+def provenance(recipe: Recipe, data: Any, device: str, *, no_classes: bool = False) -> dict[str, Any]:
+    """Return what the provenance says of a training on some records: its device, seed, data set and classes."""
+    return {
+        **({} if no_classes else train_data.of_data(recipe.train, data)),
+        "device": device,
+        "seed": recipe.train.seed,
+        "data_set": data.name,
+        "data_source": data.source,
+        "data_fingerprint": data.fingerprint,
+    }
+
+
+@dataclass
+class TrainingRun:
+    """One run of a recipe in a folder, on data in memory.
+
+    Args:
+        out: the folder. device: ``cpu`` or ``cuda``. say, stop: see ``train.run``. started: when it began, in seconds.
+        given: network, loss and records of the calling program, in place of what the recipe names.
+        logs: where figures are sent at the end.
+    """
+
+    recipe: Recipe
+    out: Path
+    data: Any
+    device: str
+    say: progress.Say | None
+    stop: Stop
+    started: float
+    given: OwnTraining | None = None
+    logs: Logs = metric_logs.NOWHERE
+
+    def __post_init__(self) -> None:
+        if not is_main():  # of several processes, the first one alone shows and sends anything
+            self.say, self.logs = None, metric_logs.NOWHERE
+
+    def run(self, **start: bool) -> Trained:
+        """Train unless the folder holds the finished run; ``start`` is as in ``planned``."""
+        with contextlib.ExitStack() as stack:
+            begun = self.begin(stack, **start)
+            if begun.to_train:
+                from wpriv.training.engine import distributed
+
+                try:
+                    engine, batches = self.prepare(begun)
+                    for indices in batches():
+                        engine.step(indices)
+                except Interrupted:
+                    distributed.leave()  # all processes stop at the same step
+                    raise
+            return self.conclude(begun)
+
+    def begin(self, stack: contextlib.ExitStack, **start: bool) -> Begun:
+        """Plan the run and determine how it begins in its folder, which is locked until the stack is closed."""
+        recipe, data = self.recipe, self.data
+        if self.given is not None:
+            from wpriv.training.engine import network_guard
+
+            # other trainings keep away from the network of the calling program
+            stack.enter_context(network_guard.in_training(self.given.model, self._origin()))
+        sizes = train_data.sizes_of(recipe, data)
+        folder = together(lambda: run_folder.inspect(self.out, recipe, **start))
+        if folder.done:
+            return Begun(plan.plan(recipe, sizes, folder.earlier_process()), folder, "", {}, to_train=False)
+        from wpriv.training.engine import launch, network_guard
+
+        if self.say is not None and (warning := train_data.scale_warning(recipe, data)) is not None:
+            self.say(f"warning: {warning}")
+        train_data.require_other_weights(recipe, data)
+        launch.device_of(self.device)  # before anything is written
+        busy = f"another process is training in {self.out}. Wait until it ends, or name another folder with `out`"
+        together(lambda: stack.enter_context(locked(self.out / LOCK, busy)))
+        # inspect again, now that no other process can change the folder
+        folder = together(lambda: run_folder.resolve_run(run_folder.inspect(self.out, recipe, **start), recipe))
+        job = plan.plan(recipe, sizes, folder.earlier_process())
+        identity = run_folder.identity(recipe, job.steps, job.multiplier, data.fingerprint, folder.run)
+        trained = folder.done or (folder.weights and together(lambda: _is_trained(folder, identity)))
+        if self.given is not None and job.private is not None and not (trained or folder.resume or folder.fork):
+            model = self.given.model
+            together(lambda: network_guard.require_unused(model, train_data.name_of(self._records)))
+        earlier = together(lambda: progress.earlier_seconds(folder))
+        no_classes = self.given is not None and self.given.targets == "numbers"
+        about = provenance(recipe, data, self.device, no_classes=no_classes)
+        if self.given is not None and self.say is not None and (line := train_data.class_words(about)):
+            self.say(line)
+        return Begun(job, folder, identity, about, not trained, earlier)
+
+    @cached_property
+    def _records(self) -> Any:
+        """Numbers of the training records, see ``same_records.numbers_of``."""
+        return train_data.numbers_of(self.data.x_train)
+
+    def _origin(self) -> Any:
+        from wpriv.training.engine import network_guard
+
+        private = self.recipe.train.privacy is not None
+        return network_guard.Origin(self.out, train_data.name_of(self._records), private)
+
+    def conclude(self, begun: Begun) -> Trained:
+        """Write the statement of a run that has been trained, and return it."""
+        job, folder = begun.plan, begun.folder
+        if not folder.done:
+            from wpriv.training.engine import distributed, launch
+
+            if begun.to_train:
+                begun.about["wall_seconds"] = round(begun.earlier_seconds + time.time() - self.started, 1)
+                folder = replace(folder, fresh=False)
+            reports = None if self.data.noise is None else self.data.noise.statement
+            others = [] if self.given is None else train_data.sharing(folder.path, self._records)
+            together(lambda: finalize.conclude(job, folder, begun.about | launch.about(), reports, others))
+            distributed.leave()
+        return self._finished(job, folder)
+
+    def _finished(self, job: Plan, folder: RunFolder) -> Trained:
+        """The training whose results the folder holds, with the network that was trained."""
+        train_data.require_records(folder.path, self.data)
+        trained = load_finished(job, folder)
+        if is_main():
+            written = expectations.write(folder.path, job.recipe, trained.verdicts)
+            trained = replace(trained, files=(*trained.files, *written))
+        if self.logs.names:
+            # the statement names private figures before any are sent
+            if (line := metric_logs.warning(self.logs)) is not None:
+                trained = replace(trained, statement=finalize.add_warning(trained.out, trained.statement, line))
+            metric_logs.send(self.logs, trained)
+        if self.given is None:
+            return trained
+        trained = replace(trained, model=self.given.with_weights(folder.path, self.device))
+        if job.train.average is None:
+            return trained
+        from wpriv.training.engine import network_guard
+
+        averaged = self.given.averaged(folder.path)
+        network_guard.note_left(averaged, self._origin())
+        return replace(trained, averaged=averaged)
+
+    def prepare(self, begun: Begun) -> tuple[Any, Callable[[], Any]]:
+        """Return the engine, and what yields the places of the records of every step that is left.
+
+        The folder is claimed once the task has accepted model and data.
+        """
+        from wpriv.training.engine import distributed, launch
+
+        job, folder = begun.plan, begun.folder
+        reporter = progress.Progress(job, folder, self.say, writes=distributed.is_main())
+
+        def claim() -> None:
+            if self.given is not None and job.private is not None:
+                train_data.note(folder.path, self._records)
+            together(lambda: run_folder.claim(folder, job.recipe, {**begun.about, **launch.about()}))
+            reporter.begin()
+
+        engine = launch.prepare(
+            job.train,
+            self.data,
+            schedule(job, folder.run),
+            folder.path,
+            identity=begun.identity,
+            device=self.device,
+            resume=folder.resume,
+            fork=folder.fork,
+            begin=claim,
+            build_job=None if self.given is None else self.given.build_job,
+        )
+        chosen = job.private is not None and job.private.method == "auto" and not job.private.exact
+        if self.say is not None and chosen and engine.job.method == "loop":
+            self.say(LOOP)
+        return engine, partial(engine.batches, stop=self.stop, on_epoch=reporter.epoch, on_step=reporter.step)
+
+
+def own_run(
+    training: OwnTraining, out: str | Path | None, device: str, say: progress.Say | None, stop: Stop, logs: Logs
+) -> TrainingRun:
+    """Return the run of a network of the calling program, in a new folder unless one is named."""
+    folder = own_training.free_folder(training.recipe) if out is None else Path(out)
+    return TrainingRun(training.recipe, folder, training.data, device, say, stop, time.time(), training, logs)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run that is about to begin.
+
+    Args:
+        identity: see ``run_folder.identity``. about: provenance.
+        to_train: whether steps are left; otherwise the folder holds the trained weights, or all results.
+        earlier_seconds: how long the run took before it is continued.
+    """
+
+    plan: Plan
+    folder: RunFolder
+    identity: str
+    about: dict[str, Any]
+    to_train: bool
+    earlier_seconds: float = 0.0
+
+
+def _is_trained(folder: RunFolder, identity: str) -> bool:
+    """Return True if the weights in a folder are those at the end of this training.
+
+    Raises:
+        UsageError: they are of this recipe, but of other data or another noise.
+    """
+    from wpriv.files import checkpoint
+    from wpriv.training.engine.saved_weights import load_diagnostics
+
+    if load_diagnostics(folder.path, checkpoint.load(folder.model_path))["identity"] == identity:
+        return True
+    raise UsageError(
+        f"{folder.model_path} is of this recipe, but was trained on other records or by another plan, and its "
+        f"statement is missing. Continue from these weights at the cost of both runs with `fork=True`, or begin again "
+        f"with `fresh=True`"
+    )
