@@ -14,7 +14,7 @@ from wpriv.cli.main import main
 from wpriv.core import registry
 from wpriv.errors import UsageError
 
-FOLDERS = {"mechanisms": 13, "accountants": 18, "figures": 11, "tables": 6, "data": 12, "models": 7, "tasks": 1}
+SMALLEST = {"mechanisms": 13, "accountants": 18, "figures": 11, "tables": 6, "data": 12, "models": 7, "tasks": 1}
 
 COIN = '''
 from dataclasses import dataclass
@@ -139,12 +139,13 @@ def drop(tmp_path, monkeypatch):
     dropped = []
 
     def put(folder: str, name: str, source: str) -> None:
-        package = importlib.import_module(f"wpriv.{folder}")
+        where = registry.FOLDERS[folder][0]
+        package = importlib.import_module(f"wpriv.{where}")
         home = tmp_path / folder
         home.mkdir()
         (home / f"{name}.py").write_text(source)
         monkeypatch.setattr(package, "__path__", [*package.__path__, str(home)])
-        dropped.append(f"wpriv.{folder}.{name}")
+        dropped.append(f"wpriv.{where}.{name}")
 
     yield put
     for module in dropped:
@@ -220,18 +221,21 @@ def test_a_task_in_one_new_file_is_trained_by_a_recipe(drop, tmp_path):
     assert "size" in (tmp_path / "out" / "metrics.csv").read_text()
 
 
-@pytest.mark.parametrize(("folder", "smallest_count"), FOLDERS.items())
-def test_every_file_of_a_folder_is_known_by_its_name_and_loads(folder, smallest_count):
-    home = Path(wpriv.__file__).parent / folder
-    files = {path.stem.replace("_", "-") for path in home.rglob("*.py") if not path.stem.startswith("_")}
-    declared = getattr(importlib.import_module(f"wpriv.{folder}"), "DECLARED", {})
-    assert len(files) + len(declared) >= smallest_count
-    assert not files & set(declared)
-    assert set(registry.names(folder)) == {*files, *declared}
-    for name, plugin in declared.items():
-        assert registry.load(folder, name) is plugin
-    for name in files:
-        assert registry.load(folder, name).__name__ == f"wpriv.{folder}.{name.replace('-', '_')}"
+@pytest.mark.parametrize(("kind", "smallest_count"), SMALLEST.items())
+def test_every_file_of_a_kind_is_known_by_its_name_and_loads(kind, smallest_count):
+    names = []
+    for folder in registry.FOLDERS[kind]:
+        package = f"wpriv.{folder}"
+        home = Path(wpriv.__file__).parent.joinpath(*folder.split("."))
+        files = [path.stem.replace("_", "-") for path in home.rglob("*.py") if not path.stem.startswith("_")]
+        declared = getattr(importlib.import_module(package), "DECLARED", {})
+        names += [*files, *declared]
+        for name, plugin in declared.items():
+            assert registry.load(kind, name) is plugin
+        for name in files:
+            assert registry.load(kind, name).__name__ == f"{package}.{name.replace('-', '_')}"
+    assert len(names) == len(set(names)) >= smallest_count
+    assert set(names) == set(registry.names(kind))
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one():

@@ -176,8 +176,8 @@ def test_the_wheel_holds_every_recipe_the_digits_and_their_licence(wheel):
     recipes = [path.relative_to(ROOT).as_posix() for path in (ROOT / "recipes").rglob("*.yaml")]
     assert len(recipes) >= 70
     assert {f"wpriv/{name}" for name in recipes} <= names
-    assert {"wpriv/data/digits.csv.gz", "wpriv/data/digits.LICENSE.txt", "wpriv/py.typed"} <= names
-    assert set(licences) == {"LICENSE", "wpriv/data/digits.LICENSE.txt"}
+    assert {"wpriv/training/data/digits.csv.gz", "wpriv/training/data/digits.LICENSE.txt", "wpriv/py.typed"} <= names
+    assert set(licences) == {"LICENSE", "wpriv/training/data/digits.LICENSE.txt"}
 
 
 def test_every_import_of_the_package_is_declared_and_every_declaration_is_imported(wheel):

@@ -13,8 +13,9 @@ TYPE_CHECKING = False  # type checkers take it as true; importing typing would t
 if TYPE_CHECKING:
     from wpriv.accounting.budget import budget, curve
     from wpriv.accounting.calibrate import Calibration, calibrate
+    from wpriv.accounting.claims.decision import Decision
     from wpriv.accounting.claims.order import PrivacyOrder, privacy_order
-    from wpriv.accounting.claims.verify_claim import Decision, verify_claim
+    from wpriv.accounting.claims.verify_claim import verify_claim
     from wpriv.accounting.comparison.compare import compare
     from wpriv.accounting.mechanisms.discrete_gauss import DiscreteGauss
     from wpriv.accounting.mechanisms.discrete_laplace import DiscreteLaplace

@@ -16,14 +16,14 @@ PIPELINE = (
 )
 FLOORS = (
     ("cli", "parse flags, call a verb, show the result"),
-    ("run", "the verbs: accounting, comparison, training, local reports, results"),
-    ("figures", "plug-ins: draw a table"),
-    ("tasks · tables", "plug-ins: what is trained; what is tabulated without an accountant"),
-    ("engine", "private training: sampler, clipping, noise, ledger, checkpoints"),
-    ("accountants · transport · models", "plug-ins: accounting, networks; optimal transport"),
-    ("config · pld · mechanisms · data", "recipes; certified composition; plug-ins: releases, data sets"),
+    ("papers", "tables, tasks, figures and accountants of five papers; reproduction"),
+    ("training", "runs: plan, folder, grid, statement; local reports, audits"),
+    ("training/tasks · engine · clipping · noise", "private training, step by step; data sets, networks"),
+    ("accounting · claims · comparison", "the verbs: budget, calibrate, verify, compare"),
+    ("accounting/accountants · mechanisms · pld", "plug-ins; certified composition"),
+    ("config · figures · results", "recipes; drawing; results folders"),
     ("core · randomness", "loss pairs, processes, curves, guarantees; the cryptographic stream"),
-    ("numerics · files", "functions of numbers; safe reading and writing"),
+    ("numerics · files · transport", "functions of numbers; safe reading and writing; optimal transport"),
 )
 
 

@@ -20,7 +20,7 @@ from tests import nightly
 from tests.points import GOLDEN
 from wpriv.cli.main import main
 
-SCHEMA = json.loads((Path(wpriv.__file__).parent / "run" / "guarantee.schema.json").read_text())
+SCHEMA = json.loads((Path(wpriv.__file__).parent / "accounting" / "guarantee.schema.json").read_text())
 
 
 def run(capsys, line: str, code: int = 0) -> str:

@@ -39,7 +39,7 @@ def test_json_has_both_ends_and_both_orders_and_keeps_to_the_schema(capsys):
     assert 0 < row["mu_lower"] <= row["mu_upper"] == row["mu"] <= 1.001 * row["mu_lower"]
     assert row["mu_fpr"] == 1e-6
     assert [order["order"] for order in row["mu_orders"]] == ["remove", "add"]
-    jsonschema.validate(row, json.loads((ROOT / "wpriv/run/guarantee.schema.json").read_text()))
+    jsonschema.validate(row, json.loads((ROOT / "wpriv/accounting/guarantee.schema.json").read_text()))
 
 
 def test_every_format_shows_the_same_mu(capsys):

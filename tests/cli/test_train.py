@@ -240,7 +240,7 @@ def test_a_budget_and_a_noise_stop_the_run_before_the_budget_is_exceeded(recipe,
 
 def test_a_training_is_planned_without_torch(recipe):
     recipe.write_text(RECIPE.replace("limit: 300", "records: 1000"))
-    code = "import sys; from pathlib import Path; from wpriv.training import train; from wpriv.training import training_run\n"
+    code = "import sys; from pathlib import Path; from wpriv.training import train, training_run\n"
     code += "made, _ = training_run.planned(train.recipe_of(%r), Path('out')); print(made.steps, made.eps() <= 4)\n"
     code += "print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code % str(recipe)], capture_output=True, text=True, check=True)

@@ -15,8 +15,9 @@ from wpriv.accounting.comparison import compare, grid
 from wpriv.config import recipe_files
 from wpriv.config.schema import PROCESS_TABLES
 from wpriv.core import registry
+from wpriv.numerics import numbers
 from wpriv.results import expectations, plot
-from wpriv.training import recipe_duration, sweep, train, training_run
+from wpriv.training import sweep, train, training_run
 
 pytestmark = pytest.mark.slow
 
@@ -91,7 +92,7 @@ def test_the_kind_and_the_duration_of_a_recipe_agree_with_its_first_lines(path):
     if made.kind in ("compare", "verify"):
         assert made.time.seconds == int(re.search(r"\((\d+) s, ", first)[1])
     else:
-        assert f"{recipe_duration.words(made.time.seconds)} of one core" in first
+        assert f"{numbers.duration(made.time.seconds)} of one core" in first
         # also a dry run of its quick settings
         assert load_recipe.read(path, quick=True).time is not None
 

@@ -8,7 +8,7 @@ import pytest
 
 from wpriv.cli.main import main
 from wpriv.config import recipe_files
-from wpriv.training import recipe_duration
+from wpriv.numerics import numbers
 
 TRAIN = """\
 kind: train
@@ -98,7 +98,7 @@ WORDS = {0.94: "0.94 s", 65: "65 s", 119: "119 s", 125: "2.1 min", 9728: "2.7 h"
 
 @pytest.mark.parametrize(("seconds", "words"), WORDS.items())
 def test_a_duration_is_written_in_the_unit_in_which_it_is_read(seconds, words):
-    assert recipe_duration.words(seconds) == words
+    assert numbers.duration(seconds) == words
 
 
 def test_the_list_of_recipes_shows_kind_time_and_data(capsys):

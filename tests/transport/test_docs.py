@@ -9,7 +9,7 @@ import pytest
 from wpriv.transport import exact, line, sinkhorn, sliced
 
 
-@pytest.mark.parametrize("module", [exact, exact, line, sinkhorn, sliced], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [exact, line, sinkhorn, sliced], ids=lambda module: module.__name__)
 def test_docstring_examples(module):
     results = doctest.testmod(module, extraglobs={"torch": __import__("torch")})
     assert results.attempted >= 1

@@ -33,7 +33,7 @@ REPORTS = "privatized"
 
 
 class DataSet(OwnCode):
-    """The data set of a training: a reader in ``wpriv/data`` or in a file of the user's, and where to look."""
+    """The data set of a training: a reader in ``wpriv/training/data`` or in a file of the user's, and where to look."""
 
     file: Word | None = optional(
         "for readers of your own files, the path of one; or a Python file of your own (.py) that defines "

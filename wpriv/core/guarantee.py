@@ -17,7 +17,7 @@ from wpriv.numerics.numbers import finite_number
 from wpriv.numerics.root_finding import smallest_meeting
 
 CLAIMS = ("exact", "certified", "upper-bound", "approximate", "as-published")
-# the claim of an audit (wpriv/run/audit): a lower bound of eps at a stated confidence; no ``Guarantee`` has it
+# the claim of an audit (wpriv/training/audit): a lower bound of eps at a stated confidence; no ``Guarantee`` has it
 STATISTICAL = "statistical"
 # the claims on which a guarantee of (eps, delta)-DP may rest
 RIGOROUS = ("exact", "certified", "upper-bound")

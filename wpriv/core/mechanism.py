@@ -60,7 +60,7 @@ class ClipBall:
 
 @dataclass(frozen=True)
 class Mechanism(Parameters):
-    """Base of the frozen dataclasses in ``wpriv/mechanisms``: one file each, whose name is the name that users type.
+    """Base of the frozen dataclasses that are mechanisms: one file each, whose name is the name that users type.
 
     The fields are the parameters. ``noise`` names the field that ``calibrate`` solves for: a larger value means more
     privacy. ``release`` is the kind of release, by which the table of ``core/sampling/theorems.py`` says which

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import reprlib
 from dataclasses import dataclass, field
@@ -62,7 +63,25 @@ def parameter(
 
 @dataclass(frozen=True)
 class Parameters:
-    """Base of a plug-in's frozen dataclass: fields made with ``parameter``, whose ranges are checked on creation."""
+    """Base of a plug-in's frozen dataclass: fields made with ``parameter``, whose ranges are checked on creation.
+
+    The docstring of a subclass gets a section ``Args`` with the text and the range of each field, and ``Raises``.
+    """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        fields = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
+        lines = [
+            f"    {name}: {each.metadata['help']}{_range_words(each)}"
+            for name, each in {**getattr(cls, "__dataclass_fields__", {}), **fields}.items()
+            if isinstance(each, dataclasses.Field) and "help" in each.metadata
+        ]
+        if not lines or not cls.__doc__ or "Args:" in cls.__doc__:
+            return
+        text, source, rest = inspect.cleandoc(cls.__doc__).partition("\nSource:")
+        raises = "Raises:\n    UsageError: a parameter is not a number of its range, or not one of its words."
+        sections = "\n".join([text.rstrip(), "", "Args:", *lines, raises])
+        cls.__doc__ = f"{sections}{source}{rest}" if source else sections
 
     def __post_init__(self) -> None:
         plugin: type = type(self)
@@ -87,6 +106,20 @@ class Parameters:
     def name(self) -> str:
         """The name users type: the module's file name with dashes."""
         return plugin_name(type(self))
+
+
+def _range_words(each: dataclasses.Field[Any]) -> str:
+    """The range and the default of a field, as its help text goes on."""
+    words = []
+    if each.metadata["choices"]:
+        words.append(f"one of {', '.join(each.metadata['choices'])}")
+    if each.metadata["minimum"] is not None:
+        words.append(f"at least {each.metadata['minimum']:g}")
+    if each.metadata["exclusive_minimum"] is not None:
+        words.append(f"greater than {each.metadata['exclusive_minimum']:g}")
+    if each.default is not dataclasses.MISSING and each.default is not None:
+        words.append(f"{each.default} by default")
+    return f" ({', '.join(words)})" if words else ""
 
 
 @cache

@@ -1,4 +1,8 @@
-"""Folders as registries: a file's name IS the name users type; adding a plug-in is one new file."""
+"""Folders as registries: a file's name IS the name users type; adding a plug-in is one new file.
+
+The plug-ins of a kind lie in the folders of all wings that have some. Another installed package adds its own by entry
+points: in the group ``wpriv.mechanisms``, the name that users type and the module.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +22,42 @@ from wpriv.hints import ALIASES, did_you_mean
 from wpriv.numerics.numbers import number, shown
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from wpriv.core.mechanism import Mechanism
 
-# folders whose names are easily confused, with the argument that takes a name of each
+# the folders of each kind, from the package's root
+FOLDERS = {
+    "mechanisms": ("accounting.mechanisms", "papers.mechanisms"),
+    "accountants": ("accounting.accountants", "papers.accountants"),
+    "data": ("training.data",),
+    "models": ("training.models",),
+    "tasks": ("training.tasks", "papers.tasks"),
+    "tables": ("papers.tables",),
+    "figures": ("figures",),
+}
+# kinds whose names are easily confused, with the argument that takes a name of each
 _ARGUMENTS = {"mechanisms": "mech", "accountants": "accountant"}
 
 
-def names(folder: str) -> list[str]:
-    """List the names in ``wpriv/<folder>``, sorted: its files, and what the package declares; no file is imported."""
-    folders = importlib.import_module(f"wpriv.{folder}").__path__
-    dated = [(path, os.path.getmtime(path) if os.path.isdir(path) else 0.0) for path in folders]
-    return sorted([*_names_of_files(*dated), *_declared(folder)])
+def names(kind: str) -> list[str]:
+    """List the names of a kind of plug-in, sorted: files, what packages declare, and entry points. None is imported."""
+    return sorted({*_own(kind), *_entry_points(kind)})
+
+
+def known(kind: str, name: str) -> bool:
+    """Whether there is a plug-in of that name; other installed packages are asked for names that are not here."""
+    return name in _own(kind) or name in _entry_points(kind)
+
+
+def _own(kind: str) -> dict[str, str]:
+    """The folder of every plug-in of this package, by name."""
+    homes: dict[str, str] = {}
+    for folder in FOLDERS[kind]:
+        paths = importlib.import_module(f"wpriv.{folder}").__path__
+        dated = [(path, os.path.getmtime(path) if os.path.isdir(path) else 0.0) for path in paths]
+        homes |= dict.fromkeys([*_names_of_files(*dated), *_declared(folder)], folder)
+    return homes
 
 
 @cache
@@ -39,44 +68,58 @@ def _names_of_files(*folders: tuple[str, float]) -> list[str]:
 
 
 def _declared(folder: str) -> Mapping[str, Any]:
-    """Plug-ins without a file of their own, by name: ``DECLARED`` of ``wpriv/<folder>/__init__.py``, if it has one."""
+    """Plug-ins without a file of their own, by name: ``DECLARED`` of the folder's ``__init__.py``, if it has one."""
     declared: Mapping[str, Any] = getattr(importlib.import_module(f"wpriv.{folder}"), "DECLARED", {})
     return declared
 
 
-def load(folder: str, name: str) -> Any:
-    """Return the module of one plug-in, or the object that the package declares under its name.
+@cache
+def _entry_points(kind: str) -> Mapping[str, EntryPoint]:
+    """The entry points of other installed packages in the group of a kind, by name."""
+    from importlib.metadata import entry_points  # takes 30 ms, which names of this package do without
+
+    return {point.name: point for point in entry_points(group=f"wpriv.{kind}")}
+
+
+def load(kind: str, name: str) -> Any:
+    """Return the module of one plug-in, or the object that a package declares under its name.
 
     Raises:
         UsageError: there is no plug-in of that name; the message suggests the nearest one and lists all.
     """
-    known, kind = names(folder), "data set" if folder == "data" else folder.rstrip("s")
+    noun = "data set" if kind == "data" else kind.rstrip("s")
     if not isinstance(name, str):
-        raise UsageError(f"the name of a {kind} must be text; found {reprlib.repr(name)}. Known: {', '.join(known)}")
-    if name not in known:
-        raise UnknownName(kind, name, known, hint=_elsewhere(folder, name))
-    declared = _declared(folder)
-    return declared[name] if name in declared else importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}")
+        listed = ", ".join(names(kind))
+        raise UsageError(f"the name of a {noun} must be text; found {reprlib.repr(name)}. Known: {listed}")
+    folder = _own(kind).get(name)
+    if folder is not None:
+        declared = _declared(folder)
+        return (
+            declared[name] if name in declared else importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}")
+        )
+    if name in _entry_points(kind):
+        return _entry_points(kind)[name].load()
+    raise UnknownName(noun, name, names(kind), hint=_elsewhere(kind, name))
 
 
-def _elsewhere(folder: str, name: str) -> str:
+def _elsewhere(kind: str, name: str) -> str:
     """A hint where a mechanism was given as an accountant, or vice versa; aliases in ``hints`` take precedence."""
-    if folder not in _ARGUMENTS or (name in ALIASES and set(ALIASES[name][0]) & set(names(folder))):
+    if kind not in _ARGUMENTS or (name in ALIASES and set(ALIASES[name][0]) & set(names(kind))):
         return ""
-    other = next(kind for kind in _ARGUMENTS if kind != folder)
+    other = next(each for each in _ARGUMENTS if each != kind)
     if name not in names(other):
         return ""
     article = "an" if other == "accountants" else "a"
     return f": it is the name of {article} {other.removesuffix('s')} (`{_ARGUMENTS[other]}='{name}'`)."
 
 
-def params(folder: str, name: str, given: Mapping[str, Any]) -> Any:
+def params(kind: str, name: str, given: Mapping[str, Any]) -> Any:
     """Build the ``Params`` of a plug-in from its parameters by name.
 
     Raises:
         UsageError: no such plug-in or parameter (with a suggestion), one that is missing, or a value out of range.
     """
-    cls = load(folder, name).Params
+    cls = load(kind, name).Params
     fields_of(cls, name, given)
     return cls(**given)
 
@@ -106,7 +149,7 @@ def fields_of(
 
 
 def mechanism(mech: object) -> type[Mechanism]:
-    """The Mechanism class defined in ``wpriv/mechanisms/<mech>.py``, or ``mech`` itself where it is such a class.
+    """The class of the mechanism of that name, or ``mech`` itself where it is such a class.
 
     Raises:
         UsageError: it is neither, or there is no mechanism of that name.

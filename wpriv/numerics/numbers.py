@@ -187,3 +187,16 @@ def text(x: float, *, up: bool, digits: int = DIGITS, limit: float | None = None
     if value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return f"{value:.{digits}g}"
+
+
+_TIMES = ((3600.0, "h"), (60.0, "min"))
+
+
+def duration(seconds: float) -> str:
+    """Format a time to the two digits that are known: ``65 s``, ``4.5 min`` or ``2.7 h``.
+
+    >>> duration(5.4), duration(125), duration(9700)
+    ('5.4 s', '2.1 min', '2.7 h')
+    """
+    value, unit = next(((seconds / size, unit) for size, unit in _TIMES if seconds >= 2 * size), (seconds, "s"))
+    return f"{value:.3g} {unit}" if value >= 100 else f"{value:.2g} {unit}"

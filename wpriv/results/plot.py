@@ -18,7 +18,6 @@ from wpriv.files import durable_writes
 from wpriv.results import expectations, figure_layout, storage
 from wpriv.results.expectations import RUN, Published
 from wpriv.results.figure_layout import Style
-from wpriv.training import tasks
 
 # panels of one figure; the arrays of further settings stay in their folders
 MAX_PANELS = 36
@@ -161,7 +160,7 @@ def task_files(
 ) -> list[Path]:
     """Draw the tables and arrays that a task left in a folder beside its metrics, each under its own name."""
     files = []
-    for name, figure in tasks.load(task).figures.items():
+    for name, figure in registry.load("tasks", task).TASK.figures.items():
         if (path / name).is_file():
             rows = storage.arrays(path / name) if name.endswith(".npz") else storage.table(path / name)
             panels = [View(panel, figure) for panel in _panel_names(rows)]
@@ -174,7 +173,7 @@ def sweep_files(
 ) -> list[Path]:
     """Draw the merged results of several trainings: the losses, and the tables and arrays of their task."""
     files = task_files(path, task, formats, out=out, style=style)
-    for name, figure in tasks.load(task).figures.items():
+    for name, figure in registry.load("tasks", task).TASK.figures.items():
         if name.endswith(".npz"):
             panels = arrays_by_panel(path, name)
             views = [View(panel, figure) for panel in panels.names]

@@ -19,12 +19,12 @@ from wpriv._version import __version__
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import BOUND_COLUMNS
+from wpriv.core import registry
 from wpriv.core.guarantee import CLAIMS
 from wpriv.errors import UsageError, of_file
 from wpriv.files import csv_tables, durable_writes
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.randomness import NOISE_VERSION
-from wpriv.training import tasks
 
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
 # each run of repeated trainings, whose means are in the table
@@ -49,7 +49,7 @@ def of_training(task: str, *, averaged: bool = False) -> tuple[str, ...]:
     Args:
         averaged: the recipe averages the weights.
     """
-    spec = tasks.load(task)
+    spec = registry.load("tasks", task).TASK
     tables = tuple(spec.figures)
     average = (AVERAGE,) if averaged else ()
     return (*TRAINING, *average, *spec.files, *tables, *(f"{Path(name).stem}.png" for name in tables))

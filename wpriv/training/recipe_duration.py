@@ -7,6 +7,7 @@ from typing import Any
 
 from wpriv.config.field_types import Time
 from wpriv.config.recipe import Recipe
+from wpriv.numerics.numbers import duration
 from wpriv.training.plan import Plan
 
 KNOWN = {
@@ -15,7 +16,6 @@ KNOWN = {
     "estimated": "estimated from the operations of the model",
 }
 WHERE = {"cpu": "one core", "cuda": "one GPU"}
-UNITS = ((3600.0, "h"), (60.0, "min"))
 
 
 @dataclass(frozen=True)
@@ -34,27 +34,18 @@ class Duration:
 
     def __str__(self) -> str:
         changed = " for the recipe before keys were changed" if self.as_shipped else ""
-        return f"about {words(self.seconds)} of {WHERE[self.device]}{changed}, {KNOWN[self.known]}"
+        return f"about {duration(self.seconds)} of {WHERE[self.device]}{changed}, {KNOWN[self.known]}"
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def words(seconds: float) -> str:
-    """Format a time to the two digits that are known: ``65 s``, ``4.5 min`` or ``2.7 h``.
-
-    >>> words(5.4), words(125), words(9700)
-    ('5.4 s', '2.1 min', '2.7 h')
-    """
-    value, unit = next(((seconds / size, unit) for size, unit in UNITS if seconds >= 2 * size), (seconds, "s"))
-    return f"{value:.3g} {unit}" if value >= 100 else f"{value:.2g} {unit}"
 
 
 def short(time: Time | None) -> str:
     """Format a time for a column, as ``~2.7 h``; ``~`` marks times that were not measured on a full run."""
     if time is None:
         return "?"
-    return f"{'' if time.known == 'measured' else '~'}{words(time.seconds)}{' (GPU)' if time.device == 'cuda' else ''}"
+    about, where = "" if time.known == "measured" else "~", " (GPU)" if time.device == "cuda" else ""
+    return f"{about}{duration(time.seconds)}{where}"
 
 
 def of_plan(plan: Plan) -> Duration | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-import wpriv.accounting.accountants
+import wpriv
 from tests import nightly
 from wpriv.accounting.mechanisms.gauss import Gauss, GaussPair
 from wpriv.accounting.mechanisms.laplace import Laplace
@@ -29,9 +29,8 @@ from wpriv.errors import Unsupported
 from wpriv.numerics.bracket import Bracket
 from wpriv.papers.mechanisms.projection import Projection
 
-FILES = sorted(
-    p for p in Path(wpriv.accounting.accountants.__file__).parent.rglob("*.py") if not p.name.startswith("_")
-)
+HOMES = [Path(wpriv.__file__).parent.joinpath(*folder.split(".")) for folder in registry.FOLDERS["accountants"]]
+FILES = sorted(p for home in HOMES for p in home.rglob("*.py") if not p.name.startswith("_"))
 NAMES = [p.stem.replace("_", "-") for p in FILES]
 NOTIONS = ("approximate-dp", "probabilistic-dp", "rdp", "gdp", "wdp", "bdp")
 SEEN = of_distances([0.3, 0.5, 0.6, 0.9, 1.2], coordinates=10)

@@ -1,8 +1,8 @@
 """Kills a training before each of its file operations, or those of a shard, and goes on in every way that a user may.
 
 The bits of every noisy sum are recorded outside the folder, so that the releases can be compared with the statement.
-Run as a process of its own (``python -m tests.training.engine.crashes``), since it forks: each training is a child that ends as
-if it were killed, without cleaning up.
+Run as a process of its own (``python -m tests.training.engine.crashes``), since it forks: each training is a child that
+ends as if it were killed, without cleaning up.
 """
 
 from __future__ import annotations

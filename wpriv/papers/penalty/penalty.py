@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wpriv.config.train_schema import Train
 from wpriv.core.kinds import Sampling
 from wpriv.core.process import Step
+from wpriv.core.sampled_step import defined_under
 from wpriv.errors import UsageError
 from wpriv.papers.mechanisms.wgrad import Wgrad
+from wpriv.training.engine.release_spec import NO_PRIVACY, ReleaseSpec
 
 CLIPPINGS = ("per-coordinate", "spectral")
 SIDES = ("both", "x", "z")
@@ -125,3 +128,44 @@ def _check_sizes(name: str, sizes: Sequence[tuple[int, int]]) -> None:
         raise UsageError(
             f"{name} must give the records of both groups of each pair, such as ((2900, 3100),); found {sizes!r}"
         )
+
+
+def penalised_release(
+    train: Train, penalty: Penalty, records: Sequence[tuple[int, int]], **words: object
+) -> ReleaseSpec:
+    """Return the release of a private penalised gradient.
+
+    Args:
+        records: of each group, from which batches are drawn without replacement.
+        words: fields of ``ReleaseSpec`` that differ from the usual ones (``unit``, ``clipped``, ``drawn``, ...).
+    Raises:
+        UsageError: a group's batch is larger than the group, or the recipe has no privacy or asks for other neighbours.
+    """
+    if train.privacy is None:
+        raise UsageError(NO_PRIVACY)
+    step = penalty.step(1.0, records, 1)
+    adjacency = defined_under(step.mechanism)[0]
+    if train.privacy.adjacency not in (None, adjacency):
+        raise UsageError(
+            f"privacy: adjacency: the task {train.task} is accounted for under {adjacency} neighbours; found "
+            f"{train.privacy.adjacency}. Leave adjacency out"
+        )
+    scores = f"each record's scores to an l2 norm of {penalty.bound:g}"
+    defaults = {
+        "clipped": f"{scores}, their Jacobians to {penalty.lipschitz:g}, and the gradient of its loss"
+        if penalty.clip
+        else f"{scores}, and their Jacobians",
+        "of": "the penalised gradient",
+        "unit": "the values of one training record within its group",
+        "drawn": "every step takes a fresh uniformly random set of a fixed number of records from each group, "
+        "without replacement",
+    }
+    return ReleaseSpec(
+        lambda multiplier: penalty.mechanism(multiplier * penalty.sensitivity),
+        step.sampling,
+        penalty.batch,
+        adjacency,
+        penalty.clip or penalty.lipschitz,
+        penalty.sensitivity,
+        **{**defaults, **words},  # type: ignore[arg-type]
+    )

@@ -15,10 +15,10 @@ from wpriv.config.recipe import Check, Recipe
 from wpriv.errors import CheckFailed, Interrupted, UsageError, WprivError
 from wpriv.files import durable_writes
 from wpriv.hints import did_you_mean
+from wpriv.numerics import numbers
 from wpriv.results import expectations, storage
 from wpriv.results.expectations import Verdict
 from wpriv.results.model import Row
-from wpriv.training import recipe_duration
 
 PAPERS = ("plc", "wdp", "dpswd", "wgrad", "ldp")
 _FOLDER = Path(__file__).parent / "items"
@@ -313,7 +313,7 @@ def run(
         key, is_same = str(plan.folder.relative_to(out)), is_of(plan.recipe, plan.folder)
         if stored_status(out).get(key, {}).get("status") == "done" and is_same:
             continue
-        duration = recipe_duration.words(plan.seconds)
+        duration = numbers.duration(plan.seconds)
         if plan.seconds > left:
             note: dict[str, Any] = {"status": "not run", "reason": f"it takes about {duration} of one core"}
         else:

@@ -1,6 +1,6 @@
 """Rakotomamonjy, Ralaivola (2021), "Differentially Private Sliced Wasserstein Distance", for the table ``claims``.
 
-The tail bounds w of the squared sensitivity, printed ones among them, are in wpriv/accountants/_projected_length_tails;
+The tail bounds w of the squared sensitivity, printed ones among them, are in wpriv/papers/projected_length.py;
 the accountant ``swd-tail`` reproduces Proposition 2 over many steps.
 """
 

@@ -1,4 +1,4 @@
-"""The tables that are small enough to share a module, one class each; see ``wpriv/tables``."""
+"""The tables that are small enough to share a module, one class each; see ``wpriv/papers/tables``."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
 from wpriv.papers.mechanisms.projection import Projection
+from wpriv.papers.penalty.penalty import penalised_release
 from wpriv.papers.tasks._adapt_options import RADIUS, TENSORS, Options, claimed_eps, penalty
 from wpriv.training.engine import release_spec
 from wpriv.training.tasks import Fault, TaskSpec
@@ -138,7 +139,7 @@ def _release_gradient(recipe: Train, options: Options, records: int) -> release_
     drawn = (
         "every step takes a fresh uniformly random set of exactly the batch size from the target, without replacement"
     )
-    spec = release_spec.penalised(
+    spec = penalised_release(
         recipe,
         penalty(batch),
         [(records, max(records, batch))],

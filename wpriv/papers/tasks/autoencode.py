@@ -19,7 +19,7 @@ import numpy as np
 from wpriv.config.field_types import Field, Positive, Share
 from wpriv.config.train_schema import Train
 from wpriv.errors import Unsupported
-from wpriv.papers.penalty.penalty import Penalty
+from wpriv.papers.penalty.penalty import Penalty, penalised_release
 from wpriv.papers.tasks import _quality, _sliced
 from wpriv.training.data import scaled
 from wpriv.training.engine import release_spec
@@ -68,7 +68,7 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec
         "every step takes a fresh uniformly random set of exactly the batch size, without replacement: all records are "
         "one group"
     )
-    return release_spec.penalised(recipe, penalty, [(sizes["records"], penalty.batch)], unit=UNIT, drawn=drawn)
+    return penalised_release(recipe, penalty, [(sizes["records"], penalty.batch)], unit=UNIT, drawn=drawn)
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:

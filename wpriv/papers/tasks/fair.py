@@ -12,7 +12,7 @@ from wpriv.config.field_types import Count, Field, Number, Share
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
-from wpriv.papers.penalty.penalty import Penalty
+from wpriv.papers.penalty.penalty import Penalty, penalised_release
 from wpriv.papers.tasks import _fairness, _sliced
 from wpriv.training import models
 from wpriv.training.engine import release_spec
@@ -94,7 +94,7 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec
     options, counts = Options.model_validate(recipe.options), _sliced.group_counts(sizes)
     penalty = _penalty(recipe, options, counts)
     words = {"unit": UNIT[options.notion], "not_covered": (GROUPS,)}
-    return release_spec.penalised(recipe, penalty, _sliced.as_pairs(counts), **words)
+    return penalised_release(recipe, penalty, _sliced.as_pairs(counts), **words)
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:

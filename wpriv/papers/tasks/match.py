@@ -20,7 +20,7 @@ import numpy as np
 from wpriv.config.field_types import Field, Positive
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
-from wpriv.papers.penalty.penalty import Penalty
+from wpriv.papers.penalty.penalty import Penalty, penalised_release
 from wpriv.papers.tasks import _fairness, _sliced
 from wpriv.training import models
 from wpriv.training.data import scaled
@@ -72,7 +72,7 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec
         "themselves"
     )
     words = {"unit": UNIT[options.private], "clipped": clipped, "of": "the gradient of the sliced distance"}
-    spec = release_spec.penalised(recipe, penalty, _sliced.as_pairs(counts), **words)
+    spec = penalised_release(recipe, penalty, _sliced.as_pairs(counts), **words)
     return dataclasses.replace(spec, batch=sum(penalty.sizes[0]))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from wpriv.config.field_types import Count, Field, Share
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
-from wpriv.papers.penalty.penalty import Penalty
+from wpriv.papers.penalty.penalty import Penalty, penalised_release
 from wpriv.papers.tasks import _fairness, _sliced
 from wpriv.training.data import scaled
 from wpriv.training.engine import release_spec
@@ -46,7 +46,7 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
     """Return the release of a step: the penalised gradient over fixed numbers of records of both groups."""
     counts = _sliced.group_counts(sizes)
-    return release_spec.penalised(recipe, _penalty(recipe, counts), _sliced.as_pairs(counts), unit=UNIT)
+    return penalised_release(recipe, _penalty(recipe, counts), _sliced.as_pairs(counts), unit=UNIT)
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:

@@ -56,7 +56,7 @@ def read(name: str, *, root: str | Path | None = None, **parameters: Any) -> Dat
     """Read the data set of that name.
 
     Args:
-        name: a reader of ``wpriv/data``.
+        name: a reader of ``wpriv/training/data``.
         root: the folder of data sets, or of this one; None searches $WPRIV_DATA and the system's folders.
         parameters: those of its reader.
     Raises:

@@ -1,7 +1,7 @@
 """Estimate the time and memory of a training before it begins, from the size of its model.
 
-The model is built on torch's meta device, which computes shapes and no numbers (wpriv/training/engine/model_cost.py). Torch is
-imported only by ``of_model``. The rates were measured on one x86 core in float32, for networks
+The model is built on torch's meta device, which computes shapes and no numbers (model_cost.py). Torch is imported
+only by ``of_model``. The rates were measured on one x86 core in float32, for networks
 of 26,000 to 2.7 million weights; the time is right within a factor of about two.
 """
 

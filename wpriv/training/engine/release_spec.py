@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.config.train_schema import Train
 from wpriv.core.kinds import Sampling, default_adjacency
 from wpriv.core.mechanism import Mechanism
-from wpriv.core.sampled_step import defined_under
 from wpriv.errors import UsageError
-from wpriv.papers.penalty.penalty import Penalty
 
 
 def default_count_noise(batch: float) -> float:
@@ -158,42 +156,3 @@ def _clipped(train: Train) -> str:
     copies = train.augment.copies if train.augment is not None else 1
     each = "each record's gradient"
     return each if copies == 1 else f"{each}, the mean over {copies} randomly changed copies of the record"
-
-
-def penalised(train: Train, penalty: Penalty, records: Sequence[tuple[int, int]], **words: object) -> ReleaseSpec:
-    """Return the release of a private penalised gradient (wpriv/engine/penalty).
-
-    Args:
-        records: of each group, from which batches are drawn without replacement.
-        words: fields of ``ReleaseSpec`` that differ from the usual ones (``unit``, ``clipped``, ``drawn``, ...).
-    Raises:
-        UsageError: a group's batch is larger than the group, or the recipe has no privacy or asks for other neighbours.
-    """
-    if train.privacy is None:
-        raise UsageError(NO_PRIVACY)
-    step = penalty.step(1.0, records, 1)
-    adjacency = defined_under(step.mechanism)[0]
-    if train.privacy.adjacency not in (None, adjacency):
-        raise UsageError(
-            f"privacy: adjacency: the task {train.task} is accounted for under {adjacency} neighbours; found "
-            f"{train.privacy.adjacency}. Leave adjacency out"
-        )
-    scores = f"each record's scores to an l2 norm of {penalty.bound:g}"
-    defaults = {
-        "clipped": f"{scores}, their Jacobians to {penalty.lipschitz:g}, and the gradient of its loss"
-        if penalty.clip
-        else f"{scores}, and their Jacobians",
-        "of": "the penalised gradient",
-        "unit": "the values of one training record within its group",
-        "drawn": "every step takes a fresh uniformly random set of a fixed number of records from each group, "
-        "without replacement",
-    }
-    return ReleaseSpec(
-        lambda multiplier: penalty.mechanism(multiplier * penalty.sensitivity),
-        step.sampling,
-        penalty.batch,
-        adjacency,
-        penalty.clip or penalty.lipschitz,
-        penalty.sensitivity,
-        **{**defaults, **words},  # type: ignore[arg-type]
-    )

@@ -44,8 +44,8 @@ class Bounded:
         sensitivity: the largest l2 distance of this vector between neighbours; >= 0 and finite.
         adjacency: ``add-remove``, ``replace-one`` or ``replace-within-group``, the neighbouring relation.
         grid: a power of two of which every number of the parts, in float64, is an exact multiple, so that the
-            sensitivity is that of these very numbers (wpriv/training/clipping/exact_sums.py); 0 where the sensitivity is that of
-            the real numbers that the parts approximate.
+            sensitivity is that of these very numbers (wpriv/training/clipping/exact_sums.py); 0 where the sensitivity
+            is that of the real numbers that the parts approximate.
         dtype: the precision of the noisy release; by default that of the parts.
     Raises:
         UsageError: no such sensitivity or adjacency.

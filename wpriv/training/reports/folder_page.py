@@ -16,10 +16,10 @@ from pathlib import Path
 from wpriv.accounting import explain
 from wpriv.config import yaml_document
 from wpriv.errors import Unsupported, WprivError
+from wpriv.numerics import numbers
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.expectations import Verdict, number
 from wpriv.results.model import AuditAnswer, Claim, Claims, Row, Statement
-from wpriv.training import recipe_duration
 from wpriv.training.reports import model_check, render, summary, words
 from wpriv.training.reports.model_check import FITS, ModelCheck
 
@@ -109,7 +109,7 @@ def origin_line(provenance: Mapping[str, object]) -> str:
     if provenance.get("git_commit"):
         parts.append(f"commit {str(provenance['git_commit'])[:12]}")
     if isinstance(seconds := provenance.get("wall_seconds"), (int, float)):
-        parts.append(recipe_duration.words(seconds))
+        parts.append(numbers.duration(seconds))
     parts.append(f"device {provenance.get('device', 'cpu')}")
     if provenance.get("seed") is not None:
         parts.append(f"seed {provenance['seed']}")

@@ -82,7 +82,7 @@ def to_markdown(statement: Statement, rows: list[Question]) -> str:
 
 # An entry for the Differential Privacy Deployments Registry of OpenDP, filled in from a privacy statement.
 
-REGISTRY_SCHEMA = Path(__file__).resolve().parents[1] / "registry.schema.json"
+REGISTRY_SCHEMA = Path(__file__).with_name("registry.schema.json")
 COMMIT = "057e5d81"
 OPEN = "TO DO: "
 HEADER = (
