@@ -72,8 +72,9 @@ def clipped_sum(
         adjacency: ``add-remove`` (sensitivity C) or ``replace-one`` (2 C).
         method: ``auto``, ``ghost``, ``vmap`` or ``loop``.
         weights: [B] of zeros and ones; examples of weight 0 are padding and add nothing.
-        exact: one example after another, in float64 on a grid (exact_sums.py), so that the sensitivity covers every rounding; for ``release.add_noise`` with ``exact``. Needs the method ``auto`` or ``loop``, and
-            takes as long as ``loop``.
+        exact: one example after another, in float64 on a grid (exact_sums.py), so that the sensitivity covers every
+            rounding; for ``release.add_noise`` with ``exact``. Needs the method ``auto`` or ``loop``, and takes as long
+            as ``loop``.
         check: compare examples of this batch with the examples alone in any case, which this number chooses.
     Raises:
         UsageError: an argument is out of range.
