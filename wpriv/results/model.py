@@ -18,7 +18,8 @@ from wpriv.errors import UsageError, of_file
 Number = int | float
 Row = dict[str, Any]
 """A row of a table: numbers, words and None by column."""
-
+Json = dict[str, Any]
+"""A JSON object as it is written: a statement, an entry of one, a provenance."""
 
 TRAIN_AGAIN = "Delete it and train again with the same command: it is written again from the model and the ledger"
 PRIVATISE_AGAIN = "Write the reports again"

@@ -185,7 +185,7 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
                 # before the recipe: nobody must take earlier results for those of the new one
                 for name in (TABLE, EXPECT, CELLS):
                     durable_writes.remove(out / name)
-            elif essence(_stored(out / RECIPE)) != essence(json.loads(json.dumps(recipe.data))):
+            elif essence(_stored(out / RECIPE)) != essence(as_stored(recipe.data)):
                 raise UsageError(
                     f"{out} holds the results of another recipe, or of this one before it was changed. Name another "
                     f"folder with `out`, or replace the results with `fresh=True`"
@@ -270,7 +270,21 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
 def results(out: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
     """Write the table and the provenance, each in one piece."""
     durable_writes.replace(out / TABLE, csv_text(rows))
-    durable_writes.replace(out / PROVENANCE, json.dumps({**provenance(), **about}, indent=2) + "\n")
+    write_json(out / PROVENANCE, {**provenance(), **about})
+
+
+def write_json(path: Path, data: object) -> None:
+    """Write plain data as JSON, in one piece.
+
+    Raises:
+        MissingResource: it cannot be written.
+    """
+    durable_writes.replace(path, json.dumps(data, indent=2) + "\n")
+
+
+def as_stored(data: Any) -> Any:
+    """Return plain data as they are after a round trip through JSON."""
+    return json.loads(json.dumps(data))
 
 
 def provenance() -> dict[str, Any]:

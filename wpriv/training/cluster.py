@@ -29,8 +29,7 @@ from wpriv.files import durable_writes
 from wpriv.results import model
 from wpriv.training import progress
 from wpriv.training.progress import Say
-from wpriv.training.recipe_grid import Cell
-from wpriv.training.training_grid import Grid
+from wpriv.training.training_grid import Cell, Grid
 
 BACKEND = "submitit"
 COMMANDS = ("sbatch", "srun", "sacct")

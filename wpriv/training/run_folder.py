@@ -219,7 +219,7 @@ def inspect(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = Fa
         return RunFolder(path, fresh=True)
     if fork:
         return _fork(path, recipe, stored)
-    if stored != json.loads(json.dumps(resolve.essence(recipe.data))):
+    if stored != storage.as_stored(resolve.essence(recipe.data)):
         raise UsageError(
             f"{path} holds a run of another recipe, or of this one before it was changed. Name another folder with "
             f"`out`, continue from its weights at the cost of both runs with `fork=True`, or replace it with "
@@ -294,7 +294,7 @@ def claim(folder: RunFolder, recipe: Recipe, provenance: dict[str, Any]) -> None
         _move_aside(path, [name for name in names if name not in {*kept, storage.RECIPE} and (path / name).is_file()])
         durable_writes.replace(path / storage.RECIPE, yaml_document.as_yaml(recipe.data))
     about = {**storage.provenance(), **provenance, "run": folder.run}
-    durable_writes.replace(path / storage.PROVENANCE, json.dumps(about, indent=2) + "\n")
+    storage.write_json(path / storage.PROVENANCE, about)
 
 
 def identity(recipe: Recipe, steps: int, multiplier: float, fingerprint: str, run: int) -> str:

@@ -1,11 +1,14 @@
-"""The trainings of a sweep or of repeated runs, and what is computed from all of them: tables, figures, a statement."""
+"""The trainings of a sweep or of repeated runs, and what is computed from all of them: tables, figures, a statement.
+
+The statement says what all of the trainings together keep.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,18 +18,17 @@ from wpriv.config.recipe import Recipe
 from wpriv.errors import UnknownName, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK, locked
-from wpriv.results import expectations, plot, storage
+from wpriv.results import expectations, model, plot, storage
 from wpriv.results.expectations import RUN, Verdict, means
-from wpriv.training import cluster, recipe_grid, sweep_statement, tasks
-from wpriv.training.all_trainings import Together
+from wpriv.results.model import OfTrainings, Row
+from wpriv.training import all_trainings, cluster, tasks, training_grid
+from wpriv.training.all_trainings import Release, Together
 from wpriv.training.plan import Plan
 from wpriv.training.progress import Say
-from wpriv.training.recipe_grid import Cell, cells
-from wpriv.training.sweep_statement import Finished
+from wpriv.training.reports import render
 from wpriv.training.trained import Trained, load_finished
-from wpriv.training.training_grid import Grid
+from wpriv.training.training_grid import Cell, Grid, cells
 
-Row = dict[str, Any]
 # those of joblib, and submitit, which gives each cell to a cluster as a task
 BACKENDS = ("loky", "multiprocessing", "threading", "sequential", cluster.BACKEND)
 # the eps of all runs of a setting together, beside the eps of one run
@@ -35,6 +37,7 @@ ALL_RUNS = "epsilon_all_runs"
 FIRST_TERMS = {"risk": "L", "reconstruction": "RL"}
 LAST = {"core": "RLc", "accuracy": "ACC"}
 ALPHA = "options.alpha"
+SCHEMA = "wpriv.statement-of-trainings/1"
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,25 @@ class PlannedCell:
     cell: Cell
     plan: Plan
     done: bool
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished training of a recipe with several: its labels and what its folder holds."""
+
+    labels: dict[str, Any]
+    trained: Trained
+
+    @property
+    def folder(self) -> str:
+        return self.trained.out.name
+
+    def release(self) -> Release | None:
+        """The release of the training, for the common accounting; None if it was trained without privacy."""
+        plan = self.trained.plan
+        return (
+            None if plan.private is None else all_trainings.of_folder(plan, all_trainings.entries_of(self.trained.out))
+        )
 
 
 @dataclass(frozen=True)
@@ -167,17 +189,20 @@ def _merged(recipe: Recipe, grid: Grid, trained: dict[str, Trained]) -> SweepRes
         "source": recipe.source,
         "quick": recipe.quick,
         "seed": recipe.train.seed,
-        "seeds": recipe_grid.runs_of(recipe),
+        "seeds": training_grid.runs_of(recipe),
         "trainings": total,
         "finished": len(finished),
         "wall_seconds": _wall_seconds(finished),
         "claims": [claim.model_dump() for claim in recipe.claims],
         "device": grid.device,
     }
-    together = sweep_statement.of_runs(finished)
-    others = sweep_statement.other_trainings(out, {cell.name for cell in grid.cells})
-    statement = sweep_statement.statement(recipe, finished, total, together, provenance, others)
-    sweep_statement.write(out, statement, str(together))
+    together = _together(finished)
+    others = _other_trainings(out, {cell.name for cell in grid.cells})
+    statement = _statement(recipe, finished, total, together, provenance, others)
+    stated = model.checked(OfTrainings, statement, storage.STATEMENT, model.TRAIN_AGAIN)
+    markdown = render.filled("trainings.md.j2", statement=stated, sentence=str(together))
+    durable_writes.replace(out / storage.STATEMENT_TEXT, markdown)
+    storage.write_json(out / storage.STATEMENT, statement)
     rows, runs = _tables(recipe, finished, statement)
     durable_writes.replace(out / storage.TABLE, storage.csv_text(rows))
     if runs:
@@ -188,7 +213,7 @@ def _merged(recipe: Recipe, grid: Grid, trained: dict[str, Trained]) -> SweepRes
         expectations.write(out, recipe, verdicts)
     # figures show the published ones of the expected numbers
     _write_figures(recipe, finished, out)
-    durable_writes.replace(out / storage.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
+    storage.write_json(out / storage.PROVENANCE, provenance)
     return SweepResult(recipe, rows, total, len(finished), verdicts, out / storage.TABLE, together, statement, runs)
 
 
@@ -241,7 +266,7 @@ def _tables(recipe: Recipe, finished: Sequence[Finished], statement: dict[str, A
         for run in finished
         for row in (run.trained.results() if alone else run.trained.results()[:1])
     ]
-    if recipe_grid.runs_of(recipe) == 1:
+    if training_grid.runs_of(recipe) == 1:
         return rows, []
     labels = ["accountant"] if alone else [axis.over for axis in recipe.train.sweep or []]
     costs = {tuple(setting["labels"].items()): setting["epsilon"] for setting in statement["settings"]}
@@ -335,3 +360,116 @@ def _fairness_names(metrics: Mapping[str, Any], notion: Any) -> dict[str, str]:
     if metrics.get("od0") is not None:
         return {"od0": "OD0", "od1": "OD1"}
     return {"eo0": "EO0", "eo1": "EO1"} if notion == "odds" else {"disparate_impact": "DI"}
+
+
+# The privacy statement of all trainings together.
+
+
+def _together(runs: Sequence[Finished]) -> Together:
+    """The guarantee of finished trainings together: of their own noise, or of the reports that they used."""
+    releases = [release for run in runs if (release := run.release()) is not None]
+    reports = [
+        (run.trained.plan.train.data, run.trained.statement["reports"])
+        for run in runs
+        if "reports" in run.trained.statement
+    ]
+    return all_trainings.together([*releases, *all_trainings.of_reports(reports)])
+
+
+def _other_trainings(out: Path, names: Collection[str]) -> list[str]:
+    """Return the names of the folders in that of a sweep with trainings of none of its cells, in order.
+
+    A recipe whose sweep had other values before, or more repeated runs, left them.
+
+    Args:
+        names: of the folders of all cells.
+    """
+    files = (storage.LEDGER, storage.MODEL)
+    folders = {path.parent.name for name in files for path in out.glob(f"*/{name}")}
+    return sorted(folders - set(names))
+
+
+def _statement(
+    recipe: Recipe,
+    runs: Sequence[Finished],
+    trainings: int,
+    together: Together,
+    versions: dict[str, Any],
+    others: Sequence[str],
+) -> dict[str, Any]:
+    """Return the statement of all finished trainings of a recipe as plain data.
+
+    Args:
+        trainings: how many the recipe has. together: what the finished ones keep together.
+        versions: of the program and the machine, as in provenance.json. others: see ``_other_trainings``.
+    """
+    without = [run for run in runs if run.trained.plan.private is None and "reports" not in run.trained.statement]
+    lists = render.sections(
+        "trainings_lists.txt.j2",
+        finished=len(runs),
+        trainings=trainings,
+        without=len(without),
+        seeded=any(_seed(run) is not None for run in runs if run not in without),
+        earlier=[run.folder for run in runs if run.trained.statement.get("earlier_runs")],
+        others=others,
+    )
+    data: dict[str, Any] = {
+        "schema": SCHEMA,
+        "recipe": recipe.name,
+        "source": recipe.source,
+        "trainings": trainings,
+        "finished": len(runs),
+        "without_privacy": len(without),
+        "means": lists["means"][0],
+        "together": together.as_dict(),
+        "runs": [_run(run) for run in runs],
+        "covered": lists["covered"],
+        "not_covered": lists["not_covered"],
+        "warnings": lists["warnings"],
+        "versions": {key: versions.get(key) for key in ("wpriv", "python", "numpy", "git_commit")},
+    }
+    if training_grid.runs_of(recipe) > 1:
+        data["settings"] = _settings(runs, together)
+    return dict(storage.as_stored(data))
+
+
+def _run(run: Finished) -> dict[str, Any]:
+    """One training alone, by the first accountant that gives a guarantee."""
+    row = run.trained.proven[0].as_dict() if run.trained.proven else {}
+    promise = run.trained.statement.get("promise")
+    return {
+        "folder": run.folder,
+        "labels": run.labels,
+        "seed": _seed(run),
+        "private": run.trained.plan.private is not None,
+        "promise": promise if promise or row else "no accountant gives an (eps, delta) guarantee",
+        **{key: row.get(key) for key in ("epsilon", "delta", "claim", "accountant")},
+    }
+
+
+def _seed(run: Finished) -> int | None:
+    """The fixed seed of the noise, which the reports have where the training added none."""
+    statement = run.trained.statement
+    seed: int | None = statement.get("reports", statement).get("seed")
+    return seed
+
+
+def _settings(runs: Sequence[Finished], together: Together) -> list[dict[str, Any]]:
+    """The cost of the runs of each setting together; ``together`` is that of all runs."""
+    groups: dict[tuple[Any, ...], list[Finished]] = {}
+    for run in runs:
+        groups.setdefault(training_grid.setting(run.labels), []).append(run)
+    rows = []
+    for labels, group in groups.items():
+        ones = [row["epsilon"] for run in group if (row := _run(run))["epsilon"] is not None]
+        whole = together if len(groups) == 1 else _together(group)
+        rows.append(
+            {
+                "labels": dict(labels),
+                "runs": len(group),
+                "epsilon_of_one": max(ones) if len(ones) == len(group) else None,
+                "epsilon": whole.epsilon,
+                "problem": whole.problem or None,
+            }
+        )
+    return rows

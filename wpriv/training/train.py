@@ -13,9 +13,9 @@ from wpriv.errors import UsageError
 from wpriv.training import metric_logs, own_training, sweep, training_run, tuning
 from wpriv.training.metric_logs import Logs
 from wpriv.training.progress import Say, Stop, signals
-from wpriv.training.recipe_grid import changed
 from wpriv.training.sweep import SweepResult
 from wpriv.training.trained import Trained
+from wpriv.training.training_grid import changed
 
 
 def train(

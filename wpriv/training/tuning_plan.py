@@ -25,9 +25,9 @@ from wpriv.core.repeats import MAX_DRAWN_MEAN, Repeats, parse
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.numerics.numbers import echo, text
-from wpriv.training import plan, recipe_grid
+from wpriv.training import plan, training_grid
 from wpriv.training.plan import Plan
-from wpriv.training.recipe_grid import Cell, Labels, number_of
+from wpriv.training.training_grid import Cell, Labels, number_of
 
 FILE = "draw.json"
 BITS = 64
@@ -146,7 +146,7 @@ class Candidate:
         if sigma is not None:
             kept = {key: value for key, value in recipe.data["privacy"].items() if key not in ("eps", "accountant")}
             data = {**recipe.data, "privacy": {**kept, "sigma": sigma}}
-            recipe = recipe_grid.changed(replace(recipe, data=data), {})
+            recipe = training_grid.changed(replace(recipe, data=data), {})
         return cls(cell.labels, plan.plan(recipe, sizes))
 
 
@@ -240,7 +240,7 @@ def tuning_plan(recipe: Recipe, sizes: Mapping[str, int]) -> TuningPlan:
             f"{recipe.name}: tune: repeats: a number of runs is drawn for means of up to {MAX_DRAWN_MEAN:g}; found "
             f"{repeats.mean:g}"
         )
-    cells = recipe_grid.points_of(recipe, recipe.train.tune.sweep)
+    cells = training_grid.points_of(recipe, recipe.train.tune.sweep)
     candidates = [Candidate.of(cell, sizes, None if private.eps is None else 1.0) for cell in cells]
     adjacencies = sorted({candidate.plan.adjacency for candidate in candidates})
     if len(adjacencies) > 1:

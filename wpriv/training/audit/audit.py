@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +17,7 @@ from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.numerics.numbers import echo, text
 from wpriv.results import plot, storage
-from wpriv.training import plan, recipe_grid, train_data
+from wpriv.training import plan, train_data, training_grid
 from wpriv.training import train as training
 from wpriv.training.audit import audited_training, coin_tests
 from wpriv.training.audit.audited_training import Outcome
@@ -210,7 +209,7 @@ def run(
     """
     _check(recipe, method, canaries, runs)
     if recipe.train.has_several:
-        recipe = recipe_grid.changed(recipe, {"seeds": 1})  # an audit trains as often as its method needs
+        recipe = training_grid.changed(recipe, {"seeds": 1})  # an audit trains as often as its method needs
     runs = runs or RUNS[method]
     if out is not None:
         _refuse_other_files(out)
@@ -297,5 +296,5 @@ def _written(result: Audit, recipe: Recipe, out: Path) -> Audit:
     durable_writes.replace(out / TABLE, storage.csv_text(result.rows()))
     files = [out / ANSWER, out / TABLE, out / storage.RECIPE]
     files += plot.draw(result.rows(), [plot.View(figure=FIGURE, title=recipe.name)], out, ("png",), stem=FIGURE)
-    durable_writes.replace(out / ANSWER, json.dumps({**result.as_dict(), **storage.provenance()}, indent=2) + "\n")
+    storage.write_json(out / ANSWER, {**result.as_dict(), **storage.provenance()})
     return replace(result, files=tuple(files))

@@ -18,7 +18,7 @@ from wpriv.config import yaml_document
 from wpriv.errors import CheckFailed, MissingResource, UnknownName, Unsupported, UsageError, of_file
 from wpriv.results import model, storage
 from wpriv.results.model import AuditAnswer, Releases, Reports, Statement
-from wpriv.training.reports import folder_page, model_check, render, summary, words
+from wpriv.training.reports import folder_page, model_check, render, words
 from wpriv.training.reports.model_check import ModelCheck
 
 
@@ -259,7 +259,7 @@ def report(source: str | Path, form: str = "summary", changes: Mapping[str, Any]
         rows = questions(statement, weights)
         data = {"schema": SCHEMA, "kind": form, "questions": [row.as_dict() for row in rows]}
         return Report(form, to_markdown(statement, rows), data)
-    lines, data = summary.of_training(path, statement, weights)
+    lines, data = folder_page.summary_of_training(path, statement, weights)
     return Report(form, folder_page.of_training(path, statement, weights) if form == "html" else lines, data)
 
 
@@ -322,5 +322,5 @@ def _of_table(path: Path, kind: str, form: str) -> tuple[str, dict[str, Any]]:
         provenance = {}
     recipe = path / storage.RECIPE
     data = yaml_document.read(recipe).data if recipe.is_file() else {}
-    lines, entries = summary.of_table(path, kind, data, provenance)
+    lines, entries = folder_page.summary_of_table(path, kind, data, provenance)
     return (folder_page.of_table(path, kind, data, provenance) if form == "html" else lines), entries
