@@ -18,6 +18,7 @@ from wpriv.files import durable_writes
 from wpriv.results import expectations, figure_layout, storage
 from wpriv.results.expectations import RUN, Published
 from wpriv.results.figure_layout import Style
+from wpriv.results.model import Json, Row
 
 # panels of one figure; the arrays of further settings stay in their folders
 MAX_PANELS = 36
@@ -33,9 +34,9 @@ class ArraysByPanel:
     def names(self) -> list[str]:
         return list(self.files)
 
-    def of(self, name: str) -> dict[str, Any]:
+    def of(self, name: str) -> Json:
         """Return the arrays of one panel by name."""
-        arrays: dict[str, Any] = storage.arrays(self.files[name])
+        arrays: Json = storage.arrays(self.files[name])
         return arrays
 
 
@@ -59,7 +60,7 @@ def setting_words(labels: Mapping[str, Any]) -> list[str]:
     return [_names.value(key.rpartition(".")[2], str(value)) for key, value in labels.items() if key != RUN]
 
 
-def _runs(path: Path) -> list[dict[str, Any]]:
+def _runs(path: Path) -> list[Row]:
     """The trainings that the statement of a folder lists; none where it cannot be read."""
     try:
         runs = json.loads((path / storage.STATEMENT).read_text(encoding="utf-8"))["runs"]
@@ -148,7 +149,7 @@ def check_formats(formats: Sequence[str]) -> None:
         raise UsageError(f"--format takes {', '.join(FORMATS)}; found {', '.join(unknown) or 'none'}")
 
 
-def over_runs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def over_runs(rows: list[Row]) -> list[Row]:
     """Return rows of metrics with repeated runs as their means and deviations at each moment; others as they are."""
     if not any(expectations.RUN in row and "step" in row for row in rows):
         return rows
@@ -248,7 +249,7 @@ def _title(view: View, rows: Any) -> tuple[str, bool]:
     return "\n".join(lines), view.title is None and not header
 
 
-def _rows_of(rows: Any, view: View) -> list[dict[str, Any]]:
+def _rows_of(rows: Any, view: View) -> list[Row]:
     return [row for row in rows if _panel_of(row) == view.name] if isinstance(rows, list) else []
 
 
@@ -293,11 +294,11 @@ def _panel_names(rows: Any) -> list[str]:
     return [""] if isinstance(rows, dict) else list(dict.fromkeys(_panel_of(row) for row in rows))
 
 
-def _panel_of(row: dict[str, Any]) -> str:
+def _panel_of(row: Row) -> str:
     return "" if row.get("panel") is None else str(row["panel"])
 
 
-def _stored_views(path: Path, rows: list[dict[str, Any]]) -> list[View]:
+def _stored_views(path: Path, rows: list[Row]) -> list[View]:
     """The panels as the recipe beside the table describes them; without one, those in the table."""
     views = {}
     if path.is_file():
@@ -317,7 +318,7 @@ def _grid_columns(views: list[View]) -> int | None:
     return None
 
 
-def _default_figure(rows: list[dict[str, Any]]) -> str:
+def _default_figure(rows: list[Row]) -> str:
     """The figure of a table for which none was named."""
     if any("proposition" in row for row in rows):
         return "claims"
@@ -382,7 +383,7 @@ def _arrays(sources: Mapping[str, Path]) -> ArraysByPanel:
     return ArraysByPanel(files)
 
 
-def _rows(sources: Mapping[str, Path], figure: str) -> list[dict[str, Any]]:
+def _rows(sources: Mapping[str, Path], figure: str) -> list[Row]:
     name = storage.METRICS if figure in _COURSES else storage.TABLE
     return [
         {**row, "panel": _joined(label, str(row.get("panel") or ""))}

@@ -25,6 +25,7 @@ from wpriv.errors import UsageError, of_file
 from wpriv.files import csv_tables, durable_writes
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.randomness import NOISE_VERSION
+from wpriv.results.model import Json, Row
 
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
 # each run of repeated trainings, whose means are in the table
@@ -68,7 +69,7 @@ _NOT_NEGATIVE = {*BOUND_COLUMNS, *_PARAMETERS, "width", "mass", "density", "clas
 _NUMBERS = _NOT_NEGATIVE | {"loss", "mean"}
 
 
-def table(path: Path) -> list[dict[str, Any]]:
+def table(path: Path) -> list[Row]:
     """Return the rows of a table.csv, numbers as numbers, empty cells as None.
 
     Raises:
@@ -128,7 +129,7 @@ def _cell(column: str, text: str) -> Any:
     return int(text) if re.fullmatch(r"-?\d{1,15}", text) else value
 
 
-def arrays(path: Path) -> dict[str, Any]:
+def arrays(path: Path) -> Json:
     """Return the arrays of a .npz of a run, by name.
 
     Raises:
@@ -211,7 +212,7 @@ def essence(data: Any) -> Any:
     return {**kept, "panels": [essence(p) for p in kept["panels"]]} if isinstance(kept.get("panels"), list) else kept
 
 
-def finished(out: Path) -> dict[str, list[dict[str, Any]]]:
+def finished(out: Path) -> dict[str, list[Row]]:
     """Return the rows of cells that earlier runs finished, by fingerprint; damaged lines are left out.
 
     Raises:
@@ -232,7 +233,7 @@ def finished(out: Path) -> dict[str, list[dict[str, Any]]]:
     return done
 
 
-def keep(out: Path, key: str, rows: list[dict[str, Any]]) -> None:
+def keep(out: Path, key: str, rows: list[Row]) -> None:
     """Append one finished cell, so that an interrupted run continues after it.
 
     Raises:
@@ -256,18 +257,18 @@ def _is_cut_short(size: int, path: Path) -> bool:
         return file.read(1) != b"\n"
 
 
-def columns(rows: list[dict[str, Any]]) -> list[str]:
+def columns(rows: list[Row]) -> list[str]:
     """Return the columns of a table in the order of their first appearance, without empty ones."""
     names = dict.fromkeys(name for row in rows for name in row if name not in _NO_COLUMNS)
     return [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
 
 
-def csv_text(rows: list[dict[str, Any]]) -> str:
+def csv_text(rows: list[Row]) -> str:
     """Return the rows as CSV with a header; numbers in full, empty cells for None."""
     return csv_tables.to_text(columns(rows), rows)
 
 
-def results(out: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
+def results(out: Path, rows: list[Row], about: Json) -> None:
     """Write the table and the provenance, each in one piece."""
     durable_writes.replace(out / TABLE, csv_text(rows))
     write_json(out / PROVENANCE, {**provenance(), **about})
@@ -287,7 +288,7 @@ def as_stored(data: Any) -> Any:
     return json.loads(json.dumps(data))
 
 
-def provenance() -> dict[str, Any]:
+def provenance() -> Json:
     """Return versions, platform, git commit and command line; ``seed`` is None, as nothing is random."""
     return {
         "wpriv": __version__,

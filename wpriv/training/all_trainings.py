@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from wpriv.accounting import evaluate, ledger
 from wpriv.config.train_schema import DataSet
@@ -19,6 +18,7 @@ from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.randomness import stream_digest, training_seeds
 from wpriv.results import model, storage
+from wpriv.results.model import Json
 from wpriv.training.plan import Plan
 from wpriv.training.reports import words
 from wpriv.training.training_statement import PERSON
@@ -66,7 +66,7 @@ class Together:
         """The eps of all trainings together, rounded up; None where it is not known."""
         return None if self.guarantee is None else self.guarantee.epsilon.safe
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         if self.guarantee is None:
             return {"trainings": self.trainings, "problem": self.problem}
         row = self.guarantee.as_dict()
@@ -143,7 +143,7 @@ def _unit(plan: Plan) -> str:
     return unit if group == 1 else PERSON.format(group=group, unit=unit)
 
 
-def of_reports(reports: Iterable[tuple[DataSet, dict[str, Any]]]) -> list[Release]:
+def of_reports(reports: Iterable[tuple[DataSet, Json]]) -> list[Release]:
     """Return the different privatisations of records by local noise that trainings without noise used.
 
     Trainings on the same reports (one file of them, or noise from one seed on the same records) are post-processing of

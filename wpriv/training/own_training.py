@@ -15,6 +15,8 @@ from wpriv.config.recipe import Recipe, check
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
 from wpriv.results import storage
+from wpriv.results.model import Json
+from wpriv.training.data import Data
 
 SOURCE = "trained from Python by wpriv.train"
 # keywords of ``wpriv.train`` that are keys of ``privacy``, are keys of a recipe, or become such keys
@@ -34,7 +36,7 @@ class OwnTraining:
     """
 
     recipe: Recipe
-    data: Any
+    data: Data
     model: Any
     loss: Any
     targets: str
@@ -139,7 +141,7 @@ def settings(loss: str, lr: float | None) -> str:
     return hashlib.sha256(f"{loss} {None if lr is None else float(lr)!r}".encode()).hexdigest()[:16]
 
 
-def options_of(keywords: Mapping[str, Any]) -> dict[str, Any]:
+def options_of(keywords: Mapping[str, Any]) -> Json:
     """Return the keys of a recipe from those keyword arguments of ``wpriv.train`` that are no objects.
 
     Raises:

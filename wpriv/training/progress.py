@@ -15,6 +15,7 @@ from wpriv.files import csv_tables, durable_writes
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.numerics.numbers import text
 from wpriv.results import storage
+from wpriv.results.model import Row
 from wpriv.training.plan import Plan
 from wpriv.training.run_folder import RunFolder
 
@@ -46,7 +47,6 @@ def together(function: Callable[[], Any]) -> Any:
 
 # Progress of a training: the metrics after every epoch, and the signals that stop it.
 
-Row = dict[str, Any]
 Say = Callable[[str], None]  # shows a line of progress
 Stop = Callable[[], str | None]  # returns the reason to stop, if there is one
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)

@@ -21,6 +21,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK
 from wpriv.results import storage
+from wpriv.results.model import Json
 from wpriv.training import tasks
 
 GIVEN = "given"
@@ -176,7 +177,7 @@ def names_in(path: Path) -> set[str]:
     return set()
 
 
-def stored_recipe(path: Path) -> dict[str, Any] | None:
+def stored_recipe(path: Path) -> Json | None:
     """Return the recipe in a folder without keys that do not change the training; None if it cannot be read."""
     try:
         return resolve.essence(yaml_document.read(path / storage.RECIPE).data)
@@ -264,7 +265,7 @@ def resolve_run(folder: RunFolder, recipe: Recipe) -> RunFolder:
     return replace(folder, run=run)
 
 
-def claim(folder: RunFolder, recipe: Recipe, provenance: dict[str, Any]) -> None:
+def claim(folder: RunFolder, recipe: Recipe, provenance: Json) -> None:
     """Make the folder this recipe's; files of an earlier run are moved to ``before-N``, and never deleted.
 
     The recipe is replaced last: if this is interrupted, the folder belongs to the earlier recipe or to this one.

@@ -20,7 +20,7 @@ from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK, locked
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.expectations import RUN, Verdict, means
-from wpriv.results.model import OfTrainings, Row
+from wpriv.results.model import Json, OfTrainings, Row
 from wpriv.training import all_trainings, cluster, tasks, training_grid
 from wpriv.training.all_trainings import Release, Together
 from wpriv.training.plan import Plan
@@ -53,7 +53,7 @@ class PlannedCell:
 class Finished:
     """A finished training of a recipe with several: its labels and what its folder holds."""
 
-    labels: dict[str, Any]
+    labels: Json
     trained: Trained
 
     @property
@@ -87,7 +87,7 @@ class SweepResult:
     verdicts: list[Verdict]
     table: Path
     together: Together
-    statement: dict[str, Any]
+    statement: Json
     runs: list[Row] = field(default_factory=list)
 
     def require(self) -> None:
@@ -252,7 +252,7 @@ def is_repeated_only(recipe: Recipe) -> bool:
     return recipe.train.sweep is None
 
 
-def _tables(recipe: Recipe, finished: Sequence[Finished], statement: dict[str, Any]) -> tuple[list[Row], list[Row]]:
+def _tables(recipe: Recipe, finished: Sequence[Finished], statement: Json) -> tuple[list[Row], list[Row]]:
     """Return the rows of table.csv and those of runs.csv, which has none unless runs are repeated.
 
     A row has the labels, the last metrics and the first guarantee. One setting alone has a row for each accountant.
@@ -394,9 +394,9 @@ def _statement(
     runs: Sequence[Finished],
     trainings: int,
     together: Together,
-    versions: dict[str, Any],
+    versions: Json,
     others: Sequence[str],
-) -> dict[str, Any]:
+) -> Json:
     """Return the statement of all finished trainings of a recipe as plain data.
 
     Args:
@@ -413,7 +413,7 @@ def _statement(
         earlier=[run.folder for run in runs if run.trained.statement.get("earlier_runs")],
         others=others,
     )
-    data: dict[str, Any] = {
+    data: Json = {
         "schema": SCHEMA,
         "recipe": recipe.name,
         "source": recipe.source,
@@ -433,7 +433,7 @@ def _statement(
     return dict(storage.as_stored(data))
 
 
-def _run(run: Finished) -> dict[str, Any]:
+def _run(run: Finished) -> Json:
     """One training alone, by the first accountant that gives a guarantee."""
     row = run.trained.proven[0].as_dict() if run.trained.proven else {}
     promise = run.trained.statement.get("promise")
@@ -454,7 +454,7 @@ def _seed(run: Finished) -> int | None:
     return seed
 
 
-def _settings(runs: Sequence[Finished], together: Together) -> list[dict[str, Any]]:
+def _settings(runs: Sequence[Finished], together: Together) -> list[Row]:
     """The cost of the runs of each setting together; ``together`` is that of all runs."""
     groups: dict[tuple[Any, ...], list[Finished]] = {}
     for run in runs:

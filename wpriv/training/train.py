@@ -10,6 +10,7 @@ from typing import Any
 from wpriv.accounting import load_recipe
 from wpriv.config.recipe import Recipe
 from wpriv.errors import UsageError
+from wpriv.results.model import Json
 from wpriv.training import metric_logs, own_training, sweep, training_run, tuning
 from wpriv.training.metric_logs import Logs
 from wpriv.training.progress import Say, Stop, signals
@@ -106,14 +107,14 @@ def train(
         MissingResource: the data set or the GPU is missing.
         Interrupted: a signal arrived; the run can be resumed.
     """
-    of_network: dict[str, Any] = {
+    of_network: Json = {
         "test": test, "loss": loss, "classes": classes, "tokens": tokens, "features": features,
         "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
         "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "seed": seed,
         "augment": augment, "average": average, "freeze": freeze, "lora": lora,
     }  # fmt: skip
     logs = metric_logs.logs_of(log, log_private_losses)
-    start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
+    start: Json = {"resume": resume, "fork": fork, "fresh": fresh}
     if isinstance(recipe, (str, Path)):
         owner = "a network: change keys of a recipe by `set={'privacy.eps': 2}`"
         _refuse(owner, {"data": data, **of_network, "progress": progress})
@@ -248,5 +249,5 @@ def run(
                 f"(tune). Leave it out"
             )
         return tuning.run(recipe, out, device=device, resume=resume, root=root, say=say, stop=stop)
-    start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
+    start: Json = {"resume": resume, "fork": fork, "fresh": fresh}
     return training_run.train(recipe, out, device=device, root=root, say=say, stop=stop, logs=logs, **start)

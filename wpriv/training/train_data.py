@@ -14,6 +14,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError, WprivError
 from wpriv.results import model, storage
+from wpriv.results.model import Json
 from wpriv.training import tasks
 from wpriv.training.data import Data, RecordNoise, scaled
 from wpriv.training.data._dataset import FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS
@@ -38,13 +39,13 @@ def sizes(recipe: Recipe, root: str | Path | None) -> Mapping[str, int]:
     return sizes_of(recipe, data(recipe, root))
 
 
-def sizes_of(recipe: Recipe, loaded: Any) -> Mapping[str, int]:
+def sizes_of(recipe: Recipe, loaded: Data) -> Mapping[str, int]:
     """Return the sizes that a training's privacy depends on, from its loaded data."""
     task = tasks.load(recipe.train.task)
     return {"records": loaded.records} if task.sizes is None else task.sizes(recipe.train, loaded)
 
 
-def scale_warning(recipe: Recipe, loaded: Any) -> str | None:
+def scale_warning(recipe: Recipe, loaded: Data) -> str | None:
     """Return a warning if the columns of a table have very different scales and the recipe does not normalise them.
 
     It is for the screen only: it is computed from the training records, and no statement may contain it.
@@ -69,7 +70,7 @@ def scale_warning(recipe: Recipe, loaded: Any) -> str | None:
     )
 
 
-def data(recipe: Recipe, root: str | Path | None) -> Any:
+def data(recipe: Recipe, root: str | Path | None) -> Data:
     """Return the data set of a recipe, cut to its limit, with noise on its training records if the recipe adds it.
 
     Raises:
@@ -106,7 +107,7 @@ def data(recipe: Recipe, root: str | Path | None) -> Any:
     return loaded if options.privatize is None else privatised(recipe, loaded, folder)
 
 
-def _require_labels(recipe: Recipe, loaded: Any) -> None:
+def _require_labels(recipe: Recipe, loaded: Data) -> None:
     """Refuse records with noise whose labels were not published, for a task that learns from labels.
 
     Raises:
@@ -147,7 +148,7 @@ def privatised(recipe: Recipe, data: Data, root: str | Path | None) -> Data:
     """
     train = recipe.train
     assert train.data.privatize is not None
-    options: dict[str, Any] = train.data.privatize.model_dump(exclude_none=True)
+    options: Json = train.data.privatize.model_dump(exclude_none=True)
     options.setdefault("seed", train.seed)
     if options["seed"] is None:
         raise UsageError(
@@ -202,7 +203,7 @@ class Past:
 _past: list[Past] = []
 
 
-def numbers_of(x: Any) -> NDArray[np.uint64]:
+def numbers_of(x: NDArray[Any]) -> NDArray[np.uint64]:
     """Return a number for each record [N, ...], sorted: the same for equal records, and by chance alone for others."""
     rows = np.ascontiguousarray(x).reshape(len(x), -1)
     width = rows.itemsize * rows.shape[1]
@@ -234,7 +235,7 @@ def sharing(folder: Path, records: NDArray[np.uint64]) -> list[Path]:
     return [path for path in dict.fromkeys(shared) if path != folder.resolve()]
 
 
-def require_records(path: Path, data: Any) -> None:
+def require_records(path: Path, data: Data) -> None:
     """Refuse a folder of results of a training on other records, as far as its provenance names them.
 
     Raises:
@@ -247,7 +248,7 @@ def require_records(path: Path, data: Any) -> None:
         )
 
 
-def require_other_weights(recipe: Recipe, data: Any) -> None:
+def require_other_weights(recipe: Recipe, data: Data) -> None:
     """Refuse first weights from a folder of results on the same records, unless these are declared public.
 
     Raises:
@@ -288,14 +289,14 @@ SHOWN = 12
 KEYS = ("classes", "classes_from")
 
 
-def of_data(train: Train, data: Any) -> dict[str, Any]:
+def of_data(train: Train, data: Data) -> Json:
     """Return ``classes`` and ``classes_from`` of a data set; nothing where the task has no classes."""
     if len(data.classes) < 2 or not tasks.load(train.task).has_classes(train):
         return {}
     return {"classes": list(data.classes), "classes_from": ORIGINS[data.classes_from]}
 
 
-def entry(about: Mapping[str, Any]) -> dict[str, Any]:
+def entry(about: Mapping[str, Any]) -> Json:
     """Return the part of a provenance that belongs into the entry ``data`` of the statement."""
     return {key: about[key] for key in KEYS if key in about}
 

@@ -13,11 +13,10 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.numbers import text
 from wpriv.results import expectations, storage
 from wpriv.results.expectations import Verdict
+from wpriv.results.model import Json, Row
 from wpriv.training import finalize, plan, train_data
 from wpriv.training.plan import Plan
 from wpriv.training.run_folder import RunFolder
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,7 +41,7 @@ class Trained:
     guarantees: list[Guarantee]
     refused: list[Refusal]
     verdicts: list[Verdict]
-    statement: dict[str, Any]
+    statement: Json
     out: Path
     files: tuple[Path, ...] = ()
     model: Any = None

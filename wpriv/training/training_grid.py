@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from wpriv.config import document, resolve
 from wpriv.config.recipe import Recipe, check
@@ -21,6 +20,7 @@ from wpriv.config.train_schema import Axis
 from wpriv.errors import Interrupted, MissingResource, UsageError, WprivError
 from wpriv.results.expectations import RUN
 from wpriv.training import plan, progress, run_folder, train_data, training_run
+from wpriv.training.data import Data
 from wpriv.training.plan import Plan
 from wpriv.training.progress import Say, Stop
 from wpriv.training.run_folder import RunFolder
@@ -134,7 +134,7 @@ class Grid:
     out: Path
     device: str = "cpu"
     root: str | Path | None = None
-    data: Any = None
+    data: Data | None = None
 
     def is_done(self, cell: Cell) -> bool:
         """Return whether the folder of a cell holds a finished training."""
@@ -226,7 +226,7 @@ class Grid:
             of_data = [cell.recipe.data.get(key) for key in ("data", "task", "seed")]
             by_data.setdefault(_key(of_data), []).append(cell)
         for group in by_data.values():
-            loaded: Any = None
+            loaded: Data | None = None
             for cell in group:
                 try:
                     loaded = train_data.data(cell.recipe, self.root) if loaded is None else loaded

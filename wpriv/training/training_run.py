@@ -14,7 +14,9 @@ from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, UsageError
 from wpriv.files.durable_writes import LOCK, locked
 from wpriv.results import expectations
+from wpriv.results.model import Json
 from wpriv.training import finalize, metric_logs, own_training, plan, progress, run_folder, train_data
+from wpriv.training.data import Data
 from wpriv.training.metric_logs import Logs
 from wpriv.training.own_training import OwnTraining
 from wpriv.training.plan import Plan
@@ -73,7 +75,7 @@ def train(
     root: str | Path | None,
     say: progress.Say | None,
     stop: Stop | None,
-    data: Any = None,
+    data: Data | None = None,
     logs: Logs = metric_logs.NOWHERE,
     **start: bool,
 ) -> Trained:
@@ -85,7 +87,7 @@ def train(
         return TrainingRun(recipe, out, loaded, device, say, stop_reason, started, logs=logs).run(**start)
 
 
-def provenance(recipe: Recipe, data: Any, device: str, *, no_classes: bool = False) -> dict[str, Any]:
+def provenance(recipe: Recipe, data: Data, device: str, *, no_classes: bool = False) -> Json:
     """Return what the provenance says of a training on some records: its device, seed, data set and classes."""
     return {
         **({} if no_classes else train_data.of_data(recipe.train, data)),
@@ -109,7 +111,7 @@ class TrainingRun:
 
     recipe: Recipe
     out: Path
-    data: Any
+    data: Data
     device: str
     say: progress.Say | None
     stop: Stop
@@ -276,7 +278,7 @@ class Begun:
     plan: Plan
     folder: RunFolder
     identity: str
-    about: dict[str, Any]
+    about: Json
     to_train: bool
     earlier_seconds: float = 0.0
 

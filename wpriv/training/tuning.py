@@ -12,7 +12,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from wpriv.accounting import ledger
 from wpriv.config import resolve, yaml_document
@@ -34,6 +34,7 @@ from wpriv.training import (
     training_statement,
 )
 from wpriv.training import tuning_plan as tuning_draw
+from wpriv.training.data import Data
 from wpriv.training.reports import publication, render
 from wpriv.training.run_folder import RunFolder
 from wpriv.training.trained import Trained
@@ -133,7 +134,7 @@ def inspect(path: Path, recipe: Recipe, *, resume: bool) -> State:
 
 
 def _train_runs(
-    plan: TuningPlan, out: Path, data: Any, device: str, say: progress.Say | None, stop: progress.Stop | None
+    plan: TuningPlan, out: Path, data: Data, device: str, say: progress.Say | None, stop: progress.Stop | None
 ) -> None:
     """Draw the runs if none were drawn, train those that are left, unseen, and write the results of the best."""
     from wpriv.training.engine import launch
@@ -179,7 +180,7 @@ def _best(plan: TuningPlan, choices: Draw, cells: list[Cell], trained: list[Trai
     return replace(trained[number], statement={**trained[number].statement, "chosen": cells[number].labels})
 
 
-def _publish(plan: TuningPlan, best: Trained | None, out: Path, data: Any, device: str) -> None:
+def _publish(plan: TuningPlan, best: Trained | None, out: Path, data: Data, device: str) -> None:
     """Write everything that is kept of the best run, and last the statement, under the name ``PENDING``."""
     from wpriv.files import checkpoint
     from wpriv.training.engine import launch

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from wpriv.accounting import best_of_runs, evaluate, repeated_selection
 from wpriv.accounting.search import Unknown
@@ -25,6 +24,7 @@ from wpriv.core.repeats import MAX_DRAWN_MEAN, Repeats, parse
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.numerics.numbers import echo, text
+from wpriv.results.model import Row
 from wpriv.training import plan, training_grid
 from wpriv.training.plan import Plan
 from wpriv.training.training_grid import Cell, Labels, number_of
@@ -117,7 +117,7 @@ def _seeded(seed: int) -> Callable[[int], int]:
     return bits
 
 
-def score_of(metrics: list[dict[str, Any]], column: str, best: str) -> float:
+def score_of(metrics: list[Row], column: str, best: str) -> float:
     """The score of a finished run, larger for better ones; -inf where it is missing or no number."""
     value = metrics[-1].get(column) if metrics else None
     if not isinstance(value, (int, float)) or math.isnan(value):

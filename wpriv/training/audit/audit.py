@@ -17,6 +17,7 @@ from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.numerics.numbers import echo, text
 from wpriv.results import plot, storage
+from wpriv.results.model import Json, Row
 from wpriv.training import plan, train_data, training_grid
 from wpriv.training import train as training
 from wpriv.training.audit import audited_training, coin_tests
@@ -105,7 +106,7 @@ class Audit:
                 f"as private as certified"
             )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the answer as JSON holds it."""
         row = self.certified.as_dict()
         return {
@@ -143,7 +144,7 @@ class Audit:
             f"one record, so that faults which only show with several records of a person are not met"
         ]
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Row]:
         """Return the table: a row for each test, with the certified bracket beside it."""
         bracket = self.certified.epsilon
         ends = {"certified_lower": bracket.lower, "certified_upper": bracket.safe}

@@ -18,6 +18,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.training import tasks, training_run
+from wpriv.training.data import Data
 from wpriv.training.plan import Plan
 
 Array = NDArray[np.float64]
@@ -138,7 +139,7 @@ def require_auditable(plan: Plan) -> None:
 
 def train(
     plan: Plan,
-    data: Any,
+    data: Data,
     *,
     canaries: int,
     fewer: bool,

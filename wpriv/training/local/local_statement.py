@@ -25,7 +25,7 @@ from wpriv.errors import UsageError
 from wpriv.files.durable_writes import LOCK, PART, locked, reported
 from wpriv.numerics.numbers import shown, text
 from wpriv.results import model
-from wpriv.results.model import Reports
+from wpriv.results.model import Json, Reports
 from wpriv.training.local.local_mechanism import Plan
 from wpriv.training.local.records import Records
 from wpriv.training.reports import publication, render, words
@@ -34,7 +34,7 @@ UNIT = "every record by itself: all numbers of one row of the data"
 LABELS_PUBLIC = "the labels: written unchanged, since --public-labels declares them public"
 
 
-def statement(plan: Plan, records: Records, labels: bool) -> dict[str, Any]:
+def statement(plan: Plan, records: Records, labels: bool) -> Json:
     """Return the statement of local reports as plain data. No part of it is computed from the values of the records.
 
     A checksum of them would let anyone test guesses about them, and so would the share of clipped records; neither is
@@ -100,7 +100,7 @@ def statement(plan: Plan, records: Records, labels: bool) -> dict[str, Any]:
     }
 
 
-def to_markdown(statement: dict[str, Any]) -> str:
+def to_markdown(statement: Json) -> str:
     """Render the statement of local reports as Markdown."""
     reports = read(statement)
     data = reports.data
@@ -116,7 +116,7 @@ def to_markdown(statement: dict[str, Any]) -> str:
     )
 
 
-def read(statement: dict[str, Any]) -> Reports:
+def read(statement: Json) -> Reports:
     """Return the plain data of a statement as a record.
 
     Raises:
@@ -164,7 +164,7 @@ class ReportFiles:
                     f"Name another file with `out`"
                 )
 
-    def write(self, small: dict[str, Array], reports: ReportFile, statement: dict[str, Any]) -> None:
+    def write(self, small: dict[str, Array], reports: ReportFile, statement: Json) -> None:
         """Write all files, or none where writing fails or is interrupted.
 
         Args:
@@ -196,10 +196,10 @@ class ReportFile:
     blocks: Iterator[Array]
 
 
-def array_facts(plan: Plan, statement: dict[str, Any]) -> dict[str, Array]:
+def array_facts(plan: Plan, statement: Json) -> dict[str, Array]:
     """Return the facts that a user of the reports needs, as small arrays beside them."""
     mechanism, row = plan.calibrated.mechanism, plan.calibrated.row
-    values: dict[str, Any] = {
+    values: Json = {
         "mechanism": mechanism.name,
         mechanism.noise: plan.calibrated.noise,
         "p": plan.calibrated.p,

@@ -19,6 +19,7 @@ from wpriv.errors import UsageError
 from wpriv.numerics import ball_projection
 from wpriv.numerics.numbers import shown, whole
 from wpriv.randomness import report_key
+from wpriv.results.model import Json
 from wpriv.training.data._parameters import ReaderParameters
 from wpriv.training.local import local_mechanism, local_statement
 from wpriv.training.local.local_mechanism import LocalMechanism, Plan
@@ -47,7 +48,7 @@ class Privatized:
 
     x: Array | None
     labels: Array | None
-    statement: dict[str, Any]
+    statement: Json
     files: tuple[Path, ...] = ()
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from wpriv.config import yaml_document
 from wpriv.errors import CheckFailed, MissingResource, UnknownName, Unsupported, UsageError, of_file
 from wpriv.results import model, storage
-from wpriv.results.model import AuditAnswer, Releases, Reports, Statement
+from wpriv.results.model import AuditAnswer, Json, Releases, Reports, Statement
 from wpriv.training.reports import folder_page, model_check, render, words
 from wpriv.training.reports.model_check import ModelCheck
 
@@ -95,7 +95,7 @@ NO_VALIDATOR = (
 )
 
 
-def entry(statement: Statement, changes: Mapping[str, object] | None = None) -> dict[str, Any]:
+def entry(statement: Statement, changes: Mapping[str, object] | None = None) -> Json:
     """Return the entry as plain data; what only people know begins with ``TO DO``.
 
     Args:
@@ -117,7 +117,7 @@ def entry(statement: Statement, changes: Mapping[str, object] | None = None) -> 
         mechanisms=_mechanisms(statement, source),
         information=_information(statement),
     )
-    data: dict[str, Any] = json.loads(filled)
+    data: Json = json.loads(filled)
     for path, value in (changes or {}).items():
         _set(data, path, value)
     return data
@@ -159,7 +159,7 @@ def open_paths(data: Any, path: str = "") -> Iterator[str]:
         yield from open_paths(value, f"{path}.{key}" if path else str(key))
 
 
-def entry_faults(data: dict[str, Any]) -> list[str] | None:
+def entry_faults(data: Json) -> list[str] | None:
     """Return what the schema finds wrong with an entry, apart from open values; None without jsonschema."""
     if importlib.util.find_spec("jsonschema") is None:
         return None
@@ -171,12 +171,12 @@ def entry_faults(data: dict[str, Any]) -> list[str] | None:
     return [f"{path or 'the entry'}: {message}" for path, message in errors if path not in unfilled]
 
 
-def schema() -> dict[str, Any]:
+def schema() -> Json:
     """Return the JSON Schema of an entry."""
     return dict(json.loads(REGISTRY_SCHEMA.read_text(encoding="utf-8")))
 
 
-def to_yaml(data: dict[str, Any], version: str) -> str:
+def to_yaml(data: Json, version: str) -> str:
     """Format an entry as YAML, with a comment on its origin and on what is left to fill in."""
     text = HEADER.format(wpriv=version, commit=COMMIT, count=len(list(open_paths(data))))
     return "".join(f"# {line}\n" for line in text.splitlines()) + yaml_document.as_yaml(data, blocks=True)
@@ -220,7 +220,7 @@ class Report:
 
     form: str
     text: str
-    data: dict[str, Any]
+    data: Json
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -308,14 +308,14 @@ def _refusal(path: Path, kind: str, form: str) -> str:
     return f"{path} holds a comparison, which releases nothing: --as {form} is about one training"
 
 
-def _of_audit(path: Path) -> tuple[str, dict[str, Any]]:
+def _of_audit(path: Path) -> tuple[str, Json]:
     file = path / folder_page.AUDIT
     answer = model.json_object(file)
     audit = model.checked(AuditAnswer, answer, file, "Audit again with another --out")
     return folder_page.of_audit(path, audit), {"schema": SCHEMA, "kind": "audit", **answer}
 
 
-def _of_table(path: Path, kind: str, form: str) -> tuple[str, dict[str, Any]]:
+def _of_table(path: Path, kind: str, form: str) -> tuple[str, Json]:
     try:
         provenance = model.json_object(path / storage.PROVENANCE)
     except (UsageError, MissingResource):
