@@ -1,4 +1,4 @@
-"""Means over repeated trainings, with the standard deviations of what was measured."""
+"""Expected numbers beside ours, with the stated tolerance, and the means over repeated trainings."""
 
 from __future__ import annotations
 
@@ -67,8 +67,6 @@ def _worst(name: str, values: list[Any]) -> Any:
         return None
     return (min if name.endswith("_lower") else max)(values)
 
-
-# Compare expected numbers with ours: the ``expect`` rows of a recipe, the results, and the stated tolerance.
 
 # relative differences below this are rounding errors: linspace(0, 4, 81) holds 0.30000000000000004
 ROUNDING = 1e-9
@@ -313,9 +311,6 @@ def _relative(difference: float, expected: float) -> float:
     if expected:
         return difference / abs(expected)
     return math.copysign(math.inf, difference) if difference else 0.0
-
-
-# Published numbers of a results folder, and the rows of its table that they belong to.
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""Make and write figures by matplotlib, which is loaded here alone."""
+"""Make, set and write figures by matplotlib, which is loaded here alone.
+
+A style is for the screen, or for a paper in the width of one column or of two. A drawn figure gets letters and titles
+of its panels, one legend for all of them, and sizes of lines and type.
+"""
 
 from __future__ import annotations
 
@@ -72,8 +76,6 @@ def save(figure: Figure, out: Path, formats: Sequence[str], stem: str) -> list[P
         files.append(path)
     return files
 
-
-# The styles of figures: for the screen, and for a paper, in the width of one column or of two.
 
 SCREEN, PAPER = "screen", "paper"
 NAMES = (SCREEN, PAPER)
@@ -171,8 +173,6 @@ def of(name: str = SCREEN, columns: int | None = None) -> Style:
     inside = 4 if columns == 2 else 3
     return Style(PAPER, width, 0.65, 6.0, inside, {**_COMMON, **_PAPER})
 
-
-# Finish a drawn figure: letters and titles of its panels, one legend for all of them, sizes of lines and type.
 
 LetteredPanel = tuple["Axes", str, bool]  # axes; title; whether the title is only the name of the panel
 Entries = dict[str, Any]  # the handles of a legend by their labels

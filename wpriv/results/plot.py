@@ -1,4 +1,4 @@
-"""Arrays of several trainings, such as samples of their generators, as the panels of one figure."""
+"""The verb ``plot``: draw saved results again, without computing."""
 
 from __future__ import annotations
 
@@ -68,8 +68,6 @@ def _runs(path: Path) -> list[Row]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
 
-
-# The verb ``plot``: draw saved results again, without computing.
 
 FORMATS = ("png", "pdf", "svg")
 _SCREEN = figure_layout.of()
@@ -332,8 +330,6 @@ def _default_figure(rows: list[Row]) -> str:
         return "loss-class"
     return "curves"
 
-
-# One figure from several results folders: the samples, losses or tables of each as its panels.
 
 SAMPLES = "samples"
 # figures of the course of a training, which is in its metrics

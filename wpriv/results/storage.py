@@ -1,4 +1,4 @@
-"""Names of the files in a results folder."""
+"""The files of results folders: their names, tables read with every cell checked, and what a comparison writes."""
 
 from __future__ import annotations
 
@@ -55,8 +55,6 @@ def of_training(task: str, *, averaged: bool = False) -> tuple[str, ...]:
     average = (AVERAGE,) if averaged else ()
     return (*TRAINING, *average, *spec.files, *tables, *(f"{Path(name).stem}.png" for name in tables))
 
-
-# Read the tables of a run, with every cell validated.
 
 MAX_TABLE_BYTES = 100_000_000
 MAX_DRAWN = 1e100  # larger numbers are no eps, delta or parameter, and overflow in every plotting routine
@@ -148,8 +146,6 @@ def arrays(path: Path) -> Json:
     except array_files.DAMAGED as error:
         raise UsageError(f"the arrays {path} cannot be read: {str(error)[:160]}") from None
 
-
-# Write the results folder of a comparison: finished cells, table, resolved recipe, provenance.
 
 # keys of a recipe that do not change its numbers
 _COSMETIC = {"figure", "title", "limits", "expect", "source", "claims", "time"}

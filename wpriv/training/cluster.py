@@ -303,11 +303,7 @@ class TaskQueue:
         return executor
 
     def _accepted(self, tasks: Sequence[CellTask]) -> list[Any]:
-        """Submit tasks and return their jobs.
-
-        Raises:
-            MissingResource: the cluster refuses them.
-        """
+        """Submit tasks and return their jobs."""
         errors = self.submitit.core.utils
         try:
             # the message of the cluster is part of the error below

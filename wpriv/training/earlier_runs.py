@@ -164,11 +164,7 @@ def _entries(path: Path) -> tuple[list[ledger.Entry], str]:
 
 
 def _positions(folder: Path) -> Iterable[tuple[str, ledger.Position, bool]]:
-    """Yield, for each file of a run, its position in the ledger and whether it was trained without privacy.
-
-    Raises:
-        UsageError: such a file cannot be read.
-    """
+    """Yield, for each file of a run, its position in the ledger and whether it was trained without privacy."""
     from wpriv.files import checkpoint
 
     for name in (storage.MODEL, storage.CHECKPOINT):

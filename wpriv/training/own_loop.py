@@ -262,11 +262,7 @@ class Loop:
 
     @property
     def _plan(self) -> Plan:
-        """The plan of the training.
-
-        Raises:
-            UsageError: it is made at the beginning of the ``with`` block.
-        """
+        """The plan of the training."""
         if self._begun is None:
             raise UsageError("steps, sigma and epsilon are known in the with block: `with wpriv.training_loop(...)`")
         return self._begun.plan

@@ -1,4 +1,7 @@
-"""Data-parallel training in several processes (torchrun): only the first reads and writes the results folder."""
+"""Progress of a training: the metrics after every epoch, the signals that stop it, and which of several processes acts.
+
+Under torchrun, only the first process reads and writes the results folder.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +47,6 @@ def together(function: Callable[[], Any]) -> Any:
         raise outcome
     return outcome
 
-
-# Progress of a training: the metrics after every epoch, and the signals that stop it.
 
 Say = Callable[[str], None]  # shows a line of progress
 Stop = Callable[[], str | None]  # returns the reason to stop, if there is one

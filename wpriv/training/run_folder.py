@@ -1,7 +1,8 @@
-"""The rules for a fork: its recipe must agree with the run before it, so that one statement is true of both.
+"""The results folder of one training: whose results it holds, and whether a run begins, continues or forks there.
 
-The statement of a fork is made from its own recipe and from the ledger. The ledger has the releases of all runs, and
-neither the seed of their noise, nor the weights that the first of them began from, nor the noise of their records.
+The recipe of a fork must agree with the run before it, since its statement is made from its own recipe and from the
+ledger, and must be true of both. The ledger has the releases of all runs, and neither the seed of their noise, nor the
+weights that the first of them began from, nor the noise of their records.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from wpriv.accounting import ledger
 from wpriv.config import resolve, yaml_document
@@ -30,7 +30,7 @@ UNIT_OPTIONS = ("notion", "labels")
 """Options of tasks that decide whether the label of a record is protected as well."""
 
 
-def require(path: Path, before: Mapping[str, Any], recipe: Recipe) -> None:
+def require(path: Path, before: Mapping[str, object], recipe: Recipe) -> None:
     """Refuse a fork whose statement would leave out what the run before it depends on.
 
     Args:
@@ -71,7 +71,7 @@ def require(path: Path, before: Mapping[str, Any], recipe: Recipe) -> None:
         )
 
 
-def protect_alike(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+def protect_alike(before: Mapping[str, object], now: Mapping[str, object]) -> bool:
     """Tell whether the trainings of two recipes protect the same values of a record, among the same groups.
 
     Their adjacency does not tell: whether labels are public, and which groups there are, is the same word.
@@ -81,25 +81,25 @@ def protect_alike(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     return _plain(before.get("data")) == _plain(now.get("data")) or not any(map(_depends_on_data, (before, now)))
 
 
-def _protected(data: Mapping[str, Any]) -> list[Any]:
+def _protected(data: Mapping[str, object]) -> list[list[object]]:
     """The options of a recipe that decide which values of a record are protected."""
     fields, options = _task(data).options.model_fields, data.get("options")
     given = options if isinstance(options, Mapping) else {}
     return [[key, given.get(key, fields[key].default)] for key in UNIT_OPTIONS if key in fields]
 
 
-def _depends_on_data(data: Mapping[str, Any]) -> bool:
+def _depends_on_data(data: Mapping[str, object]) -> bool:
     """Tell whether the protection of a recipe is about its groups of records, or its cost about their number."""
     private = data.get("privacy")
     persons = isinstance(private, Mapping) and private.get("group", 1) != 1 and private.get("sampling") == "fixed"
     return persons or _task(data).sizes is not None
 
 
-def _task(data: Mapping[str, Any]) -> tasks.TaskSpec:
+def _task(data: Mapping[str, object]) -> tasks.TaskSpec:
     return tasks.load(str(data.get("task")))
 
 
-def _first_weights(data: Mapping[str, Any]) -> str:
+def _first_weights(data: Mapping[str, object]) -> str:
     """Return the origin of a run's first weights: digest or path of a file, `GIVEN`, or "" where they are drawn."""
     init, model = data.get("init"), data.get("model")
     if isinstance(init, Mapping):
@@ -113,16 +113,13 @@ def _words(first: str) -> str:
     return f"those of `init` with the digest {first[:16]}" if first else "weights that were drawn"
 
 
-def _reports(data: Mapping[str, Any]) -> str:
+def _reports(data: Mapping[str, object]) -> str:
     """The data set, with the seed of its noise where the training draws it: the same text for the same reports."""
     return _plain([data.get("data"), data.get("seed")])
 
 
-def _plain(data: Any) -> str:
+def _plain(data: object) -> str:
     return json.dumps(data, sort_keys=True)
-
-
-# The results folder of one training: whose results it holds, and whether a run begins, continues or forks there.
 
 
 @dataclass(frozen=True)
@@ -328,11 +325,11 @@ def _same_recipe(path: Path, names: set[str], resume: bool) -> RunFolder:
     return RunFolder(path, run)
 
 
-def _fork(path: Path, recipe: Recipe, stored: Any) -> RunFolder:
+def _fork(path: Path, recipe: Recipe, stored: Json | None) -> RunFolder:
     """The folder of a run that continues from its weights, after everything in its ledger."""
     if not any((path / name).is_file() for name in (storage.CHECKPOINT, storage.MODEL)):
         raise UsageError(f"`fork=True` continues from the weights of a run, and {path} holds none yet")
-    if not isinstance(stored, dict):
+    if stored is None:
         raise UsageError(
             f"{path / storage.RECIPE} cannot be read, and `fork=True` needs the recipe of the weights. Restore it, "
             f"or begin again with `fresh=True`"
@@ -354,8 +351,8 @@ def _recipe_digest(recipe: Recipe) -> str:
     return _digest(resolve.essence(recipe.data))
 
 
-def _digest(data: Any) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]
+def _digest(data: object) -> str:
+    return hashlib.sha256(_plain(data).encode()).hexdigest()[:32]
 
 
 def _move_aside(path: Path, names: list[str]) -> None:

@@ -228,11 +228,7 @@ def _wall_seconds(finished: list[Finished]) -> float | None:
 
 
 def _load(grid: Grid, cell: Cell) -> Trained:
-    """Load a finished cell, with the sizes of its data set from its statement.
-
-    Raises:
-        UsageError: the statement cannot be read.
-    """
+    """Load a finished cell, with the sizes of its data set from its statement."""
     file = grid.out / cell.name / storage.STATEMENT
     try:
         data = json.loads(file.read_text(encoding="utf-8"))["data"]

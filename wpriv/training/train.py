@@ -164,11 +164,7 @@ def train_all(
 
 
 def _refuse(owner: str, arguments: Mapping[str, Any]) -> None:
-    """Refuse arguments that belong to the other use of ``train``.
-
-    Raises:
-        UsageError: one of them is given.
-    """
+    """Refuse arguments that belong to the other use of ``train``."""
     names = [f"`{name}`" for name, value in arguments.items() if value is not None]
     if names:
         verb = "belongs" if len(names) == 1 else "belong"

@@ -1,4 +1,9 @@
-"""Load the data set of a training, and the public sizes that its privacy depends on."""
+"""The data set of a training: its public sizes, noise on its records, its classes, and earlier trainings on them.
+
+A training may add noise to its records itself: ``data: {name: mnist, privatize: {...}}`` is the verb ``privatize`` in
+memory. The noise must be the same whenever the run continues, so its seed is known: good for experiments. For records
+of real people privatise once, with noise that nobody can draw again, and train on that file.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +55,6 @@ def scale_warning(recipe: Recipe, loaded: Data) -> str | None:
 
     It is for the screen only: it is computed from the training records, and no statement may contain it.
     """
-    import numpy as np
-
     x, options = loaded.x_train, recipe.train.options
     if x.ndim != 2 or not loaded.columns or x.shape[1] != len(loaded.columns):
         return None
@@ -108,18 +111,12 @@ def data(recipe: Recipe, root: str | Path | None) -> Data:
 
 
 def _require_labels(recipe: Recipe, loaded: Data) -> None:
-    """Refuse records with noise whose labels were not published, for a task that learns from labels.
-
-    Raises:
-        UsageError: they are such records.
-    """
-    from wpriv.training.local.local_statement import LABELS_PUBLIC
-
+    """Refuse records with noise whose labels were not published, for a task that learns from labels."""
     noise, task = recipe.train.data.privatize, recipe.train.task
     if noise is not None:
         published, remedy = noise.public_labels, "give data: privatize: public_labels: true"
     elif loaded.noise is not None:
-        published = LABELS_PUBLIC in loaded.noise.statement.get("not_covered", ())
+        published = local_statement.LABELS_PUBLIC in loaded.noise.statement.get("not_covered", ())
         remedy = "write the reports with --public-labels"
     else:
         return
@@ -128,13 +125,6 @@ def _require_labels(recipe: Recipe, loaded: Data) -> None:
             f"{recipe.name}: data: the task {task} learns from labels, which have no noise and are not declared "
             f"public: all of them would be 0. Where they are public, {remedy}; else take a task that needs none"
         )
-
-
-# Noise on training records, for a training that adds it itself: ``data: {name: mnist, privatize: {...}}``.
-#
-# It is the verb ``privatize`` in memory. The noise must be the same whenever the run continues, so its seed is known:
-# good for experiments. For records of real people privatise once, with noise that nobody can draw again, and train on
-# that file.
 
 
 def privatised(recipe: Recipe, data: Data, root: str | Path | None) -> Data:
@@ -184,8 +174,6 @@ def _zeros(values: NDArray[Any] | None) -> NDArray[Any] | None:
     return None if values is None else np.zeros_like(values)
 
 
-# The records of a training: whether results in a folder, or earlier trainings of this process, were of the same ones.
-#
 # A network of the calling program may hold what an earlier training left in it, in a form that no comparison of weights
 # shows. So the statement of a training names the earlier ones on any of its records, with the cost of all together.
 
@@ -276,8 +264,6 @@ def fingerprint_in(path: Path) -> str | None:
     except WprivError:
         return None
 
-
-# The classes of a training in the order of the network's outputs: for provenance, statement, terminal and header.
 
 ORIGINS = {
     "": "known without the records",

@@ -116,11 +116,7 @@ def load_finished(job: Plan, folder: RunFolder) -> Trained:
 
 
 def _metrics(path: Path) -> list[Row]:
-    """Return the metrics of a finished run.
-
-    Raises:
-        UsageError: the file is missing, or holds no metrics of a run.
-    """
+    """Return the metrics of a finished run."""
     try:
         rows = storage.table(path / storage.METRICS)
     except UsageError:

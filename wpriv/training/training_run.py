@@ -176,7 +176,7 @@ class TrainingRun:
 
     @cached_property
     def _records(self) -> Any:
-        """Numbers of the training records, see ``same_records.numbers_of``."""
+        """Numbers of the training records, see ``train_data.numbers_of``."""
         return train_data.numbers_of(self.data.x_train)
 
     def _origin(self) -> Any:
@@ -284,11 +284,7 @@ class Begun:
 
 
 def _is_trained(folder: RunFolder, identity: str) -> bool:
-    """Return True if the weights in a folder are those at the end of this training.
-
-    Raises:
-        UsageError: they are of this recipe, but of other data or another noise.
-    """
+    """Return True if the weights in a folder are those at the end of this training."""
     from wpriv.files import checkpoint
     from wpriv.training.engine.saved_weights import load_diagnostics
 

@@ -227,11 +227,7 @@ def _delete_runs(out: Path) -> None:
 
 
 def _load(plan: TuningPlan, out: Path) -> Trained:
-    """Return the finished tuned training of a folder.
-
-    Raises:
-        UsageError: its statement or its metrics cannot be read.
-    """
+    """Return the finished tuned training of a folder."""
     path = out / storage.STATEMENT
     try:
         statement = json.loads(path.read_text(encoding="utf-8"))

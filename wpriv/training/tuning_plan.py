@@ -1,6 +1,7 @@
-"""The random choices of a tuned training: the number of runs, the candidate of each, and the order of equal scores.
+"""The plan of a tuned training: its candidates, their noise, the privacy of the best of K runs, and random choices.
 
-They are drawn once, before the first run, and kept in a file that is deleted with the runs.
+The number of runs, the candidate of each and the order of equal scores are drawn once, before the first run, and kept
+in a file that is deleted with the runs.
 """
 
 from __future__ import annotations
@@ -124,8 +125,6 @@ def score_of(metrics: list[Row], column: str, best: str) -> float:
         return float("-inf")
     return float(value) if best == "highest" else -float(value)
 
-
-# The plan of a tuned training: its candidates, their noise, and the privacy of the best of K runs.
 
 # factor by which all noise is raised at a time where candidates of several costs exceed the target together, and the
 # largest number of times

@@ -242,11 +242,7 @@ def run(
 
 
 def _check(recipe: Recipe, method: str, canaries: int | None, runs: int | None) -> None:
-    """Refuse arguments that are out of range, sweeps, and tasks that cannot be audited.
-
-    Raises:
-        UsageError: there is such an argument, or a sweep. Unsupported: there is such a task.
-    """
+    """Refuse arguments that are out of range, sweeps, and tasks that cannot be audited."""
     if recipe.train.sweep is not None:
         raise UsageError(f"{recipe.name} is a sweep of several trainings, and an audit is of one: set its keys instead")
     if recipe.train.tune is not None:
@@ -267,11 +263,7 @@ def _check(recipe: Recipe, method: str, canaries: int | None, runs: int | None) 
 
 
 def _refuse_other_files(out: Path) -> None:
-    """Refuse a folder of other files, before the training; an earlier audit is replaced.
-
-    Raises:
-        UsageError: the folder holds something else than an audit.
-    """
+    """Refuse a folder of other files, before the training; an earlier audit is replaced."""
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / ANSWER).is_file())):
         raise UsageError(f"{out} holds other files than those of an audit. Name another folder with `out`")
 

@@ -1,4 +1,7 @@
-"""Scores of canaries: large where the noisy sums along a canary's direction look as if it took part."""
+"""One training with canaries, and their scores: large where the noisy sums along a canary look as if it took part.
+
+It is the engine of ``wpriv train`` on the records of a recipe and on canaries behind them.
+"""
 
 from __future__ import annotations
 
@@ -76,8 +79,6 @@ def _log_mixture(numbers: Array, noise: Array, weights: dict[float, float]) -> A
     mixture: Array = np.logaddexp.reduce(terms, axis=0)
     return mixture
 
-
-# One training with canaries: the engine of ``wpriv train`` on the records of a recipe and on canaries behind them.
 
 TASKS = ("classify", "fit")
 """The tasks whose trainings can be audited."""

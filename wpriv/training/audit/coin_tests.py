@@ -1,5 +1,6 @@
 """Lower bounds of eps from the outcome of an audit, each wrong with at most a stated chance.
 
+The outcome is the scores of canaries and the coins that decided whether they took part.
 docs/theory/audits.md states the theorems and proves them.
 """
 
@@ -132,8 +133,6 @@ def _binomial(trials: int, hits: NDArray[np.int64], chance: float) -> NDArray[np
     masses: NDArray[np.float64] = np.exp(choose + xlogy(hits, chance) + xlog1py(trials - hits, -chance))
     return masses
 
-
-# Lower bounds of eps from the scores of canaries and the coins that decided whether they took part.
 
 CONFIDENCE = 0.95
 SHARES = (0.05, 0.1, 0.25, 0.5)

@@ -1,4 +1,7 @@
-"""A local mechanism as users describe it, and its calibration: the noise for a target, or the cost of a given noise."""
+"""A local mechanism as users describe it, its calibration, and the plan of reports, made before any is written.
+
+Calibration finds the noise for a target, or the cost of a given noise. The plan adds clip bounds and grid.
+"""
 
 from __future__ import annotations
 
@@ -194,8 +197,6 @@ def _quotient(numerator: float, denominator: float) -> float:
 def _mechanism(step: Json) -> Any:
     return registry.mechanism(step["mech"])(**{key: value for key, value in step.items() if key != "mech"})
 
-
-# The plan of local reports, made before any record is processed: calibrated mechanism, clip bounds and grid.
 
 Array = NDArray[Any]
 MAX_CENTER = 1e9

@@ -1,4 +1,4 @@
-"""The privacy statement of local reports: .statement.json as plain data, and .statement.md."""
+"""The files of local reports: a .npz with the noisy records, and the privacy statement as JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -124,8 +124,6 @@ def read(statement: Json) -> Reports:
     """
     return model.checked(Reports, statement, "the statement of the reports", model.PRIVATISE_AGAIN)
 
-
-# The files of local reports: a .npz with the noisy records, and the privacy statement beside it.
 
 Array = NDArray[Any]
 _ZIPPED_AT = (1980, 1, 1, 0, 0, 0)  # the same for every file, so that the same seed gives the same bytes

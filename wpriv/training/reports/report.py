@@ -1,6 +1,7 @@
-"""A checklist of the questions that a reader asks of a private model, answered from its privacy statement.
+"""The verb ``report``: what a results folder says, as a short summary, a web page, a registry entry or a checklist.
 
-The questions and their answers are in ``templates/checklist.txt.j2``.
+The checklist has the questions that a reader asks of a private model, answered from its privacy statement; they are in
+``templates/checklist.txt.j2``. The entry is for the Differential Privacy Deployments Registry of OpenDP.
 """
 
 from __future__ import annotations
@@ -79,8 +80,6 @@ def to_markdown(statement: Statement, rows: list[Question]) -> str:
     """Render questions as Markdown with a box for each, ticked where it is answered."""
     return render.filled("checklist.md.j2", statement=statement, rows=rows, answered=sum(not row.add for row in rows))
 
-
-# An entry for the Differential Privacy Deployments Registry of OpenDP, filled in from a privacy statement.
 
 REGISTRY_SCHEMA = Path(__file__).with_name("registry.schema.json")
 COMMIT = "057e5d81"
@@ -183,11 +182,7 @@ def to_yaml(data: Json, version: str) -> str:
 
 
 def _set(data: Any, path: str, value: Any) -> None:
-    """Replace the value at a dotted path.
-
-    Raises:
-        UsageError: there is no such path.
-    """
+    """Replace the value at a dotted path."""
     *parents, last = path.split(".")
     place = data
     for name in parents:
@@ -203,8 +198,6 @@ def _child(place: Any, name: str, path: str) -> Any:
         raise UsageError(f"the entry has no {path!r}: {name!r} is none of {', '.join(known) or 'its keys'}")
     return place[int(name) if isinstance(place, list) else name]
 
-
-# The verb ``report``: what a results folder says, as a short summary, a web page, a registry entry or a checklist.
 
 FORMS = ("summary", "html", "registry", "checklist")
 SCHEMA = "wpriv.report/1"
@@ -276,11 +269,7 @@ def _registry(statement: Statement, changes: Mapping[str, object] | None) -> Rep
 
 
 def _kind(path: Path) -> str:
-    """``training``, ``sweep``, ``comparison`` or ``audit``.
-
-    Raises:
-        UsageError: the folder holds no results. MissingResource: it cannot be read.
-    """
+    """``training``, ``sweep``, ``comparison`` or ``audit``."""
     advice = "Give the folder of wpriv train or wpriv compare --out"
     try:
         if not path.is_dir():
