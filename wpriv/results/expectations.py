@@ -8,7 +8,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from wpriv.config.recipe import Check, Recipe
 from wpriv.config.schema import BOUND_COLUMNS
@@ -39,7 +38,7 @@ def means(rows: Iterable[Row], labels: Sequence[str]) -> list[Row]:
     Args:
         labels: the columns that tell the groups apart, which are kept.
     """
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+    groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in labels), []).append(row)
     return [_mean(group, labels) for group in groups.values()]
@@ -61,11 +60,12 @@ def _mean(rows: list[Row], labels: Sequence[str]) -> Row:
     return mean
 
 
-def _worst(name: str, values: list[Any]) -> Any:
+def _worst(name: str, values: list[object]) -> Number | None:
     """The value that holds for every run; None where one has none."""
-    if any(not isinstance(value, (int, float)) for value in values):
+    numbers = [value for value in values if isinstance(value, (int, float))]
+    if len(numbers) < len(values):
         return None
-    return (min if name.endswith("_lower") else max)(values)
+    return min(numbers) if name.endswith("_lower") else max(numbers)
 
 
 # relative differences below this are rounding errors: linspace(0, 4, 81) holds 0.30000000000000004
@@ -342,7 +342,7 @@ def of_recipe(recipe: Recipe) -> list[Published]:
     ]
 
 
-def matched(rows: Any, numbers: Sequence[Published]) -> list[tuple[Row, str, float]]:
+def matched(rows: Sequence[Row], numbers: Sequence[Published]) -> list[tuple[Row, str, float]]:
     """The published numbers that belong to exactly one row: the row, the column and the number."""
     points = []
     for number in numbers:

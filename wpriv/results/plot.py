@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
@@ -19,6 +19,9 @@ from wpriv.results import expectations, figure_layout, storage
 from wpriv.results.expectations import RUN, Published
 from wpriv.results.figure_layout import Style
 from wpriv.results.model import Json, Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # panels of one figure; the arrays of further settings stay in their folders
 MAX_PANELS = 36
@@ -36,8 +39,7 @@ class ArraysByPanel:
 
     def of(self, name: str) -> Json:
         """Return the arrays of one panel by name."""
-        arrays: Json = storage.arrays(self.files[name])
-        return arrays
+        return storage.arrays(self.files[name])
 
 
 def arrays_by_panel(path: Path, name: str) -> ArraysByPanel:
@@ -54,7 +56,7 @@ def arrays_by_panel(path: Path, name: str) -> ArraysByPanel:
     return ArraysByPanel(files)
 
 
-def setting_words(labels: Mapping[str, Any]) -> list[str]:
+def setting_words(labels: Mapping[str, object]) -> list[str]:
     """Return ``α = 0.75``, ``ε = ∞``: each swept key by its last word with its value, without the number of a run."""
     # all digits, since the words tell settings apart
     return [_names.value(key.rpartition(".")[2], str(value)) for key, value in labels.items() if key != RUN]
@@ -69,6 +71,7 @@ def _runs(path: Path) -> list[Row]:
         return []
 
 
+Drawn = list[Row] | Json | ArraysByPanel  # a table, the arrays of a file by name, or those of several panels
 FORMATS = ("png", "pdf", "svg")
 _SCREEN = figure_layout.of()
 
@@ -185,7 +188,7 @@ def sweep_files(
 
 
 def draw(
-    rows: Any,
+    rows: Drawn,
     views: list[View],
     out: Path,
     formats: Sequence[str],
@@ -231,7 +234,7 @@ def draw(
     return files
 
 
-def _methods(rows: Any) -> set[str]:
+def _methods(rows: Drawn) -> set[str]:
     """The names by which methods have colours of their own: accountants of a table of bounds, methods and cases."""
     if not isinstance(rows, list):
         return set()
@@ -239,7 +242,7 @@ def _methods(rows: Any) -> set[str]:
     return {_names.key(str(row[key])) for row in rows for key in keys if row.get(key)}
 
 
-def _title(view: View, rows: Any) -> tuple[str, bool]:
+def _title(view: View, rows: Drawn) -> tuple[str, bool]:
     """The title of a panel with the measures that its rows have as a ``header``, and whether it is only its name."""
     title = _names.method(view.name) if view.title is None else view.title
     header = next((row["header"] for row in _rows_of(rows, view) if row.get("header")), "")
@@ -247,20 +250,20 @@ def _title(view: View, rows: Any) -> tuple[str, bool]:
     return "\n".join(lines), view.title is None and not header
 
 
-def _rows_of(rows: Any, view: View) -> list[Row]:
+def _rows_of(rows: Drawn, view: View) -> list[Row]:
     return [row for row in rows if _panel_of(row) == view.name] if isinstance(rows, list) else []
 
 
-def _draw_panel(rows: Any, view: View, axes: Any, required: bool, numbers: Sequence[Published]) -> None:
+def _draw_panel(rows: Drawn, view: View, axes: Axes, required: bool, numbers: Sequence[Published]) -> None:
     """Draw one panel, or remove its axes if no figure was asked for and the default one does not fit."""
     if isinstance(rows, ArraysByPanel):
         rows = rows.of(view.name)
-    panel = rows if isinstance(rows, dict) else [row for row in rows if _panel_of(row) == view.name]
+    panel = rows if isinstance(rows, dict) else _rows_of(rows, view)
     name = view.figure or _default_figure(panel)  # type: ignore[arg-type]
     try:
         module = registry.load("figures", name)
         module.draw(panel, axes)
-        if hasattr(module, "draw_published"):
+        if hasattr(module, "draw_published") and isinstance(panel, list):
             points = expectations.matched(panel, [number for number in numbers if number.panel in ("", view.name)])
             if points:
                 module.draw_published(panel, points, axes)
@@ -287,7 +290,7 @@ def _table_of(path: Path) -> Path:
     return path / (storage.TABLE if (path / storage.TABLE).is_file() and not repeated_only else storage.METRICS)
 
 
-def _panel_names(rows: Any) -> list[str]:
+def _panel_names(rows: list[Row] | Json) -> list[str]:
     """The names of the panels of a table in their order; arrays are one panel without a name."""
     return [""] if isinstance(rows, dict) else list(dict.fromkeys(_panel_of(row) for row in rows))
 
@@ -361,8 +364,8 @@ def plot_folders(
     registry.load("figures", figure)
     check_formats(formats)
     setting = figure_layout.of(style, columns)
-    rows: Any = _arrays(sources) if figure == SAMPLES else _rows(sources, figure)
-    names = rows.names if isinstance(rows, ArraysByPanel) else list(dict.fromkeys(row["panel"] for row in rows))
+    rows = _arrays(sources) if figure == SAMPLES else _rows(sources, figure)
+    names = rows.names if isinstance(rows, ArraysByPanel) else _panel_names(rows)
     views = [View(name, figure) for name in names]
     return draw(rows, views, Path(out), formats, stem=stem or figure, style=setting)
 

@@ -25,7 +25,7 @@ from wpriv.errors import UsageError, of_file
 from wpriv.files import csv_tables, durable_writes
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.randomness import NOISE_VERSION
-from wpriv.results.model import Json, Row
+from wpriv.results.model import Json, Number, Row
 
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
 # each run of repeated trainings, whose means are in the table
@@ -77,8 +77,7 @@ def table(path: Path) -> list[Row]:
     advice = "give a results folder or its table.csv"
     end = f". {advice.capitalize()}"
     try:
-        if path.stat().st_size > MAX_TABLE_BYTES:
-            raise UsageError(f"{path}: a table may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}")
+        _check_size(path, "a table")
         text = csv_tables.decode(path.read_bytes())
     except FileNotFoundError:
         raise UsageError(f"the table {path} cannot be read: no such file{end}") from None
@@ -102,7 +101,12 @@ def table(path: Path) -> list[Row]:
     return rows
 
 
-def _cell(column: str, text: str) -> Any:
+def _check_size(path: Path, what: str) -> None:
+    if (size := path.stat().st_size) > MAX_TABLE_BYTES:
+        raise UsageError(f"{path}: {what} may have up to {MAX_TABLE_BYTES:,} bytes; found {size:,}")
+
+
+def _cell(column: str, text: str) -> Number | str | None:
     """Return the value of a cell: a number, NaN for ``nan``, a word, or None if it is empty.
 
     Raises:
@@ -136,10 +140,7 @@ def arrays(path: Path) -> Json:
     from wpriv.files import array_files
 
     try:
-        if path.stat().st_size > MAX_TABLE_BYTES:
-            raise UsageError(
-                f"{path}: arrays to be drawn may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}"
-            )
+        _check_size(path, "arrays to be drawn")
         return array_files.npz(path, MAX_TABLE_BYTES)
     except PermissionError as error:
         raise of_file(error, path, "read", "allow reading it") from None
@@ -193,14 +194,14 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
         raise of_file(error, out, "read", "name another folder with `out`") from None
 
 
-def _stored(path: Path) -> Any:
+def _stored(path: Path) -> Json | None:
     try:
         return yaml_document.read(path).data
     except UsageError:
         return None
 
 
-def essence(data: Any) -> Any:
+def essence(data: object) -> object:
     """Return what decides the results of a comparison: its recipe without texts, figures and expected numbers."""
     if not isinstance(data, dict):
         return data
@@ -240,7 +241,7 @@ def keep(out: Path, key: str, rows: list[Row]) -> None:
         file.write("\n" * _is_cut_short(file.tell(), out / CELLS) + line)
 
 
-def _sum(rows: Any) -> str:
+def _sum(rows: object) -> str:
     """A checksum of the rows of a cell, which detects damaged lines."""
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -279,7 +280,7 @@ def write_json(path: Path, data: object) -> None:
     durable_writes.replace(path, json.dumps(data, indent=2) + "\n")
 
 
-def as_stored(data: Any) -> Any:
+def as_stored(data: object) -> Any:
     """Return plain data as they are after a round trip through JSON."""
     return json.loads(json.dumps(data))
 

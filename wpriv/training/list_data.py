@@ -13,6 +13,7 @@ from wpriv.errors import MissingResource
 from wpriv.numerics import numbers
 from wpriv.results.model import Json, Row
 from wpriv.training import data
+from wpriv.training.data import Data
 
 
 def listing(root: Path | None = None) -> list[Row]:
@@ -84,7 +85,7 @@ def _check_root(root: Path | None) -> None:
         raise MissingResource(f"--data-root {str(root)[:300]!r}: no such folder; give the one that holds the data sets")
 
 
-def _summary(data_set: Any) -> Json:
+def _summary(data_set: Data) -> Json:
     description: Json = data_set.describe()
     verdicts = {file["verdict"] for file in description["files"]}
     worst = next((v for v in ("unknown", "known", "published") if v in verdicts), "package")

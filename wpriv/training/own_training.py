@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv.config import document
 from wpriv.config.recipe import Recipe, check
@@ -17,6 +17,14 @@ from wpriv.hints import did_you_mean
 from wpriv.results import storage
 from wpriv.results.model import Json
 from wpriv.training.data import Data
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from wpriv.config.train_schema import Train
+    from wpriv.training.engine.job import Job
+    from wpriv.training.tasks._record_loss import Loss
 
 SOURCE = "trained from Python by wpriv.train"
 # keywords of ``wpriv.train`` that are keys of ``privacy``, are keys of a recipe, or become such keys
@@ -37,18 +45,18 @@ class OwnTraining:
 
     recipe: Recipe
     data: Data
-    model: Any
-    loss: Any
+    model: nn.Module
+    loss: Loss | None
     targets: str
 
-    def build_job(self, recipe: Any, data: Any, device: Any, *, adjacency: str) -> Any:
+    def build_job(self, recipe: Train, data: Data, device: torch.device, /, *, adjacency: str) -> Job:
         """Build the job of the recipe with these objects; see ``tasks.BuildJob``."""
         from wpriv.training.tasks import fit
 
         loss = fit.loss_of("cross-entropy") if self.loss is None else self.loss
         return fit.job_of(recipe, data, device, adjacency=adjacency, model=self.model, loss=loss, targets=self.targets)
 
-    def averaged(self, folder: Path) -> Any:
+    def averaged(self, folder: Path) -> nn.Module:
         """Return a copy of the trained network with the averaged weights."""
         from wpriv.files import checkpoint
 
@@ -56,7 +64,7 @@ class OwnTraining:
         network.load_state_dict(checkpoint.load(folder / storage.MODEL)["average"])
         return network.eval()
 
-    def with_weights(self, folder: Path, device: str) -> Any:
+    def with_weights(self, folder: Path, device: str) -> nn.Module:
         """Return the network with the weights of a finished training, in evaluation mode."""
         from wpriv.training.engine import fine_tuning, launch
         from wpriv.training.engine.saved_weights import inherit
@@ -68,15 +76,15 @@ class OwnTraining:
 
 
 def own_training(
-    model: Any,
-    data: Any,
+    model: nn.Module,
+    data: object,
     *,
-    test: Any = None,
-    loss: Any = None,
+    test: object = None,
+    loss: object = None,
     classes: Any = None,
     tokens: int | None = None,
-    features: Mapping[str, Any] | None = None,
-    **options: Any,
+    features: Mapping[str, object] | None = None,
+    **options: object,
 ) -> OwnTraining:
     """Describe a training of a network on records as a recipe.
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
@@ -27,7 +26,7 @@ from wpriv.training.plan import Plan
 from wpriv.training.progress import Say
 from wpriv.training.reports import render
 from wpriv.training.trained import Trained, load_finished
-from wpriv.training.training_grid import Cell, Grid, cells
+from wpriv.training.training_grid import Cell, Grid, Labels, Setting, cells
 
 # those of joblib, and submitit, which gives each cell to a cluster as a task
 BACKENDS = ("loky", "multiprocessing", "threading", "sequential", cluster.BACKEND)
@@ -53,7 +52,7 @@ class PlannedCell:
 class Finished:
     """A finished training of a recipe with several: its labels and what its folder holds."""
 
-    labels: Json
+    labels: Labels
     trained: Trained
 
     @property
@@ -290,7 +289,7 @@ def _write_figures(recipe: Recipe, finished: Sequence[Finished], out: Path) -> N
         words = plot.setting_words(run.labels)
         first.setdefault(tuple(words), run)
         *panel, case = words or [""]
-        place = {"panel": ", ".join(panel), "case": case} if case else {}
+        place: Row = {"panel": ", ".join(panel), "case": case} if case else {}
         place |= {RUN: run.labels[RUN]} if RUN in run.labels else {}
         rows += [{**place, **row} for row in storage.table(run.trained.out / storage.METRICS)]
     if not rows:
@@ -321,7 +320,7 @@ def _panels(name: str, run: Finished, options: Row) -> list[Row]:
     return rows
 
 
-def panel_header(labels: Mapping[str, Any], folder: Path, options: Mapping[str, Any]) -> str:
+def panel_header(labels: Row, folder: Path, options: Row) -> str:
     """Return the measures of a finished training that stand above its panel; empty without a distance of two groups.
 
     They are those that Rodriguez-Vitores, Lalanne and Loubes (2025) print above the histograms of Figures 1 to 12:
@@ -352,7 +351,7 @@ def _noise(folder: Path) -> float:
     return float((statement.get("noise") or {}).get("standard_deviation", 0.0))
 
 
-def _fairness_names(metrics: Mapping[str, Any], notion: Any) -> dict[str, str]:
+def _fairness_names(metrics: Row, notion: object) -> dict[str, str]:
     if metrics.get("od0") is not None:
         return {"od0": "OD0", "od1": "OD1"}
     return {"eo0": "EO0", "eo1": "EO1"} if notion == "odds" else {"disparate_impact": "DI"}
@@ -452,7 +451,7 @@ def _seed(run: Finished) -> int | None:
 
 def _settings(runs: Sequence[Finished], together: Together) -> list[Row]:
     """The cost of the runs of each setting together; ``together`` is that of all runs."""
-    groups: dict[tuple[Any, ...], list[Finished]] = {}
+    groups: dict[Setting, list[Finished]] = {}
     for run in runs:
         groups.setdefault(training_grid.setting(run.labels), []).append(run)
     rows = []

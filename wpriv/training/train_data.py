@@ -282,12 +282,12 @@ def of_data(train: Train, data: Data) -> Json:
     return {"classes": list(data.classes), "classes_from": ORIGINS[data.classes_from]}
 
 
-def entry(about: Mapping[str, Any]) -> Json:
+def entry(about: Mapping[str, object]) -> Json:
     """Return the part of a provenance that belongs into the entry ``data`` of the statement."""
     return {key: about[key] for key in KEYS if key in about}
 
 
-def class_words(described: Mapping[str, Any]) -> str:
+def class_words(described: Json) -> str:
     """Return the classes of a statement's entry ``data`` with the numbers of their outputs; empty where it has none."""
     classes = described.get("classes", [])
     if not classes:
@@ -297,13 +297,13 @@ def class_words(described: Mapping[str, Any]) -> str:
     return f"classes by output: {', '.join(shown[:SHOWN])}{more} ({described['classes_from']})"
 
 
-def data_words(described: Mapping[str, Any]) -> str:
+def data_words(described: Json) -> str:
     """Return a statement's entry ``data`` in words, its classes last."""
     facts = ", ".join(f"{key} {value}" for key, value in described.items() if key not in KEYS)
     return "; ".join(part for part in (facts, class_words(described)) if part)
 
 
-def values(statement: Mapping[str, Any]) -> tuple[int | str, ...]:
+def values(statement: Json) -> tuple[int | str, ...]:
     """Return the label of each output: whole numbers where all classes are."""
     names = statement.get("data", {}).get("classes", [])
     whole = all(name.lstrip("-").isdecimal() and str(int(name)) == name for name in names)

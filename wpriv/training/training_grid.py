@@ -32,6 +32,8 @@ MAX_CELLS = 10_000
 # keys of a sweep or of a tuned training that its cells do not have
 KEYS_OF_SWEEPS = ("sweep", "seeds", "tune", "cluster", "expect", "figure", "claims", "time")
 Labels = dict[str, int | float | str]
+Setting = tuple[tuple[str, int | float | str], ...]
+"""What the runs of one setting have in common: their labels without the number of the run."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,11 @@ class Cell:
         return self.folder or ",".join(f"{key}={value}" for key, value in self.labels.items()).replace("/", "_")
 
     @property
-    def setting(self) -> tuple[tuple[str, int | float | str], ...]:
+    def setting(self) -> Setting:
         return setting(self.labels)
 
 
-def setting(labels: Labels) -> tuple[tuple[str, int | float | str], ...]:
-    """Return what the runs of one setting have in common: their labels without the number of the run."""
+def setting(labels: Labels) -> Setting:
     return tuple((name, value) for name, value in labels.items() if name != RUN)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, UsageError
@@ -24,13 +24,21 @@ from wpriv.training.progress import Stop, is_main, together
 from wpriv.training.run_folder import RunFolder
 from wpriv.training.trained import Trained, load_finished
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from wpriv.training.engine.job import Schedule
+    from wpriv.training.engine.loop import Engine
+    from wpriv.training.engine.network_guard import Origin
+
 LOOP = (
     "note: records are clipped one after another (the method loop), which is slow: neither the rules of layers nor "
     "torch.func give each record's own gradient of this network"
 )
 
 
-def schedule(job: Plan, run: int = 1) -> Any:
+def schedule(job: Plan, run: int = 1) -> Schedule:
     """Return the plan as the engine needs it."""
     from wpriv.training.engine.job import Schedule
 
@@ -175,11 +183,11 @@ class TrainingRun:
         return Begun(job, folder, identity, about, not trained, earlier)
 
     @cached_property
-    def _records(self) -> Any:
+    def _records(self) -> NDArray[np.uint64]:
         """Numbers of the training records, see ``train_data.numbers_of``."""
         return train_data.numbers_of(self.data.x_train)
 
-    def _origin(self) -> Any:
+    def _origin(self) -> Origin:
         from wpriv.training.engine import network_guard
 
         private = self.recipe.train.privacy is not None
@@ -223,7 +231,7 @@ class TrainingRun:
         network_guard.note_left(averaged, self._origin())
         return replace(trained, averaged=averaged)
 
-    def prepare(self, begun: Begun) -> tuple[Any, Callable[[], Any]]:
+    def prepare(self, begun: Begun) -> tuple[Engine, Callable[[], Any]]:
         """Return the engine, and what yields the places of the records of every step that is left.
 
         The folder is claimed once the task has accepted model and data.

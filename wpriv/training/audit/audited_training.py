@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,12 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.training import tasks, training_run
 from wpriv.training.data import Data
 from wpriv.training.plan import Plan
+
+if TYPE_CHECKING:
+    import torch
+
+    from wpriv.config.train_schema import Train
+    from wpriv.training.engine.job import Job, Schedule
 
 Array = NDArray[np.float64]
 LEAST = 1e-3
@@ -176,8 +182,8 @@ def train(
         generator=np.random.default_rng([seed, run]),
     )
 
-    def build_job(*arguments: Any, **keywords: Any) -> Any:
-        return added.insert(tasks.load(plan.train.task).build_job(*arguments, **keywords))
+    def build_job(recipe: Train, data: Data, device: torch.device, /, *, adjacency: str) -> Job:
+        return added.insert(tasks.load(plan.train.task).build_job(recipe, data, device, adjacency=adjacency))
 
     with tempfile.TemporaryDirectory(prefix="wpriv-audit-") as name:
         folder = Path(name)
@@ -200,7 +206,7 @@ def train(
     return Outcome(added.coins, statistics, process)
 
 
-def _extended(schedule: Any, canaries: int) -> Any:
+def _extended(schedule: Schedule, canaries: int) -> Schedule:
     """Return the schedule with places for canaries behind the records, at the same sampling rate.
 
     Records and batch are multiplied by one factor; places that neither a record nor a canary takes are empty.

@@ -48,18 +48,18 @@ class LocalMechanism:
         dtype: float32 or float64, of the reports. seed: of the noise; None leaves it to the operating system.
     """
 
-    mech: Any = None
+    mech: object = None
     radius: float | None = None
     eps: float | None = None
     delta: float | None = None
     sigma: float | None = None
     scale: float | None = None
-    formula: Any = None
+    formula: object = None
     center: float | None = None
     nonnegative: bool = False
     dct: bool = False
     quantile: float | None = None
-    thresholds: Any = None
+    thresholds: object = None
     dtype: Any = "float32"
     seed: int | None = None
 

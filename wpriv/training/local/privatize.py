@@ -245,7 +245,7 @@ def _digests(records: Records) -> set[bytes]:
     return digests
 
 
-def _path(value: Any, name: str) -> Path | None:
+def _path(value: object, name: str) -> Path | None:
     if value is not None and not isinstance(value, (str, Path)):
         raise UsageError(f"{name} must be a path; found {shown(value)}")
     return None if value is None else Path(value)

@@ -149,7 +149,7 @@ def _information(statement: Statement) -> list[str]:
     return [*warnings, f"SHA-256 of the weights (see wpriv's file reference): {statement.model.weights_sha256}"]
 
 
-def open_paths(data: Any, path: str = "") -> Iterator[str]:
+def open_paths(data: object, path: str = "") -> Iterator[str]:
     """Yield the dotted paths of the values that are still for people to fill in; places in lists are numbers."""
     if isinstance(data, str) and OPEN in data:
         yield path
@@ -181,7 +181,7 @@ def to_yaml(data: Json, version: str) -> str:
     return "".join(f"# {line}\n" for line in text.splitlines()) + yaml_document.as_yaml(data, blocks=True)
 
 
-def _set(data: Any, path: str, value: Any) -> None:
+def _set(data: Json, path: str, value: object) -> None:
     """Replace the value at a dotted path."""
     *parents, last = path.split(".")
     place = data
