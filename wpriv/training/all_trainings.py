@@ -123,11 +123,12 @@ def of_plan(plan: Plan) -> Release | None:
     return Release(plan.process(), private.delta, streams, _unit(plan))
 
 
-def of_folder(plan: Plan, entries: list[ledger.Entry]) -> Release | None:
-    """Return what a finished training has released, from its ledger; None without privacy."""
+def of_folder(plan: Plan, out: Path) -> Release | None:
+    """Return what the finished training in a folder has released, from its ledger; None without privacy."""
     private = plan.private
     if private is None or private.delta is None:
         return None
+    entries = ledger.entries(out / storage.LEDGER)
     process = plan.under_neighbours(ledger.process(entries, plan.adjacency).steps)
     return Release(process, private.delta, frozenset(entry.stream for entry in entries), _unit(plan))
 
@@ -166,11 +167,6 @@ def of_reports(reports: Iterable[tuple[DataSet, Json]]) -> list[Release]:
 def _origin(data: DataSet) -> str:
     """Return the file of the reports, or the parameters of the data set where a training draws them itself."""
     return str(data.file) if data.privatize is None else json.dumps(data.model_dump(exclude_none=True), sort_keys=True)
-
-
-def entries_of(path: Path) -> list[ledger.Entry]:
-    """Return the ledger in the folder of a training."""
-    return ledger.entries(path / storage.LEDGER)
 
 
 def merged(steps: Iterable[Step]) -> tuple[Step, ...]:

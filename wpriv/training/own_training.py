@@ -101,29 +101,11 @@ def own_training(
         UsageError: the objects do not fit together, or the options are faulty.
         MissingResource: the records are no arrays of numbers.
     """
-    from wpriv.training.data import declared_words, of_arrays
-    from wpriv.training.tasks import _given, _record_loss, _supervised
+    from wpriv.training.tasks import _given
 
     keys = options_of(options)
     _given.require_network(model)
-    held_out = None if test is None else _given.pair(test, "test")
-    pair = _given.pair(data, "data")
-    vocabulary = _given.vocabulary(model, pair[0], tokens)
-    loaded = of_arrays(
-        "given",
-        pair,
-        held_out,
-        source="arrays of a Python program",
-        declared=declared_words(classes, "`classes`"),
-        ignored=_record_loss.ignored_label(loss),
-        tokens=vocabulary,
-    )
-    targets = _record_loss.targets_of(loss)
-    if targets == "classes" and _given.are_shares_of_classes(loss, loaded):
-        targets = "numbers"
-    if targets == "classes":
-        loaded = _given.by_outputs(model, loaded) if features is None else loaded
-        _supervised.require_classes(loaded)
+    loaded, targets = _records(model, data, test, loss, classes, tokens, by_outputs=features is None)
     written = {
         "kind": "train",
         "source": SOURCE,
@@ -140,6 +122,34 @@ def own_training(
     recipe = check(document.of_data(type(model).__name__, written))
     per_record = None if loss is None else _given.per_record(loss)
     return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record, targets)
+
+
+def _records(
+    model: nn.Module, data: object, test: object, loss: object, classes: Any, tokens: int | None, *, by_outputs: bool
+) -> tuple[Data, str]:
+    """The records as a data set, and their targets, see ``fit.job_of``; classes may be read off the outputs."""
+    from wpriv.training.data import declared_words, of_arrays
+    from wpriv.training.tasks import _given, _record_loss, _supervised
+
+    held_out = None if test is None else _given.pair(test, "test")
+    pair = _given.pair(data, "data")
+    vocabulary = _given.vocabulary(model, pair[0], tokens)
+    loaded = of_arrays(
+        "given",
+        pair,
+        held_out,
+        source="arrays of a Python program",
+        declared=declared_words(classes, "`classes`"),
+        ignored=_record_loss.ignored_label(loss),
+        tokens=vocabulary,
+    )
+    targets = _record_loss.targets_of(loss)
+    if targets == "classes" and _given.are_shares_of_classes(loss, loaded):
+        targets = "numbers"
+    if targets == "classes":
+        loaded = _given.by_outputs(model, loaded) if by_outputs else loaded
+        _supervised.require_classes(loaded)
+    return loaded, targets
 
 
 def settings(loss: str, lr: float | None) -> str:

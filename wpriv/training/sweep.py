@@ -6,6 +6,7 @@ The statement says what all of the trainings together keep.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import re
 from collections.abc import Collection, Sequence
@@ -14,14 +15,14 @@ from pathlib import Path
 
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
-from wpriv.errors import UnknownName, UsageError
+from wpriv.errors import MissingResource, UnknownName, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK, locked
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.expectations import RUN, Verdict, means
 from wpriv.results.model import Json, OfTrainings, Row
 from wpriv.training import all_trainings, cluster, tasks, training_grid
-from wpriv.training.all_trainings import Release, Together
+from wpriv.training.all_trainings import Together
 from wpriv.training.plan import Plan
 from wpriv.training.progress import Say
 from wpriv.training.reports import render
@@ -52,19 +53,16 @@ class PlannedCell:
 class Finished:
     """A finished training of a recipe with several: its labels and what its folder holds."""
 
-    labels: Labels
+    cell: Cell
     trained: Trained
+
+    @property
+    def labels(self) -> Labels:
+        return self.cell.labels
 
     @property
     def folder(self) -> str:
         return self.trained.out.name
-
-    def release(self) -> Release | None:
-        """The release of the training, for the common accounting; None if it was trained without privacy."""
-        plan = self.trained.plan
-        return (
-            None if plan.private is None else all_trainings.of_folder(plan, all_trainings.entries_of(self.trained.out))
-        )
 
 
 @dataclass(frozen=True)
@@ -114,8 +112,10 @@ def check_backend(name: str) -> None:
     """
     if name not in BACKENDS:
         raise UnknownName("backend", name, BACKENDS, place="--backend")
-    if name == cluster.BACKEND:
-        cluster.require_package()
+    if name == cluster.BACKEND and importlib.util.find_spec("submitit") is None:
+        raise MissingResource(
+            "--backend submitit needs the package of this name; install it by pip install 'wpriv[slurm]'"
+        )
 
 
 def planned(recipe: Recipe, out: Path, *, part: str = "1/1", root: str | Path | None = None) -> list[PlannedCell]:
@@ -178,7 +178,7 @@ def _merged(recipe: Recipe, grid: Grid, trained: dict[str, Trained]) -> SweepRes
     """
     out, total = grid.out, len(grid.cells)
     finished = [
-        Finished(cell.labels, trained.get(cell.name) or _load(grid, cell))
+        Finished(cell, trained.get(cell.name) or _load(grid, cell))
         for cell in grid.cells
         if (out / cell.name / storage.STATEMENT).is_file()
     ]
@@ -362,7 +362,8 @@ def _fairness_names(metrics: Row, notion: object) -> dict[str, str]:
 
 def _together(runs: Sequence[Finished]) -> Together:
     """The guarantee of finished trainings together: of their own noise, or of the reports that they used."""
-    releases = [release for run in runs if (release := run.release()) is not None]
+    private = [run.trained for run in runs if run.trained.plan.private is not None]
+    releases = [release for each in private if (release := all_trainings.of_folder(each.plan, each.out)) is not None]
     reports = [
         (run.trained.plan.train.data, run.trained.statement["reports"])
         for run in runs
@@ -453,7 +454,7 @@ def _settings(runs: Sequence[Finished], together: Together) -> list[Row]:
     """The cost of the runs of each setting together; ``together`` is that of all runs."""
     groups: dict[Setting, list[Finished]] = {}
     for run in runs:
-        groups.setdefault(training_grid.setting(run.labels), []).append(run)
+        groups.setdefault(run.cell.setting, []).append(run)
     rows = []
     for labels, group in groups.items():
         ones = [row["epsilon"] for run in group if (row := _run(run))["epsilon"] is not None]

@@ -8,7 +8,7 @@ of real people privatise once, with noise that nobody can draw again, and train 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,15 +180,8 @@ def _zeros(values: NDArray[Any] | None) -> NDArray[Any] | None:
 CHUNK = 4096
 
 
-@dataclass(frozen=True)
-class Past:
-    """A training: its folder, and the numbers of its records, sorted."""
-
-    folder: Path
-    records: NDArray[np.uint64]
-
-
-_past: list[Past] = []
+_past: list[tuple[Path, NDArray[np.uint64]]] = []
+"""The private trainings of this process: the folder, and the numbers of the records, sorted."""
 
 
 def numbers_of(x: NDArray[Any]) -> NDArray[np.uint64]:
@@ -213,13 +206,13 @@ def name_of(records: NDArray[np.uint64]) -> str:
 def note(folder: Path, records: NDArray[np.uint64]) -> None:
     """Remember that a private training on some records began in a folder."""
     where = folder.resolve()
-    if all(past.folder != where or not np.array_equal(past.records, records) for past in _past):
-        _past.append(Past(where, records))
+    if all(path != where or not np.array_equal(other, records) for path, other in _past):
+        _past.append((where, records))
 
 
 def sharing(folder: Path, records: NDArray[np.uint64]) -> list[Path]:
     """Return the folders of earlier private trainings of this process, but one, that had one of the records."""
-    shared = [past.folder for past in _past if len(np.intersect1d(past.records, records))]
+    shared = [path for path, other in _past if len(np.intersect1d(other, records))]
     return [path for path in dict.fromkeys(shared) if path != folder.resolve()]
 
 

@@ -90,7 +90,9 @@ class Trained:
         adapted = self.plan.private is not None and self.plan.private.adapt is not None
         if self.plan.release is not None and not adapted:
             row["noise"] = self.plan.multiplier * self.plan.release.sensitivity
-        return [{**row, **_bounds(guarantee)} for guarantee in self.guarantees] or [self._last]
+        figures = [guarantee.as_dict() for guarantee in self.guarantees]
+        bounds = ("accountant", "claim", "epsilon", "delta")
+        return [{**row, **{key: each[key] for key in bounds}} for each in figures] or [self._last]
 
     @property
     def _last(self) -> Row:
@@ -127,8 +129,3 @@ def _metrics(path: Path) -> list[Row]:
             f"same command again: both are written again from the model and the ledger"
         )
     return rows
-
-
-def _bounds(guarantee: Guarantee) -> Row:
-    row = guarantee.as_dict()
-    return {key: row[key] for key in ("accountant", "claim", "epsilon", "delta")}

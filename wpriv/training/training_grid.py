@@ -51,11 +51,7 @@ class Cell:
 
     @property
     def setting(self) -> Setting:
-        return setting(self.labels)
-
-
-def setting(labels: Labels) -> Setting:
-    return tuple((name, value) for name, value in labels.items() if name != RUN)
+        return tuple((name, value) for name, value in self.labels.items() if name != RUN)
 
 
 def changed(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:

@@ -123,21 +123,9 @@ def privatize(
     ((2, 2), True)
     """
     mechanism = LocalMechanism(
-        mech=mech,
-        radius=radius,
-        eps=eps,
-        delta=delta,
-        sigma=sigma,
-        scale=scale,
-        formula=formula,
-        center=center,
-        nonnegative=nonnegative,
-        dct=dct,
-        quantile=quantile,
-        thresholds=thresholds,
-        dtype=dtype,
-        seed=seed,
-    )
+        mech=mech, radius=radius, eps=eps, delta=delta, sigma=sigma, scale=scale, formula=formula, center=center,
+        nonnegative=nonnegative, dct=dct, quantile=quantile, thresholds=thresholds, dtype=dtype, seed=seed,
+    )  # fmt: skip
     count = None if limit is None else whole(limit, "`limit`")
     folder, path = _path(root, "`data_root`"), _path(out, "`out`")
     files = None if path is None else ReportFiles.at(path)

@@ -166,9 +166,7 @@ def of_training(path: Path, statement: Statement, weights: ModelCheck) -> str:
         reading=[] if source is None or best is None else explain.of_statement(source, best),
         facts=_facts(statement, weights),
         measured=[(_names.axis(key), number(value, 5)) for key, value in metrics.items() if value is not None],
-        found=_results(
-            path, storage.table(path / storage.METRICS), lambda out: plot.plot(path, formats=("svg",), out=out)
-        ),
+        found=_results(path, storage.METRICS),
         files=[(entry.file, entry.publish, entry.why) for entry in statement.publish if (path / entry.file).exists()],
     )
 
@@ -205,24 +203,19 @@ def of_table(path: Path, kind: str, recipe: Mapping[str, object], provenance: Ma
         ],
         together=[("all together" if name == "together" else name, line) for name, line in together],
         trainings=_trainings(path) if kind == "sweep" else [],
-        found=_results(
-            path, storage.table(path / storage.TABLE), lambda out: plot.plot(path, formats=("svg",), out=out)
-        ),
+        found=_results(path, storage.TABLE),
     )
 
 
 def of_audit(path: Path, audit: AuditAnswer) -> str:
     """Return the page of an audit."""
-    rows = storage.table(path / AUDIT_TABLE)
     return _page(
         "audit.html.j2",
         path,
         f"Audit of {audit.recipe}",
         "wpriv audit",
         audit=audit,
-        found=_results(
-            path, rows, lambda out: plot.plot(path / AUDIT_TABLE, figure="audit", formats=("svg",), out=out)
-        ),
+        found=_results(path, AUDIT_TABLE, "audit"),
     )
 
 
@@ -276,9 +269,11 @@ def _trainings(path: Path) -> list[tuple[str, str]]:
     return lines
 
 
-def _results(path: Path, rows: list[Row], draw: Callable[[Path], list[Path]]) -> Results:
-    """Figures and their numbers, expected numbers, and claims."""
-    pictures = figures(draw, "figure", f"Figure of {path.name}; its numbers are in the table below")
+def _results(path: Path, table: str, figure: str | None = None) -> Results:
+    """Figures and the numbers of a table, expected numbers, and claims; a named figure is drawn of the table alone."""
+    rows, source = storage.table(path / table), path / table if figure else path
+    label = f"Figure of {path.name}; its numbers are in the table below"
+    pictures = figures(lambda out: plot.plot(source, figure=figure, formats=("svg",), out=out), "figure", label)
     faults, verdicts, claims = [], [], []
     try:
         verdicts = expectations.read(path / storage.EXPECT)
