@@ -32,14 +32,14 @@ from wpriv.training import (
     train_data,
     training_run,
     training_statement,
+    tuning_plan,
 )
-from wpriv.training import tuning_plan as tuning_draw
 from wpriv.training.data import Data
 from wpriv.training.reports import publication, render
 from wpriv.training.run_folder import RunFolder
 from wpriv.training.trained import Trained
 from wpriv.training.training_grid import Cell, Grid, with_seed_of_run
-from wpriv.training.tuning_plan import Draw, TuningPlan, tuning_plan
+from wpriv.training.tuning_plan import Draw, TuningPlan
 
 # the folder of the runs while they are trained, and its name while it is deleted
 RUNS, DISCARDED = "runs", "runs.discarded"
@@ -67,7 +67,7 @@ State = Literal["in training", "chosen", "done"]  # chosen: only the deletion of
 def planned(recipe: Recipe, out: Path, *, root: str | Path | None = None, resume: bool = False) -> TuningPlan:
     """Return the plan of a tuned training, without running it; records are not loaded if their sizes are known."""
     inspect(out, recipe, resume=resume)
-    return tuning_plan(recipe, train_data.sizes(recipe, root))
+    return tuning_plan.tuning_plan(recipe, train_data.sizes(recipe, root))
 
 
 def run(
@@ -94,7 +94,7 @@ def run(
         raise Unsupported(f"{recipe.name}: tune trains in one process; start it without torchrun")
     inspect(out, recipe, resume=resume)
     data = train_data.data(recipe, root)
-    plan = tuning_plan(recipe, train_data.sizes_of(recipe, data))
+    plan = tuning_plan.tuning_plan(recipe, train_data.sizes_of(recipe, data))
     busy = f"another process is training in {out}. Wait until it ends, or name another folder with --out"
     with locked(out / LOCK, busy):
         state = inspect(out, recipe, resume=resume)
@@ -144,10 +144,10 @@ def _train_runs(
     durable_writes.make_folder(out)
     durable_writes.replace(out / storage.RECIPE, yaml_document.as_yaml(plan.recipe.data))
     durable_writes.make_folder(runs)
-    choices = tuning_draw.read(runs, data.fingerprint)
+    choices = tuning_plan.read(runs, data.fingerprint)
     if choices is None:
-        choices = tuning_draw.draw(plan.repeats, len(plan.candidates), data.fingerprint, plan.recipe.train.seed)
-        tuning_draw.write(choices, runs)
+        choices = tuning_plan.draw(plan.repeats, len(plan.candidates), data.fingerprint, plan.recipe.train.seed)
+        tuning_plan.write(choices, runs)
     for line in (*(f"read as: {note}" for note in plan.notes), UNSEEN):
         if say is not None:
             say(line)
@@ -171,7 +171,7 @@ def _best(plan: TuningPlan, choices: Draw, cells: list[Cell], trained: list[Trai
     """The run with the best score, its candidate under ``statement["chosen"]``; None if there was no run."""
     score = plan.tune.score
     ranks = [
-        (tuning_draw.score_of(run.metrics, score.column, score.best), tie, number)
+        (tuning_plan.score_of(run.metrics, score.column, score.best), tie, number)
         for number, (run, tie) in enumerate(zip(trained, choices.ties, strict=True))
     ]
     if not ranks:

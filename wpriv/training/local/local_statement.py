@@ -73,15 +73,7 @@ def statement(plan: Plan, records: Records, labels: bool) -> Json:
             "chosen_by": calibrated.formula,
             "grid": plan.step,
         },
-        "clip": {
-            "norm": f"l{calibrated.p}",
-            "radius": plan.radius,
-            "center": plan.center,
-            "how": "scaled down onto the ball" if calibrated.p == 2 else "the nearest point of the ball",
-            "nonnegative": calibrated.nonnegative,
-            "bounds_from": plan.bounds_from or None,
-            "domain": "orthonormal cosine transform (DCT-II)" if plan.dct else "as read",
-        },
+        "clip": _clip(plan),
         "guarantees": [row.as_dict()],
         "delta": words.share(row.delta.safe, len(records.x)).model_dump(),
         "trust_model": lists["trust_model"],
@@ -97,6 +89,18 @@ def statement(plan: Plan, records: Records, labels: bool) -> Json:
             "dtype": plan.dtype,
             "read_as": list(records.notes),
         },
+    }
+
+
+def _clip(plan: Plan) -> Json:
+    return {
+        "norm": f"l{plan.calibrated.p}",
+        "radius": plan.radius,
+        "center": plan.center,
+        "how": "scaled down onto the ball" if plan.calibrated.p == 2 else "the nearest point of the ball",
+        "nonnegative": plan.calibrated.nonnegative,
+        "bounds_from": plan.bounds_from or None,
+        "domain": "orthonormal cosine transform (DCT-II)" if plan.dct else "as read",
     }
 
 
