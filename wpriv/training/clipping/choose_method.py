@@ -102,17 +102,17 @@ def is_filled(cell: types.CellType) -> bool:
 # Choose a correct clipping method for a model by a trial on made-up examples; the choice is cached with the model.
 
 METHODS = {"ghost": ghost, "vmap": vmap, "loop": loop}
+# sizes of a made-up batch: the first one is taken for which neither it nor one less is a dimension of the examples or a
+# number that a layer has been given, such as its heads: ``SameDraws`` finds the dimension of records by its size
 COUNTS = range(8, 44)
-"""Sizes of a made-up batch: the first one is taken for which neither it nor one less is a dimension of the examples or
-a number that a layer has been given, such as its heads: ``SameDraws`` finds the dimension of records by its size."""
+# the size of a medium made-up batch, and the most numbers of a large one
 SIXTY, LARGEST = 60, 2**20
-"""The size of a medium made-up batch, and the most numbers of a large one."""
 UNCLIPPED = 1e20
+# relative differences allowed between two methods, in a sum of gradients and in a norm, which is rounded upwards
 SUM_TOLERANCE, NORM_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}, 1e-2
-"""Relative differences allowed between two methods, in a sum of gradients and in a norm, which is rounded upwards."""
 JITTER = 0.1
+# trials with other random numbers, as long as dropout hides all gradients
 ATTEMPTS = 8
-"""Trials with other random numbers, as long as dropout hides all gradients."""
 
 
 @dataclass

@@ -24,14 +24,14 @@ from torch.nn.grad import conv2d_weight, conv3d_weight
 from wpriv.training.clipping.example_gradients import Share, explicit, full_convolutions, roughness, trains
 from wpriv.training.noise import library
 
+# the largest number of values in the windows of a chunk: for the cache of a CPU, and for the memory of a GPU
 CPU_VALUES, GPU_VALUES = 2**19, 2**28
-"""The largest number of values in the windows of a chunk: for the cache of a CPU, and for the memory of a GPU."""
+# values of the gradients that are in one block of memory
 PIECE = 2**22
-"""Values of the gradients that are in one block of memory."""
+# multiply-adds of a matrix product up to which one thread of numpy is faster than torch, by up to half
 SMALL = 2**18
-"""Multiply-adds of a matrix product up to which one thread of numpy is faster than torch, by up to half."""
+# multiply-adds of an example's gradient from which the compiled function is worth compiling
 COMPILE = 2**17
-"""Multiply-adds of an example's gradient from which the compiled function is worth compiling."""
 Sizes = tuple[int, ...]
 
 

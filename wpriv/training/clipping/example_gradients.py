@@ -29,8 +29,8 @@ class Automatic:
             raise UsageError(f"the stability of automatic clipping must be finite and above 0; found {self.stability}")
 
 
+# a clipping norm C > 0, or automatic clipping
 Scaling = float | Automatic
-"""A clipping norm C > 0, or automatic clipping."""
 
 
 def bound(scaling: Scaling) -> float:
@@ -56,8 +56,8 @@ def factors_of(lengths: Tensor, scaling: Scaling) -> Tensor:
 # Functions that the clipping methods share: the losses of a batch, clip factors, and the result record.
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+# relative error of a gradient's length under torch's settings for float32 products (full, TF32, bfloat16)
 PRODUCTS = {"highest": 0.0, "high": 2.0**-8, "medium": 2.0**-5}
-"""Relative error of a gradient's length under torch's settings for float32 products (full, TF32, bfloat16)."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +140,10 @@ class Share:
     factors: tuple[Tensor, Tensor] | None = None
 
 
+# (input [B, ...], gradient at the output [B, ...]) of a call -> shares of parameters, by name
 Rule = Callable[[Tensor, Tensor], dict[str, Share]]
-"""(input [B, ...], gradient at the output [B, ...]) of a call -> shares of parameters, by name."""
+# notes a linear map within a layer: its input [B, ...], its output in the graph, and its rule
 Record = Callable[[Tensor, Tensor, Rule], None]
-"""Notes a linear map within a layer: its input [B, ...], its output in the graph, and its rule."""
 INSTEAD = "use the clipping method 'auto'"
 BLOCK = 512
 

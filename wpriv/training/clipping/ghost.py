@@ -233,8 +233,8 @@ def _drained(items: list[T]) -> Iterator[T]:
 
 # Clipped sums from the gradients of single examples: batched by torch.func, or one example after another.
 
+# the largest number of gradient values in memory at a time: 256 MiB in float32
 MAX_VALUES = 2**26
-"""The largest number of gradient values in memory at a time: 256 MiB in float32."""
 
 
 def vmap(

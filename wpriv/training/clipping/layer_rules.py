@@ -130,6 +130,7 @@ RULES: dict[type[nn.Module], Rule] = {
     nn.BatchNorm2d: batch_norm,
     nn.BatchNorm3d: batch_norm,
 }
+# dimensions of a batch, where not 2; with fewer, the layer takes its input for a single example
 MIN_DIMENSIONS = {
     nn.Embedding: 1,
     nn.Conv1d: 3,
@@ -142,4 +143,3 @@ MIN_DIMENSIONS = {
     nn.InstanceNorm2d: 4,
     nn.InstanceNorm3d: 5,
 }
-"""Dimensions of a batch, where not 2; with fewer, the layer takes its input for a single example."""

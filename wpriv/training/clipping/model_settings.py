@@ -45,14 +45,14 @@ def names(code: types.CodeType) -> list[str]:
 #
 # A pass may change it, and a later pass may depend on it: so it is compared before and after passes, and between steps.
 
+# depth to which functions and objects are searched; attributes alone are searched to ``DEPTH``
 REACH = 10
-"""Depth to which functions and objects are searched; attributes alone are searched to ``DEPTH``."""
+# the number of items of a container that are compared
 ITEMS = 64
-"""The number of items of a container that are compared."""
+# about the number of numbers of a tensor that are compared
 SAMPLE = 2**20
-"""About the number of numbers of a tensor that are compared."""
+# the largest number of numbers of a tensor that is compared like a switch before each step
 FEW = 16
-"""The largest number of numbers of a tensor that is compared like a switch before each step."""
 CONTAINERS = (list, tuple, set, frozenset, collections.deque, dict)
 TABLES = ("_parameters", "_buffers", "_modules")
 POSITION = "position"

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+# units of rounding allowed between two passes of one shape, for sums over the batch in another order
 EXACT = 16.0
-"""Units of rounding allowed between two passes of one shape, for sums over the batch in another order."""
+# relative difference allowed between passes of different sizes with other kernels; 0.05 in half precision
 RESIZED = {torch.float32: 1e-4, torch.float64: 1e-9}
-"""Relative difference allowed between passes of different sizes with other kernels; 0.05 in half precision."""
 
 
 def same(one: Tensor, other: Tensor) -> bool:
@@ -93,10 +93,10 @@ def near(one: Tensor, two: Tensor, tolerance: float) -> bool:
 
 # Read and restore the state that a model keeps between calls: buffers, attributes with tensors, and extra state.
 
+# attributes of every module that hold its parameters, buffers, submodules and hooks
 INTERNAL = frozenset(vars(nn.Module())) | {"training"}
-"""Attributes of every module that hold its parameters, buffers, submodules and hooks."""
+# depth to which lists, tuples and dictionaries in an attribute are searched
 DEPTH = 4
-"""Depth to which lists, tuples and dictionaries in an attribute are searched."""
 Values = dict[str, Tensor]
 
 

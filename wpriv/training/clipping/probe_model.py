@@ -33,10 +33,10 @@ from wpriv.training.clipping.model_pass import (
 from wpriv.training.clipping.model_settings import Snapshot
 from wpriv.training.clipping.model_state import Shared, is_rounding
 
+# the magnitude of the values of a record that is changed to be unlike all others
 FAR = 1e3
-"""The magnitude of the values of a record that is changed to be unlike all others."""
+# the share of a record's values that are missing in a batch with gaps
 GAPS = 0.3
-"""The share of a record's values that are missing in a batch with gaps."""
 
 
 class Rows(NamedTuple):
@@ -138,13 +138,13 @@ def _with_gaps(rows: Tensor) -> Iterator[Tensor]:
 # alone and the model keeps nothing of a batch: neither for the next batch nor in what is saved beside the noisy
 # weights.
 
+# what a model raises that does not accept made-up numbers
 REJECTED = (RuntimeError, ValueError, IndexError, KeyError, AssertionError, ArithmeticError)
-"""What a model raises that does not accept made-up numbers."""
+# the number of records that are watched where all others are replaced
 WATCHED = 2
-"""The number of records that are watched where all others are replaced."""
+# the number of seeds with which a model that draws random numbers is tried, and of kinds of unusual records: as many as
+# take ``WORK`` multiplications, and never less than ``FEW``. No made-up batch takes more.
 SEEDS, FEW, WORK = 64, 4, 2**28
-"""The number of seeds with which a model that draws random numbers is tried, and of kinds of unusual records: as many
-as take ``WORK`` multiplications, and never less than ``FEW``. No made-up batch takes more."""
 INSTEAD = "Make each record's output depend on that record alone, for example with nn.GroupNorm"
 
 

@@ -213,8 +213,8 @@ def _recurrent_rule(layer: nn.Module, names: list[str], states: Tensor, scale: T
     return rule
 
 
+# (map of the input, map of the state, state, cell state) -> state, cell state, factors of the gradient, or any
 Kind = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""(map of the input, map of the state, state, cell state) -> state, cell state, factors of the gradient, or any."""
 
 
 def _kind(layer: Any) -> Kind:

@@ -33,8 +33,8 @@ from wpriv.training.clipping.example_gradients import (
 from wpriv.training.clipping.ghost import loop
 from wpriv.training.clipping.model_pass import SameDraws, generator_states, repeated, sizes_of
 
+# (inputs, targets, weights [B] of zeros and ones or None) -> clipped sum
 Run = Callable[[Tensor, Tensor, Tensor | None], Summed]
-"""(inputs, targets, weights [B] of zeros and ones or None) -> clipped sum."""
 
 
 def finite_sum(run: Run, inputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Summed:
@@ -98,13 +98,13 @@ def draws(device: torch.device) -> Callable[[], None]:
 # must agree up to rounding, and so must each f_i. A difference in single precision is confirmed in double precision,
 # since a rounding error may be as large as a gradient where an activation has a kink or a loss is nearly 0.
 
+# the number of records that are compared, besides those of the shortest and the longest gradient
 RANDOM = 4
-"""The number of records that are compared, besides those of the shortest and the longest gradient."""
+# the difference of two sums that rounding may cause, as a share of the longest f_i g_i for each record
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
-"""The difference of two sums that rounding may cause, as a share of the longest f_i g_i for each record."""
+# the same as a share of the clipping norm, where a network does not compute in double precision; and the relative
+# difference of two clip factors
 UNCONFIRMED, FACTORS = 2e-2, 2e-2
-"""The same as a share of the clipping norm, where a network does not compute in double precision; and the relative
-difference of two clip factors."""
 UNCLIPPED = 1e20
 
 

@@ -168,10 +168,10 @@ MAX_CLASSES = 10_000
 READ = "the set of classes was read from the labels: it is taken as public"
 COUNTED = "the number of classes, {count}, is one more than the largest label: it is taken as public"
 IGNORE = "; records without a class have the label -100, or the loss's ignore_index"
+# spellings, in lower case, of a missing value or of no finite number
 MISSING = frozenset(
     ["nan", "-nan", "na", "n/a", "#n/a", "#na", "<na>", "null", "nat", "inf", "-inf", "1.#ind", "-1.#ind", "1.#qnan"]
 )
-"""Spellings, in lower case, of a missing value or of no finite number."""
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from wpriv.training.engine.job import Job
 from wpriv.training.engine.loop import Engine
 from wpriv.training.engine.sampler import Indices
 
+# length of a canary's gradient before clipping to a norm, in clipping norms
 LENGTH = 10.0
-"""Length of a canary's gradient before clipping to a norm, in clipping norms."""
+# the largest number of coordinates without a canary that are observed, which show the noise alone
 IDLE = 500
-"""The largest number of coordinates without a canary that are observed, which show the noise alone."""
 
 
 class Coordinates(nn.Module):

@@ -15,20 +15,20 @@ from dataclasses import dataclass, replace
 from wpriv.config.field_types import PluginRef
 from wpriv.errors import UsageError
 
+# floating-point operations of matrix products per second
 OPERATIONS = 150e9
-"""Floating-point operations of matrix products per second."""
+# numbers kept for the backward pass, and processed by all other operations, per second
 NUMBERS = 240e6
-"""Numbers kept for the backward pass, and processed by all other operations, per second."""
+# weights that get noise and are updated, per second
 WEIGHTS = 70e6
-"""Weights that get noise and are updated, per second."""
+# exact sums: seconds of one record that passes through the model alone, and numbers of its gradient per second
 EXACT_RECORD, EXACT_NUMBERS = 6e-4, 100e6
-"""Exact sums: seconds of one record that passes through the model alone, and numbers of its gradient per second."""
+# memory of a batch over what it keeps for the backward pass: gradients, and what clipping keeps and builds
 OVERHEAD = 3.0
-"""Memory of a batch over what it keeps for the backward pass: gradients, and what clipping keeps and builds."""
+# memory of the program and torch
 PROGRAM_BYTES = 300e6
-"""Memory of the program and torch."""
+# time until everything is loaded and read, and time of a step beside its arithmetic
 START_SECONDS, STEP_SECONDS = 5.0, 3e-3
-"""Time until everything is loaded and read, and time of a step beside its arithmetic."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from wpriv.errors import UsageError
 from wpriv.training.engine.sampler import Indices
 
+# the numbers of the groups of this process, one after another, the same in each process
 _joined = itertools.count()
-"""The numbers of the groups of this process, one after another, the same in each process."""
 
 
 def join() -> bool:

@@ -12,8 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from wpriv.config.field_types import PluginRef
 from wpriv.training import models
 
+# records of the forward pass that is measured: a batch of one may take another path
 RECORDS = 2
-"""Records of the forward pass that is measured: a batch of one may take another path."""
 
 
 def without_numbers(model: PluginRef, shape: Sequence[int], classes: int) -> nn.Module:

@@ -39,16 +39,16 @@ class Change:
     last: Tensor
 
 
+# the largest number of numbers that are kept of a weight
 KEPT = 1024
-"""The largest number of numbers that are kept of a weight."""
+# a weight is close to a trained one where their changes share this much of their squared length (the square of the
+# cosine), and independent ones would do so with less than this probability
 CLOSE, CHANCE = 0.5, 1e-9
-"""A weight is close to a trained one where their changes share this much of their squared length (the square of the
-cosine), and independent ones would do so with less than this probability."""
 _in_training: weakref.WeakKeyDictionary[nn.Module, Path] = weakref.WeakKeyDictionary()
+# by the digest of a weight, the training that left it
 _left: dict[str, Origin] = {}
-"""By the digest of a weight, the training that left it."""
+# by the shape of a weight, what trainings made of such weights
 _changes: dict[torch.Size, list[Change]] = {}
-"""By the shape of a weight, what trainings made of such weights."""
 
 
 @contextlib.contextmanager

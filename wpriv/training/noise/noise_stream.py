@@ -20,8 +20,8 @@ from wpriv.errors import UsageError
 from wpriv.randomness import KEY_BYTES, Keystream, new_key
 from wpriv.training.noise import library
 
+# bits of each uniform number that are drawn at a time
 BITS = 64
-"""Bits of each uniform number that are drawn at a time."""
 
 
 class Dyadic(NamedTuple):
@@ -91,19 +91,19 @@ def _interval(iv: Any, number: Dyadic) -> Any:
 # returns the same numbers rounded to whole ones without error: where float64 cannot determine the whole number, more
 # bits of U and T are drawn (wpriv/training/noise/noise_stream.py).
 
+# pairs that are made at a time; smaller pieces take longer per number
 PAIRS = 2**18
-"""Pairs that are made at a time; smaller pieces take longer per number."""
+# pairs of a draw from which the compiled function is worth compiling
 COMPILE = 2**13
-"""Pairs of a draw from which the compiled function is worth compiling."""
+# counters of a key: from 0 the next key and the words of all draws, from FINE the low bits of angles, from MORE the
+# further bits for ``rounded_normal``
 FINE, MORE = 2**127, 2**127 + 2**126
-"""Counters of a key: from 0 the next key and the words of all draws, from FINE the low bits of angles, from MORE the
-further bits for ``rounded_normal``."""
+# the largest standard deviation of ``rounded_normal``
 MAX_DEVIATION = 2.0**37
-"""The largest standard deviation of ``rounded_normal``."""
+# bound on the error of a normal number in float64 with U in [2^-24, 1 - 2^-16]; see ``Noise.rounded_normal``
 ERROR_BOUND = 2.0**-39
-"""Bound on the error of a normal number in float64 with U in [2^-24, 1 - 2^-16]; see ``Noise.rounded_normal``."""
+# the lengths sqrt(-2 ln U) of pairs with U in that range lie between sqrt(2 * 2^-16) and sqrt(2 * 24 ln 2)
 MIN_LENGTH, MAX_LENGTH = math.sqrt(2.0**-15), math.sqrt(48 * math.log(2))
-"""The lengths sqrt(-2 ln U) of pairs with U in that range lie between sqrt(2 * 2^-16) and sqrt(2 * 24 ln 2)."""
 
 
 class Piece(NamedTuple):

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from wpriv.training.engine.job import Job
     from wpriv.training.engine.release_spec import ReleaseSpec
 
+# the key of a recipe that is wrong, and a message
 Fault = tuple["Key", str]
-"""The key of a recipe that is wrong, and a message."""
+# public numbers of records by name: ``records`` of the training set, and of each group where a task has groups
 Sizes = Mapping[str, int]
-"""Public numbers of records by name: ``records`` of the training set, and of each group where a task has groups."""
 
 
 class BuildJob(Protocol):

@@ -81,12 +81,12 @@ FEATURES_MEANING = (
     "{name: oriented-energy or scattering, ...}: fixed features of each image, in place of its pixels; computed from "
     "that image alone, so that they cost no privacy"
 )
+# images whose features are computed at once
 CHUNK = 200
-"""Images whose features are computed at once."""
+# the least deviation by which a map is divided, where synthetic images hardly vary in it
 DEVIATION_FLOOR = 1e-6
-"""The least deviation by which a map is divided, where synthetic images hardly vary in it."""
+# of local normalisation: what is added to the deviation in a cell, and to scattering of order 1 where it divides
 CELL_FLOOR, FIRST_ORDER_FLOOR = 0.3, 0.01
-"""Of local normalisation: what is added to the deviation in a cell, and to scattering of order 1 where it divides."""
 
 
 class Features(StrictModel):

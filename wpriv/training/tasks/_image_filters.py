@@ -54,8 +54,8 @@ def of_rows(rows: Tensor) -> Decorrelation:
 
 # Oriented energy: the strength of edges of each direction and scale in the cells of a grid. Loads torch.
 
+# the window of the contrast normalisation in pixels, and the contrast (of pixels in [0, 1]) below which it fades
 CONTRAST_WINDOW, CONTRAST_FLOOR = 4.0, 0.05
-"""The window of the contrast normalisation in pixels, and the contrast (of pixels in [0, 1]) below which it fades."""
 
 
 def oriented_energy(images: Tensor, *, orientations: int, scales: Sequence[float], cell: int) -> Tensor:
@@ -132,10 +132,10 @@ def _separable(images: Tensor, along_x: Tensor, along_y: Tensor) -> Tensor:
 
 # The scattering transform of two scales: moduli of wavelets, and of wavelets of moduli, averaged. Loads torch.
 
+# pixels by which images are continued by reflection, so that wavelets do not wrap around
 MARGIN = 8
-"""Pixels by which images are continued by reflection, so that wavelets do not wrap around."""
+# standard deviation of the averaging in pixels, 0.8 times 2 to the number of scales
 WINDOW = 3.2
-"""Standard deviation of the averaging in pixels, 0.8 times 2 to the number of scales."""
 
 
 def scattering(images: Tensor, *, orientations: int, cell: int) -> Tensor:
@@ -247,10 +247,10 @@ def _morlet(size: tuple[int, int], sigma: float, frequency: float, number: int, 
 
 SEED = 20
 SHAPES = 20
+# longer half-axis of a shape over the height of the image
 SMALLEST, LARGEST = 0.05, 0.5
-"""Longer half-axis of a shape over the height of the image."""
+# standard deviation of the colours of a shape around its brightness
 CHROMA = 0.1
-"""Standard deviation of the colours of a shape around its brightness."""
 TEXTURE = 0.2
 
 

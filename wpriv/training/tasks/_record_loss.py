@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     Loss = Callable[[Tensor, Tensor], Tensor]
 
+# losses of torch.nn that compare each output with the target in its place
 ELEMENTWISE = (
     *("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss", "PoissonNLLLoss", "KLDivLoss"),
     *("SoftMarginLoss", "HingeEmbeddingLoss", "MultiLabelSoftMarginLoss"),
 )
-"""Losses of torch.nn that compare each output with the target in its place."""
+# losses of torch.nn whose whole targets are the places of outputs
 OF_CLASSES = ("CrossEntropyLoss", "NLLLoss", "MultiMarginLoss")
-"""Losses of torch.nn whose whole targets are the places of outputs."""
 BINARY = ("BCELoss", "BCEWithLogitsLoss")
 
 

@@ -367,6 +367,7 @@ def remarks(recipe: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:
     )
 
 
+# what the tasks of supervised training have in common, as fields of ``TaskSpec``
 FIELDS: dict[str, Any] = {
     "release": release,
     "supports_exact_noise": supports_exact_noise,
@@ -375,7 +376,6 @@ FIELDS: dict[str, Any] = {
     "accepts_tokens": True,
     "reads_labels": True,
 }
-"""What the tasks of supervised training have in common, as fields of ``TaskSpec``."""
 
 
 def _means(

@@ -48,8 +48,8 @@ def validate(recipe: Train) -> list[tuple[Key, str]]:
     return []
 
 
+# the word for a loss that was passed to ``wpriv.train`` in Python
 GIVEN = "given"
-"""The word for a loss that was passed to ``wpriv.train`` in Python."""
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
