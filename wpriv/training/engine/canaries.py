@@ -7,9 +7,8 @@ aggregation of its job is wrapped, and a hook reads the noisy sums where the opt
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -132,7 +131,7 @@ class Canaries:
     def watch(self, engine: Engine) -> None:
         """Observe the noisy sum of every step when an optimizer of the engine is about to use it."""
 
-        def observe(optimizer: Any, arguments: Any, keywords: Any) -> None:
+        def observe(optimizer: object, arguments: object, keywords: object) -> None:
             noisy = self._observed([weight.grad for weight in engine.weights if weight.grad is not None])
             sums = noisy * self._divisor
             self.steps.append(((sums if self._others is None else sums - self._others) / bound(self.norm)).cpu())
@@ -151,5 +150,5 @@ def _length(norm: Scaling) -> float:
     return 999 * norm.stability if isinstance(norm, Automatic) else LENGTH * norm
 
 
-def _flat(parts: Any) -> Tensor:
+def _flat(parts: Iterable[Tensor]) -> Tensor:
     return torch.cat([part.reshape(-1) for part in parts])

@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -152,7 +151,7 @@ def _digests(model: nn.Module) -> dict[str, str]:
     }
 
 
-def state_of(model: nn.Module) -> dict[str, tuple[Any, ...]]:
+def state_of(model: nn.Module) -> dict[str, tuple[object, ...]]:
     """Return what a step depends on, by name: each parameter, whether it is trained, and a checksum of its values.
 
     Two states differ where a number of a weight or a buffer was changed, or two were swapped, and, up to chance,
@@ -166,7 +165,7 @@ def state_of(model: nn.Module) -> dict[str, tuple[Any, ...]]:
     return {name: (*parts, total) for (name, *parts), total in zip(named, sums, strict=True)}
 
 
-def stamps_of(model: nn.Module) -> list[tuple[Any, ...]]:
+def stamps_of(model: nn.Module) -> list[tuple[object, ...]]:
     """Return what nearly every change of a network changes too, without reading its numbers.
 
     It stays the same where numbers were changed through ``.data`` or an array that shares their memory, and changes
@@ -176,7 +175,7 @@ def stamps_of(model: nn.Module) -> list[tuple[Any, ...]]:
     return [(name, id(each), each._version, each.data_ptr(), each.requires_grad) for name, each in tensors]
 
 
-def difference(before: dict[str, tuple[Any, ...]], after: dict[str, tuple[Any, ...]]) -> str | None:
+def difference(before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]]) -> str | None:
     """Return in words how two states of a network differ; None where they do not."""
     for name in before.keys() | after.keys():
         if name not in after or name not in before:

@@ -297,6 +297,7 @@ def save(folder: Path, step: int, position: dict[str, Any] | None, model: nn.Mod
         position: of the main process, whose ledger is on disk: identity, run, position in the ledger; else None.
     """
     shared = distributed.broadcast(position)  # no process writes before the ledger is on disk
+    assert shared is not None
     content = {
         **shared,
         "step": step,

@@ -1,8 +1,10 @@
-"""Rounding of normal numbers that float64 cannot decide: interval arithmetic on uniform numbers drawn bit by bit.
+"""Normal and uniform noise on torch tensors, made of a cryptographic stream (wpriv/randomness.py).
 
-A uniform number on [0, 1) of which n bits are drawn lies in [a, a+1] / 2^n. Box and Muller's rule on such intervals
-encloses the normal number; where the enclosure contains the midpoint of two integers, 64 more bits of each uniform
-number are drawn.
+Normal numbers come in pairs, by the rule of Box and Muller. A pair takes 126 bits of the stream: 62 of a uniform
+number U in (0, 1) and 64 of an angle T in turns; it is sqrt(-2 ln U) cos(2 pi T) and sqrt(-2 ln U) sin(2 pi T), in
+float64, by torch or, of many numbers on a CPU, by the compiled function (library.py). ``rounded_normal`` returns the
+same numbers rounded to whole ones without error: where float64 cannot determine the whole number, more bits of U and T
+are drawn.
 """
 
 from __future__ import annotations
@@ -19,6 +21,12 @@ from torch import Tensor
 from wpriv.errors import UsageError
 from wpriv.randomness import KEY_BYTES, Keystream, new_key
 from wpriv.training.noise import library
+
+# --- rounding that float64 cannot decide: interval arithmetic on uniform numbers drawn bit by bit ---
+#
+# A uniform number on [0, 1) of which n bits are drawn lies in [a, a+1] / 2^n. Box and Muller's rule on such intervals
+# encloses the normal number; where the enclosure contains the midpoint of two integers, 64 more bits of each uniform
+# number are drawn.
 
 # bits of each uniform number that are drawn at a time
 BITS = 64
@@ -83,13 +91,7 @@ def _interval(iv: Any, number: Dyadic) -> Any:
     return iv.mpf([number.numerator, number.numerator + 1]) / iv.mpf(2) ** number.bits
 
 
-# Normal and uniform noise on torch tensors, made of a cryptographic stream (wpriv/randomness.py).
-#
-# Normal numbers come in pairs, by the rule of Box and Muller. A pair takes 126 bits of the stream: 62 of a uniform
-# number U in (0, 1) and 64 of an angle T in turns; it is sqrt(-2 ln U) cos(2 pi T) and sqrt(-2 ln U) sin(2 pi T), in
-# float64, by torch or, of many numbers on a CPU, by the compiled function (compiled/library.py). ``rounded_normal``
-# returns the same numbers rounded to whole ones without error: where float64 cannot determine the whole number, more
-# bits of U and T are drawn (wpriv/training/noise/noise_stream.py).
+# --- the stream ---
 
 # pairs that are made at a time; smaller pieces take longer per number
 PAIRS = 2**18

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wpriv.config.field_types import Field, OwnCode
 from wpriv.config.train_schema import Train
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from wpriv.config.document import Key
+    from wpriv.training.clipping.example_gradients import Loss
+    from wpriv.training.data import Data
+    from wpriv.training.data._dataset import Array
     from wpriv.training.engine.job import Job
-
-    Loss = Callable[[Tensor, Tensor], Tensor]
 
 LOSSES = ("cross-entropy", "binary-cross-entropy", "squared", "absolute", "huber")
 
@@ -52,7 +53,7 @@ def validate(recipe: Train) -> list[tuple[Key, str]]:
 GIVEN = "given"
 
 
-def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+def build_job(recipe: Train, data: Data, device: torch.device, *, adjacency: str) -> Job:
     """Build the model and the loss of a recipe on its data.
 
     Raises:
@@ -63,7 +64,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
 
 def job_of(
     recipe: Train,
-    data: Any,
+    data: Data,
     device: torch.device,
     *,
     adjacency: str,
@@ -89,7 +90,7 @@ def job_of(
     if targets == "shares":
         _supervised.require_shares(data)
     classes = len(data.classes)
-    width = data.response_train.shape[1] if data.response else classes
+    width = classes if data.response_train is None else data.response_train.shape[1]
     train, test = (
         (_supervised.to_inputs(x, options, device), _targets(y, response, indexed, device))
         for x, y, response in (
@@ -150,7 +151,7 @@ def _mean_of_outputs(loss: Callable[..., Tensor], outputs: Tensor, targets: Tens
     return values.flatten(1).mean(dim=1) if values.dim() > 1 else values
 
 
-def _targets(y: Any, response: Any, indexed: bool, device: torch.device) -> Tensor:
+def _targets(y: Array, response: Array | None, indexed: bool, device: torch.device) -> Tensor:
     """Return classes, or the numbers to predict where the data set has some and the loss is not about classes."""
     import torch
 
