@@ -175,7 +175,8 @@ def method_for(
     if key not in cache:
         probed = Probed(model, loss, scores)
         count, *larger = _counts(model, inputs, max(batch, len(inputs)))
-        with _full_precision(inputs.device.type):
+        # under autocast two orders of a sum differ by more than the tolerance
+        with torch.autocast(inputs.device.type, enabled=False):
             try:
                 rows = made_up(model, inputs, targets, count, classes)
                 more = [rows.extended(made_up(model, inputs, targets, size, classes)) for size in larger]
@@ -212,7 +213,7 @@ def check_evaluation(model: nn.Module, inputs: Tensor) -> None:
     Raises:
         Unsupported: as ``probe``.
     """
-    with model_state.kept(model), _full_precision(inputs.device.type):
+    with model_state.kept(model), torch.autocast(inputs.device.type, enabled=False):
         probe(model.eval(), made_up(model, inputs, None, COUNTS[0]).inputs)
 
 
@@ -352,13 +353,6 @@ def _jittered(model: nn.Module) -> Iterator[None]:
     finally:
         for parameter, data in weights:
             parameter.data = data
-
-
-@contextmanager
-def _full_precision(device: str) -> Iterator[None]:
-    """Disable autocast, under which two orders of a sum differ by more than the tolerance."""
-    with torch.autocast(device, enabled=False):
-        yield
 
 
 def _drawn(like: Tensor, count: int, below: int, generator: torch.Generator) -> Tensor:

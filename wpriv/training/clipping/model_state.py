@@ -208,15 +208,11 @@ class _Saved:
         elif isinstance(value, dict):
             value.clear()
             value.update({key: _restored(item) for key, item in content.items()})
-        elif isinstance(value, (set, tuple)):
-            items = [_restored(item) for item in content]
-            if isinstance(value, set):
-                value.clear()
-                value.update(items)
         else:
             items = [_restored(item) for item in content]
-            value.clear()
-            value.extend(items)
+            if not isinstance(value, tuple):
+                value.clear()
+                (value.update if isinstance(value, set) else value.extend)(items)
         return value
 
 

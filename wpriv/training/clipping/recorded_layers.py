@@ -56,17 +56,17 @@ def attention(
 
 def _maps(layer: nn.MultiheadAttention, record: Record, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
     """Return the maps of queries, keys and values [B, positions, width]."""
-    width, same = layer.embed_dim, query is key and key is value
+    width = layer.embed_dim
     sources = [x if layer.batch_first else x.transpose(0, 1) for x in (query, key, value)]
+    parts = [slice(n * width, (n + 1) * width) for n in range(3)]
     if not layer._qkv_same_embed_dim:
         names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
         return [
-            _linear(record, x, layer, "", name, "in_proj_bias", slice(None), slice(n * width, (n + 1) * width))
-            for n, (x, name) in enumerate(zip(sources, names, strict=True))
+            _linear(record, x, layer, "", name, "in_proj_bias", slice(None), part)
+            for x, name, part in zip(sources, names, parts, strict=True)
         ]
-    if same:
+    if query is key and key is value:
         return list(_linear(record, sources[0], layer, "", "in_proj_weight", "in_proj_bias").chunk(3, dim=2))
-    parts = [slice(n * width, (n + 1) * width) for n in range(3)]
     return [
         _linear(record, x, layer, "", "in_proj_weight", "in_proj_bias", part, part)
         for x, part in zip(sources, parts, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -224,7 +224,7 @@ def single_distances(batches: Batches, indices: Indices, *, norm: Scaling, adjac
     for place in indices:
         inputs, targets = batches.fetch(np.array([place]))
         clipped = clipped_sum(batches.model, batches.loss, inputs, targets, norm=norm, adjacency=adjacency)
-        rows.append(_flat(clipped.total.parts))
+        rows.append(flat(clipped.total.parts))
     return torch.pdist(torch.stack(rows))
 
 
@@ -247,11 +247,12 @@ def left_out_distances(
             single = batches.gradient_sum(indices[place : place + 1])[0]
             parts = [total - one for total, one in zip(full, single, strict=True)]
         mean = clip([part / max(len(indices) - 1, 1) for part in parts], norm)
-        rows.append(_flat([part * kept for part, kept in zip(mean, mask, strict=True)]))
+        rows.append(flat([part * kept for part, kept in zip(mean, mask, strict=True)]))
     return torch.pdist(torch.stack(rows))
 
 
-def _flat(parts: list[Tensor]) -> Tensor:
+def flat(parts: Iterable[Tensor]) -> Tensor:
+    """Return the numbers of all parts as one vector."""
     return torch.cat([part.reshape(-1) for part in parts])
 
 

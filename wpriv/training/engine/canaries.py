@@ -7,7 +7,7 @@ aggregation of its job is wrapped, and a hook reads the noisy sums where the opt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -42,7 +42,7 @@ class Coordinates(nn.Module):
 
     def forward(self, places: Tensor) -> Tensor:
         """Return [B] from the places [B] of the weights among all trainable ones."""
-        return self.factor * _flat(p for p in self.model.parameters() if p.requires_grad)[places]
+        return self.factor * batch_gradient.flat(p for p in self.model.parameters() if p.requires_grad)[places]
 
 
 @dataclass
@@ -126,7 +126,7 @@ class Canaries:
 
     def _observed(self, parts: list[Tensor]) -> Tensor:
         assert self._places is not None
-        return _flat(parts).double()[self._places]
+        return batch_gradient.flat(parts).double()[self._places]
 
     def watch(self, engine: Engine) -> None:
         """Observe the noisy sum of every step when an optimizer of the engine is about to use it."""
@@ -148,7 +148,3 @@ class Canaries:
 def _length(norm: Scaling) -> float:
     """Return the length of a canary's gradient: by automatic clipping it keeps 0.999 of the largest share."""
     return 999 * norm.stability if isinstance(norm, Automatic) else LENGTH * norm
-
-
-def _flat(parts: Iterable[Tensor]) -> Tensor:
-    return torch.cat([part.reshape(-1) for part in parts])

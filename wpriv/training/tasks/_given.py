@@ -235,12 +235,8 @@ def _array(part: object, argument: str) -> object:
         return part
     try:
         dense = part.detach().to_dense() if part.layout != torch.strided else part.detach()
-        wide = (
-            dense.float()
-            if dense.is_floating_point() and dense.dtype not in (torch.float16, torch.float32, torch.float64)
-            else dense
-        )
-        return wide.cpu().numpy()
+        known = not dense.is_floating_point() or dense.dtype in (torch.float16, torch.float32, torch.float64)
+        return (dense if known else dense.float()).cpu().numpy()
     except (TypeError, RuntimeError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise UsageError(

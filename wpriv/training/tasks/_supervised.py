@@ -235,6 +235,7 @@ def build_job(
         UsageError, Unsupported: the model does not fit the records, or mixes or keeps examples where each one is
             clipped.
     """
+    import numpy as np
     import torch
 
     from wpriv.training.clipping import clip, probe_model
@@ -263,7 +264,11 @@ def build_job(
             classes=max(classes, 1),
             batch=math.ceil(release_spec.expected_batch(recipe, len(inputs))),
         )
-    batches = replace(batches, physical=_physical_batch(batches, recipe, len(inputs)))
+    few = np.arange(min(2, len(inputs)))
+    physical = recipe.physical or batch_gradient.physical_batch(
+        batches.model, batches.loss, batches.fetch, few, recipe.memory
+    )
+    batches = replace(batches, physical=physical)
     aggregator, adaptive = _aggregators(recipe, len(inputs), adjacency)
 
     def with_loss(other: Loss) -> Aggregate:
@@ -296,18 +301,6 @@ def _fetcher(inputs: Tensor, targets: Tensor) -> Fetch:
         return records, targets.index_select(0, rows)
 
     return fetch
-
-
-def _physical_batch(batches: Batches, recipe: Train, records: int) -> int:
-    """Return how many records are processed at once: the recipe's number, or what fits in memory."""
-    import numpy as np
-
-    from wpriv.training.engine import batch_gradient
-
-    few = np.arange(min(2, records))
-    return recipe.physical or batch_gradient.physical_batch(
-        batches.model, batches.loss, batches.fetch, few, recipe.memory
-    )
 
 
 def _aggregators(

@@ -53,16 +53,7 @@ def validate(recipe: Train) -> list[tuple[Key, str]]:
 GIVEN = "given"
 
 
-def build_job(recipe: Train, data: Data, device: torch.device, *, adjacency: str) -> Job:
-    """Build the model and the loss of a recipe on its data.
-
-    Raises:
-        UsageError, Unsupported: model or loss do not fit the data, or mix or keep examples where each one is clipped.
-    """
-    return job_of(recipe, data, device, adjacency=adjacency)
-
-
-def job_of(
+def build_job(
     recipe: Train,
     data: Data,
     device: torch.device,
@@ -72,13 +63,12 @@ def job_of(
     loss: Loss | None = None,
     targets: str | None = None,
 ) -> Job:
-    """Build the job of a recipe, with a model or a loss in place of those that it names.
+    """Build the model and the loss of a recipe on its data, or a model or a loss in place of those that it names.
 
     Args:
         targets: what they are, as ``_record_loss.targets_of`` says of the loss; by default that of the recipe.
-
     Raises:
-        As ``build_job``.
+        UsageError, Unsupported: model or loss do not fit the data, or mix or keep examples where each one is clipped.
     """
     options = Options.model_validate(recipe.options)
     targets = targets or _record_loss.targets_of(options.loss)
