@@ -162,7 +162,7 @@ def feature_count(features: Features, shape: Sequence[int]) -> int:
 
 
 def image_features(
-    x: object,
+    x: Any,
     name: str = "oriented-energy",
     *,
     orientations: int = 8,
