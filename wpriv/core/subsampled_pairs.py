@@ -14,13 +14,14 @@ from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import (
     LOSS_ROUNDING,
     NO_ATOMS,
+    BetweenPair,
     KeyedPair,
     LossPair,
     Reversed,
     Tails,
     as_column,
     map_sandwich,
-    reversed_log_delta,
+    symmetric_log_delta,
 )
 from wpriv.numerics.arrays import Array, CellParts, atom_parts
 from wpriv.numerics.log_space import inverse_log_mixture, log1mexp, log_binomial_excess, log_mixture
@@ -358,7 +359,7 @@ class _Fixed(KeyedPair):
     def log_delta(self, eps: ArrayLike) -> Array:
         y = np.asarray(eps, dtype=float)
         above = math.log(self.rate) + self.base.log_delta(inverse_log_mixture(np.abs(y), self.rate))
-        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
+        return symmetric_log_delta(y, above)
 
     def log_delta_error(self, eps: float) -> float:
         # the base loss has the rounding of the map beside its own
@@ -396,7 +397,7 @@ BINOMIAL_MARGIN = 1e-6
 def truncated_poisson(one: LossPair, two: LossPair, rate: float, max_batch: int, records: int) -> LossPair:
     """Return the pair of removing a record, where a batch of more than B records keeps B of them, drawn uniformly.
 
-    It is known between two pairs: see ``TruncatedPair.sandwich``.
+    It is known between two pairs: see ``BetweenPair``.
 
     Args:
         one: dominating pair of the mechanism where one record is removed.
@@ -417,7 +418,7 @@ def truncated_poisson(one: LossPair, two: LossPair, rate: float, max_batch: int,
     least = poisson(one, max(rate - lost, rate * max_batch / records * (1 - 1e-12)))
     chance = min(full * (1 + BINOMIAL_MARGIN) + 1e-300, 1.0)
     other = poisson(two, rate)
-    return TruncatedPair(least, other if chance >= 1 else AlternativesPair(poisson(one, rate), other, chance))
+    return BetweenPair(least, other if chance >= 1 else AlternativesPair(poisson(one, rate), other, chance))
 
 
 class AlternativesPair(KeyedPair):
@@ -454,40 +455,13 @@ class AlternativesPair(KeyedPair):
         return AlternativesPair(self.usual.reverse(), self.other.reverse(), self.chance)
 
 
-class TruncatedPair(KeyedPair):
-    """A pair between a dominated and a dominating one; all but ``sandwich`` is dominating."""
-
-    def __init__(self, least: LossPair, most: LossPair):
-        self.key = (least, most)
-        self.least, self.most = least, most
-        self.mass_at_plus_infinity = most.mass_at_plus_infinity
-        self.mass_at_minus_infinity = most.mass_at_minus_infinity
-        self.support, self.atoms = most.support, most.atoms
-
-    def sandwich(self, tol: float) -> tuple[LossPair, LossPair]:
-        return self.least, self.most
-
-    def tails(self, eps: Array) -> Tails:
-        return self.most.tails(eps)
-
-    def probabilities(self, eps: Array) -> Tails:
-        return self.most.probabilities(eps)
-
-    def cell_parts(self, low: Array, high: Array) -> CellParts | None:
-        return self.most.cell_parts(low, high)
-
-    def log_delta(self, eps: ArrayLike) -> Array:
-        return self.most.log_delta(eps)
-
-    def reverse(self) -> LossPair:
-        return TruncatedPair(self.least.reverse(), self.most.reverse())
-
-
 # Poisson sampling under replace-one, for Gaussian noise on a sum of clipped vectors.
 
 
-def replaced_gauss(half: LossPair, mu: float, rate: float) -> LossPair:
-    """Return the pair ((1-q) N(0, 1) + q N(mu, 1), (1-q) N(0, 1) + q N(-mu, 1)) of replacing a record.
+class ReplacedGaussPair(KeyedPair):
+    """The pair ((1-q) N(0, 1) + q N(mu, 1), (1-q) N(0, 1) + q N(-mu, 1)) of replacing a record.
+
+    The two are mirror images; their loss is an increasing, odd function of the outcome x.
 
     Args:
         half: the Gauss pair N(mu, 1), N(0, 1) of adding or removing a record.
@@ -496,11 +470,6 @@ def replaced_gauss(half: LossPair, mu: float, rate: float) -> LossPair:
     Source:
         docs/theory/groups.md, Theorem 5.
     """
-    return ReplacedGaussPair(half, mu, rate)
-
-
-class ReplacedGaussPair(KeyedPair):
-    """Two mixtures that are mirror images; their loss is an increasing, odd function of the outcome x."""
 
     symmetric = True
 
@@ -557,4 +526,4 @@ class ReplacedGaussPair(KeyedPair):
             second = np.where(np.isposinf(far), -np.inf, y - far + self.half.log_delta(far))
         log_sum = np.logaddexp(self.half.log_delta(near), second)
         above = np.minimum(math.log(self.rate) + log_sum, 0.0)
-        return np.where(np.asarray(eps) < 0, reversed_log_delta(np.minimum(eps, 0.0), above), above)
+        return symmetric_log_delta(eps, above)
