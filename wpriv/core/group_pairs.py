@@ -277,7 +277,7 @@ class FixedGaussGroupPair(KeyedPair):
         weights = hypergeometric_weights(len(pairs), batch, records)
         self.none = float(weights[0])
         kept = np.flatnonzero(weights[1:] > 0)
-        self.pairs, self.weights = [pairs[at] for at in kept], weights[1:][kept]
+        self.pairs, self.weights = [pairs[int(at)] for at in kept], weights[1:][kept]
         self.mu = np.array([gaussian_mu(pair) for pair in self.pairs], dtype=float)
         self.atoms = np.zeros(1)
 

@@ -65,7 +65,7 @@ class Mechanism(Parameters):
     """Base of the frozen dataclasses that are mechanisms: one file each, whose name is the name that users type.
 
     The fields are the parameters. ``noise`` names the field that ``calibrate`` solves for: a larger value means more
-    privacy. ``release`` is the kind of release, by which the table of ``core/sampling/theorems.py`` says which
+    privacy. ``release`` is the kind of release, by which the table of ``core/theorems.py`` says which
     neighbours, samplings and options have a proven pair. Where it is a pair of the plug-in's own, ``adjacencies`` are
     the neighbours for which that is proven, and ``dominating`` states that it is worst over all of them, which
     subsampling needs. ``why_not_sampled`` is advice that is shown where the mechanism cannot be sampled so.

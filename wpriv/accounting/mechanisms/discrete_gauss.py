@@ -62,7 +62,21 @@ class DiscreteGauss(Mechanism):
         return NearPair(self.sigma, self.sensitivity, reach)
 
 
-class NearPair(AtomicPair):
+class _Divergences(LossPair):
+    """The Renyi divergences of the discrete Gaussian pair in closed form."""
+
+    sigma: float
+    shift: float
+
+    def renyi(self, orders: Array) -> Array:
+        lam = np.asarray(orders, dtype=float) - 1
+        return np.asarray(_log_moment(lam, self.sigma, self.shift) / lam)
+
+    def zcdp_rho(self) -> float:
+        return (self.shift / self.sigma) ** 2 / 2
+
+
+class NearPair(_Divergences, AtomicPair):
     """The discrete Gaussian pair as atoms: its losses within ``reach`` of either centre.
 
     The losses further out do not matter to any delta. Moments include them: the moment of order lambda has its mass
@@ -91,20 +105,13 @@ class NearPair(AtomicPair):
     def log_moment(self, lam: Array) -> Array:
         return _log_moment(lam, self.sigma, self.shift)
 
-    def renyi(self, orders: Array) -> Array:
-        lam = np.asarray(orders, dtype=float) - 1
-        return np.asarray(_log_moment(lam, self.sigma, self.shift) / lam)
-
-    def zcdp_rho(self) -> float:
-        return (self.shift / self.sigma) ** 2 / 2
-
 
 @lru_cache(maxsize=16)
 def _near(sigma: float, sensitivity: int, reach: int) -> NearPair:
     return NearPair(sigma, sensitivity, reach)
 
 
-class LatticePair(KeyedPair):
+class LatticePair(_Divergences, KeyedPair):
     """The discrete Gaussian pair at any sigma and sensitivity; tails by Euler-Maclaurin or by summing first terms."""
 
     symmetric = True
@@ -130,13 +137,6 @@ class LatticePair(KeyedPair):
         upper = first >= 1
         smaller = _log_tail(np.asarray(np.where(upper, first, 1 - first)), self.sigma)
         return np.where(upper, smaller, log1mexp(smaller)), np.where(upper, log1mexp(smaller), smaller)
-
-    def renyi(self, orders: Array) -> Array:
-        lam = np.asarray(orders, dtype=float) - 1
-        return np.asarray(_log_moment(lam, self.sigma, self.shift) / lam)
-
-    def zcdp_rho(self) -> float:
-        return (self.shift / self.sigma) ** 2 / 2
 
     def log_delta(self, eps: ArrayLike) -> Array:
         y = np.asarray(eps, dtype=float)
