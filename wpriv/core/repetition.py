@@ -89,7 +89,9 @@ def _banded(plain: Repetition, bands: int, sampling: object) -> Repetition:
     return Repetition(count, min(rate, 1.0), (*plain.notes, note), bands)
 
 
-def _repetition(sampling: object, n: object, rate: object, batch: object, records: object, epochs: object) -> Repetition:
+def _repetition(
+    sampling: object, n: object, rate: object, batch: object, records: object, epochs: object
+) -> Repetition:
     """n and the sampling rate without bands."""
     if not isinstance(sampling, str) or sampling not in SAMPLINGS:
         raise UsageError(f"`sampling` must be one of {', '.join(SAMPLINGS)}; found {shown(sampling)}")

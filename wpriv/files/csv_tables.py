@@ -190,7 +190,7 @@ class CsvTable:
         self._check_leniencies_of_pandas(numeric, frame[self.names[-1]])
         return {name: frame[name].to_numpy() for name in self.names}
 
-    def _check_leniencies_of_pandas(self, numeric: Sequence[str], last: object) -> None:
+    def _check_leniencies_of_pandas(self, numeric: Sequence[str], last: Any) -> None:
         """Raise ValueError if pandas may have accepted a table that ``_by_rows`` refuses."""
         if '"' in self.text:
             deque(rows(self.text), maxlen=0)  # refuses text after a closing quotation mark

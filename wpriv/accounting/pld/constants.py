@@ -166,6 +166,8 @@ SANDWICH_WORK, SANDWICH_COARSENING, WIDEST_SANDWICH = 0.7e9, 4.0, 0.1
 SANDWICH_DEPTHS, SANDWICH_DEPTH_POWER = 8, 1.5
 # work after which no smaller delta is resolved
 SANDWICH_DEPTH_WORK = 1.5e9
+# work after which the pairs are not made closer
+SANDWICH_TIGHTENING_WORK = 3e9
 
 # ---- batches of like pairs (saddle_point.py): speed ----
 # ratio of parameters within one batch, and pairs in it

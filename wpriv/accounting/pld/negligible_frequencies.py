@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ class SmoothingKernel:
         """The frequency beyond which the transform is small."""
         return constants.KERNEL_SHAPE / self.width
 
-    def transform(self, s: Array | Spectrum) -> NDArray[np.complex128]:
+    def transform(self, s: NDArray[Any]) -> NDArray[np.complex128]:
         """E[e^{s w X}] at complex s."""
         shape = constants.KERNEL_SHAPE
         root = np.sqrt(shape**2 + (self.width * s) ** 2)
