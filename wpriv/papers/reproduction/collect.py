@@ -289,7 +289,7 @@ def _numbers(row: Verdict) -> Row:
     return {**{key: entries[key] for key in COLUMNS}, **more, **numbers, "verdict": row.word.lower()}
 
 
-# One figure of an item from the results of its recipes, as a paper has it.
+# The figure of an item over several recipes, and the pictures of kept results.
 
 # what tells a run from others in its provenance
 _RUN = ("git_commit", "wall_seconds")
