@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -71,15 +73,16 @@ def test_an_item_shows_its_figure_where_two_recipes_are_done_and_keeps_it_where_
     )
     done = [RecipeResult(f"a/{name}", folders / name, "done", "") for name in ("one", "two")]
     monkeypatch.setattr(page, "command_of", lambda result: "wpriv train")
-    monkeypatch.setattr(kept, "_store", lambda result, folder: None)
+    monkeypatch.setattr(kept, "_entry", lambda result, seconds: {})
     result = ItemResult(item, done, "reproduced")
-    assert "<svg" in page.together_figure(result, folders / "out")
+    assert "<svg" in page.together_figure(result)
     kept.store([result], folders / "out", folders / "kept")
     assert (folders / "kept" / collect.file_name(result)).is_file()
     half = ItemResult(item, [done[0], RecipeResult("a/two", folders / "two", "not run", "")], "partly")
-    assert page.together_figure(half, folders / "out") == ""
-    # the figure of an earlier run stays, and the pages of kept results link it
-    assert "wgrad/together/figure-4.svg" in page.together_figure(half, folders / "kept")
+    assert page.together_figure(half) == ""
+    # the figure of an earlier run stays, and pages show it
+    figure = folders / "kept" / "wgrad" / "figure-4.png"
+    assert "data:image/png" in page.together_figure(replace(half, figure=figure))
 
 
 def test_rows_of_generated_images_have_the_same_names_whatever_the_task_calls_them():

@@ -87,9 +87,10 @@ def _check_kept(keep: Path | None, kept: Path | None, out: Path) -> None:
         UsageError: the folder is not one of kept results, or that of the reproduction.
     """
     from wpriv.papers.reproduction import kept as keeping
+    from wpriv.papers.reproduction import reproduce
 
     if keep is None:
-        if kept is not None and not keeping.is_kept(kept):
+        if kept is not None and not reproduce.is_kept(kept):
             raise UsageError(f"--kept {kept} holds no kept results. Name a folder that was written with --keep")
         return
     if kept is not None and kept != keep:
@@ -101,15 +102,13 @@ def _check_kept(keep: Path | None, kept: Path | None, out: Path) -> None:
 
 def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:
     """Keep the finished recipes of some papers, write the pages of the kept results, and return their files."""
-    from wpriv.papers.reproduction import collect, page, reproduce
+    from wpriv.papers.reproduction import collect, reproduce
     from wpriv.papers.reproduction import kept as keeping
-    from wpriv.papers.reproduction import kept as kept_text
 
     names = keeping.store(collect.collect(papers, out, quick=False), out, keep)
     say(f"kept {len(names)} recipe{'s' * (len(names) != 1)} in {keep}")
     every = reproduce.select("all")
-    results = collect.collect(every, keep, quick=False)
-    return [*page.write(every, results, keep, quick=False), *kept_text.write_text(every, results, keep)]
+    return keeping.write(every, collect.collect(every, keep, quick=False, kept=keep), keep)
 
 
 def _missing(result: ItemResult) -> str:

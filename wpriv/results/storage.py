@@ -85,6 +85,11 @@ def table(path: Path) -> list[Row]:
         raise of_file(error, path, "read", advice) from None
     except CsvError as error:
         raise UsageError(f"{path}: not a CSV table in UTF-8 ({error}){end}") from None
+    return parsed_table(text, str(path), end)
+
+
+def parsed_table(text: str, path: str, end: str = "") -> list[dict[str, Any]]:
+    """Return the rows of a table as ``table`` does, given its text; ``end`` is the end of a message on its form."""
     try:
         parsed = CsvTable.parse(text)
         cells = parsed.cells()

@@ -11,14 +11,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.training.reports.pages import Balanced
 from wpriv.cli.main import main
+from wpriv.config import yaml_document
 from wpriv.errors import MissingResource, UsageError
 from wpriv.papers.reproduction import collect, kept, page, reproduce
 
 pytestmark = pytest.mark.slow
 FIRST, SECOND = "plc/fig4-adp-pdp", "plc/fig9-pure-dp"
+PICTURE = f"{FIRST}.figure.png"
 
 
 def reproduced(out, *words):
@@ -33,31 +36,43 @@ def folders(tmp_path_factory):
     return base / "full", base / "kept"
 
 
-def test_kept_results_have_numbers_origin_and_small_figures_but_no_cells_and_no_places(folders):
+def kept_recipes(folder):
+    return json.loads((folder / "report.json").read_text(), parse_constant=pytest.fail)["recipes"]
+
+
+def test_kept_results_are_one_report_pages_and_small_pictures_without_cells_and_places(folders):
     full, small = folders
-    files = {path.name for path in (small / FIRST).iterdir()}
-    assert files == {"recipe.yaml", "expect.json", "provenance.json", "table.csv", "figure.svg"}
-    origin = json.loads((small / FIRST / "provenance.json").read_text())
+    pages = {"README.md", *(f"{name}.md" for name in reproduce.PAPERS)}
+    assert {path.relative_to(small).as_posix() for path in small.rglob("*") if path.is_file()} == {
+        "report.json",
+        *pages,
+        PICTURE,
+    }
+    (entry,) = kept_recipes(small).values()
+    origin = entry["provenance"]
     whole = json.loads((full / FIRST / "provenance.json").read_text())
     shared = ("git_commit", "platform", "wall_seconds", "claims", "wpriv")
     assert {key: origin[key] for key in shared} == {key: whole[key] for key in shared}
     assert "command" not in origin
-    assert str(full) not in "".join(path.read_text() for path in small.rglob("*") if path.is_file())
-    assert (small / FIRST / "figure.svg").stat().st_size < 300_000
+    assert entry["recipe"] == yaml_document.read(full / FIRST / "recipe.yaml").data
+    assert entry["seconds"] == reproduce.stored_status(full)[FIRST]["seconds"]
+    assert str(full) not in "".join(path.read_text() for path in small.glob("*.*"))
+    assert (small / PICTURE).stat().st_size < 60_000
 
 
 def test_kept_results_that_cannot_be_drawn_leave_the_earlier_ones_as_they_were(folders, tmp_path, monkeypatch):
     full, small = folders
     shutil.copytree(small, tmp_path / "kept")
-    files = {path: path.read_bytes() for path in (tmp_path / "kept" / FIRST).iterdir()}
+    files = {path: path.read_bytes() for path in (tmp_path / "kept" / "plc").iterdir()}
 
     def fail(*_):
         raise MissingResource("no space left")
 
-    monkeypatch.setattr(kept, "write_small_svg", fail)
+    monkeypatch.setattr(kept, "small_pictures", fail)
     with pytest.raises(MissingResource):
         kept.store(collect.collect(reproduce.select("plc/figure-4"), full, quick=False), full, tmp_path / "kept")
-    assert {path: path.read_bytes() for path in (tmp_path / "kept" / FIRST).iterdir()} == files
+    assert {path: path.read_bytes() for path in (tmp_path / "kept" / "plc").iterdir()} == files
+    assert kept_recipes(tmp_path / "kept") == kept_recipes(small)
 
 
 def test_an_item_about_the_pictures_of_recipes_takes_no_expected_numbers_from_what_is_kept(folders, tmp_path):
@@ -69,7 +84,7 @@ def test_an_item_about_the_pictures_of_recipes_takes_no_expected_numbers_from_wh
         recipes=[replace(each, claims=[], expect=[]) for each in result.recipes],
     )
     kept.store([result, pictures], full, tmp_path / "kept")
-    assert (tmp_path / "kept" / FIRST / "expect.json").read_text() == (small / FIRST / "expect.json").read_text()
+    assert kept_recipes(tmp_path / "kept")[FIRST]["expect"] == kept_recipes(small)[FIRST]["expect"] != []
 
 
 def test_the_report_of_kept_results_holds_each_number_with_its_claim_and_origin(folders):
@@ -77,19 +92,24 @@ def test_the_report_of_kept_results_holds_each_number_with_its_claim_and_origin(
     report = json.loads((small / "report.json").read_text(), parse_constant=pytest.fail)
     item = next(item for item in report["items"] if item["item"] == "Figure 4" and item["paper"] == "plc")
     assert item["verdict"] == "reproduced"
-    assert item["recipes"][0]["kept"] is True
-    assert {"platform", "wall_seconds", "wpriv"} <= set(item["recipes"][0]["origin"])
-    assert {row["claim"] for row in item["rows"]} == {"exact"}
+    assert item["recipes"] == [FIRST]
+    assert {"platform", "wall_seconds", "wpriv"} <= set(report["recipes"][FIRST]["provenance"])
+    assert {row["claim"] for row in report["recipes"][FIRST]["expect"]} == {"exact"}
+    assert report["verdicts"]["reproduced"] == 1
 
 
-def test_pages_of_kept_results_link_their_figures_and_markdown_shows_them(folders):
-    _, small = folders
+def test_pages_hold_the_pictures_of_kept_results_and_markdown_shows_them(folders, tmp_path):
+    full, small = folders
+    assert reproduced(full, "--at-most", "0") == 0
+    assert reproduced(tmp_path / "pages", "--at-most", "0", "--kept", small) == 0
     parser = Balanced()
-    parser.feed(page := (small / "plc.html").read_text())
+    parser.feed(page := (tmp_path / "pages" / "plc.html").read_text())
     assert parser.open == []
-    assert f'src="{FIRST}/figure.svg"' in page
+    assert base64.b64encode((small / PICTURE).read_bytes()).decode() in page
     assert "<svg" not in page
-    assert f"({FIRST}/figure.svg)" in (small / "plc.md").read_text()
+    table = re.compile(r"<details><summary>The numbers of the figure.*?</details>", re.DOTALL)
+    assert table.findall(page) == table.findall((full / "plc.html").read_text()) != []
+    assert f"({PICTURE})" in (small / "plc.md").read_text()
     overview = (small / "README.md").read_text()
     assert "[Figure 4](plc.md#figure-4)" in overview
     widths = {line.count("|") - line.count("\\|") for line in overview.splitlines() if line.startswith("|")}
@@ -103,7 +123,7 @@ def test_a_reproduction_shows_kept_results_where_it_has_none_and_says_so(folders
     assert (item["verdict"], item["recipes"][0]["kept"]) == ("reproduced", True)
     page = (tmp_path / "empty" / "plc.html").read_text()
     assert "Kept results of an earlier run: commit" in page
-    assert "<svg" in page
+    assert "data:image/png" in page
     assert reproduced(tmp_path / "empty", "--at-most", "0") == 0
     assert "Kept results" not in (tmp_path / "empty" / "plc.html").read_text()
 
@@ -112,23 +132,21 @@ def test_a_later_run_replaces_its_own_recipes_and_leaves_the_others(folders, tmp
     full, _ = folders
     target = tmp_path / "kept"
     assert reproduced(full, "--keep", target) == 0
-    before = (target / FIRST / "provenance.json").read_bytes()
+    before = kept_recipes(target)[FIRST]
     other = tmp_path / "other"
     assert main(["reproduce", "plc/figure-9", "--out", str(other), "--keep", str(target)]) == 0
-    assert set(reproduce.stored_status(target)) == {FIRST, SECOND}
-    assert (target / FIRST / "provenance.json").read_bytes() == before
-    (target / FIRST / "obsolete.svg").write_text("<svg/>")
+    assert set(kept_recipes(target)) == {FIRST, SECOND}
+    assert kept_recipes(target)[FIRST] == before
+    (obsolete := target / f"{FIRST}.obsolete.png").write_bytes(b"")
     assert reproduced(full, "--keep", target) == 0
-    assert not (target / FIRST / "obsolete.svg").exists()
+    assert not obsolete.exists()
 
 
 def test_kept_results_of_a_recipe_that_has_changed_say_so(folders, tmp_path):
-    import shutil
-
     _, small = folders
     target = tmp_path / "kept"
     shutil.copytree(small, target)
-    file = target / FIRST / "recipe.yaml"
+    file = target / "report.json"
     file.write_text(file.read_text().replace("2.5", "2.25"))
     (result,) = collect.collect(reproduce.select("plc/figure-4"), tmp_path / "none", quick=False, kept=target)
     assert "has changed since" in result.recipes[0].note
@@ -157,18 +175,21 @@ def test_a_kept_figure_over_several_recipes_names_those_of_which_it_lacks_the_la
         ]
         return collect.ItemResult(item, recipes, "shown")
 
-    figure = tmp_path / collect.file_name(result("xyz"))
-    figure.parent.mkdir(parents=True)
-    figure.write_text("<svg/>")
-    assert collect.outdated_panels(result("xyz"), figure) == []  # written by an earlier version: not known
-    collect.origin_file(figure).write_text(json.dumps(collect.origins(result("xyz"))))
-    assert collect.outdated_panels(result("xyw"), figure) == []  # c is no panel of it
-    assert collect.outdated_panels(result("xvz"), figure) == ["b"]
-    assert "does not show the latest results of b" in page.together_figure(result("xvz"), tmp_path)
-    assert "latest results" not in page.together_figure(result("xyz"), tmp_path)
-    drawn = {name: run for name, run in collect.origins(result("xyz")).items() if name != "b"}
-    collect.origin_file(figure).write_text(json.dumps(drawn))
-    assert collect.outdated_panels(result("xyz"), figure) == ["b"]  # its first results came later
+    drawn = collect.origins(result("xyz"))
+    figure = tmp_path / "figure-1.png"
+    figure.write_bytes(b"")
+
+    def outdated(commits, runs=drawn):
+        return collect.outdated_panels(replace(result(commits), figure=figure, drawn=runs))
+
+    assert outdated("xyz", {}) == []  # not known
+    assert outdated("xyw") == []  # c is no panel of it
+    assert outdated("xvz") == ["b"]
+    kept_figure = replace(result("xvz"), figure=figure, drawn=drawn)
+    assert "does not show the latest results of b" in page.together_figure(kept_figure)
+    assert "latest results" not in page.together_figure(replace(result("xyz"), figure=figure, drawn=drawn))
+    # its first results came later
+    assert outdated("xyz", {name: run for name, run in drawn.items() if name != "b"}) == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -199,61 +220,58 @@ def test_a_folder_of_other_files_is_not_overwritten_and_nothing_is_run_in_kept_r
     assert "kept results, in which nothing is run" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("status", ["garbage", "[1]", '{"plc/fig4-adp-pdp": 5}', None])
-def test_a_folder_with_a_damaged_status_is_no_folder_of_kept_results(folders, tmp_path, capsys, status):
+@pytest.mark.parametrize("report", ["garbage", "[1]", '{"schema": "wpriv.reproduction/1"}', None])
+def test_a_folder_with_a_damaged_report_is_no_folder_of_kept_results(folders, tmp_path, capsys, report):
     shutil.copytree(folders[1], target := tmp_path / "kept")
-    (target / "status.json").unlink()
-    if status is not None:
-        (target / "status.json").write_text(status)
+    (target / "report.json").unlink()
+    if report is not None:
+        (target / "report.json").write_text(report)
     for option in ("--keep", "--kept"):
         assert reproduced(tmp_path / "r", option, target) == 2
         assert option in capsys.readouterr().err
     assert not (tmp_path / "r").exists()
-    assert (target / FIRST / "figure.svg").is_file()
+    assert (target / PICTURE).is_file()
 
 
-def test_results_that_are_not_noted_as_kept_are_not_replaced(folders, tmp_path, capsys):
-    (tmp_path / "kept" / FIRST).mkdir(parents=True)
-    (tmp_path / "kept" / FIRST / "weights.txt").write_text("important")
-    (tmp_path / "kept" / "status.json").write_text("{}")
+def test_pictures_that_are_not_noted_as_kept_are_not_replaced(folders, tmp_path, capsys):
+    (picture := tmp_path / "kept" / PICTURE).parent.mkdir(parents=True)
+    picture.write_text("important")
+    (tmp_path / "kept" / "report.json").write_text(json.dumps({"schema": reproduce.KEPT, "recipes": {}}))
     assert reproduced(folders[0], "--keep", tmp_path / "kept") == 2
     assert "no kept result" in capsys.readouterr().err
-    assert (tmp_path / "kept" / FIRST / "weights.txt").is_file()
+    assert picture.read_text() == "important"
 
 
 def test_damaged_kept_results_are_shown_as_damaged(folders, tmp_path):
     shutil.copytree(folders[1], small := tmp_path / "kept")
-    (small / FIRST / "provenance.json").write_text("{")
+    report = json.loads((small / "report.json").read_text())
+    del report["recipes"][FIRST]["provenance"]
+    (small / "report.json").write_text(json.dumps(report))
     results = collect.collect(reproduce.select("plc/figure-4"), tmp_path / "empty", quick=False, kept=small)
     assert {recipe.name: recipe.status for recipe in results[0].recipes}[FIRST] == "damaged"
 
 
-def test_a_figure_with_large_pictures_is_made_coarser_until_it_is_small():
-    from PIL import Image
-
-    noise = np.random.default_rng(0).integers(0, 255, (600, 600, 3), dtype=np.uint8)
+def test_a_large_picture_is_made_small_enough_and_keeps_its_shape():
+    noise = np.random.default_rng(0).integers(0, 255, (900, 1500, 3), dtype=np.uint8)
     content = io.BytesIO()
     Image.fromarray(noise).save(content, format="PNG")
-    encoded = base64.b64encode(content.getvalue()).decode()
-    picture = f'<svg><image href="data:image/png;base64,{encoded}"/></svg>'
-    small = kept.small(picture)
-    assert len(picture) > kept.MAX_BYTES > len(small)
-    Image.open(io.BytesIO(base64.b64decode(re.search(r"base64,([^\"]+)", small)[1]))).verify()
+    small = kept.small(content.getvalue())
+    image = Image.open(io.BytesIO(small))
+    image.verify()
+    assert (image.size, image.mode) == ((680, 408), "P")
+    assert len(small) < len(content.getvalue()) / 10
 
 
-def test_shortened_paths_keep_their_points_to_a_tenth():
-    path = "M 12.345678 -0.004\nL 20.05 3.14159 \nL 20.05 3.14159 \nz\n"
-    short = kept.shortened(f'<svg><path d="{path}" style="fill: none"/></svg>')
-    drawn = re.search(r' d="([^"]*)"', short)[1]
-    numbers = [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?", drawn)]
-    assert np.allclose(numbers, [12.345678, -0.004, 20.05, 3.14159], atol=0.051)
-
-
-def test_numbers_in_the_texts_of_a_small_figure_keep_their_digits():
-    words = "δ = 0.00012 (as published), noise 0.0354, loss 0.118"
-    picture = f'<svg><g transform="translate(1.23456 7.891)"><text>{words}</text></g></svg>'
-    assert kept.shortened(picture) == f'<svg><g transform="translate(1.23 7.89)"><text>{words}</text></g></svg>'
-
-
-def test_a_shortened_path_keeps_a_corner_whose_digits_begin_the_next_point():
-    assert 'd="M5 30L10 30L10 300"' in kept.shortened('<svg><path d="M 5 30 L 10 30 L 10 300"/></svg>')
+def test_a_small_picture_keeps_its_size_and_the_colours_of_thin_lines():
+    picture = Image.new("RGB", (300, 200), "white")
+    for place in range(250):  # shades of grey, and two thin lines
+        picture.paste((place, place, place), (place, 100, place + 1, 200))
+    picture.paste("#1b9e77", (50, 50, 100, 51))
+    picture.paste("#d95f02", (50, 60, 100, 61))
+    content = io.BytesIO()
+    picture.save(content, format="PNG")
+    small = Image.open(io.BytesIO(kept.small(content.getvalue()))).convert("RGB")
+    assert small.size == picture.size
+    differences = np.abs(np.asarray(small, dtype=int) - np.asarray(picture, dtype=int)).max(axis=-1)
+    assert differences[[50, 60], 50:100].max() < 8
+    assert differences.max() < 64

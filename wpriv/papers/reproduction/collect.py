@@ -6,17 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from wpriv.accounting import load_recipe
-from wpriv.errors import MissingResource, UsageError, WprivError
+from wpriv.errors import WprivError
 from wpriv.files.durable_writes import plain
 from wpriv.papers.reproduction import reproduce
 from wpriv.papers.reproduction.reproduce import Item, Paper, slug
 from wpriv.results import expectations, model, storage
 from wpriv.results import plot as composite_figure
 from wpriv.results.expectations import Verdict
-from wpriv.results.model import Claim, Claims, Row, Together
+from wpriv.results.model import Claim, Claims, Row, Stored, Together
 from wpriv.training.reports import folder_page
 
 SCHEMA = "wpriv.reproduction/1"
@@ -41,7 +40,7 @@ class RecipeResult:
 
     Attributes:
         name: of the recipe.
-        folder: its results folder.
+        folder: its results folder; of kept results, the beginning of the paths of its pictures.
         status: done, refused, not run or damaged; ``reason`` says why it is not done.
         expect: its expected numbers beside ours, as in ``expect.json``.
         claims: statements of the paper that are not borne out, with the finding and the reason.
@@ -49,7 +48,8 @@ class RecipeResult:
         table: the rows of its table; of repeated trainings their means and deviations.
         runs: of repeated trainings a row for each of them.
         together: what all trainings of it together keep, as in their statement; empty for a single one.
-        kept: whether the results are kept ones of an earlier run, with their figures in the folder.
+        kept: whether the results are kept ones of an earlier run, with their pictures.
+        rows: of kept results the number of rows that their tables had.
         note: what a reader must know of the results besides: that the recipe has changed since.
     """
 
@@ -64,6 +64,7 @@ class RecipeResult:
     runs: list[Row] = field(default_factory=list)
     together: Together | None = None
     kept: bool = False
+    rows: Mapping[str, int] = field(default_factory=dict)
     note: str = ""
 
     @property
@@ -88,24 +89,53 @@ class RecipeResult:
 
 @dataclass(frozen=True)
 class ItemResult:
-    """An item with the results of its recipes and the verdict, a key of ``VERDICTS``."""
+    """An item with the results of its recipes and the verdict.
+
+    Attributes:
+        verdict: a key of ``VERDICTS``.
+        figure: the kept figure over its recipes. drawn: what tells the runs in it from others, by recipe; empty where
+            there is none.
+    """
 
     item: Item
     recipes: list[RecipeResult]
     verdict: str
+    figure: Path | None = None
+    drawn: Mapping[str, object] = field(default_factory=dict)
 
     def as_dict(self) -> Row:
         """The item as ``report.json`` holds it."""
         rows = [{"recipe": result.name, **_numbers(row)} for result in self.recipes for row in result.expect]
-        return {
-            "paper": self.item.paper,
-            "item": self.item.name,
-            "about": self.item.about,
-            "verdict": self.verdict,
-            "missing": self.item.missing,
-            "recipes": [each.as_dict() for each in self.recipes],
-            "rows": rows,
-        }
+        return {**self.facts(), "recipes": [each.as_dict() for each in self.recipes], "rows": rows}
+
+    def facts(self) -> Row:
+        """The item alone, with its verdict."""
+        item = self.item
+        facts = {"paper": item.paper, "item": item.name, "about": item.about}
+        return {**facts, "verdict": self.verdict, "missing": item.missing}
+
+
+class KeptRecipe(Stored):
+    """What kept results hold of a recipe; tables are lines of CSV, ``rows`` how many rows they had."""
+
+    seconds: float | None
+    recipe: dict[str, object]
+    provenance: dict[str, object]
+    rows: dict[str, int]
+    expect: list[Verdict]
+    together: Together | None
+    table: list[str]
+    runs: list[str]
+
+
+class Kept(Stored):
+    """The report of kept results: recipes by name, and for each figure over several ones what tells its runs apart."""
+
+    recipes: dict[str, object]
+    figures: dict[str, dict[str, object]]
+
+
+KEEP_AGAIN = "Remove its entry and keep the results of the recipe again"
 
 
 def collect(papers: Iterable[Paper], out: Path, *, quick: bool, kept: Path | None = None) -> list[ItemResult]:
@@ -115,18 +145,20 @@ def collect(papers: Iterable[Paper], out: Path, *, quick: bool, kept: Path | Non
         kept: folder of kept results, which stand for recipes that are not done in ``out``.
     """
     status = reproduce.stored_status(out)
-    stand_in = {} if kept is None or kept == out else reproduce.stored_status(kept)
+    stored = Kept(recipes={}, figures={}) if kept is None else model.read(Kept, kept / reproduce.REPORT, KEEP_AGAIN)
     results = []
     for paper in papers:
         for item in paper.items:
             recipes = []
             for name in item.recipes:
                 result = _result(name, out, status, quick=quick)
-                if result.status != "done" and kept is not None and name in stand_in:
-                    earlier = _result(name, kept, stand_in, quick=False)
-                    result = earlier if earlier.status in ("done", "damaged") else result
+                if result.status != "done" and kept is not None and name in stored.recipes:
+                    result = _kept(name, kept, stored.recipes[name])
                 recipes.append(result if item.has_claims else replace(result, claims=[], expect=[]))
-            results.append(ItemResult(item, recipes, _verdict(item, recipes)))
+            result_of_item = ItemResult(item, recipes, _verdict(item, recipes))
+            if kept is not None and (kept / (file := file_name(result_of_item))).is_file():
+                result_of_item = replace(result_of_item, figure=kept / file, drawn=stored.figures.get(file, {}))
+            results.append(result_of_item)
     return results
 
 
@@ -143,40 +175,68 @@ def report(results: list[ItemResult], *, quick: bool) -> Row:
 def _result(name: str, out: Path, status: Mapping[str, Row], *, quick: bool) -> RecipeResult:
     folder = reproduce.folder_of(out, name, quick=quick)
     noted = status.get(str(folder.relative_to(out)), {"status": "not run", "reason": ""})
-    word = noted.get("status")
-    if word not in ("done", reproduce.KEPT):
-        return RecipeResult(name, folder, str(word), str(noted.get("reason", "")))
+    result = RecipeResult(name, folder, str(noted.get("status")), str(noted.get("reason", "")))
+    if result.status != "done":
+        return result
     try:
-        return _finished(name, folder, quick=quick, kept=word == reproduce.KEPT)
+        return _by_today(_finished(result), reproduce.recipe_in(folder), quick=quick)
     except WprivError as error:
-        return RecipeResult(name, folder, "damaged", f"{error}. Remove {folder} and run it again")
+        return replace(result, status="damaged", reason=f"{error}. Remove {folder} and run it again")
 
 
-def _finished(name: str, folder: Path, *, quick: bool, kept: bool) -> RecipeResult:
-    """The results in the folder of a recipe, its numbers beside those that the recipe expects today.
+def _finished(result: RecipeResult) -> RecipeResult:
+    """The results in the folder of a recipe.
 
     Raises:
         UsageError: a file of the folder is damaged.
     """
+    folder = result.folder
     file = folder / storage.PROVENANCE
-    provenance = model.json_object(file) if file.exists() else {}
-    expect = expectations.read(folder / storage.EXPECT)
     files = [folder / storage.TABLE, folder / storage.METRICS]
-    table = next((storage.table(path) for path in files if path.is_file()), [])
-    runs = storage.table(folder / storage.RUNS) if (folder / storage.RUNS).is_file() else []
-    together = folder_page.statement_of_all(folder)[0]
-    claims = model.checked(Claims, provenance, file, "Run the recipe again").claims
-    recipe, note = load_recipe.read(name, quick=quick), ""
-    if reproduce.is_of(recipe, folder):
-        lengths = provenance.get("rows")
-        length = lengths.get(storage.TABLE) if isinstance(lengths, dict) else None
+    return replace(
+        result,
+        expect=expectations.read(folder / storage.EXPECT),
+        provenance=model.json_object(file) if file.exists() else {},
+        table=next((storage.table(path) for path in files if path.is_file()), []),
+        runs=storage.table(folder / storage.RUNS) if (folder / storage.RUNS).is_file() else [],
+        together=folder_page.statement_of_all(folder)[0],
+    )
+
+
+def _kept(name: str, folder: Path, entry: object) -> RecipeResult:
+    """The kept results of a recipe, whose pictures begin with its name and a dot."""
+    place = f"{folder / reproduce.REPORT}: {name}"
+    result = RecipeResult(name, folder / name, "done", "", kept=True)
+    try:
+        record = model.checked(KeptRecipe, entry, place, KEEP_AGAIN)
+        table, runs = (
+            storage.parsed_table("\n".join(lines), place) if lines else [] for lines in (record.table, record.runs)
+        )
+        result = replace(result, expect=record.expect, table=table, runs=runs, rows=record.rows)
+        result = replace(result, provenance=record.provenance, together=record.together)
+        return _by_today(result, record.recipe, quick=False)
+    except WprivError as error:
+        return replace(result, status="damaged", reason=str(error))
+
+
+def _by_today(result: RecipeResult, ran: object, *, quick: bool) -> RecipeResult:
+    """Results beside the numbers that their recipe expects today, or with a note where it has changed since.
+
+    Args:
+        ran: the data of the recipe that gave them.
+    """
+    recipe = load_recipe.read(result.name, quick=quick)
+    expect, table, note = result.expect, result.table, ""
+    claims = model.checked(Claims, result.provenance, result.folder / storage.PROVENANCE, "Run the recipe again").claims
+    if reproduce.is_same(recipe, ran):
+        length = result.rows.get(storage.TABLE)
         expect = reproduce.today(recipe, expect, table if length in (None, len(table)) else ())
         claims = [Claim(**claim.model_dump()) for claim in recipe.claims]
     else:
         note = "The recipe has changed since; these are the results of the recipe as it was then"
     expect = reproduce.with_claims(expect, table, recipe.kind)
-    expect = reproduce.with_same_commit(expect, provenance.get("git_commit"))
-    return RecipeResult(name, folder, "done", "", expect, claims, provenance, table, runs, together, kept, note)
+    expect = reproduce.with_same_commit(expect, result.provenance.get("git_commit"))
+    return replace(result, expect=expect, claims=claims, note=note)
 
 
 def counts(result: ItemResult) -> str:
@@ -229,38 +289,34 @@ def _numbers(row: Verdict) -> Row:
     return {**{key: entries[key] for key in COLUMNS}, **more, **numbers, "verdict": row.word.lower()}
 
 
-# One figure of an item from the results of its recipes, as a paper has it.
+# The figure of an item over several recipes, and the pictures of kept results.
 
 # what tells a run from others in its provenance
 _RUN = ("git_commit", "wall_seconds")
 
 
+def pictures(path: Path) -> list[Path]:
+    """Return the kept pictures of a recipe: the files beside its path that begin with its name and a dot."""
+    return sorted(path.parent.glob(f"{path.name}.*.png"))
+
+
 def file_name(result: ItemResult) -> str:
     """Return the file of the figure of an item within a folder of kept results."""
-    return f"{result.item.paper}/together/{slug(result.item.name)}.svg"
+    return f"{result.item.paper}/{slug(result.item.name)}.png"
 
 
-def origin_file(figure: Path) -> Path:
-    """Return the file beside a kept figure that says which runs it was drawn from."""
-    return figure.with_suffix(".json")
-
-
-def origins(result: ItemResult) -> dict[str, dict[str, Any]]:
+def origins(result: ItemResult) -> dict[str, dict[str, object]]:
     """Return what tells the runs of the recipes of an item from others: the commit and the time of each."""
     return {each.name: {key: each.provenance.get(key) for key in _RUN} for each in _panels(result)}
 
 
-def outdated_panels(result: ItemResult, figure: Path) -> list[str]:
-    """Return the recipes whose results in a folder are not those in a kept figure; none if its runs are not known.
+def outdated_panels(result: ItemResult) -> list[str]:
+    """Return the recipes whose results are not those in the kept figure of an item; none if its runs are not known.
 
     A later run of one recipe replaces its results or is its first, and the figure stays until all are run again.
     """
-    try:
-        drawn = model.json_object(origin_file(figure))
-    except (UsageError, MissingResource):
-        return []
-    now = plain(origins(result))
-    return [name for name, run in now.items() if drawn.get(name) != run]
+    now = plain(origins(result)) if result.drawn else {}
+    return [name for name, run in now.items() if result.drawn.get(name) != run]
 
 
 def note(names: Sequence[str]) -> str:

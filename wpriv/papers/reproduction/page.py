@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,11 +13,11 @@ from wpriv.files import durable_writes
 from wpriv.files.durable_writes import plain
 from wpriv.papers.reproduction import collect
 from wpriv.papers.reproduction.collect import ItemResult, RecipeResult
-from wpriv.papers.reproduction.reproduce import Paper, slug
+from wpriv.papers.reproduction.reproduce import REPORT, Paper, slug
 from wpriv.results import plot, storage
 from wpriv.training.reports import folder_page, render
 
-REPORT, INDEX = "report.json", "index.html"
+INDEX = "index.html"
 
 
 def write(papers: Sequence[Paper], results: Sequence[ItemResult], out: Path, *, quick: bool) -> list[Path]:
@@ -36,7 +37,7 @@ def write(papers: Sequence[Paper], results: Sequence[ItemResult], out: Path, *, 
             summary=summary_of(of_paper),
             verdicts=collect.VERDICTS,
             quick=quick,
-            items=[_item(result, out) for result in of_paper],
+            items=[_item(result) for result in of_paper],
         )
         durable_writes.replace(files[-1], text)
         entries.append(entry(paper, of_paper))
@@ -69,58 +70,54 @@ def recipe_facts(result: RecipeResult) -> dict[str, object]:
     return {**facts, **found, "failing": failing, "command": command_of(result), "origin": origin}
 
 
-def _item(result: ItemResult, out: Path) -> dict[str, object]:
+def _item(result: ItemResult) -> dict[str, object]:
     """One item: the verdict, what is missing, and for each recipe its numbers, claims and figures."""
-    recipes = [recipe_of_page(each, out) for each in result.recipes]
-    return {**item_facts(result), "together": together_figure(result, out), "recipes": recipes}
+    recipes = [recipe_of_page(each) for each in result.recipes]
+    return {**item_facts(result), "together": together_figure(result), "recipes": recipes}
 
 
-def recipe_of_page(result: RecipeResult, out: Path) -> dict[str, object]:
+def recipe_of_page(result: RecipeResult) -> dict[str, object]:
     """Return what a page says of a recipe, with its tables and figures as HTML."""
-    is_own = result.folder == out / result.name
-    lengths = result.provenance.get("rows") if result.kept else None
-    lengths = lengths if isinstance(lengths, dict) else {}
-    parts = (
-        {}
-        if result.status != "done"
-        else {
-            "expected": folder_page.expected_table(result.expect) if result.expect else "",
-            "kept_commit": commit_of(result) if result.kept and not is_own else "",
-            "figures": _figures(result, out if is_own else None),
-            "numbers": folder_page.numbers_behind(result.table, length=int(lengths.get(storage.TABLE, 0))),
-            "runs": folder_page.numbers_behind(result.runs, "Each training", length=int(lengths.get(storage.RUNS, 0))),
-        }
-    )
-    return {**recipe_facts(result), **parts}
+    if result.status != "done":
+        return recipe_facts(result)
+    lengths = [result.rows.get(name, 0) for name in (storage.TABLE, storage.RUNS)]
+    return {
+        **recipe_facts(result),
+        "expected": folder_page.expected_table(result.expect) if result.expect else "",
+        "kept_commit": commit_of(result) if result.kept else "",
+        "figures": _figures(result),
+        "numbers": folder_page.numbers_behind(result.table, length=lengths[0]),
+        "runs": folder_page.numbers_behind(result.runs, "Each training", length=lengths[1]),
+    }
 
 
-def _figures(result: RecipeResult, base: Path | None) -> str:
-    """The figures of a results folder as inline SVG; kept ones below the folder ``base`` as links to their files."""
-    name, label = result.name.replace("/", "-"), f"Figure of {result.name}; its numbers are in the table below"
+def _figures(result: RecipeResult) -> str:
+    """The figures of a results folder as inline SVG, or the pictures of kept results."""
+    label = f"Figure of {result.name}; its numbers are in the table below"
     if result.kept:
-        files = sorted(result.folder.glob("*.svg"))
-        if base is not None:
-            return folder_page.linked([path.relative_to(base).as_posix() for path in files], label)
-        return folder_page.inline([path.read_text(encoding="utf-8") for path in files], name, label)
-
-    def draw(folder: Path) -> list[Path]:
-        return plot.plot(result.folder, formats=("svg",), out=folder)
-
-    return folder_page.figures(draw, name, label)
+        return _pictures(collect.pictures(result.folder), label)
+    return folder_page.figures(
+        lambda out: plot.plot(result.folder, formats=("svg",), out=out), result.name.replace("/", "-"), label
+    )
 
 
-def together_figure(result: ItemResult, out: Path) -> str:
-    """Return the figure over all recipes of an item, where it has one and their results are there."""
+def _pictures(files: Sequence[Path], label: str) -> str:
+    """PNG files within the page."""
+    contents = [base64.b64encode(path.read_bytes()).decode("ascii") for path in files]
+    return folder_page.linked([f"data:image/png;base64,{content}" for content in contents], label)
+
+
+def together_figure(result: ItemResult) -> str:
+    """Return the figure over all recipes of an item, where it has one and their results are there, or a kept one."""
     name = f"{result.item.paper}-{slug(result.item.name)}-together"
     label = f"{result.item.name} from all recipes; their numbers are in the tables below"
     if collect.can_be_drawn(result):
         return folder_page.figures(lambda folder: collect.plot_item(result, folder), name, label)
-    file = collect.file_name(result)
-    if not (out / file).is_file():
+    if result.figure is None:
         return ""
-    outdated = collect.outdated_panels(result, out / file)
+    outdated = collect.outdated_panels(result)
     alert = render.part("alert", f"{collect.note(outdated)}.") if outdated else ""
-    return alert + folder_page.linked([file], label)
+    return alert + _pictures([result.figure], label)
 
 
 def failing_in_words(result: RecipeResult) -> str:

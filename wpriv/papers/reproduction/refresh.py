@@ -1,4 +1,4 @@
-"""Own numbers in the text of a recipe: find them, and write new ones with their commit.
+"""Refresh the own numbers of recipes: run them, and write the new numbers with their commit into the files.
 
 Expected numbers of kind own come from an earlier run of the same recipe. Nothing else in the file is touched, neither
 published and reference numbers nor comments and layout.
@@ -205,9 +205,7 @@ def _without_own(document: Document) -> Any:
     return data
 
 
-# Refresh the own numbers of recipes: run them, and write the new numbers with their commit into the files.
-#
-# Expected numbers of kind own come from an earlier run of the same recipe; ``own_numbers`` writes them.
+# Run recipes, or read finished results, for the new numbers.
 
 COMMIT_DIGITS = 12
 

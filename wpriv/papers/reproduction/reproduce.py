@@ -12,11 +12,11 @@ from typing import Any
 from wpriv.accounting import load_recipe
 from wpriv.config import resolve, yaml_document
 from wpriv.config.recipe import Check, Recipe
-from wpriv.errors import CheckFailed, Interrupted, UsageError, WprivError
+from wpriv.errors import CheckFailed, Interrupted, MissingResource, UsageError, WprivError
 from wpriv.files import durable_writes
 from wpriv.hints import did_you_mean
 from wpriv.numerics import numbers
-from wpriv.results import expectations, storage
+from wpriv.results import expectations, model, storage
 from wpriv.results.expectations import Verdict
 from wpriv.results.model import Row
 
@@ -124,11 +124,20 @@ _PROMISED = ("epsilon", "delta", "sigma", "noise")
 
 def is_of(recipe: Recipe, folder: Path) -> bool:
     """Return True if a folder holds results of this recipe, with equal keys in all that decides the results."""
-    try:
-        data = yaml_document.read(folder / storage.RECIPE).data
-    except UsageError:
-        return False
+    return is_same(recipe, recipe_in(folder))
+
+
+def is_same(recipe: Recipe, data: object) -> bool:
+    """Return True if the data of another recipe equal those of a recipe in all that decides the results."""
     return bool(essence(data) == essence(json.loads(json.dumps(recipe.data))))
+
+
+def recipe_in(folder: Path) -> object:
+    """Return the data of the recipe in a results folder; None where it cannot be read."""
+    try:
+        return yaml_document.read(folder / storage.RECIPE).data
+    except UsageError:
+        return None
 
 
 def essence(data: Any) -> Any:
@@ -247,9 +256,9 @@ def _claim(verdict: Verdict, table: Sequence[Row], kind: str) -> str | None:
 #
 # A recipe that is done is not run again: its folder says which version computed its numbers, and how long it took.
 
-STATUS = "status.json"
-# the status of kept results, which no run continues
-KEPT = "kept"
+STATUS, REPORT = "status.json", "report.json"
+# the schema of the report of kept results, a folder in which nothing is run
+KEPT = "wpriv.kept/1"
 # nothing is known of the time of a recipe without one
 UNKNOWN_SECONDS = 3600.0
 
@@ -302,8 +311,7 @@ def run(
         Interrupted: a signal arrived; the same command continues.
         UsageError: the folder is one of kept results.
     """
-    status = stored_status(out)
-    if any(note.get("status") == KEPT for note in status.values()):
+    if is_kept(out):
         raise UsageError(
             f"{out} holds kept results, in which nothing is run. Name another folder with --out, and give this one "
             f"with --keep"
@@ -334,6 +342,14 @@ def _note(out: Path, key: str, note: dict[str, Any]) -> None:
     durable_writes.make_folder(out)
     status = stored_status(out) | {key: note}
     durable_writes.replace(out / STATUS, json.dumps(status, indent=2, sort_keys=True) + "\n")
+
+
+def is_kept(folder: Path) -> bool:
+    """Return whether a folder holds kept results of a reproduction."""
+    try:
+        return model.json_object(folder / REPORT).get("schema") == KEPT
+    except (UsageError, MissingResource):
+        return False
 
 
 def stored_status(out: Path) -> dict[str, dict[str, Any]]:

@@ -59,7 +59,7 @@ def inline(pictures: Iterable[str], prefix: str, label: str) -> str:
 
 
 def linked(addresses: Iterable[str], label: str) -> str:
-    """Return pictures in files beside the page as figures."""
+    """Return pictures, given by their addresses, as figures."""
     return render.part("linked", list(addresses), label)
 
 
