@@ -89,3 +89,42 @@ def test_importing_wpriv_loads_neither_numpy_nor_its_own_floors():
     modules = set(loaded_by("import wpriv, sys, json; print(json.dumps(sorted(sys.modules)))"))
     assert "wpriv" in modules
     assert {m for m in modules if m.startswith(("numpy", "wpriv."))} == {"wpriv._version"}
+
+
+WITHOUT_POSIX = """
+import json, os, signal, sys
+from pathlib import Path
+sys.modules |= dict.fromkeys({blocked!r})
+for name in ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGPIPE", "SIGTSTP", "SIGKILL"):
+    delattr(signal, name)
+for name in ("fork", "getuid", "geteuid", "getpgid", "killpg", "sched_getaffinity", "statvfs"):
+    delattr(os, name)
+import wpriv
+from wpriv.cli.main import main
+from wpriv.errors import MissingResource
+from wpriv.files.durable_writes import locked
+wpriv.budget("gauss", sigma=4, n=10, delta=1e-5)
+codes = [main(line.split()) for line in {lines!r}]
+try:
+    with locked(Path("here/.lock"), "busy"):
+        refusal = None
+except MissingResource as error:
+    refusal = str(error)
+print("\\n" + json.dumps([codes, refusal]))
+"""
+
+
+def test_the_calculator_needs_no_module_of_posix_alone(tmp_path, monkeypatch):
+    """As on Windows and in WebAssembly; what needs a lock says so."""
+    monkeypatch.chdir(tmp_path)
+    blocked = ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp", "posixshmem", "readline", "syslog")
+    lines = (
+        "budget --mech gauss --sigma 4 --delta 1e-4",
+        "calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000",
+        "compare --mech gauss --sigma 4 --n 10 --eps 1 --accountant pld --accountant rdp --out compared",
+        "verify --claim eps=9,delta=1e-5 --mech gauss --sigma 1",
+    )
+    codes, refusal = loaded_by(WITHOUT_POSIX.format(blocked=blocked, lines=lines))
+    assert codes == [0] * len(lines)
+    assert "no POSIX file locks" in refusal
+    assert [path.name for path in tmp_path.iterdir()] == ["compared"]

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.config import validate_steps
-from wpriv.config.validate_steps import HELP
+from wpriv.config import generators
+from wpriv.config.generators import HELP
 from wpriv.core.kinds import PASSES, Adjacency
 from wpriv.core.pair_distances import Observed, of_distances, of_gradients
 from wpriv.errors import MissingResource, Unsupported, UsageError
@@ -39,7 +39,7 @@ def observed(value: Any) -> Observed:
         return value
     if isinstance(value, (str, Path)):
         text = str(value)
-        if validate_steps.is_generator(text):
+        if generators.is_generator(text):
             return generate(text)
         path = Path(text)
         try:
@@ -65,7 +65,7 @@ def generate(text: str) -> Observed:
     distribution. With ``quantile`` > 0 the unit of a step is that quantile of its gradient norms, and ``clip=1`` clips
     the gradients to it.
     """
-    plan = validate_steps.parse(text)
+    plan = generators.parse(text)
     rng = np.random.default_rng(plan.seed)
     rows, units = [], []
     for _ in range(plan.steps):

@@ -138,7 +138,7 @@ def essence(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def results(model: Train) -> tuple[str, ...]:
     """Return the columns of numbers that a training measures; none where there is no such task."""
-    if model.task not in registry.names("tasks"):
+    if not registry.known("tasks", model.task):
         return ()
     columns: tuple[str, ...] = registry.load("tasks", model.task).TASK.results
     adapted = ("clip_norm",) if model.privacy is not None and model.privacy.adapt is not None else ()

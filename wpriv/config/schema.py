@@ -44,7 +44,7 @@ def declared(name: str) -> Any:
 
 def plugin_fields(folder: str, name: Any) -> dict[str, dataclasses.Field[Any]]:
     """Return the parameters of a mechanism or a table by name; none for an unknown plug-in."""
-    if name not in registry.names(folder):
+    if not registry.known(folder, name):
         return {}
     cls = registry.mechanism(name) if folder == "mechanisms" else registry.load(folder, name).Params
     return {field.name: field for field in dataclasses.fields(cls)}

@@ -1,15 +1,15 @@
-"""Generators of observations as text: ``weibull:shape=0.5,records=50,coordinates=1000``. Drawing is left to the run."""
+"""Validate the steps of a process: the mechanism, its parameters, and how often and on which records it runs."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from wpriv.config import generators
 from wpriv.config.document import Diagnostic, Document, Key, abbreviate, as_keys, unknown_name, unknown_parameter
 from wpriv.config.schema import Step, plugin_fields
 from wpriv.core import kinds, process, registry
@@ -17,71 +17,6 @@ from wpriv.core.parameters import type_words
 from wpriv.core.repetition import repetition
 from wpriv.core.sampled_step import defined_under
 from wpriv.errors import UsageError
-from wpriv.hints import did_you_mean
-
-KINDS = ("weibull", "normal")
-MAX_VALUES = 200_000_000
-HELP = (
-    "a .npz (distances or gradients) or .csv (columns step,distance; or one gradient a row), "
-    "or weibull:shape=0.5,records=50,..."
-)
-
-
-@dataclass(frozen=True)
-class Generator:
-    """Gradients to draw at random, a fresh set of records at every step.
-
-    Args:
-        kind: the distribution of a coordinate.
-        shape: the Weibull shape, or the standard deviation of the normal distribution.
-        quantile: above 0, the quantile of a step's gradient norms that is its unit.
-        clip: 1 clips the gradients to that unit.
-    """
-
-    kind: str
-    shape: float = 1.0
-    records: int = 50
-    coordinates: int = 1000
-    steps: int = 1
-    quantile: float = 0.0
-    clip: int = 0
-    seed: int = 0
-
-
-def is_generator(text: str) -> bool:
-    """Return whether text names a generator rather than a file."""
-    kind, colon, _ = text.partition(":")
-    return bool(colon) and (kind in KINDS or Path(text).suffix not in (".npz", ".csv"))
-
-
-def parse(text: str) -> Generator:
-    """Parse the text of a generator.
-
-    Raises:
-        UsageError: the kind or an option does not exist, or a value is out of range.
-    """
-    kind, given = registry.split(text)
-    if kind not in KINDS:
-        near = did_you_mean(kind, list(KINDS)) or "."
-        raise UsageError(
-            f"no generator of gradients called {kind[:60]!r}{near} Known: {', '.join(KINDS)}; or give {HELP}"
-        )
-    defaults = {name: value for name, value in vars(Generator(kind)).items() if name != "kind"}
-    values = {**defaults, **registry.typed(kind, given, defaults)}
-    if values["clip"] not in (0, 1):
-        values["clip"] = -1  # a fraction must not be cut to a valid value
-    plan = Generator(kind, **{name: type(defaults[name])(value) for name, value in values.items()})
-    is_sound = plan.shape > 0 and plan.records >= 2 and plan.coordinates >= 1 and plan.steps >= 1 and plan.seed >= 0
-    is_sound &= 0 <= plan.quantile < 1 and (plan.clip == 0 or (plan.clip == 1 and plan.quantile > 0))
-    if not is_sound:
-        wanted = "shape > 0, records >= 2, coordinates >= 1, steps >= 1, quantile in [0, 1), seed >= 0"
-        raise UsageError(f"{text}: wanted {wanted}, and clip 0 or 1 with a quantile to clip to")
-    if plan.records * max(plan.coordinates, plan.records // 2) * plan.steps > MAX_VALUES:
-        raise UsageError(f"{text} draws more than {MAX_VALUES:,} values; take fewer steps, records or coordinates")
-    return plan
-
-
-# Validate the steps of a process: the mechanism, its parameters, and how often and on which records it runs.
 
 
 def adjacencies(mech: Any) -> tuple[str, ...]:
@@ -120,8 +55,8 @@ def step_diagnostics(
     if not diagnostics:
         diagnostics = [document.diagnostic(path, message) for message in _messages(model, swept, calibrated)]
     file = model.observed
-    if file is not None and not is_generator(file) and not Path(file).exists():
-        message = f"observed: no such file: {file[:300]}; wanted {HELP}"
+    if file is not None and not generators.is_generator(file) and not Path(file).exists():
+        message = f"observed: no such file: {file[:300]}; wanted {generators.HELP}"
         diagnostics.append(Diagnostic(document.place((*path, "observed")), message, is_missing=True))
     return diagnostics
 
@@ -151,8 +86,8 @@ def _messages(step: Step, swept: Mapping[str, float], calibrated: bool) -> list[
         return [*messages, f"{step.mech} needs {' and '.join(missing)}; found none"]
     try:
         build(step, values)
-        if step.observed is not None and is_generator(step.observed):
-            parse(step.observed)
+        if step.observed is not None and generators.is_generator(step.observed):
+            generators.parse(step.observed)
     except UsageError as error:
         messages.append(as_keys(str(error)))
     return messages

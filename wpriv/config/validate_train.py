@@ -165,7 +165,7 @@ def _tuning(part: Document, model: Train) -> Iterator[Diagnostic]:
         return
     for message in tuning_faults(model):
         yield part.diagnostic(("tune",), message, at_key=True)
-    if model.task not in registry.names("tasks"):
+    if not registry.known("tasks", model.task):
         return
     scores = resolve.test_metrics(model)
     if model.tune.score.column not in scores:

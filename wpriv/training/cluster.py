@@ -7,7 +7,6 @@ continues from its checkpoint, and its ledger counts each step once.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import logging
 import os
@@ -87,18 +86,6 @@ class CellTask:
 def _print(line: str) -> None:
     """Print a line of progress to the log of the task."""
     print(f"wpriv: {line}", flush=True)
-
-
-def require_package() -> None:
-    """Refuse to go on without submitit.
-
-    Raises:
-        MissingResource: it is not installed.
-    """
-    if importlib.util.find_spec("submitit") is None:
-        raise MissingResource(
-            "--backend submitit needs the package of this name; install it by pip install 'wpriv[slurm]'"
-        )
 
 
 def request_of(recipe: Recipe) -> Cluster:

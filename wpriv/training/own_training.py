@@ -12,7 +12,7 @@ from typing import Any
 
 from wpriv.config import document
 from wpriv.config.recipe import Recipe, check
-from wpriv.errors import UsageError
+from wpriv.errors import UsageError, require
 from wpriv.hints import did_you_mean
 from wpriv.results import storage
 
@@ -91,6 +91,7 @@ def own_training(
         UsageError: the objects do not fit together, or the options are faulty.
         MissingResource: the records are no arrays of numbers.
     """
+    require("torch", "training")
     from wpriv.training.data import declared_words, of_arrays
     from wpriv.training.tasks import _given, _record_loss, _supervised
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
-from wpriv.errors import UnknownName, UsageError
+from wpriv.errors import UnknownName, UsageError, require
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK, locked
 from wpriv.results import expectations, plot, storage
@@ -94,7 +94,7 @@ def check_backend(name: str) -> None:
     if name not in BACKENDS:
         raise UnknownName("backend", name, BACKENDS, place="--backend")
     if name == cluster.BACKEND:
-        cluster.require_package()
+        require("submitit", "--backend submitit")
 
 
 def planned(recipe: Recipe, out: Path, *, part: str = "1/1", root: str | Path | None = None) -> list[PlannedCell]:

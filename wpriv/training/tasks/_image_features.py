@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from wpriv.config import document
 from wpriv.config.document import form_diagnostics
 from wpriv.config.field_types import Field, Number, Positive, StrictModel, model_validator
-from wpriv.errors import UsageError
+from wpriv.errors import UsageError, require
 
 if TYPE_CHECKING:
+    require("torch", "image_features")
     import numpy as np
     import torch
     from numpy.typing import NDArray
