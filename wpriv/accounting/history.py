@@ -20,7 +20,6 @@ from wpriv.files import array_files, csv_tables
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.files.durable_writes import unique_keys
 from wpriv.numerics.numbers import number, shown, whole
-from wpriv.results import storage
 
 MAX_BYTES = 2_000_000_000
 _DRAWS: dict[str, Callable[[np.random.Generator, float, tuple[int, int]], Any]] = {
@@ -237,6 +236,7 @@ def _ledger(file: Path) -> History:
             or it has fewer steps than planned, and no checkpoint beside it shows that the run is unfinished.
     """
     from wpriv.accounting import ledger
+    from wpriv.results import storage  # loads pydantic, which a process in flags does without
 
     file = file.resolve()  # the run's folder is that of the file itself, not of a link to it
     entries = ledger.entries(file)

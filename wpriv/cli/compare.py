@@ -60,7 +60,7 @@ def command(
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
     source = {"history": history, "observed": observed, "repeats": repeats, "sweep": sweep, "figure": figure}
     if order:
-        from wpriv.cli.compare_order import compare_order
+        from wpriv.cli.claim_output import compare_order
 
         others = {**source, "out": out, "quick": quick, "fresh": fresh, "why": why}
         compare_order(recipe, other, job, others, within, mode)

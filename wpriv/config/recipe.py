@@ -13,7 +13,7 @@ from wpriv.config.resolve import Resolved, panel, resolve
 from wpriv.config.schema import Compare, Panel
 from wpriv.config.train_schema import Train
 from wpriv.config.validate import validate
-from wpriv.config.validate_expect import ALIASES
+from wpriv.config.validate_steps import ALIASES
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""Validate the steps of a process: the mechanism, its parameters, and how often and on which records it runs."""
+"""Validate what recipes of several kinds have: the steps of a process, and rows of expected numbers."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,17 @@ from pydantic import ValidationError
 
 from wpriv.config import generators
 from wpriv.config.document import Diagnostic, Document, Key, abbreviate, as_keys, unknown_name, unknown_parameter
+from wpriv.config.field_types import Expect
 from wpriv.config.schema import Step, plugin_fields
 from wpriv.core import kinds, process, registry
 from wpriv.core.parameters import type_words
 from wpriv.core.repetition import repetition
 from wpriv.core.sampled_step import defined_under
 from wpriv.errors import UsageError
+from wpriv.hints import did_you_mean
+
+# shorter words that recipes use for columns of tables
+ALIASES = {"eps": "epsilon"}
 
 
 def adjacencies(mech: Any) -> tuple[str, ...]:
@@ -152,3 +157,32 @@ def _unsolvable(step: Step, noise: str | None) -> str | None:
         return None
     others = "" if noise is None else f"{noise}, "
     return f"nothing is left to solve for; remove {others}n or (with sampling) the rate, or use kind: budget"
+
+
+def expect_diagnostics(
+    part: Document, rows: Iterable[Expect], columns: Sequence[str], labels: set[str]
+) -> Iterator[Diagnostic]:
+    """Yield what is wrong with rows of ``expect``.
+
+    Args:
+        part: the document that holds them under its key ``expect``. columns: that an expected number may be about.
+        labels: columns that ``where`` may select rows by.
+    """
+    for index, row in enumerate(rows):
+        path = ("expect", index)
+        numbers = row.model_extra or {}
+        for key, value in numbers.items():
+            if ALIASES.get(key, key) not in columns:
+                near = did_you_mean(key, [*columns, *Expect.model_fields])
+                yield part.diagnostic((*path, key), f"unknown key {key!r}{near}", at_key=True)
+            elif isinstance(value, bool) or not isinstance(value, (int, float)):
+                yield part.diagnostic((*path, key), f"{key} must be a number; found {abbreviate(value)}")
+        if row.at_least and row.at_most:
+            message = "at_least and at_most are for bounds from one side: write one of them, or neither for a value"
+            yield part.diagnostic((*path, "at_most"), message, at_key=True)
+        if not numbers:
+            yield part.diagnostic(path, f"an expect row needs a number to meet, under one of {', '.join(columns)}")
+        for key in row.where:
+            if key not in labels:
+                message = f"unknown column {key!r}{did_you_mean(key, sorted(labels))}"
+                yield part.diagnostic((*path, "where", key), message, at_key=True)
