@@ -33,6 +33,17 @@ copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True
 
+
+def keep_bars(_app, _what, _name, _obj, _options, lines: list[str]) -> None:
+    """Escape the bars of absolute values, |x|, which reStructuredText takes for substitutions."""
+    lines[:] = [line if "``" in line else line.replace("|", "\\|") for line in lines]
+
+
+def setup(app) -> None:
+    """Connect what runs on every docstring."""
+    app.connect("autodoc-process-docstring", keep_bars)
+
+
 html_theme = "furo"
 html_title = "wpriv"
 html_static_path = ["_static"]

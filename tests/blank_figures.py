@@ -16,7 +16,7 @@ import pytest
 from wpriv.files import durable_writes
 from wpriv.results import figure_layout
 
-RENDERED = ("figures", "run/results", "run/reproduction")
+RENDERED = ("figures", "results", "training/reports", "papers/reproduction")
 TESTS = Path(__file__).parent
 _PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg=="
 BLANK = {

@@ -40,7 +40,7 @@ def statement(out):
 @pytest.mark.slow
 def test_a_shard_that_ends_while_another_one_merges_is_in_the_statement_of_all(tmp_path, monkeypatch):
     recipe, arrived, threads = loaded([20, 40]), threading.Event(), []
-    plain_lock, plain_provenance = durable_writes.locked, sweep.write.provenance
+    plain_lock, plain_provenance = durable_writes.locked, sweep.storage.provenance
 
     def locked(path, busy, **options):
         if threads and threading.current_thread() is threads[0]:
@@ -63,7 +63,7 @@ def test_a_shard_that_ends_while_another_one_merges_is_in_the_statement_of_all(t
         return plain_provenance()
 
     monkeypatch.setattr(sweep, "locked", locked)
-    monkeypatch.setattr(sweep.write, "provenance", provenance)
+    monkeypatch.setattr(sweep.storage, "provenance", provenance)
     sweep.run(recipe, tmp_path, part="1/2")
     threads[0].join()
     assert (statement(tmp_path)["finished"], statement(tmp_path)["together"]["trainings"]) == (2, 2)

@@ -136,7 +136,8 @@ def _schedule(step: Step, *, rate_needed: bool) -> str | None:
     """The first contradiction among the keys about how often a step runs, and on which records."""
     drawn = step.sampling or "none"
     try:
-        read = repetition(**dict(step))
+        # dict(step) would take a parameter called keys for a method
+        read = repetition(**{name: value for name, value in step})
     except UsageError as error:
         return as_keys(str(error))
     if step.max_batch is not None and (drawn != "poisson" or step.records is None):

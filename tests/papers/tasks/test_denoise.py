@@ -179,7 +179,7 @@ def test_the_same_seed_gives_the_same_run_also_where_it_was_cut_short(tmp_path, 
     (tmp_path / "toy.yaml").write_text(json.dumps({**RECIPE, "options": {**RECIPE["options"], "rise": 5}}))
     whole = wpriv.train("toy.yaml", out="whole")
     stop = iter([None, None, "a test"])
-    monkeypatch.setattr(progress, "signals", lambda: contextlib.nullcontext(lambda: next(stop, None)))
+    monkeypatch.setattr(progress, "signals", lambda given: contextlib.nullcontext(lambda: next(stop, None)))
     with pytest.raises(Interrupted):
         wpriv.train("toy.yaml", out="cut")
     monkeypatch.undo()

@@ -257,7 +257,7 @@ def compose_window(
         transform: makes the transform of the sum, or of a part of its outcomes, on a window of so many cells, and a
             bound on the error of each of its values.
     Raises:
-        Unsupported: the errors exceed all mass of the part.
+        Unsupported: the errors exceed all mass of the part, or lattice indices are no 64-bit integers.
     """
     pmfs = [pmf for pmf, _ in shifted]
     moments = [pmf.moments(step) for pmf in pmfs]
@@ -269,6 +269,8 @@ def compose_window(
     slack += constants.FFT_VECTOR_ROUNDINGS * constants.UNIT_ROUNDOFF * math.log2(size) * math.sqrt(energy(values))
     mean = sum(float(n @ m) for n, (m, _) in zip(counts, moments, strict=True))
     low = math.floor((mean - left) / step) - 1
+    if abs(low) + size > 2**62:
+        raise Unsupported("pld finds losses too large to be put on a lattice. Increase the noise, or use rdp")
     mass = np.roll(np.fft.irfft(values, size), -(low % size))
     total = float(mass.sum())
     if not slack < total:
