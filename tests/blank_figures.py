@@ -28,7 +28,7 @@ _render = figure_layout.save
 
 
 def save(figure: Any, out: Path, formats: Sequence[str], stem: str) -> list[Path]:
-    """Write a blank file for each format; the arguments are those of ``figure_file.save``."""
+    """Write a blank file for each format; the arguments are those of ``figure_layout.save``."""
     durable_writes.make_folder(out)
     files = [out / f"{stem}.{kind}" for kind in formats]
     for path in files:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import wpriv
 
 pytestmark = pytest.mark.slow
 
@@ -128,3 +132,48 @@ def test_the_calculator_needs_no_module_of_posix_alone(tmp_path, monkeypatch):
     assert codes == [0] * len(lines)
     assert "no POSIX file locks" in refusal
     assert [path.name for path in tmp_path.iterdir()] == ["compared"]
+
+
+WITHOUT_TORCH = """
+import json, sys
+sys.modules["torch"] = None
+import numpy as np
+import wpriv
+from wpriv.cli.main import main
+from wpriv.errors import MissingResource
+
+calls = (
+    lambda: wpriv.train("quick/digits", out="a"),
+    lambda: wpriv.train(None, ([[1.0]], [0])),
+    lambda: wpriv.train_all("quick/digits", seeds=2, out="b"),
+    lambda: wpriv.audit("quick/digits", out="c"),
+    lambda: wpriv.training_loop(None, ([[1.0]], [0]), out="d"),
+    lambda: wpriv.image_features(np.zeros((1, 1, 8, 8))),
+)
+texts = []
+for call in calls:
+    try:
+        call()
+    except MissingResource as error:
+        texts.append(str(error))
+codes = [main([verb, "quick/digits", "--out", "e"]) for verb in ("train", "audit")]
+print("\\n" + json.dumps([texts, codes]))
+"""
+
+
+def test_verbs_that_need_torch_name_the_extra_and_leave_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts, codes = loaded_by(WITHOUT_TORCH)
+    assert len(texts) == 6
+    sentence = "needs the Python package torch, which is not installed: pip install 'wpriv[train]'"
+    assert all(text.endswith(sentence) for text in texts)
+    assert codes == [4, 4]
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_stub_has_the_names_of_the_table():
+    stub = Path(wpriv.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    found = re.findall(r"^from (\S+) import (\w+) as \2$", stub, re.M)
+    imported = {name: module for module, name in found}
+    assert imported.pop("__version__") == "wpriv._version"
+    assert imported == wpriv._HOMES

@@ -97,7 +97,9 @@ class Job(spec.Job):
 
     def schedule(self) -> dict[str, Any]:
         """Return the number of compositions and the sampling."""
-        return {key: getattr(self, key) for key in SCHEDULE} | {"sampling": "none" if self.sampling is None else self.sampling}
+        return {key: getattr(self, key) for key in SCHEDULE} | {
+            "sampling": "none" if self.sampling is None else self.sampling
+        }
 
     def described(self) -> dict[str, Any]:
         """Return the keywords of the verbs that describe a process."""

@@ -103,7 +103,7 @@ def train(
     Raises:
         UsageError: the recipe is faulty, or ``out`` holds another run.
         Unsupported: the target is out of reach, or the network mixes records.
-        MissingResource: the data set or the GPU is missing.
+        MissingResource: the data set, the GPU or torch is missing.
         Interrupted: a signal arrived; the run can be resumed.
     """
     of_network: dict[str, Any] = {
@@ -154,6 +154,7 @@ def train_all(
         keep. ``SweepResult.require()`` raises if an expected number was missed.
     Raises:
         UsageError: the recipe is faulty, or is of one training. Interrupted: a signal arrived.
+        MissingResource: the data set, the GPU or torch is missing.
     """
     changes = {**(set or {}), **({} if seeds is None else {"seeds": seeds})}
     loaded = recipe_of(recipe, quick=quick, changes=changes)

@@ -179,7 +179,7 @@ def audit(
     Raises:
         UsageError: the recipe is faulty, an argument is out of range, or ``out`` holds other files.
         Unsupported: the training has no privacy, or is of a kind that cannot be audited.
-        MissingResource: the data set or the device is missing.
+        MissingResource: the data set, the device or torch is missing.
     """
     return run(
         training.recipe_of(recipe, quick=quick, changes=set or {}),

@@ -12,7 +12,6 @@ from wpriv.config.field_types import Field, Number, Positive, StrictModel, model
 from wpriv.errors import UsageError, require
 
 if TYPE_CHECKING:
-    require("torch", "image_features")
     import numpy as np
     import torch
     from numpy.typing import NDArray
@@ -194,8 +193,9 @@ def image_features(
     Returns:
         [N, D] float32.
     Raises:
-        UsageError: x holds no such images, or a parameter is out of range.
+        UsageError: x holds no such images, or a parameter is out of range. MissingResource: torch is not installed.
     """
+    require("torch", "image_features")
     import numpy as np
     import torch
 
