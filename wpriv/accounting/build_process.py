@@ -1,4 +1,4 @@
-"""The neighbouring relation as users describe it: adjacency, records of one person, and size of the data set."""
+"""Build a checked Process from plain data (flags, recipes, JSON) or from objects; errors name the flag to change."""
 
 from __future__ import annotations
 
@@ -46,8 +46,6 @@ def neighbour_readings(process: Process) -> list[str]:
         )
     return lines + [premise.sentence for premise in process.premises() if premise.shown]
 
-
-# Build a checked Process from plain data (flags, recipes, JSON) or from objects; errors name the flag to change.
 
 # kinds of steps whose readings are listed
 MAX_READINGS = 20

@@ -1,4 +1,4 @@
-"""Load observed pair distances from a .npz or .csv file, or generate them (``weibull:shape=0.5,records=50``)."""
+"""Read the steps of a history from a JSON file or a training ledger, and observed pair distances from files."""
 
 from __future__ import annotations
 
@@ -123,8 +123,6 @@ def _csv(text: str) -> Observed:
         return of_distances(stacked[:, :, 0], origin=text)
     return of_gradients(stacked, origin=text)
 
-
-# Read the steps of a history from a JSON file or a training ledger.
 
 MAX_HISTORY_BYTES = 50_000_000
 REPORTS = "the reports of all statements are taken to be of the same records, so that their eps add up"

@@ -1,4 +1,4 @@
-"""Resolve recipes of kind train: overrides merged in, defaults written out, and what decides a run."""
+"""Resolve a document: paths of files, ``quick`` overrides, defaults written out, and panels that inherit keys."""
 
 from __future__ import annotations
 
@@ -155,8 +155,6 @@ def _averaged(model: Train, columns: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that are measured with averaged weights as well."""
     return () if model.average is None else tuple(AVERAGE_PREFIX + column for column in columns)
 
-
-# Resolve a document: paths of files, ``quick`` overrides, and panels of a comparison with all that they inherit.
 
 # of the keys of a group, those written last replace the others
 _EXCLUSIVE = (("process", "cases"), ("eps", "eps_per_n", "delta"))

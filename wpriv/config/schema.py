@@ -1,4 +1,4 @@
-"""The schema of a step of a process, with the parameters of its mechanism."""
+"""The schema of recipes: pydantic models of every kind but train, and of a step with its mechanism's parameters."""
 
 from __future__ import annotations
 
@@ -74,8 +74,6 @@ class Step(StrictModel):
             return self.sampling == "poisson"
         return name == "n" or name in plugin_fields("mechanisms", self.mech)
 
-
-# The schema of recipes: pydantic models of every kind but train, which has a module of its own.
 
 BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
 # tables of a process, with the columns that an expected number may be about; plug-ins of tables name their own

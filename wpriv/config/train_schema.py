@@ -1,4 +1,4 @@
-"""The schema of the key ``data`` of trainings: which records are read, and how many of them."""
+"""The schema of recipes of kind train; ``Train`` is its root."""
 
 from __future__ import annotations
 
@@ -251,8 +251,6 @@ class LowRank(StrictModel):
     alpha: Positive | None = optional("the product is multiplied by alpha / rank; by default by 1")
     layers: Patterns = key("the linear layers that are adapted, by name", ["*"])
 
-
-# The schema of recipes of kind train; ``Train`` is its root.
 
 BATCH_MEAN = ("norm", "mask")
 """Keys that only the published procedure (clip: batch-mean) has."""

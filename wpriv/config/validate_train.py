@@ -1,4 +1,4 @@
-"""Which keys of a training go with ``shard_weights``, under which no process holds a weight as a whole."""
+"""Validate recipes of kind train: keys that belong together, plug-ins and their parameters, without loading torch."""
 
 from __future__ import annotations
 
@@ -125,8 +125,6 @@ def tuning_faults(model: Train) -> Iterator[str]:
                 f"question; write it above, and leave it out of tune"
             )
 
-
-# Validate recipes of kind train: keys that belong together, plug-ins and their parameters, without loading torch.
 
 # arguments that a model of the user's gets beside its parameters, where it has them
 SUPPLIED = ("shape", "classes")

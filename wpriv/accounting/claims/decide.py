@@ -1,4 +1,4 @@
-"""Decide claims of Gaussian DP (mu) and of zero-concentrated DP (rho)."""
+"""Decide a claim about a process: proved, refuted with the test that breaks it, or open."""
 
 from __future__ import annotations
 
@@ -221,8 +221,6 @@ def _up(x: float, limit: float) -> str:
 def _down(x: float, limit: float) -> str:
     return rounded_text(x, up=False, limit=limit)
 
-
-# Decide a claim about a process: proved, refuted with the test that breaks it, or open.
 
 # relative width at which a claim inside a bracket is asked again
 FINER = 1e-8

@@ -1,4 +1,4 @@
-"""Decide one claim under every interpretation of the flags: sampling, neighbours, and what sigma is relative to."""
+"""The verb ``verify_claim``; claims under every interpretation of the flags, and published claims of a recipe."""
 
 from __future__ import annotations
 
@@ -83,9 +83,6 @@ def _reading(interpretation: Interpretation, claim: Claim, tol: float | None) ->
     return Reading(interpretation, decision, decision.reason)
 
 
-# Decide the published claims of a recipe of kind verify, each beside its source and its expected verdict.
-
-
 @dataclass(frozen=True)
 class PublishedVerdict:
     """The verdict on one published claim.
@@ -153,9 +150,6 @@ def require_expected(name: str | Path, verdicts: list[PublishedVerdict]) -> None
             f"{name}: wanted {wrong[0].name!r} to be {wrong[0].expected}; it is {wrong[0].verdict}: {wrong[0].reason}"
             + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
         )
-
-
-# The verb ``verify_claim``: decide a claim about a process that is given as to ``budget``.
 
 
 def verify_claim(

@@ -1,4 +1,4 @@
-"""Types of the keywords of ``compare``, for type checkers and editors; the recipe schema checks the values."""
+"""The verb ``compare``: accountants over a grid, to a table, a figure and a verdict on expected numbers."""
 
 from __future__ import annotations
 
@@ -51,8 +51,6 @@ class ComparisonKeys(TypedDict, total=False):
     panels: Sequence[Mapping[str, Any]]
     claims: Sequence[Mapping[str, Any]]
 
-
-# The verb ``compare``: accountants over a grid, to a table, a figure and a verdict on expected numbers.
 
 Row = dict[str, Any]
 Progress = Callable[[int, int], None]

@@ -1,4 +1,4 @@
-"""Tables of the privacy loss distribution: its class, and its histogram after n compositions.
+"""The cells of a comparison, and its tables of privacy loss distributions: their class, and their histogram.
 
 Histograms are for figures. They are exact where the composition has a closed form; elsewhere each step's loss is first
 rounded to a cell, which adds width^2/12 to its variance. No guarantee is derived from them; accountants give those.
@@ -160,8 +160,6 @@ def _ends(pair: LossPair) -> tuple[float, float]:
         reach *= 1.5
     return low, high
 
-
-# The cells of a comparison: every process, at every point of the sweep, by every accountant.
 
 # keys of a step whose value may be the path of a file
 FILES = ("file", "observed", "strategy")
