@@ -4,40 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from wpriv import spec
 from wpriv.cli import flags
+from wpriv.cli.parsing import option, switch
 from wpriv.errors import UsageError
 
 Curve = Annotated[
     bool,
-    typer.Option(
+    switch(
         "--curve",
-        help="Print 41 points of the privacy curve, up to --eps or down to --delta (default 1e-10); "
+        "Print 41 points of the privacy curve, up to --eps or down to --delta (default 1e-10); "
         "--curve tradeoff prints that of false-positive and false-negative rates, down to --fpr.",
     ),
 ]
-Mu = Annotated[
-    bool,
-    typer.Option("--mu", help="Give mu of Gaussian DP, for false-positive and -negative rates down to --fpr."),
-]
-Fpr = Annotated[
-    flags.Text,
-    typer.Option("--fpr", metavar="X", help="With --mu or --curve tradeoff: the smallest rate (default 1e-9)."),
-]
+Mu = Annotated[bool, switch("--mu", "Give mu of Gaussian DP, for false-positive and -negative rates down to --fpr.")]
+Fpr = Annotated[flags.Text, option("X", "With --mu or --curve tradeoff: the smallest rate (default 1e-9).", "--fpr")]
 TRADE_OFF = ("tradeoff", "trade-off")
 MaxEps = Annotated[
     flags.Text,
-    typer.Option(
-        "--max-eps", metavar="X", help="Exit with 1 where eps exceeds X; only guarantees of (eps, delta)-DP can pass."
-    ),
+    option("X", "Exit with 1 where eps exceeds X; only guarantees of (eps, delta)-DP can pass.", "--max-eps"),
 ]
 Adaptive = Annotated[
     bool,
-    typer.Option(
-        "--adaptive",
-        help="Give the guarantee that holds if noise, rates or the number of steps depend on earlier outputs.",
+    switch(
+        "--adaptive", "Give the guarantee that holds if noise, rates or the number of steps depend on earlier outputs."
     ),
 ]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from wpriv.cli import flags
+from wpriv.cli.parsing import argument, option, switch
 from wpriv.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -16,28 +15,25 @@ if TYPE_CHECKING:
 SCHEMA = "wpriv.verification/1"
 Source = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="FILE|RUN-DIR|RECIPE",
-        help="A certificate, a guarantee (--json), a training, or a recipe of kind verify; with --claim also a "
+    argument(
+        "FILE|RUN-DIR|RECIPE",
+        "A certificate, a guarantee (--json), a training, or a recipe of kind verify; with --claim also a "
         "recipe of kind budget, or words such as 'gauss sigma=4 n=10'.",
     ),
 ]
 Width = Annotated[
-    str | None,
-    typer.Option("--width", metavar="X", help="Move the claimed ends outwards by this share before proving them."),
+    str | None, option("X", "Move the claimed ends outwards by this share before proving them.", "--width")
 ]
 ClaimText = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "CLAIM",
+        "Decide this claim about a process: eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; or rho=0.5.",
         "--claim",
-        metavar="CLAIM",
-        help="Decide this claim about a process: eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; or rho=0.5.",
     ),
 ]
-Why = Annotated[bool, typer.Option("--why", help="With --claim: decide it under every interpretation of the flags.")]
-Seed = Annotated[
-    str | None, typer.Option("--seed", metavar="N", help="With --claim: seed of the simulation (default 0).")
-]
+Why = Annotated[bool, switch("--why", "With --claim: decide it under every interpretation of the flags.")]
+Seed = Annotated[str | None, option("N", "With --claim: seed of the simulation (default 0).", "--seed")]
 
 
 @flags.with_job
