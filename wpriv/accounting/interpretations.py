@@ -11,6 +11,7 @@ from wpriv.accounting import build_process, evaluate, repeated_selection
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core import registry
 from wpriv.core.kinds import SAMPLINGS, STANDARD_ADJACENCIES, Adjacency, Neighbours, Poisson, Sampling
+from wpriv.core.process import Process
 from wpriv.core.repeats import Repeats, parse
 from wpriv.core.repetition import REPETITION_KEYS, repetition
 from wpriv.core.sampled_step import defined_under
@@ -40,6 +41,14 @@ class Interpretation:
     accountant: str = "pld"
     group: int = 1
     records: int | None = None
+
+    def process(self) -> Process:
+        """Build the process of this interpretation.
+
+        Raises:
+            Unsupported: sampling or adjacency rule the mechanism out.
+        """
+        return build_process.process([self.spec], self.adjacency, group=self.group, records=self.records)
 
 
 def compare_interpretations(
@@ -209,7 +218,7 @@ def _row(
     row |= {"assumption": reading.assumption, "asked": "delta" if eps is None else "epsilon"}
     row |= {} if repeats is None else {"repeats": str(repeats)}
     try:
-        process = build_process.process([spec], reading.adjacency, group=reading.group, records=reading.records)
+        process = reading.process()
         width = evaluate.answer_tol(process) if tol is None else tol
         # the bound of the best of K runs is wider than the bracket of one run
         width = width if repeats is None or tol is not None else max(width, evaluate.DEFAULT_TOL)

@@ -45,8 +45,7 @@ def command(
     if device not in ("cpu", "cuda"):
         raise UsageError(f"--device must be cpu or cuda; found {device!r}")
     loaded = training.recipe_of(recipe, quick=quick, changes=train.changed_keys(changes or []))
-    default = training.default_out(loaded)
-    folder = out or default.with_name(f"{default.name}-audit")
+    folder = out or loaded.default_out.with_name(f"{loaded.default_out.name}-audit")
     with output.counting("audit") as counting:
         result = audit.run(
             loaded,

@@ -71,7 +71,7 @@ def command(
     if recipe is not None:
         flags.no_flags(recipe, job, **source, why=why)
         loaded = load_recipe.read(recipe, quick=quick, kind="compare")
-        out = out or compare.default_out(loaded)
+        out = out or loaded.default_out
     elif quick:
         raise UsageError("--quick applies the quick overrides of a recipe: name a recipe, or leave out --quick")
     elif not (any(vars(job).values()) or any(source.values()) or why):

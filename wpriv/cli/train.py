@@ -141,7 +141,7 @@ def command(
             raise UsageError(message)
     start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
     train.require_one(loaded, fork=fork, fresh=fresh)
-    folder = out or train.default_out(loaded)
+    folder = out or loaded.default_out
     if several and dry_run:
         planned = sweep.planned(loaded, folder, part=shard or "1/1", root=data_root)
         tasks = cluster.words(cluster.request_of(loaded), device) if backend == cluster.BACKEND else None

@@ -65,6 +65,11 @@ class Recipe:
         assert self.training is not None
         return self.training
 
+    @property
+    def default_out(self) -> Path:
+        """The folder of its results where none is named; a quick run, whose table is another one, has its own."""
+        return Path("results") / (f"{self.name}-quick" if self.quick else self.name)
+
 
 def check(document: Document, *, quick: bool = False, folder: Path | None = None) -> Recipe:
     """Resolve and validate a document, with or without its ``quick`` overrides.

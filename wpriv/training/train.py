@@ -181,7 +181,7 @@ def _print_line(line: str) -> None:
 
 
 def _folder(out: str | Path | None, recipe: Recipe) -> Path:
-    return Path(out) if out is not None else default_out(recipe)
+    return Path(out) if out is not None else recipe.default_out
 
 
 def recipe_of(name: str | Path, *, quick: bool = False, changes: Mapping[str, Any] | None = None) -> Recipe:
@@ -192,11 +192,6 @@ def recipe_of(name: str | Path, *, quick: bool = False, changes: Mapping[str, An
     """
     recipe = load_recipe.read(name, quick=quick, kind="train")
     return changed(recipe, changes) if changes else recipe
-
-
-def default_out(recipe: Recipe) -> Path:
-    """Return ``results/<name>``, or a folder of its own for a quick run."""
-    return Path("results") / (f"{recipe.name}-quick" if recipe.quick else recipe.name)
 
 
 def require_one(recipe: Recipe, *, fork: bool, fresh: bool) -> None:

@@ -61,26 +61,21 @@ def decide_readings(spec: Mapping[str, Any], claim: Claim, *, tol: float | None 
     Raises:
         UsageError: the step is faulty. Unsupported: the mechanism has one relation of neighbours only.
     """
-    readings = []
-    for interpretation in interpretations.interpretations_of(spec):
-        if interpretation.accountant != "pld":
-            continue  # the other accountants bound the same curve
-        readings.append(_reading(interpretation, claim, tol))
-    return readings
+    every = interpretations.interpretations_of(spec)
+    by_pld = [each for each in every if each.accountant == "pld"]  # the other accountants bound the same curve
+    return [
+        Reading(each, *_decided(lambda each=each: Question(claim, each.process(), tol=tol, simulated=False)))
+        for each in by_pld
+    ]
 
 
-def _reading(interpretation: Interpretation, claim: Claim, tol: float | None) -> Reading:
+def _decided(question: Callable[[], Question]) -> tuple[Decision | None, str]:
+    """The decision, if an accountant with proven bounds has an answer, and the reason."""
     try:
-        process = build_process.process(
-            [interpretation.spec],
-            interpretation.adjacency,
-            group=interpretation.group,
-            records=interpretation.records,
-        )
-        decision = decide(Question(claim, process, tol=tol, simulated=False))
+        decision = decide(question())
     except Unsupported as error:
-        return Reading(interpretation, None, str(error))
-    return Reading(interpretation, decision, decision.reason)
+        return None, str(error)
+    return decision, decision.reason
 
 
 @dataclass(frozen=True)
@@ -130,13 +125,8 @@ def decide_published(
         steps = [step.model_dump(exclude_none=True) for step in entry.process]
         subject = build_process.described_steps(steps, entry.adjacency, entry.group)
         question = Question(claim, subject.process, subject.notes, simulated=simulated, seed=seed)
-        decision: Decision | None
-        try:
-            decision = decide(question)
-            reason = decision.reason
-        except Unsupported as error:
-            decision, reason = None, str(error)
-        verdicts.append(PublishedVerdict(entry.name, entry.source, entry.verdict, str(claim), decision, reason))
+        decided = _decided(lambda question=question: question)
+        verdicts.append(PublishedVerdict(entry.name, entry.source, entry.verdict, str(claim), *decided))
         if progress is not None:
             progress(index + 1, len(model.published))
     return verdicts

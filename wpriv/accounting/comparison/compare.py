@@ -118,12 +118,7 @@ def compare(
     if recipe is None:
         return run(load_recipe.from_keys(keys), None if out is None else Path(out), fresh=fresh)
     loaded = load_recipe.read(recipe, quick=quick, kind="compare")
-    return run(loaded, default_out(loaded) if out is None else Path(out), fresh=fresh)
-
-
-def default_out(recipe: Recipe) -> Path:
-    """Return ``results/<name>``, and a directory of its own for a quick run, whose table is another one."""
-    return Path("results") / (f"{recipe.name}-quick" if recipe.quick else recipe.name)
+    return run(loaded, loaded.default_out if out is None else Path(out), fresh=fresh)
 
 
 def run(
