@@ -178,13 +178,7 @@ def steps_of_flags(
     if "rate" in swept and schedule.get("rate") is None and schedule.get("batch") is None:
         schedule = {**schedule, "rate": 1.0}
     job = build_process.described_process(
-        mech,
-        **{**params, **blank},
-        **schedule,
-        adjacency=adjacency,
-        group=group,
-        history=history,
-        observed=observed,
+        mech, **{**params, **blank}, **schedule, adjacency=adjacency, group=group, history=history, observed=observed
     )
     needs_size = job.records is not None and {"max_batch", "group"} & set(swept)
     plain = plain_process(dataclasses.replace(job.process, records=job.records or 0) if needs_size else job.process)

@@ -250,7 +250,7 @@ class Rows(StrictModel):
 
     name: Word | None = optional("a data set, as mnist or mnist:test")
     file: Word | None = optional(
-        "a .npz, .npy or .csv with a record a row, where no name is given; else a parameter of the reader",
+        "a .npz, .npy or .csv with a record a row, where no name is given; else a parameter of the reader"
     )
     array: Word | None = optional("the array of a .npz with several (default x)")
     header: bool | None = optional(

@@ -37,7 +37,7 @@ class DataSet(OwnCode):
 
     file: Word | None = optional(
         "for readers of your own files, the path of one; or a Python file of your own (.py) that defines "
-        "the name, a function that returns the records; it is run",
+        "the name, a function that returns the records; it is run"
     )
 
     root: Word | None = optional("folder to look in before $WPRIV_DATA and the system's places")
@@ -45,7 +45,7 @@ class DataSet(OwnCode):
     limit: Count | None = optional("take only the first so many training records (and test records)")
     first: Count | None = optional("take only the first so many training records, and all test records")
     privatize: LocalNoise | None = optional(
-        "put noise on the training records first, as wpriv privatize does; for experiments",
+        "put noise on the training records first, as wpriv privatize does; for experiments"
     )
 
     @property
@@ -89,9 +89,7 @@ class Axis(StrictModel):
 
 
 Axes = Annotated[
-    list[Axis],
-    BeforeValidator(as_list, json_schema_input_type=Axis | list[Axis]),
-    Field(min_length=1, max_length=4),
+    list[Axis], BeforeValidator(as_list, json_schema_input_type=Axis | list[Axis]), Field(min_length=1, max_length=4)
 ]
 
 
@@ -204,7 +202,7 @@ class Adapt(StrictModel):
     rate: Positive = key("step of the logarithm of the norm for each unit of difference between the two shares", 0.2)
     count_noise: Positive | None = optional(
         "standard deviation of the noise on the number of such gradients, in records; by default a "
-        "twentieth of the batch",
+        "twentieth of the batch"
     )
     smallest: Positive = key("the norm never falls below this", 1e-6)
     largest: Positive = key("the norm never rises above this", 1e6)
@@ -233,7 +231,7 @@ class Weights(StrictModel):
     records: Literal["public", "other"] | None = optional(
         "what is declared of the records behind the weights: that they are public, or other ones than "
         "those of this training; a training with privacy needs public for weights that wpriv trained without, and one "
-        "of both for weights that it trained with privacy",
+        "of both for weights that it trained with privacy"
     )
 
 
@@ -282,7 +280,7 @@ class Privacy(StrictModel):
         "noise multiplier: standard deviation of the noise over the sensitivity of the sum"
     )
     accountant: Word | None = optional(
-        "calibrates the noise for eps (default pld); published ones, such as swd-tail:w=clt, may be unsafe",
+        "calibrates the noise for eps (default pld); published ones, such as swd-tail:w=clt, may be unsafe"
     )
     sampling: Literal["poisson", "fixed", "allocation", "none"] = key(
         "how the records of a step are drawn, which is also what is accounted for: each by itself "
@@ -435,7 +433,7 @@ class Train(StrictModel):
     options: dict[str, Any] = Field(default_factory=dict, description="options of the task")
     privacy: NoPrivacy
     init: Init = optional(
-        "a file of weights from which the network begins: its path, or a mapping. They count as public",
+        "a file of weights from which the network begins: its path, or a mapping. They count as public"
     )
     freeze: Patterns | None = optional("parameters that are not trained, by name, such as features.*")
     lora: LowRank | None = optional("train low-rank changes of linear layers in the place of their weights")
@@ -446,21 +444,21 @@ class Train(StrictModel):
     average: Average | None = optional("measure and release an exponential moving average of the weights as well")
     batch: Count | None = optional(
         "records of a step, on average under Poisson sampling and random allocation (a pass then has "
-        "records / batch steps, rounded to a whole number); all of them where left out",
+        "records / batch steps, rounded to a whole number); all of them where left out"
     )
     epochs: Positive | None = optional(
         "passes over the data; steps = epochs x records / batch, rounded up (to whole passes under random "
-        "allocation). Give epochs or steps",
+        "allocation). Give epochs or steps"
     )
     steps: Count | None = optional("number of steps; a whole number of passes under random allocation")
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = optional(
         "makes a run repeatable, and its noise known to whoever knows the seed; left out, randomness comes "
-        "from the operating system, as a release needs",
+        "from the operating system, as a release needs"
     )
     seeds: Annotated[int, Field(ge=1, le=1000)] | None = optional(
         "train so many times, each run with randomness of its own and in a folder of its own; tables have "
         "means and standard deviations, and the statement the cost of all runs together. A quick run takes its own "
-        "number, or 1. With seed, the seeds of the runs are derived from it",
+        "number, or 1. With seed, the seeds of the runs are derived from it"
     )
     physical: Count | None = optional("records that go through the model at once; found from memory where left out")
     memory: Annotated[int, Field(ge=16)] = key("megabytes that the activations of one physical batch may take", 1000)

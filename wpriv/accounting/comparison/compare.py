@@ -122,12 +122,7 @@ def compare(
 
 
 def run(
-    recipe: Recipe,
-    out: Path | None = None,
-    *,
-    fresh: bool = False,
-    progress: Progress | None = None,
-    draw: bool = True,
+    recipe: Recipe, out: Path | None = None, *, fresh: bool = False, progress: Progress | None = None, draw: bool = True
 ) -> Comparison:
     """Compute a valid recipe cell by cell; with ``out``, finished cells are kept there and an interrupted run resumes.
 
