@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wpriv._version import __version__
 from wpriv.core.guarantee import RIGOROUS, Guarantee
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WIDTHS = (1e-9, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
 
-def of_guarantee(row: Guarantee, width: float) -> dict[str, Any]:
+def of_guarantee(row: Guarantee, width: float) -> dict[str, object]:
     """Return the certificate of a guarantee, with the ends of its answer moved outwards by a share of themselves.
 
     Raises:
@@ -83,7 +83,7 @@ def write(row: Guarantee, path: str | Path) -> str:
     return f"{path}: ends {data['claim_width']:g} (relative) outside of the printed ones; {note}"
 
 
-def _proven(row: Guarantee) -> tuple[dict[str, Any], str]:
+def _proven(row: Guarantee) -> tuple[dict[str, object], str]:
     """The certificate with the narrowest ends of ``WIDTHS`` that the verifier proves."""
     from wpriv.verify.prove import Job
 
@@ -178,7 +178,7 @@ def _of_folder(path: Path) -> list[tuple[str, str]]:
     ]
 
 
-def _without_distances(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_distances(steps: list[dict[str, object]]) -> list[dict[str, object]]:
     return [{key: value for key, value in step.items() if key != "observed"} for step in steps]
 
 

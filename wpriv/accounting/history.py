@@ -28,7 +28,7 @@ _DRAWS: dict[str, Callable[[np.random.Generator, float, tuple[int, int]], Any]] 
 }
 
 
-def observed(value: Any) -> Observed:
+def observed(value: object) -> Observed:
     """Return observations from any form that a step may give: text, an array of distances, or an ``Observed``.
 
     Raises:
@@ -139,7 +139,7 @@ class History:
         multipliers: whether some steps are noise multipliers, relative to what one record adds.
     """
 
-    steps: list[dict[str, Any]]
+    steps: list[dict[str, object]]
     notes: tuple[str, ...] = ()
     adjacency: str | None = None
     places: tuple[str, ...] = ()
@@ -213,7 +213,9 @@ def read_history(path: str | Path) -> History:
     return History(steps, (REPORTS,) if reports else (), places=places, multipliers=multipliers)
 
 
-def merged(specs: Sequence[dict[str, Any]], places: Sequence[str]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+def merged(
+    specs: Sequence[dict[str, object]], places: Sequence[str]
+) -> tuple[list[dict[str, object]], tuple[str, ...]]:
     """Steps with the counts of equal ones added up, in the order of their first occurrence, and where that is."""
     sums: dict[str, dict[str, Any]] = {}
     first: dict[str, str] = {}
@@ -305,7 +307,7 @@ def _stated(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
         ) from None
 
 
-def _history_step(item: Any, place: str) -> dict[str, Any]:
+def _history_step(item: Any, place: str) -> dict[str, object]:
     try:
         if isinstance(item, dict) and "task" in item:
             item = _reports(item)
@@ -325,7 +327,7 @@ def _history_step(item: Any, place: str) -> dict[str, Any]:
     raise UsageError(f"{place}: wanted a step mapping or [noise_multiplier, sample_rate, steps]; found {shown(item)}")
 
 
-def _reports(statement: dict[str, Any]) -> dict[str, Any]:
+def _reports(statement: dict[str, object]) -> dict[str, object]:
     """The step of a statement of ``wpriv privatize``: one report of every record.
 
     Raises:

@@ -112,13 +112,13 @@ def _recipe(
     history: str | None,
     observed: str | None,
     repeats: str | None,
-    axes: list[dict[str, Any]],
+    axes: list[dict[str, object]],
     figure: str | None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The keys of a recipe that says what the flags say."""
     from wpriv.accounting import load_recipe
 
-    data: dict[str, Any] = {**job.question(), "accountants": job.accountant or ["all"]}
+    data: dict[str, object] = {**job.question(), "accountants": job.accountant or ["all"]}
     named = [axis for axis in axes if "words" in axis]
     axes = [axis for axis in axes if "words" not in axis]
     for axis in [axis for axis in named if axis["over"] == "accountant"]:
@@ -126,7 +126,7 @@ def _recipe(
         data["accountants"] = axis["words"]
     data |= {key: value for key, value in (("figure", figure), ("sweep", axes), ("repeats", repeats)) if value}
 
-    def keys(words: dict[str, str]) -> dict[str, Any]:
+    def keys(words: dict[str, str]) -> dict[str, object]:
         mech = words.get("mech", job.mech)
         params, schedule = job.params(), job.schedule()
         if "mech" in words:  # each mechanism takes those parameters that it has

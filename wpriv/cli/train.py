@@ -186,11 +186,11 @@ def _print_trained(trained: Trained, as_json: bool, certificate: str | None) -> 
     trained.require()
 
 
-def changed_keys(entries: list[str]) -> dict[str, Any]:
+def changed_keys(entries: list[str]) -> dict[str, object]:
     """Paths and values of ``privacy.eps=2``, each value read as in a recipe."""
     from wpriv.config import yaml_document
 
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     for text in entries:
         path, equals, value = text.partition("=")
         if not equals or not path.strip():

@@ -41,7 +41,9 @@ AUDIT_VERDICTS = {
 def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
     """Print what a training would do and cost."""
     epochs = comparison_output.thin(list(enumerate(plan.epoch_ends, start=1)), MAX_EPOCHS)
-    rows: list[dict[str, Any]] = [{"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in epochs]
+    rows: list[dict[str, object]] = [
+        {"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in epochs
+    ]
     duration = recipe_duration.of_plan(plan)
     estimate = cost_estimate(plan)
     warnings = training_statement.warnings_of_plan(plan)
@@ -140,7 +142,7 @@ def _print_privacy(plan: Plan, rows: list[dict[str, Any]]) -> None:
     output.emit_table(["epoch", "step", "eps"], body)
 
 
-def cost_estimate(plan: Plan) -> dict[str, Any] | None:
+def cost_estimate(plan: Plan) -> dict[str, object] | None:
     """Return the estimate of time and memory, rounded to what is known; None where the task has none."""
     cost = plan.cost
     if cost is None:
@@ -153,7 +155,7 @@ def cost_estimate(plan: Plan) -> dict[str, Any] | None:
     }
 
 
-def _cost_line(duration: recipe_duration.Duration | None, estimate: dict[str, Any] | None, plan: Plan) -> str:
+def _cost_line(duration: recipe_duration.Duration | None, estimate: dict[str, object] | None, plan: Plan) -> str:
     """The time and memory that a training takes, as far as known."""
     if duration is None:
         train = plan.train

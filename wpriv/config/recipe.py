@@ -24,7 +24,7 @@ class Check:
     expect: Expect
 
     @property
-    def where(self) -> dict[str, Any]:
+    def where(self) -> dict[str, object]:
         """The values of columns that select the rows the number is about."""
         return {ALIASES.get(k, k): v for k, v in self.expect.where.items()}
 

@@ -42,7 +42,7 @@ def declared(name: str) -> Any:
     return Field(None, description=as_keys(KEYS[name]["recipe"]))
 
 
-def plugin_fields(folder: str, name: Any) -> dict[str, dataclasses.Field[Any]]:
+def plugin_fields(folder: str, name: Any) -> dict[str, dataclasses.Field[object]]:
     """Return the parameters of a mechanism or a table by name; none for an unknown plug-in."""
     if not registry.known(folder, name):
         return {}
@@ -165,7 +165,7 @@ class Panel(Part):
         steps = [step for steps in self.processes().values() for step in steps]
         return {name for step in steps for name in plugin_fields("mechanisms", step.mech)}
 
-    def options(self, accountants: Iterable[str]) -> dict[str, Any]:
+    def options(self, accountants: Iterable[str]) -> dict[str, object]:
         """Return the options of some accountants with their defaults; unknown accountants have none."""
         names = {word.partition(":")[0] for word in accountants} & set(registry.names("accountants"))
         modules = [registry.load("accountants", name) for name in sorted(names)]
@@ -302,7 +302,7 @@ MODELS: dict[str, type[StrictModel]] = {
 }
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> dict[str, object]:
     """Return the JSON Schema of all kinds of recipe, discriminated by ``kind``."""
     kinds = Annotated[Budget | Calibrate | Compare | Privatize | Train | Verify, Field(discriminator="kind")]
     return {

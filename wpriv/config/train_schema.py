@@ -53,7 +53,7 @@ class DataSet(OwnCode):
         """Tell whether the training records are reports of ``wpriv privatize``, or get such noise first."""
         return self.privatize is not None or (self.name == REPORTS and not self.own)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Return the parameters of the reader."""
         path = {} if self.file is None or self.own else {"file": self.file}
         return {**path, **super().parameters()}
@@ -69,7 +69,7 @@ class Axis(StrictModel):
     values: Annotated[list[int | float | str], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
         None, description="the values of that key"
     )
-    settings: Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
+    settings: Annotated[dict[str, dict[str, object]], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
         None,
         description="instead of values: several keys by dotted path with their values, for each name; over is the "
         "column of the names in tables",
@@ -81,7 +81,7 @@ class Axis(StrictModel):
             raise ValueError("an axis has either values or settings")
         return self
 
-    def points(self) -> list[tuple[int | float | str, dict[str, Any]]]:
+    def points(self) -> list[tuple[int | float | str, dict[str, object]]]:
         """Return each point's label in tables, and the keys that it changes."""
         if self.settings is not None:
             return list(self.settings.items())
@@ -106,7 +106,7 @@ class Score(StrictModel):
 
     @field_validator("records", mode="before")
     @classmethod
-    def _public(cls, value: Any) -> Any:
+    def _public(cls, value: object) -> object:
         if value != "public":
             raise ValueError(
                 "a score on private records is a release of every run, with noise and a cost of its own, which "
@@ -235,7 +235,7 @@ class Weights(StrictModel):
     )
 
 
-def _weights(value: Any) -> Any:
+def _weights(value: object) -> object:
     return {"file": value} if isinstance(value, str) else value
 
 
@@ -258,7 +258,7 @@ NESTED = ("sweep", "seeds", "tune")
 """Keys that make several trainings of one recipe."""
 
 
-def _clip(value: Any) -> Any:
+def _clip(value: Any) -> object:
     if value in ("batch-mean", "automatic") or (type(value) in (int, float) and 0 < value < float("inf")):
         return value
     raise ValueError("must be a number above 0 (the norm of one example's gradient), automatic, or batch-mean")
@@ -317,7 +317,7 @@ class Privacy(StrictModel):
 
     @field_validator("sampling", mode="before")
     @classmethod
-    def _not_shuffled(cls, value: Any) -> Any:
+    def _not_shuffled(cls, value: object) -> object:
         if value == "shuffle":
             raise ValueError(
                 "training offers no shuffled batches: they are certified, but no amplification is proven for them; use "
@@ -404,7 +404,7 @@ class Optimizer(StrictModel):
             yield ("nesterov",), f"Nesterov's form {reason}"
 
 
-def _no_privacy(value: Any) -> Any:
+def _no_privacy(value: object) -> object:
     if isinstance(value, dict) and value.get("eps") in ("inf", math.inf):
         if value.get("sigma") is not None:
             raise ValueError("eps: inf trains without noise, and sigma asks for some; remove one of them")
@@ -430,7 +430,7 @@ class Train(StrictModel):
     task: Word = key("what is trained, and what a step releases")
     data: DataSet = key("the records")
     model: OwnCode = key("the network")
-    options: dict[str, Any] = Field(default_factory=dict, description="options of the task")
+    options: dict[str, object] = Field(default_factory=dict, description="options of the task")
     privacy: NoPrivacy
     init: Init = optional(
         "a file of weights from which the network begins: its path, or a mapping. They count as public"
@@ -487,7 +487,9 @@ class Train(StrictModel):
     tune: Tune | None = optional(
         "train a random number of runs of settings drawn at random, and keep only the best of them"
     )
-    quick: dict[str, Any] | None = optional("keys that differ in a quick run; mappings are merged, a sweep is replaced")
+    quick: dict[str, object] | None = optional(
+        "keys that differ in a quick run; mappings are merged, a sweep is replaced"
+    )
 
     def rules(self) -> Iterator[tuple[Key, str]]:
         if (self.epochs is None) == (self.steps is None):

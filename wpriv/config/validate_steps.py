@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -24,13 +23,13 @@ from wpriv.hints import did_you_mean
 ALIASES = {"eps": "epsilon"}
 
 
-def adjacencies(mech: Any) -> tuple[str, ...]:
+def adjacencies(mech: object) -> tuple[str, ...]:
     """Return the adjacencies of a mechanism; none where there is no such mechanism."""
     return defined_under(registry.mechanism(mech)) if plugin_fields("mechanisms", mech) else ()
 
 
 def step_diagnostics(
-    document: Document, path: Key, step: Mapping[str, Any], swept: Mapping[str, float], calibrated: bool
+    document: Document, path: Key, step: Mapping[str, object], swept: Mapping[str, float], calibrated: bool
 ) -> list[Diagnostic]:
     """Return what is wrong with one step beyond its form.
 
@@ -66,7 +65,7 @@ def step_diagnostics(
     return diagnostics
 
 
-def in_type(f: dataclasses.Field[Any], value: float) -> float:
+def in_type(f: dataclasses.Field[object], value: float) -> float:
     """A number in the type of a parameter: rounded where it takes whole numbers alone."""
     words = type_words(f)
     return round(value) if "int" in words and "float" not in words else value
@@ -98,7 +97,7 @@ def _messages(step: Step, swept: Mapping[str, float], calibrated: bool) -> list[
     return messages
 
 
-def build(step: Step, values: Mapping[str, Any]) -> process.Step:
+def build(step: Step, values: Mapping[str, object]) -> process.Step:
     """Build a step with some values replaced, so that what is out of range raises; observations are not read.
 
     Raises:
@@ -114,7 +113,7 @@ def build(step: Step, values: Mapping[str, Any]) -> process.Step:
     return process.Step.from_dict({**row, "n": count})
 
 
-def swept_fault(written: Mapping[str, Any], swept: Collection[str]) -> str | None:
+def swept_fault(written: Mapping[str, object], swept: Collection[str]) -> str | None:
     """Why a step cannot stand beside a sweep that would leave a key without effect; None where it can.
 
     Args:

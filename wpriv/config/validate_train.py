@@ -259,13 +259,13 @@ def _own_code(part: Document, key: str, code: OwnCode) -> list[Diagnostic]:
     return [part.diagnostic((key,), message)] if message else []
 
 
-def _kinds(value: Any) -> set[str]:
+def _kinds(value: object) -> set[str]:
     """The words of types that a value of a recipe has."""
     kind = type(value).__name__
     return {kind, {"dict": "Mapping", "list": "Sequence"}.get(kind, kind)}
 
 
-def _parameters(part: Document, key: str, folder: str, name: str, given: Mapping[str, Any]) -> list[Diagnostic]:
+def _parameters(part: Document, key: str, folder: str, name: str, given: Mapping[str, object]) -> list[Diagnostic]:
     """Parameters that a model or a reader does not have, of the wrong type, or out of range."""
     fields, result = dataclasses.fields(registry.load(folder, name).Params), []
     known = {field.name: type_words(field) for field in fields}
@@ -273,7 +273,7 @@ def _parameters(part: Document, key: str, folder: str, name: str, given: Mapping
         if word not in known:
             result.append(part.diagnostic((key, word), unknown_parameter(name, word, known), at_key=True))
         elif not known[word] & _kinds(value) and not ("float" in known[word] and type(value) is int):
-            wanted = " or ".join(sorted(known[word] - {"None", "Any"}))
+            wanted = " or ".join(sorted(known[word] - {"None", "object"}))
             message = f"{word} must be of type {wanted}; found {abbreviate(value)}"
             result.append(part.diagnostic((key, word), message))
     if not result:

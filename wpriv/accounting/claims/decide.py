@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri, ndtri_exp
@@ -186,7 +185,7 @@ def _scan(question: Question, curve: Curve, allowed_at: Callable[[float], float]
     return question.decision(REFUTED, reason, accountant="pld", source=curve.source, **_shown(question, *point))
 
 
-def _shown(question: Question, eps: float, allowed: float, delta: Bracket) -> dict[str, Any]:
+def _shown(question: Question, eps: float, allowed: float, delta: Bracket) -> dict[str, object]:
     return {"at_eps": eps, "allowed": allowed, "delta": delta, **refuting_test(question, eps, allowed)}
 
 

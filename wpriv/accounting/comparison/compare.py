@@ -24,7 +24,7 @@ from wpriv.numerics.bracket import Bracket, monotone
 from wpriv.results import expectations, storage
 from wpriv.results.expectations import Verdict
 
-Steps = Sequence[Mapping[str, Any]]
+Steps = Sequence[Mapping[str, object]]
 
 
 class ComparisonKeys(TypedDict, total=False):
@@ -35,21 +35,21 @@ class ComparisonKeys(TypedDict, total=False):
     adjacency: str | None
     group: int | None
     accountants: Sequence[str]
-    sweep: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    sweep: Mapping[str, object] | Sequence[Mapping[str, object]]
     eps: float | None
     eps_per_n: float | None
     delta: float | None
     tol: float | None
     repeats: str | None
     table: str
-    params: Mapping[str, Any]
+    params: Mapping[str, object]
     bins: int
     figure: str | None
     title: str | None
     limits: Mapping[str, Sequence[float]]
-    expect: Sequence[Mapping[str, Any]]
-    panels: Sequence[Mapping[str, Any]]
-    claims: Sequence[Mapping[str, Any]]
+    expect: Sequence[Mapping[str, object]]
+    panels: Sequence[Mapping[str, object]]
+    claims: Sequence[Mapping[str, object]]
 
 
 Row = dict[str, Any]
@@ -160,7 +160,7 @@ def run(
     return Comparison(recipe, rows, verdicts, out, files, reused)
 
 
-def readings(spec: dict[str, Any], *, repeats: str | None = None, **question: float) -> list[Row]:
+def readings(spec: dict[str, object], *, repeats: str | None = None, **question: float) -> list[Row]:
     """Answer ``compare --why``: see ``wpriv.accounting.interpretations``; the question is eps or delta, and tol."""
     return compare_interpretations({k: v for k, v in spec.items() if v is not None}, repeats=repeats, **question)
 
@@ -169,7 +169,7 @@ def _compute_all(
     cells: list[Cell], keys: list[str], finished: dict[str, list[Row]], out: Path | None, progress: Progress | None
 ) -> tuple[list[list[Row]], int]:
     """The rows of each cell, kept in ``out`` as they are computed, and the number of cells that were finished."""
-    curves: dict[str, Any] = {}
+    curves: dict[str, object] = {}
     rows, reused = [], 0
     for count, (cell, key) in enumerate(zip(cells, keys, strict=True)):
         if progress:
@@ -186,7 +186,7 @@ def _compute_all(
     return rows, reused
 
 
-def _provenance(recipe: Recipe, rows: list[Row], **counts: int) -> dict[str, Any]:
+def _provenance(recipe: Recipe, rows: list[Row], **counts: int) -> dict[str, object]:
     return {
         "recipe": recipe.name,
         "source": recipe.source,
@@ -198,7 +198,7 @@ def _provenance(recipe: Recipe, rows: list[Row], **counts: int) -> dict[str, Any
     }
 
 
-def compute(cell: Cell, curves: dict[str, Any]) -> list[Row]:
+def compute(cell: Cell, curves: dict[str, object]) -> list[Row]:
     """Compute the rows of one cell.
 
     Args:
@@ -230,7 +230,7 @@ def _trade_off(cell: Cell, process: Process, curves: dict[str, Any]) -> Row:
     return membership_figures.point_row(curves[key], cell.labels["fpr"])
 
 
-def _bound(cell: Cell, curves: dict[str, Any]) -> Row:
+def _bound(cell: Cell, curves: dict[str, object]) -> Row:
     answer = _answer(cell, curves)
     row = {**cell.labels, **cell.process_columns(), "accountant": cell.accountant}
     given = ("epsilon", cell.eps) if cell.eps is not None else ("delta", cell.delta)
