@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from wpriv import spec
 from wpriv.cli import flags
 from wpriv.cli.parsing import option, switch
 from wpriv.errors import UsageError
+
+if TYPE_CHECKING:
+    from wpriv.accounting.build_process import DescribedProcess
+    from wpriv.core.guarantee import Guarantee
 
 Curve = Annotated[
     bool,
@@ -98,7 +102,7 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _print_trade_off(process: Any, name: str, fpr: float | None, tol: float | None, mode: str) -> None:
+def _print_trade_off(process: DescribedProcess, name: str, fpr: float | None, tol: float | None, mode: str) -> None:
     from wpriv.accounting import membership_figures
     from wpriv.cli import guarantee_output
 
@@ -106,7 +110,7 @@ def _print_trade_off(process: Any, name: str, fpr: float | None, tol: float | No
     guarantee_output.print_trade_off(rows, process, name, mode)
 
 
-def _print_curve(process: Any, name: str, question: dict[str, Any], mode: str) -> None:
+def _print_curve(process: DescribedProcess, name: str, question: dict[str, Any], mode: str) -> None:
     from wpriv.accounting import budget
     from wpriv.cli import guarantee_output
 
@@ -114,7 +118,13 @@ def _print_curve(process: Any, name: str, question: dict[str, Any], mode: str) -
 
 
 def _print_answer(
-    process: Any, names: list[str], question: dict[str, Any], limit: float | None, mode: str, explain: bool, file: Any
+    process: DescribedProcess,
+    names: list[str],
+    question: dict[str, Any],
+    limit: float | None,
+    mode: str,
+    explain: bool,
+    file: str | None,
 ) -> None:
     from wpriv.accounting import budget, evaluate, plausibility
     from wpriv.cli import guarantee_output, output
@@ -148,7 +158,7 @@ def _print_answer(
         plausibility.check_max_eps(rows, limit)
 
 
-def _explained(row: Any) -> Any:
+def _explained(row: Guarantee) -> Guarantee:
     from wpriv.accounting.explain import explain
 
     return row.with_extra(explain=explain(row))

@@ -204,6 +204,6 @@ def as_keys(message: str) -> str:
     return re.sub(r"`(\w+)`|`(\w+)='?([^`']*)'?`", lambda found: found[1] or f"{found[2]}: {found[3]}", message)
 
 
-def abbreviate(value: Any) -> str:
+def abbreviate(value: object) -> str:
     """Format a value as JSON of at most 60 characters, for a message."""
     return json.dumps(value, default=str)[:60]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,17 +63,18 @@ def decide_readings(spec: Mapping[str, Any], claim: Claim, *, tol: float | None 
         UsageError: the step is faulty. Unsupported: the mechanism has one relation of neighbours only.
     """
     every = interpretations.interpretations_of(spec)
-    by_pld = [each for each in every if each.accountant == "pld"]  # the other accountants bound the same curve
-    return [
-        Reading(each, *_decided(lambda each=each: Question(claim, each.process(), tol=tol, simulated=False)))
-        for each in by_pld
-    ]
+    # the other accountants bound the same curve
+    return [_reading(each, claim, tol) for each in every if each.accountant == "pld"]
 
 
-def _decided(question: Callable[[], Question]) -> tuple[Decision | None, str]:
+def _reading(each: Interpretation, claim: Claim, tol: float | None) -> Reading:
+    return Reading(each, *_decided(lambda: Question(claim, each.process(), tol=tol, simulated=False)))
+
+
+def _decided(asked: Callable[[], Question]) -> tuple[Decision | None, str]:
     """The decision, if an accountant with proven bounds has an answer, and the reason."""
     try:
-        decision = decide(question())
+        decision = decide(asked())
     except Unsupported as error:
         return None, str(error)
     return decision, decision.reason
@@ -124,8 +126,7 @@ def decide_published(
         claim = parse_claim(entry.claim)
         steps = [step.model_dump(exclude_none=True) for step in entry.process]
         subject = build_process.described_steps(steps, entry.adjacency, entry.group)
-        question = Question(claim, subject.process, subject.notes, simulated=simulated, seed=seed)
-        decided = _decided(lambda question=question: question)
+        decided = _decided(partial(Question, claim, subject.process, subject.notes, simulated=simulated, seed=seed))
         verdicts.append(PublishedVerdict(entry.name, entry.source, entry.verdict, str(claim), *decided))
         if progress is not None:
             progress(index + 1, len(model.published))

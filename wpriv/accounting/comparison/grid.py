@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -281,7 +281,7 @@ def _cell(panel: Panel, case: str, specs: tuple[dict[str, Any], ...], accountant
     )
 
 
-def _fingerprint(parts: list[Any]) -> str:
+def _fingerprint(parts: Sequence[object]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
