@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from wpriv.config import recipe_files
-from wpriv.training import recipe_duration
+from wpriv.training.plan import short_duration
 
 PAPER = re.compile(r"[^;]*? \d{4}, ")
 
@@ -18,7 +18,7 @@ def recipes(folder: str) -> str:
     shared = papers.pop() if len(papers) == 1 else ""  # the heading names the paper
     lines = ["| recipe | reproduces | kind | time | data |", "|---|---|---|---|---|"]
     for row in rows:
-        cells = (f"`{row.name}`", row.source.removeprefix(shared), row.kind, recipe_duration.short(row.time), row.data)
+        cells = (f"`{row.name}`", row.source.removeprefix(shared), row.kind, short_duration(row.time), row.data)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -19,7 +19,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.files import array_files
 from wpriv.results import storage
 from wpriv.results.model import Protection
-from wpriv.training import portable_weights
+from wpriv.training import finalize
 from wpriv.training.engine import saved_weights
 from wpriv.training.reports import model_check
 
@@ -202,11 +202,11 @@ def test_weights_that_the_format_does_not_hold_are_left_out_with_the_reason(tmp_
     weights = {"a": torch.zeros(2), "x": entry}
     with pytest.raises(Unsupported):
         saved_weights.encode(weights)
-    described = portable_weights.describe(weights)
-    assert described["file"] is None
-    assert described["why"]
+    described = finalize.describe_weights({"weights": weights}, None)
+    assert described["model"]["file"] is None
+    assert described["model"]["why"]
     (tmp_path / storage.WEIGHTS).write_bytes(b"of an earlier version")
-    portable_weights.write(tmp_path, weights, {"model": described}, "")
+    finalize.write_weights(tmp_path / storage.WEIGHTS, weights, described, "", "model")
     assert not (tmp_path / storage.WEIGHTS).exists()
 
 

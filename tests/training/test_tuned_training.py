@@ -21,7 +21,7 @@ from wpriv.cli.main import main
 from wpriv.core.repeats import Repeats
 from wpriv.errors import Interrupted, UsageError
 from wpriv.results import storage
-from wpriv.training import recipe_grid, train, train_data, tuning, tuning_plan
+from wpriv.training import train, train_data, training_grid, tuning, tuning_plan
 from wpriv.training.metric_logs import Logs
 from wpriv.training.tuning_plan import Draw
 
@@ -56,8 +56,8 @@ def test_the_number_of_runs_has_the_distribution_of_the_recipe():
 def test_choices_without_a_seed_are_not_repeated_and_runs_have_different_seeds():
     free = [tuning_plan.draw(Repeats("geometric", 20), 10, FINGERPRINT, None) for _ in range(4)]
     assert len({str(each) for each in free}) == 4
-    assert len({recipe_grid.seed_of_run(7, number) for number in range(50)}) == 50
-    assert recipe_grid.seed_of_run(None, 3) is None
+    assert len({training_grid.seed_of_run(7, number) for number in range(50)}) == 50
+    assert training_grid.seed_of_run(None, 3) is None
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,9 @@ def test_the_kept_files_do_not_depend_on_the_other_runs(recipe, tmp_path, monkey
         monkeypatch.setattr(
             tuning_plan, "draw", lambda *_, of=candidates: Draw(of, list(range(len(of))), _fingerprint(job))
         )
-        monkeypatch.setattr(recipe_grid, "seed_of_run", lambda seed, number, at=place: 100 if number == at else number)
+        monkeypatch.setattr(
+            training_grid, "seed_of_run", lambda seed, number, at=place: 100 if number == at else number
+        )
         scores = iter([float(number == place) for number in range(len(candidates))])
         monkeypatch.setattr(tuning_plan, "score_of", lambda *_, scores=scores: next(scores))
         tuning.run(job, tmp_path / name)

@@ -35,10 +35,10 @@ def ls(
     """
     from wpriv.cli import output
     from wpriv.config import recipe_files
-    from wpriv.training import recipe_duration
+    from wpriv.training.plan import short_duration
 
     rows = [
-        [row.name, row.kind, recipe_duration.short(row.time), row.data or "-", row.source]
+        [row.name, row.kind, short_duration(row.time), row.data or "-", row.source]
         for row in recipe_files.listing(beginning)
     ]
     output.emit_table(["recipe", "kind", "time", "data", "source"], rows)

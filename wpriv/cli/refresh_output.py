@@ -12,7 +12,7 @@ from wpriv.errors import CheckFailed, Interrupted, UsageError, WprivError
 from wpriv.papers.reproduction import refresh as refreshing
 from wpriv.papers.reproduction.refresh import Refreshed, Result
 from wpriv.results import storage
-from wpriv.training import recipe_duration
+from wpriv.training.plan import short_duration
 
 # nothing is known of the time of a recipe without one
 UNKNOWN_SECONDS = 3600.0
@@ -60,7 +60,7 @@ def refresh(word: str, out: Path, at_most: str | None, jobs: int, root: Path | N
     seconds = {name: UNKNOWN_SECONDS if each.time is None else each.time.seconds for name, each in recipes.items()}
     results, problems = [], []
     for number, name in enumerate(sorted(names, key=lambda each: seconds[each]), start=1):
-        words = recipe_duration.short(recipes[name].time)
+        words = short_duration(recipes[name].time)
         if seconds[name] > left:
             say(f"{number} of {len(names)}: {name} takes {words}: not run")
             continue

@@ -16,15 +16,15 @@ from wpriv.config.recipe import Recipe
 from wpriv.numerics.numbers import text
 from wpriv.results import storage
 from wpriv.results.expectations import DEVIATION, RUN, SEEDS
-from wpriv.training import all_trainings, recipe_duration, recipe_grid, train_data, training_statement
+from wpriv.results.model import Row
+from wpriv.training import all_trainings, train_data, training_grid, training_statement
 from wpriv.training.all_trainings import Together
 from wpriv.training.audit.audit import CONSISTENT, POWERLESS, VIOLATED, Audit
 from wpriv.training.audit.coin_tests import CONFIDENCE
-from wpriv.training.plan import Plan
-from wpriv.training.recipe_duration import Duration
+from wpriv.training.plan import Duration, Plan, duration_of_plan, duration_of_sweep, stated_duration
 from wpriv.training.reports import words
 from wpriv.training.run_folder import RunFolder
-from wpriv.training.sweep import ALL_RUNS, PlannedCell, Row, SweepResult
+from wpriv.training.sweep import ALL_RUNS, PlannedCell, SweepResult
 from wpriv.training.trained import Trained
 from wpriv.training.tuning_plan import TuningPlan
 
@@ -41,10 +41,8 @@ AUDIT_VERDICTS = {
 def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
     """Print what a training would do and cost."""
     epochs = comparison_output.thin(list(enumerate(plan.epoch_ends, start=1)), MAX_EPOCHS)
-    rows: list[dict[str, object]] = [
-        {"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in epochs
-    ]
-    duration = recipe_duration.of_plan(plan)
+    rows: list[Row] = [{"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in epochs]
+    duration = duration_of_plan(plan)
     estimate = cost_estimate(plan)
     warnings = training_statement.warnings_of_plan(plan)
     files = storage.of_training(plan.train.task, averaged=plan.train.average is not None)
@@ -155,7 +153,7 @@ def cost_estimate(plan: Plan) -> dict[str, object] | None:
     }
 
 
-def _cost_line(duration: recipe_duration.Duration | None, estimate: dict[str, object] | None, plan: Plan) -> str:
+def _cost_line(duration: Duration | None, estimate: dict[str, object] | None, plan: Plan) -> str:
     """The time and memory that a training takes, as far as known."""
     if duration is None:
         train = plan.train
@@ -178,8 +176,8 @@ def print_sweep_plan(
 ) -> None:
     """Print what the trainings would do and cost together, one line each, and what ``tasks`` of a cluster ask for."""
     open_plans = [each.plan for each in planned if not each.done]
-    duration = recipe_duration.of_sweep(recipe, open_plans, len(recipe_grid.cells(recipe)))
-    repeated = recipe_grid.runs_of(recipe) > 1
+    duration = duration_of_sweep(recipe, open_plans, len(training_grid.cells(recipe)))
+    repeated = training_grid.runs_of(recipe) > 1
     together = _together(planned)
     fixed = any(each.plan.private is not None and each.plan.train.seed is not None for each in planned)
     warnings = [words.FIXED_SEED] if fixed else []
@@ -345,7 +343,7 @@ def print_nothing(trained: Trained, as_json: bool) -> None:
 
 def _duration(plan: TuningPlan) -> Duration | None:
     """The time of the mean number of runs: as the recipe states it, or estimated from the candidates' operations."""
-    stated = recipe_duration.of_recipe(plan.recipe, 1.0)
+    stated = stated_duration(plan.recipe, 1.0)
     if stated is not None and not stated.as_shipped:
         return stated
     seconds = [candidate.plan.cost.seconds for candidate in plan.candidates if candidate.plan.cost is not None]

@@ -1,4 +1,4 @@
-"""Means over repeated trainings, with the standard deviations of what was measured."""
+"""Expected numbers beside ours, with the stated tolerance, and the means over repeated trainings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from wpriv.config.recipe import Check, Recipe
 from wpriv.config.schema import BOUND_COLUMNS
@@ -18,7 +17,6 @@ from wpriv.files.durable_writes import plain
 from wpriv.results import model, storage
 from wpriv.results.model import Number, Row, Stored
 
-MeanRow = dict[str, Any]
 # the column that tells the runs of one setting apart, numbered from 1
 RUN = "run"
 # columns of a table of means: the number of runs, and the end of the names of standard deviations
@@ -29,7 +27,7 @@ _PLANNED = (*BOUND_COLUMNS, "epoch", "step", "sigma", "noise", "n")
 MOMENT = ("panel", "case", "epoch", "step")
 
 
-def means(rows: Iterable[MeanRow], labels: Sequence[str]) -> list[MeanRow]:
+def means(rows: Iterable[Row], labels: Sequence[str]) -> list[Row]:
     """Return one row for each group of rows that agree in some columns: means of what was measured, with deviations.
 
     A column ``accuracy`` gets a column ``accuracy_sd`` beside it, the standard deviation of a single run estimated
@@ -40,14 +38,14 @@ def means(rows: Iterable[MeanRow], labels: Sequence[str]) -> list[MeanRow]:
     Args:
         labels: the columns that tell the groups apart, which are kept.
     """
-    groups: dict[tuple[Any, ...], list[MeanRow]] = {}
+    groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in labels), []).append(row)
     return [_mean(group, labels) for group in groups.values()]
 
 
-def _mean(rows: list[MeanRow], labels: Sequence[str]) -> MeanRow:
-    mean: MeanRow = {name: rows[0][name] for name in labels if name in rows[0]}
+def _mean(rows: list[Row], labels: Sequence[str]) -> Row:
+    mean: Row = {name: rows[0][name] for name in labels if name in rows[0]}
     mean[SEEDS] = len(rows)
     for name in dict.fromkeys(name for row in rows for name in row if name not in (*labels, RUN)):
         values = [row.get(name) for row in rows]
@@ -62,14 +60,13 @@ def _mean(rows: list[MeanRow], labels: Sequence[str]) -> MeanRow:
     return mean
 
 
-def _worst(name: str, values: list[Any]) -> Any:
+def _worst(name: str, values: list[object]) -> Number | None:
     """The value that holds for every run; None where one has none."""
-    if any(not isinstance(value, (int, float)) for value in values):
+    numbers = [value for value in values if isinstance(value, (int, float))]
+    if len(numbers) < len(values):
         return None
-    return (min if name.endswith("_lower") else max)(values)
+    return min(numbers) if name.endswith("_lower") else max(numbers)
 
-
-# Compare expected numbers with ours: the ``expect`` rows of a recipe, the results, and the stated tolerance.
 
 # relative differences below this are rounding errors: linspace(0, 4, 81) holds 0.30000000000000004
 ROUNDING = 1e-9
@@ -316,15 +313,12 @@ def _relative(difference: float, expected: float) -> float:
     return math.copysign(math.inf, difference) if difference else 0.0
 
 
-# Published numbers of a results folder, and the rows of its table that they belong to.
-
-
 @dataclass(frozen=True)
 class Published:
     """A published number: the panel and the row that it belongs to, its column and its value."""
 
     panel: str
-    where: dict[str, Any]
+    where: Row
     column: str
     value: float
 
@@ -348,7 +342,7 @@ def of_recipe(recipe: Recipe) -> list[Published]:
     ]
 
 
-def matched(rows: Any, numbers: Sequence[Published]) -> list[tuple[dict[str, Any], str, float]]:
+def matched(rows: Sequence[Row], numbers: Sequence[Published]) -> list[tuple[Row, str, float]]:
     """The published numbers that belong to exactly one row: the row, the column and the number."""
     points = []
     for number in numbers:

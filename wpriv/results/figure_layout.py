@@ -1,4 +1,8 @@
-"""Make and write figures by matplotlib, which is loaded here alone."""
+"""Make, set and write figures by matplotlib, which is loaded here alone.
+
+A style is for the screen, or for a paper in the width of one column or of two. A drawn figure gets letters and titles
+of its panels, one legend for all of them, and sizes of lines and type.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,21 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import MissingResource, UnknownName, UsageError
 from wpriv.files import durable_writes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
 
 # without dates and versions, the same table gives the same file
 METADATA: dict[str, dict[str, None]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
 
 
-def figure_class() -> Any:
+def figure_class() -> type[Figure]:
     """Return matplotlib's class of figures, without pyplot: no window system is used.
 
     Raises:
@@ -49,7 +58,7 @@ def unfit(reason: str) -> UsageError:
     return UsageError(f"{reason}. Choose another with --figure")
 
 
-def save(figure: Any, out: Path, formats: Sequence[str], stem: str) -> list[Path]:
+def save(figure: Figure, out: Path, formats: Sequence[str], stem: str) -> list[Path]:
     """Write a figure in each format, each file in one piece."""
     files = []
     durable_writes.make_folder(out)
@@ -67,8 +76,6 @@ def save(figure: Any, out: Path, formats: Sequence[str], stem: str) -> list[Path
         files.append(path)
     return files
 
-
-# The styles of figures: for the screen, and for a paper, in the width of one column or of two.
 
 SCREEN, PAPER = "screen", "paper"
 NAMES = (SCREEN, PAPER)
@@ -167,9 +174,8 @@ def of(name: str = SCREEN, columns: int | None = None) -> Style:
     return Style(PAPER, width, 0.65, 6.0, inside, {**_COMMON, **_PAPER})
 
 
-# Finish a drawn figure: letters and titles of its panels, one legend for all of them, sizes of lines and type.
-
-LetteredPanel = tuple[Any, str, bool]  # axes; title; whether the title is only the name of the panel
+LetteredPanel = tuple["Axes", str, bool]  # axes; title; whether the title is only the name of the panel
+Entries = dict[str, Any]  # the handles of a legend by their labels
 # entries of a legend for all panels that any single panel may lack
 EXTRA = 4
 MOST_ENTRIES = 48
@@ -180,7 +186,7 @@ LABEL = 0.8  # of the size of a panel, the most that a line of a label takes
 LINE_HEIGHT, LETTER_WIDTH, HANDLE = 1.55, 0.56, 4.5  # of the size of type
 
 
-def finish(figure: Any, panels: Sequence[LetteredPanel], columns: int, style: Style) -> None:
+def finish(figure: Figure, panels: Sequence[LetteredPanel], columns: int, style: Style) -> None:
     """Set titles, labels, legends, lines and type of a figure whose panels are drawn.
 
     Args:
@@ -196,12 +202,12 @@ def finish(figure: Any, panels: Sequence[LetteredPanel], columns: int, style: St
     _set_least_type(figure, style)
 
 
-def _fit_pictures(figure: Any, panels: Sequence[Any], columns: int, style: Style) -> None:
+def _fit_pictures(figure: Figure, panels: Sequence[Axes], columns: int, style: Style) -> None:
     """Make a figure of pictures alone as high as they need, or else as wide; one for a paper keeps its width."""
     if not all(axes.images for axes in panels):
         return
     width, height = figure.get_size_inches()
-    ratio = max(image.get_array().shape[0] / image.get_array().shape[1] for axes in panels for image in axes.images)
+    ratio = max(high / wide for axes in panels for high, wide in (image.get_size() for image in axes.images))
     lines = -(-len(panels) // columns)
     needed = lines * (width / columns * ratio + TITLE)
     if needed > height and not style.is_paper and not any(axes.get_yticklabels() for axes in panels):
@@ -209,7 +215,7 @@ def _fit_pictures(figure: Any, panels: Sequence[Any], columns: int, style: Style
     figure.set_size_inches(width, min(height, needed))
 
 
-def _fit_squares(figure: Any, panels: Sequence[Any], columns: int, style: Style) -> None:
+def _fit_squares(figure: Figure, panels: Sequence[Axes], columns: int, style: Style) -> None:
     """Give panels whose axes have the same unit the same limits, and places that are about square."""
     if len(panels) < 2 or any(axes.images or axes.get_aspect() != 1.0 for axes in panels):
         return
@@ -253,7 +259,7 @@ def _set_titles(panels: Sequence[LetteredPanel], style: Style, width: float) -> 
         axes.set_title("\n".join(lines), fontsize=size, loc="left" if len(panels) > 1 else "center")
 
 
-def _drop_repeated_labels(panels: Sequence[Any], columns: int) -> None:
+def _drop_repeated_labels(panels: Sequence[Axes], columns: int) -> None:
     """Leave the labels of the axes at the left and below, if they are the same on all of more than three panels."""
     if len(panels) < 4 or len({(axes.get_xlabel(), axes.get_ylabel()) for axes in panels}) > 1:
         return
@@ -264,24 +270,25 @@ def _drop_repeated_labels(panels: Sequence[Any], columns: int) -> None:
             axes.set_xlabel("")
 
 
-def _wrap_labels(figure: Any, columns: int, lines: int) -> None:
+def _wrap_labels(figure: Figure, columns: int, lines: int) -> None:
     """Wrap labels of axes that are longer than their panel, so that they do not run into those of its neighbours."""
     width, height = figure.get_size_inches()
     for axes in figure.axes:
         for axis, length in ((axes.xaxis, width / columns), (axes.yaxis, height / lines)):
             label = axis.get_label()
-            letters = max(12, int(length * POINTS * LABEL / (label.get_fontsize() * LETTER_WIDTH)))
+            letters = max(12, int(length * POINTS * LABEL / (float(label.get_fontsize()) * LETTER_WIDTH)))
             parts = [part for line in label.get_text().splitlines() for part in textwrap.wrap(line, letters)]
             label.set_text("\n".join(parts))
 
 
-def _set_lines(figure: Any, style: Style) -> None:
+def _set_lines(figure: Figure, style: Style) -> None:
     if style.lines == 1.0:
         return
     for axes in figure.axes:
         legend = axes.get_legend()
         handles = [] if legend is None else [each for each in legend.legend_handles if hasattr(each, "set_linewidth")]
-        for artist in [*axes.lines, *axes.collections, *handles]:
+        artists: list[Any] = [*axes.lines, *axes.collections, *handles]
+        for artist in artists:
             widths = artist.get_linewidth()
             artist.set_linewidth(
                 [w * style.lines for w in widths] if hasattr(widths, "__len__") else widths * style.lines
@@ -290,12 +297,12 @@ def _set_lines(figure: Any, style: Style) -> None:
                 artist.set_markersize(artist.get_markersize() * style.lines)
 
 
-def _set_legends(figure: Any, panels: Sequence[Any], columns: int, style: Style) -> None:
+def _set_legends(figure: Figure, panels: Sequence[Axes], columns: int, style: Style) -> None:
     """Replace the legends of the panels by one below them if they agree.
 
     Long ones, and those that would cover a curve, are set below their axes.
     """
-    legends = {axes: axes.get_legend() for axes in panels if axes.get_legend() is not None}
+    legends = {axes: legend for axes in panels if (legend := axes.get_legend()) is not None}
     entries = {axes: _entries(legend) for axes, legend in legends.items()}
     longest = max(map(len, entries.values()), default=0)
     if longest > MOST_ENTRIES:
@@ -322,7 +329,7 @@ def _set_legends(figure: Any, panels: Sequence[Any], columns: int, style: Style)
             )
 
 
-def _covering(figure: Any, legends: dict[Any, Any]) -> set[Any]:
+def _covering(figure: Figure, legends: dict[Axes, Legend]) -> set[Axes]:
     """The axes whose legend, of several entries, covers a part of a curve or a text."""
     large = {axes: legend for axes, legend in legends.items() if len(legend.get_texts()) >= LARGE}
     if not large:
@@ -334,20 +341,20 @@ def _covering(figure: Any, legends: dict[Any, Any]) -> set[Any]:
     covering = set()
     for axes, legend in large.items():
         box = legend.get_window_extent()
-        paths = (line.get_transform().transform_path(line.get_path()) for line in axes.lines if len(line.get_xdata()))
+        paths = (line.get_transform().transform_path(line.get_path()) for line in axes.lines if len(line.get_path()))
         texts = (text.get_window_extent() for text in axes.texts)
         if any(path.intersects_bbox(box, filled=False) for path in paths) or any(map(box.overlaps, texts)):
             covering.add(axes)
     return covering
 
 
-def _entries(legend: Any) -> dict[str, Any]:
+def _entries(legend: Legend) -> Entries:
     return dict(zip([text.get_text() for text in legend.get_texts()], legend.legend_handles, strict=True))
 
 
-def _together(entries: list[dict[str, Any]]) -> dict[str, Any]:
+def _together(entries: list[Entries]) -> Entries:
     """The entries of all panels, if each label looks the same in each and the panels share most; else nothing."""
-    together: dict[str, Any] = {}
+    together: Entries = {}
     for label, handle in (entry for each in entries for entry in each.items()):
         if label in together and _look(together[label]) != _look(handle):
             return {}
@@ -357,7 +364,7 @@ def _together(entries: list[dict[str, Any]]) -> dict[str, Any]:
     return together if is_shared and len(together) <= longest + EXTRA else {}
 
 
-def _below(figure: Any, labels: list[str], columns: int, style: Style, *, grow: bool = True) -> dict[str, Any]:
+def _below(figure: Figure, labels: list[str], columns: int, style: Style, *, grow: bool = True) -> dict[str, Any]:
     """Labels, columns and type of a legend below axes of a part of the width; the figure becomes as much higher."""
     size = style.settings.get("legend.fontsize", 9.0)
     width, height = figure.get_size_inches()
@@ -372,13 +379,16 @@ def _below(figure: Any, labels: list[str], columns: int, style: Style, *, grow: 
     return {"labels": wrapped, "ncols": side_by_side, "fontsize": size, "frameon": False}
 
 
-def _look(handle: Any) -> tuple[Any, ...]:
+def _look(handle: object) -> tuple[str, ...]:
     """What tells a handle of a legend from others."""
     names = ("get_color", "get_linestyle", "get_marker", "get_facecolor")
     return tuple(str(getattr(handle, name)()) for name in names if hasattr(handle, name))
 
 
-def _set_least_type(figure: Any, style: Style) -> None:
+def _set_least_type(figure: Figure, style: Style) -> None:
     if style.smallest:
-        for text in figure.findobj(lambda artist: hasattr(artist, "set_fontsize") and hasattr(artist, "get_text")):
+        texts: list[Any] = figure.findobj(
+            lambda artist: hasattr(artist, "set_fontsize") and hasattr(artist, "get_text")
+        )
+        for text in texts:
             text.set_fontsize(max(style.smallest, text.get_fontsize()))

@@ -18,7 +18,8 @@ from wpriv.errors import UsageError, of_file
 Number = int | float
 Row = dict[str, Any]
 """A row of a table: numbers, words and None by column."""
-
+Json = dict[str, Any]
+"""A JSON object as it is written: a statement, an entry of one, a provenance."""
 
 TRAIN_AGAIN = "Delete it and train again with the same command: it is written again from the model and the ledger"
 PRIVATISE_AGAIN = "Write the reports again"
@@ -33,12 +34,12 @@ class Stored(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _keep_order(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _keep_order(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         record = handler(data)
         record._order = tuple(data) if isinstance(data, dict) else ()
         return record
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the entries of the file in their order; what it lacks is left out."""
         entries = self.model_dump(exclude_unset=True)
         return {**{key: entries[key] for key in self._order if key in entries}, **entries}
@@ -237,7 +238,7 @@ class Releases(Protection):
     steps: int
     for_comparison: list[Figure] = []
     refused: list[Refused] = []
-    parameters: dict[str, Any] | None = None
+    parameters: Json | None = None
     cut_passes: list[dict[str, int]] = []
 
 
@@ -283,7 +284,7 @@ class Statement(Stored):
 
     @model_validator(mode="before")
     @classmethod
-    def _releases(cls, data: Any) -> Any:
+    def _releases(cls, data: object) -> object:
         """The entries of a private training stand beside the others in the file."""
         return {**data, "releases": data} if isinstance(data, dict) and data.get("private") else data
 
@@ -404,7 +405,7 @@ class Claims(Stored):
 AnyStored = TypeVar("AnyStored", bound=Stored)
 
 
-def json_object(path: Path) -> dict[str, Any]:
+def json_object(path: Path) -> Json:
     """Return the object in a JSON file.
 
     Raises:

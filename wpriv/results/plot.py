@@ -1,4 +1,4 @@
-"""Arrays of several trainings, such as samples of their generators, as the panels of one figure."""
+"""The verb ``plot``: draw saved results again, without computing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
@@ -18,6 +18,10 @@ from wpriv.files import durable_writes
 from wpriv.results import expectations, figure_layout, storage
 from wpriv.results.expectations import RUN, Published
 from wpriv.results.figure_layout import Style
+from wpriv.results.model import Json, Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # panels of one figure; the arrays of further settings stay in their folders
 MAX_PANELS = 36
@@ -33,10 +37,9 @@ class ArraysByPanel:
     def names(self) -> list[str]:
         return list(self.files)
 
-    def of(self, name: str) -> dict[str, Any]:
+    def of(self, name: str) -> Json:
         """Return the arrays of one panel by name."""
-        arrays: dict[str, Any] = storage.arrays(self.files[name])
-        return arrays
+        return storage.arrays(self.files[name])
 
 
 def arrays_by_panel(path: Path, name: str) -> ArraysByPanel:
@@ -53,13 +56,13 @@ def arrays_by_panel(path: Path, name: str) -> ArraysByPanel:
     return ArraysByPanel(files)
 
 
-def setting_words(labels: Mapping[str, Any]) -> list[str]:
+def setting_words(labels: Mapping[str, object]) -> list[str]:
     """Return ``α = 0.75``, ``ε = ∞``: each swept key by its last word with its value, without the number of a run."""
     # all digits, since the words tell settings apart
     return [_names.value(key.rpartition(".")[2], str(value)) for key, value in labels.items() if key != RUN]
 
 
-def _runs(path: Path) -> list[dict[str, Any]]:
+def _runs(path: Path) -> list[Row]:
     """The trainings that the statement of a folder lists; none where it cannot be read."""
     try:
         runs = json.loads((path / storage.STATEMENT).read_text(encoding="utf-8"))["runs"]
@@ -68,8 +71,7 @@ def _runs(path: Path) -> list[dict[str, Any]]:
         return []
 
 
-# The verb ``plot``: draw saved results again, without computing.
-
+Drawn = list[Row] | Json | ArraysByPanel  # a table, the arrays of a file by name, or those of several panels
 FORMATS = ("png", "pdf", "svg")
 _SCREEN = figure_layout.of()
 
@@ -148,7 +150,7 @@ def check_formats(formats: Sequence[str]) -> None:
         raise UsageError(f"--format takes {', '.join(FORMATS)}; found {', '.join(unknown) or 'none'}")
 
 
-def over_runs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def over_runs(rows: list[Row]) -> list[Row]:
     """Return rows of metrics with repeated runs as their means and deviations at each moment; others as they are."""
     if not any(expectations.RUN in row and "step" in row for row in rows):
         return rows
@@ -186,7 +188,7 @@ def sweep_files(
 
 
 def draw(
-    rows: Any,
+    rows: Drawn,
     views: list[View],
     out: Path,
     formats: Sequence[str],
@@ -232,7 +234,7 @@ def draw(
     return files
 
 
-def _methods(rows: Any) -> set[str]:
+def _methods(rows: Drawn) -> set[str]:
     """The names by which methods have colours of their own: accountants of a table of bounds, methods and cases."""
     if not isinstance(rows, list):
         return set()
@@ -240,7 +242,7 @@ def _methods(rows: Any) -> set[str]:
     return {_names.key(str(row[key])) for row in rows for key in keys if row.get(key)}
 
 
-def _title(view: View, rows: Any) -> tuple[str, bool]:
+def _title(view: View, rows: Drawn) -> tuple[str, bool]:
     """The title of a panel with the measures that its rows have as a ``header``, and whether it is only its name."""
     title = _names.method(view.name) if view.title is None else view.title
     header = next((row["header"] for row in _rows_of(rows, view) if row.get("header")), "")
@@ -248,20 +250,20 @@ def _title(view: View, rows: Any) -> tuple[str, bool]:
     return "\n".join(lines), view.title is None and not header
 
 
-def _rows_of(rows: Any, view: View) -> list[dict[str, Any]]:
+def _rows_of(rows: Drawn, view: View) -> list[Row]:
     return [row for row in rows if _panel_of(row) == view.name] if isinstance(rows, list) else []
 
 
-def _draw_panel(rows: Any, view: View, axes: Any, required: bool, numbers: Sequence[Published]) -> None:
+def _draw_panel(rows: Drawn, view: View, axes: Axes, required: bool, numbers: Sequence[Published]) -> None:
     """Draw one panel, or remove its axes if no figure was asked for and the default one does not fit."""
     if isinstance(rows, ArraysByPanel):
         rows = rows.of(view.name)
-    panel = rows if isinstance(rows, dict) else [row for row in rows if _panel_of(row) == view.name]
+    panel = rows if isinstance(rows, dict) else _rows_of(rows, view)
     name = view.figure or _default_figure(panel)  # type: ignore[arg-type]
     try:
         module = registry.load("figures", name)
         module.draw(panel, axes)
-        if hasattr(module, "draw_published"):
+        if hasattr(module, "draw_published") and isinstance(panel, list):
             points = expectations.matched(panel, [number for number in numbers if number.panel in ("", view.name)])
             if points:
                 module.draw_published(panel, points, axes)
@@ -288,16 +290,16 @@ def _table_of(path: Path) -> Path:
     return path / (storage.TABLE if (path / storage.TABLE).is_file() and not repeated_only else storage.METRICS)
 
 
-def _panel_names(rows: Any) -> list[str]:
+def _panel_names(rows: list[Row] | Json) -> list[str]:
     """The names of the panels of a table in their order; arrays are one panel without a name."""
     return [""] if isinstance(rows, dict) else list(dict.fromkeys(_panel_of(row) for row in rows))
 
 
-def _panel_of(row: dict[str, Any]) -> str:
+def _panel_of(row: Row) -> str:
     return "" if row.get("panel") is None else str(row["panel"])
 
 
-def _stored_views(path: Path, rows: list[dict[str, Any]]) -> list[View]:
+def _stored_views(path: Path, rows: list[Row]) -> list[View]:
     """The panels as the recipe beside the table describes them; without one, those in the table."""
     views = {}
     if path.is_file():
@@ -317,7 +319,7 @@ def _grid_columns(views: list[View]) -> int | None:
     return None
 
 
-def _default_figure(rows: list[dict[str, Any]]) -> str:
+def _default_figure(rows: list[Row]) -> str:
     """The figure of a table for which none was named."""
     if any("proposition" in row for row in rows):
         return "claims"
@@ -331,8 +333,6 @@ def _default_figure(rows: list[dict[str, Any]]) -> str:
         return "loss-class"
     return "curves"
 
-
-# One figure from several results folders: the samples, losses or tables of each as its panels.
 
 SAMPLES = "samples"
 # figures of the course of a training, which is in its metrics
@@ -364,8 +364,8 @@ def plot_folders(
     registry.load("figures", figure)
     check_formats(formats)
     setting = figure_layout.of(style, columns)
-    rows: Any = _arrays(sources) if figure == SAMPLES else _rows(sources, figure)
-    names = rows.names if isinstance(rows, ArraysByPanel) else list(dict.fromkeys(row["panel"] for row in rows))
+    rows = _arrays(sources) if figure == SAMPLES else _rows(sources, figure)
+    names = rows.names if isinstance(rows, ArraysByPanel) else _panel_names(rows)
     views = [View(name, figure) for name in names]
     return draw(rows, views, Path(out), formats, stem=stem or figure, style=setting)
 
@@ -382,7 +382,7 @@ def _arrays(sources: Mapping[str, Path]) -> ArraysByPanel:
     return ArraysByPanel(files)
 
 
-def _rows(sources: Mapping[str, Path], figure: str) -> list[dict[str, Any]]:
+def _rows(sources: Mapping[str, Path], figure: str) -> list[Row]:
     name = storage.METRICS if figure in _COURSES else storage.TABLE
     return [
         {**row, "panel": _joined(label, str(row.get("panel") or ""))}

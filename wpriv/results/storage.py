@@ -1,4 +1,4 @@
-"""Names of the files in a results folder."""
+"""The files of results folders: their names, tables read with every cell checked, and what a comparison writes."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from wpriv.errors import UsageError, of_file
 from wpriv.files import csv_tables, durable_writes
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.randomness import NOISE_VERSION
+from wpriv.results.model import Json, Number, Row
 
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
 # each run of repeated trainings, whose means are in the table
@@ -55,8 +56,6 @@ def of_training(task: str, *, averaged: bool = False) -> tuple[str, ...]:
     return (*TRAINING, *average, *spec.files, *tables, *(f"{Path(name).stem}.png" for name in tables))
 
 
-# Read the tables of a run, with every cell validated.
-
 MAX_TABLE_BYTES = 100_000_000
 MAX_DRAWN = 1e100  # larger numbers are no eps, delta or parameter, and overflow in every plotting routine
 _WORDS = {
@@ -68,7 +67,7 @@ _NOT_NEGATIVE = {*BOUND_COLUMNS, *_PARAMETERS, "width", "mass", "density", "clas
 _NUMBERS = _NOT_NEGATIVE | {"loss", "mean"}
 
 
-def table(path: Path) -> list[dict[str, Any]]:
+def table(path: Path) -> list[Row]:
     """Return the rows of a table.csv, numbers as numbers, empty cells as None.
 
     Raises:
@@ -78,8 +77,7 @@ def table(path: Path) -> list[dict[str, Any]]:
     advice = "give a results folder or its table.csv"
     end = f". {advice.capitalize()}"
     try:
-        if path.stat().st_size > MAX_TABLE_BYTES:
-            raise UsageError(f"{path}: a table may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}")
+        _check_size(path, "a table")
         text = csv_tables.decode(path.read_bytes())
     except FileNotFoundError:
         raise UsageError(f"the table {path} cannot be read: no such file{end}") from None
@@ -103,7 +101,12 @@ def table(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _cell(column: str, text: str) -> Any:
+def _check_size(path: Path, what: str) -> None:
+    if (size := path.stat().st_size) > MAX_TABLE_BYTES:
+        raise UsageError(f"{path}: {what} may have up to {MAX_TABLE_BYTES:,} bytes; found {size:,}")
+
+
+def _cell(column: str, text: str) -> Number | str | None:
     """Return the value of a cell: a number, NaN for ``nan``, a word, or None if it is empty.
 
     Raises:
@@ -128,7 +131,7 @@ def _cell(column: str, text: str) -> Any:
     return int(text) if re.fullmatch(r"-?\d{1,15}", text) else value
 
 
-def arrays(path: Path) -> dict[str, Any]:
+def arrays(path: Path) -> Json:
     """Return the arrays of a .npz of a run, by name.
 
     Raises:
@@ -137,18 +140,13 @@ def arrays(path: Path) -> dict[str, Any]:
     from wpriv.files import array_files
 
     try:
-        if path.stat().st_size > MAX_TABLE_BYTES:
-            raise UsageError(
-                f"{path}: arrays to be drawn may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}"
-            )
+        _check_size(path, "arrays to be drawn")
         return array_files.npz(path, MAX_TABLE_BYTES)
     except PermissionError as error:
         raise of_file(error, path, "read", "allow reading it") from None
     except array_files.DAMAGED as error:
         raise UsageError(f"the arrays {path} cannot be read: {str(error)[:160]}") from None
 
-
-# Write the results folder of a comparison: finished cells, table, resolved recipe, provenance.
 
 # keys of a recipe that do not change its numbers
 _COSMETIC = {"figure", "title", "limits", "expect", "source", "claims", "time"}
@@ -185,7 +183,7 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
                 # before the recipe: nobody must take earlier results for those of the new one
                 for name in (TABLE, EXPECT, CELLS):
                     durable_writes.remove(out / name)
-            elif essence(_stored(out / RECIPE)) != essence(json.loads(json.dumps(recipe.data))):
+            elif essence(_stored(out / RECIPE)) != essence(as_stored(recipe.data)):
                 raise UsageError(
                     f"{out} holds the results of another recipe, or of this one before it was changed. Name another "
                     f"folder with `out`, or replace the results with `fresh=True`"
@@ -196,14 +194,14 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
         raise of_file(error, out, "read", "name another folder with `out`") from None
 
 
-def _stored(path: Path) -> Any:
+def _stored(path: Path) -> Json | None:
     try:
         return yaml_document.read(path).data
     except UsageError:
         return None
 
 
-def essence(data: Any) -> Any:
+def essence(data: object) -> object:
     """Return what decides the results of a comparison: its recipe without texts, figures and expected numbers."""
     if not isinstance(data, dict):
         return data
@@ -211,7 +209,7 @@ def essence(data: Any) -> Any:
     return {**kept, "panels": [essence(p) for p in kept["panels"]]} if isinstance(kept.get("panels"), list) else kept
 
 
-def finished(out: Path) -> dict[str, list[dict[str, Any]]]:
+def finished(out: Path) -> dict[str, list[Row]]:
     """Return the rows of cells that earlier runs finished, by fingerprint; damaged lines are left out.
 
     Raises:
@@ -232,7 +230,7 @@ def finished(out: Path) -> dict[str, list[dict[str, Any]]]:
     return done
 
 
-def keep(out: Path, key: str, rows: list[dict[str, Any]]) -> None:
+def keep(out: Path, key: str, rows: list[Row]) -> None:
     """Append one finished cell, so that an interrupted run continues after it.
 
     Raises:
@@ -243,7 +241,7 @@ def keep(out: Path, key: str, rows: list[dict[str, Any]]) -> None:
         file.write("\n" * _is_cut_short(file.tell(), out / CELLS) + line)
 
 
-def _sum(rows: Any) -> str:
+def _sum(rows: object) -> str:
     """A checksum of the rows of a cell, which detects damaged lines."""
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -256,24 +254,38 @@ def _is_cut_short(size: int, path: Path) -> bool:
         return file.read(1) != b"\n"
 
 
-def columns(rows: list[dict[str, Any]]) -> list[str]:
+def columns(rows: list[Row]) -> list[str]:
     """Return the columns of a table in the order of their first appearance, without empty ones."""
     names = dict.fromkeys(name for row in rows for name in row if name not in _NO_COLUMNS)
     return [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
 
 
-def csv_text(rows: list[dict[str, Any]]) -> str:
+def csv_text(rows: list[Row]) -> str:
     """Return the rows as CSV with a header; numbers in full, empty cells for None."""
     return csv_tables.to_text(columns(rows), rows)
 
 
-def results(out: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
+def results(out: Path, rows: list[Row], about: Json) -> None:
     """Write the table and the provenance, each in one piece."""
     durable_writes.replace(out / TABLE, csv_text(rows))
-    durable_writes.replace(out / PROVENANCE, json.dumps({**provenance(), **about}, indent=2) + "\n")
+    write_json(out / PROVENANCE, {**provenance(), **about})
 
 
-def provenance() -> dict[str, Any]:
+def write_json(path: Path, data: object) -> None:
+    """Write plain data as JSON, in one piece.
+
+    Raises:
+        MissingResource: it cannot be written.
+    """
+    durable_writes.replace(path, json.dumps(data, indent=2) + "\n")
+
+
+def as_stored(data: object) -> Any:
+    """Return plain data as they are after a round trip through JSON."""
+    return json.loads(json.dumps(data))
+
+
+def provenance() -> Json:
     """Return versions, platform, git commit and command line; ``seed`` is None, as nothing is random."""
     return {
         "wpriv": __version__,

@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from wpriv.accounting import evaluate, ledger
 from wpriv.config.train_schema import DataSet
@@ -19,6 +18,7 @@ from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.randomness import stream_digest, training_seeds
 from wpriv.results import model, storage
+from wpriv.results.model import Json
 from wpriv.training.plan import Plan
 from wpriv.training.reports import words
 from wpriv.training.training_statement import PERSON
@@ -66,7 +66,7 @@ class Together:
         """The eps of all trainings together, rounded up; None where it is not known."""
         return None if self.guarantee is None else self.guarantee.epsilon.safe
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         if self.guarantee is None:
             return {"trainings": self.trainings, "problem": self.problem}
         row = self.guarantee.as_dict()
@@ -123,11 +123,12 @@ def of_plan(plan: Plan) -> Release | None:
     return Release(plan.process(), private.delta, streams, _unit(plan))
 
 
-def of_folder(plan: Plan, entries: list[ledger.Entry]) -> Release | None:
-    """Return what a finished training has released, from its ledger; None without privacy."""
+def of_folder(plan: Plan, out: Path) -> Release | None:
+    """Return what the finished training in a folder has released, from its ledger; None without privacy."""
     private = plan.private
     if private is None or private.delta is None:
         return None
+    entries = ledger.entries(out / storage.LEDGER)
     process = plan.under_neighbours(ledger.process(entries, plan.adjacency).steps)
     return Release(process, private.delta, frozenset(entry.stream for entry in entries), _unit(plan))
 
@@ -143,7 +144,7 @@ def _unit(plan: Plan) -> str:
     return unit if group == 1 else PERSON.format(group=group, unit=unit)
 
 
-def of_reports(reports: Iterable[tuple[DataSet, dict[str, Any]]]) -> list[Release]:
+def of_reports(reports: Iterable[tuple[DataSet, Json]]) -> list[Release]:
     """Return the different privatisations of records by local noise that trainings without noise used.
 
     Trainings on the same reports (one file of them, or noise from one seed on the same records) are post-processing of
@@ -166,11 +167,6 @@ def of_reports(reports: Iterable[tuple[DataSet, dict[str, Any]]]) -> list[Releas
 def _origin(data: DataSet) -> str:
     """Return the file of the reports, or the parameters of the data set where a training draws them itself."""
     return str(data.file) if data.privatize is None else json.dumps(data.model_dump(exclude_none=True), sort_keys=True)
-
-
-def entries_of(path: Path) -> list[ledger.Entry]:
-    """Return the ledger in the folder of a training."""
-    return ledger.entries(path / storage.LEDGER)
 
 
 def merged(steps: Iterable[Step]) -> tuple[Step, ...]:

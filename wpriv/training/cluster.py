@@ -28,8 +28,7 @@ from wpriv.files import durable_writes
 from wpriv.results import model
 from wpriv.training import progress
 from wpriv.training.progress import Say
-from wpriv.training.recipe_grid import Cell
-from wpriv.training.training_grid import Grid
+from wpriv.training.training_grid import Cell, Grid
 
 BACKEND = "submitit"
 COMMANDS = ("sbatch", "srun", "sacct")
@@ -42,6 +41,7 @@ PATIENCE = 60.0  # seconds that local tasks have to save after Ctrl-C
 LOST = "ended without a result ({state}): it was killed or cancelled, or had too little memory or time"
 
 
+Job = Any  # of submitit
 Failure = tuple[str, WprivError]  # the name of a cell, and why it is not trained
 
 
@@ -65,7 +65,7 @@ class CellTask:
             return self._queue_again()
         raise SystemExit(Interrupted.exit_code)
 
-    def checkpoint(self) -> Any:
+    def checkpoint(self) -> object:
         """Return what runs when this task is queued again: the same task, since its state is in the folder."""
         from submitit.helpers import DelayedSubmission
 
@@ -193,7 +193,7 @@ class TaskQueue:
         root = None if grid.root is None else Path(grid.root).absolute()
         self.grid, self.folder = replace(grid, out=grid.out.absolute(), root=root), (grid.out / TASKS).absolute()
         self.waiting: list[Cell] = []
-        self.running: dict[str, tuple[Cell, Any]] = {}
+        self.running: dict[str, tuple[Cell, Job]] = {}
 
     def attach(self, cells: Sequence[Cell]) -> int:
         """Take over the cells, and those of their tasks that are in Slurm's queue; return the number of these."""
@@ -249,7 +249,7 @@ class TaskQueue:
             f"scancel {' '.join(numbers)} stops them, and the same command then continues them"
         )
 
-    def _failure(self, cell: Cell, job: Any) -> WprivError | None:
+    def _failure(self, cell: Cell, job: Job) -> WprivError | None:
         """Return why a task that has ended did not train its cell; the folder of the cell decides whether it is."""
         if self.grid.is_done(cell):
             return None
@@ -290,12 +290,8 @@ class TaskQueue:
         )
         return executor
 
-    def _accepted(self, tasks: Sequence[CellTask]) -> list[Any]:
-        """Submit tasks and return their jobs.
-
-        Raises:
-            MissingResource: the cluster refuses them.
-        """
+    def _accepted(self, tasks: Sequence[CellTask]) -> list[Job]:
+        """Submit tasks and return their jobs."""
         errors = self.submitit.core.utils
         try:
             # the message of the cluster is part of the error below
@@ -328,7 +324,7 @@ def _queued() -> set[str]:
         return set()
 
 
-def _stop_local(jobs: Sequence[Any]) -> int:
+def _stop_local(jobs: Sequence[Job]) -> int:
     """Give local tasks the signal to save and to end, wait for them, and return how many still run."""
     for job in jobs:
         if not job.done():

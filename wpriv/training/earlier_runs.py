@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from wpriv.accounting import evaluate, ledger
 from wpriv.config import yaml_document
@@ -14,6 +13,7 @@ from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.numerics.numbers import text
 from wpriv.results import storage
+from wpriv.results.model import Json
 from wpriv.training import run_folder
 from wpriv.training.all_trainings import merged
 
@@ -41,7 +41,7 @@ class EarlierRun:
     problem: str = ""
     alike: bool = True
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         return {
             "folder": self.name,
             "steps": sum(step.n for step in self.steps),
@@ -117,20 +117,20 @@ def warning(runs: list[EarlierRun], process: Process, delta: float, streams: set
     )
 
 
-def _recipe(folder: Path) -> dict[str, Any]:
+def _recipe(folder: Path) -> Json:
     """Return the recipe in a folder; {} where there is none."""
     path = folder / storage.RECIPE
     return yaml_document.read(path).data if path.is_file() else {}
 
 
-def _recipe_or_none(folder: Path) -> dict[str, Any]:
+def _recipe_or_none(folder: Path) -> Json:
     try:
         return _recipe(folder)
     except WprivError:
         return {}
 
 
-def _read(folder: Path, ledgers: list[list[ledger.Entry]], present: dict[str, Any]) -> EarlierRun | None:
+def _read(folder: Path, ledgers: list[list[ledger.Entry]], present: Json) -> EarlierRun | None:
     entries, problem = _entries(folder / storage.LEDGER)
     process, alike = None, True
     try:
@@ -164,11 +164,7 @@ def _entries(path: Path) -> tuple[list[ledger.Entry], str]:
 
 
 def _positions(folder: Path) -> Iterable[tuple[str, ledger.Position, bool]]:
-    """Yield, for each file of a run, its position in the ledger and whether it was trained without privacy.
-
-    Raises:
-        UsageError: such a file cannot be read.
-    """
+    """Yield, for each file of a run, its position in the ledger and whether it was trained without privacy."""
     from wpriv.files import checkpoint
 
     for name in (storage.MODEL, storage.CHECKPOINT):

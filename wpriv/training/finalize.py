@@ -1,25 +1,30 @@
-"""Finalise a training run: validate its ledger, account for it, write the privacy statement, draw figures."""
+"""Finalise a training run: check its ledger, account for it, draw figures, write the privacy statement and weights."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from wpriv.accounting import adaptive_history, evaluate, ledger
+from wpriv.config.train_schema import Average
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
-from wpriv.files import durable_writes
+from wpriv.files import array_files, durable_writes
 from wpriv.numerics.numbers import text
-from wpriv.results import expectations, plot, storage
-from wpriv.training import earlier_runs, plan, portable_weights, tasks, training_statement
+from wpriv.results import expectations, model, plot, storage
+from wpriv.results.model import Json, Statement
+from wpriv.training import earlier_runs, plan, tasks, training_statement
 from wpriv.training.plan import Plan
 from wpriv.training.reports import model_check
 from wpriv.training.run_folder import RunFolder
+
+Checkpoint = Mapping[str, Any]
+"""The content of a model's file, or the weights in it: tensors by name."""
 
 
 def entries_of_model(folder: RunFolder) -> list[ledger.Entry]:
@@ -86,8 +91,8 @@ def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entr
 def conclude(
     job: Plan,
     folder: RunFolder,
-    about: dict[str, Any],
-    reports: dict[str, Any] | None,
+    about: Json,
+    reports: Json | None,
     elsewhere: Sequence[Path] = (),
 ) -> None:
     """Write the statement, the figures and model.safetensors; statement.json is last, and marks the run as finished.
@@ -114,7 +119,7 @@ def conclude(
         "run": folder.run,
         "claims": [claim.model_dump() for claim in job.recipe.claims],
     }
-    durable_writes.replace(path / storage.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
+    storage.write_json(path / storage.PROVENANCE, provenance)
     metrics, task = storage.table(path / storage.METRICS), tasks.load(job.train.task)
     tested = {**provenance, "checked": stored.get("checked", [])}
     statement = training_statement.statement(job, process, rows, refused, tested, reports)
@@ -126,40 +131,90 @@ def conclude(
         if cut := ledger.cut_passes(entries):
             statement["cut_passes"] = [each.as_dict() for each in cut]
         warnings = [*warnings, *more, *others]
-    warnings = warnings + task.warnings(metrics)
-    plan_of_average = job.train.average
-    average = {} if plan_of_average is None else portable_weights.describe_average(plan_of_average, stored)
-    statement = json.loads(
-        json.dumps(
-            {**statement, "model": portable_weights.describe(stored["weights"]), **average, "warnings": warnings}
-        )
-    )
-    durable_writes.replace(path / storage.STATEMENT_TEXT, training_statement.to_markdown(statement))
+    described = describe_weights(stored, job.train.average)
+    statement = storage.as_stored({**statement, **described, "warnings": [*warnings, *task.warnings(metrics)]})
     view = plot.View(figure=job.train.figure or "training", title=job.train.title)
     plot.draw(metrics, [view], path, ("png",), numbers=expectations.of_recipe(job.recipe))
     plot.task_files(path, job.train.task, ("png",))
+    write_statement(path, statement, stored)
+
+
+def describe_weights(stored: Checkpoint, average: Average | None) -> Json:
+    """Return the entries of a statement on the files of its weights: ``model``, and ``average`` where there is one.
+
+    Each has ``file`` and ``weights_sha256`` (``array_files.digest``); or ``file`` None and ``why`` where the format of
+    model.safetensors does not hold the weights.
+
+    Args:
+        stored: the content of the model's file.
+    """
+    entries: Json = {"model": _describe(stored["weights"], storage.WEIGHTS)}
+    if average is not None:
+        entries["average"] = {**average.model_dump(), **_describe(stored["average"], storage.AVERAGE)}
+    return entries
+
+
+def _describe(weights: Checkpoint, file: str) -> Json:
+    from wpriv.training.engine import saved_weights
+
+    try:
+        return {"file": file, "weights_sha256": array_files.digest(saved_weights.encode(weights))}
+    except Unsupported as error:
+        return {"file": None, "why": str(error)}
+
+
+def write_statement(path: Path, statement: Json, stored: Checkpoint | None, name: str = storage.STATEMENT) -> None:
+    """Write statement.md, then the files of the weights, and statement.json last, which marks a finished run.
+
+    A run that is killed in between is concluded again, and so all of them are written again. The weights are never
+    without a statement beside them, which their header repeats in short.
+
+    Args:
+        statement: as after a round trip through JSON. stored: the content of the model's file; None to write no
+            weights. name: of statement.json.
+    Raises:
+        MissingResource: a file cannot be written.
+    """
+    durable_writes.replace(path / storage.STATEMENT_TEXT, training_statement.to_markdown(statement))
     content = json.dumps(statement, indent=2) + "\n"
-    portable_weights.write_all(path, stored, statement, content)
-    durable_writes.replace(path / storage.STATEMENT, content)
+    if stored is not None:
+        write_weights(path / storage.WEIGHTS, stored["weights"], statement, content, "model")
+        if "average" in statement:
+            write_weights(path / storage.AVERAGE, stored["average"], statement, content, "average")
+    durable_writes.replace(path / name, content)
 
 
-def add_warning(path: Path, statement: dict[str, Any], warning: str) -> dict[str, Any]:
+def write_weights(path: Path, weights: Checkpoint, statement: Json, content: str, entry: str) -> None:
+    """Write a file of weights, or remove it where the format does not hold them.
+
+    Args:
+        content: the text of the statement. entry: the one on these weights, ``model`` or ``average``.
+    """
+    from wpriv.training.engine import saved_weights
+
+    if statement[entry]["file"] is None:
+        durable_writes.remove(path)
+        return
+    stated = model.checked(Statement, statement, path.with_name(storage.STATEMENT), model.TRAIN_AGAIN)
+    described = stated.model if entry == "model" else stated.average
+    assert described is not None
+    encoded = saved_weights.encode(weights, model_check.header(stated, content, described))
+    durable_writes.replace(path, encoded, mode=0o600)  # as readable as model.pt
+
+
+def add_warning(path: Path, statement: Json, warning: str) -> Json:
     """Add a warning to the statement of a finished run, in its files too, and return it; once is enough."""
     if warning in statement.get("warnings", []):
         return statement
     from wpriv.files import checkpoint
 
     statement = {**statement, "warnings": [*statement.get("warnings", []), warning]}
-    durable_writes.replace(path / storage.STATEMENT_TEXT, training_statement.to_markdown(statement))
-    content = json.dumps(statement, indent=2) + "\n"
-    if "model" in statement:  # earlier versions wrote no model.safetensors, whose header has a digest of the statement
-        stored = checkpoint.load(path / storage.MODEL)
-        portable_weights.write_all(path, stored, statement, content)
-    durable_writes.replace(path / storage.STATEMENT, content)
+    # earlier versions wrote no model.safetensors, whose header has a digest of the statement
+    write_statement(path, statement, checkpoint.load(path / storage.MODEL) if "model" in statement else None)
     return statement
 
 
-def load_statement(path: Path, process: Process | None, entries: list[ledger.Entry]) -> dict[str, Any]:
+def load_statement(path: Path, process: Process | None, entries: list[ledger.Entry]) -> Json:
     """Return the statement of a finished run, after checking it against the ledger and the earlier runs.
 
     Args:
@@ -183,12 +238,12 @@ def load_statement(path: Path, process: Process | None, entries: list[ledger.Ent
         return statement
     expected = {
         "steps": sum(step.n for step in process.steps),
-        "process": json.loads(json.dumps(process.describe())),
+        "process": storage.as_stored(process.describe()),
         "ledger": ledger.position(entries).as_dict(),
     }
     runs = statement.get("earlier_runs")
     stated = runs if isinstance(runs, list) else []
-    earlier = json.loads(json.dumps([run.as_dict() for run in earlier_runs.earlier(path)]))
+    earlier = storage.as_stored([run.as_dict() for run in earlier_runs.earlier(path)])
     if any(run not in stated for run in earlier) or any(statement.get(key) != expected[key] for key in expected):
         raise UsageError(f"{file} does not match the ledger and the earlier runs in its folder. {advice}")
     return statement
@@ -196,7 +251,7 @@ def load_statement(path: Path, process: Process | None, entries: list[ledger.Ent
 
 def _adaptive_figures(
     process: Process, entries: list[ledger.Entry], rows: list[Guarantee], target: float | None, delta: float
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[Json, list[str]]:
     """The figures of a fork for parameters fixed in advance and chosen from earlier outputs, and warnings."""
     runs = len({entry.run for entry in entries})
     if runs < 2:
@@ -221,7 +276,7 @@ def _adaptive_figures(
 
 def _earlier_runs(
     process: Process, entries: list[ledger.Entry], path: Path, delta: float, elsewhere: Sequence[Path]
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[Json, list[str]]:
     """The statement's position in the ledger and the earlier runs that are not part of it, and warnings."""
     runs, others = earlier_runs.earlier(path), earlier_runs.elsewhere(path, elsewhere)
     streams = {entry.stream for entry in entries}

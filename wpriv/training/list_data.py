@@ -11,10 +11,12 @@ from wpriv.core import registry
 from wpriv.core.parameters import type_words
 from wpriv.errors import MissingResource
 from wpriv.numerics import numbers
+from wpriv.results.model import Json, Row
 from wpriv.training import data
+from wpriv.training.data import Data
 
 
-def listing(root: Path | None = None) -> list[dict[str, Any]]:
+def listing(root: Path | None = None) -> list[Row]:
     """Read every data set that is there, and return one mapping per reader, in order of name.
 
     Args:
@@ -30,7 +32,7 @@ def listing(root: Path | None = None) -> list[dict[str, Any]]:
     rows = []
     for name in registry.names("data"):
         reader = registry.load("data", name)
-        row: dict[str, Any] = {"name": name, "about": reader.ABOUT, "get": reader.GET}
+        row: Json = {"name": name, "about": reader.ABOUT, "get": reader.GET}
         if getattr(reader, "OWN", False) or any(
             f.default is dataclasses.MISSING for f in dataclasses.fields(reader.Params)
         ):
@@ -51,7 +53,7 @@ def _has_files(reader: Any, root: Path | None) -> bool:
         return False
 
 
-def details(name: str, root: Path | None = None, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def details(name: str, root: Path | None = None, given: Mapping[str, Any] | None = None) -> Json:
     """Read one data set and describe it.
 
     Args:
@@ -64,7 +66,7 @@ def details(name: str, root: Path | None = None, given: Mapping[str, Any] | None
     return _summary(data.read(name, root=root, **typed(name, given or {})))
 
 
-def typed(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def typed(name: str, given: Mapping[str, Any]) -> Json:
     """Convert text from flags to the types of a reader's parameters.
 
     Raises:
@@ -78,17 +80,13 @@ def typed(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_root(root: Path | None) -> None:
-    """Refuse a root that is no folder.
-
-    Raises:
-        MissingResource: there is no such folder.
-    """
+    """Refuse a root that is no folder."""
     if root is not None and not data.path_exists(root, "folder"):
         raise MissingResource(f"--data-root {str(root)[:300]!r}: no such folder; give the one that holds the data sets")
 
 
-def _summary(data_set: Any) -> dict[str, Any]:
-    description: dict[str, Any] = data_set.describe()
+def _summary(data_set: Data) -> Json:
+    description: Json = data_set.describe()
     verdicts = {file["verdict"] for file in description["files"]}
     worst = next((v for v in ("unknown", "known", "published") if v in verdicts), "package")
     folders = list(dict.fromkeys(str(Path(file["path"]).parent) for file in description["files"]))

@@ -221,7 +221,7 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def _flat(value: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     """Nested keys as dotted ones, with their values as text; without seeds, from which noise can be drawn again."""
     flat: dict[str, str] = {}
     for key, item in value.items():

@@ -10,13 +10,18 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import UsageError
 from wpriv.training import metric_logs, own_training, training_run
 from wpriv.training.plan import Plan
 from wpriv.training.trained import Trained
 from wpriv.training.training_run import Begun, TrainingRun
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from wpriv.training.engine.sampler import Indices
 
 
 def training_loop(
@@ -70,8 +75,8 @@ class Batch:
     """
 
     step: int
-    inputs: Any
-    targets: Any
+    inputs: Tensor
+    targets: Tensor
 
 
 class Loop:
@@ -93,13 +98,13 @@ class Loop:
         self._begun: Begun | None = None
         self._engine: Any = None
         self._draw: Callable[[], Any] | None = None
-        self._batches: Generator[Any, None, None] | None = None
-        self._batch: Any = None
-        self._loss: Any = None
+        self._batches: Generator[Indices, None, None] | None = None
+        self._batch: Indices | None = None
+        self._loss: object = None
         self._loss_name = ""
         # what the last step left of the network, which nothing else may change
-        self._state: dict[str, tuple[Any, ...]] = {}
-        self._stamps: list[tuple[Any, ...]] = []
+        self._state: dict[str, tuple[object, ...]] = {}
+        self._stamps: list[tuple[object, ...]] = []
         # why no step can follow and no checkpoint may be written: its state would not fit the ledger
         self._fault: str | None = None
         self._result: Trained | None = None
@@ -160,7 +165,7 @@ class Loop:
             self._batches = self._batch = None
         self._result = self._run.conclude(self._begun)
 
-    def _rounds(self, batches: Iterator[Any], engine: Any) -> Iterator[Batch]:
+    def _rounds(self, batches: Iterator[Indices], engine: Any) -> Iterator[Batch]:
         """Yield each batch, and check what its round did."""
         for indices in batches:
             self._batch = indices
@@ -239,7 +244,7 @@ class Loop:
         self._note_state()
 
     @property
-    def model(self) -> Any:
+    def model(self) -> nn.Module:
         """The network in training: the one that was given."""
         assert self._run.given is not None
         return self._run.given.model
@@ -262,11 +267,7 @@ class Loop:
 
     @property
     def _plan(self) -> Plan:
-        """The plan of the training.
-
-        Raises:
-            UsageError: it is made at the beginning of the ``with`` block.
-        """
+        """The plan of the training."""
         if self._begun is None:
             raise UsageError("steps, sigma and epsilon are known in the with block: `with wpriv.training_loop(...)`")
         return self._begun.plan

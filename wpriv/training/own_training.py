@@ -8,13 +8,23 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv.config import document
 from wpriv.config.recipe import Recipe, check
 from wpriv.errors import UsageError, require
 from wpriv.hints import did_you_mean
 from wpriv.results import storage
+from wpriv.results.model import Json
+from wpriv.training.data import Data
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from wpriv.config.train_schema import Train
+    from wpriv.training.engine.job import Job
+    from wpriv.training.tasks._record_loss import Loss
 
 SOURCE = "trained from Python by wpriv.train"
 # keywords of ``wpriv.train`` that are keys of ``privacy``, are keys of a recipe, or become such keys
@@ -34,19 +44,19 @@ class OwnTraining:
     """
 
     recipe: Recipe
-    data: Any
-    model: Any
-    loss: Any
+    data: Data
+    model: nn.Module
+    loss: Loss | None
     targets: str
 
-    def build_job(self, recipe: Any, data: Any, device: Any, *, adjacency: str) -> Any:
+    def build_job(self, recipe: Train, data: Data, device: torch.device, /, *, adjacency: str) -> Job:
         """Build the job of the recipe with these objects; see ``tasks.BuildJob``."""
         from wpriv.training.tasks import fit
 
         loss = fit.loss_of("cross-entropy") if self.loss is None else self.loss
         return fit.job_of(recipe, data, device, adjacency=adjacency, model=self.model, loss=loss, targets=self.targets)
 
-    def averaged(self, folder: Path) -> Any:
+    def averaged(self, folder: Path) -> nn.Module:
         """Return a copy of the trained network with the averaged weights."""
         from wpriv.files import checkpoint
 
@@ -54,7 +64,7 @@ class OwnTraining:
         network.load_state_dict(checkpoint.load(folder / storage.MODEL)["average"])
         return network.eval()
 
-    def with_weights(self, folder: Path, device: str) -> Any:
+    def with_weights(self, folder: Path, device: str) -> nn.Module:
         """Return the network with the weights of a finished training, in evaluation mode."""
         from wpriv.training.engine import fine_tuning, launch
         from wpriv.training.engine.saved_weights import inherit
@@ -66,15 +76,15 @@ class OwnTraining:
 
 
 def own_training(
-    model: Any,
-    data: Any,
+    model: nn.Module,
+    data: object,
     *,
-    test: Any = None,
-    loss: Any = None,
+    test: object = None,
+    loss: object = None,
     classes: Any = None,
     tokens: int | None = None,
-    features: Mapping[str, Any] | None = None,
-    **options: Any,
+    features: Mapping[str, object] | None = None,
+    **options: object,
 ) -> OwnTraining:
     """Describe a training of a network on records as a recipe.
 
@@ -92,29 +102,11 @@ def own_training(
         MissingResource: the records are no arrays of numbers.
     """
     require("torch", "training")
-    from wpriv.training.data import declared_words, of_arrays
-    from wpriv.training.tasks import _given, _record_loss, _supervised
+    from wpriv.training.tasks import _given
 
     keys = options_of(options)
     _given.require_network(model)
-    held_out = None if test is None else _given.pair(test, "test")
-    pair = _given.pair(data, "data")
-    vocabulary = _given.vocabulary(model, pair[0], tokens)
-    loaded = of_arrays(
-        "given",
-        pair,
-        held_out,
-        source="arrays of a Python program",
-        declared=declared_words(classes, "`classes`"),
-        ignored=_record_loss.ignored_label(loss),
-        tokens=vocabulary,
-    )
-    targets = _record_loss.targets_of(loss)
-    if targets == "classes" and _given.are_shares_of_classes(loss, loaded):
-        targets = "numbers"
-    if targets == "classes":
-        loaded = _given.by_outputs(model, loaded) if features is None else loaded
-        _supervised.require_classes(loaded)
+    loaded, targets = _records(model, data, test, loss, classes, tokens, by_outputs=features is None)
     written = {
         "kind": "train",
         "source": SOURCE,
@@ -133,6 +125,34 @@ def own_training(
     return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record, targets)
 
 
+def _records(
+    model: nn.Module, data: object, test: object, loss: object, classes: Any, tokens: int | None, *, by_outputs: bool
+) -> tuple[Data, str]:
+    """The records as a data set, and their targets, see ``fit.job_of``; classes may be read off the outputs."""
+    from wpriv.training.data import declared_words, of_arrays
+    from wpriv.training.tasks import _given, _record_loss, _supervised
+
+    held_out = None if test is None else _given.pair(test, "test")
+    pair = _given.pair(data, "data")
+    vocabulary = _given.vocabulary(model, pair[0], tokens)
+    loaded = of_arrays(
+        "given",
+        pair,
+        held_out,
+        source="arrays of a Python program",
+        declared=declared_words(classes, "`classes`"),
+        ignored=_record_loss.ignored_label(loss),
+        tokens=vocabulary,
+    )
+    targets = _record_loss.targets_of(loss)
+    if targets == "classes" and _given.are_shares_of_classes(loss, loaded):
+        targets = "numbers"
+    if targets == "classes":
+        loaded = _given.by_outputs(model, loaded) if by_outputs else loaded
+        _supervised.require_classes(loaded)
+    return loaded, targets
+
+
 def settings(loss: str, lr: float | None) -> str:
     """Return a digest of the loss and the learning rate that a step got beside its plan; "" where it got none."""
     if not loss and lr is None:
@@ -140,7 +160,7 @@ def settings(loss: str, lr: float | None) -> str:
     return hashlib.sha256(f"{loss} {None if lr is None else float(lr)!r}".encode()).hexdigest()[:16]
 
 
-def options_of(keywords: Mapping[str, Any]) -> dict[str, Any]:
+def options_of(keywords: Mapping[str, Any]) -> Json:
     """Return the keys of a recipe from those keyword arguments of ``wpriv.train`` that are no objects.
 
     Raises:

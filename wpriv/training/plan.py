@@ -1,19 +1,20 @@
-"""Answers about a training that are asked for several times.
+"""The plan of a training, made before it begins and without torch: steps, noise, eps after every epoch, and duration.
 
-The guarantee of its end is asked for in its last epoch, its statement and its result; its noise is solved for again in
-each cell of a sweep with the same privacy, and when a run is resumed.
+Some answers are kept. The guarantee of the end is asked for in the last epoch, the statement and the result; the noise
+is solved for again in each cell of a sweep with the same privacy, and when a run is resumed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from wpriv.accounting import evaluate
 from wpriv.accounting.search import Unknown
 from wpriv.accounting.target import Solution, Target, solve_for
+from wpriv.config.field_types import Time
 from wpriv.config.recipe import Recipe
 from wpriv.config.train_schema import Privacy, Train
 from wpriv.core.guarantee import Guarantee
@@ -21,7 +22,7 @@ from wpriv.core.kinds import Sampling
 from wpriv.core.process import Process, Step
 from wpriv.core.repetition import repetition
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.numbers import echo, text
+from wpriv.numerics.numbers import duration, echo, text
 from wpriv.training import tasks
 from wpriv.training.engine import release_spec
 from wpriv.training.engine.cost_estimate import CostEstimate
@@ -39,7 +40,13 @@ def guarantee(process: Process, accountant: str, tol: float, delta: float | None
     Raises:
         UsageError, Unsupported: as for ``evaluate.curve`` and ``evaluate.ask``.
     """
-    return (_ask_once if _is_hashable(process) else _ask)(process, accountant, tol, delta)
+    ask = _kept_guarantee if _is_hashable(process) else _kept_guarantee.__wrapped__
+    return ask(process, accountant, tol, delta)
+
+
+@lru_cache(maxsize=MAX_ANSWERS)
+def _kept_guarantee(process: Process, accountant: str, tol: float, delta: float | None) -> Guarantee:
+    return evaluate.ask(evaluate.curve(process, accountant, tol), delta=delta)
 
 
 def least_noise(at: Callable[[float], Process], accountant: str, eps: float, delta: float, tol: float) -> Solution:
@@ -71,15 +78,6 @@ def _is_hashable(process: Process) -> bool:
         return False
     return True
 
-
-def _ask(process: Process, accountant: str, tol: float, delta: float | None) -> Guarantee:
-    return evaluate.ask(evaluate.curve(process, accountant, tol), delta=delta)
-
-
-_ask_once = lru_cache(maxsize=MAX_ANSWERS)(_ask)
-
-
-# The plan of a training, made before it begins and without torch: steps, noise, and eps after every epoch.
 
 ACCOUNTANT = "pld"
 # width of the brackets of eps after each epoch; the bracket of the whole run is as narrow as that of its statement
@@ -346,3 +344,71 @@ def _truncate(plan: Plan, private: Privacy) -> Plan:
 
 def _process(plan: Plan, multiplier: float, steps: int) -> Process:
     return replace(plan, multiplier=multiplier, _eps={}).process(steps)
+
+
+# The duration of a recipe: as it states, or estimated from the operations of its model.
+
+KNOWN = {
+    "measured": "measured on a full run",
+    "extrapolated": "extrapolated from a part of a run",
+    "estimated": "estimated from the operations of the model",
+}
+WHERE = {"cpu": "one core", "cuda": "one GPU"}
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A time on one core (``device: cpu``) or one GPU (``cuda``).
+
+    Args:
+        known: how the time is known, a key of ``KNOWN``.
+        as_shipped: whether the time is that of the recipe in its file, although keys were changed since.
+    """
+
+    seconds: float
+    device: str
+    known: str
+    as_shipped: bool = False
+
+    def __str__(self) -> str:
+        changed = " for the recipe before keys were changed" if self.as_shipped else ""
+        return f"about {duration(self.seconds)} of {WHERE[self.device]}{changed}, {KNOWN[self.known]}"
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def short_duration(time: Time | None) -> str:
+    """Format a time for a column, as ``~2.7 h``; ``~`` marks times that were not measured on a full run."""
+    if time is None:
+        return "?"
+    about, where = "" if time.known == "measured" else "~", " (GPU)" if time.device == "cuda" else ""
+    return f"{about}{duration(time.seconds)}{where}"
+
+
+def duration_of_plan(plan: Plan) -> Duration | None:
+    """Return the duration of one training as stated, or estimated if keys were changed; None if unknown."""
+    stated, cost = stated_duration(plan.recipe, 1.0), plan.cost
+    if stated is not None and not (stated.as_shipped and cost is not None):
+        return stated
+    return None if cost is None else Duration(float(f"{cost.seconds:.2g}"), "cpu", "estimated")
+
+
+def duration_of_sweep(recipe: Recipe, plans: list[Plan], cells: int) -> Duration | None:
+    """Return the duration of some of the trainings of a sweep; None if it is unknown.
+
+    Args:
+        recipe: of the sweep. plans: of the trainings to run. cells: the number of trainings of the whole sweep.
+    """
+    stated = stated_duration(recipe, len(plans) / cells)
+    if stated is not None and not stated.as_shipped:
+        return stated
+    seconds = [plan.cost.seconds for plan in plans if plan.cost is not None]
+    return Duration(float(f"{sum(seconds):.2g}"), "cpu", "estimated") if len(seconds) == len(plans) else stated
+
+
+def stated_duration(recipe: Recipe, share: float) -> Duration | None:
+    """Return a share of the time that a recipe states; None if it states none."""
+    if recipe.time is None:
+        return None
+    return Duration(recipe.time.seconds * share, recipe.time.device, recipe.time.known, recipe.changed)

@@ -1,4 +1,7 @@
-"""Data-parallel training in several processes (torchrun): only the first reads and writes the results folder."""
+"""Progress of a training: the metrics after every epoch, the signals that stop it, and which of several processes acts.
+
+Under torchrun, only the first process reads and writes the results folder.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from wpriv.files import csv_tables, durable_writes
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.numerics.numbers import text
 from wpriv.results import storage
+from wpriv.results.model import Row
 from wpriv.training.plan import Plan
 from wpriv.training.run_folder import RunFolder
 
@@ -44,9 +48,6 @@ def together(function: Callable[[], Any]) -> Any:
     return outcome
 
 
-# Progress of a training: the metrics after every epoch, and the signals that stop it.
-
-Row = dict[str, Any]
 Say = Callable[[str], None]  # shows a line of progress
 Stop = Callable[[], str | None]  # returns the reason to stop, if there is one
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)

@@ -1,7 +1,8 @@
-"""The rules for a fork: its recipe must agree with the run before it, so that one statement is true of both.
+"""The results folder of one training: whose results it holds, and whether a run begins, continues or forks there.
 
-The statement of a fork is made from its own recipe and from the ledger. The ledger has the releases of all runs, and
-neither the seed of their noise, nor the weights that the first of them began from, nor the noise of their records.
+The recipe of a fork must agree with the run before it, since its statement is made from its own recipe and from the
+ledger, and must be true of both. The ledger has the releases of all runs, and neither the seed of their noise, nor the
+weights that the first of them began from, nor the noise of their records.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from wpriv.accounting import ledger
 from wpriv.config import resolve, yaml_document
@@ -21,6 +21,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK
 from wpriv.results import storage
+from wpriv.results.model import Json
 from wpriv.training import tasks
 
 GIVEN = "given"
@@ -29,7 +30,7 @@ UNIT_OPTIONS = ("notion", "labels")
 """Options of tasks that decide whether the label of a record is protected as well."""
 
 
-def require(path: Path, before: Mapping[str, Any], recipe: Recipe) -> None:
+def require(path: Path, before: Mapping[str, object], recipe: Recipe) -> None:
     """Refuse a fork whose statement would leave out what the run before it depends on.
 
     Args:
@@ -70,7 +71,7 @@ def require(path: Path, before: Mapping[str, Any], recipe: Recipe) -> None:
         )
 
 
-def protect_alike(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+def protect_alike(before: Mapping[str, object], now: Mapping[str, object]) -> bool:
     """Tell whether the trainings of two recipes protect the same values of a record, among the same groups.
 
     Their adjacency does not tell: whether labels are public, and which groups there are, is the same word.
@@ -80,25 +81,25 @@ def protect_alike(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     return _plain(before.get("data")) == _plain(now.get("data")) or not any(map(_depends_on_data, (before, now)))
 
 
-def _protected(data: Mapping[str, Any]) -> list[Any]:
+def _protected(data: Mapping[str, object]) -> list[list[object]]:
     """The options of a recipe that decide which values of a record are protected."""
     fields, options = _task(data).options.model_fields, data.get("options")
     given = options if isinstance(options, Mapping) else {}
     return [[key, given.get(key, fields[key].default)] for key in UNIT_OPTIONS if key in fields]
 
 
-def _depends_on_data(data: Mapping[str, Any]) -> bool:
+def _depends_on_data(data: Mapping[str, object]) -> bool:
     """Tell whether the protection of a recipe is about its groups of records, or its cost about their number."""
     private = data.get("privacy")
     persons = isinstance(private, Mapping) and private.get("group", 1) != 1 and private.get("sampling") == "fixed"
     return persons or _task(data).sizes is not None
 
 
-def _task(data: Mapping[str, Any]) -> tasks.TaskSpec:
+def _task(data: Mapping[str, object]) -> tasks.TaskSpec:
     return tasks.load(str(data.get("task")))
 
 
-def _first_weights(data: Mapping[str, Any]) -> str:
+def _first_weights(data: Mapping[str, object]) -> str:
     """Return the origin of a run's first weights: digest or path of a file, `GIVEN`, or "" where they are drawn."""
     init, model = data.get("init"), data.get("model")
     if isinstance(init, Mapping):
@@ -112,16 +113,13 @@ def _words(first: str) -> str:
     return f"those of `init` with the digest {first[:16]}" if first else "weights that were drawn"
 
 
-def _reports(data: Mapping[str, Any]) -> str:
+def _reports(data: Mapping[str, object]) -> str:
     """The data set, with the seed of its noise where the training draws it: the same text for the same reports."""
     return _plain([data.get("data"), data.get("seed")])
 
 
-def _plain(data: Any) -> str:
+def _plain(data: object) -> str:
     return json.dumps(data, sort_keys=True)
-
-
-# The results folder of one training: whose results it holds, and whether a run begins, continues or forks there.
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ def names_in(path: Path) -> set[str]:
     return set()
 
 
-def stored_recipe(path: Path) -> dict[str, Any] | None:
+def stored_recipe(path: Path) -> Json | None:
     """Return the recipe in a folder without keys that do not change the training; None if it cannot be read."""
     try:
         return resolve.essence(yaml_document.read(path / storage.RECIPE).data)
@@ -219,7 +217,7 @@ def inspect(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = Fa
         return RunFolder(path, fresh=True)
     if fork:
         return _fork(path, recipe, stored)
-    if stored != json.loads(json.dumps(resolve.essence(recipe.data))):
+    if stored != storage.as_stored(resolve.essence(recipe.data)):
         raise UsageError(
             f"{path} holds a run of another recipe, or of this one before it was changed. Name another folder with "
             f"`out`, continue from its weights at the cost of both runs with `fork=True`, or replace it with "
@@ -264,7 +262,7 @@ def resolve_run(folder: RunFolder, recipe: Recipe) -> RunFolder:
     return replace(folder, run=run)
 
 
-def claim(folder: RunFolder, recipe: Recipe, provenance: dict[str, Any]) -> None:
+def claim(folder: RunFolder, recipe: Recipe, provenance: Json) -> None:
     """Make the folder this recipe's; files of an earlier run are moved to ``before-N``, and never deleted.
 
     The recipe is replaced last: if this is interrupted, the folder belongs to the earlier recipe or to this one.
@@ -294,7 +292,7 @@ def claim(folder: RunFolder, recipe: Recipe, provenance: dict[str, Any]) -> None
         _move_aside(path, [name for name in names if name not in {*kept, storage.RECIPE} and (path / name).is_file()])
         durable_writes.replace(path / storage.RECIPE, yaml_document.as_yaml(recipe.data))
     about = {**storage.provenance(), **provenance, "run": folder.run}
-    durable_writes.replace(path / storage.PROVENANCE, json.dumps(about, indent=2) + "\n")
+    storage.write_json(path / storage.PROVENANCE, about)
 
 
 def identity(recipe: Recipe, steps: int, multiplier: float, fingerprint: str, run: int) -> str:
@@ -327,11 +325,11 @@ def _same_recipe(path: Path, names: set[str], resume: bool) -> RunFolder:
     return RunFolder(path, run)
 
 
-def _fork(path: Path, recipe: Recipe, stored: Any) -> RunFolder:
+def _fork(path: Path, recipe: Recipe, stored: Json | None) -> RunFolder:
     """The folder of a run that continues from its weights, after everything in its ledger."""
     if not any((path / name).is_file() for name in (storage.CHECKPOINT, storage.MODEL)):
         raise UsageError(f"`fork=True` continues from the weights of a run, and {path} holds none yet")
-    if not isinstance(stored, dict):
+    if stored is None:
         raise UsageError(
             f"{path / storage.RECIPE} cannot be read, and `fork=True` needs the recipe of the weights. Restore it, "
             f"or begin again with `fresh=True`"
@@ -353,8 +351,8 @@ def _recipe_digest(recipe: Recipe) -> str:
     return _digest(resolve.essence(recipe.data))
 
 
-def _digest(data: Any) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]
+def _digest(data: object) -> str:
+    return hashlib.sha256(_plain(data).encode()).hexdigest()[:32]
 
 
 def _move_aside(path: Path, names: list[str]) -> None:

@@ -1,32 +1,33 @@
-"""The trainings of a sweep or of repeated runs, and what is computed from all of them: tables, figures, a statement."""
+"""The trainings of a sweep or of repeated runs, and what is computed from all of them: tables, figures, a statement.
+
+The statement says what all of the trainings together keep.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
 from wpriv.errors import UnknownName, UsageError, require
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK, locked
-from wpriv.results import expectations, plot, storage
+from wpriv.results import expectations, model, plot, storage
 from wpriv.results.expectations import RUN, Verdict, means
-from wpriv.training import cluster, recipe_grid, sweep_statement, tasks
+from wpriv.results.model import Json, OfTrainings, Row
+from wpriv.training import all_trainings, cluster, tasks, training_grid
 from wpriv.training.all_trainings import Together
 from wpriv.training.plan import Plan
 from wpriv.training.progress import Say
-from wpriv.training.recipe_grid import Cell, cells
-from wpriv.training.sweep_statement import Finished
+from wpriv.training.reports import render
 from wpriv.training.trained import Trained, load_finished
-from wpriv.training.training_grid import Grid
+from wpriv.training.training_grid import Cell, Grid, Labels, Setting, cells
 
-Row = dict[str, Any]
 # those of joblib, and submitit, which gives each cell to a cluster as a task
 BACKENDS = ("loky", "multiprocessing", "threading", "sequential", cluster.BACKEND)
 # the eps of all runs of a setting together, beside the eps of one run
@@ -35,6 +36,7 @@ ALL_RUNS = "epsilon_all_runs"
 FIRST_TERMS = {"risk": "L", "reconstruction": "RL"}
 LAST = {"core": "RLc", "accuracy": "ACC"}
 ALPHA = "options.alpha"
+SCHEMA = "wpriv.statement-of-trainings/1"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,22 @@ class PlannedCell:
     cell: Cell
     plan: Plan
     done: bool
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished training of a recipe with several: its labels and what its folder holds."""
+
+    cell: Cell
+    trained: Trained
+
+    @property
+    def labels(self) -> Labels:
+        return self.cell.labels
+
+    @property
+    def folder(self) -> str:
+        return self.trained.out.name
 
 
 @dataclass(frozen=True)
@@ -65,7 +83,7 @@ class SweepResult:
     verdicts: list[Verdict]
     table: Path
     together: Together
-    statement: dict[str, Any]
+    statement: Json
     runs: list[Row] = field(default_factory=list)
 
     def require(self) -> None:
@@ -157,7 +175,7 @@ def _merged(recipe: Recipe, grid: Grid, trained: dict[str, Trained]) -> SweepRes
     """
     out, total = grid.out, len(grid.cells)
     finished = [
-        Finished(cell.labels, trained.get(cell.name) or _load(grid, cell))
+        Finished(cell, trained.get(cell.name) or _load(grid, cell))
         for cell in grid.cells
         if (out / cell.name / storage.STATEMENT).is_file()
     ]
@@ -167,17 +185,20 @@ def _merged(recipe: Recipe, grid: Grid, trained: dict[str, Trained]) -> SweepRes
         "source": recipe.source,
         "quick": recipe.quick,
         "seed": recipe.train.seed,
-        "seeds": recipe_grid.runs_of(recipe),
+        "seeds": training_grid.runs_of(recipe),
         "trainings": total,
         "finished": len(finished),
         "wall_seconds": _wall_seconds(finished),
         "claims": [claim.model_dump() for claim in recipe.claims],
         "device": grid.device,
     }
-    together = sweep_statement.of_runs(finished)
-    others = sweep_statement.other_trainings(out, {cell.name for cell in grid.cells})
-    statement = sweep_statement.statement(recipe, finished, total, together, provenance, others)
-    sweep_statement.write(out, statement, str(together))
+    together = _together(finished)
+    others = _other_trainings(out, {cell.name for cell in grid.cells})
+    statement = _statement(recipe, finished, total, together, provenance, others)
+    stated = model.checked(OfTrainings, statement, storage.STATEMENT, model.TRAIN_AGAIN)
+    markdown = render.filled("trainings.md.j2", statement=stated, sentence=str(together))
+    durable_writes.replace(out / storage.STATEMENT_TEXT, markdown)
+    storage.write_json(out / storage.STATEMENT, statement)
     rows, runs = _tables(recipe, finished, statement)
     durable_writes.replace(out / storage.TABLE, storage.csv_text(rows))
     if runs:
@@ -188,7 +209,7 @@ def _merged(recipe: Recipe, grid: Grid, trained: dict[str, Trained]) -> SweepRes
         expectations.write(out, recipe, verdicts)
     # figures show the published ones of the expected numbers
     _write_figures(recipe, finished, out)
-    durable_writes.replace(out / storage.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
+    storage.write_json(out / storage.PROVENANCE, provenance)
     return SweepResult(recipe, rows, total, len(finished), verdicts, out / storage.TABLE, together, statement, runs)
 
 
@@ -203,11 +224,7 @@ def _wall_seconds(finished: list[Finished]) -> float | None:
 
 
 def _load(grid: Grid, cell: Cell) -> Trained:
-    """Load a finished cell, with the sizes of its data set from its statement.
-
-    Raises:
-        UsageError: the statement cannot be read.
-    """
+    """Load a finished cell, with the sizes of its data set from its statement."""
     file = grid.out / cell.name / storage.STATEMENT
     try:
         data = json.loads(file.read_text(encoding="utf-8"))["data"]
@@ -227,7 +244,7 @@ def is_repeated_only(recipe: Recipe) -> bool:
     return recipe.train.sweep is None
 
 
-def _tables(recipe: Recipe, finished: Sequence[Finished], statement: dict[str, Any]) -> tuple[list[Row], list[Row]]:
+def _tables(recipe: Recipe, finished: Sequence[Finished], statement: Json) -> tuple[list[Row], list[Row]]:
     """Return the rows of table.csv and those of runs.csv, which has none unless runs are repeated.
 
     A row has the labels, the last metrics and the first guarantee. One setting alone has a row for each accountant.
@@ -241,7 +258,7 @@ def _tables(recipe: Recipe, finished: Sequence[Finished], statement: dict[str, A
         for run in finished
         for row in (run.trained.results() if alone else run.trained.results()[:1])
     ]
-    if recipe_grid.runs_of(recipe) == 1:
+    if training_grid.runs_of(recipe) == 1:
         return rows, []
     labels = ["accountant"] if alone else [axis.over for axis in recipe.train.sweep or []]
     costs = {tuple(setting["labels"].items()): setting["epsilon"] for setting in statement["settings"]}
@@ -269,7 +286,7 @@ def _write_figures(recipe: Recipe, finished: Sequence[Finished], out: Path) -> N
         words = plot.setting_words(run.labels)
         first.setdefault(tuple(words), run)
         *panel, case = words or [""]
-        place = {"panel": ", ".join(panel), "case": case} if case else {}
+        place: Row = {"panel": ", ".join(panel), "case": case} if case else {}
         place |= {RUN: run.labels[RUN]} if RUN in run.labels else {}
         rows += [{**place, **row} for row in storage.table(run.trained.out / storage.METRICS)]
     if not rows:
@@ -300,7 +317,7 @@ def _panels(name: str, run: Finished, options: Row) -> list[Row]:
     return rows
 
 
-def panel_header(labels: Mapping[str, Any], folder: Path, options: Mapping[str, Any]) -> str:
+def panel_header(labels: Row, folder: Path, options: Row) -> str:
     """Return the measures of a finished training that stand above its panel; empty without a distance of two groups.
 
     They are those that Rodriguez-Vitores, Lalanne and Loubes (2025) print above the histograms of Figures 1 to 12:
@@ -331,7 +348,121 @@ def _noise(folder: Path) -> float:
     return float((statement.get("noise") or {}).get("standard_deviation", 0.0))
 
 
-def _fairness_names(metrics: Mapping[str, Any], notion: Any) -> dict[str, str]:
+def _fairness_names(metrics: Row, notion: object) -> dict[str, str]:
     if metrics.get("od0") is not None:
         return {"od0": "OD0", "od1": "OD1"}
     return {"eo0": "EO0", "eo1": "EO1"} if notion == "odds" else {"disparate_impact": "DI"}
+
+
+# The privacy statement of all trainings together.
+
+
+def _together(runs: Sequence[Finished]) -> Together:
+    """The guarantee of finished trainings together: of their own noise, or of the reports that they used."""
+    private = [run.trained for run in runs if run.trained.plan.private is not None]
+    releases = [release for each in private if (release := all_trainings.of_folder(each.plan, each.out)) is not None]
+    reports = [
+        (run.trained.plan.train.data, run.trained.statement["reports"])
+        for run in runs
+        if "reports" in run.trained.statement
+    ]
+    return all_trainings.together([*releases, *all_trainings.of_reports(reports)])
+
+
+def _other_trainings(out: Path, names: Collection[str]) -> list[str]:
+    """Return the names of the folders in that of a sweep with trainings of none of its cells, in order.
+
+    A recipe whose sweep had other values before, or more repeated runs, left them.
+
+    Args:
+        names: of the folders of all cells.
+    """
+    files = (storage.LEDGER, storage.MODEL)
+    folders = {path.parent.name for name in files for path in out.glob(f"*/{name}")}
+    return sorted(folders - set(names))
+
+
+def _statement(
+    recipe: Recipe,
+    runs: Sequence[Finished],
+    trainings: int,
+    together: Together,
+    versions: Json,
+    others: Sequence[str],
+) -> Json:
+    """Return the statement of all finished trainings of a recipe as plain data.
+
+    Args:
+        trainings: how many the recipe has. together: what the finished ones keep together.
+        versions: of the program and the machine, as in provenance.json. others: see ``_other_trainings``.
+    """
+    without = [run for run in runs if run.trained.plan.private is None and "reports" not in run.trained.statement]
+    lists = render.sections(
+        "trainings_lists.txt.j2",
+        finished=len(runs),
+        trainings=trainings,
+        without=len(without),
+        seeded=any(_seed(run) is not None for run in runs if run not in without),
+        earlier=[run.folder for run in runs if run.trained.statement.get("earlier_runs")],
+        others=others,
+    )
+    data: Json = {
+        "schema": SCHEMA,
+        "recipe": recipe.name,
+        "source": recipe.source,
+        "trainings": trainings,
+        "finished": len(runs),
+        "without_privacy": len(without),
+        "means": lists["means"][0],
+        "together": together.as_dict(),
+        "runs": [_run(run) for run in runs],
+        "covered": lists["covered"],
+        "not_covered": lists["not_covered"],
+        "warnings": lists["warnings"],
+        "versions": {key: versions.get(key) for key in ("wpriv", "python", "numpy", "git_commit")},
+    }
+    if training_grid.runs_of(recipe) > 1:
+        data["settings"] = _settings(runs, together)
+    return dict(storage.as_stored(data))
+
+
+def _run(run: Finished) -> Json:
+    """One training alone, by the first accountant that gives a guarantee."""
+    row = run.trained.proven[0].as_dict() if run.trained.proven else {}
+    promise = run.trained.statement.get("promise")
+    return {
+        "folder": run.folder,
+        "labels": run.labels,
+        "seed": _seed(run),
+        "private": run.trained.plan.private is not None,
+        "promise": promise if promise or row else "no accountant gives an (eps, delta) guarantee",
+        **{key: row.get(key) for key in ("epsilon", "delta", "claim", "accountant")},
+    }
+
+
+def _seed(run: Finished) -> int | None:
+    """The fixed seed of the noise, which the reports have where the training added none."""
+    statement = run.trained.statement
+    seed: int | None = statement.get("reports", statement).get("seed")
+    return seed
+
+
+def _settings(runs: Sequence[Finished], together: Together) -> list[Row]:
+    """The cost of the runs of each setting together; ``together`` is that of all runs."""
+    groups: dict[Setting, list[Finished]] = {}
+    for run in runs:
+        groups.setdefault(run.cell.setting, []).append(run)
+    rows = []
+    for labels, group in groups.items():
+        ones = [row["epsilon"] for run in group if (row := _run(run))["epsilon"] is not None]
+        whole = together if len(groups) == 1 else _together(group)
+        rows.append(
+            {
+                "labels": dict(labels),
+                "runs": len(group),
+                "epsilon_of_one": max(ones) if len(ones) == len(group) else None,
+                "epsilon": whole.epsilon,
+                "problem": whole.problem or None,
+            }
+        )
+    return rows

@@ -10,12 +10,13 @@ from typing import Any
 from wpriv.accounting import load_recipe
 from wpriv.config.recipe import Recipe
 from wpriv.errors import UsageError
+from wpriv.results.model import Json
 from wpriv.training import metric_logs, own_training, sweep, training_run, tuning
 from wpriv.training.metric_logs import Logs
 from wpriv.training.progress import Say, Stop, signals
-from wpriv.training.recipe_grid import changed
 from wpriv.training.sweep import SweepResult
 from wpriv.training.trained import Trained
+from wpriv.training.training_grid import changed
 
 
 def train(
@@ -106,14 +107,14 @@ def train(
         MissingResource: the data set, the GPU or torch is missing.
         Interrupted: a signal arrived; the run can be resumed.
     """
-    of_network: dict[str, Any] = {
+    of_network: Json = {
         "test": test, "loss": loss, "classes": classes, "tokens": tokens, "features": features,
         "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
         "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "seed": seed,
         "augment": augment, "average": average, "freeze": freeze, "lora": lora,
     }  # fmt: skip
     logs = metric_logs.logs_of(log, log_private_losses)
-    start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
+    start: Json = {"resume": resume, "fork": fork, "fresh": fresh}
     if isinstance(recipe, (str, Path)):
         owner = "a network: change keys of a recipe by `set={'privacy.eps': 2}`"
         _refuse(owner, {"data": data, **of_network, "progress": progress})
@@ -164,11 +165,7 @@ def train_all(
 
 
 def _refuse(owner: str, arguments: Mapping[str, Any]) -> None:
-    """Refuse arguments that belong to the other use of ``train``.
-
-    Raises:
-        UsageError: one of them is given.
-    """
+    """Refuse arguments that belong to the other use of ``train``."""
     names = [f"`{name}`" for name, value in arguments.items() if value is not None]
     if names:
         verb = "belongs" if len(names) == 1 else "belong"
@@ -244,5 +241,5 @@ def run(
                 f"(tune). Leave it out"
             )
         return tuning.run(recipe, out, device=device, resume=resume, root=root, say=say, stop=stop)
-    start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
+    start: Json = {"resume": resume, "fork": fork, "fresh": fresh}
     return training_run.train(recipe, out, device=device, root=root, say=say, stop=stop, logs=logs, **start)

@@ -1,9 +1,14 @@
-"""Load the data set of a training, and the public sizes that its privacy depends on."""
+"""The data set of a training: its public sizes, noise on its records, its classes, and earlier trainings on them.
+
+A training may add noise to its records itself: ``data: {name: mnist, privatize: {...}}`` is the verb ``privatize`` in
+memory. The noise must be the same whenever the run continues, so its seed is known: good for experiments. For records
+of real people privatise once, with noise that nobody can draw again, and train on that file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +19,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError, WprivError
 from wpriv.results import model, storage
+from wpriv.results.model import Json
 from wpriv.training import tasks
 from wpriv.training.data import Data, RecordNoise, scaled
 from wpriv.training.data._dataset import FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS
@@ -38,19 +44,17 @@ def sizes(recipe: Recipe, root: str | Path | None) -> Mapping[str, int]:
     return sizes_of(recipe, data(recipe, root))
 
 
-def sizes_of(recipe: Recipe, loaded: Any) -> Mapping[str, int]:
+def sizes_of(recipe: Recipe, loaded: Data) -> Mapping[str, int]:
     """Return the sizes that a training's privacy depends on, from its loaded data."""
     task = tasks.load(recipe.train.task)
     return {"records": loaded.records} if task.sizes is None else task.sizes(recipe.train, loaded)
 
 
-def scale_warning(recipe: Recipe, loaded: Any) -> str | None:
+def scale_warning(recipe: Recipe, loaded: Data) -> str | None:
     """Return a warning if the columns of a table have very different scales and the recipe does not normalise them.
 
     It is for the screen only: it is computed from the training records, and no statement may contain it.
     """
-    import numpy as np
-
     x, options = loaded.x_train, recipe.train.options
     if x.ndim != 2 or not loaded.columns or x.shape[1] != len(loaded.columns):
         return None
@@ -69,7 +73,7 @@ def scale_warning(recipe: Recipe, loaded: Any) -> str | None:
     )
 
 
-def data(recipe: Recipe, root: str | Path | None) -> Any:
+def data(recipe: Recipe, root: str | Path | None) -> Data:
     """Return the data set of a recipe, cut to its limit, with noise on its training records if the recipe adds it.
 
     Raises:
@@ -106,19 +110,13 @@ def data(recipe: Recipe, root: str | Path | None) -> Any:
     return loaded if options.privatize is None else privatised(recipe, loaded, folder)
 
 
-def _require_labels(recipe: Recipe, loaded: Any) -> None:
-    """Refuse records with noise whose labels were not published, for a task that learns from labels.
-
-    Raises:
-        UsageError: they are such records.
-    """
-    from wpriv.training.local.local_statement import LABELS_PUBLIC
-
+def _require_labels(recipe: Recipe, loaded: Data) -> None:
+    """Refuse records with noise whose labels were not published, for a task that learns from labels."""
     noise, task = recipe.train.data.privatize, recipe.train.task
     if noise is not None:
         published, remedy = noise.public_labels, "give data: privatize: public_labels: true"
     elif loaded.noise is not None:
-        published = LABELS_PUBLIC in loaded.noise.statement.get("not_covered", ())
+        published = local_statement.LABELS_PUBLIC in loaded.noise.statement.get("not_covered", ())
         remedy = "write the reports with --public-labels"
     else:
         return
@@ -127,13 +125,6 @@ def _require_labels(recipe: Recipe, loaded: Any) -> None:
             f"{recipe.name}: data: the task {task} learns from labels, which have no noise and are not declared "
             f"public: all of them would be 0. Where they are public, {remedy}; else take a task that needs none"
         )
-
-
-# Noise on training records, for a training that adds it itself: ``data: {name: mnist, privatize: {...}}``.
-#
-# It is the verb ``privatize`` in memory. The noise must be the same whenever the run continues, so its seed is known:
-# good for experiments. For records of real people privatise once, with noise that nobody can draw again, and train on
-# that file.
 
 
 def privatised(recipe: Recipe, data: Data, root: str | Path | None) -> Data:
@@ -147,7 +138,7 @@ def privatised(recipe: Recipe, data: Data, root: str | Path | None) -> Data:
     """
     train = recipe.train
     assert train.data.privatize is not None
-    options: dict[str, Any] = train.data.privatize.model_dump(exclude_none=True)
+    options: Json = train.data.privatize.model_dump(exclude_none=True)
     options.setdefault("seed", train.seed)
     if options["seed"] is None:
         raise UsageError(
@@ -183,26 +174,17 @@ def _zeros(values: NDArray[Any] | None) -> NDArray[Any] | None:
     return None if values is None else np.zeros_like(values)
 
 
-# The records of a training: whether results in a folder, or earlier trainings of this process, were of the same ones.
-#
 # A network of the calling program may hold what an earlier training left in it, in a form that no comparison of weights
 # shows. So the statement of a training names the earlier ones on any of its records, with the cost of all together.
 
 CHUNK = 4096
 
 
-@dataclass(frozen=True)
-class Past:
-    """A training: its folder, and the numbers of its records, sorted."""
-
-    folder: Path
-    records: NDArray[np.uint64]
+_past: list[tuple[Path, NDArray[np.uint64]]] = []
+"""The private trainings of this process: the folder, and the numbers of the records, sorted."""
 
 
-_past: list[Past] = []
-
-
-def numbers_of(x: Any) -> NDArray[np.uint64]:
+def numbers_of(x: NDArray[Any]) -> NDArray[np.uint64]:
     """Return a number for each record [N, ...], sorted: the same for equal records, and by chance alone for others."""
     rows = np.ascontiguousarray(x).reshape(len(x), -1)
     width = rows.itemsize * rows.shape[1]
@@ -224,17 +206,17 @@ def name_of(records: NDArray[np.uint64]) -> str:
 def note(folder: Path, records: NDArray[np.uint64]) -> None:
     """Remember that a private training on some records began in a folder."""
     where = folder.resolve()
-    if all(past.folder != where or not np.array_equal(past.records, records) for past in _past):
-        _past.append(Past(where, records))
+    if all(path != where or not np.array_equal(other, records) for path, other in _past):
+        _past.append((where, records))
 
 
 def sharing(folder: Path, records: NDArray[np.uint64]) -> list[Path]:
     """Return the folders of earlier private trainings of this process, but one, that had one of the records."""
-    shared = [past.folder for past in _past if len(np.intersect1d(past.records, records))]
+    shared = [path for path, other in _past if len(np.intersect1d(other, records))]
     return [path for path in dict.fromkeys(shared) if path != folder.resolve()]
 
 
-def require_records(path: Path, data: Any) -> None:
+def require_records(path: Path, data: Data) -> None:
     """Refuse a folder of results of a training on other records, as far as its provenance names them.
 
     Raises:
@@ -247,7 +229,7 @@ def require_records(path: Path, data: Any) -> None:
         )
 
 
-def require_other_weights(recipe: Recipe, data: Any) -> None:
+def require_other_weights(recipe: Recipe, data: Data) -> None:
     """Refuse first weights from a folder of results on the same records, unless these are declared public.
 
     Raises:
@@ -276,8 +258,6 @@ def fingerprint_in(path: Path) -> str | None:
         return None
 
 
-# The classes of a training in the order of the network's outputs: for provenance, statement, terminal and header.
-
 ORIGINS = {
     "": "known without the records",
     FROM_LABELS: "read from the labels of the records, and taken as public",
@@ -288,19 +268,19 @@ SHOWN = 12
 KEYS = ("classes", "classes_from")
 
 
-def of_data(train: Train, data: Any) -> dict[str, Any]:
+def of_data(train: Train, data: Data) -> Json:
     """Return ``classes`` and ``classes_from`` of a data set; nothing where the task has no classes."""
     if len(data.classes) < 2 or not tasks.load(train.task).has_classes(train):
         return {}
     return {"classes": list(data.classes), "classes_from": ORIGINS[data.classes_from]}
 
 
-def entry(about: Mapping[str, Any]) -> dict[str, Any]:
+def entry(about: Mapping[str, object]) -> Json:
     """Return the part of a provenance that belongs into the entry ``data`` of the statement."""
     return {key: about[key] for key in KEYS if key in about}
 
 
-def class_words(described: Mapping[str, Any]) -> str:
+def class_words(described: Json) -> str:
     """Return the classes of a statement's entry ``data`` with the numbers of their outputs; empty where it has none."""
     classes = described.get("classes", [])
     if not classes:
@@ -310,13 +290,13 @@ def class_words(described: Mapping[str, Any]) -> str:
     return f"classes by output: {', '.join(shown[:SHOWN])}{more} ({described['classes_from']})"
 
 
-def data_words(described: Mapping[str, Any]) -> str:
+def data_words(described: Json) -> str:
     """Return a statement's entry ``data`` in words, its classes last."""
     facts = ", ".join(f"{key} {value}" for key, value in described.items() if key not in KEYS)
     return "; ".join(part for part in (facts, class_words(described)) if part)
 
 
-def values(statement: Mapping[str, Any]) -> tuple[int | str, ...]:
+def values(statement: Json) -> tuple[int | str, ...]:
     """Return the label of each output: whole numbers where all classes are."""
     names = statement.get("data", {}).get("classes", [])
     whole = all(name.lstrip("-").isdecimal() and str(int(name)) == name for name in names)

@@ -13,11 +13,10 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.numbers import text
 from wpriv.results import expectations, storage
 from wpriv.results.expectations import Verdict
+from wpriv.results.model import Json, Row
 from wpriv.training import finalize, plan, train_data
 from wpriv.training.plan import Plan
 from wpriv.training.run_folder import RunFolder
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,7 +41,7 @@ class Trained:
     guarantees: list[Guarantee]
     refused: list[Refusal]
     verdicts: list[Verdict]
-    statement: dict[str, Any]
+    statement: Json
     out: Path
     files: tuple[Path, ...] = ()
     model: Any = None
@@ -91,7 +90,9 @@ class Trained:
         adapted = self.plan.private is not None and self.plan.private.adapt is not None
         if self.plan.release is not None and not adapted:
             row["noise"] = self.plan.multiplier * self.plan.release.sensitivity
-        return [{**row, **_bounds(guarantee)} for guarantee in self.guarantees] or [self._last]
+        figures = [guarantee.as_dict() for guarantee in self.guarantees]
+        bounds = ("accountant", "claim", "epsilon", "delta")
+        return [{**row, **{key: each[key] for key in bounds}} for each in figures] or [self._last]
 
     @property
     def _last(self) -> Row:
@@ -117,11 +118,7 @@ def load_finished(job: Plan, folder: RunFolder) -> Trained:
 
 
 def _metrics(path: Path) -> list[Row]:
-    """Return the metrics of a finished run.
-
-    Raises:
-        UsageError: the file is missing, or holds no metrics of a run.
-    """
+    """Return the metrics of a finished run."""
     try:
         rows = storage.table(path / storage.METRICS)
     except UsageError:
@@ -132,8 +129,3 @@ def _metrics(path: Path) -> list[Row]:
             f"same command again: both are written again from the model and the ledger"
         )
     return rows
-
-
-def _bounds(guarantee: Guarantee) -> Row:
-    row = guarantee.as_dict()
-    return {key: row[key] for key in ("accountant", "claim", "epsilon", "delta")}

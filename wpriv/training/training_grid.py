@@ -1,25 +1,121 @@
-"""A grid of trainings, each in a resumable folder of its own: run here, in workers of joblib, or by ``cluster.py``."""
+"""The trainings of a recipe with several, each in a resumable folder of its own.
+
+They are the points of a sweep, each with its repeated runs, and run here, in workers of joblib, or by ``cluster.py``.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from wpriv.errors import Interrupted, MissingResource, WprivError
+from wpriv.config import document, resolve
+from wpriv.config.recipe import Recipe, check
+from wpriv.config.train_schema import Axis
+from wpriv.errors import Interrupted, MissingResource, UsageError, WprivError
+from wpriv.results.expectations import RUN
 from wpriv.training import plan, progress, run_folder, train_data, training_run
+from wpriv.training.data import Data
 from wpriv.training.plan import Plan
 from wpriv.training.progress import Say, Stop
-from wpriv.training.recipe_grid import Cell
 from wpriv.training.run_folder import RunFolder
 from wpriv.training.trained import Trained
 
 _TRAINING = threading.Lock()
 """Held by each training of a grid: threads of one process share torch's generators, from which masks are drawn."""
+MAX_CELLS = 10_000
+# keys of a sweep or of a tuned training that its cells do not have
+KEYS_OF_SWEEPS = ("sweep", "seeds", "tune", "cluster", "expect", "figure", "claims", "time")
+Labels = dict[str, int | float | str]
+Setting = tuple[tuple[str, int | float | str], ...]
+"""What the runs of one setting have in common: their labels without the number of the run."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training of a grid: its position, its recipe, which has no sweep, and the name of its folder."""
+
+    labels: Labels
+    recipe: Recipe
+    folder: str = ""
+
+    @property
+    def name(self) -> str:
+        """``privacy.eps=2,seed=0``, unless the folder has another name."""
+        return self.folder or ",".join(f"{key}={value}" for key, value in self.labels.items()).replace("/", "_")
+
+    @property
+    def setting(self) -> Setting:
+        return tuple((name, value) for name, value in self.labels.items() if name != RUN)
+
+
+def changed(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
+    """Return the recipe with the values at some dotted paths replaced."""
+    data = recipe.data
+    for path, value in changes.items():
+        data = resolve.overridden(data, path, value)
+    words = ", ".join(f"{path}={value}" for path, value in changes.items())
+    validated = check(document.of_data(f"{recipe.name} with {words}", data))
+    return replace(validated, name=recipe.name, quick=recipe.quick, changed=True)
+
+
+def runs_of(recipe: Recipe) -> int:
+    """Return the number of runs of each setting."""
+    return recipe.train.seeds or 1
+
+
+def cells(recipe: Recipe) -> list[Cell]:
+    """Return all trainings of a recipe: the points of its sweep in the order of its axes, each with its runs.
+
+    Raises:
+        UsageError: a training is no valid recipe, or there are more than 10,000.
+    """
+    points, runs = points_of(recipe, recipe.train.sweep or []), runs_of(recipe)
+    if runs == 1:
+        return points
+    if len(points) * runs > MAX_CELLS:
+        raise UsageError(f"{recipe.name} has more than {MAX_CELLS:,} trainings; give fewer values or fewer seeds")
+    return [
+        Cell({**point.labels, RUN: number}, with_seed_of_run(point.recipe, number))
+        for point in points
+        for number in range(1, runs + 1)
+    ]
+
+
+def points_of(recipe: Recipe, axes: Sequence[Axis]) -> list[Cell]:
+    """Return the product of axes, each cell a recipe without sweep, tuning and published numbers."""
+    values = ([(axis.over, *point) for point in axis.points()] for axis in axes)
+    points = list(itertools.islice(itertools.product(*values), MAX_CELLS + 1))
+    if len(points) > MAX_CELLS:
+        raise UsageError(f"{recipe.name} has more than {MAX_CELLS:,} trainings; give fewer values")
+    data = {key: value for key, value in recipe.data.items() if key not in KEYS_OF_SWEEPS}
+    single = replace(recipe, claims=(), time=None, data=data)
+    cells = []
+    for point in points:
+        changes = {path: value for _, _, keys in point for path, value in keys.items()}
+        cells.append(Cell({over: label for over, label, _ in point}, changed(single, changes)))
+    return cells
+
+
+def with_seed_of_run(recipe: Recipe, number: int) -> Recipe:
+    """Return the recipe of one of several runs: with a seed of its own, derived from a fixed one where it has that."""
+    seed = seed_of_run(recipe.train.seed, number)
+    return recipe if seed is None else changed(recipe, {"seed": seed})
+
+
+def seed_of_run(seed: int | None, run: int) -> int | None:
+    """Return the seed of a run, different for each; None where the recipe has none."""
+    return None if seed is None else number_of(f"run {run} of seed {seed}") >> (256 - 62)
+
+
+def number_of(words: str) -> int:
+    """Return the SHA-256 digest of words as a number of 256 bits."""
+    return int.from_bytes(hashlib.sha256(words.encode()).digest(), "big")
 
 
 @dataclass(frozen=True)
@@ -35,7 +131,7 @@ class Grid:
     out: Path
     device: str = "cpu"
     root: str | Path | None = None
-    data: Any = None
+    data: Data | None = None
 
     def is_done(self, cell: Cell) -> bool:
         """Return whether the folder of a cell holds a finished training."""
@@ -127,7 +223,7 @@ class Grid:
             of_data = [cell.recipe.data.get(key) for key in ("data", "task", "seed")]
             by_data.setdefault(_key(of_data), []).append(cell)
         for group in by_data.values():
-            loaded: Any = None
+            loaded: Data | None = None
             for cell in group:
                 try:
                     loaded = train_data.data(cell.recipe, self.root) if loaded is None else loaded

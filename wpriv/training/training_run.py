@@ -8,13 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, UsageError, require
 from wpriv.files.durable_writes import LOCK, locked
 from wpriv.results import expectations
+from wpriv.results.model import Json
 from wpriv.training import finalize, metric_logs, own_training, plan, progress, run_folder, train_data
+from wpriv.training.data import Data
 from wpriv.training.metric_logs import Logs
 from wpriv.training.own_training import OwnTraining
 from wpriv.training.plan import Plan
@@ -22,13 +24,21 @@ from wpriv.training.progress import Stop, is_main, together
 from wpriv.training.run_folder import RunFolder
 from wpriv.training.trained import Trained, load_finished
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from wpriv.training.engine.job import Schedule
+    from wpriv.training.engine.loop import Engine
+    from wpriv.training.engine.network_guard import Origin
+
 LOOP = (
     "note: records are clipped one after another (the method loop), which is slow: neither the rules of layers nor "
     "torch.func give each record's own gradient of this network"
 )
 
 
-def schedule(job: Plan, run: int = 1) -> Any:
+def schedule(job: Plan, run: int = 1) -> Schedule:
     """Return the plan as the engine needs it."""
     from wpriv.training.engine.job import Schedule
 
@@ -73,7 +83,7 @@ def train(
     root: str | Path | None,
     say: progress.Say | None,
     stop: Stop | None,
-    data: Any = None,
+    data: Data | None = None,
     logs: Logs = metric_logs.NOWHERE,
     **start: bool,
 ) -> Trained:
@@ -85,7 +95,7 @@ def train(
         return TrainingRun(recipe, out, loaded, device, say, stop_reason, started, logs=logs).run(**start)
 
 
-def provenance(recipe: Recipe, data: Any, device: str, *, no_classes: bool = False) -> dict[str, Any]:
+def provenance(recipe: Recipe, data: Data, device: str, *, no_classes: bool = False) -> Json:
     """Return what the provenance says of a training on some records: its device, seed, data set and classes."""
     return {
         **({} if no_classes else train_data.of_data(recipe.train, data)),
@@ -109,7 +119,7 @@ class TrainingRun:
 
     recipe: Recipe
     out: Path
-    data: Any
+    data: Data
     device: str
     say: progress.Say | None
     stop: Stop
@@ -174,11 +184,11 @@ class TrainingRun:
         return Begun(job, folder, identity, about, not trained, earlier)
 
     @cached_property
-    def _records(self) -> Any:
-        """Numbers of the training records, see ``same_records.numbers_of``."""
+    def _records(self) -> NDArray[np.uint64]:
+        """Numbers of the training records, see ``train_data.numbers_of``."""
         return train_data.numbers_of(self.data.x_train)
 
-    def _origin(self) -> Any:
+    def _origin(self) -> Origin:
         from wpriv.training.engine import network_guard
 
         private = self.recipe.train.privacy is not None
@@ -222,7 +232,7 @@ class TrainingRun:
         network_guard.note_left(averaged, self._origin())
         return replace(trained, averaged=averaged)
 
-    def prepare(self, begun: Begun) -> tuple[Any, Callable[[], Any]]:
+    def prepare(self, begun: Begun) -> tuple[Engine, Callable[[], Any]]:
         """Return the engine, and what yields the places of the records of every step that is left.
 
         The folder is claimed once the task has accepted model and data.
@@ -277,17 +287,13 @@ class Begun:
     plan: Plan
     folder: RunFolder
     identity: str
-    about: dict[str, Any]
+    about: Json
     to_train: bool
     earlier_seconds: float = 0.0
 
 
 def _is_trained(folder: RunFolder, identity: str) -> bool:
-    """Return True if the weights in a folder are those at the end of this training.
-
-    Raises:
-        UsageError: they are of this recipe, but of other data or another noise.
-    """
+    """Return True if the weights in a folder are those at the end of this training."""
     from wpriv.files import checkpoint
     from wpriv.training.engine.saved_weights import load_diagnostics
 

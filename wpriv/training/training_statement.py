@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from wpriv.accounting import adaptive_history, evaluate
 from wpriv.accounting.evaluate import Refusal
@@ -14,7 +13,7 @@ from wpriv.core.kinds import Adjacency
 from wpriv.core.process import Process
 from wpriv.numerics.numbers import text
 from wpriv.results import model, storage
-from wpriv.results.model import Reports, Statement
+from wpriv.results.model import Json, Reports, Statement
 from wpriv.training import tasks, train_data
 from wpriv.training.engine.release_spec import default_count_noise, gradient_multiplier
 from wpriv.training.plan import Plan
@@ -52,9 +51,9 @@ def statement(
     process: Process | None,
     rows: list[Guarantee],
     refused: list[Refusal],
-    about: dict[str, Any],
-    reports: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+    about: Json,
+    reports: Json | None = None,
+) -> Json:
     """Return the statement of a finished run as plain data.
 
     Args:
@@ -107,7 +106,7 @@ def statement(
     }
 
 
-def to_markdown(statement: dict[str, Any]) -> str:
+def to_markdown(statement: Json) -> str:
     """Render the statement of a training as Markdown."""
     stated = model.checked(Statement, statement, storage.STATEMENT, model.TRAIN_AGAIN)
     releases, reports = stated.releases, stated.reports
@@ -131,10 +130,10 @@ def _guaranteed(
     process: Process,
     rows: list[Guarantee],
     refused: list[Refusal],
-    about: dict[str, Any],
+    about: Json,
     *,
     observed: bool,
-) -> dict[str, Any]:
+) -> Json:
     """The entries of a private training: unit, noise, guarantees, and limits of what they cover."""
     release, private = plan.release, plan.private
     assert release is not None
@@ -216,7 +215,7 @@ def _warnings(plan: Plan, rows: list[Guarantee]) -> list[str]:
     return warnings + [line for row in dp_rows for line in weak_guarantee(row, plan.records)]
 
 
-def _post_processed(reports: dict[str, Any], train: Train) -> dict[str, Any]:
+def _post_processed(reports: Json, train: Train) -> Json:
     """The guarantee of a training without noise of its own on records that were privatised."""
     lists = render.sections("post_processing_lists.txt.j2", train=train, first_file=_first_file(train))
     headline = words.headline(model.checked(Reports, reports, "the statement of the reports", model.PRIVATISE_AGAIN))
@@ -246,7 +245,7 @@ def _deviation(private: Privacy, planned: float) -> dict[str, object]:
     return {"form": private.noise, "standard_deviation": planned, **largest}
 
 
-def _clipping(plan: Plan) -> dict[str, Any]:
+def _clipping(plan: Plan) -> Json:
     """The entries of ``noise`` on a rule of clipping other than a fixed norm; {} for a norm."""
     private = plan.private
     if private is None or plan.release is None:

@@ -12,29 +12,34 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from wpriv.accounting import ledger
 from wpriv.config import resolve, yaml_document
 from wpriv.config.recipe import Recipe
 from wpriv.config.train_schema import Train
+from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Interrupted, Unsupported, UsageError, require
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK, locked
 from wpriv.results import expectations, plot, storage
+from wpriv.results.model import Json
 from wpriv.training import (
-    portable_weights,
+    finalize,
     progress,
     run_folder,
+    tasks,
     train_data,
     training_run,
     training_statement,
-    tuned_statement,
+    tuning_plan,
 )
-from wpriv.training import tuning_plan as tuning_draw
-from wpriv.training.recipe_grid import Cell, with_seed_of_run
+from wpriv.training.data import Data
+from wpriv.training.reports import publication, render
+from wpriv.training.run_folder import RunFolder
 from wpriv.training.trained import Trained
-from wpriv.training.training_grid import Grid
-from wpriv.training.tuning_plan import Draw, TuningPlan, tuning_plan
+from wpriv.training.training_grid import Cell, Grid, with_seed_of_run
+from wpriv.training.tuning_plan import Draw, TuningPlan
 
 # the folder of the runs while they are trained, and its name while it is deleted
 RUNS, DISCARDED = "runs", "runs.discarded"
@@ -62,7 +67,7 @@ State = Literal["in training", "chosen", "done"]  # chosen: only the deletion of
 def planned(recipe: Recipe, out: Path, *, root: str | Path | None = None, resume: bool = False) -> TuningPlan:
     """Return the plan of a tuned training, without running it; records are not loaded if their sizes are known."""
     inspect(out, recipe, resume=resume)
-    return tuning_plan(recipe, train_data.sizes(recipe, root))
+    return tuning_plan.tuning_plan(recipe, train_data.sizes(recipe, root))
 
 
 def run(
@@ -90,7 +95,7 @@ def run(
     if inspect(out, recipe, resume=resume) != "done":
         require("torch", "training")
     data = train_data.data(recipe, root)
-    plan = tuning_plan(recipe, train_data.sizes_of(recipe, data))
+    plan = tuning_plan.tuning_plan(recipe, train_data.sizes_of(recipe, data))
     busy = f"another process is training in {out}. Wait until it ends, or name another folder with --out"
     with locked(out / LOCK, busy):
         state = inspect(out, recipe, resume=resume)
@@ -114,7 +119,7 @@ def inspect(path: Path, recipe: Recipe, *, resume: bool) -> State:
         return "in training"
     if storage.RECIPE not in names:
         raise UsageError(f"{path} holds files that are not results of a training. Name another folder with `out`")
-    if run_folder.stored_recipe(path) != _plain(resolve.essence(recipe.data)):
+    if run_folder.stored_recipe(path) != storage.as_stored(resolve.essence(recipe.data)):
         raise UsageError(
             f"{path} holds a run of another recipe, or of this one before it was changed. Name another folder with "
             f"`out`; what was trained there is spent, and its cost is added to that of this training"
@@ -130,7 +135,7 @@ def inspect(path: Path, recipe: Recipe, *, resume: bool) -> State:
 
 
 def _train_runs(
-    plan: TuningPlan, out: Path, data: Any, device: str, say: progress.Say | None, stop: progress.Stop | None
+    plan: TuningPlan, out: Path, data: Data, device: str, say: progress.Say | None, stop: progress.Stop | None
 ) -> None:
     """Draw the runs if none were drawn, train those that are left, unseen, and write the results of the best."""
     from wpriv.training.engine import launch
@@ -140,10 +145,10 @@ def _train_runs(
     durable_writes.make_folder(out)
     durable_writes.replace(out / storage.RECIPE, yaml_document.as_yaml(plan.recipe.data))
     durable_writes.make_folder(runs)
-    choices = tuning_draw.read(runs, data.fingerprint)
+    choices = tuning_plan.read(runs, data.fingerprint)
     if choices is None:
-        choices = tuning_draw.draw(plan.repeats, len(plan.candidates), data.fingerprint, plan.recipe.train.seed)
-        tuning_draw.write(choices, runs)
+        choices = tuning_plan.draw(plan.repeats, len(plan.candidates), data.fingerprint, plan.recipe.train.seed)
+        tuning_plan.write(choices, runs)
     for line in (*(f"read as: {note}" for note in plan.notes), UNSEEN):
         if say is not None:
             say(line)
@@ -167,7 +172,7 @@ def _best(plan: TuningPlan, choices: Draw, cells: list[Cell], trained: list[Trai
     """The run with the best score, its candidate under ``statement["chosen"]``; None if there was no run."""
     score = plan.tune.score
     ranks = [
-        (tuning_draw.score_of(run.metrics, score.column, score.best), tie, number)
+        (tuning_plan.score_of(run.metrics, score.column, score.best), tie, number)
         for number, (run, tie) in enumerate(zip(trained, choices.ties, strict=True))
     ]
     if not ranks:
@@ -176,7 +181,7 @@ def _best(plan: TuningPlan, choices: Draw, cells: list[Cell], trained: list[Trai
     return replace(trained[number], statement={**trained[number].statement, "chosen": cells[number].labels})
 
 
-def _publish(plan: TuningPlan, best: Trained | None, out: Path, data: Any, device: str) -> None:
+def _publish(plan: TuningPlan, best: Trained | None, out: Path, data: Data, device: str) -> None:
     """Write everything that is kept of the best run, and last the statement, under the name ``PENDING``."""
     from wpriv.files import checkpoint
     from wpriv.training.engine import launch
@@ -184,23 +189,18 @@ def _publish(plan: TuningPlan, best: Trained | None, out: Path, data: Any, devic
     about = {**storage.provenance(), **training_run.provenance(plan.recipe, data, device), **launch.about()}
     # the words of the command line may say that the training was continued
     del about["command"]
-    weights: dict[str, Any] = {"model": {"file": None, "why": "the number of runs was 0"}}
-    stored: dict[str, Any] = {}
+    weights: Json = {"model": {"file": None, "why": "the number of runs was 0"}}
+    stored = None
     if best is not None:
         _keep_files(plan.recipe.train, best, out)
         method = best.statement.get("noise", {}).get("clipped_by")
         about |= {"clipping": method} if method else {}
-        stored, average = checkpoint.load(best.out / storage.MODEL), best.plan.train.average
-        averaged = {} if average is None else portable_weights.describe_average(average, stored)
-        weights = {"model": portable_weights.describe(stored["weights"]), **averaged}
+        stored = checkpoint.load(best.out / storage.MODEL)
+        weights = finalize.describe_weights(stored, best.plan.train.average)
     durable_writes.replace(out / storage.RECIPE, yaml_document.as_yaml(plan.recipe.data))
-    durable_writes.replace(out / storage.PROVENANCE, json.dumps(about, indent=2) + "\n")
-    statement = _plain({**tuned_statement.statement(plan, best, about), **weights})
-    durable_writes.replace(out / storage.STATEMENT_TEXT, training_statement.to_markdown(statement))
-    content = json.dumps(statement, indent=2) + "\n"
-    if best is not None:
-        portable_weights.write_all(out, stored, statement, content)
-    durable_writes.replace(out / PENDING, content)
+    storage.write_json(out / storage.PROVENANCE, about)
+    statement = storage.as_stored({**_statement(plan, best, about), **weights})
+    finalize.write_statement(out, statement, stored, PENDING)
 
 
 def _keep_files(train: Train, best: Trained, out: Path) -> None:
@@ -228,11 +228,7 @@ def _delete_runs(out: Path) -> None:
 
 
 def _load(plan: TuningPlan, out: Path) -> Trained:
-    """Return the finished tuned training of a folder.
-
-    Raises:
-        UsageError: its statement or its metrics cannot be read.
-    """
+    """Return the finished tuned training of a folder."""
     path = out / storage.STATEMENT
     try:
         statement = json.loads(path.read_text(encoding="utf-8"))
@@ -241,7 +237,7 @@ def _load(plan: TuningPlan, out: Path) -> Trained:
         raise UsageError(
             f"{path} cannot be read. Restore it, or train in another folder with `out`, at the cost of both"
         ) from None
-    matching = [candidate for candidate in plan.candidates if _plain(candidate.labels) == chosen]
+    matching = [candidate for candidate in plan.candidates if storage.as_stored(candidate.labels) == chosen]
     job = (matching or plan.candidates)[0].plan
     rows, refused = plan.guarantees
     metrics = [] if chosen is None else storage.table(out / storage.METRICS)
@@ -253,6 +249,54 @@ def _load(plan: TuningPlan, out: Path) -> Trained:
     return replace(trained, verdicts=expectations.verdicts(plan.recipe, trained.results(), first=True))
 
 
-def _plain(data: Any) -> Any:
-    """Return data as it is after a round trip through JSON."""
-    return json.loads(json.dumps(data))
+def _statement(plan: TuningPlan, best: Trained | None, about: Json) -> Json:
+    """The privacy statement of the whole: that of the best run, with the guarantees of the best of K runs."""
+    job = plan.candidates[0].plan if best is None else best.plan
+    rows, refused = plan.guarantees
+    base = training_statement.statement(job, job.process(), rows, refused, about)
+    warnings = list(base["warnings"])
+    position: Json = {}
+    if best is not None:
+        entries = finalize.entries_of_plan(job, RunFolder(best.out))
+        position = {"ledger": ledger.position(entries).as_dict()}
+        warnings += tasks.load(job.train.task).warnings(best.metrics)
+    score = plan.tune.score
+    lists = render.sections("tuned_lists.txt.j2", column=score.column, repeats=plan.repeats)
+    not_covered = [line for line in base["not_covered"] if not line.startswith("the choice of model")]
+    return {
+        **base,
+        "recipe": plan.recipe.name,
+        "source": plan.recipe.source,
+        "seed": plan.recipe.train.seed,
+        "publish": _publishable(base["publish"], plan),
+        "tuning": _tuning(plan, rows, None if best is None else best.statement["chosen"]),
+        **position,
+        "earlier_runs": [],
+        "covered": [*base["covered"], *lists["covered"]],
+        "not_covered": [*lists["not_covered"], *not_covered],
+        "not_assessed": [*lists["not_assessed"], *base["not_assessed"]],
+        "warnings": warnings,
+    }
+
+
+def _tuning(plan: TuningPlan, rows: list[Guarantee], chosen: Json | None) -> Json:
+    """The entry ``tuning`` of a statement: the distribution, the candidates and the score, and the eps of one run."""
+    return {
+        "repeats": plan.repeats.describe(),
+        "candidates": [candidate.labels for candidate in plan.candidates],
+        "drawn": "each run draws one candidate uniformly, with replacement",
+        "score": plan.tune.score.model_dump(),
+        "chosen": chosen,
+        "released": "nothing: the number of runs was 0" if chosen is None else "the best run",
+        "one_run": {row.accountant: row.extra["repeats"]["one_run"] for row in rows},
+        "process_is_of": "the best run alone; the guarantees are those of the best of K runs",
+    }
+
+
+def _publishable(entries: list[dict[str, str]], plan: TuningPlan) -> list[dict[str, str]]:
+    """The files that may be published, with the recipe of the best run and without what is not kept."""
+    seeded = plan.recipe.train.seed is not None
+    gone = (storage.DIAGNOSTICS, storage.CHECKPOINT, "before-1, before-2, ...")
+    kept = [entry for entry in entries if entry["file"] not in gone]
+    why = publication.FIXED_SEED if seeded else f"{publication.SETTINGS}, and which candidate was the best"
+    return [*kept, {"file": storage.CANDIDATE, "publish": "no" if seeded else "yes", "why": why}]

@@ -1,6 +1,7 @@
-"""The random choices of a tuned training: the number of runs, the candidate of each, and the order of equal scores.
+"""The plan of a tuned training: its candidates, their noise, the privacy of the best of K runs, and random choices.
 
-They are drawn once, before the first run, and kept in a file that is deleted with the runs.
+The number of runs, the candidate of each and the order of equal scores are drawn once, before the first run, and kept
+in a file that is deleted with the runs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from wpriv.accounting import best_of_runs, evaluate, repeated_selection
 from wpriv.accounting.search import Unknown
@@ -25,9 +25,10 @@ from wpriv.core.repeats import MAX_DRAWN_MEAN, Repeats, parse
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.numerics.numbers import echo, text
-from wpriv.training import plan, recipe_grid
+from wpriv.results.model import Row
+from wpriv.training import plan, training_grid
 from wpriv.training.plan import Plan
-from wpriv.training.recipe_grid import Cell, Labels, number_of
+from wpriv.training.training_grid import Cell, Labels, number_of
 
 FILE = "draw.json"
 BITS = 64
@@ -117,15 +118,13 @@ def _seeded(seed: int) -> Callable[[int], int]:
     return bits
 
 
-def score_of(metrics: list[dict[str, Any]], column: str, best: str) -> float:
+def score_of(metrics: list[Row], column: str, best: str) -> float:
     """The score of a finished run, larger for better ones; -inf where it is missing or no number."""
     value = metrics[-1].get(column) if metrics else None
     if not isinstance(value, (int, float)) or math.isnan(value):
         return float("-inf")
     return float(value) if best == "highest" else -float(value)
 
-
-# The plan of a tuned training: its candidates, their noise, and the privacy of the best of K runs.
 
 # factor by which all noise is raised at a time where candidates of several costs exceed the target together, and the
 # largest number of times
@@ -146,7 +145,7 @@ class Candidate:
         if sigma is not None:
             kept = {key: value for key, value in recipe.data["privacy"].items() if key not in ("eps", "accountant")}
             data = {**recipe.data, "privacy": {**kept, "sigma": sigma}}
-            recipe = recipe_grid.changed(replace(recipe, data=data), {})
+            recipe = training_grid.changed(replace(recipe, data=data), {})
         return cls(cell.labels, plan.plan(recipe, sizes))
 
 
@@ -240,7 +239,7 @@ def tuning_plan(recipe: Recipe, sizes: Mapping[str, int]) -> TuningPlan:
             f"{recipe.name}: tune: repeats: a number of runs is drawn for means of up to {MAX_DRAWN_MEAN:g}; found "
             f"{repeats.mean:g}"
         )
-    cells = recipe_grid.points_of(recipe, recipe.train.tune.sweep)
+    cells = training_grid.points_of(recipe, recipe.train.tune.sweep)
     candidates = [Candidate.of(cell, sizes, None if private.eps is None else 1.0) for cell in cells]
     adjacencies = sorted({candidate.plan.adjacency for candidate in candidates})
     if len(adjacencies) > 1:

@@ -17,7 +17,7 @@ from wpriv.results import expectations, model, storage
 from wpriv.results import plot as composite_figure
 from wpriv.results.expectations import Verdict
 from wpriv.results.model import Claim, Claims, Row, Together
-from wpriv.training.reports import summary
+from wpriv.training.reports import folder_page
 
 SCHEMA = "wpriv.reproduction/1"
 VERDICTS = {
@@ -164,7 +164,7 @@ def _finished(name: str, folder: Path, *, quick: bool, kept: bool) -> RecipeResu
     files = [folder / storage.TABLE, folder / storage.METRICS]
     table = next((storage.table(path) for path in files if path.is_file()), [])
     runs = storage.table(folder / storage.RUNS) if (folder / storage.RUNS).is_file() else []
-    together = summary.statement_of_all(folder)[0]
+    together = folder_page.statement_of_all(folder)[0]
     claims = model.checked(Claims, provenance, file, "Run the recipe again").claims
     recipe, note = load_recipe.read(name, quick=quick), ""
     if reproduce.is_of(recipe, folder):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +17,8 @@ from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError, requ
 from wpriv.files import durable_writes
 from wpriv.numerics.numbers import echo, text
 from wpriv.results import plot, storage
-from wpriv.training import plan, recipe_grid, train_data
+from wpriv.results.model import Json, Row
+from wpriv.training import plan, train_data, training_grid
 from wpriv.training import train as training
 from wpriv.training.audit import audited_training, coin_tests
 from wpriv.training.audit.audited_training import Outcome
@@ -106,7 +106,7 @@ class Audit:
                 f"as private as certified"
             )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the answer as JSON holds it."""
         row = self.certified.as_dict()
         return {
@@ -144,7 +144,7 @@ class Audit:
             f"one record, so that faults which only show with several records of a person are not met"
         ]
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Row]:
         """Return the table: a row for each test, with the certified bracket beside it."""
         bracket = self.certified.epsilon
         ends = {"certified_lower": bracket.lower, "certified_upper": bracket.safe}
@@ -211,7 +211,7 @@ def run(
     require("torch", "an audit")
     _check(recipe, method, canaries, runs)
     if recipe.train.has_several:
-        recipe = recipe_grid.changed(recipe, {"seeds": 1})  # an audit trains as often as its method needs
+        recipe = training_grid.changed(recipe, {"seeds": 1})  # an audit trains as often as its method needs
     runs = runs or RUNS[method]
     if out is not None:
         _refuse_other_files(out)
@@ -243,11 +243,7 @@ def run(
 
 
 def _check(recipe: Recipe, method: str, canaries: int | None, runs: int | None) -> None:
-    """Refuse arguments that are out of range, sweeps, and tasks that cannot be audited.
-
-    Raises:
-        UsageError: there is such an argument, or a sweep. Unsupported: there is such a task.
-    """
+    """Refuse arguments that are out of range, sweeps, and tasks that cannot be audited."""
     if recipe.train.sweep is not None:
         raise UsageError(f"{recipe.name} is a sweep of several trainings, and an audit is of one: set its keys instead")
     if recipe.train.tune is not None:
@@ -268,11 +264,7 @@ def _check(recipe: Recipe, method: str, canaries: int | None, runs: int | None) 
 
 
 def _refuse_other_files(out: Path) -> None:
-    """Refuse a folder of other files, before the training; an earlier audit is replaced.
-
-    Raises:
-        UsageError: the folder holds something else than an audit.
-    """
+    """Refuse a folder of other files, before the training; an earlier audit is replaced."""
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / ANSWER).is_file())):
         raise UsageError(f"{out} holds other files than those of an audit. Name another folder with `out`")
 
@@ -298,5 +290,5 @@ def _written(result: Audit, recipe: Recipe, out: Path) -> Audit:
     durable_writes.replace(out / TABLE, storage.csv_text(result.rows()))
     files = [out / ANSWER, out / TABLE, out / storage.RECIPE]
     files += plot.draw(result.rows(), [plot.View(figure=FIGURE, title=recipe.name)], out, ("png",), stem=FIGURE)
-    durable_writes.replace(out / ANSWER, json.dumps({**result.as_dict(), **storage.provenance()}, indent=2) + "\n")
+    storage.write_json(out / ANSWER, {**result.as_dict(), **storage.provenance()})
     return replace(result, files=tuple(files))

@@ -1,4 +1,7 @@
-"""Scores of canaries: large where the noisy sums along a canary's direction look as if it took part."""
+"""One training with canaries, and their scores: large where the noisy sums along a canary look as if it took part.
+
+It is the engine of ``wpriv train`` on the records of a recipe and on canaries behind them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +21,14 @@ from wpriv.config.recipe import Recipe
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.training import tasks, training_run
+from wpriv.training.data import Data
 from wpriv.training.plan import Plan
+
+if TYPE_CHECKING:
+    import torch
+
+    from wpriv.config.train_schema import Train
+    from wpriv.training.engine.job import Job, Schedule
 
 Array = NDArray[np.float64]
 LEAST = 1e-3
@@ -75,8 +85,6 @@ def _log_mixture(numbers: Array, noise: Array, weights: dict[float, float]) -> A
     mixture: Array = np.logaddexp.reduce(terms, axis=0)
     return mixture
 
-
-# One training with canaries: the engine of ``wpriv train`` on the records of a recipe and on canaries behind them.
 
 TASKS = ("classify", "fit")
 """The tasks whose trainings can be audited."""
@@ -138,7 +146,7 @@ def require_auditable(plan: Plan) -> None:
 
 def train(
     plan: Plan,
-    data: Any,
+    data: Data,
     *,
     canaries: int,
     fewer: bool,
@@ -174,8 +182,8 @@ def train(
         generator=np.random.default_rng([seed, run]),
     )
 
-    def build_job(*arguments: Any, **keywords: Any) -> Any:
-        return added.insert(tasks.load(plan.train.task).build_job(*arguments, **keywords))
+    def build_job(recipe: Train, data: Data, device: torch.device, /, *, adjacency: str) -> Job:
+        return added.insert(tasks.load(plan.train.task).build_job(recipe, data, device, adjacency=adjacency))
 
     with tempfile.TemporaryDirectory(prefix="wpriv-audit-") as name:
         folder = Path(name)
@@ -198,7 +206,7 @@ def train(
     return Outcome(added.coins, statistics, process)
 
 
-def _extended(schedule: Any, canaries: int) -> Any:
+def _extended(schedule: Schedule, canaries: int) -> Schedule:
     """Return the schedule with places for canaries behind the records, at the same sampling rate.
 
     Records and batch are multiplied by one factor; places that neither a record nor a canary takes are empty.

@@ -1,5 +1,6 @@
 """Lower bounds of eps from the outcome of an audit, each wrong with at most a stated chance.
 
+The outcome is the scores of canaries and the coins that decided whether they took part.
 docs/theory/audits.md states the theorems and proves them.
 """
 
@@ -133,8 +134,6 @@ def _binomial(trials: int, hits: NDArray[np.int64], chance: float) -> NDArray[np
     return masses
 
 
-# Lower bounds of eps from the scores of canaries and the coins that decided whether they took part.
-
 CONFIDENCE = 0.95
 SHARES = (0.05, 0.1, 0.25, 0.5)
 """Shares of the canaries that are guessed."""
@@ -176,7 +175,7 @@ def guess_tests(outcomes: Sequence[Outcome], delta: float) -> tuple[Test, ...]:
         order = np.argsort(np.concatenate([outcome.scores[name] for outcome in outcomes]), kind="stable")
         for share in SHARES:
             guesses = max(1, round(share * len(coins)))
-            low = _lowest(guesses, one_sided)
+            low = 0 if one_sided else guesses // 2  # guesses that a canary is out
             out, present = order[:low], order[len(coins) - (guesses - low) :]
             correct = int((~coins[out]).sum() + coins[present].sum())
             eps = eps_of_guesses(guesses, correct, len(coins), delta, error)
@@ -225,11 +224,6 @@ def design(process: Process, present: float, missing: float) -> Design:
     return Design(present, missing, seen, 1.0 if seen == 1 else shows_out)
 
 
-def _lowest(guesses: int, one_sided: bool) -> int:
-    """The number of guesses that a canary is absent ("out")."""
-    return 0 if one_sided else guesses // 2
-
-
 def _most(plan: Design, one_sided: bool, delta: float, statistics: int) -> float:
     """The largest bound of guesses over all shares, at the expected number of right ones."""
     canaries = round(plan.present + plan.missing)
@@ -237,7 +231,7 @@ def _most(plan: Design, one_sided: bool, delta: float, statistics: int) -> float
     bounds = []
     for share in SHARES:
         guesses = max(1, round(share * canaries))
-        correct = round(plan.right(guesses, _lowest(guesses, one_sided)))
+        correct = round(plan.right(guesses, 0 if one_sided else guesses // 2))
         bounds.append(eps_of_guesses(guesses, min(guesses, correct), canaries, delta, error))
     return max(bounds)
 

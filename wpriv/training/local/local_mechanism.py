@@ -1,4 +1,7 @@
-"""A local mechanism as users describe it, and its calibration: the noise for a target, or the cost of a given noise."""
+"""A local mechanism as users describe it, its calibration, and the plan of reports, made before any is written.
+
+Calibration finds the noise for a target, or the cost of a given noise. The plan adds clip bounds and grid.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.hints import did_you_mean
 from wpriv.numerics import ball_projection, conversions
 from wpriv.numerics.numbers import number, rounded, shown, whole
+from wpriv.results.model import Json
 from wpriv.training.local.records import Records, records
 
 FORMULAS = ("analytic", "eq4")
@@ -44,18 +48,18 @@ class LocalMechanism:
         dtype: float32 or float64, of the reports. seed: of the noise; None leaves it to the operating system.
     """
 
-    mech: Any = None
+    mech: object = None
     radius: float | None = None
     eps: float | None = None
     delta: float | None = None
     sigma: float | None = None
     scale: float | None = None
-    formula: Any = None
+    formula: object = None
     center: float | None = None
     nonnegative: bool = False
     dct: bool = False
     quantile: float | None = None
-    thresholds: Any = None
+    thresholds: object = None
     dtype: Any = "float32"
     seed: int | None = None
 
@@ -120,14 +124,14 @@ def calibrated(options: LocalMechanism, radius: float) -> CalibratedMechanism:
         UsageError: an option is missing, out of range or does not fit another. Unsupported: the target is out of reach.
     """
     _check_noise_options(options)
-    step: dict[str, Any] = {"mech": options.mech, "radius": radius}
+    step: Json = {"mech": options.mech, "radius": radius}
     if options.p == 2:
         step["nonnegative"] = int(options.nonnegative)
     noise, formula = getattr(options, options.parameter), GIVEN
     if noise is None:
         noise, formula = _noise(options, step)
     mechanism = _mechanism({**step, options.parameter: noise})
-    question: dict[str, Any] = {}
+    question: Json = {}
     if options.delta is not None:
         question["delta"] = options.delta
     elif options.eps is not None:
@@ -166,7 +170,7 @@ def _check_noise_options(options: LocalMechanism) -> None:
         raise UsageError("`formula` eq4 is for Gauss noise; Laplace noise has an exact formula. Leave it out")
 
 
-def _noise(options: LocalMechanism, step: dict[str, Any]) -> tuple[float, str]:
+def _noise(options: LocalMechanism, step: Json) -> tuple[float, str]:
     """Return noise that suffices for a target, rounded up, and the formula that gave it."""
     eps, delta = options.eps, options.delta
     assert eps is not None  # either noise or target is given
@@ -190,11 +194,9 @@ def _quotient(numerator: float, denominator: float) -> float:
     return rounded(quotient, up=True)
 
 
-def _mechanism(step: dict[str, Any]) -> Any:
+def _mechanism(step: Json) -> Any:
     return registry.mechanism(step["mech"])(**{key: value for key, value in step.items() if key != "mech"})
 
-
-# The plan of local reports, made before any record is processed: calibrated mechanism, clip bounds and grid.
 
 Array = NDArray[Any]
 MAX_CENTER = 1e9

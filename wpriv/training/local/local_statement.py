@@ -1,4 +1,4 @@
-"""The privacy statement of local reports: .statement.json as plain data, and .statement.md."""
+"""The files of local reports: a .npz with the noisy records, and the privacy statement as JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wpriv.errors import UsageError
 from wpriv.files.durable_writes import LOCK, PART, locked, reported
 from wpriv.numerics.numbers import shown, text
 from wpriv.results import model
-from wpriv.results.model import Reports
+from wpriv.results.model import Json, Reports
 from wpriv.training.local.local_mechanism import Plan
 from wpriv.training.local.records import Records
 from wpriv.training.reports import publication, render, words
@@ -34,7 +34,7 @@ UNIT = "every record by itself: all numbers of one row of the data"
 LABELS_PUBLIC = "the labels: written unchanged, since --public-labels declares them public"
 
 
-def statement(plan: Plan, records: Records, labels: bool) -> dict[str, Any]:
+def statement(plan: Plan, records: Records, labels: bool) -> Json:
     """Return the statement of local reports as plain data. No part of it is computed from the values of the records.
 
     A checksum of them would let anyone test guesses about them, and so would the share of clipped records; neither is
@@ -73,15 +73,7 @@ def statement(plan: Plan, records: Records, labels: bool) -> dict[str, Any]:
             "chosen_by": calibrated.formula,
             "grid": plan.step,
         },
-        "clip": {
-            "norm": f"l{calibrated.p}",
-            "radius": plan.radius,
-            "center": plan.center,
-            "how": "scaled down onto the ball" if calibrated.p == 2 else "the nearest point of the ball",
-            "nonnegative": calibrated.nonnegative,
-            "bounds_from": plan.bounds_from or None,
-            "domain": "orthonormal cosine transform (DCT-II)" if plan.dct else "as read",
-        },
+        "clip": _clip(plan),
         "guarantees": [row.as_dict()],
         "delta": words.share(row.delta.safe, len(records.x)).model_dump(),
         "trust_model": lists["trust_model"],
@@ -100,7 +92,19 @@ def statement(plan: Plan, records: Records, labels: bool) -> dict[str, Any]:
     }
 
 
-def to_markdown(statement: dict[str, Any]) -> str:
+def _clip(plan: Plan) -> Json:
+    return {
+        "norm": f"l{plan.calibrated.p}",
+        "radius": plan.radius,
+        "center": plan.center,
+        "how": "scaled down onto the ball" if plan.calibrated.p == 2 else "the nearest point of the ball",
+        "nonnegative": plan.calibrated.nonnegative,
+        "bounds_from": plan.bounds_from or None,
+        "domain": "orthonormal cosine transform (DCT-II)" if plan.dct else "as read",
+    }
+
+
+def to_markdown(statement: Json) -> str:
     """Render the statement of local reports as Markdown."""
     reports = read(statement)
     data = reports.data
@@ -116,7 +120,7 @@ def to_markdown(statement: dict[str, Any]) -> str:
     )
 
 
-def read(statement: dict[str, Any]) -> Reports:
+def read(statement: Json) -> Reports:
     """Return the plain data of a statement as a record.
 
     Raises:
@@ -124,8 +128,6 @@ def read(statement: dict[str, Any]) -> Reports:
     """
     return model.checked(Reports, statement, "the statement of the reports", model.PRIVATISE_AGAIN)
 
-
-# The files of local reports: a .npz with the noisy records, and the privacy statement beside it.
 
 Array = NDArray[Any]
 _ZIPPED_AT = (1980, 1, 1, 0, 0, 0)  # the same for every file, so that the same seed gives the same bytes
@@ -164,7 +166,7 @@ class ReportFiles:
                     f"Name another file with `out`"
                 )
 
-    def write(self, small: dict[str, Array], reports: ReportFile, statement: dict[str, Any]) -> None:
+    def write(self, small: dict[str, Array], reports: ReportFile, statement: Json) -> None:
         """Write all files, or none where writing fails or is interrupted.
 
         Args:
@@ -196,10 +198,10 @@ class ReportFile:
     blocks: Iterator[Array]
 
 
-def array_facts(plan: Plan, statement: dict[str, Any]) -> dict[str, Array]:
+def array_facts(plan: Plan, statement: Json) -> dict[str, Array]:
     """Return the facts that a user of the reports needs, as small arrays beside them."""
     mechanism, row = plan.calibrated.mechanism, plan.calibrated.row
-    values: dict[str, Any] = {
+    values: Json = {
         "mechanism": mechanism.name,
         mechanism.noise: plan.calibrated.noise,
         "p": plan.calibrated.p,

@@ -19,6 +19,7 @@ from wpriv.errors import UsageError
 from wpriv.numerics import ball_projection
 from wpriv.numerics.numbers import shown, whole
 from wpriv.randomness import report_key
+from wpriv.results.model import Json
 from wpriv.training.data._parameters import ReaderParameters
 from wpriv.training.local import local_mechanism, local_statement
 from wpriv.training.local.local_mechanism import LocalMechanism, Plan
@@ -47,7 +48,7 @@ class Privatized:
 
     x: Array | None
     labels: Array | None
-    statement: dict[str, Any]
+    statement: Json
     files: tuple[Path, ...] = ()
 
 
@@ -122,21 +123,9 @@ def privatize(
     ((2, 2), True)
     """
     mechanism = LocalMechanism(
-        mech=mech,
-        radius=radius,
-        eps=eps,
-        delta=delta,
-        sigma=sigma,
-        scale=scale,
-        formula=formula,
-        center=center,
-        nonnegative=nonnegative,
-        dct=dct,
-        quantile=quantile,
-        thresholds=thresholds,
-        dtype=dtype,
-        seed=seed,
-    )
+        mech=mech, radius=radius, eps=eps, delta=delta, sigma=sigma, scale=scale, formula=formula, center=center,
+        nonnegative=nonnegative, dct=dct, quantile=quantile, thresholds=thresholds, dtype=dtype, seed=seed,
+    )  # fmt: skip
     count = None if limit is None else whole(limit, "`limit`")
     folder, path = _path(root, "`data_root`"), _path(out, "`out`")
     files = None if path is None else ReportFiles.at(path)
@@ -244,7 +233,7 @@ def _digests(records: Records) -> set[bytes]:
     return digests
 
 
-def _path(value: Any, name: str) -> Path | None:
+def _path(value: object, name: str) -> Path | None:
     if value is not None and not isinstance(value, (str, Path)):
         raise UsageError(f"{name} must be a path; found {shown(value)}")
     return None if value is None else Path(value)

@@ -71,7 +71,7 @@ class Records:
 
 
 def records(
-    source: Any,
+    source: object,
     root: Path | None = None,
     *,
     array: str = "",

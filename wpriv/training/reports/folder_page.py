@@ -1,6 +1,7 @@
-"""Parts of web pages: expected numbers, the tables behind figures, and figures as inline SVG.
+"""One results folder as a web page or as a short summary in lines, and the parts of web pages.
 
-All text is escaped by the templates: names and texts of recipes may hold anything.
+A page has statement, guarantee and its reading, numbers, figures, and how it is made. All text is escaped by the
+templates: names and texts of recipes may hold anything.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from pathlib import Path
 
 from wpriv.accounting import explain
 from wpriv.config import yaml_document
-from wpriv.errors import Unsupported, WprivError
+from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.numerics import numbers
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.expectations import Verdict, number
-from wpriv.results.model import AuditAnswer, Claim, Claims, Row, Statement
-from wpriv.training.reports import model_check, render, summary, words
+from wpriv.results.model import AuditAnswer, Claim, Claims, OfAll, Row, Statement, Together
+from wpriv.training.reports import model_check, render, words
 from wpriv.training.reports.model_check import FITS, ModelCheck
 
 # rows of a table that a page shows in full below a figure
@@ -129,7 +130,7 @@ def _inline(picture: str, name: str) -> str:
     return re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{name}-\2"', picture)
 
 
-# One results folder as one web page: statement, guarantee and its reading, numbers, figures, and how it is made.
+# One results folder as one web page.
 
 AUDIT, AUDIT_TABLE = "audit.json", "audit.csv"
 
@@ -153,7 +154,7 @@ def of_training(path: Path, statement: Statement, weights: ModelCheck) -> str:
     """
     from wpriv.figures import _names
 
-    source, metrics = statement.protection, summary.last_metrics(path)
+    source, metrics = statement.protection, last_metrics(path)
     best = None if source is None else source.best
     return _page(
         "training.html.j2",
@@ -165,9 +166,7 @@ def of_training(path: Path, statement: Statement, weights: ModelCheck) -> str:
         reading=[] if source is None or best is None else explain.of_statement(source, best),
         facts=_facts(statement, weights),
         measured=[(_names.axis(key), number(value, 5)) for key, value in metrics.items() if value is not None],
-        found=_results(
-            path, storage.table(path / storage.METRICS), lambda out: plot.plot(path, formats=("svg",), out=out)
-        ),
+        found=_results(path, storage.METRICS),
         files=[(entry.file, entry.publish, entry.why) for entry in statement.publish if (path / entry.file).exists()],
     )
 
@@ -179,10 +178,10 @@ def of_table(path: Path, kind: str, recipe: Mapping[str, object], provenance: Ma
         recipe: the content of recipe.yaml. provenance: that of provenance.json; both may be empty.
     """
     name = str(provenance.get("recipe") or path.name)
-    _, data = summary.of_table(path, kind, recipe, provenance)
+    _, data = summary_of_table(path, kind, recipe, provenance)
     known = provenance.get("accountants")
     sources = known if isinstance(known, Mapping) else {}
-    together = summary.lines_of_all(*summary.statement_of_all(path)) if kind == "sweep" else []
+    together = lines_of_all(*statement_of_all(path)) if kind == "sweep" else []
     return _page(
         "table.html.j2",
         path,
@@ -197,31 +196,26 @@ def of_table(path: Path, kind: str, recipe: Mapping[str, object], provenance: Ma
                 row["accountant"],
                 row["rows"],
                 ", ".join(row["claims"]) or "no answer",
-                *(summary.shown(row[key]) for key in ("epsilon", "delta")),
+                *(shown(row[key]) for key in ("epsilon", "delta")),
                 sources.get(row["accountant"], ""),
             ]
             for row in data["accountants"]
         ],
         together=[("all together" if name == "together" else name, line) for name, line in together],
         trainings=_trainings(path) if kind == "sweep" else [],
-        found=_results(
-            path, storage.table(path / storage.TABLE), lambda out: plot.plot(path, formats=("svg",), out=out)
-        ),
+        found=_results(path, storage.TABLE),
     )
 
 
 def of_audit(path: Path, audit: AuditAnswer) -> str:
     """Return the page of an audit."""
-    rows = storage.table(path / AUDIT_TABLE)
     return _page(
         "audit.html.j2",
         path,
         f"Audit of {audit.recipe}",
         "wpriv audit",
         audit=audit,
-        found=_results(
-            path, rows, lambda out: plot.plot(path / AUDIT_TABLE, figure="audit", formats=("svg",), out=out)
-        ),
+        found=_results(path, AUDIT_TABLE, "audit"),
     )
 
 
@@ -275,9 +269,11 @@ def _trainings(path: Path) -> list[tuple[str, str]]:
     return lines
 
 
-def _results(path: Path, rows: list[Row], draw: Callable[[Path], list[Path]]) -> Results:
-    """Figures and their numbers, expected numbers, and claims."""
-    pictures = figures(draw, "figure", f"Figure of {path.name}; its numbers are in the table below")
+def _results(path: Path, table: str, figure: str | None = None) -> Results:
+    """Figures and the numbers of a table, expected numbers, and claims; a named figure is drawn of the table alone."""
+    rows, source = storage.table(path / table), path / table if figure else path
+    label = f"Figure of {path.name}; its numbers are in the table below"
+    pictures = figures(lambda out: plot.plot(source, figure=figure, formats=("svg",), out=out), "figure", label)
     faults, verdicts, claims = [], [], []
     try:
         verdicts = expectations.read(path / storage.EXPECT)
@@ -290,3 +286,132 @@ def _results(path: Path, rows: list[Row], draw: Callable[[Path], list[Path]]) ->
         faults.append(str(error))
     expected = expected_table(verdicts) if verdicts else ""
     return Results(pictures, numbers_behind(rows), expected, claims, faults)
+
+
+# A short summary of a results folder in lines.
+
+SCHEMA = "wpriv.report/1"
+NO_MEASUREMENTS = ("epoch", "step", "epsilon", "seconds")
+
+
+def summary_of_training(path: Path, statement: Statement, weights: ModelCheck) -> tuple[str, Row]:
+    """Return the summary of a finished training, as text and as plain data."""
+    last = last_metrics(path)
+    data, measured = statement.data, {key: value for key, value in last.items() if key not in NO_MEASUREMENTS}
+    files = [entry for entry in statement.publish if (path / entry.file).exists()]
+    steps = f", {last['step']} steps" if "step" in last else ""
+    rows = [("trained", f"{statement.task} on {data.records} records of {data.name}{steps}")]
+    if measured:
+        shown = ", ".join(f"{key} {value:.4g}" for key, value in measured.items() if isinstance(value, (int, float)))
+        rows.append(("measured", f"{shown} (without noise: not for publication)"))
+    rows.append(("guarantee", words.promise(statement)))
+    if (source := statement.protection) is not None:
+        rows += [("neighbours", source.neighbours), ("delta", words.delta(source.delta))]
+    rows.append(("weights", weights.words))
+    rows += [("warning", warning) for warning in statement.warnings]
+    for heading, answer in (("publish", "yes"), ("keep", "no")):
+        if names := [entry.file for entry in files if entry.publish == answer]:
+            rows.append((heading, ", ".join(names)))
+    summary = {
+        "schema": SCHEMA,
+        "kind": "training",
+        "recipe": statement.recipe,
+        "promise": words.promise(statement),
+        "private": statement.private,
+        "metrics": last,
+        "guarantees": [] if statement.releases is None else [row.as_dict() for row in statement.releases.guarantees],
+        "model": weights.verdict,
+        "warnings": statement.warnings,
+        "files": [entry.as_dict() for entry in files],
+    }
+    return _lines(statement.recipe, statement.source, rows), summary
+
+
+def summary_of_table(
+    path: Path, kind: str, recipe: Mapping[str, object], provenance: Mapping[str, object]
+) -> tuple[str, Row]:
+    """Return the summary of a comparison or a sweep, as text and as plain data.
+
+    Args:
+        recipe: the content of recipe.yaml. provenance: the content of provenance.json; both may be empty.
+    """
+    table = storage.table(path / storage.TABLE)
+    names = dict.fromkeys(str(row["accountant"]) for row in table if row.get("accountant"))
+    rows = [("rows", f"{len(table)} in {storage.TABLE}, columns {', '.join(table[0])}")]
+    accountants = []
+    for name in names:
+        part = [row for row in table if row.get("accountant") == name]
+        claims = list(dict.fromkeys(str(row["claim"]) for row in part if row.get("claim")))
+        ranges = {key: _range(part, key) for key in ("epsilon", "delta")}
+        accountants.append({"accountant": name, "rows": len(part), "claims": claims, **ranges})
+        figures = [f"{key} {shown(ends)}" for key, ends in ranges.items() if ends]
+        rows.append((name, ", ".join([f"{len(part)} rows", "/".join(claims) or "no answer", *figures])))
+    together, warnings = statement_of_all(path)
+    trainings = sorted(file.parent.name for file in path.glob(f"*/{storage.STATEMENT}"))
+    if kind == "sweep":
+        rows.append(("trainings", f"{len(trainings)} finished, each with a statement: {', '.join(trainings)}"))
+        rows += lines_of_all(together, warnings)
+    files = sorted(item.name for item in path.iterdir() if item.is_file())
+    rows.append(("files", ", ".join(files)))
+    name = str(provenance.get("recipe") or path.name)
+    summary = {
+        "schema": SCHEMA,
+        "kind": kind,
+        "recipe": name,
+        "rows": len(table),
+        "accountants": accountants,
+        "trainings": trainings,
+        "files": files,
+        **({"together": together.as_dict(), "warnings": warnings} if together is not None else {}),
+    }
+    return _lines(name, str(recipe.get("source", "no source given")), rows), summary
+
+
+def statement_of_all(path: Path) -> tuple[Together | None, list[str]]:
+    """Return the guarantee of several trainings together and its warnings; None where there is no such statement.
+
+    Raises:
+        UsageError: the statement is damaged.
+    """
+    file = path / storage.STATEMENT
+    if not file.exists():
+        return None, []
+    data = model.json_object(file)
+    if "together" not in data:
+        return None, []
+    stated = model.checked(OfAll, data, file, "Write it again by the command of the trainings")
+    return stated.together, stated.warnings
+
+
+def lines_of_all(together: Together | None, warnings: list[str]) -> list[tuple[str, str]]:
+    """Return the lines on the guarantee of several trainings together, and the warnings, with their names."""
+    if together is None:
+        return []
+    return [("together", words.guarantee_of_all(together)), *(("warning", line) for line in warnings)]
+
+
+def last_metrics(path: Path) -> Row:
+    """Return the last row of the metrics; empty if they cannot be read."""
+    try:
+        return storage.table(path / storage.METRICS)[-1]
+    except UsageError:
+        return {}
+
+
+def _range(rows: list[Row], key: str) -> list[float] | None:
+    values = [row[key] for row in rows if isinstance(row.get(key), (int, float))]
+    return [min(values), max(values)] if values else None
+
+
+def shown(ends: list[float] | None) -> str:
+    """Return a range of figures, rounded up; nothing where there is none."""
+    if not ends:
+        return ""
+    low, high = (words.up(float(end)) for end in ends)
+    return low if low == high else f"{low} to {high}"
+
+
+def _lines(title: str, source: str, rows: Iterable[tuple[str, str]]) -> str:
+    entries = list(rows)
+    width = max(len(name) for name, _ in entries) + 2
+    return "\n".join([f"{title}: {source}", *(f"{name.ljust(width)}{value}" for name, value in entries)])

@@ -1,4 +1,7 @@
-"""The header of model.safetensors: the privacy statement in short, so that it travels with the weights."""
+"""The header of model.safetensors, and whether the weights in a folder are those that its statement is about.
+
+The header is the privacy statement in short, so that it travels with the weights.
+"""
 
 from __future__ import annotations
 
@@ -68,8 +71,6 @@ def _promise(statement: Statement) -> dict[str, object]:
         entries |= {"ledger": statement.ledger.digest, "ledger_lines": statement.ledger.lines}
     return {"privacy": "training", **entries, "parameters": adaptive_history.lines(releases.parameters)}
 
-
-# Whether the weights in a results folder are those that its privacy statement is about.
 
 FITS, MISSING, UNNAMED, DIFFERS = "fits", "missing", "unnamed", "differs"
 

@@ -1,6 +1,7 @@
-"""A checklist of the questions that a reader asks of a private model, answered from its privacy statement.
+"""The verb ``report``: what a results folder says, as a short summary, a web page, a registry entry or a checklist.
 
-The questions and their answers are in ``templates/checklist.txt.j2``.
+The checklist has the questions that a reader asks of a private model, answered from its privacy statement; they are in
+``templates/checklist.txt.j2``. The entry is for the Differential Privacy Deployments Registry of OpenDP.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any
 from wpriv.config import yaml_document
 from wpriv.errors import CheckFailed, MissingResource, UnknownName, Unsupported, UsageError, of_file
 from wpriv.results import model, storage
-from wpriv.results.model import AuditAnswer, Releases, Reports, Statement
-from wpriv.training.reports import folder_page, model_check, render, summary, words
+from wpriv.results.model import AuditAnswer, Json, Releases, Reports, Statement
+from wpriv.training.reports import folder_page, model_check, render, words
 from wpriv.training.reports.model_check import ModelCheck
 
 
@@ -80,8 +81,6 @@ def to_markdown(statement: Statement, rows: list[Question]) -> str:
     return render.filled("checklist.md.j2", statement=statement, rows=rows, answered=sum(not row.add for row in rows))
 
 
-# An entry for the Differential Privacy Deployments Registry of OpenDP, filled in from a privacy statement.
-
 REGISTRY_SCHEMA = Path(__file__).with_name("registry.schema.json")
 COMMIT = "057e5d81"
 OPEN = "TO DO: "
@@ -95,7 +94,7 @@ NO_VALIDATOR = (
 )
 
 
-def entry(statement: Statement, changes: Mapping[str, object] | None = None) -> dict[str, Any]:
+def entry(statement: Statement, changes: Mapping[str, object] | None = None) -> Json:
     """Return the entry as plain data; what only people know begins with ``TO DO``.
 
     Args:
@@ -117,7 +116,7 @@ def entry(statement: Statement, changes: Mapping[str, object] | None = None) -> 
         mechanisms=_mechanisms(statement, source),
         information=_information(statement),
     )
-    data: dict[str, Any] = json.loads(filled)
+    data: Json = json.loads(filled)
     for path, value in (changes or {}).items():
         _set(data, path, value)
     return data
@@ -150,7 +149,7 @@ def _information(statement: Statement) -> list[str]:
     return [*warnings, f"SHA-256 of the weights (see wpriv's file reference): {statement.model.weights_sha256}"]
 
 
-def open_paths(data: Any, path: str = "") -> Iterator[str]:
+def open_paths(data: object, path: str = "") -> Iterator[str]:
     """Yield the dotted paths of the values that are still for people to fill in; places in lists are numbers."""
     if isinstance(data, str) and OPEN in data:
         yield path
@@ -159,7 +158,7 @@ def open_paths(data: Any, path: str = "") -> Iterator[str]:
         yield from open_paths(value, f"{path}.{key}" if path else str(key))
 
 
-def entry_faults(data: dict[str, Any]) -> list[str] | None:
+def entry_faults(data: Json) -> list[str] | None:
     """Return what the schema finds wrong with an entry, apart from open values; None without jsonschema."""
     if importlib.util.find_spec("jsonschema") is None:
         return None
@@ -171,23 +170,19 @@ def entry_faults(data: dict[str, Any]) -> list[str] | None:
     return [f"{path or 'the entry'}: {message}" for path, message in errors if path not in unfilled]
 
 
-def schema() -> dict[str, Any]:
+def schema() -> Json:
     """Return the JSON Schema of an entry."""
     return dict(json.loads(REGISTRY_SCHEMA.read_text(encoding="utf-8")))
 
 
-def to_yaml(data: dict[str, Any], version: str) -> str:
+def to_yaml(data: Json, version: str) -> str:
     """Format an entry as YAML, with a comment on its origin and on what is left to fill in."""
     text = HEADER.format(wpriv=version, commit=COMMIT, count=len(list(open_paths(data))))
     return "".join(f"# {line}\n" for line in text.splitlines()) + yaml_document.as_yaml(data, blocks=True)
 
 
-def _set(data: Any, path: str, value: Any) -> None:
-    """Replace the value at a dotted path.
-
-    Raises:
-        UsageError: there is no such path.
-    """
+def _set(data: Json, path: str, value: object) -> None:
+    """Replace the value at a dotted path."""
     *parents, last = path.split(".")
     place = data
     for name in parents:
@@ -204,8 +199,6 @@ def _child(place: Any, name: str, path: str) -> Any:
     return place[int(name) if isinstance(place, list) else name]
 
 
-# The verb ``report``: what a results folder says, as a short summary, a web page, a registry entry or a checklist.
-
 FORMS = ("summary", "html", "registry", "checklist")
 SCHEMA = "wpriv.report/1"
 
@@ -220,7 +213,7 @@ class Report:
 
     form: str
     text: str
-    data: dict[str, Any]
+    data: Json
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -259,7 +252,7 @@ def report(source: str | Path, form: str = "summary", changes: Mapping[str, Any]
         rows = questions(statement, weights)
         data = {"schema": SCHEMA, "kind": form, "questions": [row.as_dict() for row in rows]}
         return Report(form, to_markdown(statement, rows), data)
-    lines, data = summary.of_training(path, statement, weights)
+    lines, data = folder_page.summary_of_training(path, statement, weights)
     return Report(form, folder_page.of_training(path, statement, weights) if form == "html" else lines, data)
 
 
@@ -276,11 +269,7 @@ def _registry(statement: Statement, changes: Mapping[str, object] | None) -> Rep
 
 
 def _kind(path: Path) -> str:
-    """``training``, ``sweep``, ``comparison`` or ``audit``.
-
-    Raises:
-        UsageError: the folder holds no results. MissingResource: it cannot be read.
-    """
+    """``training``, ``sweep``, ``comparison`` or ``audit``."""
     advice = "Give the folder of wpriv train or wpriv compare --out"
     try:
         if not path.is_dir():
@@ -308,19 +297,19 @@ def _refusal(path: Path, kind: str, form: str) -> str:
     return f"{path} holds a comparison, which releases nothing: --as {form} is about one training"
 
 
-def _of_audit(path: Path) -> tuple[str, dict[str, Any]]:
+def _of_audit(path: Path) -> tuple[str, Json]:
     file = path / folder_page.AUDIT
     answer = model.json_object(file)
     audit = model.checked(AuditAnswer, answer, file, "Audit again with another --out")
     return folder_page.of_audit(path, audit), {"schema": SCHEMA, "kind": "audit", **answer}
 
 
-def _of_table(path: Path, kind: str, form: str) -> tuple[str, dict[str, Any]]:
+def _of_table(path: Path, kind: str, form: str) -> tuple[str, Json]:
     try:
         provenance = model.json_object(path / storage.PROVENANCE)
     except (UsageError, MissingResource):
         provenance = {}
     recipe = path / storage.RECIPE
     data = yaml_document.read(recipe).data if recipe.is_file() else {}
-    lines, entries = summary.of_table(path, kind, data, provenance)
+    lines, entries = folder_page.summary_of_table(path, kind, data, provenance)
     return (folder_page.of_table(path, kind, data, provenance) if form == "html" else lines), entries
