@@ -230,7 +230,7 @@ def test_an_import_from_above_is_seen(name, source):
         ("config/schema.py", "import pydantic"),
         (
             "accounting/mechanisms/x.py",
-            "from wpriv.accounting.mechanisms._validation import ratio\nfrom wpriv.core.loss_pair import LossPair",
+            "from wpriv.accounting.mechanisms._validation import NO_BATCH\nfrom wpriv.core.loss_pair import LossPair",
         ),
         ("accounting/accountants/pld.py", "from wpriv.accounting.pld.composition import Composition"),
         ("training/engine/x.py", "import torch\nfrom wpriv.transport import line"),

@@ -26,15 +26,15 @@ from wpriv.accounting.mechanisms.gdp import Gdp
 from wpriv.accounting.mechanisms.laplace import Laplace, LaplacePair
 from wpriv.accounting.mechanisms.zcdp import Zcdp
 from wpriv.core.group_pairs import (
+    FixedGaussGroupPair,
+    GaussGroupPair,
+    LaplaceGroupPair,
     binomial_weights,
-    fixed_gauss_group,
-    gauss_group,
     hypergeometric_weights,
-    laplace_group,
 )
 from wpriv.core.kinds import FixedSize, Poisson, Sampling
 from wpriv.core.process import Process, Step
-from wpriv.core.subsampled_pairs import fixed, poisson, replaced_gauss, truncated_poisson
+from wpriv.core.subsampled_pairs import ReplacedGaussPair, fixed, poisson, truncated_poisson
 from wpriv.errors import Unsupported, UsageError
 from wpriv.papers.mechanisms.projection import Projection
 
@@ -89,7 +89,7 @@ def exact_delta(mu: float, q: float, group: int, eps: float, *, adding: bool) ->
 )
 @pytest.mark.parametrize("adding", [False, True])
 def test_the_profile_of_a_group_is_that_of_the_binomial_mixture(mu, q, group, adding):
-    pair = gauss_group(gauss_pairs(mu, group), q)
+    pair = GaussGroupPair(gauss_pairs(mu, group), q)
     pair = pair.reverse() if adding else pair
     for eps in EPS:
         exact = exact_delta(mu, q, group, eps, adding=adding)
@@ -105,8 +105,8 @@ def test_the_profile_of_a_group_is_that_of_the_binomial_mixture(mu, q, group, ad
 def test_a_group_of_one_is_one_record(mu, q):
     eps = np.array([-0.3, -1e-6, 0.0, 1e-9, 1e-3, 0.5, 4.0])
     for group, single in (
-        (gauss_group(gauss_pairs(mu, 1), q), poisson(GaussPair(mu), q)),
-        (laplace_group([LaplacePair(mu)], q), poisson(LaplacePair(mu), q)),
+        (GaussGroupPair(gauss_pairs(mu, 1), q), poisson(GaussPair(mu), q)),
+        (LaplaceGroupPair([LaplacePair(mu)], q), poisson(LaplacePair(mu), q)),
     ):
         for one, other in ((group, single), (group.reverse(), single.reverse())):
             assert np.exp(one.log_delta(eps)) == pytest.approx(np.exp(other.log_delta(eps)), rel=1e-9, abs=1e-15)
@@ -118,8 +118,8 @@ def test_a_group_of_one_is_one_record(mu, q):
 @settings(max_examples=60, deadline=None)
 def test_tails_are_ordered_and_agree_with_the_profile_and_larger_groups_cost_more(mu, q, group):
     eps = np.linspace(-0.2, 3, 40)
-    pair, smaller = gauss_group(gauss_pairs(mu, group), q), gauss_group(gauss_pairs(mu, group - 1), q)
-    laplace = laplace_group([LaplacePair(mu * j) for j in range(1, group + 1)], q)
+    pair, smaller = GaussGroupPair(gauss_pairs(mu, group), q), GaussGroupPair(gauss_pairs(mu, group - 1), q)
+    laplace = LaplaceGroupPair([LaplacePair(mu * j) for j in range(1, group + 1)], q)
     for each in (pair, pair.reverse(), laplace, laplace.reverse()):
         tails = each.tails(eps)
         assert not any(np.isnan(tail).any() for tail in tails)
@@ -140,7 +140,7 @@ def test_a_group_with_laplace_noise_is_the_mixture_of_laplace_distributions(t, q
         return np.exp(-np.abs(x - centre)) / 2
 
     p, base = sum(w * density(j * t) for j, w in enumerate(weights)), density(0.0)
-    pair = laplace_group([LaplacePair(t * j) for j in (1, 2, 3)], q)
+    pair = LaplaceGroupPair([LaplacePair(t * j) for j in (1, 2, 3)], q)
     for eps in (-0.3, 0.0, 0.05, 0.3, 1.0, 2.0):
         for one, other, each in ((p, base, pair), (base, p, pair.reverse())):
             exact = np.maximum(one - math.exp(eps) * other, 0).sum() * 1e-4
@@ -165,7 +165,7 @@ def test_no_directions_of_three_records_in_the_plane_are_worse_than_one_common_d
         shift = sum((t * v for t, v in zip(taken, vectors, strict=True)), np.zeros(2))
         weight = q ** sum(taken) * (1 - q) ** (3 - sum(taken))
         released += weight * np.exp(-((a - shift[0]) ** 2 + (b - shift[1]) ** 2) / 2) / (2 * math.pi)
-    pair = gauss_group(gauss_pairs(mu, 3), q)
+    pair = GaussGroupPair(gauss_pairs(mu, 3), q)
     for one, other, each in ((released, base, pair), (base, released, pair.reverse())):
         observed = np.maximum(one - math.exp(eps) * other, 0).sum() * 0.05**2
         assert observed <= math.exp(each.log_delta(eps)) + 2e-4
@@ -235,7 +235,7 @@ def test_compositions_of_groups_are_bracketed(sigma, q, n, group, eps, adding):
     weights, _ = binomial_weights(group, q)
     with_group, without = mixture(weights, np.arange(group + 1) / sigma), normal(0.0)
     steps = [(log_moment(without, with_group) if adding else log_moment(with_group, without), n)]
-    pair = gauss_group(gauss_pairs(1 / sigma, group), q)
+    pair = GaussGroupPair(gauss_pairs(1 / sigma, group), q)
     exact = oracles.contour_delta(steps, eps, rtol=1e-8)
     from wpriv.accounting.pld.composition import Composition
 
@@ -247,7 +247,7 @@ def test_compositions_of_groups_are_bracketed(sigma, q, n, group, eps, adding):
 @settings(max_examples=60, deadline=None)
 def test_a_fixed_size_group_of_one_is_one_record(mu, share):
     eps = np.array([-2.0, -0.1, -1e-9, 0.0, 1e-9, 1e-3, 0.5, 4.0])
-    group, single = fixed_gauss_group(gauss_pairs(mu, 1), share, 100), fixed(GaussPair(mu), share / 100)
+    group, single = FixedGaussGroupPair(gauss_pairs(mu, 1), share, 100), fixed(GaussPair(mu), share / 100)
     assert np.exp(group.log_delta(eps)) == pytest.approx(np.exp(single.log_delta(eps)), rel=1e-9, abs=1e-15)
     for a, b in zip(group.probabilities(eps), single.probabilities(eps), strict=True):
         assert a == pytest.approx(b, rel=1e-9, abs=1e-14)
@@ -273,7 +273,7 @@ def test_sums_of_fixed_size_batches_on_data_sets_with_two_replaced_records_are_d
         sums = [mu * sum(chosen) for chosen in itertools.combinations((*others, *group), batch)]
         return np.mean([normal(each) for each in sums], axis=0)
 
-    pair = fixed_gauss_group(gauss_pairs(mu, 2), batch, 5)
+    pair = FixedGaussGroupPair(gauss_pairs(mu, 2), batch, 5)
     observed = divergence(output(first), output(second), eps)
     assert observed <= math.exp(pair.log_delta(eps)) + 1e-6
 
@@ -284,7 +284,7 @@ def test_the_pair_of_a_fixed_size_group_is_attained_at_zero_and_dominates_the_al
 ):
     weights = hypergeom.pmf(np.arange(group + 1), records, group, batch)
     shifts = mu * np.arange(group + 1)
-    pair = fixed_gauss_group(gauss_pairs(mu, group), batch, records)
+    pair = FixedGaussGroupPair(gauss_pairs(mu, group), batch, records)
     centred = divergence(mixture(weights, shifts / 2), mixture(weights, -shifts / 2), 0.0)
     assert math.exp(pair.log_delta(0.0)) == pytest.approx(centred, abs=1e-6)
     for eps in (0.0, 0.1, 0.5, 1.0, 3.0):
@@ -295,7 +295,7 @@ def test_the_pair_of_a_fixed_size_group_is_attained_at_zero_and_dominates_the_al
 @given(mu=MU, q=RATE)
 @settings(max_examples=60, deadline=None)
 def test_the_pair_of_a_replaced_record_is_two_mirrored_mixtures(mu, q):
-    pair = replaced_gauss(GaussPair(mu), mu, q)
+    pair = ReplacedGaussPair(GaussPair(mu), mu, q)
     p, other = mixture((1 - q, q), (0.0, mu)), mixture((1 - q, q), (0.0, -mu))
     eps = np.array([-1.0, -0.01, 0.0, 1e-3, 0.3, 2.0])
     tails = pair.tails(eps)
@@ -323,11 +323,11 @@ def test_no_two_records_in_the_plane_are_worse_to_replace_than_opposite_ones(ang
     ends = [mu * r * np.array([math.cos(v), math.sin(v)]) for r, v in zip(lengths, angles, strict=True)]
     p, other = ((1 - q) * density(np.zeros(2)) + q * density(end) for end in ends)
     observed = np.maximum(p - math.exp(eps) * other, 0).sum() * 0.05**2
-    assert observed <= math.exp(replaced_gauss(GaussPair(mu), mu, q).log_delta(eps)) + 2e-4
+    assert observed <= math.exp(ReplacedGaussPair(GaussPair(mu), mu, q).log_delta(eps)) + 2e-4
 
 
 def test_the_profile_of_a_replaced_record_is_a_number_at_infinite_and_at_huge_eps():
-    pair = replaced_gauss(GaussPair(0.5), 0.5, 0.1)
+    pair = ReplacedGaussPair(GaussPair(0.5), 0.5, 0.1)
     assert pair.log_delta(np.array([np.inf, 1e200])).tolist() == [-np.inf, -np.inf]
     assert pair.log_delta(np.array([-np.inf, -1e200])).tolist() == [0.0, 0.0]
 
@@ -341,7 +341,7 @@ def test_replacing_a_record_at_rate_one_is_the_step_without_sampling():
 
 def test_the_pair_of_a_large_group_at_a_small_rate_is_right_where_its_weights_underflow():
     """Oracle: the terms of up to 4 of 64 records, of which a fifth has a probability of 1e-28, in mpmath."""
-    pair = gauss_group([GaussPair(float(j)) for j in range(1, 65)], 1e-7)
+    pair = GaussGroupPair([GaussPair(float(j)) for j in range(1, 65)], 1e-7)
     eps = np.array([-1e-7, 0.0, 1e-9, 1e-5, 1e-2, 1.0, 40.0, 600.0])
     with np.errstate(all="raise", under="ignore"):
         values = pair.log_delta(eps), pair.reverse().log_delta(eps), *pair.tails(eps)

@@ -18,7 +18,7 @@ from tests.training.engine.toys import engine, schedule, weights
 from wpriv.accounting import ledger
 from wpriv.errors import UsageError
 from wpriv.training.engine import loop
-from wpriv.training.engine.training_state import LEDGER
+from wpriv.training.engine.saved_weights import LEDGER
 from wpriv.training.tasks import _given
 
 RNG = np.random.default_rng(0)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails
 from wpriv.core.subsampled_pairs import poisson
-from wpriv.numerics.arrays import Array
+from wpriv.numerics.arrays import Array, mass_between
 from wpriv.numerics.log_space import log_binomial
 from wpriv.numerics.root_finding import smallest_meeting
 from wpriv.numerics.sums import UNDERFLOW_MASS, UNIT_ROUNDOFF, Cells, added, grouped, refined, spread
@@ -109,7 +109,7 @@ def _plan(base: LossPair, steps: int, tol: float, cut: float, losses: tuple[floa
 def _deviation(base: LossPair, steps: int, losses: tuple[float, float]) -> float:
     """About the standard deviation of the mean of ``steps`` ratios between two losses, each at most ``steps``."""
     nodes: Array = np.asarray(np.linspace(*losses, DEVIATION_NODES), dtype=float)
-    mass = _masses(*base.probabilities(nodes)[2:])
+    mass = _between(*base.probabilities(nodes)[2:])
     ratios = np.minimum(np.exp((nodes[:-1] + nodes[1:]) / 2), steps)
     return math.sqrt(float(mass @ (ratios - 1) ** 2) / steps)
 
@@ -119,7 +119,7 @@ def _one_step(base: LossPair, spacing: float, losses: tuple[float, float]) -> tu
     first, stop = math.floor(losses[0] / spacing), math.ceil(losses[1] / spacing) + 1
     nodes: Array = spacing * np.arange(first, stop + 1, dtype=float)
     tails = base.probabilities(nodes)
-    mass, mean = _masses(tails.sf_q, tails.cdf_q), _masses(tails.sf_p, tails.cdf_p)
+    mass, mean = _between(tails.sf_q, tails.cdf_q), _between(tails.sf_p, tails.cdf_p)
     ends = np.exp(nodes)
     mean = np.clip(mean, ends[:-1] * mass, ends[1:] * mass)
     farthest = max(abs(float(nodes[0])), abs(float(nodes[-1])))
@@ -139,9 +139,9 @@ def _one_step(base: LossPair, spacing: float, losses: tuple[float, float]) -> tu
     return below, above
 
 
-def _masses(above: Array, below: Array) -> Array:
-    """Masses between nodes from the tails above and below them, taken where the tail is smaller."""
-    return np.maximum(np.where(above[:-1] < below[1:], -np.diff(above), np.diff(below)), 0.0)
+def _between(above: Array, below: Array) -> Array:
+    """Masses between nodes from the tails above and below them."""
+    return mass_between(above[:-1], below[:-1], above[1:], below[1:])
 
 
 def _sum(one: Cells, plan: _Plan, discretise: Callable[[Cells, int, int], Cells]) -> Cells:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
@@ -49,7 +48,7 @@ class Claim:
             return f"{echo(self.rho)}-zCDP"
         return f"({echo(self.eps)}, {echo(self.delta)})-DP"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, str | float]:
         """The claim as plain data, with the keys that were given."""
         keys = {"approximate-dp": ("eps", "delta"), "gdp": ("mu", "fpr"), "zcdp": ("rho",)}[self.notion]
         return {"notion": self.notion, **{key: getattr(self, key) for key in keys}}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
-from wpriv.core.loss_pair import KeyedPair, LossPair, Reversed, Tails, gaussian_mu, reversed_log_delta
+from wpriv.core.loss_pair import KeyedPair, LossPair, ReversedOfBoth, Tails, gaussian_mu, symmetric_log_delta
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, CellParts
 from wpriv.numerics.log_space import log1mexp
@@ -23,18 +23,6 @@ from wpriv.numerics.log_space import log1mexp
 # records of one person that a sampled step may have, since every evaluation adds up one term for each
 MAX_SAMPLED_GROUP = 64
 NEWTON_STEPS = 60
-
-
-def gauss_group(pairs: Sequence[LossPair], rate: float) -> LossPair:
-    """Return the pair (sum over j of Binom(j; m, q) N(j mu, 1), N(0, 1)) of removing a group of m records.
-
-    Args:
-        pairs: the Gauss pairs of 1, ..., m records, of means mu, ..., m mu.
-        rate: q in (0, 1), the probability that a record takes part in a step.
-    Source:
-        Schneider et al. (2024); the proof is in docs/theory/groups.md.
-    """
-    return GaussGroupPair(tuple(pairs), rate)
 
 
 def binomial_weights(records: int, rate: float) -> tuple[Array, Array]:
@@ -50,10 +38,15 @@ class AlignedGroupPair(KeyedPair):
 
     Subclasses give ``position``, the x at which the mixture has a given loss, ``aligned``, the losses of all pairs
     there, and ``tails``.
+
+    Args:
+        pairs: the pairs of 1, ..., m records.
+        rate: q in (0, 1), the probability that a record takes part in a step.
     """
 
-    def __init__(self, pairs: tuple[LossPair, ...], rate: float):
-        self.pairs, self.rate, self.key = pairs, rate, (pairs, rate)
+    def __init__(self, pairs: Sequence[LossPair], rate: float):
+        self.pairs, self.rate = tuple(pairs), rate
+        self.key = (self.pairs, rate)
         weights, log_weights = binomial_weights(len(pairs), rate)
         self.weights, self.log_weights = weights[1:], log_weights[1:]
         self.none, self.log_none = float(weights[0]), float(log_weights[0])
@@ -79,7 +72,7 @@ class AlignedGroupPair(KeyedPair):
         )
 
     def reversed_log_delta_at(self, eps: Array) -> Array:
-        """ln H_{e^eps}(Q || mixture) for eps >= 0: the same sum for the reversed pairs."""
+        # the same sum for the reversed pairs
         y = np.asarray(eps, dtype=float)
         inside = (-y > self.support[0]) & (-y < self.support[1])
         loss = self.aligned(self.position(np.where(inside, -y, self.inner_loss)))
@@ -95,30 +88,23 @@ class AlignedGroupPair(KeyedPair):
         return 0.0
 
     def reverse(self) -> LossPair:
-        return _AlignedReversed(self)
-
-
-class _AlignedReversed(Reversed):
-    """The pair (Q, mixture) of adding a group."""
-
-    forward: AlignedGroupPair
-
-    def log_delta(self, eps: ArrayLike) -> Array:
-        y = np.asarray(eps, dtype=float)
-        above = self.forward.reversed_log_delta_at(np.maximum(y, 0.0))
-        return np.where(y < 0, super().log_delta(np.minimum(y, 0.0)), above)
+        return ReversedOfBoth(self)
 
 
 class GaussGroupPair(AlignedGroupPair):
-    """The mixture of N(0, 1), N(mu, 1), ..., N(m mu, 1) against N(0, 1)."""
+    """The pair (sum over j of Binom(j; m, q) N(j mu, 1), N(0, 1)) of removing a group of m records.
 
-    def __init__(self, pairs: tuple[LossPair, ...], rate: float):
+    Source:
+        Schneider et al. (2024); the proof is in docs/theory/groups.md.
+    """
+
+    def __init__(self, pairs: Sequence[LossPair], rate: float):
         super().__init__(pairs, rate)
         self.mu = np.array([gaussian_mu(pair) for pair in pairs], dtype=float)
         self.support = (self.log_none, math.inf)
 
     def aligned(self, x: Array) -> Array:
-        mu = self._column(self.mu, x)
+        mu = _column(self.mu, x)
         return np.asarray(mu * (x - mu / 2))
 
     def position(self, eps: Array) -> Array:
@@ -128,7 +114,7 @@ class GaussGroupPair(AlignedGroupPair):
         keeps the digits of small losses.
         """
         y = np.asarray(eps, dtype=float)
-        weights, mu = self._column(self.log_weights, y), self._column(self.mu, y)
+        weights, mu = _column(self.log_weights, y), _column(self.mu, y)
         target = y + log1mexp(np.minimum(self.log_none - y, -1e-320))
         x = np.min((target - weights) / mu + mu / 2, axis=0)
         for _ in range(NEWTON_STEPS):
@@ -146,17 +132,17 @@ class GaussGroupPair(AlignedGroupPair):
         """One more Newton step for the loss ln(1 + sum of w_j (e^(l_j) - 1)), where it is neither tiny nor large."""
         near = (y > self.log_none / 2) & (y < 500.0)
         loss = np.where(near, self.aligned(x), 0.0)
-        weights, log_weights = self._column(self.weights, y), self._column(self.log_weights, y)
+        weights, log_weights = _column(self.weights, y), _column(self.log_weights, y)
         # weights may underflow where their ratios overflow; their products do neither
         ratio = np.exp(log_weights + loss)
         excess = np.where(loss > 1, ratio - weights, weights * np.expm1(np.minimum(loss, 1.0))).sum(axis=0)
-        slope = (ratio * self._column(self.mu, y)).sum(axis=0) / (1 + excess)
+        slope = (ratio * _column(self.mu, y)).sum(axis=0) / (1 + excess)
         return np.asarray(np.where(near, x + (y - np.log1p(np.maximum(excess, -0.999))) / slope, x))
 
     def tails(self, eps: Array) -> Tails:
         x = self._outcome(eps)
-        shifted = x - self._column(self.mu, x)
-        weights = self._column(self.log_weights, x)
+        shifted = x - _column(self.mu, x)
+        weights = _column(self.log_weights, x)
         sf_q, cdf_q = log_ndtr(-x), log_ndtr(x)
         sf_p = np.logaddexp(np.logaddexp.reduce(weights + log_ndtr(-shifted)), self.log_none + sf_q)
         cdf_p = np.logaddexp(np.logaddexp.reduce(weights + log_ndtr(shifted)), self.log_none + cdf_q)
@@ -164,8 +150,8 @@ class GaussGroupPair(AlignedGroupPair):
 
     def probabilities(self, eps: Array) -> Tails:
         x = self._outcome(eps)
-        shifted = x - self._column(self.mu, x)
-        weights, none = self._column(self.weights, x), self.none
+        shifted = x - _column(self.mu, x)
+        weights, none = _column(self.weights, x), self.none
         sf_q, cdf_q = ndtr(-x), ndtr(x)
         sf_p = none * sf_q + (weights * ndtr(-shifted)).sum(axis=0)
         return Tails(sf_p, none * cdf_q + (weights * ndtr(shifted)).sum(axis=0), sf_q, cdf_q)
@@ -188,42 +174,28 @@ class GaussGroupPair(AlignedGroupPair):
         inside = (y > self.log_none) & (y < np.inf)
         return np.where(inside, self.position(np.where(inside, y, 0.0)), np.where(y == np.inf, np.inf, -np.inf))
 
-    @staticmethod
-    def _column(values: Array, x: Array) -> Array:
-        """One value for each number of records, along an axis in front of those of x."""
-        return values.reshape(-1, *[1] * np.ndim(x))
 
-
-# Poisson sampling where a person has several records, for Laplace noise; see group_pair.py.
+# Poisson sampling where a person has several records, for Laplace noise; as above.
 
 # largest loss (nats) of all records of a person together
 MAX_LOSS = 600.0
-
-
-def laplace_group(pairs: Sequence[LossPair], rate: float) -> LossPair:
-    """Return the pair (sum over j of Binom(j; m, q) Laplace(j t), Laplace(0)) of removing a group of m records.
-
-    Args:
-        pairs: the Laplace pairs of 1, ..., m records, whose largest losses are t, ..., m t; the scale is 1.
-        rate: q in (0, 1), the probability that a record takes part in a step.
-    Raises:
-        Unsupported: m t exceeds ``MAX_LOSS``.
-    """
-    if pairs[-1].support[1] > MAX_LOSS:
-        raise Unsupported(
-            f"the losses of a sampled group with Laplace noise are added up to {MAX_LOSS:g} nats; found "
-            f"{pairs[-1].support[1]:g}. Add noise, or ask without sampling"
-        )
-    return LaplaceGroupPair(tuple(pairs), rate)
 
 
 class LaplaceGroupPair(AlignedGroupPair):
     """The mixture of Laplace distributions of scale 1 around 0, t, ..., m t against the one around 0.
 
     The ratio is a constant where x <= 0 and where x >= m t, and a + b e^(2x) between two neighbouring centres.
+
+    Raises:
+        Unsupported: m t exceeds ``MAX_LOSS``.
     """
 
-    def __init__(self, pairs: tuple[LossPair, ...], rate: float):
+    def __init__(self, pairs: Sequence[LossPair], rate: float):
+        if pairs[-1].support[1] > MAX_LOSS:
+            raise Unsupported(
+                f"the losses of a sampled group with Laplace noise are added up to {MAX_LOSS:g} nats; found "
+                f"{pairs[-1].support[1]:g}. Add noise, or ask without sampling"
+            )
         super().__init__(pairs, rate)
         self.centres = np.array([0.0, *(pair.support[1] for pair in pairs)])
         weights = self.weights
@@ -240,7 +212,7 @@ class LaplaceGroupPair(AlignedGroupPair):
         return float((self.atoms[0] + self.atoms[-1]) / 2)
 
     def aligned(self, x: Array) -> Array:
-        centres = self.centres[1:].reshape(-1, *[1] * np.ndim(x))
+        centres = _column(self.centres[1:], x)
         return np.asarray(np.clip(2 * x - centres, -centres, centres))
 
     def position(self, eps: ArrayLike) -> Array:
@@ -257,11 +229,11 @@ class LaplaceGroupPair(AlignedGroupPair):
     def probabilities(self, eps: Array) -> Tails:
         y = np.asarray(eps, dtype=float)
         inside = (y >= self.support[0]) & (y < self.support[1])
-        distance = self.position(np.where(inside, y, self.inner_loss)) - self.centres.reshape(-1, *[1] * y.ndim)
+        distance = self.position(np.where(inside, y, self.inner_loss)) - _column(self.centres, y)
         smaller = np.exp(-np.abs(distance)) / 2
         above = np.where(distance > 0, smaller, 1 - smaller)
         below = np.where(distance > 0, 1 - smaller, smaller)
-        weights = np.array([self.none, *self.weights]).reshape(-1, *[1] * y.ndim)
+        weights = _column(np.array([self.none, *self.weights]), y)
         all_above = y < self.support[0]
         ends = (1.0, 0.0, 1.0, 0.0)
         tails = ((weights * above).sum(axis=0), (weights * below).sum(axis=0), above[0], below[0])
@@ -277,19 +249,6 @@ class LaplaceGroupPair(AlignedGroupPair):
 # (docs/theory/groups.md).
 
 
-def fixed_gauss_group(pairs: Sequence[LossPair], batch: int, records: int) -> LossPair:
-    """Return a dominating pair of fixed-size sampling where m records are replaced.
-
-    Args:
-        pairs: the Gauss pairs of 1, ..., m replaced records, of means mu, ..., m mu.
-        batch: records b of a step, below N.
-        records: size N of the data set, at least m.
-    Source:
-        docs/theory/groups.md, Theorem 3.
-    """
-    return FixedGaussGroupPair(tuple(pairs), batch, records)
-
-
 def hypergeometric_weights(group: int, batch: int, records: int) -> Array:
     """The probabilities that a batch holds 0, ..., m of m records, each right to rounding."""
     count = math.comb(records, group)
@@ -302,16 +261,23 @@ class FixedGaussGroupPair(KeyedPair):
 
     The minimum is over t_j >= t with the sum over j >= 1 of w_j t_j equal to t - w_0. It is attained where t_j is t or
     the ratio at one common outcome x, whichever is larger. At losses below 0 the pair is its mirror image.
+
+    Args:
+        pairs: the Gauss pairs of 1, ..., m replaced records, of means mu, ..., m mu.
+        batch: records b of a step, below N.
+        records: size N of the data set, at least m.
+    Source:
+        docs/theory/groups.md, Theorem 3.
     """
 
     symmetric = True
 
-    def __init__(self, pairs: tuple[LossPair, ...], batch: int, records: int):
-        self.key = (pairs, batch, records)
+    def __init__(self, pairs: Sequence[LossPair], batch: int, records: int):
+        self.key = (tuple(pairs), batch, records)
         weights = hypergeometric_weights(len(pairs), batch, records)
         self.none = float(weights[0])
         kept = np.flatnonzero(weights[1:] > 0)
-        self.pairs, self.weights = [pairs[at] for at in kept], weights[1:][kept]
+        self.pairs, self.weights = [pairs[int(at)] for at in kept], weights[1:][kept]
         self.mu = np.array([gaussian_mu(pair) for pair in self.pairs], dtype=float)
         self.atoms = np.zeros(1)
 
@@ -346,7 +312,7 @@ class FixedGaussGroupPair(KeyedPair):
         losses = mu * (self._outcomes(np.abs(y))[1:] - mu / 2)
         terms = [math.log(w) + pair.log_delta(at) for w, pair, at in zip(self.weights, self.pairs, losses, strict=True)]
         above = np.logaddexp.reduce(terms)
-        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
+        return symmetric_log_delta(y, above)
 
     def _outcomes(self, eps: Array) -> Array:
         """The outcomes above which the losses count, for 0, ..., m records of the batch, at eps >= 0: [m + 1, ...].

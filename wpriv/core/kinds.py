@@ -6,7 +6,6 @@ import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.errors import UsageError
@@ -169,7 +168,7 @@ class Sampling:
         object.__setattr__(self, "rate", rate)
 
     @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> Sampling:
+    def from_dict(cls, row: Mapping[str, object]) -> Sampling:
         """The sampling that a step's keys ``sampling``, ``rate``, ``max_batch`` and ``parts`` (of bands) describe.
 
         Numbers may be text as users type it; a key that is None counts as left out.

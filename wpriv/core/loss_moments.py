@@ -122,8 +122,7 @@ def _excess_nodes(pair: LossPair, floor: float = _FLOOR) -> _Nodes:
     log_infinity = safe_log(pair.mass_at_plus_infinity)
 
     def above(y: Array) -> Array:
-        full = pair.log_delta(y)
-        return full if pair.mass_at_plus_infinity == 0 else full + log1mexp(np.minimum(log_infinity - full, 0.0))
+        return _finite_part(pair.log_delta(y), log_infinity)
 
     def below(y: Array) -> Array:
         return y + reverse.log_delta(-y)
@@ -136,6 +135,11 @@ def _excess_nodes(pair: LossPair, floor: float = _FLOOR) -> _Nodes:
         _side(below, centre, max(low, centre - 200.0), pair.atoms, below_floor),
         _side(above, centre, pair.support[1], pair.atoms, above_floor),
     )
+
+
+def _finite_part(full: Array, log_infinity: float) -> Array:
+    """ln of the sums with the logarithms ``full`` without the part of the mass at an infinite loss."""
+    return full if math.isinf(log_infinity) else full + log1mexp(np.minimum(log_infinity - full, 0.0))
 
 
 def _concatenated(left: _Nodes | None, right: _Nodes | None) -> _Nodes:
@@ -257,8 +261,7 @@ def loss_class(pair: LossPair) -> LossClass:
     log_infinity = safe_log(pair.mass_at_plus_infinity)
 
     def above(y: Array) -> Array:
-        full = pair.tails(y).sf_p
-        return full if pair.mass_at_plus_infinity == 0 else full + log1mexp(np.minimum(log_infinity - full, 0.0))
+        return _finite_part(pair.tails(y).sf_p, log_infinity)
 
     def below(y: Array) -> Array:
         return pair.tails(y).cdf_p

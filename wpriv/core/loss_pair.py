@@ -28,7 +28,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from wpriv.numerics.arrays import Array, CellParts
 from wpriv.numerics.log_space import log1mexp
@@ -172,6 +172,10 @@ class LossPair:
             gap = np.where(np.isneginf(tails.sf_q), -np.inf, y + tails.sf_q - tails.sf_p)
             return np.where(np.isneginf(tails.sf_p), -np.inf, tails.sf_p + log1mexp(np.minimum(gap, 0.0)))
 
+    def reversed_log_delta_at(self, eps: Array) -> Array:
+        """Compute ln H_{e^eps}(Q||P) for eps >= 0: the profile of the reversed pair, for ``ReversedOfBoth``."""
+        raise NotImplementedError
+
     def log_delta_error(self, eps: float) -> float:
         """Return ln of a bound on the error of delta at eps that the rounding of losses close to eps makes."""
         # a shift of all losses above eps by d changes delta by at most d e^eps Q(L > eps)
@@ -245,6 +249,44 @@ class Reversed(KeyedPair):
         return np.where(y < 0, reversed_log_delta(negative, self.forward.log_delta(-negative)), super().log_delta(y))
 
 
+class ReversedOfBoth(Reversed):
+    """The pair (Q, P) of a pair that has its profile for eps >= 0, ``reversed_log_delta_at``, without a difference."""
+
+    def log_delta(self, eps: ArrayLike) -> Array:
+        y = np.asarray(eps, dtype=float)
+        above = self.forward.reversed_log_delta_at(np.asarray(np.maximum(y, 0.0)))
+        return np.where(y < 0, super().log_delta(np.minimum(y, 0.0)), above)
+
+
+class BetweenPair(KeyedPair):
+    """A pair between a dominated one, ``least``, and a dominating one, ``most``, which gives all but ``sandwich``."""
+
+    def __init__(self, least: LossPair, most: LossPair):
+        self.key = (least, most)
+        self.least, self.most = least, most
+        self.mass_at_plus_infinity = most.mass_at_plus_infinity
+        self.mass_at_minus_infinity = most.mass_at_minus_infinity
+        self.support, self.atoms = most.support, most.atoms
+
+    def sandwich(self, tol: float) -> tuple[LossPair, LossPair]:
+        return self.least, self.most
+
+    def tails(self, eps: Array) -> Tails:
+        return self.most.tails(eps)
+
+    def probabilities(self, eps: Array) -> Tails:
+        return self.most.probabilities(eps)
+
+    def cell_parts(self, low: Array, high: Array) -> CellParts | None:
+        return self.most.cell_parts(low, high)
+
+    def log_delta(self, eps: ArrayLike) -> Array:
+        return self.most.log_delta(eps)
+
+    def reverse(self) -> LossPair:
+        return BetweenPair(self.least.reverse(), self.most.reverse())
+
+
 def map_sandwich(
     sandwich: tuple[LossPair, LossPair] | None, monotone: Callable[[LossPair], LossPair]
 ) -> tuple[LossPair, LossPair] | None:
@@ -256,6 +298,19 @@ def gaussian_mu(pair: LossPair) -> float | None:
     """Return mu if the pair is N(mu, 1) against N(0, 1), whichever mechanism it belongs to, else None."""
     batch_key = pair.batch_key()
     return batch_key[1][0] if batch_key is not None and batch_key[0] == "gauss" else None
+
+
+def bounded_tails(
+    inside: tuple[Array, ...], below: NDArray[np.bool_], beyond: NDArray[np.bool_], log_infinity: float = -math.inf
+) -> Tails:
+    """The logarithms of the tails ``inside`` a bounded support, completed below it and from its end on.
+
+    Args:
+        log_infinity: ln of the mass at an infinite loss, in either direction.
+    """
+    rest = float(log1mexp(log_infinity))
+    ends = ((0.0, log_infinity), (-np.inf, rest), (rest, -np.inf), (log_infinity, 0.0))
+    return Tails(*(np.select((below, beyond), end, tail) for end, tail in zip(ends, inside, strict=True)))
 
 
 def log_profile(pair: LossPair, eps: float) -> float:
@@ -288,6 +343,12 @@ def reversed_log_delta(eps: Array, forward: Array) -> Array:
     negative eps.
     """
     return np.asarray(np.logaddexp(log1mexp(eps), eps + forward))
+
+
+def symmetric_log_delta(eps: ArrayLike, above: Array) -> Array:
+    """Complete ln delta of a symmetric pair at eps from ``above``, its values at |eps|."""
+    y = np.asarray(eps, dtype=float)
+    return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
 
 
 def as_column(values: Sequence[float]) -> Any:

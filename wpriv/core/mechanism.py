@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from wpriv.core.kinds import STANDARD_ADJACENCIES, Adjacency, Neighbours, Release
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.parameters import Parameters
-from wpriv.errors import Unsupported
+from wpriv.errors import Unsupported, UsageError
 
 Family = Literal["gauss", "laplace"]
+MAX_INTEGER = 2**53  # not every larger integer is a float
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,12 @@ class Mechanism(Parameters):
     """Base of the frozen dataclasses that are mechanisms: one file each, whose name is the name that users type.
 
     The fields are the parameters. ``noise`` names the field that ``calibrate`` solves for: a larger value means more
-    privacy. ``release`` is the kind of release, by which the table of ``core/sampling/theorems.py`` says which
+    privacy. ``release`` is the kind of release, by which the table of ``core/theorems.py`` says which
     neighbours, samplings and options have a proven pair. Where it is a pair of the plug-in's own, ``adjacencies`` are
     the neighbours for which that is proven, and ``dominating`` states that it is worst over all of them, which
     subsampling needs. ``why_not_sampled`` is advice that is shown where the mechanism cannot be sampled so.
-    ``clip_norm`` is the p of the lp ball of a local mechanism (see ``clip_ball``).
+    ``clip_norm`` is the p of the lp ball of a local mechanism (see ``clip_ball``). ``ratios`` are pairs of numbers for
+    ``check_ratio``. ``why_not_grouped`` is advice where there is no guarantee for groups of records.
 
     Only ``pair`` is required, or ``renyi_bound`` where no pair is known. ``additive_noise``, ``random_projection`` and
     ``clip_ball`` are optional capabilities: accountants and verbs ask for them and never for the name of a mechanism.
@@ -80,6 +83,17 @@ class Mechanism(Parameters):
     why_not_sampled: ClassVar[str] = ""
     source: ClassVar[str] = ""
     clip_norm: ClassVar[int | None] = None
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = ()
+    why_not_grouped: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, int) and value > MAX_INTEGER:
+                raise UsageError(f"{self.name}: {f.name} must be at most 2^53; found {value}")
+        for numerator, denominator in self.ratios:
+            check_ratio(self, numerator, denominator)
 
     def pair(self) -> LossPair:
         """The dominating pair of one release at full participation."""
@@ -98,11 +112,12 @@ class Mechanism(Parameters):
             return self
         noise = self.additive_noise()
         fields = {f.name for f in dataclasses.fields(self)}
-        if "sensitivity" not in fields or self.random_projection() is not None or (noise is not None and noise.local):
-            raise Unsupported(
-                f"{self.name} has no guarantee for groups of records, which is known for noise on a query of a data "
-                f"set, dp, gdp, zcdp and exponential. Leave out `group`"
+        unknown = "sensitivity" not in fields or self.random_projection() is not None or bool(noise and noise.local)
+        if unknown or self.why_not_grouped:
+            known = (
+                "which is known for noise on a query of a data set, dp, gdp, zcdp and exponential. Leave out `group`"
             )
+            raise Unsupported(f"{self.name} has no guarantee for groups of records, {self.why_not_grouped or known}")
         sensitivity = records * dataclasses.asdict(self)["sensitivity"]
         return dataclasses.replace(self, sensitivity=sensitivity)  # type: ignore[call-arg]
 
@@ -157,3 +172,16 @@ class Mechanism(Parameters):
     def describe(self) -> dict[str, Any]:
         """Name and parameters as plain data, for tables, JSON and recipes."""
         return {"mech": self.name, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}}
+
+
+def check_ratio(mechanism: Mechanism, numerator: str, denominator: str) -> None:
+    """Refuse two numbers of a mechanism whose ratio, or its square, would overflow or underflow.
+
+    Raises:
+        UsageError: numerator/denominator is outside 1e-100 to 1e100.
+    """
+    a, b = getattr(mechanism, numerator), getattr(mechanism, denominator)
+    if not -100 <= math.log10(a) - math.log10(b) <= 100:
+        raise UsageError(
+            f"{mechanism.name}: {numerator}/{denominator} must lie between 1e-100 and 1e100; found {a:g} and {b:g}"
+        )

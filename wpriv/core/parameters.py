@@ -16,7 +16,7 @@ from wpriv.numerics.numbers import finite_number, number, whole
 MAX_COUNT = 2**40
 
 
-def type_words(f: dataclasses.Field[Any]) -> set[str]:
+def type_words(f: dataclasses.Field[object]) -> set[str]:
     """The words of a field's type, which is a class, or text after ``from __future__ import annotations``."""
     return set(re.findall(r"\w+", str(f.type)))
 
@@ -31,7 +31,7 @@ def flag(name: str) -> str:
     return f"`{name}`" if name in ("sigma", "scale", "sensitivity") else f"`{name}=...`"
 
 
-def field_value(f: dataclasses.Field[Any], value: Any) -> Any:
+def field_value(f: dataclasses.Field[object], value: object) -> Any:
     """A parameter in the type of its field; numbers may be text as users type it."""
     words = type_words(f)
     if words & {"str", "Path"} or (value is None and "None" in words):
@@ -42,7 +42,7 @@ def field_value(f: dataclasses.Field[Any], value: Any) -> Any:
 def parameter(
     help: str,
     *,
-    default: Any = dataclasses.MISSING,
+    default: object = dataclasses.MISSING,
     minimum: float | None = None,
     exclusive_minimum: float | None = None,
     choices: tuple[str, ...] = (),
@@ -108,7 +108,7 @@ class Parameters:
         return plugin_name(type(self))
 
 
-def _range_words(each: dataclasses.Field[Any]) -> str:
+def _range_words(each: dataclasses.Field[object]) -> str:
     """The range and the default of a field, as its help text goes on."""
     words = []
     if each.metadata["choices"]:

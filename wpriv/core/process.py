@@ -93,7 +93,7 @@ class Step:
         return row if self.observed is None else {**row, "observed": self.observed.origin}
 
     @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> Step:
+    def from_dict(cls, row: Mapping[str, object]) -> Step:
         """The step that ``describe`` describes as ``row``: the inverse of ``describe``, also for rows of users.
 
         Args:

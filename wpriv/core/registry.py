@@ -67,9 +67,9 @@ def _names_of_files(*folders: tuple[str, float]) -> list[str]:
     return [name.replace("_", "-") for name in modules if not name.startswith("_")]
 
 
-def _declared(folder: str) -> Mapping[str, Any]:
+def _declared(folder: str) -> Mapping[str, object]:
     """Plug-ins without a file of their own, by name: ``DECLARED`` of the folder's ``__init__.py``, if it has one."""
-    declared: Mapping[str, Any] = getattr(importlib.import_module(f"wpriv.{folder}"), "DECLARED", {})
+    declared: Mapping[str, object] = getattr(importlib.import_module(f"wpriv.{folder}"), "DECLARED", {})
     return declared
 
 
@@ -113,7 +113,7 @@ def _elsewhere(kind: str, name: str) -> str:
     return f": it is the name of {article} {other.removesuffix('s')} (`{_ARGUMENTS[other]}='{name}'`)."
 
 
-def params(kind: str, name: str, given: Mapping[str, Any]) -> Any:
+def params(kind: str, name: str, given: Mapping[str, object]) -> Any:
     """Build the ``Params`` of a plug-in from its parameters by name.
 
     Raises:
@@ -125,8 +125,8 @@ def params(kind: str, name: str, given: Mapping[str, Any]) -> Any:
 
 
 def fields_of(
-    plugin: type, name: str, given: Mapping[str, Any], others: Sequence[str] = (), shown: Callable[[str], str] = str
-) -> dict[str, dataclasses.Field[Any]]:
+    plugin: type, name: str, given: Mapping[str, object], others: Sequence[str] = (), shown: Callable[[str], str] = str
+) -> dict[str, dataclasses.Field[object]]:
     """The parameters of a plug-in by name.
 
     Args:
@@ -175,7 +175,7 @@ def _mechanism(name: str) -> type[Mechanism]:
     raise TypeError(f"{module.__name__} defines no Mechanism")
 
 
-def accountant(text: str) -> tuple[ModuleType, dict[str, Any]]:
+def accountant(text: str) -> tuple[ModuleType, dict[str, str | float]]:
     """Load an accountant given as ``wdp`` or ``wdp:order=16,variant=code``: its module and its options.
 
     Options are the keyword parameters of its ``account`` other than ``tol``, in the types of their defaults.
@@ -188,7 +188,7 @@ def accountant(text: str) -> tuple[ModuleType, dict[str, Any]]:
     return module, typed(name, given, options(module))
 
 
-def options(module: ModuleType) -> dict[str, Any]:
+def options(module: ModuleType) -> dict[str, str | float]:
     """The options of an accountant with their defaults."""
     parameters = inspect.signature(module.account).parameters.values()
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "tol"}
@@ -208,13 +208,13 @@ def split(text: str) -> tuple[str, dict[str, str]]:
     return name.strip(), {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def typed(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def typed(name: str, given: Mapping[str, object], defaults: Mapping[str, object]) -> dict[str, str | float]:
     """Convert options to the types of their defaults: text, or a finite number.
 
     Raises:
         UsageError: an unknown option, or a value that is no finite number.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, str | float] = {}
     for key, value in given.items():
         if key not in defaults:
             known = f"Its options: {', '.join(defaults)}" if defaults else "It has none"

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -212,7 +211,7 @@ class Repeats:
         gamma = self.gamma
         return np.asarray(np.log1p((1 - gamma) / gamma * x))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, str | float]:
         """The distribution as plain data."""
         return {"kind": self.kind, **{name: getattr(self, name) for name in KINDS[self.kind]}}
 
@@ -243,7 +242,7 @@ def parse(text: str | Repeats) -> Repeats:
     return from_parameters(kind, given)
 
 
-def from_parameters(kind: str, given: Mapping[str, Any]) -> Repeats:
+def from_parameters(kind: str, given: Mapping[str, object]) -> Repeats:
     """A distribution from its parameters by name, as numbers or text.
 
     Raises:
@@ -256,10 +255,10 @@ def from_parameters(kind: str, given: Mapping[str, Any]) -> Repeats:
     for name in names:
         if given.get(name) in (None, ""):
             raise UsageError(f"`repeats`: {kind} needs {name}, as in {kind}:{','.join(f'{n}=...' for n in names)}")
-    values: dict[str, Any] = {name: number(given[name], f"`repeats`: {name}") for name in names if name != "runs"}
-    if "runs" in names:
-        values["runs"] = whole(given["runs"], "`repeats`: runs")
-    return Repeats(kind, **values)
+    runs = whole(given["runs"], "`repeats`: runs") if "runs" in names else 0
+    return Repeats(
+        kind, runs=runs, **{name: number(given[name], f"`repeats`: {name}") for name in names if name != "runs"}
+    )
 
 
 def _mean(log_gamma: float, eta: float) -> float:

@@ -17,7 +17,7 @@ ONE_RELEASE = "n = 1, since neither n nor epochs was given"
 REPETITION_KEYS = ("n", "rate", "batch", "records", "epochs", "bands")
 
 
-def sampling_keys(sampling: str | Sampling, rate: Any, max_batch: Any) -> dict[str, Any]:
+def sampling_keys(sampling: str | Sampling, rate: object, max_batch: object) -> dict[str, object]:
     """``sampling``, ``rate`` and ``max_batch`` of a step mapping; a Sampling object brings its own.
 
     Raises:
@@ -46,7 +46,7 @@ class Repetition:
     parts: int = 1
 
 
-def repetition(*, bands: Any = None, sampling: str | None = None, **written: Any) -> Repetition:
+def repetition(*, bands: object = None, sampling: object = None, **written: object) -> Repetition:
     """Read n and the sampling rate from whichever of n, rate, batch, records and epochs were given, of a step's keys.
 
     rate = batch / records; shuffled batches whose last one is smaller count it as one batch more. One epoch is 1 / rate
@@ -62,7 +62,7 @@ def repetition(*, bands: Any = None, sampling: str | None = None, **written: Any
     return plain if bands is None else _banded(plain, whole(bands, "bands"), kind)
 
 
-def _banded(plain: Repetition, bands: int, sampling: str) -> Repetition:
+def _banded(plain: Repetition, bands: int, sampling: object) -> Repetition:
     """n steps of a b-banded matrix mechanism under cyclic Poisson sampling, read as n/b steps at rate b q.
 
     The proof is in docs/theory/bands.md, after Choquette-Choo et al. (2023).
@@ -89,7 +89,9 @@ def _banded(plain: Repetition, bands: int, sampling: str) -> Repetition:
     return Repetition(count, min(rate, 1.0), (*plain.notes, note), bands)
 
 
-def _repetition(sampling: str, n: Any, rate: Any, batch: Any, records: Any, epochs: Any) -> Repetition:
+def _repetition(
+    sampling: object, n: object, rate: object, batch: object, records: object, epochs: object
+) -> Repetition:
     """n and the sampling rate without bands."""
     if not isinstance(sampling, str) or sampling not in SAMPLINGS:
         raise UsageError(f"`sampling` must be one of {', '.join(SAMPLINGS)}; found {shown(sampling)}")
@@ -140,7 +142,7 @@ def _repetition(sampling: str, n: Any, rate: Any, batch: Any, records: Any, epoc
     return Repetition(count, share, tuple(notes))
 
 
-def with_repetition(written: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def with_repetition(written: Mapping[str, object]) -> tuple[dict[str, Any], list[str]]:
     """Replace batch, records and epochs of a step by n and rate (None where not given); return notes beside it."""
     repeated = repetition(**written)
     rest = {key: value for key, value in written.items() if key not in REPETITION_KEYS}
@@ -149,7 +151,7 @@ def with_repetition(written: Mapping[str, Any]) -> tuple[dict[str, Any], list[st
 
 
 def with_repetitions(
-    steps: Iterable[Mapping[str, Any]], places: Sequence[str] = ()
+    steps: Iterable[Mapping[str, object]], places: Sequence[str] = ()
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Steps with n and rate in the place of epochs, batch, records and bands, and notes on how these were read."""
     specs, notes = [], []

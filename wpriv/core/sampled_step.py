@@ -7,12 +7,12 @@ import math
 
 from wpriv.core import theorems
 from wpriv.core.allocation_pair import allocated
-from wpriv.core.group_pairs import MAX_SAMPLED_GROUP, fixed_gauss_group, gauss_group, laplace_group
+from wpriv.core.group_pairs import MAX_SAMPLED_GROUP, FixedGaussGroupPair, GaussGroupPair, LaplaceGroupPair
 from wpriv.core.kinds import Adjacency, Neighbours, Release, Sampling
 from wpriv.core.loss_pair import LossPair, gaussian_mu
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.shuffled_pair import shuffled
-from wpriv.core.subsampled_pairs import fixed, poisson, replaced_gauss, truncated_poisson
+from wpriv.core.subsampled_pairs import ReplacedGaussPair, fixed, poisson, truncated_poisson
 from wpriv.core.theorems import BANDS, GROUP, LARGEST_BATCH, OPTIONS, TABLE, Combination
 from wpriv.errors import Unsupported, UsageError
 
@@ -36,7 +36,7 @@ def sampled_pair(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbour
         return shuffled(pair, _shuffled_noise(mechanism), sampling.pass_steps)
     if sampling.kind == "poisson" and neighbours.adjacency == Adjacency.REPLACE_ONE:
         half = _halved(mechanism).pair()
-        return replaced_gauss(half, gaussian_mu(half) or 0.0, rate)
+        return ReplacedGaussPair(half, gaussian_mu(half) or 0.0, rate)
     return (poisson if sampling.kind == "poisson" else fixed)(pair, rate)
 
 
@@ -50,8 +50,8 @@ def _group_pair(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours
     pairs = [mechanism.grouped(count).pair() for count in range(1, neighbours.group + 1)]
     if sampling.kind == "fixed":
         batch = round(sampling.rate * neighbours.records)
-        return fixed_gauss_group(pairs, batch, neighbours.records)
-    return (laplace_group if gaussian_mu(pairs[0]) is None else gauss_group)(pairs, sampling.rate)
+        return FixedGaussGroupPair(pairs, batch, neighbours.records)
+    return (LaplaceGroupPair if gaussian_mu(pairs[0]) is None else GaussGroupPair)(pairs, sampling.rate)
 
 
 def defined_under(mechanism: Mechanism | type[Mechanism]) -> tuple[Adjacency, ...]:

@@ -7,11 +7,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtri
 
 from wpriv.core.atomic_pair import AtomicPair
-from wpriv.core.loss_pair import KeyedPair, LossPair, Tails
+from wpriv.core.loss_pair import BetweenPair, LossPair
 from wpriv.core.mechanism import AdditiveNoise
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp
@@ -241,29 +240,6 @@ def shuffled(base: LossPair, noise: AdditiveNoise, steps: int) -> LossPair:
         noise: the noise of the release, Gaussian or Laplace.
         steps: number of batches of a pass.
     """
-    return base if steps == 1 else ShuffledPair(base, noise.family, noise.scale / noise.sensitivity, steps)
-
-
-class ShuffledPair(KeyedPair):
-    """One release without sampling as the dominating pair, and the pair of tests of a witness as the dominated one."""
-
-    def __init__(self, base: LossPair, family: str, scale: float, steps: int, forward: bool = True):
-        self.base, self.family, self.scale, self.steps, self.forward = base, family, scale, steps, forward
-        self.key = (base, family, scale, steps, forward)
-        self.support, self.atoms = base.support, base.atoms
-
-    def sandwich(self, tol: float) -> tuple[LossPair, LossPair]:
-        witness = witness_pair(self.family, self.scale, self.steps)
-        return (witness if self.forward else witness.reverse()), self.base
-
-    def reverse(self) -> LossPair:
-        return ShuffledPair(self.base.reverse(), self.family, self.scale, self.steps, not self.forward)
-
-    def tails(self, eps: Array) -> Tails:
-        return self.base.tails(eps)
-
-    def probabilities(self, eps: Array) -> Tails:
-        return self.base.probabilities(eps)
-
-    def log_delta(self, eps: ArrayLike) -> Array:
-        return self.base.log_delta(eps)
+    if steps == 1:
+        return base
+    return BetweenPair(witness_pair(noise.family, noise.scale / noise.sensitivity, steps), base)

@@ -14,13 +14,14 @@ from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import (
     LOSS_ROUNDING,
     NO_ATOMS,
+    BetweenPair,
     KeyedPair,
     LossPair,
     Reversed,
     Tails,
     as_column,
     map_sandwich,
-    reversed_log_delta,
+    symmetric_log_delta,
 )
 from wpriv.numerics.arrays import Array, CellParts, atom_parts
 from wpriv.numerics.log_space import inverse_log_mixture, log1mexp, log_binomial_excess, log_mixture
@@ -52,10 +53,36 @@ class LossMap:
         return np.clip(inverse_log_mixture(eps, self.rate), low[at], high[at])
 
 
-def sampled_batch_key(kind: str, base: LossPair, rate: float) -> tuple[Hashable, tuple[float, ...]] | None:
-    """The batch key of a sampled pair (see ``LossPair.batch_key``), or None where the base pair has none."""
-    batch_key = base.batch_key()
-    return None if batch_key is None else ((kind, batch_key[0]), (rate, *batch_key[1]))
+class _Sampled(KeyedPair):
+    """A pair sampled from a base pair at a rate; subclasses sample another base in the same way by ``sampled``."""
+
+    def __init__(self, base: LossPair, rate: float):
+        self.base, self.rate, self.key = base, rate, (base, rate)
+        # each point of the profile is one of the base pair's: it is attained where that one is (under replace-one all
+        # other records are equal to the one that is replaced)
+        self.exact_alone = base.exact_alone
+        self.mass_at_plus_infinity = rate * base.mass_at_plus_infinity if base.mass_at_plus_infinity else 0.0
+
+    def sampled(self, base: LossPair) -> LossPair:
+        raise NotImplementedError
+
+    def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
+        return map_sandwich(self.base.sandwich(tol), self.sampled)
+
+    def for_delta(self, delta: float) -> LossPair:
+        return self.sampled(self.base.for_delta(delta / self.rate))
+
+    def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
+        batch_key = self.base.batch_key()
+        return None if batch_key is None else ((type(self), batch_key[0]), (self.rate, *batch_key[1]))
+
+    def batched(self, pairs: Sequence[_Sampled]) -> LossPair:
+        return type(self)(self.base.batched([pair.base for pair in pairs]), as_column([pair.rate for pair in pairs]))
+
+    def log_delta_error(self, eps: float) -> float:
+        # the base loss has the rounding of the map beside its own
+        base = float(inverse_log_mixture(np.array(eps), self.rate))
+        return math.log(self.rate) + LossPair.log_delta_error(self.base, base)
 
 
 class SampledAtoms(AtomicPair):
@@ -120,15 +147,12 @@ def poisson_parts(pair: LossPair) -> tuple[LossPair, float] | None:
     return (pair.base, pair.rate) if isinstance(pair, _Poisson) else None
 
 
-class _Poisson(KeyedPair):
+class _Poisson(_Sampled):
     """The pair ((1-q) Q + q P, Q) of a base pair (P, Q)."""
 
     def __init__(self, base: LossPair, rate: float):
-        self.base, self.rate, self.floor = base, rate, np.log1p(-rate)
-        self.key = (base, rate)
-        # each point of the profile is one of the base pair's: it is attained where that one is
-        self.exact_alone = base.exact_alone
-        self.mass_at_plus_infinity = rate * base.mass_at_plus_infinity if base.mass_at_plus_infinity else 0.0
+        super().__init__(base, rate)
+        self.floor = np.log1p(-rate)
         if base.support == (-math.inf, math.inf):
             self.support = (float(self.floor if isinstance(rate, float) else self.floor.min()), math.inf)
         else:
@@ -188,11 +212,6 @@ class _Poisson(KeyedPair):
         amplified = math.log(self.rate) + self.base.log_delta(inverse_log_mixture(np.where(inside, y, 0.0), self.rate))
         return np.where(inside, amplified, log1mexp(np.minimum(y, 0.0)))
 
-    def log_delta_error(self, eps: float) -> float:
-        # the base loss has the rounding of the map beside its own
-        base = float(inverse_log_mixture(np.array(eps), self.rate))
-        return math.log(self.rate) + LossPair.log_delta_error(self.base, base)
-
     def renyi(self, orders: Array) -> Array | None:
         """Evaluate E_Q (1-q+qT)^a - 1 = sum over k >= 2 of Binom(k; a, q) (E_Q T^k - 1) at integer orders a.
 
@@ -211,17 +230,8 @@ class _Poisson(KeyedPair):
     def reverse(self) -> LossPair:
         return _PoissonReversed(self)
 
-    def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
-        return map_sandwich(self.base.sandwich(tol), lambda end: poisson(end, self.rate))
-
-    def for_delta(self, delta: float) -> LossPair:
-        return poisson(self.base.for_delta(delta / self.rate), self.rate)
-
-    def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
-        return sampled_batch_key("poisson", self.base, self.rate)
-
-    def batched(self, pairs: Sequence[_Poisson]) -> LossPair:
-        return _Poisson(self.base.batched([pair.base for pair in pairs]), as_column([pair.rate for pair in pairs]))
+    def sampled(self, base: LossPair) -> LossPair:
+        return poisson(base, self.rate)
 
 
 class _PoissonReversed(Reversed):
@@ -277,18 +287,13 @@ def fixed(base: LossPair, rate: float) -> LossPair:
     return _Fixed(base, rate)
 
 
-class _Fixed(KeyedPair):
+class _Fixed(_Sampled):
     """The pair of fixed-size sampling: the mixture ((1-g) Q + g P, Q) at losses above 0, and its mirror image below."""
 
     symmetric = True
 
     def __init__(self, base: LossPair, rate: float):
-        self.base, self.rate = base, rate
-        self.key = (base, rate)
-        # each point of the profile is one of the base pair's: it is attained where that one is, all other records
-        # being equal to the one that is replaced
-        self.exact_alone = base.exact_alone
-        self.mass_at_plus_infinity = rate * base.mass_at_plus_infinity if base.mass_at_plus_infinity else 0.0
+        super().__init__(base, rate)
         self.mass_at_minus_infinity = self.mass_at_plus_infinity
         high = raised(float(np.max(log_mixture(np.array(base.support[1]), rate))))
         self.support = (-high, high)
@@ -343,27 +348,13 @@ class _Fixed(KeyedPair):
         base = self.base.cell_parts(self._map.base(low), self._map.base(high, "left"))
         return None if base is None else base.times(self.rate)
 
-    def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
-        return map_sandwich(self.base.sandwich(tol), lambda end: fixed(end, self.rate))
-
-    def for_delta(self, delta: float) -> LossPair:
-        return fixed(self.base.for_delta(delta / self.rate), self.rate)
-
-    def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
-        return sampled_batch_key("fixed", self.base, self.rate)
-
-    def batched(self, pairs: Sequence[_Fixed]) -> LossPair:
-        return _Fixed(self.base.batched([pair.base for pair in pairs]), as_column([pair.rate for pair in pairs]))
+    def sampled(self, base: LossPair) -> LossPair:
+        return fixed(base, self.rate)
 
     def log_delta(self, eps: ArrayLike) -> Array:
         y = np.asarray(eps, dtype=float)
         above = math.log(self.rate) + self.base.log_delta(inverse_log_mixture(np.abs(y), self.rate))
-        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
-
-    def log_delta_error(self, eps: float) -> float:
-        # the base loss has the rounding of the map beside its own
-        base = float(inverse_log_mixture(np.array(eps), self.rate))
-        return math.log(self.rate) + LossPair.log_delta_error(self.base, base)
+        return symmetric_log_delta(y, above)
 
 
 def _atomic_fixed(base: AtomicPair, rate: float) -> AtomicPair:
@@ -396,7 +387,7 @@ BINOMIAL_MARGIN = 1e-6
 def truncated_poisson(one: LossPair, two: LossPair, rate: float, max_batch: int, records: int) -> LossPair:
     """Return the pair of removing a record, where a batch of more than B records keeps B of them, drawn uniformly.
 
-    It is known between two pairs: see ``TruncatedPair.sandwich``.
+    It is known between two pairs: see ``BetweenPair``.
 
     Args:
         one: dominating pair of the mechanism where one record is removed.
@@ -417,7 +408,7 @@ def truncated_poisson(one: LossPair, two: LossPair, rate: float, max_batch: int,
     least = poisson(one, max(rate - lost, rate * max_batch / records * (1 - 1e-12)))
     chance = min(full * (1 + BINOMIAL_MARGIN) + 1e-300, 1.0)
     other = poisson(two, rate)
-    return TruncatedPair(least, other if chance >= 1 else AlternativesPair(poisson(one, rate), other, chance))
+    return BetweenPair(least, other if chance >= 1 else AlternativesPair(poisson(one, rate), other, chance))
 
 
 class AlternativesPair(KeyedPair):
@@ -454,40 +445,13 @@ class AlternativesPair(KeyedPair):
         return AlternativesPair(self.usual.reverse(), self.other.reverse(), self.chance)
 
 
-class TruncatedPair(KeyedPair):
-    """A pair between a dominated and a dominating one; all but ``sandwich`` is dominating."""
-
-    def __init__(self, least: LossPair, most: LossPair):
-        self.key = (least, most)
-        self.least, self.most = least, most
-        self.mass_at_plus_infinity = most.mass_at_plus_infinity
-        self.mass_at_minus_infinity = most.mass_at_minus_infinity
-        self.support, self.atoms = most.support, most.atoms
-
-    def sandwich(self, tol: float) -> tuple[LossPair, LossPair]:
-        return self.least, self.most
-
-    def tails(self, eps: Array) -> Tails:
-        return self.most.tails(eps)
-
-    def probabilities(self, eps: Array) -> Tails:
-        return self.most.probabilities(eps)
-
-    def cell_parts(self, low: Array, high: Array) -> CellParts | None:
-        return self.most.cell_parts(low, high)
-
-    def log_delta(self, eps: ArrayLike) -> Array:
-        return self.most.log_delta(eps)
-
-    def reverse(self) -> LossPair:
-        return TruncatedPair(self.least.reverse(), self.most.reverse())
-
-
 # Poisson sampling under replace-one, for Gaussian noise on a sum of clipped vectors.
 
 
-def replaced_gauss(half: LossPair, mu: float, rate: float) -> LossPair:
-    """Return the pair ((1-q) N(0, 1) + q N(mu, 1), (1-q) N(0, 1) + q N(-mu, 1)) of replacing a record.
+class ReplacedGaussPair(KeyedPair):
+    """The pair ((1-q) N(0, 1) + q N(mu, 1), (1-q) N(0, 1) + q N(-mu, 1)) of replacing a record.
+
+    The two are mirror images; their loss is an increasing, odd function of the outcome x.
 
     Args:
         half: the Gauss pair N(mu, 1), N(0, 1) of adding or removing a record.
@@ -496,11 +460,6 @@ def replaced_gauss(half: LossPair, mu: float, rate: float) -> LossPair:
     Source:
         docs/theory/groups.md, Theorem 5.
     """
-    return ReplacedGaussPair(half, mu, rate)
-
-
-class ReplacedGaussPair(KeyedPair):
-    """Two mixtures that are mirror images; their loss is an increasing, odd function of the outcome x."""
 
     symmetric = True
 
@@ -557,4 +516,4 @@ class ReplacedGaussPair(KeyedPair):
             second = np.where(np.isposinf(far), -np.inf, y - far + self.half.log_delta(far))
         log_sum = np.logaddexp(self.half.log_delta(near), second)
         above = np.minimum(math.log(self.rate) + log_sum, 0.0)
-        return np.where(np.asarray(eps) < 0, reversed_log_delta(np.minimum(eps, 0.0), above), above)
+        return symmetric_log_delta(eps, above)

@@ -28,7 +28,7 @@ DAMAGED = (
 )  # fmt: skip
 
 
-def save(path: Path, content: dict[str, Any]) -> None:
+def save(path: Path, content: dict[str, object]) -> None:
     """Write tensors and plain data in one piece: a crash leaves the old file or the new one.
 
     Raises:

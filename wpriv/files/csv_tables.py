@@ -202,7 +202,7 @@ class CsvTable:
 
     def _by_rows(self, numeric: Sequence[str]) -> dict[str, Array]:
         numbers = set(numeric).intersection(self.names)
-        columns: dict[str, list[Any]] = {name: [] for name in self.names}
+        columns: dict[str, list[object]] = {name: [] for name in self.names}
         body = rows(self.text)
         if self.headed:
             next(body, None)
@@ -230,7 +230,7 @@ def has_index_column(names: Sequence[str]) -> bool:
     return len(names) > 1 and names[0].strip() in ("", "Unnamed: 0")
 
 
-def to_text(names: Sequence[str], body: Sequence[Mapping[str, Any]]) -> str:
+def to_text(names: Sequence[str], body: Sequence[Mapping[str, object]]) -> str:
     """Format rows as CSV with a header; numbers in full, an empty cell for a missing value or None."""
     out = io.StringIO()
     writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")

@@ -13,7 +13,7 @@ from typing import IO, Any
 from wpriv.errors import ADVICE, MissingResource, UsageError, of_file
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a value as JSON can hold it; infinities and NaN become strings, unknown objects their text.
 
     >>> plain({"loss": math.nan, "delta": (0.5, math.inf)})

@@ -80,7 +80,7 @@ def definitions(path: str | Path) -> dict[str, Definition]:
     return defined
 
 
-def fault(path: str | Path, name: str, given: Mapping[str, Any], supplied: tuple[str, ...] = ()) -> str | None:
+def fault(path: str | Path, name: str, given: Mapping[str, object], supplied: tuple[str, ...] = ()) -> str | None:
     """Return what is wrong with a call of a name in a file, as far as its text shows; None where nothing is.
 
     Args:
@@ -105,7 +105,7 @@ def fault(path: str | Path, name: str, given: Mapping[str, Any], supplied: tuple
     return None
 
 
-def call(path: str | Path, name: str, given: Mapping[str, Any], supplied: Mapping[str, Any]) -> Any:
+def call(path: str | Path, name: str, given: Mapping[str, object], supplied: Mapping[str, object]) -> Any:
     """Run a file and call what it defines under a name.
 
     Args:

@@ -11,6 +11,11 @@ Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 
+def mass_between(above: Array, below: Array, next_above: Array, next_below: Array) -> Array:
+    """Mass of every cell from the tails at its two ends, computed from whichever tail is smaller."""
+    return np.maximum(np.where(above < next_below, above - next_above, next_below - below), 0.0)
+
+
 # How the mass of a cell of losses lies between its ends, to the rounding of the losses.
 #
 # The difference of a P- and a Q-probability has the rounding of the probabilities, about 1e-16. Beside a loss of 1e-13,

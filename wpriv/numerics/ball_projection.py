@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.errors import UsageError
 
-Array = NDArray[Any]
+Array = NDArray[np.float64]
 
 
 def spacing(radius: float, noise: float) -> float:

@@ -19,7 +19,7 @@ _POWER = re.compile(r"\s*(\d{1,9})\s*(?:\^|\*\*)\s*(\d{1,4})\s*")
 _INTEGER = re.compile(r"\s*[+-]?\d{1,40}\s*")
 
 
-def number(value: Any, name: str) -> float:
+def number(value: object, name: str) -> float:
     """Convert a number, or text such as ``1e-5``, ``2^20`` or ``256/60000``, to a finite float.
 
     Raises:
@@ -33,7 +33,7 @@ def number(value: Any, name: str) -> float:
             numerator, denominator = value.split("/")
             result = float(numerator) / float(denominator)
         else:
-            result = float(value) if not isinstance(value, (bool, bytes)) else math.nan
+            result = float(value) if not isinstance(value, (bool, bytes)) else math.nan  # type: ignore[arg-type]
     except _TooLargeError:
         raise UsageError(f"{name} is too large; found {shown(value)}") from None
     except (TypeError, ValueError, ZeroDivisionError, OverflowError):
@@ -43,7 +43,7 @@ def number(value: Any, name: str) -> float:
     return result
 
 
-def whole(value: Any, name: str) -> int:
+def whole(value: object, name: str) -> int:
     """Convert a number, or text such as ``1000``, ``1e4`` or ``2^20``, to an int.
 
     Raises:
@@ -59,7 +59,7 @@ def whole(value: Any, name: str) -> int:
     return int(result)
 
 
-def finite_number(value: Any, name: str, *, whole: bool = False) -> Any:
+def finite_number(value: object, name: str, *, whole: bool = False) -> Any:
     """Convert a finite real number of any library, but no text, to a Python float (an int if ``whole``).
 
     Raises:
@@ -81,7 +81,7 @@ def finite_number(value: Any, name: str, *, whole: bool = False) -> Any:
     return int(result) if whole else float(result)
 
 
-def to_int(value: Any) -> Any:
+def to_int(value: object) -> Any:
     """Convert 2^16 and 1e6 to an int, and return anything else as it is, for a validator to refuse."""
     try:
         if (power := _power(value)) is not None:
@@ -91,7 +91,7 @@ def to_int(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
-def typed(value: Any, words: Set[str], name: str) -> Any:
+def typed(value: object, words: Set[str], name: str) -> Any:
     """Convert text to the type of a parameter, given by the words of its annotation; leave other types as they are.
 
     Raises:
@@ -102,7 +102,7 @@ def typed(value: Any, words: Set[str], name: str) -> Any:
     return number(value, name) if words & {"int", "float"} else value
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """The representation of a value for an error message, of at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
@@ -112,7 +112,7 @@ class _TooLargeError(Exception):
     """A power of more than 1000 bits."""
 
 
-def _power(value: Any) -> int | None:
+def _power(value: object) -> int | None:
     """The value of text such as ``2^20`` or ``2**20``; None for anything else."""
     match = _POWER.fullmatch(value) if isinstance(value, str) else None
     if not match:

@@ -40,7 +40,7 @@ class OwnTraining:
     Args:
         recipe: valid, with ``given`` for what only this program has.
         data: the records. model: the network, whose weights at this moment are the first ones. loss: of each record;
-            None for the loss of the task. targets: see ``fit.job_of``.
+            None for the loss of the task. targets: see ``fit.build_job``.
     """
 
     recipe: Recipe
@@ -54,7 +54,9 @@ class OwnTraining:
         from wpriv.training.tasks import fit
 
         loss = fit.loss_of("cross-entropy") if self.loss is None else self.loss
-        return fit.job_of(recipe, data, device, adjacency=adjacency, model=self.model, loss=loss, targets=self.targets)
+        return fit.build_job(
+            recipe, data, device, adjacency=adjacency, model=self.model, loss=loss, targets=self.targets
+        )
 
     def averaged(self, folder: Path) -> nn.Module:
         """Return a copy of the trained network with the averaged weights."""

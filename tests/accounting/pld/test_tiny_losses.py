@@ -21,7 +21,7 @@ from wpriv import DiscreteGauss, DiscreteLaplace, FixedSize, Gauss, Laplace, Poi
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.accounting.mechanisms.laplace import LaplacePair
 from wpriv.accounting.mechanisms.truncated_gauss import TruncatedGaussPair
-from wpriv.core.subsampled_pairs import fixed, poisson, replaced_gauss
+from wpriv.core.subsampled_pairs import ReplacedGaussPair, fixed, poisson
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -135,7 +135,7 @@ PAIRS = [
     poisson(LaplacePair(1.0), 1e-3),
     fixed(GaussPair(1.0), 1e-3),
     fixed(LaplacePair(1.0), 0.2),
-    replaced_gauss(GaussPair(1.0), 1.0, 0.1),
+    ReplacedGaussPair(GaussPair(1.0), 1.0, 0.1),
     TruncatedGaussPair(0.5, 3.0),
 ]
 

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from tests.training.engine.models import NAMES, case
 from wpriv.errors import Unsupported, UsageError
-from wpriv.training.clipping.probe_model import probe
-from wpriv.training.clipping.validate_model import check
+from wpriv.training.clipping.probe_model import check_modules, probe
 
 
 def around(module: nn.Module) -> nn.Module:
@@ -42,36 +41,36 @@ MIXERS = {
 def test_a_module_that_mixes_examples_is_refused_by_its_name_with_what_to_use_instead(name):
     make, why = MIXERS[name]
     with pytest.raises(Unsupported, match=why):
-        check(around(make()))
+        check_modules(around(make()))
 
 
 @pytest.mark.parametrize(
     "module", [nn.BatchNorm2d(4).eval(), nn.InstanceNorm2d(4), nn.GroupNorm(2, 4), nn.Dropout(), nn.Dropout2d()]
 )
 def test_a_module_that_mixes_nothing_is_let_through(module):
-    check(around(module))
+    check_modules(around(module))
 
 
 def test_a_model_with_nothing_to_train_is_refused():
     with pytest.raises(UsageError, match="no trainable parameters"):
-        check(nn.Linear(2, 2).requires_grad_(False))
+        check_modules(nn.Linear(2, 2).requires_grad_(False))
 
 
 def test_a_model_compiled_by_torch_jit_is_refused():
     with pytest.raises(Unsupported, match=r"'1' is compiled by torch.jit"):
-        check(nn.Sequential(nn.Linear(2, 2), torch.jit.trace(nn.Linear(2, 2), torch.zeros(1, 2))))
+        check_modules(nn.Sequential(nn.Linear(2, 2), torch.jit.trace(nn.Linear(2, 2), torch.zeros(1, 2))))
 
 
 def test_half_precision_is_refused_by_the_name_of_the_parameter():
     with pytest.raises(Unsupported, match=r"must be float32 or float64 .* '0.weight' is torch.bfloat16"):
-        check(nn.Sequential(nn.Linear(2, 2).bfloat16()))
+        check_modules(nn.Sequential(nn.Linear(2, 2).bfloat16()))
 
 
 def test_two_precisions_are_refused():
     with pytest.raises(
         Unsupported, match=r"share one precision.*'0.weight' is torch.float32 on cpu, '1.weight' torch.float64 on cpu"
     ):
-        check(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()))
+        check_modules(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()))
 
 
 class Mean(nn.Module):
@@ -156,7 +155,7 @@ def test_scores_that_mix_records_are_found():
 
 def test_a_lazy_layer_without_a_shape_is_refused_by_the_name_of_its_weight():
     with pytest.raises(UsageError, match=r"'0.weight' has no shape yet"):
-        check(nn.Sequential(nn.LazyLinear(3)))
+        check_modules(nn.Sequential(nn.LazyLinear(3)))
 
 
 def test_a_probe_needs_two_examples():

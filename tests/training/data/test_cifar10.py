@@ -14,7 +14,7 @@ from PIL import Image
 
 from wpriv.errors import MissingResource
 from wpriv.training import data
-from wpriv.training.data import _cifar10 as cifar10
+from wpriv.training.data import _formats as cifar10
 
 RNG = np.random.default_rng(1)
 IMAGES = RNG.integers(0, 256, (6, 3, 3, 32, 32), dtype=np.uint8)  # six batches of three

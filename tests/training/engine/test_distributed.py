@@ -15,7 +15,7 @@ from tests.points import ROOT
 from tests.training.engine.toys import engine, schedule, weights
 from wpriv.accounting import ledger
 from wpriv.files import checkpoint
-from wpriv.training.engine.training_state import LEDGER, MODEL
+from wpriv.training.engine.saved_weights import LEDGER, MODEL
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from wpriv.errors import Interrupted, UsageError
 from wpriv.randomness import training_seeds
 from wpriv.training.engine.job import Job, Schedule, optimizer_of
 from wpriv.training.engine.loop import Engine
-from wpriv.training.engine.training_state import LEDGER
+from wpriv.training.engine.saved_weights import LEDGER
 from wpriv.training.noise.release import Bounded
 
 PLAN = Optimizer(name="adam", lr=0.1, decay="linear")

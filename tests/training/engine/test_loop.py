@@ -29,7 +29,7 @@ from wpriv.randomness import training_seeds
 from wpriv.training.engine import batch_gradient
 from wpriv.training.engine.job import Job, Schedule
 from wpriv.training.engine.loop import Engine
-from wpriv.training.engine.training_state import CHECKPOINT, DIAGNOSTICS, LEDGER, MODEL, load_diagnostics
+from wpriv.training.engine.saved_weights import CHECKPOINT, DIAGNOSTICS, LEDGER, MODEL, load_diagnostics
 from wpriv.training.noise.release import Bounded
 
 

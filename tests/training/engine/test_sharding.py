@@ -15,7 +15,7 @@ from wpriv.config.train_schema import Train
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import checkpoint
 from wpriv.training.engine import sharding
-from wpriv.training.engine.training_state import CHECKPOINT, LEDGER, MODEL, inherit
+from wpriv.training.engine.saved_weights import CHECKPOINT, LEDGER, MODEL, inherit
 from wpriv.training.noise import noise_stream, release
 from wpriv.training.noise.noise_stream import Noise
 from wpriv.training.noise.release import Bounded, Part

@@ -25,7 +25,7 @@ from wpriv.training.engine.batch_gradient import AdaptiveNorm, BatchGradient
 from wpriv.training.engine.job import Job, Schedule, optimizer_of
 from wpriv.training.engine.loop import Engine, rate_factor
 from wpriv.training.engine.release_spec import count_share, gradient_multiplier
-from wpriv.training.engine.training_state import CHECKPOINT, LEDGER, MODEL
+from wpriv.training.engine.saved_weights import CHECKPOINT, LEDGER, MODEL
 from wpriv.training.noise.noise_stream import Noise
 from wpriv.training.noise.release import Bounded, add_noise
 

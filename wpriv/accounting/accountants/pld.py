@@ -15,7 +15,7 @@ from wpriv.numerics.bracket import Bracket
 
 NOTION = "approximate-dp"
 CLAIM = "certified"
-# other proven bounds of the same curve, which run/accounting/other_bounds.py intersects with a bracket wider than the
+# other proven bounds of the same curve, which accounting/other_bounds.py intersects with a bracket wider than the
 # tolerance; of each group the first that does not refuse the process, since those after it are never better
 OTHER_BOUNDS = (("rdp",), ("kov", "basic"))
 # a bracket wider than this many times its tolerance is computed once more at the coarser tolerance

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.loss_pair import KeyedPair, LossPair, Reversed, Tails, gaussian_mu, reversed_log_delta
+from wpriv.core.loss_pair import KeyedPair, LossPair, ReversedOfBoth, Tails, gaussian_mu, reversed_log_delta
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp
 
@@ -34,8 +34,8 @@ DEVIATIONS, SHARES = np.linspace(-40, 40, 161), np.linspace(0, 1, 161)
 
 
 GROUPED = (
-    "{name} has no guarantee for groups of records, whose keys may be the same or different. Take the person for the "
-    "record: `keys=...` is the number of keys of a person, and `sensitivity` the largest contribution to one of them"
+    "whose keys may be the same or different. Take the person for the record: `keys=...` is the number of keys of a "
+    "person, and `sensitivity` the largest contribution to one of them"
 )
 
 
@@ -139,23 +139,12 @@ class ThresholdSupremum(KeyedPair):
         return result
 
     def reverse(self) -> LossPair:
-        return _ThresholdReversed(self)
+        return ReversedOfBoth(self)
 
     def _by_part(self, eps: Array) -> list[tuple[Array, Part]]:
         """Masks of the shape of eps with the part that is the largest there."""
         place = np.searchsorted(self._starts, eps, side="right") - 1
         return [(place == index, self._active[index]) for index in np.unique(place)]
-
-
-class _ThresholdReversed(Reversed):
-    """The pair (Q, P) of adding a person."""
-
-    forward: ThresholdSupremum
-
-    def log_delta(self, eps: ArrayLike) -> Array:
-        y = np.asarray(eps, dtype=float)
-        above = self.forward.reversed_log_delta_at(np.asarray(np.maximum(y, 0.0)))
-        return np.where(y < 0, super().log_delta(np.minimum(y, 0.0)), above)
 
 
 class ThresholdPair(ThresholdSupremum):

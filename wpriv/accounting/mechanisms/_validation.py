@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,21 +11,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
 
 NO_BATCH = "each person sends one report, so there is no batch to draw. Leave out `sampling` and `rate`"
-MAX_INTEGER = 2**53  # not every larger integer is a float
 MAX_EPS0 = 1e100  # losses up to this can be added up over any number of compositions
-
-
-def whole_number(mechanism: Mechanism, name: str, minimum: int) -> None:
-    """Convert a field to an int (2.0 becomes 2).
-
-    Raises:
-        UsageError: it is not a whole number from ``minimum`` to 2^53.
-    """
-    value = getattr(mechanism, name)
-    numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not numeric or not minimum <= value <= MAX_INTEGER or value != int(value):
-        raise UsageError(f"{mechanism.name}: {name} must be a whole number from {minimum} to 2^53; found {value}")
-    object.__setattr__(mechanism, name, int(value))
 
 
 def given_response(mechanism: Mechanism, eps0: float, delta0: float) -> None:
@@ -39,19 +24,6 @@ def given_response(mechanism: Mechanism, eps0: float, delta0: float) -> None:
         raise UsageError(f"{mechanism.name}: eps0 must be at most {MAX_EPS0:g}; found {eps0:g}")
     if not delta0 < 1:
         raise UsageError(f"{mechanism.name}: delta0 must be less than 1; found {delta0:g}")
-
-
-def ratio(mechanism: Mechanism, numerator: str, denominator: str) -> None:
-    """Refuse two fields whose ratio, or its square, would overflow or underflow.
-
-    Raises:
-        UsageError: numerator/denominator is outside 1e-100 to 1e100.
-    """
-    a, b = getattr(mechanism, numerator), getattr(mechanism, denominator)
-    if not -100 <= math.log10(a) - math.log10(b) <= 100:
-        raise UsageError(
-            f"{mechanism.name}: {numerator}/{denominator} must lie between 1e-100 and 1e100; found {a:g} and {b:g}"
-        )
 
 
 # Guarantees that bound the Renyi divergences of a release and say nothing else about its privacy loss.

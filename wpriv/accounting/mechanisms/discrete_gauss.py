@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, log_ndtr
 
-from wpriv.accounting.mechanisms._validation import ratio, whole_number
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.kinds import Release
-from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
+from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, symmetric_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.numerics.arrays import Array
@@ -44,17 +43,13 @@ class DiscreteGauss(Mechanism):
 
     release: ClassVar[Release] = Release.WHOLE
     noise: ClassVar[str | None] = "sigma"
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "sigma"),)
     source: ClassVar[str] = "Canonne, Kamath, Steinke 2020, Theorem 7"
 
     sigma: float = parameter(
         "parameter of the noise, P(k) ~ exp(-k^2/(2 sigma^2)), in the units of the query", exclusive_minimum=0
     )
     sensitivity: int = parameter("largest change of the integer-valued query between neighbours", default=1, minimum=1)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole_number(self, "sensitivity", 1)
-        ratio(self, "sensitivity", "sigma")
 
     def additive_noise(self) -> AdditiveNoise:
         return AdditiveNoise("gauss", self.sigma, self.sensitivity, discrete=True)
@@ -67,7 +62,21 @@ class DiscreteGauss(Mechanism):
         return NearPair(self.sigma, self.sensitivity, reach)
 
 
-class NearPair(AtomicPair):
+class _Divergences(LossPair):
+    """The Renyi divergences of the discrete Gaussian pair in closed form."""
+
+    sigma: float
+    shift: float
+
+    def renyi(self, orders: Array) -> Array:
+        lam = np.asarray(orders, dtype=float) - 1
+        return np.asarray(_log_moment(lam, self.sigma, self.shift) / lam)
+
+    def zcdp_rho(self) -> float:
+        return (self.shift / self.sigma) ** 2 / 2
+
+
+class NearPair(_Divergences, AtomicPair):
     """The discrete Gaussian pair as atoms: its losses within ``reach`` of either centre.
 
     The losses further out do not matter to any delta. Moments include them: the moment of order lambda has its mass
@@ -96,20 +105,13 @@ class NearPair(AtomicPair):
     def log_moment(self, lam: Array) -> Array:
         return _log_moment(lam, self.sigma, self.shift)
 
-    def renyi(self, orders: Array) -> Array:
-        lam = np.asarray(orders, dtype=float) - 1
-        return np.asarray(_log_moment(lam, self.sigma, self.shift) / lam)
-
-    def zcdp_rho(self) -> float:
-        return (self.shift / self.sigma) ** 2 / 2
-
 
 @lru_cache(maxsize=16)
 def _near(sigma: float, sensitivity: int, reach: int) -> NearPair:
     return NearPair(sigma, sensitivity, reach)
 
 
-class LatticePair(KeyedPair):
+class LatticePair(_Divergences, KeyedPair):
     """The discrete Gaussian pair at any sigma and sensitivity; tails by Euler-Maclaurin or by summing first terms."""
 
     symmetric = True
@@ -136,20 +138,13 @@ class LatticePair(KeyedPair):
         smaller = _log_tail(np.asarray(np.where(upper, first, 1 - first)), self.sigma)
         return np.where(upper, smaller, log1mexp(smaller)), np.where(upper, log1mexp(smaller), smaller)
 
-    def renyi(self, orders: Array) -> Array:
-        lam = np.asarray(orders, dtype=float) - 1
-        return np.asarray(_log_moment(lam, self.sigma, self.shift) / lam)
-
-    def zcdp_rho(self) -> float:
-        return (self.shift / self.sigma) ** 2 / 2
-
     def log_delta(self, eps: ArrayLike) -> Array:
         y = np.asarray(eps, dtype=float)
         size = np.asarray(np.abs(y))
         above = np.array(super().log_delta(size))
         smooth = _is_smooth(self._first_above(size), self.sigma)
         above[smooth] = self._smooth_profile(size[smooth])
-        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
+        return symmetric_log_delta(y, above)
 
     def _smooth_profile(self, eps: Array) -> Array:
         """Compute ln delta where the tails of P and Q nearly cancel: that of the Gaussian, with corrections."""

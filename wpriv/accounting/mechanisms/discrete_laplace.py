@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from wpriv.accounting.mechanisms._validation import ratio, whole_number
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.kinds import Release
 from wpriv.core.loss_pair import LossPair
@@ -32,6 +31,7 @@ class DiscreteLaplace(Mechanism):
 
     release: ClassVar[Release] = Release.WHOLE
     noise: ClassVar[str | None] = "scale"
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "scale"),)
     source: ClassVar[str] = "Ghosh, Roughgarden, Sundararajan 2009; Canonne, Kamath, Steinke 2020"
 
     scale: float = parameter("scale b of the noise, P(k) ~ exp(-|k|/b), in the units of the query", exclusive_minimum=0)
@@ -39,8 +39,6 @@ class DiscreteLaplace(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number(self, "sensitivity", 1)
-        ratio(self, "sensitivity", "scale")
         if self.sensitivity > MAX_SENSITIVITY:
             raise Unsupported(
                 f"discrete-laplace: sensitivity, the number of distinct losses, must be at most 2^20; found "

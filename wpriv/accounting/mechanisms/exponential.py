@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from wpriv.accounting.mechanisms.randomized_response import ResponsePair
 from wpriv.core.kinds import Release
-from wpriv.core.loss_pair import Bounds, KeyedPair, LossPair, Tails, reversed_log_delta
+from wpriv.core.loss_pair import Bounds, KeyedPair, LossPair, Tails, symmetric_log_delta
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
@@ -242,7 +242,7 @@ class SupremumPair(KeyedPair):
         y = np.asarray(eps, dtype=float)
         half = np.minimum((np.abs(y) - self.r) / 2, 0.0)
         above = self._log_share(half) + log1mexp(half)
-        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
+        return symmetric_log_delta(y, above)
 
     def _log_share(self, x: Array) -> Array:
         """Compute ln((1 - e^x) / (1 - e^-r)) for -r <= x <= 0; a difference of logarithms would lose digits."""

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfc, log_ndtr
 
-from wpriv.accounting.mechanisms._validation import ratio
 from wpriv.core.kinds import Release
-from wpriv.core.loss_pair import LossPair, Tails, as_column, reversed_log_delta
+from wpriv.core.loss_pair import LossPair, Tails, as_column, symmetric_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.numerics.arrays import Array, CellParts
@@ -35,16 +34,13 @@ class Gauss(Mechanism):
 
     release: ClassVar[Release] = Release.GAUSS
     noise: ClassVar[str | None] = "sigma"
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "sigma"),)
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Theorem 5"
 
     sigma: float = parameter("standard deviation of the noise, in the units of the query", exclusive_minimum=0)
     sensitivity: float = parameter(
         "l2 sensitivity of the query between neighbours, in its units", default=1.0, exclusive_minimum=0
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        ratio(self, "sensitivity", "sigma")
 
     def additive_noise(self) -> AdditiveNoise:
         return AdditiveNoise("gauss", self.sigma, self.sensitivity)
@@ -119,7 +115,7 @@ class GaussPair(LossPair):
             above = log_mills_drop(np.abs(y) / self.mu - self.mu / 2, self.mu)
         # beyond 1e150 standard deviations the logarithms themselves overflow
         above = np.where(np.isnan(above), -np.inf, above)
-        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
+        return symmetric_log_delta(y, above)
 
 
 def _both_tails(a: Array) -> tuple[Array, Array]:

@@ -10,13 +10,11 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from wpriv.accounting.mechanisms._threshold_pair import GROUPED, Part, ThresholdPair, part
-from wpriv.accounting.mechanisms._validation import ratio, whole_number
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.core.kinds import Release
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
-from wpriv.errors import Unsupported
 
 # the largest number of parts: with more keys, neighbouring numbers of unknown keys share one that dominates them
 MAX_PARTS = 48
@@ -36,6 +34,8 @@ class GaussThreshold(Mechanism):
 
     release: ClassVar[Release] = Release.KEYS
     noise: ClassVar[str | None] = "threshold"
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "sigma"),)
+    why_not_grouped: ClassVar[str] = GROUPED
     source: ClassVar[str] = "Korolova et al. 2009; Wilson et al. 2020 (thresholds for unknown keys)"
 
     sigma: float = parameter("standard deviation of the noise on each count, which is continuous", exclusive_minimum=0)
@@ -44,11 +44,6 @@ class GaussThreshold(Mechanism):
     sensitivity: float = parameter(
         "largest contribution of one person to the count of one key", default=1.0, exclusive_minimum=0
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole_number(self, "keys", 1)
-        ratio(self, "sensitivity", "sigma")
 
     def pair(self) -> LossPair:
         log_release = float(log_ndtr((self.sensitivity - self.threshold) / self.sigma))
@@ -63,8 +58,3 @@ class GaussThreshold(Mechanism):
         parts = [block(first, last) for first, last in zip(firsts, lasts, strict=True)]
         attained = parts if firsts == lasts else [block(first, first) for first in firsts]
         return ThresholdPair((GaussThreshold, mu, log_release, self.keys), parts, attained)
-
-    def grouped(self, records: int) -> GaussThreshold:
-        if records > 1:
-            raise Unsupported(GROUPED.format(name=self.name))
-        return self

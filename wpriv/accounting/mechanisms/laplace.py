@@ -10,9 +10,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.accounting.mechanisms._validation import ratio
 from wpriv.core.kinds import Release
-from wpriv.core.loss_pair import LOSS_ROUNDING, KeyedPair, LossPair, Tails, reversed_log_delta
+from wpriv.core.loss_pair import LOSS_ROUNDING, KeyedPair, LossPair, Tails, bounded_tails, symmetric_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.numerics.arrays import Array, CellParts, atom_parts, clipped_parts
@@ -35,6 +34,7 @@ class Laplace(Mechanism):
 
     release: ClassVar[Release] = Release.LAPLACE
     noise: ClassVar[str | None] = "scale"
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "scale"),)
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Appendix A.3"
 
     scale: float = parameter(
@@ -43,10 +43,6 @@ class Laplace(Mechanism):
     sensitivity: float = parameter(
         "l1 sensitivity of the query between neighbours, in its units", default=1.0, exclusive_minimum=0
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        ratio(self, "sensitivity", "scale")
 
     def additive_noise(self) -> AdditiveNoise:
         return AdditiveNoise("laplace", self.scale, self.sensitivity)
@@ -74,9 +70,7 @@ class LaplacePair(KeyedPair):
         inner = np.clip(y, -self.t, self.t)
         below_p, above_q = (inner - self.t) / 2 - math.log(2), -(inner + self.t) / 2 - math.log(2)
         inside = (log1mexp(below_p), below_p, above_q, log1mexp(above_q))
-        ends = ((0.0, -np.inf), (-np.inf, 0.0), (0.0, -np.inf), (-np.inf, 0.0))
-        outside = (y < -self.t, y >= self.t)
-        return Tails(*(np.select(outside, end, tail) for end, tail in zip(ends, inside, strict=True)))
+        return bounded_tails(inside, y < -self.t, y >= self.t)
 
     def cell_parts(self, low: Array, high: Array) -> CellParts:
         """Integrate the density between the two atoms in closed form, and add the atoms."""
@@ -99,7 +93,7 @@ class LaplacePair(KeyedPair):
         """Compute ln(1 - e^((eps-t)/2)) for 0 <= eps <= t; delta is 0 above."""
         y = np.asarray(eps, dtype=float)
         above = log1mexp(np.minimum((np.abs(y) - self.t - self.rest) / 2, 0.0))
-        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
+        return symmetric_log_delta(y, above)
 
     def zcdp_rho(self) -> float:
         """t - 1 + e^-t, the mean loss, rounded up (docs/theory/classical-bounds.md, the rho of pure DP)."""

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from wpriv.accounting.mechanisms._threshold_pair import GROUPED, ThresholdPair, part
-from wpriv.accounting.mechanisms._validation import ratio, whole_number
 from wpriv.accounting.mechanisms.laplace import LaplacePair
 from wpriv.core.kinds import Release
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
-from wpriv.errors import Unsupported
 
 
 @dataclass(frozen=True)
@@ -30,6 +28,8 @@ class LaplaceThreshold(Mechanism):
 
     release: ClassVar[Release] = Release.KEYS
     noise: ClassVar[str | None] = "threshold"
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "scale"),)
+    why_not_grouped: ClassVar[str] = GROUPED
     source: ClassVar[str] = "Korolova et al. 2009; Wilson et al. 2020 (thresholds for unknown keys)"
 
     scale: float = parameter("scale b of the noise on each count, which is continuous", exclusive_minimum=0)
@@ -38,11 +38,6 @@ class LaplaceThreshold(Mechanism):
     sensitivity: float = parameter(
         "largest contribution of one person to the count of one key", default=1.0, exclusive_minimum=0
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole_number(self, "keys", 1)
-        ratio(self, "sensitivity", "scale")
 
     def pair(self) -> LossPair:
         t, excess = self.sensitivity / self.scale, (self.threshold - self.sensitivity) / self.scale
@@ -55,8 +50,3 @@ class LaplaceThreshold(Mechanism):
         together = [part(LaplacePair(self.keys * t), self.keys, log_release)]
         one_known = part(LaplacePair(t), self.keys - 1, log_release)
         return ThresholdPair(key, together, [one_known, unknown])
-
-    def grouped(self, records: int) -> LaplaceThreshold:
-        if records > 1:
-            raise Unsupported(GROUPED.format(name=self.name))
-        return self

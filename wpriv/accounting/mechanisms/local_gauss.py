@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wpriv.accounting.mechanisms._validation import NO_BATCH, ratio
+from wpriv.accounting.mechanisms._validation import NO_BATCH
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.core.kinds import Release
 from wpriv.core.loss_pair import LossPair
@@ -30,6 +30,7 @@ class LocalGauss(Mechanism):
 
     release: ClassVar[Release] = Release.LOCAL
     noise: ClassVar[str | None] = "sigma"
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "sigma"),)
     clip_norm: ClassVar[int | None] = 2
     why_not_sampled: ClassVar[str] = NO_BATCH
     source: ClassVar[str] = (
@@ -47,7 +48,6 @@ class LocalGauss(Mechanism):
                 f"{self.name}: nonnegative must be 1 (no input has a negative coordinate) or 0; "
                 f"found {self.nonnegative}"
             )
-        ratio(self, "sensitivity", "sigma")
 
     @property
     def sensitivity(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wpriv.accounting.mechanisms._validation import NO_BATCH, ratio
+from wpriv.accounting.mechanisms._validation import NO_BATCH
 from wpriv.accounting.mechanisms.laplace import LaplacePair
 from wpriv.core.kinds import Release
 from wpriv.core.loss_pair import LossPair
@@ -31,6 +31,7 @@ class LocalLaplace(Mechanism):
 
     release: ClassVar[Release] = Release.LOCAL
     noise: ClassVar[str | None] = "scale"
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "scale"),)
     clip_norm: ClassVar[int | None] = 1
     why_not_sampled: ClassVar[str] = NO_BATCH
     source: ClassVar[str] = (
@@ -42,10 +43,6 @@ class LocalLaplace(Mechanism):
         exclusive_minimum=0,
     )
     radius: float = parameter("l1 norm to which every input is clipped, in the units of the data", exclusive_minimum=0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        ratio(self, "sensitivity", "scale")
 
     @property
     def sensitivity(self) -> float:

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.accounting.mechanisms._validation import ratio, whole_number
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.core import registry
 from wpriv.core.kinds import Adjacency, Neighbours, Release
@@ -359,6 +358,7 @@ class MatrixGauss(Mechanism):
 
     release: ClassVar[Release] = Release.MATRIX
     noise: ClassVar[str | None] = "sigma"
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "sigma"),)
     why_not_sampled: ClassVar[str] = (
         "its records take part in given steps. Leave out `sampling` and `rate`; for cyclic Poisson sampling of a "
         "banded matrix use `mech='gauss'` with `bands`"
@@ -379,9 +379,6 @@ class MatrixGauss(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number(self, "separation", 1)
-        whole_number(self, "participations", 0)
-        ratio(self, "sensitivity", "sigma")
         if not isinstance(self.strategy, str) or not self.strategy:
             raise UsageError(f"matrix-gauss: strategy must be {HELP}; found {self.strategy!r}")
 

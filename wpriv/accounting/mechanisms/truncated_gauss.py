@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
-from wpriv.accounting.mechanisms._validation import ratio
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.core.atomic_pair import disjoint_pair
 from wpriv.core.kinds import Release
-from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
+from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, bounded_tails, symmetric_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.numerics.arrays import Array, CellParts, clipped_parts
@@ -38,6 +37,10 @@ class TruncatedGauss(Mechanism):
 
     release: ClassVar[Release] = Release.BOUNDED
     noise: ClassVar[str | None] = "bound"
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("sensitivity", "sigma"),
+        ("bound", "sigma"),
+    )
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Figure 4"
 
     sigma: float = parameter(
@@ -47,11 +50,6 @@ class TruncatedGauss(Mechanism):
     sensitivity: float = parameter(
         "largest change of the released number between neighbours, in its units", default=1.0, exclusive_minimum=0
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        ratio(self, "sensitivity", "sigma")
-        ratio(self, "bound", "sigma")
 
     def additive_noise(self) -> AdditiveNoise:
         return AdditiveNoise("gauss", self.sigma, self.sensitivity, truncated=True)
@@ -82,14 +80,11 @@ class TruncatedGaussPair(KeyedPair):
 
     def tails(self, eps: Array) -> Tails:
         y = np.asarray(eps, dtype=float)
-        top, log_infinity = self.support[1], self.log_infinity
+        top = self.support[1]
         # the outcome of loss eps, measured from the middle of the two centres
         x = np.clip(y, -top, top) / self.mu
         inside = (*self._two_sides(x - self.mu / 2), *self._two_sides(x + self.mu / 2))
-        rest = float(log1mexp(log_infinity))
-        ends = ((0.0, log_infinity), (-np.inf, rest), (rest, -np.inf), (log_infinity, 0.0))
-        outside = (y <= -top, y >= top)
-        return Tails(*(np.select(outside, end, tail) for end, tail in zip(ends, inside, strict=True)))
+        return bounded_tails(inside, y <= -top, y >= top, self.log_infinity)
 
     def _two_sides(self, x: Array) -> tuple[Array, Array]:
         """Return ln of the probabilities that the noise is above x and below it, the larger from the smaller."""
@@ -112,7 +107,7 @@ class TruncatedGaussPair(KeyedPair):
         truncation = log_ndtr(-self.beta) + size + log1mexp(-size)
         inner = np.minimum(np.logaddexp(GaussPair(self.mu).log_delta(size), truncation) - self._log_mass, 0.0)
         above = np.where(np.abs(y) >= self.support[1], self.log_infinity, inner)
-        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
+        return symmetric_log_delta(y, above)
 
 
 def _log_interval(low: Array, width: Array) -> Array:

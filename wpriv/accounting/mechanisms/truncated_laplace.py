@@ -9,10 +9,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.accounting.mechanisms._validation import ratio
 from wpriv.core.atomic_pair import disjoint_pair
 from wpriv.core.kinds import Release
-from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
+from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, bounded_tails, symmetric_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.numerics.arrays import Array
@@ -35,6 +34,10 @@ class TruncatedLaplace(Mechanism):
 
     release: ClassVar[Release] = Release.BOUNDED
     noise: ClassVar[str | None] = "bound"
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("sensitivity", "scale"),
+        ("bound", "scale"),
+    )
     source: ClassVar[str] = "Geng, Ding, Guo, Kumar 2020 (truncated Laplace noise)"
 
     scale: float = parameter(
@@ -44,11 +47,6 @@ class TruncatedLaplace(Mechanism):
     sensitivity: float = parameter(
         "largest change of the released number between neighbours, in its units", default=1.0, exclusive_minimum=0
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        ratio(self, "sensitivity", "scale")
-        ratio(self, "bound", "scale")
 
     def additive_noise(self) -> AdditiveNoise:
         return AdditiveNoise("laplace", self.scale, self.sensitivity, truncated=True)
@@ -88,16 +86,14 @@ class TruncatedLaplacePair(KeyedPair):
 
     def tails(self, eps: Array) -> Tails:
         y = np.asarray(eps, dtype=float)
-        top, log_infinity = self.support[1], self.log_infinity
+        top = self.support[1]
         inner = np.clip(y, -top, top)
         # in the support the outcome x = (y + t)/2 is between the two centres: below that of P, above that of Q
         below_p = self._upper((self.t - inner) / 2, -(inner + self._overlap) / 2)
         above_q = self._upper((self.t + inner) / 2, (inner - self._overlap) / 2)
         inside = (log1mexp(below_p), below_p, above_q, log1mexp(above_q))
-        rest = float(log1mexp(log_infinity))
-        ends = ((0.0, log_infinity), (-np.inf, rest), (rest, -np.inf), (log_infinity, 0.0))
-        outside = ((y < -top) if self.beta > self.t else (y <= -top), y >= top)
-        return Tails(*(np.select(outside, end, tail) for end, tail in zip(ends, inside, strict=True)))
+        below = (y < -top) if self.beta > self.t else (y <= -top)
+        return bounded_tails(inside, below, y >= top, self.log_infinity)
 
     def log_delta(self, eps: ArrayLike) -> Array:
         """Compute ln of [1 - e^((eps-t)/2) + e^-beta (e^eps - 1)/2]/(1 - e^-beta) below the largest finite loss.
@@ -111,4 +107,4 @@ class TruncatedLaplacePair(KeyedPair):
             np.logaddexp(log1mexp(np.minimum((size - self.t) / 2, 0.0)), truncation) - self._log_mass, 0.0
         )
         above = np.where(np.abs(y) >= self.support[1], self.log_infinity, inner)
-        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
+        return symmetric_log_delta(y, above)

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from wpriv.accounting.mechanisms._validation import whole_number
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.kinds import Release
 from wpriv.core.loss_pair import LossPair
@@ -31,13 +30,11 @@ class Uniform(Mechanism):
     release: ClassVar[Release] = Release.BOUNDED
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Example 2 (corrected)"
 
-    outcomes: int = parameter("number of values of the noise, all equally likely", minimum=1)
+    outcomes: int = parameter("number of values of the noise, all equally likely", minimum=2)
     sensitivity: int = parameter("largest change of the integer-valued query between neighbours", default=1, minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number(self, "outcomes", 2)
-        whole_number(self, "sensitivity", 1)
         if self.sensitivity >= self.outcomes:
             raise UsageError(
                 f"uniform: outcomes must exceed sensitivity, else the neighbours have no outcome in common; "

@@ -7,9 +7,8 @@ import math
 import numpy as np
 
 from wpriv.accounting.pld import constants
-from wpriv.accounting.pld.saddle_point import ApproximatePmf, TailScan, group_pairs, scan_tails
+from wpriv.accounting.pld.saddle_point import ApproximatePmf, TailScan, group_pairs, merged_counts, scan_tails
 from wpriv.accounting.pld.step_groups import Steps
-from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import WeightedPairs
 from wpriv.numerics.arrays import Array, Counts
 
@@ -72,10 +71,7 @@ def epsilon_far_below(run: WeightedPairs, delta: float) -> float:
     """
     if not 0 < delta < 1:
         return 0.0
-    merged: dict[LossPair, int] = {}
-    for pair, n in run:
-        merged[pair] = merged.get(pair, 0) + n
-    groups = group_pairs(merged)
+    groups = group_pairs(merged_counts(run))
     scans = [scan_tails(*group.members, depth=constants.SCAN_DEPTHS[0]) for group in groups]
     infinite = [float(group.pair.mass_at_plus_infinity) for group in groups]
     steps = Steps(groups, [ApproximatePmf.of(scan, mass) for scan, mass in zip(scans, infinite, strict=True)], 0.0, 0.0)

@@ -21,6 +21,7 @@ from wpriv.accounting.pld.saddle_point import (
     Cumulants,
     TailScan,
     group_pairs,
+    merged_counts,
     scan_tails,
     tilt_for_delta,
     tilt_for_eps,
@@ -36,7 +37,6 @@ from wpriv.accounting.pld.step_groups import (
     refinement_factor,
     single_loss_delta,
 )
-from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import WeightedPairs
 from wpriv.errors import Unsupported
 from wpriv.numerics import counted_work
@@ -63,9 +63,7 @@ class Composition:
             work_share: share of the work of a question, and of all, where several compositions give one answer.
         """
         self._work_share = work_share
-        merged: dict[LossPair, int] = {}
-        for pair, n in run:
-            merged[pair] = merged.get(pair, 0) + n
+        merged = merged_counts(run)
         self.groups = group_pairs(merged)
         self.counts = [group.counts for group in self.groups]
         masses = [(pair.mass_at_plus_infinity, n) for pair, n in merged.items() if pair.mass_at_plus_infinity > 0]

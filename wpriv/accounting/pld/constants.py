@@ -2,8 +2,7 @@
 
 The engine evaluates them as ``constants.NAME`` at call time, so that a test can replace one by
 ``monkeypatch.setattr(constants, "NAME", value)``. "Speed" and "width" name what a change affects: the run time, or the
-width of the certified bracket. No constant affects the validity of a bracket except those of the first section. Those
-of the composition by transform alone are in ``transform/transform_constants.py``.
+width of the certified bracket. No constant affects the validity of a bracket except those of the first section.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ MAX_EXPONENT_TAIL_SUMS = 600.0  # (1 + tilt) times the window of a lattice compo
 MAX_EXPONENT_EVALUATION = 690.0  # tilt times the distance of eps below the centre; trivial answer beyond it: width
 MAX_EXPONENT_TAIL_PROBABILITY = 600.0  # the same limit where the tail probability is bounded by secants: width
 
-# ---- work and rounds of one question (composition.py, work.py): width and speed ----
+# ---- work and rounds of one question (composition.py): width and speed ----
 # nanoseconds of a usual processor that an operation takes, with what is done beside it: an atom that is tilted; an
 # exponential; a wave e^it at an atom; a frequency of a transform, and its product with an atom; a cell of a Fourier
 # transform, per doubling of the length; a coefficient of a spectrum; a node removed from a convex minorant; a node of a
@@ -144,7 +143,7 @@ REFINEMENT_AIM, MIN_REFINEMENT_FACTOR, MAX_REFINEMENT_FACTOR, BLIND_REFINEMENT_F
 # one gained little
 HOPELESS_REFINEMENT_FACTOR, UNPROFITABLE_WIDTH_RATIO = 0.5, 0.97
 
-# ---- reading a composition (two_sided.py, loss_tail.py): width and speed ----
+# ---- reading a composition (step_groups.py, sandwich.py): width and speed ----
 # relative accuracy of eps on a composed curve; first search step and farthest search, in standard deviations
 EPS_SEARCH_RTOL, EPS_SEARCH_STEP, EPS_SEARCH_RANGE = 1e-9, 1 / 16, 64
 # relative accuracy of an eps of the tail probability, and compositions tried for one
@@ -167,12 +166,14 @@ SANDWICH_WORK, SANDWICH_COARSENING, WIDEST_SANDWICH = 0.7e9, 4.0, 0.1
 SANDWICH_DEPTHS, SANDWICH_DEPTH_POWER = 8, 1.5
 # work after which no smaller delta is resolved
 SANDWICH_DEPTH_WORK = 1.5e9
+# work after which the pairs are not made closer
+SANDWICH_TIGHTENING_WORK = 3e9
 
-# ---- batches of like pairs (stacking.py): speed ----
+# ---- batches of like pairs (saddle_point.py): speed ----
 # ratio of parameters within one batch, and pairs in it
 BATCH_PARAMETER_RATIO, MAX_BATCH_SIZE = 4.0, 128
 
-# ---- scans of the tails (adaptive_nodes.py, saddle_point.py): speed and width ----
+# ---- scans of the tails (saddle_point.py): speed and width ----
 # absolute losses (nats) of the first nodes
 FIRST_LOSSES = np.sort(10.0 ** (9 - 24 / 59 * np.arange(112)))
 # distances of further first nodes from the ends of a bounded support, in units of its length
@@ -214,7 +215,7 @@ MAX_CHORD_SPACING = 1.0
 MAX_FEW_ATOMS, MAX_ATOM_SUMS = 24, 1 << 20
 OMITTED_SHARE, MERGED_SHARE = 1e-3, 0.1
 
-# ---- nodes of a step (lattice/step_nodes.py): speed and width ----
+# ---- nodes of a step (step_nodes.py): speed and width ----
 MAX_STEP_NODES = 1 << 22
 # share of the lattice's own discretisation error that sparser nodes may add
 SPARSE_NODE_ERROR = 0.5
@@ -229,11 +230,11 @@ NODE_ATOM_TOLERANCE, LATTICE_ATOM_TOLERANCE = 1e-6, 1e-7
 # relative distance on either side of an atom at which tails are compared to find the mass on it
 ATOM_HALF_WIDTH = 1e-12
 
-# ---- convex minorant (lattice/convex_minorant.py): speed and width ----
+# ---- convex minorant (discretize.py): speed and width ----
 # nodes in a row that must be feasible for an end of the PMF to be settled, and nodes evaluated together
 FEASIBLE_RUN_LENGTH, MINORANT_BLOCK = 32, 40
 
-# ---- one lattice (lattice/compose_on_lattice.py, lattice_pmf.py): speed and width ----
+# ---- one lattice (lattice.py): speed and width ----
 # cells of a window: memory; and of the lattice from zero to the first atom, up to which atoms are put on nodes
 MAX_WINDOW_CELLS, MAX_CELLS_TO_ATOM = 1 << 22, 1 << 20
 # number of atoms up to which the lattice is laid through them
@@ -243,7 +244,7 @@ WINDOW_CHERNOFF_POINTS = 9
 # share of the error that wrap-around may take
 WRAPAROUND_SHARE = 1e-2
 
-# ---- rare large losses alone (lattice/compose_rare_losses.py): speed and width ----
+# ---- rare large losses alone (rare_losses.py): speed and width ----
 # kinds of steps and eps (nats) up to which it is tried, delta from which on single losses are not taken to decide, and
 # nats by which outcomes without a large loss stay below
 MAX_RARE_KINDS, MAX_RARE_EPS, MAX_RARE_DELTA, BULK_LOG_MARGIN = 8, 100.0, 0.1, -7.0
@@ -275,7 +276,7 @@ def add(kind: str, number: float) -> None:
 #
 # None affects the validity of a bracket.
 
-# ---- composition by transform (compose_by_transform.py, scattered_atoms.py): speed and width ----
+# ---- composition by transform (inversion.py, transforms.py): speed and width ----
 # share of delta that single losses must contribute for losses around eps to be resolved
 MIN_SINGLE_LOSS_SHARE = 0.5
 # least tilt for the choice of nodes, in units of 1 / standard deviation
@@ -294,7 +295,7 @@ MAX_SCATTERED_NODES = 1 << 18
 # an atom; the same distance in widths of a node
 FINEST_NODE_SPACING, ATOM_NODE_DISTANCE, ATOM_NODE_WIDTHS = 1e-6, 0.25, 16
 
-# ---- inversion of the transform (inversion.py, atomic_transforms.py): speed and width ----
+# ---- inversion of the transform (inversion.py, transforms.py): speed and width ----
 # products of a frequency and an atom that one composition may cost, and up to which no frequency is omitted
 MAX_TRANSFORM_WORK, CHEAP_TRANSFORM_WORK = 1_200_000_000, 20_000_000
 # frequencies that take as long as the waves of an interval, times the square root of its length; longest gap filled

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from wpriv.accounting.pld import constants
 from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.errors import Unsupported
-from wpriv.numerics.arrays import Array
+from wpriv.numerics.arrays import Array, mass_between
 
 
 class Half(NamedTuple):
@@ -56,11 +56,6 @@ def narrow_halves(pair: LossPair, low: Array, high: Array, middle: Array) -> tup
         Half(p1, first.above, below1, unit * np.minimum(first.above, below1)),
         Half(p2, above2, second.below, unit * np.minimum(above2, second.below)),
     )
-
-
-def mass_between(sf_a: Array, cdf_a: Array, sf_b: Array, cdf_b: Array) -> Array:
-    """Mass between a and b from the tails there, computed from whichever tail is smaller."""
-    return positive(np.where(sf_a < cdf_b, sf_a - sf_b, cdf_b - cdf_a))
 
 
 def _masses(start: Tails, end: Tails, a: Array) -> tuple[Array, Array]:

@@ -14,7 +14,8 @@ from scipy.special import erfcx
 
 from wpriv.accounting.pld import constants
 from wpriv.core.loss_pair import LossPair, Reversed
-from wpriv.numerics.arrays import Array, Counts
+from wpriv.core.process import WeightedPairs
+from wpriv.numerics.arrays import Array, Counts, mass_between
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +33,16 @@ class StepGroup:
     pair: LossPair
 
 
-def group_pairs(counts: dict[LossPair, int]) -> list[StepGroup]:
-    """Group like pairs; a pair that cannot be batched, or has mass at an infinite loss, forms a group of its own.
+def merged_counts(run: WeightedPairs) -> dict[LossPair, int]:
+    """The number of compositions of each distinct pair."""
+    counts: dict[LossPair, int] = {}
+    for pair, n in run:
+        counts[pair] = counts.get(pair, 0) + n
+    return counts
 
-    Args:
-        counts: number of compositions of each pair.
-    """
+
+def group_pairs(counts: dict[LossPair, int]) -> list[StepGroup]:
+    """Group like pairs; a pair that cannot be batched, or has mass at an infinite loss, forms a group of its own."""
     buckets: dict[Hashable, list[LossPair]] = {}
     for pair in counts:
         batch_key = pair.batch_key()
@@ -108,7 +113,7 @@ class TailScan:
     def cell_masses(self) -> tuple[Array, Array]:
         """[K, m-1] the P- and the Q-mass of every cell."""
         start, end = self.tails[:, :, :-1], self.tails[:, :, 1:]
-        return _mass_between(start[0], start[1], end[0], end[1]), _mass_between(start[2], start[3], end[2], end[3])
+        return mass_between(start[0], start[1], end[0], end[1]), mass_between(start[2], start[3], end[2], end[3])
 
     def mirrored(self) -> TailScan:
         """The scan of the pairs (Q, P), for losses without atoms."""
@@ -143,7 +148,7 @@ class TailScan:
         rounding, underflow = constants.TAIL_ROUNDINGS * constants.UNIT_ROUNDOFF, constants.UNDERFLOW_MASS
         parts = []
         for above, below in (self.tails[:2], self.tails[2:]):
-            inner = _mass_between(above[:, :-1], below[:, :-1], above[:, 1:], below[:, 1:])
+            inner = mass_between(above[:, :-1], below[:, :-1], above[:, 1:], below[:, 1:])
             inner += rounding * np.minimum(above[:, :-1], below[:, 1:])
             parts.append(np.concatenate([below[:, :1], inner, above[:, -1:]], axis=1) * (1 + rounding) + underflow)
         total = (parts[0] ** (1 - share) * parts[1] ** share).sum(axis=1)
@@ -275,12 +280,12 @@ def _too_wide(
     """
     (low, high), (start, end) = ends, tails
     first, last = ladder[0][0], ladder[0][-1]
-    mass = _mass_between(start[0], start[1], end[0], end[1])
+    mass = mass_between(start[0], start[1], end[0], end[1])
     mass[:, low == first] = np.maximum(mass, np.minimum(end[1], 1.0 - pair.mass_at_plus_infinity))[:, low == first]
     heavy = np.any(mass > shares[0], axis=0)
     steep = _steep(mass, start[0], ladder[1][0, :, -1], depth, shares) & (high < last)
     if not pair.symmetric and not pair.atoms.size:
-        q_mass = _mass_between(start[2], start[3], end[2], end[3])
+        q_mass = mass_between(start[2], start[3], end[2], end[3])
         steep |= _steep(q_mass, end[3], ladder[1][3, :, 0], depth, shares) & (low > first)
     # a least width, since a cell with an atom at zero would be divided for ever
     relative_width = np.where(heavy, constants.MIN_HEAVY_CELL, constants.MIN_LIGHT_CELL)
@@ -301,11 +306,6 @@ def _tails(pair: LossPair, y: Array) -> Array:
     tails = np.array([np.atleast_2d(tail) for tail in pair.probabilities(y)])
     constants.add("loss", tails[0].size)
     return tails
-
-
-def _mass_between(above: Array, below: Array, next_above: Array, next_below: Array) -> Array:
-    """Mass of every cell from the tails at its two ends, computed from whichever tail is smaller."""
-    return np.maximum(np.where(above < next_below, above - next_above, next_below - below), 0.0)
 
 
 # Estimate cumulant generating functions of step losses and the saddle-point tilt for a given eps or delta.

@@ -55,21 +55,28 @@ class SandwichedComposition:
         def evaluate(side: Composition | _ClosedForm, upper: float) -> tuple[float, float]:
             return side.delta(eps, share * tol, upper)
 
-        is_spent = counted_work.limit(constants.SANDWICH_DEPTH_WORK)
+        start = counted_work.total()
+        low, high = self._ends(evaluate, sufficient_upper)
         for _ in range(constants.SANDWICH_DEPTHS):
-            low, high = self._ends(evaluate, sufficient_upper)
             narrow = high - low <= tol * high or high <= sufficient_upper
-            if narrow or is_spent() or self._resolving(high / self.count) == self.run:
+            is_spent = counted_work.total() > start + constants.SANDWICH_DEPTH_WORK
+            if narrow or is_spent or self._resolving(high / self.count) == self.run:
                 break
             # all that is known is that delta is smaller than what the pairs resolve
             self._resolve((high / self.count) ** constants.SANDWICH_DEPTH_POWER)
-        return self._bracket(evaluate, tol, sufficient_upper)
+            low, high = self._ends(evaluate, sufficient_upper)
+        return self._tightened(evaluate, (low, high), tol, sufficient_upper, start)
 
     def epsilon(self, delta: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
         """Lower and upper eps >= 0 at delta; see ``Composition.epsilon``."""
+        start = counted_work.total()
         self._resolve(delta / self.count)
         share = constants.SANDWICH_COMPOSITION_SHARE
-        return self._bracket(lambda side, upper: side.epsilon(delta, share * tol, upper), tol, sufficient_upper)
+
+        def evaluate(side: Composition | _ClosedForm, upper: float) -> tuple[float, float]:
+            return side.epsilon(delta, share * tol, upper)
+
+        return self._tightened(evaluate, self._ends(evaluate, sufficient_upper), tol, sufficient_upper, start)
 
     def _resolving(self, delta: float) -> WeightedPairs:
         """The pairs, with sandwiches that resolve a delta of one step as small as this."""
@@ -81,19 +88,23 @@ class SandwichedComposition:
             self.run = run
             self._enclose(self.tol)
 
-    def _bracket(
+    def _tightened(
         self,
         evaluate: Callable[[Composition | _ClosedForm, float], tuple[float, float]],
+        ends: tuple[float, float],
         tol: float,
         sufficient_upper: float,
+        start: float,
     ) -> tuple[float, float]:
-        low, high = self._ends(evaluate, sufficient_upper)
+        """The bracket from closer pairs, where these may make it narrow enough and work is left since ``start``."""
+        low, high = ends
         # a bracket of delta far out in the tail may be so wide that the pairs would have to be hundreds of times closer
         fixable = tol * high < high - low <= constants.SANDWICH_MAX_WIDTH * tol * high
+        fixable = fixable and counted_work.total() <= start + constants.SANDWICH_TIGHTENING_WORK
         aim = max(constants.SANDWICH_AIM * tol * tol * high / (high - low) if high > low else tol, self.least_tol)
         if high > sufficient_upper and fixable and self.tol >= tol and aim < self.tol:
             self._enclose(aim)
-            low, high = self._ends(evaluate, sufficient_upper)
+            return self._ends(evaluate, sufficient_upper)
         return low, high
 
     def _ends(

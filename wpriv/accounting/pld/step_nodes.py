@@ -71,7 +71,6 @@ def choose_nodes(
     above, up_to = np.cumsum(pmf.mass[:, ::-1], axis=1)[:, ::-1], np.cumsum(pmf.mass, axis=1)
     covered = _covered_range(pair, pmf, step, tilt, above, up_to, top_mass, bottom_mass)
     low, high = covered.low, covered.high
-    y = np.concatenate([[low], pmf.y[(pmf.y > low) & (pmf.y < high)], [high]])
     extra = constants.SPARSE_NODE_ERROR if extra is None else extra
     few_atoms = 0 < pair.atoms.size <= constants.MAX_LATTICE_ATOMS
     extra *= max(_off_lattice_mass(pair), constants.MIN_OFF_LATTICE_MASS) if few_atoms else 1.0
@@ -81,19 +80,14 @@ def choose_nodes(
     if focus is not None:
         focused = group.counts @ np.where((pmf.y >= focus[0]) & (pmf.y <= focus[1]), pmf.mass, 0.0)[:, inside]
         share = (share + focused / focused.sum()) / 2 if focused.sum() > 0 else share
-    stretch = np.interp(y, pmf.y[inside], _stretch(pmf.y[inside], share, extra))
-    spacing = np.clip(stretch, 1.0, max(1.0, constants.MAX_TILTED_SPACING / ((tilt + 1) * step))) * step
+    known = pmf.y[inside]
+    stretch, steepness = _stretch(known, share, extra), _steepness(known, (above[:, inside], up_to[:, inside]))
+    y = np.concatenate([[low], pmf.y[(pmf.y > low) & (pmf.y < high)], [high]])
+    widest = max(1.0, constants.MAX_TILTED_SPACING / ((tilt + 1) * step))
+    spacing = np.clip(np.interp(y, known, stretch), 1.0, widest) * step
     # the profile must not fall by a large factor within a cell, or else the convex minorant collapses to zero
-    steepness = np.interp(y, pmf.y[inside], _steepness(pmf.y[inside], (above[:, inside], up_to[:, inside])))
-    spacing = np.maximum(np.minimum(spacing, constants.MAX_LOG_FALL / steepness), step)
-    count = np.concatenate([[0.0], np.cumsum(np.diff(y) / np.minimum(spacing[1:], spacing[:-1]))])
-    total = math.ceil(count[-1]) + 1
-    limit = constants.MAX_STEP_NODES if limit is None else limit
-    if total > limit:
-        raise Unsupported(
-            f"pld needs {total:.3g} losses of a step at this tolerance; the limit is {limit:,}. Raise `tol`, or use rdp"
-        )
-    index = np.floor(np.interp(np.linspace(0, count[-1], total + 1), count, y) / step).astype(np.int64)
+    spacing = np.maximum(np.minimum(spacing, constants.MAX_LOG_FALL / np.interp(y, known, steepness)), step)
+    index = _spaced(y, spacing, step, constants.MAX_STEP_NODES if limit is None else limit)
     ends = [math.floor(low / step), math.ceil(high / step)]
     # nearly in order, so that a stable sort is far faster than np.unique
     every = np.sort(
@@ -101,6 +95,17 @@ def choose_nodes(
     )
     nodes: NDArray[np.int64] = every[np.concatenate([[True], every[1:] > every[:-1]])]
     return nodes
+
+
+def _spaced(y: Array, spacing: Array, step: float, limit: int) -> NDArray[np.int64]:
+    """Lattice indices from the first to the last loss, as far apart as ``spacing`` says at each loss."""
+    count = np.concatenate([[0.0], np.cumsum(np.diff(y) / np.minimum(spacing[1:], spacing[:-1]))])
+    total = math.ceil(count[-1]) + 1
+    if total > limit:
+        raise Unsupported(
+            f"pld needs {total:.3g} losses of a step at this tolerance; the limit is {limit:,}. Raise `tol`, or use rdp"
+        )
+    return np.asarray(np.floor(np.interp(np.linspace(0, count[-1], total + 1), count, y) / step).astype(np.int64))
 
 
 def _covered_range(

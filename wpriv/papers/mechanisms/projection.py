@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from wpriv.accounting.mechanisms._validation import ratio, whole_number
 from wpriv.core.kinds import Release
-from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
+from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, symmetric_log_delta
 from wpriv.core.mechanism import Mechanism, RandomProjection
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
@@ -77,7 +76,7 @@ class GaussMixture(KeyedPair):
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             each = log_mills_drop(np.abs(y)[..., None] / self.mu - self.mu / 2, self.mu) + np.log(self.weight)
         above = np.minimum(np.logaddexp.reduce(np.where(np.isnan(each), -math.inf, each), axis=-1), 0.0)
-        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
+        return symmetric_log_delta(y, above)
 
 
 # Gaussian noise on random projections, from which a private sliced Wasserstein distance is computed.
@@ -103,6 +102,7 @@ class Projection(Mechanism):
 
     release: ClassVar[Release] = Release.PROJECTION
     noise: ClassVar[str | None] = "sigma"
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "sigma"),)
     why_not_sampled: ClassVar[str] = (
         "it releases one row for each drawn record, so the shape of the release would reveal the batch size, and its "
         "neighbours have equal size. Use `sampling='fixed'`"
@@ -122,9 +122,6 @@ class Projection(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number(self, "d", 2)
-        whole_number(self, "k", 1)
-        ratio(self, "sensitivity", "sigma")
         if self.k > MAX_DIRECTIONS or self.d > MAX_DIMENSIONS:
             raise UsageError(
                 f"projection: k must be at most {MAX_DIRECTIONS:,} and d at most {MAX_DIMENSIONS:,}; "

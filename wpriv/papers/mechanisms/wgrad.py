@@ -13,11 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from wpriv.accounting.mechanisms._validation import ratio, whole_number
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.core.kinds import Release
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.mechanism import Mechanism
+from wpriv.core.mechanism import Mechanism, check_ratio
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
 
@@ -158,8 +157,6 @@ class Wgrad(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("size_x", "labels"):
-            whole_number(self, name, 1)
         if self.alpha > 1:
             raise UsageError(f"wgrad: alpha must lie in [0, 1]; found {self.alpha:g}")
         if self.private == "both" and self.size_z is None:
@@ -183,7 +180,7 @@ class Wgrad(Mechanism):
                 "wgrad: the release does not depend on a private record: lipschitz_x (L1) is 0 and there is no mean "
                 "gradient. Give lipschitz_x above 0"
             )
-        ratio(self, "sensitivity", "sigma")
+        check_ratio(self, "sensitivity", "sigma")
 
     @property
     def sensitivity(self) -> float:

@@ -24,8 +24,8 @@ from wpriv.papers.penalty.penalty import Penalty
 from wpriv.training.clipping import choose_method
 from wpriv.training.clipping.example_gradients import Loss, clip_factors, squares_of
 from wpriv.training.clipping.model_pass import Probed
+from wpriv.training.clipping.probe_model import check_modules
 from wpriv.training.clipping.records_alone import draws, require_alone
-from wpriv.training.clipping.validate_model import check
 from wpriv.training.noise.release import Bounded
 from wpriv.transport import line
 
@@ -158,7 +158,7 @@ def method_for(
     Raises:
         Unsupported: as ``penalised_gradient``.
     """
-    check(model)
+    check_modules(model)
     candidates = METHODS[1:] if method == "auto" else (method,)
     targets = None if loss is None else targets
     choice = choose_method.method_for(model, loss, inputs, targets, candidates=candidates, scores=scores)

@@ -1,4 +1,4 @@
-"""Keys by which what was decided for a model and a loss is remembered, as long as neither changes."""
+"""Choose a correct clipping method for a model by a trial on made-up examples; the choice is kept with the model."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import functools
 import math
 import types
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,15 +16,17 @@ from torch import Tensor, nn
 from wpriv.errors import Unsupported
 from wpriv.training.clipping import model_settings, model_state
 from wpriv.training.clipping.example_gradients import Loss, Summed, roughness, total
-from wpriv.training.clipping.ghost import ghost, loop, vmap
+from wpriv.training.clipping.ghost import UNCLIPPED, ghost, loop, vmap
 from wpriv.training.clipping.model_pass import Probed, SameDraws, Scores, repeated, sizes_of
 from wpriv.training.clipping.probe_model import Rows, probe
+
+# --- keys by which a choice is remembered, as long as neither the model nor the loss changes ---
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 GLOBAL_HOOKS = tuple(getattr(nn.modules.module, f"_global{table}") for table in HOOKS)
 
 
-def identity(function: Any, depth: int = 4) -> Any:
+def identity(function: object, depth: int = 4) -> Hashable:
     """Return the cache key of a loss: its code and the functions in it, the same for a loss that is defined again."""
     if function is None or isinstance(function, (type, types.BuiltinFunctionType)) or not depth:
         return function if depth else type(function)
@@ -43,7 +44,7 @@ def identity(function: Any, depth: int = 4) -> Any:
     return _reference(function)
 
 
-def _identities(items: Sequence[Any], depth: int) -> Any:
+def _identities(items: Sequence[object], depth: int) -> Hashable:
     """Return the keys of functions and modules; the values of other variables are assumed not to matter."""
     modules = tuple(_reference(item) for item in items if isinstance(item, nn.Module))
     return modules, tuple(
@@ -51,11 +52,11 @@ def _identities(items: Sequence[Any], depth: int) -> Any:
     )
 
 
-def _settings(values: Mapping[str, Any]) -> Any:
+def _settings(values: Mapping[str, object]) -> Hashable:
     return tuple((key, repr(item)) for key, item in sorted(values.items()) if isinstance(item, (str, bool, int, float)))
 
 
-def _reference(item: Any) -> Any:
+def _reference(item: Hashable) -> Hashable:
     """Return a weak reference to an object, or its type where it has none."""
     try:
         reference = weakref.ref(item)
@@ -65,7 +66,7 @@ def _reference(item: Any) -> Any:
     return reference
 
 
-def structure(model: nn.Module) -> Any:
+def structure(model: nn.Module) -> Hashable:
     """Return what the choice depends on: types, modes, forward functions and hooks of the modules, and parameters."""
     modules = tuple(_parts(module) for module in model.modules())
     everywhere = tuple(tuple(table) for table in GLOBAL_HOOKS)
@@ -79,14 +80,14 @@ def structure(model: nn.Module) -> Any:
     )
 
 
-def _parts(module: nn.Module) -> Any:
+def _parts(module: nn.Module) -> Hashable:
     kind, own = type(module), vars(module).get("forward")
     # the keys of hooks are numbers that are never used again
     hooks = tuple(tuple(vars(module)[table]) for table in HOOKS)
     return kind, module.training, kind.forward, None if own is None else _reference(own), hooks
 
 
-def kind(tensor: Tensor | None) -> Any:
+def kind(tensor: Tensor | None) -> Hashable:
     return None if tensor is None else (tensor.dim(), tensor.dtype)
 
 
@@ -99,20 +100,19 @@ def is_filled(cell: types.CellType) -> bool:
     return True
 
 
-# Choose a correct clipping method for a model by a trial on made-up examples; the choice is cached with the model.
+# --- the choice, and the trial that it rests on ---
 
 METHODS = {"ghost": ghost, "vmap": vmap, "loop": loop}
+# sizes of a made-up batch: the first one is taken for which neither it nor one less is a dimension of the examples or a
+# number that a layer has been given, such as its heads: ``SameDraws`` finds the dimension of records by its size
 COUNTS = range(8, 44)
-"""Sizes of a made-up batch: the first one is taken for which neither it nor one less is a dimension of the examples or
-a number that a layer has been given, such as its heads: ``SameDraws`` finds the dimension of records by its size."""
+# the size of a medium made-up batch, and the most numbers of a large one
 SIXTY, LARGEST = 60, 2**20
-"""The size of a medium made-up batch, and the most numbers of a large one."""
-UNCLIPPED = 1e20
+# relative differences allowed between two methods, in a sum of gradients and in a norm, which is rounded upwards
 SUM_TOLERANCE, NORM_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}, 1e-2
-"""Relative differences allowed between two methods, in a sum of gradients and in a norm, which is rounded upwards."""
 JITTER = 0.1
+# trials with other random numbers, as long as dropout hides all gradients
 ATTEMPTS = 8
-"""Trials with other random numbers, as long as dropout hides all gradients."""
 
 
 @dataclass
@@ -127,10 +127,10 @@ class Choice:
 
     method: str
     counts: bool = False
-    settings: Any = None
+    settings: model_settings.Settings | None = None
     largest: int = 0
 
-    def due(self, model: nn.Module, loss: Any, records: int, check: int | None = None) -> bool:
+    def due(self, model: nn.Module, loss: object, records: int, check: int | None = None) -> bool:
         """Return whether real records are to be compared now: on request, at first, after a change of a setting, and in
         a larger batch than before, by whose size a model may take another way."""
         if self.method != "ghost" or records < 2:
@@ -140,7 +140,7 @@ class Choice:
         return check is not None or larger or self.settings != before
 
 
-_choices: weakref.WeakKeyDictionary[nn.Module, dict[Any, Choice]] = weakref.WeakKeyDictionary()
+_choices: weakref.WeakKeyDictionary[nn.Module, dict[Hashable, Choice]] = weakref.WeakKeyDictionary()
 
 
 def method_for(
@@ -175,7 +175,8 @@ def method_for(
     if key not in cache:
         probed = Probed(model, loss, scores)
         count, *larger = _counts(model, inputs, max(batch, len(inputs)))
-        with _full_precision(inputs.device.type):
+        # under autocast two orders of a sum differ by more than the tolerance
+        with torch.autocast(inputs.device.type, enabled=False):
             try:
                 rows = made_up(model, inputs, targets, count, classes)
                 more = [rows.extended(made_up(model, inputs, targets, size, classes)) for size in larger]
@@ -212,7 +213,7 @@ def check_evaluation(model: nn.Module, inputs: Tensor) -> None:
     Raises:
         Unsupported: as ``probe``.
     """
-    with model_state.kept(model), _full_precision(inputs.device.type):
+    with model_state.kept(model), torch.autocast(inputs.device.type, enabled=False):
         probe(model.eval(), made_up(model, inputs, None, COUNTS[0]).inputs)
 
 
@@ -352,13 +353,6 @@ def _jittered(model: nn.Module) -> Iterator[None]:
     finally:
         for parameter, data in weights:
             parameter.data = data
-
-
-@contextmanager
-def _full_precision(device: str) -> Iterator[None]:
-    """Disable autocast, under which two orders of a sum differ by more than the tolerance."""
-    with torch.autocast(device, enabled=False):
-        yield
 
 
 def _drawn(like: Tensor, count: int, below: int, generator: torch.Generator) -> Tensor:

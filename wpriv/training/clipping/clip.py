@@ -1,8 +1,8 @@
 """Per-example clipping: the sum over a batch of each example's gradient, scaled to an l2 norm of at most C.
 
 Three methods give the same sum up to rounding. ``ghost`` (ghost.py) computes norms and sum from the inputs and output
-gradients of the layers, in about the time and memory of ordinary training; ``vmap`` (per_sample.py) forms the gradient
-of every example, for any model that torch.func can batch; ``loop`` runs one example after another. ``auto`` is the
+gradients of the layers, in about the time and memory of ordinary training; ``vmap`` forms the gradient of every
+example, for any model that torch.func can batch; ``loop`` runs one example after another. ``auto`` is the
 first of them that is correct for the model, as a trial on made-up examples decides once (choose_method.py).
 """
 
@@ -20,8 +20,8 @@ from wpriv.training.clipping.choose_method import METHODS, method_for
 from wpriv.training.clipping.exact_sums import ExactSum, sum_of_gradients
 from wpriv.training.clipping.example_gradients import Loss, Scaling, Summed, bound, total
 from wpriv.training.clipping.model_settings import only_counted
+from wpriv.training.clipping.probe_model import check_modules
 from wpriv.training.clipping.records_alone import finite_sum, require_alone
-from wpriv.training.clipping.validate_model import check as check_modules
 from wpriv.training.noise.release import Bounded
 
 
@@ -57,7 +57,7 @@ def clipped_sum(
 
     The part of an example is ``g min(1, norm / (|g| (1 + slack)))``, with a slack above the rounding error, so that its
     norm stays within ``norm`` in floating point too. An example whose gradient is not finite, or too long for its
-    square, adds zero (finite_records.py).
+    square, adds zero (records_alone.py).
 
     At the first call for a model, and where its modes or layers change, ``probe`` tries it and the loss on made-up
     examples in the model's present mode: no operation may mix the examples of a batch, and the model may keep nothing

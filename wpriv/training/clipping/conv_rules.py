@@ -20,18 +20,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.grad import conv2d_weight, conv3d_weight
+from torch.nn.modules.conv import _ConvNd
 
 from wpriv.training.clipping.example_gradients import Share, explicit, full_convolutions, roughness, trains
 from wpriv.training.noise import library
 
+# the largest number of values in the windows of a chunk: for the cache of a CPU, and for the memory of a GPU
 CPU_VALUES, GPU_VALUES = 2**19, 2**28
-"""The largest number of values in the windows of a chunk: for the cache of a CPU, and for the memory of a GPU."""
+# values of the gradients that are in one block of memory
 PIECE = 2**22
-"""Values of the gradients that are in one block of memory."""
+# multiply-adds of a matrix product up to which one thread of numpy is faster than torch, by up to half
 SMALL = 2**18
-"""Multiply-adds of a matrix product up to which one thread of numpy is faster than torch, by up to half."""
+# multiply-adds of an example's gradient from which the compiled function is worth compiling
 COMPILE = 2**17
-"""Multiply-adds of an example's gradient from which the compiled function is worth compiling."""
 Sizes = tuple[int, ...]
 
 
@@ -231,7 +232,7 @@ def _diagonal(squares: Tensor) -> Tensor:
     return squares.diagonal(dim1=-2, dim2=-1)
 
 
-# Rules of convolutions and transposed convolutions in one to three dimensions.
+# --- the rules, for convolutions and transposed convolutions ---
 
 
 def convolution(layer: Any, h: Tensor, delta: Tensor) -> dict[str, Share]:
@@ -259,14 +260,14 @@ def transposed(layer: Any, h: Tensor, delta: Tensor) -> dict[str, Share]:
     return result | _bias(layer, delta)
 
 
-def _geometry(layer: Any, inputs: int, outputs: int, padding: Sequence[int]) -> Geometry:
+def _geometry(layer: _ConvNd, inputs: int, outputs: int, padding: Sequence[int]) -> Geometry:
     sizes = (layer.kernel_size, layer.stride, padding, layer.dilation)
     if len(layer.kernel_size) == 1:  # a sequence is an image of one row
         sizes = tuple((first, *size) for first, size in zip((1, 1, 0, 1), sizes, strict=True))  # type: ignore[assignment]
     return Geometry(inputs, outputs, layer.groups, *(tuple(size) for size in sizes))
 
 
-def _bias(layer: Any, delta: Tensor) -> dict[str, Share]:
+def _bias(layer: _ConvNd, delta: Tensor) -> dict[str, Share]:
     return {"bias": explicit(delta.flatten(2).sum(dim=2))} if trains(layer.bias) else {}
 
 

@@ -36,10 +36,10 @@ from wpriv.training.clipping import example_gradients
 from wpriv.training.clipping.example_gradients import Loss, Scaling, losses_of
 from wpriv.training.noise.release import Bounded
 
+# the grid is 2^-31 of the clipping norm, or up to twice as fine
 BITS = 31
-"""The grid is 2^-31 of the clipping norm, or up to twice as fine."""
+# records of one step: so many clipped ones, each at most 2^32 of the grid in any coordinate, stay below 2^53
 MAX_RECORDS = 2**20
-"""Records of one step: so many clipped ones, each at most 2^32 of the grid in any coordinate, stay below 2^53."""
 SLACK = 32
 
 

@@ -1,4 +1,4 @@
-"""How a gradient is scaled before it is summed: clipped to a norm, or divided by its norm (automatic clipping)."""
+"""Gradients of single examples: how they are scaled before they are summed, and what layers contribute to them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Automatic:
             raise UsageError(f"the stability of automatic clipping must be finite and above 0; found {self.stability}")
 
 
+# a clipping norm C > 0, or automatic clipping
 Scaling = float | Automatic
-"""A clipping norm C > 0, or automatic clipping."""
 
 
 def bound(scaling: Scaling) -> float:
@@ -53,11 +53,11 @@ def factors_of(lengths: Tensor, scaling: Scaling) -> Tensor:
     return (scaling / lengths).clamp(max=1.0)
 
 
-# Functions that the clipping methods share: the losses of a batch, clip factors, and the result record.
+# --- the losses of a batch, clip factors, and the sum that a clipping method gives ---
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+# relative error of a gradient's length under torch's settings for float32 products (full, TF32, bfloat16)
 PRODUCTS = {"highest": 0.0, "high": 2.0**-8, "medium": 2.0**-5}
-"""Relative error of a gradient's length under torch's settings for float32 products (full, TF32, bfloat16)."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ def clip_factors(squares: dict[str, Tensor], norm: Scaling, weights: Tensor | No
 
     With automatic clipping it is 1 / (length + stability), and the scaled length at most 1.
 
-    A squared length is a sum of terms of one sign, of which few are added one after another (``squares_of`` of
-    shares.py), so that the relative error of the length, and of scaling the gradient, is at most 60 units in the last
-    place; 64 are allowed for. Where products are computed in less than full precision, the slack includes theirs.
+    A squared length is a sum of terms of one sign, of which few are added one after another (``squares_of``), so that
+    the relative error of the length, and of scaling the gradient, is at most 60 units in the last place; 64 are
+    allowed for. Where products are computed in less than full precision, the slack includes theirs.
     """
     length = total(squares).sqrt()
     slack = 63 * torch.finfo(length.dtype).eps + roughness(length.dtype)
@@ -120,7 +120,7 @@ def clip_factors(squares: dict[str, Tensor], norm: Scaling, weights: Tensor | No
     return factors if weights is None else factors * weights.to(factors.dtype)
 
 
-# Gradients of one parameter for each example, as norms, weighted sums, or explicitly; and sums of several of them.
+# --- gradients of one parameter by example, as norms, weighted sums, or explicitly; and sums of several of them ---
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,11 @@ class Share:
     factors: tuple[Tensor, Tensor] | None = None
 
 
+# (input [B, ...], gradient at the output [B, ...]) of a call -> shares of parameters, by name
 Rule = Callable[[Tensor, Tensor], dict[str, Share]]
-"""(input [B, ...], gradient at the output [B, ...]) of a call -> shares of parameters, by name."""
+# notes a linear map within a layer: its input [B, ...], its output in the graph, and its rule
 Record = Callable[[Tensor, Tensor, Rule], None]
-"""Notes a linear map within a layer: its input [B, ...], its output in the graph, and its rule."""
-INSTEAD = "use the clipping method 'auto'"
+BY_AUTO = "use the clipping method 'auto'"
 BLOCK = 512
 
 

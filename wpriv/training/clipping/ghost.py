@@ -1,8 +1,9 @@
-"""Ghost clipping: one forward pass, one backward pass to the outputs of the layers, and the rules of the layers.
+"""The clipping methods: ghost clipping by the rules of layers, and the gradients of single examples.
 
-The input of a layer and the gradient at its output determine the norms, and with the clip factors the clipped sum;
-the gradients of single examples are formed only where they are small. Where a parameter takes part in several calls,
-its gradient is the sum over these calls, of which the norm is taken.
+Ghost clipping takes one forward pass and one backward pass to the outputs of the layers. The input of a layer and the
+gradient at its output determine the norms, and with the clip factors the clipped sum; the gradients of single examples
+are formed only where they are small. Where a parameter takes part in several calls, its gradient is the sum over these
+calls, of which the norm is taken.
 
 Source: Lee and Kifer (2021); Li et al. (2022), ghost clipping; Bu et al. (2023), book-keeping.
 """
@@ -36,15 +37,16 @@ from wpriv.training.clipping.example_gradients import (
     together,
 )
 from wpriv.training.clipping.layer_rules import MIN_DIMENSIONS, RULES
+from wpriv.training.clipping.model_state import named
 from wpriv.training.clipping.recorded_layers import PROJECTIONS
 
-INSTEAD = "use the clipping method 'vmap'"
+BY_VMAP = "use the clipping method 'vmap'"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a layer on a batch, or one linear map within it (projections.py).
+    """One call of a layer on a batch, or one linear map within it (recorded_layers.py).
 
     Args:
         name: of the layer in the model. input: [B, ...]. version: of the input at the call.
@@ -124,14 +126,14 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
     for layer, name in names.items():
         if layer not in seen:
             raise Unsupported(
-                f"{_named(name, layer)} was not called: its parameters are unused or accessed outside its forward(); "
-                f"{INSTEAD}"
+                f"{named(name, layer)} was not called: its parameters are unused or accessed outside its forward(); "
+                f"{BY_VMAP}"
             )
     for call in calls:
         if call.input._version != call.version:
             raise Unsupported(
-                f"the input of {_named(call.name, call.layer)} was changed in place after the call; write the change "
-                f"to a new tensor, or {INSTEAD}"
+                f"the input of {named(call.name, call.layer)} was changed in place after the call; write the change "
+                f"to a new tensor, or {BY_VMAP}"
             )
     return outputs, calls
 
@@ -188,8 +190,8 @@ def trainable_layers(model: nn.Module) -> dict[nn.Module, str]:
         if type(module) not in RULES or not parameters.keys() <= {"weight", "bias"}:
             known = ", ".join(sorted(kind.__name__ for kind in [*RULES, *PROJECTIONS]))
             raise Unsupported(
-                f"{_named(name, module)} has no rule for its parameters {', '.join(parameters)}; known are {known}; "
-                f"{INSTEAD}"
+                f"{named(name, module)} has no rule for its parameters {', '.join(parameters)}; known are {known}; "
+                f"{BY_VMAP}"
             )
         layers[module] = name
     return layers
@@ -201,9 +203,9 @@ def _projected(names: dict[nn.Module, str], note: Callable[..., None], copies: i
     layers = [layer for layer in names if type(layer) in PROJECTIONS]
     for layer in layers:
         if copies > 1:
-            raise Unsupported(f"{_named(names[layer], layer)} has no rule for several copies of a record; {INSTEAD}")
+            raise Unsupported(f"{named(names[layer], layer)} has no rule for several copies of a record; {BY_VMAP}")
         if "forward" in vars(layer):
-            raise Unsupported(f"{_named(names[layer], layer)} has another forward function; {INSTEAD}")
+            raise Unsupported(f"{named(names[layer], layer)} has another forward function; {BY_VMAP}")
     try:
         for layer in layers:
             layer.forward = functools.partial(PROJECTIONS[type(layer)], layer, functools.partial(note, layer))
@@ -216,13 +218,9 @@ def _projected(names: dict[nn.Module, str], note: Callable[..., None], copies: i
 def _refuse_shape(name: str, layer: nn.Module, h: Tensor | None, batch: int) -> None:
     shape = "no positional input" if h is None else tuple(h.shape)
     raise Unsupported(
-        f"the input of {_named(name, layer)} must have the {batch} examples of the batch in its first dimension; "
-        f"found {shape}; {INSTEAD}"
+        f"the input of {named(name, layer)} must have the {batch} examples of the batch in its first dimension; "
+        f"found {shape}; {BY_VMAP}"
     )
-
-
-def _named(name: str, layer: nn.Module) -> str:
-    return f"{name or 'the model'!r} ({type(layer).__name__})"
 
 
 def _drained(items: list[T]) -> Iterator[T]:
@@ -231,10 +229,12 @@ def _drained(items: list[T]) -> Iterator[T]:
         yield items.pop(0)
 
 
-# Clipped sums from the gradients of single examples: batched by torch.func, or one example after another.
+# --- the gradients of single examples: batched by torch.func, or one example after another ---
 
+# the largest number of gradient values in memory at a time: 256 MiB in float32
 MAX_VALUES = 2**26
-"""The largest number of gradient values in memory at a time: 256 MiB in float32."""
+# a clipping norm beyond every gradient that is compared
+UNCLIPPED = 1e20
 
 
 def vmap(

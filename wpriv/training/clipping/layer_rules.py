@@ -1,4 +1,9 @@
-"""Rules of normalisation layers, whose gradients are sums over positions of delta times the normalised input."""
+"""Rules of layers: norms and weighted sums of the examples' gradients, from a layer's input and output gradient.
+
+A rule is a function (layer, h, delta) -> {parameter: Share}: h [B, ...] is the input of one call of the layer, and
+delta [B, ...] the gradient at its output of the loss of each example. It does not depend on the loss, so that one
+call serves any number of losses. Another kind of layer needs one rule and one entry of RULES.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from wpriv.training.clipping.conv_rules import convolution, transposed
 from wpriv.training.clipping.example_gradients import Share, explicit, outer, products, squares_of, trains
+
+LayerRule = Callable[[Any, Tensor, Tensor], dict[str, Share]]
 
 
 def group_norm(layer: nn.GroupNorm, h: Tensor, delta: Tensor) -> dict[str, Share]:
@@ -18,16 +26,18 @@ def group_norm(layer: nn.GroupNorm, h: Tensor, delta: Tensor) -> dict[str, Share
     return _by_channel(layer, delta, lambda: F.group_norm(h, layer.num_groups, eps=layer.eps))
 
 
-def instance_norm(layer: Any, h: Tensor, delta: Tensor) -> dict[str, Share]:
+def instance_norm(layer: _NormBase, h: Tensor, delta: Tensor) -> dict[str, Share]:
     """Instance normalisation: each channel of an example by its own mean, or in evaluation by a running one."""
     if layer.track_running_stats and not layer.training:
         return batch_norm(layer, h, delta)
     return _by_channel(layer, delta, lambda: F.instance_norm(h, eps=layer.eps))
 
 
-def batch_norm(layer: Any, h: Tensor, delta: Tensor) -> dict[str, Share]:
+def batch_norm(layer: _NormBase, h: Tensor, delta: Tensor) -> dict[str, Share]:
     """Batch normalisation by running means and variances, which does not mix examples; models that do are refused."""
     mean, var = layer.running_mean, layer.running_var
+    assert mean is not None
+    assert var is not None
     return _by_channel(layer, delta, lambda: F.batch_norm(h, mean.to(h.dtype), var.to(h.dtype), eps=layer.eps))
 
 
@@ -49,22 +59,15 @@ def rms_norm(layer: nn.RMSNorm, h: Tensor, delta: Tensor) -> dict[str, Share]:
     return {"weight": explicit((normal * delta).reshape(len(h), -1, *shape).sum(dim=1))}
 
 
-def _by_channel(layer: Any, delta: Tensor, normal: Any) -> dict[str, Share]:
+def _by_channel(
+    layer: nn.GroupNorm | nn.modules.batchnorm._NormBase, delta: Tensor, normal: Callable[[], Tensor]
+) -> dict[str, Share]:
     result = {}
     if trains(layer.weight):
         result["weight"] = explicit((normal() * delta).reshape(*delta.shape[:2], -1).sum(dim=2))
     if trains(layer.bias):
         result["bias"] = explicit(delta.reshape(*delta.shape[:2], -1).sum(dim=2))
     return result
-
-
-# Rules of layers: norms and weighted sums of the examples' gradients, from a layer's input and output gradient.
-#
-# A rule is a function (layer, h, delta) -> {parameter: Share}: h [B, ...] is the input of one call of the layer, and
-# delta [B, ...] the gradient at its output of the loss of each example. It does not depend on the loss, so that one
-# call serves any number of losses. Another kind of layer needs one rule and one entry of RULES.
-
-Rule = Callable[[Any, Tensor, Tensor], dict[str, Share]]
 
 
 def linear(layer: nn.Linear, h: Tensor, delta: Tensor) -> dict[str, Share]:
@@ -110,7 +113,7 @@ def prelu(layer: nn.PReLU, h: Tensor, delta: Tensor) -> dict[str, Share]:
     return {"weight": explicit(slopes if layer.num_parameters > 1 else slopes.sum(dim=1, keepdim=True))}
 
 
-RULES: dict[type[nn.Module], Rule] = {
+RULES: dict[type[nn.Module], LayerRule] = {
     nn.Linear: linear,
     nn.Conv1d: convolution,
     nn.Conv2d: convolution,
@@ -130,6 +133,7 @@ RULES: dict[type[nn.Module], Rule] = {
     nn.BatchNorm2d: batch_norm,
     nn.BatchNorm3d: batch_norm,
 }
+# dimensions of a batch, where not 2; with fewer, the layer takes its input for a single example
 MIN_DIMENSIONS = {
     nn.Embedding: 1,
     nn.Conv1d: 3,
@@ -142,4 +146,3 @@ MIN_DIMENSIONS = {
     nn.InstanceNorm2d: 4,
     nn.InstanceNorm3d: 5,
 }
-"""Dimensions of a batch, where not 2; with fewer, the layer takes its input for a single example."""

@@ -1,4 +1,4 @@
-"""Repeat random numbers: the same ones for every forward pass of a model, or for every record of a batch."""
+"""Passes of a model that can be compared: with the same random numbers, and with all that a pass shows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Draws:
 
     seed: int = SEED
 
-    def begin(self, *call: Any) -> None:
+    def begin(self, *call: object) -> None:
         """Seed torch's global generators, Python's ``random`` and numpy's global generator."""
         _seed_torch(self.seed)
         random.seed(self.seed)
@@ -89,11 +89,11 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         self.handle.remove()
 
-    def _begin(self, module: nn.Module, args: Any) -> None:
+    def _begin(self, module: nn.Module, args: object) -> None:
         self.count = 0
 
     def __torch_dispatch__(
@@ -165,7 +165,7 @@ def sizes_of(model: nn.Module) -> set[int]:
     return settings | {size for parameter in model.parameters() for size in parameter.shape}
 
 
-# One recorded pass of a model on a batch: the outputs of its modules, a readout per record, and the gradient.
+# --- one recorded pass on a batch: the outputs of the modules, a readout per record, and the gradient ---
 
 Scores = Callable[[Any], Tensor]
 
@@ -220,7 +220,7 @@ class Pass:
     gradient: list[Tensor]
 
 
-def tensors(outputs: Any) -> list[Tensor]:
+def tensors(outputs: object) -> list[Tensor]:
     """Return the tensors in the output of a module, which may be a nested container."""
     if isinstance(outputs, Tensor):
         return [outputs]
@@ -244,8 +244,8 @@ def _forward(probed: Probed, inputs: Tensor, targets: Tensor | None, traced: boo
     model = probed.model
     trace: list[tuple[str, nn.Module, list[Tensor]]] = []
 
-    def hook(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def record(module: nn.Module, args: Any, output: Any) -> None:
+    def hook(name: str) -> Callable[[nn.Module, object, object], None]:
+        def record(module: nn.Module, args: object, output: object) -> None:
             trace.append((name, module, [tensor.detach().clone() for tensor in tensors(output)]))
 
         return record

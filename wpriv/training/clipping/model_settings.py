@@ -1,4 +1,7 @@
-"""Tell the code of the calling program from that of installed libraries."""
+"""What a model and its loss hold in Python: numbers, switches, objects, functions, classes and globals.
+
+A pass may change it, and a later pass may depend on it: so it is compared before and after passes, and between steps.
+"""
 
 from __future__ import annotations
 
@@ -41,23 +44,21 @@ def names(code: types.CodeType) -> list[str]:
     return list(dict.fromkeys([*code.co_names, *nested]))
 
 
-# Read what a model and its loss hold in Python: numbers, switches, objects, functions, classes and globals.
-#
-# A pass may change it, and a later pass may depend on it: so it is compared before and after passes, and between steps.
-
+# depth to which functions and objects are searched; attributes alone are searched to ``DEPTH``
 REACH = 10
-"""Depth to which functions and objects are searched; attributes alone are searched to ``DEPTH``."""
+# the number of items of a container that are compared
 ITEMS = 64
-"""The number of items of a container that are compared."""
+# about the number of numbers of a tensor that are compared
 SAMPLE = 2**20
-"""About the number of numbers of a tensor that are compared."""
+# the largest number of numbers of a tensor that is compared like a switch before each step
 FEW = 16
-"""The largest number of numbers of a tensor that is compared like a switch before each step."""
 CONTAINERS = (list, tuple, set, frozenset, collections.deque, dict)
 TABLES = ("_parameters", "_buffers", "_modules")
 POSITION = "position"
 FUNCTIONS = "what the loss holds", "what the scores hold"
 Settings = dict[str, Hashable]
+# objects by their identity, and what is compared of each
+Known = dict[int, tuple[object, Hashable]]
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,13 @@ class Snapshot:
         return of_settings or _root(changed(self.tensors, later.tensors))
 
 
-def snapshot(model: nn.Module, *functions: Any) -> Snapshot:
+def snapshot(model: nn.Module, *functions: object) -> Snapshot:
     """Return what a model and functions (a loss, for example) hold now, with the places of generators."""
     return Snapshot(_held(model, functions), settings(model, *functions, positions=True))
 
 
 @contextlib.contextmanager
-def only_counted(model: nn.Module, *functions: Any) -> Iterator[None]:
+def only_counted(model: nn.Module, *functions: object) -> Iterator[None]:
     """Refuse a step of a model that counts its calls, and in the block keeps more than counts.
 
     Raises:
@@ -110,18 +111,18 @@ def only_counted(model: nn.Module, *functions: Any) -> Iterator[None]:
         )
 
 
-def settings(model: nn.Module, *functions: Any, deep: bool = True, positions: bool = False) -> Settings:
+def settings(model: nn.Module, *functions: object, deep: bool = True, positions: bool = False) -> Settings:
     """Return the numbers and words in Python attributes of the modules, also within containers, by name.
 
     Args:
         functions: a loss and scores, whose code and variables are returned too. deep: also within functions, objects
             and classes of the modules. positions: also of iterators and of generators of random numbers.
     """
-    known: dict[int, tuple[Any, Hashable]] = {}
+    known: Known = {}
     return {name: _plain(value, known, deep, positions) for name, value in _roots(model, functions, deep)}
 
 
-def _roots(model: nn.Module, functions: Iterable[Any], deep: bool) -> Iterator[tuple[str, Any]]:
+def _roots(model: nn.Module, functions: Iterable[object], deep: bool) -> Iterator[tuple[str, object]]:
     """Yield what the modules, their classes and functions hold, with names."""
     for name, module in model.named_modules():
         for key, value in vars(module).items():
@@ -134,14 +135,16 @@ def _roots(model: nn.Module, functions: Iterable[Any], deep: bool) -> Iterator[t
     yield from zip(FUNCTIONS, functions, strict=False)
 
 
-def _members(kind: type) -> list[tuple[str, Any]]:
+def _members(kind: type) -> list[tuple[str, object]]:
     """Return the attributes of a class of the program; none of a library's."""
     if installed(kind.__module__):
         return []
     return [(key, value) for key, value in vars(kind).items() if not key.startswith("__")]
 
 
-def _plain(value: Any, known: dict[int, tuple[Any, Hashable]], deep: bool, positions: bool, level: int = 0) -> Hashable:
+def _plain(
+    value: object, known: dict[int, tuple[object, Hashable]], deep: bool, positions: bool, level: int = 0
+) -> Hashable:
     """Return what is compared of a value: numbers, words, functions, and the first items of containers and objects.
 
     Of larger tensors and arrays, modules of Python and deeper levels it is the type alone.
@@ -179,7 +182,7 @@ def _switches(value: Tensor | np.ndarray[Any, Any]) -> Hashable:
         return kind
 
 
-def _parts(value: Any, deep: bool) -> Iterable[Any]:
+def _parts(value: object, deep: bool) -> Iterable[object]:
     """Return the values of which a container, a function or an object consists."""
     if isinstance(value, dict):
         return value.items()
@@ -202,7 +205,7 @@ def _parts(value: Any, deep: bool) -> Iterable[Any]:
     return (vars(value),) if hasattr(value, "__dict__") else ()
 
 
-def _parts_of_function(function: types.FunctionType) -> Iterable[Any]:
+def _parts_of_function(function: types.FunctionType) -> Iterable[object]:
     """Return the code of a function, what it captures, and the globals and attributes of own modules that it names."""
     captured = (*map(_content, function.__closure__ or ()), function.__defaults__, function.__kwdefaults__)
     if installed(function.__module__):
@@ -213,14 +216,14 @@ def _parts_of_function(function: types.FunctionType) -> Iterable[Any]:
     return function.__code__, *captured, *outside, *(vars(each).get(word) for each in modules for word in words)
 
 
-def _content(cell: types.CellType) -> Any:
+def _content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:
         return None  # it is not filled yet
 
 
-def _position(value: Any) -> Hashable:
+def _position(value: object) -> Hashable:
     """Return the place of an iterator or of a generator of random numbers of the program; None of other objects."""
     if isinstance(value, random.Random):
         return hash(value.getstate())
@@ -235,12 +238,12 @@ def _position(value: Any) -> Hashable:
     return (repr(value), operator.length_hint(value, 0)) if isinstance(value, Iterator) else None
 
 
-def _held(model: nn.Module, functions: Iterable[Any]) -> Values:
+def _held(model: nn.Module, functions: Iterable[object]) -> Values:
     """Return some numbers of the tensors and arrays outside of the model's own parameters and buffers, by name."""
     values: Values = {}
-    known: dict[int, Any] = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    known: dict[int, object] = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
 
-    def search(name: str, value: Any, level: int) -> None:
+    def search(name: str, value: object, level: int) -> None:
         if id(value) in known or level > REACH:
             return
         known[id(value)] = value
@@ -288,5 +291,5 @@ def _step(before: Any, after: Any) -> Hashable:
     return int(after[1]) - int(before[1]) if _is_whole(before) and _is_whole(after) else after
 
 
-def _is_whole(leaf: Any) -> bool:
+def _is_whole(leaf: Hashable) -> bool:
     return isinstance(leaf, tuple) and leaf[0] == "int"

@@ -1,4 +1,4 @@
-"""Compare tensors up to rounding, and batches in the records that they share."""
+"""The state that a model keeps between calls (weights, buffers, attributes, extra state): read, compared, restored."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+# units of rounding allowed between two passes of one shape, for sums over the batch in another order
 EXACT = 16.0
-"""Units of rounding allowed between two passes of one shape, for sums over the batch in another order."""
+# relative difference allowed between passes of different sizes with other kernels; 0.05 in half precision
 RESIZED = {torch.float32: 1e-4, torch.float64: 1e-9}
-"""Relative difference allowed between passes of different sizes with other kernels; 0.05 in half precision."""
 
 
 def same(one: Tensor, other: Tensor) -> bool:
@@ -91,12 +91,17 @@ def near(one: Tensor, two: Tensor, tolerance: float) -> bool:
     return math.isfinite(largest) and float((one - two).abs().max()) <= tolerance * largest
 
 
-# Read and restore the state that a model keeps between calls: buffers, attributes with tensors, and extra state.
+def named(name: str, module: nn.Module) -> str:
+    """Return the name of a module in messages, as 'name' (Kind)."""
+    return f"{name or 'the model'!r} ({type(module).__name__})"
 
+
+# --- reading and restoring ---
+
+# attributes of every module that hold its parameters, buffers, submodules and hooks
 INTERNAL = frozenset(vars(nn.Module())) | {"training"}
-"""Attributes of every module that hold its parameters, buffers, submodules and hooks."""
+# depth to which lists, tuples and dictionaries in an attribute are searched
 DEPTH = 4
-"""Depth to which lists, tuples and dictionaries in an attribute are searched."""
 Values = dict[str, Tensor]
 
 
@@ -138,7 +143,7 @@ def unregistered(model: nn.Module) -> dict[Tensor, str]:
                 continue
             for tensor in _tensors(value, "").values():
                 if tensor.requires_grad and tensor.is_leaf and tensor not in registered:
-                    names[tensor] = f"the attribute {key!r} of {name or 'the model'!r} ({type(module).__name__})"
+                    names[tensor] = f"the attribute {key!r} of {named(name, module)}"
     return names
 
 
@@ -163,13 +168,13 @@ def kept(model: nn.Module) -> Iterator[None]:
             parameter.grad = gradient
 
 
-def _state(module: nn.Module) -> dict[str, Any]:
+def _state(module: nn.Module) -> dict[str, object]:
     """Return the attributes that a forward pass may replace, with the tables of parameters and buffers."""
     tables = ("_buffers", "_parameters")
     return {key: value for key, value in vars(module).items() if key not in INTERNAL or key in tables}
 
 
-def _put_back(module: nn.Module, state: dict[str, Any]) -> None:
+def _put_back(module: nn.Module, state: dict[str, object]) -> None:
     table = vars(module)
     for key in [key for key in _state(module) if key not in state]:
         del table[key]
@@ -192,7 +197,7 @@ class _Saved:
         else:
             self.content = [_copied(item, level + 1) for item in value]
 
-    def restored(self) -> Any:
+    def restored(self) -> object:
         value, content = self.value, self.content
         if isinstance(value, Tensor):
             if content is not None and not same(value.detach(), content):
@@ -203,30 +208,26 @@ class _Saved:
         elif isinstance(value, dict):
             value.clear()
             value.update({key: _restored(item) for key, item in content.items()})
-        elif isinstance(value, (set, tuple)):
-            items = [_restored(item) for item in content]
-            if isinstance(value, set):
-                value.clear()
-                value.update(items)
         else:
             items = [_restored(item) for item in content]
-            value.clear()
-            value.extend(items)
+            if not isinstance(value, tuple):
+                value.clear()
+                (value.update if isinstance(value, set) else value.extend)(items)
         return value
 
 
-def _copied(value: Any, level: int) -> Any:
+def _copied(value: object, level: int) -> Any:
     if isinstance(value, dict) and level == 0:
         return {key: _copied(item, 1) for key, item in value.items()}
     kinds = (Tensor, np.ndarray, list, dict, set, tuple, collections.deque)
     return _Saved(value, level) if isinstance(value, kinds) and level <= DEPTH else value
 
 
-def _restored(value: Any) -> Any:
+def _restored(value: object) -> object:
     return value.restored() if isinstance(value, _Saved) else value
 
 
-def _tensors(value: Any, name: str, level: int = 0, plain: bool = False) -> Values:
+def _tensors(value: object, name: str, level: int = 0, plain: bool = False) -> Values:
     """Return the tensors and arrays in a nested value; with ``plain`` also numbers and strings."""
     if isinstance(value, Tensor):
         return {name: value}

@@ -1,8 +1,7 @@
-"""Made-up batches that show how one record may influence another: constant, padded, repeated, incomplete records.
+"""Test on a few examples whether a model, in its present mode, lets one record influence another.
 
-Networks mix records under conditions that ordinary random rows never meet: padding that ends at the longest record of
-the batch, gaps that are filled with the mean of the batch, equal records that are treated once. Each function here
-changes the values of a batch and keeps its shape, type and device.
+The influence of a record on a clipped sum is bounded only if its output, loss and gradient depend on that record alone
+and the model keeps nothing of a batch: neither for the next batch nor in what is saved beside the noisy weights.
 """
 
 from __future__ import annotations
@@ -31,12 +30,18 @@ from wpriv.training.clipping.model_pass import (
     trained_parameters,
 )
 from wpriv.training.clipping.model_settings import Snapshot
-from wpriv.training.clipping.model_state import Shared, is_rounding
+from wpriv.training.clipping.model_state import Shared, is_rounding, named
 
+# --- made-up batches that show how one record may influence another ---
+#
+# Networks mix records under conditions that ordinary random rows never meet: padding that ends at the longest record of
+# the batch, gaps that are filled with the mean of the batch, equal records that are treated once. Each function here
+# changes the values of a batch and keeps its shape, type and device.
+
+# the magnitude of the values of a record that is changed to be unlike all others
 FAR = 1e3
-"""The magnitude of the values of a record that is changed to be unlike all others."""
+# the share of a record's values that are missing in a batch with gaps
 GAPS = 0.3
-"""The share of a record's values that are missing in a batch with gaps."""
 
 
 class Rows(NamedTuple):
@@ -132,20 +137,16 @@ def _with_gaps(rows: Tensor) -> Iterator[Tensor]:
         yield rows.masked_fill(missing, marker)
 
 
-# Test on a few examples whether a model, in its present mode, lets one record influence another.
-#
-# The influence of a record on a clipped sum is bounded only if its output, loss and gradient depend on that record
-# alone and the model keeps nothing of a batch: neither for the next batch nor in what is saved beside the noisy
-# weights.
+# --- the probe ---
 
+# what a model raises that does not accept made-up numbers
 REJECTED = (RuntimeError, ValueError, IndexError, KeyError, AssertionError, ArithmeticError)
-"""What a model raises that does not accept made-up numbers."""
+# the number of records that are watched where all others are replaced
 WATCHED = 2
-"""The number of records that are watched where all others are replaced."""
+# the number of seeds with which a model that draws random numbers is tried, and of kinds of unusual records: as many as
+# take ``WORK`` multiplications, and never less than ``FEW``. No made-up batch takes more.
 SEEDS, FEW, WORK = 64, 4, 2**28
-"""The number of seeds with which a model that draws random numbers is tried, and of kinds of unusual records: as many
-as take ``WORK`` multiplications, and never less than ``FEW``. No made-up batch takes more."""
-INSTEAD = "Make each record's output depend on that record alone, for example with nn.GroupNorm"
+BY_ITSELF = "Make each record's output depend on that record alone, for example with nn.GroupNorm"
 
 
 def probe(
@@ -368,7 +369,7 @@ def _refuse_difference(
     place = _first_difference(before, after, differs)
     if place is not None:
         fault = f"{place} mixes the records of a batch in {mode(probed.model)} mode"
-        raise Unsupported(f"{fault}: {what} its output for the others. {INSTEAD}")
+        raise Unsupported(f"{fault}: {what} its output for the others. {BY_ITSELF}")
     if before.readout is not None and after.readout is not None and differs(before.readout, after.readout):
         name = "the loss" if probed.scores is None else "the loss or the function of the scores"
         fault = f"{name} mixes the records of a batch: {what} it for the others"
@@ -386,11 +387,6 @@ def _first_difference(before: Pass, after: Pass, differs: Callable[[Tensor, Tens
         if any(differs(one, two) for one, two in pairs if not (is_rounding(one) and is_rounding(two))):
             return named(name, module)
     return None
-
-
-def named(name: str, module: nn.Module) -> str:
-    """Return the name of a module in messages."""
-    return f"{name or 'the model'!r} ({type(module).__name__})"
 
 
 def mode(model: nn.Module) -> str:
@@ -413,3 +409,71 @@ def _changed(inputs: Tensor, targets: Tensor | None) -> list[tuple[Tensor, Tenso
         other[0] = far * (1 + inputs[-1])
         batches.append((other, goals))
     return batches
+
+
+# --- models that mix the examples of a batch by the types of their modules; ``probe`` tests all others ---
+
+PRECISIONS = (torch.float32, torch.float64)
+
+
+def check_modules(model: nn.Module) -> None:
+    """Refuse modules that mix examples, by type and present mode, and parameters that cannot be clipped.
+
+    Normalisation by fixed statistics (``eval()`` with running statistics) mixes nothing and is allowed. Modules of
+    other types are tested by ``probe``, which tries the model on examples.
+
+    Raises:
+        Unsupported: a module mixes examples; the message names it and a replacement. Or the trainable parameters differ
+            in precision or device, or have a precision in which the bound on a clipped gradient would not hold.
+        UsageError: no parameter is trainable, or a lazy layer has no shape yet.
+    """
+    require_shapes(model)
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            where = repr(name or "the model")
+            raise Unsupported(f"{where} is compiled by torch.jit and cannot be tested; give the original module")
+        instead = _instead(module)
+        if instead:
+            raise Unsupported(
+                f"{named(name, module)} mixes the examples of a batch, so that the "
+                f"influence of an example is not bounded; {instead}"
+            )
+    trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    if not trainable:
+        raise UsageError("the model has no trainable parameters: requires_grad is false for all of them")
+    first, like = trainable[0]
+    for name, parameter in trainable:
+        if parameter.dtype not in PRECISIONS:
+            raise Unsupported(
+                f"parameters must be float32 or float64 for clipping to hold its bound; {name!r} is {parameter.dtype}"
+            )
+        if parameter.dtype != like.dtype or parameter.device != like.device:
+            places = f"{first!r} is {like.dtype} on {like.device}, {name!r} {parameter.dtype} on {parameter.device}"
+            raise Unsupported(f"trainable parameters must share one precision and one device; {places}")
+
+
+def require_shapes(model: nn.Module) -> None:
+    """Refuse a model with lazy layers that have no shape yet.
+
+    Raises:
+        UsageError: it has one.
+    """
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise UsageError(
+                f"{name!r} has no shape yet: pass made-up examples through a model with lazy layers before training it"
+            )
+
+
+def _instead(module: nn.Module) -> str:
+    """Return a replacement for a module that mixes examples; empty for others."""
+    if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
+        return "use nn.GroupNorm, which normalises each example by itself"
+    if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.training and module.track_running_stats:
+        return "leave track_running_stats off"
+    if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+        if module.scale_grad_by_freq:
+            return "leave scale_grad_by_freq off, which counts words over the batch"
+        if module.max_norm is not None:
+            return "leave max_norm out, which changes the weight by the words of the batch"
+    return ""

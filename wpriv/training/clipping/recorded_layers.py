@@ -1,4 +1,8 @@
-"""Multi-head attention, computed from its linear maps, whose inputs and outputs are recorded for clipping."""
+"""Layers made of several linear maps, whose inputs and outputs are recorded: recurrent layers and cells, attention.
+
+For clipping these layers are computed as torch computes them, one linear map after another, and the rule of a linear
+layer applies to each map.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from wpriv.errors import Unsupported
-from wpriv.training.clipping.example_gradients import INSTEAD, Record, Rule, Share, explicit, outer, products, trains
+from wpriv.training.clipping.example_gradients import BY_AUTO, Record, Rule, Share, explicit, outer, products, trains
 
 
 def attention(
@@ -32,9 +36,9 @@ def attention(
         Unsupported: there are extra keys, one example without a batch, or ``is_causal`` without a mask.
     """
     if layer.bias_k is not None or layer.add_zero_attn:
-        raise Unsupported(f"attention with extra keys (add_bias_kv, add_zero_attn) has no rule; {INSTEAD}")
+        raise Unsupported(f"attention with extra keys (add_bias_kv, add_zero_attn) has no rule; {BY_AUTO}")
     if query.is_nested or query.dim() != 3 or (is_causal and attn_mask is None):
-        raise Unsupported(f"attention needs a batch of sequences of one length, and a mask if causal; {INSTEAD}")
+        raise Unsupported(f"attention needs a batch of sequences of one length, and a mask if causal; {BY_AUTO}")
     q, k, v = (_heads(layer, x) for x in _maps(layer, record, query, key, value))
     mask = _mask(attn_mask, key_padding_mask, q, k)
     drop = layer.dropout if layer.training else 0.0
@@ -52,17 +56,17 @@ def attention(
 
 def _maps(layer: nn.MultiheadAttention, record: Record, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
     """Return the maps of queries, keys and values [B, positions, width]."""
-    width, same = layer.embed_dim, query is key and key is value
+    width = layer.embed_dim
     sources = [x if layer.batch_first else x.transpose(0, 1) for x in (query, key, value)]
+    parts = [slice(n * width, (n + 1) * width) for n in range(3)]
     if not layer._qkv_same_embed_dim:
         names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
         return [
-            _linear(record, x, layer, "", name, "in_proj_bias", slice(None), slice(n * width, (n + 1) * width))
-            for n, (x, name) in enumerate(zip(sources, names, strict=True))
+            _linear(record, x, layer, "", name, "in_proj_bias", slice(None), part)
+            for x, name, part in zip(sources, names, parts, strict=True)
         ]
-    if same:
+    if query is key and key is value:
         return list(_linear(record, sources[0], layer, "", "in_proj_weight", "in_proj_bias").chunk(3, dim=2))
-    parts = [slice(n * width, (n + 1) * width) for n in range(3)]
     return [
         _linear(record, x, layer, "", "in_proj_weight", "in_proj_bias", part, part)
         for x, part in zip(sources, parts, strict=True)
@@ -119,10 +123,7 @@ def _mask(attn_mask: Tensor | None, padding: Tensor | None, q: Tensor, k: Tensor
     return sum(added[1:], added[0]) if added else None
 
 
-# Layers made of several linear maps, whose inputs and outputs are recorded: recurrent layers and cells, attention.
-#
-# For clipping these layers are computed as torch computes them, one linear map after another, and the rule of a linear
-# layer applies to each map.
+# --- recurrent layers and cells ---
 
 
 def recurrent(
@@ -130,9 +131,9 @@ def recurrent(
 ) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor]]:
     """LSTM, GRU or RNN, one position after another."""
     if not isinstance(x, Tensor) or x.dim() != 3:
-        raise Unsupported(f"{type(layer).__name__} needs a batch of sequences of one length; {INSTEAD}")
+        raise Unsupported(f"{type(layer).__name__} needs a batch of sequences of one length; {BY_AUTO}")
     if layer.proj_size:
-        raise Unsupported(f"an LSTM with projections (proj_size) has no rule; {INSTEAD}")
+        raise Unsupported(f"an LSTM with projections (proj_size) has no rule; {BY_AUTO}")
     if not layer.batch_first:
         x = x.transpose(0, 1)
     ways = 2 if layer.bidirectional else 1
@@ -184,7 +185,7 @@ def _direction(
 def cell(layer: nn.RNNCellBase, record: Record, x: Tensor, hx: Any = None) -> Tensor | tuple[Tensor, Tensor]:
     """A cell of an LSTM, GRU or RNN at one position."""
     if x.dim() != 2:
-        raise Unsupported(f"{type(layer).__name__} needs a batch of vectors; {INSTEAD}")
+        raise Unsupported(f"{type(layer).__name__} needs a batch of vectors; {BY_AUTO}")
     zeros = x.new_zeros(len(x), layer.hidden_size)
     before, c = (zeros, zeros) if hx is None else hx if isinstance(hx, tuple) else (hx, hx)
     inputs = F.linear(x, layer.weight_ih, layer.bias_ih)
@@ -213,11 +214,11 @@ def _recurrent_rule(layer: nn.Module, names: list[str], states: Tensor, scale: T
     return rule
 
 
+# (map of the input, map of the state, state, cell state) -> state, cell state, factors of the gradient, or any
 Kind = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""(map of the input, map of the state, state, cell state) -> state, cell state, factors of the gradient, or any."""
 
 
-def _kind(layer: Any) -> Kind:
+def _kind(layer: nn.Module) -> Kind:
     if isinstance(layer, (nn.LSTM, nn.LSTMCell)):
         return _lstm
     if isinstance(layer, (nn.GRU, nn.GRUCell)):
@@ -245,7 +246,7 @@ def _gru(inputs: Tensor, hidden: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, 
     return n + z * (h - n), c, torch.cat([ones, ones, r.detach()], dim=1)
 
 
-PROJECTIONS: dict[type[nn.Module], Callable[..., Any]] = {
+PROJECTIONS: dict[type[nn.Module], Callable[..., object]] = {
     nn.MultiheadAttention: attention,
     nn.LSTM: recurrent,
     nn.GRU: recurrent,

@@ -1,9 +1,15 @@
-"""Leave records out of a clipped sum whose gradient is not a finite number, or too long for its square.
+"""Guards of a real batch: records without a finite gradient add zero, and others are compared with records alone.
 
-No rule of clipping bounds such a gradient, and an error about it would tell everybody that its record is there: so it
-adds zero, which is within every bound, and nothing is said of it. Where a pass has such records, each is replaced by
-another record of the batch with the factor 0, and the pass is repeated with the same random draws, so that all other
-records add what they would have added without it.
+No rule of clipping bounds a gradient that is not a finite number, or is too long for its square, and an error about it
+would tell everybody that its record is there: so it adds zero, which is within every bound, and nothing is said of it.
+Where a pass has such records, each is replaced by another record of the batch with the factor 0, and the pass is
+repeated with the same random draws, so that all other records add what they would have added without it.
+
+The sum of ghost clipping is the sum over i of f_i g_i, where both may depend on other records if the network or the
+loss mixes them in a way that made-up examples have not shown. Some records of the batch (random ones, and those with
+the shortest and the longest gradient) are passed alone too, with the same random draws. Both sums of their f_i g_i
+must agree up to rounding, and so must each f_i. A difference in single precision is confirmed in double precision,
+since a rounding error may be as large as a gradient where an activation has a kink or a loss is nearly 0.
 """
 
 from __future__ import annotations
@@ -12,7 +18,6 @@ import contextlib
 import random
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,11 +35,11 @@ from wpriv.training.clipping.example_gradients import (
     roughness,
     total,
 )
-from wpriv.training.clipping.ghost import loop
+from wpriv.training.clipping.ghost import UNCLIPPED, loop
 from wpriv.training.clipping.model_pass import SameDraws, generator_states, repeated, sizes_of
 
+# (inputs, targets, weights [B] of zeros and ones or None) -> clipped sum
 Run = Callable[[Tensor, Tensor, Tensor | None], Summed]
-"""(inputs, targets, weights [B] of zeros and ones or None) -> clipped sum."""
 
 
 def finite_sum(run: Run, inputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Summed:
@@ -90,22 +95,15 @@ def draws(device: torch.device) -> Callable[[], None]:
     return restore
 
 
-# Compare what records add to the clipped sum of a real batch with what they add alone.
-#
-# The sum of ghost clipping is the sum over i of f_i g_i, where both may depend on other records if the network or the
-# loss mixes them in a way that made-up examples have not shown. Some records of the batch (random ones, and those with
-# the shortest and the longest gradient) are passed alone too, with the same random draws. Both sums of their f_i g_i
-# must agree up to rounding, and so must each f_i. A difference in single precision is confirmed in double precision,
-# since a rounding error may be as large as a gradient where an activation has a kink or a loss is nearly 0.
+# --- records of a batch against the same records alone ---
 
+# the number of records that are compared, besides those of the shortest and the longest gradient
 RANDOM = 4
-"""The number of records that are compared, besides those of the shortest and the longest gradient."""
+# the difference of two sums that rounding may cause, as a share of the longest f_i g_i for each record
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
-"""The difference of two sums that rounding may cause, as a share of the longest f_i g_i for each record."""
+# the same as a share of the clipping norm, where a network does not compute in double precision; and the relative
+# difference of two clip factors
 UNCONFIRMED, FACTORS = 2e-2, 2e-2
-"""The same as a share of the clipping norm, where a network does not compute in double precision; and the relative
-difference of two clip factors."""
-UNCLIPPED = 1e20
 
 
 @dataclass(frozen=True)
@@ -227,7 +225,9 @@ def _compare(
     return Compared((square / len(chosen)) ** 0.5, longest, bound(norm), apart)
 
 
-def _same_draws(model: nn.Module, size: int, seed: int, dimensions: Container[int], drawing: bool) -> Any:
+def _same_draws(
+    model: nn.Module, size: int, seed: int, dimensions: Container[int], drawing: bool
+) -> contextlib.AbstractContextManager[SameDraws | None]:
     return SameDraws(model, size, seed, dimensions) if drawing else contextlib.nullcontext()
 
 

@@ -18,16 +18,14 @@ those whose name or description says so generate synthetic records.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from wpriv.core import registry
-from wpriv.training.data import _arrays
-from wpriv.training.data._arrays import of_arrays
 from wpriv.training.data._classes import by_outputs, declared_words
 from wpriv.training.data._dataset import FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS, IGNORED, Data, RecordNoise, scaled
 from wpriv.training.data._files import ROOT_HINT, VERDICTS, path_exists, searched_places
 from wpriv.training.data._published import PUBLISHED
 from wpriv.training.data._synthetic import SYNTHETIC
+from wpriv.training.data.arrays import of_arrays, read_own
 
 DECLARED = {**PUBLISHED, **SYNTHETIC}
 
@@ -52,7 +50,7 @@ __all__ = [
 ]
 
 
-def read(name: str, *, root: str | Path | None = None, **parameters: Any) -> Data:
+def read(name: str, *, root: str | Path | None = None, **parameters: object) -> Data:
     """Read the data set of that name.
 
     Args:
@@ -66,6 +64,3 @@ def read(name: str, *, root: str | Path | None = None, **parameters: Any) -> Dat
     folder = None if root is None else Path(root)
     data: Data = registry.load("data", name).read(folder, registry.params("data", name, parameters))
     return data
-
-
-read_own = _arrays.read

@@ -1,4 +1,4 @@
-"""Public declarations about columns (ranges, categories, classes): given by the user, never computed from records."""
+"""Classes of labels, ranges and categories of columns: declared as public, or classes that were read from labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,8 @@ from wpriv.errors import FaultyRecords, UsageError
 from wpriv.hints import did_you_mean
 from wpriv.numerics.numbers import finite_number
 from wpriv.training.data._dataset import FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS, IGNORED, Array, Data
+
+# --- declarations: given by the user, never computed from records ---
 
 RANGES = "{column: [low, high]}: the column is brought from this range to [0, 1] and cut there; public numbers alone"
 CATEGORIES = "{column: [word, ...]}: the column becomes one column of zeros and ones for each word; public words alone"
@@ -58,7 +59,7 @@ class Declared:
 NOTHING = Declared()
 
 
-def declared(reader: str, *, ranges: Any = "", categories: Any = "", classes: Any = "") -> Declared:
+def declared(reader: str, *, ranges: object = "", categories: object = "", classes: object = "") -> Declared:
     """Return declarations from the values of a recipe (mappings and lists) or of flags (the same as JSON text).
 
     Raises:
@@ -76,7 +77,7 @@ def declared(reader: str, *, ranges: Any = "", categories: Any = "", classes: An
     return Declared(bounds, words, class_names(reader, classes))
 
 
-def class_names(reader: str, given: Any) -> tuple[str, ...] | None:
+def class_names(reader: str, given: object) -> tuple[str, ...] | None:
     """Return the declared classes, or None where none are declared.
 
     Raises:
@@ -111,7 +112,7 @@ def indices(cells: Sequence[str], names: Sequence[str], kind: str, place: Callab
     return np.array([numbers[cell] for cell in cells], np.int64)
 
 
-def _mapping(reader: str, key: str, given: Any) -> list[tuple[str, Any]]:
+def _mapping(reader: str, key: str, given: object) -> list[tuple[str, object]]:
     if isinstance(given, str) and given.strip():
         try:
             given = json.loads(given)
@@ -128,7 +129,7 @@ def _example(key: str) -> str:
     return '{"age": [17, 90]}' if key == "ranges" else '{"job": ["clerk", "farmer"]}'
 
 
-def _range(what: str, given: Any) -> tuple[float, float]:
+def _range(what: str, given: object) -> tuple[float, float]:
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
         raise UsageError(f"{what} must be two numbers, [low, high]; found {reprlib.repr(given)}")
     low, high = (float(finite_number(value, what)) for value in given)
@@ -137,7 +138,7 @@ def _range(what: str, given: Any) -> tuple[float, float]:
     return low, high
 
 
-def _distinct(what: str, given: Any) -> tuple[str, ...]:
+def _distinct(what: str, given: object) -> tuple[str, ...]:
     """Return at least two different words, from a list or from text with commas."""
     if isinstance(given, str):
         given = json.loads(given) if _is_json_list(given) else given.split(",")
@@ -159,7 +160,7 @@ def _is_json_list(text: str) -> bool:
         return False
 
 
-# The classes of labels. Whole numbers are the numbers of their classes; other labels are looked up in a list.
+# --- the classes of labels: whole numbers are those of their classes, other labels are looked up in a list ---
 #
 # A list that was read from the labels depends on the records: one record of a new class could move the numbers of all
 # classes behind it. Such a list is taken as public, which notes and statements say; a declared one needs no such trust.
@@ -168,10 +169,10 @@ MAX_CLASSES = 10_000
 READ = "the set of classes was read from the labels: it is taken as public"
 COUNTED = "the number of classes, {count}, is one more than the largest label: it is taken as public"
 IGNORE = "; records without a class have the label -100, or the loss's ignore_index"
+# spellings, in lower case, of a missing value or of no finite number
 MISSING = frozenset(
     ["nan", "-nan", "na", "n/a", "#n/a", "#na", "<na>", "null", "nat", "inf", "-inf", "1.#ind", "-1.#ind", "1.#qnan"]
 )
-"""Spellings, in lower case, of a missing value or of no finite number."""
 
 
 @dataclass(frozen=True)
@@ -355,7 +356,7 @@ def _looked_up(
     return np.array([known[label] for label in labels.tolist()], np.int64)
 
 
-def declared_words(given: Any, what: str) -> tuple[str, ...] | None:
+def declared_words(given: object, what: str) -> tuple[str, ...] | None:
     """Return the classes that a Python program declares, from a list, range or array; None where it declares none.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 
 class ReaderParameters(TypedDict, total=False):
@@ -12,8 +12,8 @@ class ReaderParameters(TypedDict, total=False):
     agreement: float
     attribute: str
     attributes: str
-    categories: Mapping[str, Any] | str
-    classes: Sequence[Any] | str
+    categories: Mapping[str, object] | str
+    classes: Sequence[object] | str
     core: int
     core_variance: float
     crop: int
@@ -29,7 +29,7 @@ class ReaderParameters(TypedDict, total=False):
     law: str
     number: bool
     points: int
-    ranges: Mapping[str, Any] | str
+    ranges: Mapping[str, object] | str
     sensitive: str
     side: int
     size: float

@@ -12,7 +12,7 @@ import numpy as np
 
 from wpriv.core.parameters import PluginClass, parameter
 from wpriv.errors import MissingResource
-from wpriv.training.data import _cifar10, _formats, _table
+from wpriv.training.data import _formats, table
 from wpriv.training.data._dataset import Array, Arrays, Data
 from wpriv.training.data._files import MAX_BYTES, FileSet, display_name, read_bytes
 
@@ -75,7 +75,7 @@ class Mnist(_Published):
             *("2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637"),
         ),
     )
-    LIMIT = _formats.LIMIT
+    LIMIT = _formats.IDX_LIMIT
 
     def arrays(self, paths: Sequence[Path], names: Sequence[str], raws: Sequence[bytes]) -> Arrays:
         return _formats.decode(paths, raws)
@@ -122,7 +122,7 @@ class Cifar10(_Published):
     FILES = FileSet(
         name="cifar10",
         get=GET,
-        layouts=(_cifar10.PICKLES, _cifar10.BINARIES, _cifar10.PICTURES),
+        layouts=(_formats.PICKLES, _formats.BINARIES, _formats.PICTURES),
         folders=(
             *("cifar10", "cifar-10-batches-py", "cifar-10-batches-bin"),
             *("cifar10/cifar-10-batches-py", "cifar10/cifar-10-batches-bin"),
@@ -143,19 +143,19 @@ class Cifar10(_Published):
             "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
         },
     )
-    LIMIT = _cifar10.LIMIT
+    LIMIT = _formats.CIFAR10_LIMIT
 
     def contents(self, paths: Sequence[Path]) -> Iterable[tuple[str, bytes]]:
         """Return the contents of the official files; pictures become the binary ones, whose checksums are published."""
         if paths[0].suffix != ".png":
             return super().contents(paths)
-        return zip(_cifar10.BINARIES, _cifar10.as_binaries(paths), strict=True)
+        return zip(_formats.BINARIES, _formats.as_binaries(paths), strict=True)
 
     def arrays(self, paths: Sequence[Path], names: Sequence[str], raws: Sequence[bytes]) -> Arrays:
         parts = []
         for path, name, raw in zip(paths, names, raws, strict=False):  # two files of labels follow the pictures
             binary = name.removesuffix(".gz").endswith(".bin")
-            parts.append(_cifar10.parse_binary(raw, path) if binary else _cifar10.parse_pickle(raw, path))
+            parts.append(_formats.parse_binary(raw, path) if binary else _formats.parse_pickle(raw, path))
         x, y = (np.concatenate(columns) for columns in zip(*parts[:-1], strict=True))
         return x, y, *parts[-1]
 
@@ -320,8 +320,8 @@ class German(PluginClass):
         raw = read_bytes(path)
         file = params.FILES.check(path, raw, verify=False)
         drop = f"{params.COMPLEMENT},{params.drop}"
-        roles = _table.Roles(params.TARGET, params.sensitive, drop, params.test_share, params.split_seed)
-        return _table.read(path, raw, file, display_name(params, [file]), roles, params.SOURCE)
+        roles = table.Roles(params.TARGET, params.sensitive, drop, params.test_share, params.split_seed)
+        return table.read_csv(path, raw, file, display_name(params, [file]), roles, params.SOURCE)
 
 
 @dataclass(frozen=True)

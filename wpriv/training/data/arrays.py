@@ -1,17 +1,19 @@
-"""A .npz file with arrays of records and labels: images, or rows of numbers."""
+"""Arrays of records and labels as a data set: from a .npz file, from a reader of the user's, or from Python."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.errors import FaultyRecords
+from wpriv.errors import FaultyRecords, UsageError
+from wpriv.files import python_file
 from wpriv.training.data import _classes
-from wpriv.training.data._arrays import Split, of_arrays
-from wpriv.training.data._dataset import Data
+from wpriv.training.data._classes import Classes, declared_words
+from wpriv.training.data._dataset import IGNORED, Array, Data, narrowed, random_split
 from wpriv.training.data._files import File, read_bytes, resolve_path
 from wpriv.training.data.features import parse_npz
 
@@ -20,7 +22,7 @@ GET = (
     "Give the path of a .npz file with x_train, y_train, x_test and y_test, or with x and y: --param file=PATH "
     "(in a recipe, data: {name: arrays, file: PATH}); numpy.savez writes one."
 )
-SPLIT, JOINT = ("x_train", "y_train", "x_test", "y_test"), ("x", "y")
+PARTS = ("x_train", "y_train", "x_test", "y_test")
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Params(Parameters):
         default=0,
         minimum=0,
     )
-    classes: Sequence[Any] | str = parameter(_classes.LABELS, default="")
+    classes: Sequence[object] | str = parameter(_classes.LABELS, default="")
     test_share: float = parameter("share held out for testing, where the file has x and y only", default=0.2, minimum=0)
     split_seed: int = parameter("seed of that choice", default=0, minimum=0)
 
@@ -46,22 +48,253 @@ def read(root: Path | None, params: Params) -> Data:
     path = resolve_path(params.name, "file", params.file, root)
     raw = read_bytes(path)
     arrays = parse_npz(path, raw)
-    if all(name in arrays for name in SPLIT):
+    if all(name in arrays for name in PARTS):
         train, test = (arrays["x_train"], arrays["y_train"]), (arrays["x_test"], arrays["y_test"])
-    elif all(name in arrays for name in JOINT):
+    elif all(name in arrays for name in ("x", "y")):
         train, test = (arrays["x"], arrays["y"]), None
     else:
         shapes = ", ".join(f"{key} {list(array.shape)}" for key, array in arrays.items()) or "none"
-        raise FaultyRecords(f"{path}: wanted the arrays {', '.join(SPLIT)}, or x and y; found {shapes}")
-    split = Split(params.test_share, params.split_seed)
-    file = File.unverified(path, raw)
+        raise FaultyRecords(f"{path}: wanted the arrays {', '.join(PARTS)}, or x and y; found {shapes}")
     return of_arrays(
         f"{params.name}:{path.stem}",
         train,
         test,
         source=str(path),
-        split=split,
-        files=(file,),
+        split=Split(params.test_share, params.split_seed),
+        files=(File.unverified(path, raw),),
         declared=_classes.class_names(params.name, params.classes),
         tokens=params.tokens,
     )
+
+
+Part = tuple[object, object]  # records and labels
+MAX_TOKENS = 2**31 - 1
+WANTED = "records must be numbers, [N, D] or [N, C, H, W] (or grey pictures [N, H, W])"
+
+
+@dataclass(frozen=True)
+class Split:
+    """The share of the records that is held out for testing where no test records are given, and the seed of it."""
+
+    share: float = 0.2
+    seed: int = 0
+
+
+def of_arrays(
+    name: str,
+    train: Part,
+    test: Part | None,
+    *,
+    source: str,
+    split: Split = Split(),  # frozen
+    files: tuple[File, ...] = (),
+    names: Sequence[str] | None = None,
+    declared: Sequence[str] | None = None,
+    ignored: int | None = IGNORED,
+    tokens: int = 0,
+) -> Data:
+    """Return arrays of records and labels as a data set.
+
+    Args:
+        name: of the data set, for messages and tables.
+        train, test: records and labels; without ``test`` a share of the training records is held out.
+            Records: [N, D], [N, C, H, W], or [N, H, W] grey pictures; uint8, or numbers that become float32.
+            Labels: [N] whole numbers, which are the numbers of their classes, or text; or float numbers, [N] or [N, K],
+            to predict, which are classes as well where there is one for each record and all are whole.
+        source: whose data they are, or where they were read.
+        names: of the classes, where they are known of the data set and labels are whole numbers from 0.
+        declared, ignored: see ``_classes.of_whole``; words are looked up among those declared. Classes that
+            are read from the labels are noted.
+        tokens: the size of the vocabulary where records are tokens, [N, T] whole numbers below it; 0 for other records.
+    Raises:
+        FaultyRecords: records or labels of another form.
+    """
+    x = _records(name, "training", train[0], tokens)
+    y = _labels(name, "training", train[1], len(x))
+    _check_lengths(name, "training", x, y)
+    if test is None:
+        kept, held_out = random_split(len(x), split.share, split.seed)
+        x, y, x_test, y_test = x[kept], y[kept], x[held_out], y[held_out]
+    else:
+        x_test = _records(name, "test", test[0], tokens)
+        y_test = _labels(name, "test", test[1], len(x_test))
+        _check_lengths(name, "test", x_test, y_test)
+    _require_one_kind(name, y, y_test)
+    response, responses = _responses(name, y, y_test)
+    if names is not None and y.dtype.kind != "U":
+        classes: Classes | None = Classes(tuple(names), y, y_test)
+    elif y.dtype.kind == "U":
+        classes = _words(name, y, y_test, declared, apart=test is not None)
+    elif not all(_is_whole(part) for part in (y, y_test)):
+        classes = None
+    else:
+        whole = [part.astype(np.int64) for part in (y, y_test)]
+        classes = _classes.of_whole(name, whole[0], whole[1], declared=declared, ignored=ignored)
+        if classes is None and not response:
+            response, responses = ("response 0",), (whole[0][:, None], whole[1][:, None])
+    if classes is None:
+        classes = Classes(("a number",), np.zeros(len(x), np.int64), np.zeros(len(x_test), np.int64))
+    return Data(
+        name=name,
+        x_train=x,
+        y_train=classes.train,
+        x_test=x_test,
+        y_test=classes.test,
+        classes=classes.names,
+        source=source,
+        files=files,
+        notes=classes.notes,
+        response=response,
+        response_train=responses[0],
+        response_test=responses[1],
+        vocabulary=tokens,
+        classes_from=classes.origin,
+        ignored=ignored,
+        wide=any(part.dtype == np.float64 for part in (x, x_test)),
+    )
+
+
+def _records(name: str, part: str, given: object, tokens: int) -> Array:
+    """The records of one part, as bytes or as floats, with one channel for grey pictures; tokens as int64."""
+    try:
+        x = np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise FaultyRecords(f"{name}, {part} records: {WANTED}; found no such array ({error})") from None
+    if tokens:
+        if x.dtype.kind not in "ui" or x.ndim != 2 or (x.dtype == np.uint64 and x.size and x.max() > MAX_TOKENS):
+            raise FaultyRecords(
+                f"{name}, {part} records: tokens must be whole numbers, [N, T]; found {x.dtype} {list(x.shape)}"
+            )
+        return x.astype(np.int64)
+    if x.dtype.kind not in "uifb" or x.ndim not in (2, 3, 4):
+        raise FaultyRecords(f"{name}, {part} records: {WANTED}; found {x.dtype} {list(x.shape)}")
+    x = x[:, None] if x.ndim == 3 else x
+    if x.ndim == 4 and x.shape[3] in (1, 3) and x.shape[1] not in (1, 2, 3, 4):
+        raise FaultyRecords(
+            f"{name}, {part} records: pictures are [N, C, H, W], channels first; found {list(x.shape)}. "
+            f"Transpose them: x.transpose(0, 3, 1, 2)"
+        )
+    if x.dtype == np.uint8:
+        return x
+    return narrowed(x)
+
+
+def _labels(name: str, part: str, given: object, count: int) -> Array:
+    """The labels of ``count`` records: whole numbers or text, [N], or numbers to predict, [N] or [N, K]."""
+    try:
+        y = np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise FaultyRecords(f"{name}, {part} labels: wanted one for each record; found no array ({error})") from None
+    if y.ndim == 2 and (y.shape[1] == 1 or (y.shape[0] == 1 and count != 1)):
+        y = y.reshape(-1)
+    if y.dtype == object and y.size and all(isinstance(label, str) for label in y.flat):
+        y = y.astype(str)  # a column of pandas
+    if not (y.dtype.kind in "uibU" and y.ndim == 1) and not (y.dtype.kind == "f" and y.ndim in (1, 2)):
+        raise FaultyRecords(
+            f"{name}, {part} labels: wanted a whole number or word for each record, [N], or float numbers to predict, "
+            f"[N] or [N, K]; found {y.dtype} {list(y.shape)}"
+        )
+    if y.dtype == np.uint64 and y.size and y.max() > np.iinfo(np.int64).max:
+        raise FaultyRecords(f"{name}, {part} labels: whole numbers must be below 2^63; found {y.max()}")
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        row = int(np.argmax(~np.isfinite(y).reshape(len(y), -1).all(axis=1)))
+        raise FaultyRecords(f"{name}, {part} labels: wanted finite numbers; found {y[row]} at record {row}")
+    return y.astype(np.int64) if y.dtype.kind in "uib" else y
+
+
+def _require_one_kind(name: str, y: Array, y_test: Array) -> None:
+    """Refuse labels of which one part are numbers to predict or words, and the other classes."""
+    if (y.dtype.kind == "U") != (y_test.dtype.kind == "U"):
+        raise FaultyRecords(f"{name}: the labels of training and test records must be of one type")
+    floats = [part for part in (y, y_test) if part.dtype.kind == "f"]
+    if len(floats) == 1 and (floats[0].ndim == 2 or not np.all(floats[0] == np.floor(floats[0]))):
+        kinds = " and ".join(f"{part.dtype} {list(part.shape)}" for part in (y, y_test))
+        raise FaultyRecords(
+            f"{name}: the labels of training and test records must both be classes, [N], or both numbers to predict; "
+            f"found {kinds}"
+        )
+
+
+def _responses(name: str, y: Array, y_test: Array) -> tuple[tuple[str, ...], tuple[Array | None, Array | None]]:
+    """The names of the numbers to predict and their values in both parts; none where the labels are no floats."""
+    if y.dtype.kind != "f" or y_test.dtype.kind != "f":
+        return (), (None, None)
+    with np.errstate(over="ignore"):  # numbers that overflow become infinite, which Data refuses
+        values = tuple(part.reshape(len(part), -1).astype(np.float32) for part in (y, y_test))
+    if values[0].shape[1] != values[1].shape[1]:
+        widths = " and ".join(str(part.shape[1]) for part in values)
+        raise FaultyRecords(f"{name}: training and test records must have equally many targets; found {widths}")
+    return tuple(f"response {k}" for k in range(values[0].shape[1])), (values[0], values[1])
+
+
+def _is_whole(y: Array) -> bool:
+    """Tell whether labels are one whole number for each record."""
+    return y.ndim == 1 and bool(np.all(np.abs(y) < 2.0**53)) and bool(np.all(y == np.floor(y)))
+
+
+def _words(name: str, y: Array, y_test: Array, declared: Sequence[str] | None, apart: bool) -> Classes:
+    """The classes of words: those declared, or those of the training records."""
+
+    def place(part: int, row: int) -> str:
+        return f"{name}, {'test' if part else 'training'} labels, record {row}: found"
+
+    return _classes.of_words(name, y, y_test, place, apart=apart, declared=declared)
+
+
+def _check_lengths(name: str, part: str, x: Array, y: Array) -> None:
+    if len(x) != len(y):
+        raise FaultyRecords(f"{name}: {len(x)} {part} records have {len(y)} labels; wanted one for each")
+
+
+# --- a reader of the user's own: a function in a Python file that returns records and labels ---
+
+RETURNED = (
+    "must return (x, y), ((x, y), (x_test, y_test)), (x_train, y_train, x_test, y_test), or a mapping with these names"
+)
+
+
+def read_own(path: str, name: str, parameters: Mapping[str, object]) -> Data:
+    """Run a Python file, call its reader, and return what it returned as a data set.
+
+    Raises:
+        UsageError: the file or the reader fails, or returns something else than arrays of records and labels.
+        MissingResource: the file cannot be read, or the arrays are not those of a data set.
+    """
+    train, test, tokens, declared = parts_of(python_file.call(path, name, parameters, {}), f"{path}: {name}")
+    return of_arrays(
+        f"{name}:{Path(path).stem}",
+        train,
+        test,
+        source=f"{path}, {name}",
+        files=(File.unverified(Path(path), python_file.source(path).encode()),),
+        declared=declared,
+        tokens=tokens,
+    )
+
+
+def parts_of(returned: object, what: str) -> tuple[Part, Part | None, int, tuple[str, ...] | None]:
+    """Return training and test records with their labels, from one of the forms in which they may be given.
+
+    A mapping may name the size of the vocabulary by ``tokens``, else 0, and the label of each class by ``classes``.
+
+    Raises:
+        UsageError: it is none of these forms.
+    """
+    if isinstance(returned, Mapping):
+        given = dict(returned)
+        tokens, declared = given.pop("tokens", 0), declared_words(given.pop("classes", None), what)
+        if type(tokens) is not int or tokens < 0:
+            raise UsageError(f"{what}: tokens must be the size of the vocabulary, a whole number; found {tokens!r:.60}")
+        if set(given) == set(PARTS):
+            return (given["x_train"], given["y_train"]), (given["x_test"], given["y_test"]), tokens, declared
+        if set(given) == {"x", "y"}:
+            return (given["x"], given["y"]), None, tokens, declared
+        raise UsageError(f"{what} {RETURNED}; found a mapping with {', '.join(map(str, given)) or 'nothing'}")
+    if isinstance(returned, (tuple, list)) and len(returned) == 4:
+        return (returned[0], returned[1]), (returned[2], returned[3]), 0, None
+    if isinstance(returned, (tuple, list)) and len(returned) == 2:
+        first, second = returned
+        if all(isinstance(part, (tuple, list)) and len(part) == 2 for part in (first, second)):
+            return (first[0], first[1]), (second[0], second[1]), 0, None
+        return (first, second), None, 0, None
+    raise UsageError(f"{what} {RETURNED}; found {type(returned).__name__}")

@@ -6,7 +6,6 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ class Params(Parameters):
     test_file: str = parameter("another one for testing; else a share of the rows is held out", default="")
     features: str = parameter("name of the array of rows, [N, D]; found by its shape where not given", default="")
     labels: str = parameter("name of the array of labels, [N]; found by its shape where not given", default="")
-    classes: Sequence[Any] | str = parameter(_classes.LABELS, default="")
+    classes: Sequence[object] | str = parameter(_classes.LABELS, default="")
     test_share: float = parameter("share of the rows held out for testing", default=0.2, minimum=0)
     split_seed: int = parameter("seed of that choice", default=0, minimum=0)
 

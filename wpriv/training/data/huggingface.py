@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from wpriv.core.parameters import Parameters, parameter
 from wpriv.errors import FaultyRecords, UsageError, require
 from wpriv.hints import did_you_mean
 from wpriv.training.data import _classes
-from wpriv.training.data._arrays import Split, of_arrays
 from wpriv.training.data._classes import Declared
 from wpriv.training.data._dataset import Array, Data
 from wpriv.training.data._files import File, resolve_path
 from wpriv.training.data._formats import square
+from wpriv.training.data.arrays import Split, of_arrays
 
 ABOUT = "your own data set of Hugging Face datasets, saved on disk"
 GET = (
@@ -40,9 +40,9 @@ class Params(Parameters):
     tokens: int = parameter(
         "size of the vocabulary, where the lists of x are token ids below it; else 0", default=0, minimum=0
     )
-    ranges: Mapping[str, Any] | str = parameter(_classes.RANGES, default="")
-    categories: Mapping[str, Any] | str = parameter(_classes.CATEGORIES, default="")
-    classes: Sequence[Any] | str = parameter(_classes.CLASSES, default="")
+    ranges: Mapping[str, object] | str = parameter(_classes.RANGES, default="")
+    categories: Mapping[str, object] | str = parameter(_classes.CATEGORIES, default="")
+    classes: Sequence[object] | str = parameter(_classes.CLASSES, default="")
     train: str = parameter("name of the split to train on", default="train")
     test: str = parameter("name of the split to test on; a share is held out where there is none", default="test")
     test_share: float = parameter("share held out for testing, without a test split", default=0.2, minimum=0)
@@ -125,7 +125,7 @@ def _records(where: str, split: Any, columns: Sequence[str], params: Params, dec
     return np.concatenate([block.astype(np.float64) for block in blocks], axis=1)
 
 
-def _block(where: str, values: Any, declared: Declared, name: str) -> Array:
+def _block(where: str, values: Iterable[object], declared: Declared, name: str) -> Array:
     """One column as [N, k] numbers: a number or a word for each record, or a list of numbers of equal length."""
     cells = list(values)
     if name in declared.categories:

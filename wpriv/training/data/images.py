@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ class Params(Parameters):
     folder: str = parameter("path of the folder, as it stands or below the data root")
     size: int = parameter("width and height of every picture once read", default=64, minimum=1)
     grey: bool = parameter("true: one channel of grey in the place of three of colour", default=False)
-    classes: Sequence[Any] | str = parameter(
+    classes: Sequence[object] | str = parameter(
         "names of the classes, one sub-folder each; read from the sub-folders where left out", default=""
     )
     crop: int = parameter("side of the square cut from the middle first; 0 takes the largest", default=0, minimum=0)

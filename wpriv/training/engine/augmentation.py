@@ -107,9 +107,6 @@ def _mixed(state: np.uint64 | NDArray[np.uint64], number: np.uint64 | NDArray[np
     return mixed
 
 
-# The records of a training as they pass through its model: as they are, or as several changed copies of each.
-
-
 @dataclass(frozen=True)
 class CopiedRecords:
     """How a training passes its records through the model; without ``augmentation`` as they are."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from wpriv.errors import UsageError
 from wpriv.training.clipping import exact_sums
 from wpriv.training.clipping.clip import clipped_sum, method_of
 from wpriv.training.clipping.example_gradients import Automatic, Scaling, squares_of
-from wpriv.training.engine import cost_estimate, distributed, model_cost
+from wpriv.training.engine import cost_estimate, distributed
 from wpriv.training.engine.release_spec import count_share, default_count_noise
 from wpriv.training.engine.sampler import Indices, chunks
 from wpriv.training.noise.release import Bounded
@@ -224,7 +224,7 @@ def single_distances(batches: Batches, indices: Indices, *, norm: Scaling, adjac
     for place in indices:
         inputs, targets = batches.fetch(np.array([place]))
         clipped = clipped_sum(batches.model, batches.loss, inputs, targets, norm=norm, adjacency=adjacency)
-        rows.append(_flat(clipped.total.parts))
+        rows.append(flat(clipped.total.parts))
     return torch.pdist(torch.stack(rows))
 
 
@@ -247,32 +247,28 @@ def left_out_distances(
             single = batches.gradient_sum(indices[place : place + 1])[0]
             parts = [total - one for total, one in zip(full, single, strict=True)]
         mean = clip([part / max(len(indices) - 1, 1) for part in parts], norm)
-        rows.append(_flat([part * kept for part, kept in zip(mean, mask, strict=True)]))
+        rows.append(flat([part * kept for part, kept in zip(mean, mask, strict=True)]))
     return torch.pdist(torch.stack(rows))
 
 
-def _flat(parts: list[Tensor]) -> Tensor:
+def flat(parts: Iterable[Tensor]) -> Tensor:
+    """Return the numbers of all parts as one vector."""
     return torch.cat([part.reshape(-1) for part in parts])
 
 
-# Adaptive clipping: the clipping norm follows a quantile of the gradients' norms, by counts released with noise.
-#
-# In each step record i adds its clipped gradient, and the bit b_i = 1 if its norm is at most C, as b_i - 1/2. Both sums
-# are ONE release: a vector with one more coordinate, 2 r C times the sum of b_i - 1/2. A record moves it by at most
-# C sqrt(1 + r^2), which the noise multiplier of the accounting is about; r is such that the noise on the count has the
-# standard deviation of the plan. docs/theory/clipping.md has the proof.
-#
-# Source:
-#     Andrew, Thakkar, McMahan, Ramaswamy (2021), "Differentially Private Learning with Adaptive Clipping", Algorithm 1
-#     and Theorem 1.
-
-
 class AdaptiveNorm:
-    """The clipping norm of a training and its update.
+    """A clipping norm that follows a quantile of the gradients' norms, by counts released with noise.
+
+    In each step record i adds its clipped gradient, and the bit b_i = 1 if its norm is at most C, as b_i - 1/2. Both
+    sums are ONE release: a vector with one more coordinate, 2 r C times the sum of b_i - 1/2. A record moves it by at
+    most C sqrt(1 + r^2), which the noise multiplier of the accounting is about; r is such that the noise on the count
+    has the standard deviation of the plan. docs/theory/clipping.md has the proof.
 
     Args:
         plan: quantile, rate and noise. norm: C at the first step. batch: the expected number of records of a step.
-        multiplier, adjacency: of the accounted release, which ``begin`` sets.
+    Source:
+        Andrew, Thakkar, McMahan, Ramaswamy (2021), "Differentially Private Learning with Adaptive Clipping", Algorithm
+        1 and Theorem 1.
     """
 
     def __init__(self, plan: Adapt, norm: float, batch: float):
@@ -319,10 +315,10 @@ class AdaptiveNorm:
         return parts[:-1]
 
 
-# Observe distances between gradients of pairs of records during training, for data-dependent accountants (bdp, wdp).
+# --- distances between gradients of pairs of records, for data-dependent accountants (bdp, wdp) ---
 #
-# The distances are computed from the private records without noise and are not accounted for: whoever sees them, or an
-# eps computed from them, learns something that no guarantee covers.
+# They are computed from the private records without noise and are not accounted for: whoever sees them, or an eps
+# computed from them, learns something that no guarantee covers.
 
 DATA_DEPENDENT = ("bdp", "wdp")
 _MIXING = nn.modules.batchnorm._BatchNorm
@@ -364,9 +360,6 @@ def _evenly_spaced(size: int, count: int) -> Indices:
     return np.arange(count) * size // count
 
 
-# Choose how many records pass through a model at once: measured on two of them, against a budget of memory.
-
-
 def physical_batch(model: nn.Module, loss: Loss, fetch: Fetch, two: Indices, megabytes: int) -> int:
     """Return the largest batch whose activations are expected to stay below a budget; at least 1.
 
@@ -376,6 +369,6 @@ def physical_batch(model: nn.Module, loss: Loss, fetch: Fetch, two: Indices, meg
         two: places of two records. megabytes: the budget.
     """
     inputs, targets = fetch(two)
-    kept = model_cost.kept_bytes(model, lambda: loss(model(inputs), targets).sum()) / len(two)
+    kept = cost_estimate.kept_bytes(model, lambda: loss(model(inputs), targets).sum()) / len(two)
     weights = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return cost_estimate.largest_batch(kept, weights, megabytes)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,10 +23,10 @@ from wpriv.training.engine.job import Job
 from wpriv.training.engine.loop import Engine
 from wpriv.training.engine.sampler import Indices
 
+# length of a canary's gradient before clipping to a norm, in clipping norms
 LENGTH = 10.0
-"""Length of a canary's gradient before clipping to a norm, in clipping norms."""
+# the largest number of coordinates without a canary that are observed, which show the noise alone
 IDLE = 500
-"""The largest number of coordinates without a canary that are observed, which show the noise alone."""
 
 
 class Coordinates(nn.Module):
@@ -43,7 +42,7 @@ class Coordinates(nn.Module):
 
     def forward(self, places: Tensor) -> Tensor:
         """Return [B] from the places [B] of the weights among all trainable ones."""
-        return self.factor * _flat(p for p in self.model.parameters() if p.requires_grad)[places]
+        return self.factor * batch_gradient.flat(p for p in self.model.parameters() if p.requires_grad)[places]
 
 
 @dataclass
@@ -127,12 +126,12 @@ class Canaries:
 
     def _observed(self, parts: list[Tensor]) -> Tensor:
         assert self._places is not None
-        return _flat(parts).double()[self._places]
+        return batch_gradient.flat(parts).double()[self._places]
 
     def watch(self, engine: Engine) -> None:
         """Observe the noisy sum of every step when an optimizer of the engine is about to use it."""
 
-        def observe(optimizer: Any, arguments: Any, keywords: Any) -> None:
+        def observe(optimizer: object, arguments: object, keywords: object) -> None:
             noisy = self._observed([weight.grad for weight in engine.weights if weight.grad is not None])
             sums = noisy * self._divisor
             self.steps.append(((sums if self._others is None else sums - self._others) / bound(self.norm)).cpu())
@@ -149,7 +148,3 @@ class Canaries:
 def _length(norm: Scaling) -> float:
     """Return the length of a canary's gradient: by automatic clipping it keeps 0.999 of the largest share."""
     return 999 * norm.stability if isinstance(norm, Automatic) else LENGTH * norm
-
-
-def _flat(parts: Any) -> Tensor:
-    return torch.cat([part.reshape(-1) for part in parts])

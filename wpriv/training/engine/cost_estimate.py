@@ -1,34 +1,40 @@
 """Estimate the time and memory of a training before it begins, from the size of its model.
 
-The model is built on torch's meta device, which computes shapes and no numbers (model_cost.py). Torch is imported
-only by ``of_model``. The rates were measured on one x86 core in float32, for networks
-of 26,000 to 2.7 million weights; the time is right within a factor of about two.
+The model is built on torch's meta device, which computes shapes and no numbers; only the functions that build it
+import torch. The rates were measured on one x86 core in float32, for networks of 26,000 to 2.7 million weights; the
+time is right within a factor of about two.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from wpriv.config.field_types import PluginRef
 from wpriv.errors import UsageError
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+# floating-point operations of matrix products per second
 OPERATIONS = 150e9
-"""Floating-point operations of matrix products per second."""
+# numbers kept for the backward pass, and processed by all other operations, per second
 NUMBERS = 240e6
-"""Numbers kept for the backward pass, and processed by all other operations, per second."""
+# weights that get noise and are updated, per second
 WEIGHTS = 70e6
-"""Weights that get noise and are updated, per second."""
+# exact sums: seconds of one record that passes through the model alone, and numbers of its gradient per second
 EXACT_RECORD, EXACT_NUMBERS = 6e-4, 100e6
-"""Exact sums: seconds of one record that passes through the model alone, and numbers of its gradient per second."""
+# memory of a batch over what it keeps for the backward pass: gradients, and what clipping keeps and builds
 OVERHEAD = 3.0
-"""Memory of a batch over what it keeps for the backward pass: gradients, and what clipping keeps and builds."""
+# memory of the program and torch
 PROGRAM_BYTES = 300e6
-"""Memory of the program and torch."""
+# time until everything is loaded and read, and time of a step beside its arithmetic
 START_SECONDS, STEP_SECONDS = 5.0, 3e-3
-"""Time until everything is loaded and read, and time of a step beside its arithmetic."""
+# records of the forward pass that is measured: a batch of one may take another path
+RECORDS = 2
 
 
 @dataclass(frozen=True)
@@ -115,9 +121,65 @@ def of_model(model: PluginRef, shape: Sequence[int], classes: int) -> ModelCost 
 
 @functools.cache
 def _measured(reference: type[PluginRef], model: str, shape: tuple[int, ...], classes: int) -> ModelCost | None:
-    from wpriv.training.engine import model_cost
-
     try:
-        return ModelCost(*model_cost.measure(reference.model_validate_json(model), shape, classes))
+        return _measure(reference.model_validate_json(model), shape, classes)
     except (UsageError, RuntimeError, TypeError):  # of the model: its shapes, or an operation that needs data
         return None
+
+
+def without_numbers(model: PluginRef, shape: Sequence[int], classes: int) -> nn.Module:
+    """Build a model on the meta device, whose tensors have shapes and no numbers."""
+    import torch
+
+    from wpriv.training import models
+
+    with torch.device("meta"):
+        network: nn.Module = models.build(model, shape, classes)
+    return network
+
+
+def _measure(model: PluginRef, shape: Sequence[int], classes: int) -> ModelCost:
+    """Build a classifier on the meta device and count the operations of one forward pass; no number is computed.
+
+    Raises:
+        UsageError: the model does not take records of this shape.
+        NotImplementedError: the model uses an operation that the meta device does not have.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+    from torch.utils.flop_counter import FlopCounterMode
+
+    network = without_numbers(model, shape, classes)
+    with torch.device("meta"):
+        inputs, targets = torch.empty(RECORDS, *shape), torch.empty(RECORDS, dtype=torch.long)
+    with FlopCounterMode(display=False) as counter:
+        kept = kept_bytes(network, lambda: cross_entropy(network(inputs), targets, reduction="sum"))
+    weights = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    # a multiply-add counts as two operations
+    return ModelCost(weights, counter.get_total_flops() // (2 * RECORDS), kept / (4 * RECORDS))
+
+
+def kept_bytes(model: nn.Module, forward: Callable[[], Tensor]) -> int:
+    """Return the bytes that autograd keeps for the backward pass of ``forward``, without the model's parameters."""
+    import torch
+
+    sizes: dict[tuple[int, int], int] = {}
+    alive: list[Tensor] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        if tensor.is_meta:
+            alive.append(tensor)  # it has no address, and what stands for one may be used again
+        sizes[_place(tensor)] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    parameters = {_place(p) for p in model.parameters()}
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        forward()
+    return sum(size for place, size in sizes.items() if place not in parameters)
+
+
+def _place(tensor: Tensor) -> tuple[int, int]:
+    """Return what tensors share that lie at one place in memory; tensors on the meta device have no address."""
+    if tensor.is_meta:
+        return tensor.untyped_storage()._cdata, int(tensor.storage_offset())
+    return tensor.data_ptr(), 0

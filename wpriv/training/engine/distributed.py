@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Any
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from wpriv.errors import UsageError
 from wpriv.training.engine.sampler import Indices
 
+T = TypeVar("T")
+# the numbers of the groups of this process, one after another, the same in each process
 _joined = itertools.count()
-"""The numbers of the groups of this process, one after another, the same in each process."""
 
 
 def join() -> bool:
@@ -60,7 +61,7 @@ def is_main() -> bool:
     return rank() == 0
 
 
-def broadcast(value: Any) -> Any:
+def broadcast(value: T) -> T:
     """Return the value of the main process."""
     if size() == 1:
         return value

@@ -160,17 +160,16 @@ def load(model: nn.Module, source: Weights, *, private: bool = False) -> None:
     present = model.state_dict()
     skipped = set(matching(present, source.skip, "init: skip", "parameters")) if source.skip else set()
     wanted = [name for name in present if name not in skipped]
+    common = [name for name in wanted if name in stored]
     faults = [f"{name} is missing" for name in wanted if name not in stored]
     faults += [
         f"{name} has the shape {list(stored[name].shape)} for {list(present[name].shape)}"
-        for name in wanted
-        if name in stored and stored[name].shape != present[name].shape
+        for name in common
+        if stored[name].shape != present[name].shape
     ]
     faults += [f"{name} is not in the network" for name in stored if name not in present]
     faults += [
-        f"{name} holds {fault}"
-        for name in wanted
-        if name in stored and (fault := _unusable(stored[name], present[name])) is not None
+        f"{name} holds {fault}" for name in common if (fault := _unusable(stored[name], present[name])) is not None
     ]
     if faults:
         more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""

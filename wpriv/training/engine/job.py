@@ -22,8 +22,8 @@ from wpriv.training.engine.sampler import Indices
 from wpriv.training.noise.noise_stream import Noise
 from wpriv.training.noise.release import Bounded, add_noise
 
+# the largest number of epochs of a run that are measured
 MAX_ROWS = 100
-"""The largest number of epochs of a run that are measured."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -13,6 +12,7 @@ from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.randomness import Seeds, training_seeds
+from wpriv.training.data import Data
 from wpriv.training.engine import distributed, loop, sharding
 from wpriv.training.engine.job import Job, Schedule
 from wpriv.training.engine.loop import Engine
@@ -40,7 +40,7 @@ def device_of(name: str) -> torch.device:
 
 def prepare(
     recipe: Train,
-    data: Any,
+    data: Data,
     schedule: Schedule,
     folder: Path,
     *,
@@ -82,9 +82,9 @@ def prepare(
     return Engine(job, schedule, seeds, folder, torch_device, identity=identity, resume=resume, fork=fork)
 
 
-def about() -> dict[str, Any]:
+def about() -> dict[str, object]:
     """Return versions and devices for the provenance of a run."""
-    versions: dict[str, Any] = {
+    versions: dict[str, object] = {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "processes": distributed.size(),

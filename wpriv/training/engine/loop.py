@@ -1,4 +1,8 @@
-"""Setting of the C library's allocator for trainings on a CPU: freed memory is kept for the next step."""
+"""The training loop: draw records, write the ledger, aggregate gradients, add noise, update the weights.
+
+A training can be stopped after any step and resumed with the same result, bit for bit. The loop knows no task: a task
+supplies a model and a function that aggregates the bounded sum of the gradients of a step's records.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +27,14 @@ from wpriv.training.engine.sampler import Indices
 from wpriv.training.engine.training_state import Row, TrainingState
 from wpriv.training.noise.release import add_noise
 
+# --- the C library's allocator: memory that a training on a CPU frees is kept for its next step ---
+
+# numbers of glibc's parameters M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
 TRIM, MMAP = -1, -3
-"""Numbers of glibc's parameters M_TRIM_THRESHOLD and M_MMAP_THRESHOLD."""
+# block sizes from which memory goes back to the system; some versions of glibc refuse more than 32 MiB
 LARGEST, LARGEST_OLD = 2**31 - 1, 2**25
-"""Block sizes from which memory goes back to the system; some versions of glibc refuse more than 32 MiB."""
+# the step after which the memory of a training is known, and how often as much it may hold later
 SETTLED, GROWTH = 10, 1.5
-"""The step after which the memory of a training is known, and how often as much it may hold later."""
 STATM = Path("/proc/self/statm")
 VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
@@ -91,13 +97,10 @@ def give_back() -> None:
         return
 
 
-# The training loop: draw records, write the ledger, aggregate gradients, add noise, update the weights.
-#
-# A training can be stopped after any step and resumed with the same result, bit for bit. The loop knows no task: a task
-# supplies a model and a function that aggregates the bounded sum of the gradients of a step's records.
+# --- the loop ---
 
+# one of so many steps, at random, compares records of its batch with records alone
 CHECK_EVERY = 50
-"""One of so many steps, at random, compares records of its batch with records alone."""
 
 
 class Engine(TrainingState):

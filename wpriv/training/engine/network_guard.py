@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -39,16 +38,16 @@ class Change:
     last: Tensor
 
 
+# the largest number of numbers that are kept of a weight
 KEPT = 1024
-"""The largest number of numbers that are kept of a weight."""
+# a weight is close to a trained one where their changes share this much of their squared length (the square of the
+# cosine), and independent ones would do so with less than this probability
 CLOSE, CHANCE = 0.5, 1e-9
-"""A weight is close to a trained one where their changes share this much of their squared length (the square of the
-cosine), and independent ones would do so with less than this probability."""
 _in_training: weakref.WeakKeyDictionary[nn.Module, Path] = weakref.WeakKeyDictionary()
+# by the digest of a weight, the training that left it
 _left: dict[str, Origin] = {}
-"""By the digest of a weight, the training that left it."""
+# by the shape of a weight, what trainings made of such weights
 _changes: dict[torch.Size, list[Change]] = {}
-"""By the shape of a weight, what trainings made of such weights."""
 
 
 @contextlib.contextmanager
@@ -152,7 +151,7 @@ def _digests(model: nn.Module) -> dict[str, str]:
     }
 
 
-def state_of(model: nn.Module) -> dict[str, tuple[Any, ...]]:
+def state_of(model: nn.Module) -> dict[str, tuple[object, ...]]:
     """Return what a step depends on, by name: each parameter, whether it is trained, and a checksum of its values.
 
     Two states differ where a number of a weight or a buffer was changed, or two were swapped, and, up to chance,
@@ -166,7 +165,7 @@ def state_of(model: nn.Module) -> dict[str, tuple[Any, ...]]:
     return {name: (*parts, total) for (name, *parts), total in zip(named, sums, strict=True)}
 
 
-def stamps_of(model: nn.Module) -> list[tuple[Any, ...]]:
+def stamps_of(model: nn.Module) -> list[tuple[object, ...]]:
     """Return what nearly every change of a network changes too, without reading its numbers.
 
     It stays the same where numbers were changed through ``.data`` or an array that shares their memory, and changes
@@ -176,7 +175,7 @@ def stamps_of(model: nn.Module) -> list[tuple[Any, ...]]:
     return [(name, id(each), each._version, each.data_ptr(), each.requires_grad) for name, each in tensors]
 
 
-def difference(before: dict[str, tuple[Any, ...]], after: dict[str, tuple[Any, ...]]) -> str | None:
+def difference(before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]]) -> str | None:
     """Return in words how two states of a network differ; None where they do not."""
     for name in before.keys() | after.keys():
         if name not in after or name not in before:

@@ -1,4 +1,4 @@
-"""How the noise of one release is divided between clipped gradients and a count of records."""
+"""The release of one training step as it is accounted for; computed without torch and without records."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from wpriv.config.train_schema import Train
 from wpriv.core.kinds import Sampling, default_adjacency
 from wpriv.core.mechanism import Mechanism
 from wpriv.errors import UsageError
+
+# --- how the noise of a release is divided between clipped gradients and a count of records ---
 
 
 def default_count_noise(batch: float) -> float:
@@ -52,7 +54,7 @@ def gradient_multiplier(multiplier: float, count_noise: float, adjacency: str) -
     return multiplier * math.sqrt(1 + count_share(multiplier, count_noise, adjacency) ** 2)
 
 
-# The release of one training step as it is accounted for; computed without torch and without records.
+# --- the release of a step ---
 
 ONE_RECORD = "one training record with its label"
 NO_PRIVACY = "a training without privacy releases nothing that could be accounted for"

@@ -1,4 +1,4 @@
-"""Weights in the safetensors format, which other programs read without running code."""
+"""Weights in files: in the safetensors format, which other programs read without code, and of an earlier run."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _in_order(content: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + content[8 + size :]
 
 
-# Read the weights of an earlier run in a folder, and the diagnostics of a finished one.
+# --- the weights of an earlier run in a folder, and the diagnostics of a finished one ---
 
 CHECKPOINT, LEDGER, MODEL, DIAGNOSTICS = "checkpoint.pt", "ledger.jsonl", "model.pt", "diagnostics.pt"
 

@@ -38,8 +38,8 @@ from wpriv.training.engine.job import Job
 from wpriv.training.engine.sampler import Indices, chunks
 from wpriv.training.noise.release import Bounded, Part
 
+# the layers whose weights are divided: their rules need no weight. Weights of other layers stay whole everywhere.
 KINDS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.GroupNorm, nn.LayerNorm)
-"""The layers whose weights are divided: their rules need no weight. Weights of other layers stay whole everywhere."""
 
 
 @dataclass(frozen=True)
@@ -297,6 +297,7 @@ def save(folder: Path, step: int, position: dict[str, Any] | None, model: nn.Mod
         position: of the main process, whose ledger is on disk: identity, run, position in the ledger; else None.
     """
     shared = distributed.broadcast(position)  # no process writes before the ledger is on disk
+    assert shared is not None
     content = {
         **shared,
         "step": step,

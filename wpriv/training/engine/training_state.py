@@ -1,8 +1,4 @@
-"""An exponential moving average of the released weights: post-processing, which costs no privacy.
-
-Source:
-    Polyak, Juditsky (1992) on averages of iterates; De et al. (2022) for private training.
-"""
+"""The state of a training and its files: checkpoints, the finished model and unpublished diagnostics."""
 
 from __future__ import annotations
 
@@ -25,19 +21,19 @@ from wpriv.randomness import Seeds, augmentation_key, key_digest, new_key, sampl
 from wpriv.training.engine import distributed, sharding
 from wpriv.training.engine.job import Job, Schedule, optimizer_of
 from wpriv.training.engine.sampler import Sampler, sampler
-from wpriv.training.engine.saved_weights import CHECKPOINT as CHECKPOINT
-from wpriv.training.engine.saved_weights import DIAGNOSTICS, LEDGER, MODEL, inherit
-from wpriv.training.engine.saved_weights import load_diagnostics as load_diagnostics
+from wpriv.training.engine.saved_weights import CHECKPOINT, DIAGNOSTICS, LEDGER, MODEL, inherit
 from wpriv.training.noise.noise_stream import Noise
 
 
 class WeightAverage:
-    """The average a of weights w: after step t, a becomes b a + (1 - b) w, from the weights at the beginning on.
+    """The average a of released weights w: after step t, a becomes b a + (1 - b) w, from the first weights on.
 
-    b is the decay of the plan; with a ramp min(decay, (1 + t) / (10 + t)).
+    b is the decay of the plan; with a ramp min(decay, (1 + t) / (10 + t)). It is post-processing: it costs no privacy.
 
     Args:
         weights: the trained parameters, in the model's order.
+    Source:
+        Polyak, Juditsky (1992) on averages of iterates; De et al. (2022) for private training.
     """
 
     def __init__(self, plan: Average, weights: Sequence[Tensor]):
@@ -67,8 +63,6 @@ class WeightAverage:
             for weight, data in zip(self.weights, last, strict=True):
                 weight.data = data
 
-
-# The state of a training and its files: checkpoints, the finished model and unpublished diagnostics.
 
 Row = dict[str, Any]
 SOFTWARE = f"wpriv {__version__} and torch {torch.__version__}"

@@ -25,8 +25,8 @@ SOURCE = Path(__file__).with_name("kernels.c")
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
 VARIABLE = "WPRIV_COMPILE"
 SECONDS = 60
+# the largest difference from torch, relative to the length of a pair, at which normal numbers are accepted
 MAX_ERROR = 2.0**-46
-"""The largest difference from torch, relative to the length of a pair, at which normal numbers are accepted."""
 
 
 @functools.cache

@@ -1,8 +1,10 @@
-"""Rounding of normal numbers that float64 cannot decide: interval arithmetic on uniform numbers drawn bit by bit.
+"""Normal and uniform noise on torch tensors, made of a cryptographic stream (wpriv/randomness.py).
 
-A uniform number on [0, 1) of which n bits are drawn lies in [a, a+1] / 2^n. Box and Muller's rule on such intervals
-encloses the normal number; where the enclosure contains the midpoint of two integers, 64 more bits of each uniform
-number are drawn.
+Normal numbers come in pairs, by the rule of Box and Muller. A pair takes 126 bits of the stream: 62 of a uniform
+number U in (0, 1) and 64 of an angle T in turns; it is sqrt(-2 ln U) cos(2 pi T) and sqrt(-2 ln U) sin(2 pi T), in
+float64, by torch or, of many numbers on a CPU, by the compiled function (library.py). ``rounded_normal`` returns the
+same numbers rounded to whole ones without error: where float64 cannot determine the whole number, more bits of U and T
+are drawn.
 """
 
 from __future__ import annotations
@@ -20,8 +22,14 @@ from wpriv.errors import UsageError
 from wpriv.randomness import KEY_BYTES, Keystream, new_key
 from wpriv.training.noise import library
 
+# --- rounding that float64 cannot decide: interval arithmetic on uniform numbers drawn bit by bit ---
+#
+# A uniform number on [0, 1) of which n bits are drawn lies in [a, a+1] / 2^n. Box and Muller's rule on such intervals
+# encloses the normal number; where the enclosure contains the midpoint of two integers, 64 more bits of each uniform
+# number are drawn.
+
+# bits of each uniform number that are drawn at a time
 BITS = 64
-"""Bits of each uniform number that are drawn at a time."""
 
 
 class Dyadic(NamedTuple):
@@ -83,27 +91,21 @@ def _interval(iv: Any, number: Dyadic) -> Any:
     return iv.mpf([number.numerator, number.numerator + 1]) / iv.mpf(2) ** number.bits
 
 
-# Normal and uniform noise on torch tensors, made of a cryptographic stream (wpriv/randomness.py).
-#
-# Normal numbers come in pairs, by the rule of Box and Muller. A pair takes 126 bits of the stream: 62 of a uniform
-# number U in (0, 1) and 64 of an angle T in turns; it is sqrt(-2 ln U) cos(2 pi T) and sqrt(-2 ln U) sin(2 pi T), in
-# float64, by torch or, of many numbers on a CPU, by the compiled function (compiled/library.py). ``rounded_normal``
-# returns the same numbers rounded to whole ones without error: where float64 cannot determine the whole number, more
-# bits of U and T are drawn (wpriv/training/noise/noise_stream.py).
+# --- the stream ---
 
+# pairs that are made at a time; smaller pieces take longer per number
 PAIRS = 2**18
-"""Pairs that are made at a time; smaller pieces take longer per number."""
+# pairs of a draw from which the compiled function is worth compiling
 COMPILE = 2**13
-"""Pairs of a draw from which the compiled function is worth compiling."""
+# counters of a key: from 0 the next key and the words of all draws, from FINE the low bits of angles, from MORE the
+# further bits for ``rounded_normal``
 FINE, MORE = 2**127, 2**127 + 2**126
-"""Counters of a key: from 0 the next key and the words of all draws, from FINE the low bits of angles, from MORE the
-further bits for ``rounded_normal``."""
+# the largest standard deviation of ``rounded_normal``
 MAX_DEVIATION = 2.0**37
-"""The largest standard deviation of ``rounded_normal``."""
+# bound on the error of a normal number in float64 with U in [2^-24, 1 - 2^-16]; see ``Noise.rounded_normal``
 ERROR_BOUND = 2.0**-39
-"""Bound on the error of a normal number in float64 with U in [2^-24, 1 - 2^-16]; see ``Noise.rounded_normal``."""
+# the lengths sqrt(-2 ln U) of pairs with U in that range lie between sqrt(2 * 2^-16) and sqrt(2 * 24 ln 2)
 MIN_LENGTH, MAX_LENGTH = math.sqrt(2.0**-15), math.sqrt(48 * math.log(2))
-"""The lengths sqrt(-2 ln U) of pairs with U in that range lie between sqrt(2 * 2^-16) and sqrt(2 * 24 ln 2)."""
 
 
 class Piece(NamedTuple):

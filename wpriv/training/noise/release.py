@@ -20,12 +20,12 @@ from wpriv.training.noise import library
 from wpriv.training.noise.noise_stream import Noise
 
 GRID_BITS = 20
+# the smallest standard deviation of noise, whose grid is a normal number of float64
 MIN_DEVIATION = 2.0 ** (GRID_BITS - 1022)
-"""The smallest standard deviation of noise, whose grid is a normal number of float64."""
+# numbers that a CPU adds and rounds at a time, so that they stay in its cache
 PIECE = 2**15
-"""Numbers that a CPU adds and rounds at a time, so that they stay in its cache."""
+# the largest share of the sensitivity that rounding the sum to the grid of an exact release may add
 MAX_ROUNDING_SHARE = 2.0**-6
-"""The largest share of the sensitivity that rounding the sum to the grid of an exact release may add."""
 
 
 class Part(NamedTuple):

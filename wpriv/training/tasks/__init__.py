@@ -19,20 +19,21 @@ if TYPE_CHECKING:
     from wpriv.config.document import Key
     from wpriv.config.field_types import StrictModel
     from wpriv.config.train_schema import Train
+    from wpriv.training.data import Data
     from wpriv.training.engine.cost_estimate import CostEstimate
     from wpriv.training.engine.job import Job
     from wpriv.training.engine.release_spec import ReleaseSpec
 
+# the key of a recipe that is wrong, and a message
 Fault = tuple["Key", str]
-"""The key of a recipe that is wrong, and a message."""
+# public numbers of records by name: ``records`` of the training set, and of each group where a task has groups
 Sizes = Mapping[str, int]
-"""Public numbers of records by name: ``records`` of the training set, and of each group where a task has groups."""
 
 
 class BuildJob(Protocol):
     """Build what the engine runs from a recipe and its data set."""
 
-    def __call__(self, recipe: Train, data: Any, device: torch.device, /, *, adjacency: str) -> Job: ...
+    def __call__(self, recipe: Train, data: Data, device: torch.device, /, *, adjacency: str) -> Job: ...
 
 
 def _no_release(recipe: Train, sizes: Sizes) -> ReleaseSpec:
@@ -77,7 +78,7 @@ class TaskSpec:
     validate: Callable[[Train], Iterable[Fault]] = lambda recipe: ()
     release: Callable[[Train, Sizes], ReleaseSpec] = _no_release
     supports_exact_noise: Callable[[Train], bool] = lambda recipe: False
-    sizes: Callable[[Train, Any], Sizes] | None = None
+    sizes: Callable[[Train, Data], Sizes] | None = None
     declared_sizes: Callable[[Train], Sizes | None] = lambda recipe: None
     estimate_cost: Callable[[Train, Sizes, int, int], CostEstimate | None] = lambda recipe, sizes, steps, batch: None
     remarks: Callable[[Train, Sizes], tuple[str, ...]] = lambda recipe, sizes: ()

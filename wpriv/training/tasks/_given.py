@@ -1,37 +1,38 @@
-"""A digest of what a function, a network or an object of a Python program computes: its code and what it holds.
-
-Two programs that give objects of one digest give the same losses for the same weights and records, as far as Python
-shows it: the code of the functions and classes of the program, their constants, defaults and captured variables, the
-globals that they name, and the attributes of their objects. Installed libraries count by their names. What a function
-reads elsewhere (a file, the clock, a library in C) is not seen.
-"""
+"""Objects of a Python program in place of what a recipe names: a network, a loss, and records with targets."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import types
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from wpriv.errors import UsageError
-from wpriv.training.clipping.choose_method import is_filled
+from wpriv.training.clipping.choose_method import HOOKS, is_filled
 from wpriv.training.clipping.model_settings import installed, names
 from wpriv.training.tasks import _record_loss, fit
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
+    from torch.utils.data import Dataset
 
-    Loss = Callable[[Tensor, Tensor], Tensor]
+    from wpriv.training.clipping.example_gradients import Loss
+    from wpriv.training.data import Data
 
+# --- a digest of what a function, a network or an object computes: its code and what it holds ---
+#
+# Two programs that give objects of one digest give the same losses for the same weights and records, as far as Python
+# shows it: the code of the functions and classes of the program, their constants, defaults and captured variables, the
+# globals that they name, and the attributes of their objects. Installed libraries count by their names. What a function
+# reads elsewhere (a file, the clock, a library in C) is not seen.
 
 DEPTH = 16
-HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 SKIPPED = ("__dict__", "__weakref__", "__doc__", "__slots__", "__module__", "__firstlineno__", "__static_attributes__")
 
 
-def digest(value: Any, *, weights: bool = True) -> str:
+def digest(value: object, *, weights: bool = True) -> str:
     """Return 16 hexadecimal digits that change with the code and the content of an object.
 
     Args:
@@ -48,21 +49,21 @@ class _Walk:
     def __init__(self, weights: bool):
         self.hash, self.weights, self.depth = hashlib.sha256(), weights, 0
         self.seen: dict[int, int] = {}
-        self.kept: list[Any] = []  # so that no number of an object is given to another one
+        self.kept: list[object] = []  # so that no number of an object is given to another one
 
-    def word(self, *words: Any) -> None:
+    def word(self, *words: object) -> None:
         self.hash.update("".join(f"{len(str(word))}:{word}" for word in words).encode(errors="surrogatepass"))
 
-    def all(self, kind: str, values: Iterable[Any]) -> None:
+    def all(self, kind: str, values: Iterable[object]) -> None:
         items = list(values)
         self.word(kind, len(items))
         for item in items:
             self.add(item)
 
-    def named(self, kind: str, values: Mapping[Any, Any]) -> None:
+    def named(self, kind: str, values: Mapping[str, object] | dict[object, object]) -> None:
         self.all(kind, (part for item in values.items() for part in item))
 
-    def add(self, value: Any) -> None:
+    def add(self, value: object) -> None:
         if isinstance(value, PLAIN):
             self.word(type(value).__name__, repr(value))
         elif id(value) in self.seen:
@@ -74,7 +75,7 @@ class _Walk:
             self._add(value)
             self.depth -= 1
 
-    def _add(self, value: Any) -> None:
+    def _add(self, value: object) -> None:
         if isinstance(value, (list, tuple)):
             self.all("list", value)
         elif isinstance(value, (set, frozenset)):
@@ -118,7 +119,7 @@ class _Walk:
             self.all("bases", kind.__bases__)
             self.named("members", {name: item for name, item in vars(kind).items() if name not in SKIPPED})
 
-    def _array(self, value: Any) -> bool:
+    def _array(self, value: object) -> bool:
         """Add the numbers of a tensor or an array; return whether the value is one."""
         import numpy as np
         from torch import Tensor
@@ -134,7 +135,7 @@ class _Walk:
         self.hash.update(value.tobytes())
         return True
 
-    def _object(self, value: Any) -> None:
+    def _object(self, value: object) -> None:
         from torch import nn
 
         self.add(type(value))
@@ -150,7 +151,7 @@ class _Walk:
             self.word("value", repr(value))
         self.word("name", getattr(value, "__module__", ""), getattr(value, "__qualname__", ""))
 
-    def _network(self, network: Any) -> None:
+    def _network(self, network: nn.Module) -> None:
         attributes = {key: item for key, item in vars(network).items() if key not in _internal()}
         self.named("attributes", attributes)
         hooks = [vars(network).get(name, {}) for name in HOOKS]
@@ -180,10 +181,10 @@ def _slots(kind: type) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-# Objects of a Python program in place of what a recipe names: a network, a loss, and records with targets.
+# --- checks and conversions ---
 
 
-def require_network(model: Any) -> None:
+def require_network(model: object) -> None:
     """Refuse what is no network, or one with layers that have no shape yet.
 
     Raises:
@@ -191,17 +192,17 @@ def require_network(model: Any) -> None:
     """
     from torch import nn
 
-    from wpriv.training.clipping import validate_model
+    from wpriv.training.clipping import probe_model
 
     if not isinstance(model, nn.Module):
         raise UsageError(
             f"wpriv.train wants the path or name of a recipe, or a torch.nn.Module and its records; "
             f"found {type(model).__name__}"
         )
-    validate_model.require_shapes(model)
+    probe_model.require_shapes(model)
 
 
-def pair(given: Any, argument: str) -> tuple[Any, Any]:
+def pair(given: object, argument: str) -> tuple[object, object]:
     """Return the records and targets of a pair of arrays or of a Dataset.
 
     Raises:
@@ -222,7 +223,7 @@ def pair(given: Any, argument: str) -> tuple[Any, Any]:
     return x, y
 
 
-def _array(part: Any, argument: str) -> Any:
+def _array(part: object, argument: str) -> object:
     """Return a tensor as an array, and anything else as it is; numbers that numpy lacks (bfloat16) become float32.
 
     Raises:
@@ -234,12 +235,8 @@ def _array(part: Any, argument: str) -> Any:
         return part
     try:
         dense = part.detach().to_dense() if part.layout != torch.strided else part.detach()
-        wide = (
-            dense.float()
-            if dense.is_floating_point() and dense.dtype not in (torch.float16, torch.float32, torch.float64)
-            else dense
-        )
-        return wide.cpu().numpy()
+        known = not dense.is_floating_point() or dense.dtype in (torch.float16, torch.float32, torch.float64)
+        return (dense if known else dense.float()).cpu().numpy()
     except (TypeError, RuntimeError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise UsageError(
@@ -248,7 +245,7 @@ def _array(part: Any, argument: str) -> Any:
         ) from None
 
 
-def vocabulary(model: nn.Module, x: Any, tokens: int | None) -> int:
+def vocabulary(model: nn.Module, x: object, tokens: int | None) -> int:
     """Return the size of the vocabulary where records are tokens, and 0 where they are quantities.
 
     Raises:
@@ -271,12 +268,12 @@ def vocabulary(model: nn.Module, x: Any, tokens: int | None) -> int:
     return tokens
 
 
-def are_shares_of_classes(loss: Any, data: Any) -> bool:
+def are_shares_of_classes(loss: object, data: Data) -> bool:
     """Tell whether the targets are shares of classes, [N, K] floats, which torch's cross-entropy takes too."""
     return loss is not None and not isinstance(loss, str) and len(data.response) > 1
 
 
-def by_outputs(model: nn.Module, data: Any) -> Any:
+def by_outputs(model: nn.Module, data: Data) -> Data:
     """Return a data set whose whole labels are the places of the network's outputs, as far as the network has some.
 
     Raises:
@@ -287,7 +284,7 @@ def by_outputs(model: nn.Module, data: Any) -> Any:
     from wpriv.training.clipping import model_state
     from wpriv.training.data import FROM_LARGEST, by_outputs
 
-    whole = data.response and data.response_train.dtype.kind == "i"
+    whole = data.response_train is not None and data.response_train.dtype.kind == "i"
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     if data.classes_from != FROM_LARGEST and not whole:
         return data
@@ -302,19 +299,19 @@ def by_outputs(model: nn.Module, data: Any) -> Any:
     return by_outputs(data, outputs.shape[1])
 
 
-def _gathered(dataset: Any, argument: str) -> tuple[Any, Any]:
+def _gathered(dataset: Dataset[tuple[object, object]], argument: str) -> tuple[object, object]:
     """Read a Dataset of pairs into two arrays."""
     import numpy as np
 
     try:
-        examples = [dataset[k] for k in range(len(dataset))]
+        examples = [dataset[k] for k in range(len(dataset))]  # type: ignore[arg-type]  # it has a length
         rows = [(np.asarray(_array(x, argument)), np.asarray(_array(y, argument))) for x, y in examples]
         return np.stack([x for x, _ in rows]), np.array([y for _, y in rows])
     except (TypeError, ValueError) as error:
         raise UsageError(f"`{argument}`: a Dataset must give pairs (x, y) of one shape; {error}") from None
 
 
-def per_record(loss: Any) -> Loss:
+def per_record(loss: object) -> Loss:
     """Return a loss of each record, from a function, a module of torch.nn, or a name of the task fit.
 
     Raises:
@@ -340,6 +337,6 @@ def architecture(model: nn.Module) -> str:
     return f"{type(model).__name__} {digest(model, weights=False)}"
 
 
-def name_of(loss: Any) -> str:
+def name_of(loss: object) -> str:
     """Return the name of a loss with a digest of its code and of what it holds."""
     return f"{getattr(loss, '__qualname__', type(loss).__name__)} {digest(loss)}"

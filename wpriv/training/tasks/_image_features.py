@@ -1,4 +1,4 @@
-"""Records as networks take them: float32, normalised by public constants where a recipe gives some."""
+"""Records as networks take them: float32, normalised by public constants, or fixed features in place of pixels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Normalise(StrictModel):
     std: Annotated[list[Positive], Field(min_length=1)]
 
 
-def to_floats(x: Any, device: torch.device) -> Tensor:
+def to_floats(x: NDArray[Any], device: torch.device) -> Tensor:
     """Copy records to the device as float32; bytes are divided by 255.
 
     A copy, since the array may be a file mapped into memory, which nothing may write to.
@@ -42,7 +42,7 @@ def to_floats(x: Any, device: torch.device) -> Tensor:
     return inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs.float()
 
 
-def normalised(x: Any, constants: Normalise | None, device: torch.device) -> Tensor:
+def normalised(x: NDArray[Any], constants: Normalise | None, device: torch.device) -> Tensor:
     """Copy records to the device, normalise them, and return them as float32; float64 is rounded after that."""
     import torch
 
@@ -75,18 +75,18 @@ def normalise(inputs: Tensor, constants: Normalise | None) -> Tensor:
     return (inputs - mean) / std
 
 
-# Fixed features of images, computed from each image alone, for models that are trained on them in place of pixels.
+# --- fixed features of images, computed from each image alone ---
 
 FEATURES_MEANING = (
     "{name: oriented-energy or scattering, ...}: fixed features of each image, in place of its pixels; computed from "
     "that image alone, so that they cost no privacy"
 )
+# images whose features are computed at once
 CHUNK = 200
-"""Images whose features are computed at once."""
+# the least deviation by which a map is divided, where synthetic images hardly vary in it
 DEVIATION_FLOOR = 1e-6
-"""The least deviation by which a map is divided, where synthetic images hardly vary in it."""
+# of local normalisation: what is added to the deviation in a cell, and to scattering of order 1 where it divides
 CELL_FLOOR, FIRST_ORDER_FLOOR = 0.3, 0.01
-"""Of local normalisation: what is added to the deviation in a cell, and to scattering of order 1 where it divides."""
 
 
 class Features(StrictModel):
@@ -199,24 +199,14 @@ def image_features(
     import numpy as np
     import torch
 
-    features = features_of(
-        {
-            "name": name,
-            "orientations": orientations,
-            "scales": list(scales),
-            "cell": cell,
-            "local": local,
-            "decorrelate": decorrelate,
-            "scaling": scaling,
-            "opponent": opponent,
-            "mirror": mirror,
-        }
-    )
+    sizes = {"orientations": orientations, "scales": list(scales), "cell": cell, "decorrelate": decorrelate}
+    ways = {"local": local, "scaling": scaling, "opponent": opponent, "mirror": mirror}
+    features = features_of({"name": name, **sizes, **ways})
     images = to_floats(np.asarray(x), torch.device("cpu"))
     return rows_of_images(images, features).numpy()
 
 
-def features_of(given: Mapping[str, Any]) -> Features:
+def features_of(given: Mapping[str, object]) -> Features:
     """Return features from plain data.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Decorrelation of features by the second moments of those of synthetic images. Loads torch."""
+"""Filters and synthetic images behind the fixed features of images. Loads torch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
+
+# --- decorrelation of features by the second moments of those of synthetic images ---
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,10 @@ def of_rows(rows: Tensor) -> Decorrelation:
     return Decorrelation(mean, directions, shrinkage, float(ridge.sqrt()))
 
 
-# Oriented energy: the strength of edges of each direction and scale in the cells of a grid. Loads torch.
+# --- oriented energy: the strength of edges of each direction and scale in the cells of a grid ---
 
+# the window of the contrast normalisation in pixels, and the contrast (of pixels in [0, 1]) below which it fades
 CONTRAST_WINDOW, CONTRAST_FLOOR = 4.0, 0.05
-"""The window of the contrast normalisation in pixels, and the contrast (of pixels in [0, 1]) below which it fades."""
 
 
 def oriented_energy(images: Tensor, *, orientations: int, scales: Sequence[float], cell: int) -> Tensor:
@@ -130,12 +132,12 @@ def _separable(images: Tensor, along_x: Tensor, along_y: Tensor) -> Tensor:
     return planes.reshape(count, channels, height, width)
 
 
-# The scattering transform of two scales: moduli of wavelets, and of wavelets of moduli, averaged. Loads torch.
+# --- the scattering transform of two scales: moduli of wavelets, and of wavelets of moduli, averaged ---
 
+# pixels by which images are continued by reflection, so that wavelets do not wrap around
 MARGIN = 8
-"""Pixels by which images are continued by reflection, so that wavelets do not wrap around."""
+# standard deviation of the averaging in pixels, 0.8 times 2 to the number of scales
 WINDOW = 3.2
-"""Standard deviation of the averaging in pixels, 0.8 times 2 to the number of scales."""
 
 
 def scattering(images: Tensor, *, orientations: int, cell: int) -> Tensor:
@@ -243,14 +245,14 @@ def _morlet(size: tuple[int, int], sigma: float, frequency: float, number: int, 
     return transfer
 
 
-# Synthetic images of overlapping shapes, drawn from a fixed seed: they hold no record. Loads torch.
+# --- synthetic images of overlapping shapes, drawn from a fixed seed: they hold no record ---
 
 SEED = 20
 SHAPES = 20
+# longer half-axis of a shape over the height of the image
 SMALLEST, LARGEST = 0.05, 0.5
-"""Longer half-axis of a shape over the height of the image."""
+# standard deviation of the colours of a shape around its brightness
 CHROMA = 0.1
-"""Standard deviation of the colours of a shape around its brightness."""
 TEXTURE = 0.2
 
 

@@ -11,28 +11,27 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wpriv.errors import UsageError
 from wpriv.training.data import IGNORED
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
-    Loss = Callable[[Tensor, Tensor], Tensor]
+    from wpriv.training.clipping.example_gradients import Loss
 
+# losses of torch.nn that compare each output with the target in its place
 ELEMENTWISE = (
     *("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss", "PoissonNLLLoss", "KLDivLoss"),
     *("SoftMarginLoss", "HingeEmbeddingLoss", "MultiLabelSoftMarginLoss"),
 )
-"""Losses of torch.nn that compare each output with the target in its place."""
+# losses of torch.nn whose whole targets are the places of outputs
 OF_CLASSES = ("CrossEntropyLoss", "NLLLoss", "MultiMarginLoss")
-"""Losses of torch.nn whose whole targets are the places of outputs."""
 BINARY = ("BCELoss", "BCEWithLogitsLoss")
 
 
-def targets_of(loss: Any) -> str:
+def targets_of(loss: object) -> str:
     """Return the targets of a loss, as ``wpriv.train`` and recipes take it.
 
     Returns:
@@ -46,7 +45,7 @@ def targets_of(loss: Any) -> str:
     return "numbers" if (isinstance(loss, str) and loss != "given") or _is_one_of(loss, ELEMENTWISE) else "unknown"
 
 
-def ignored_label(loss: Any) -> int | None:
+def ignored_label(loss: object) -> int | None:
     """Return the label of records that a loss leaves out: its ``ignore_index``, or that of cross-entropy and functions.
 
     Returns:
@@ -58,7 +57,7 @@ def ignored_label(loss: Any) -> int | None:
     return None if none else IGNORED
 
 
-def of_module(loss: Any) -> Loss:
+def of_module(loss: nn.Module) -> Loss:
     """Return the loss of each record from a module of torch.nn with a ``reduction``.
 
     Raises:
@@ -75,11 +74,11 @@ def of_module(loss: Any) -> Loss:
             f"function (outputs, targets) -> losses [B] that calls it with their parts and reduction='none'"
         )
     each = copy.copy(loss)
-    each.reduction = "none"
+    each.reduction = "none"  # type: ignore[assignment]  # of a loss it is text
     return functools.partial(_loss_of_each, each, str(loss.reduction))
 
 
-def _loss_of_each(loss: Any, reduction: str, outputs: Tensor, targets: Tensor) -> Tensor:
+def _loss_of_each(loss: nn.Module, reduction: str, outputs: Tensor, targets: Tensor) -> Tensor:
     """The losses [B] of a module that gives a loss for each output, by the reduction that it had."""
     if _is_one_of(loss, ELEMENTWISE):
         targets = _in_place(loss, outputs, targets)
@@ -96,7 +95,7 @@ def _loss_of_each(loss: Any, reduction: str, outputs: Tensor, targets: Tensor) -
     return rows.sum(dim=1) if reduction != "mean" else rows.sum(dim=1) / _counted(loss, rows, targets)
 
 
-def _counted(loss: Any, rows: Tensor, targets: Tensor) -> Tensor | int:
+def _counted(loss: object, rows: Tensor, targets: Tensor) -> Tensor | int:
     """The number of outputs of each record that count, at least 1."""
     ignored = getattr(loss, "ignore_index", None)
     if ignored is None or targets.is_floating_point():
@@ -105,7 +104,7 @@ def _counted(loss: Any, rows: Tensor, targets: Tensor) -> Tensor | int:
     return counted
 
 
-def _in_place(loss: Any, outputs: Tensor, targets: Tensor) -> Tensor:
+def _in_place(loss: object, outputs: Tensor, targets: Tensor) -> Tensor:
     """Return targets in the shape of the outputs; torch would compare each output with the targets of other records.
 
     Raises:
@@ -121,7 +120,7 @@ def _in_place(loss: Any, outputs: Tensor, targets: Tensor) -> Tensor:
     )
 
 
-def _require_no_weights_of_records(loss: Any, outputs: Tensor) -> None:
+def _require_no_weights_of_records(loss: object, outputs: Tensor) -> None:
     """Refuse weights for the places of records in a batch: records are drawn at random, and their number varies."""
     for name in ("weight", "pos_weight"):
         weight = getattr(loss, name, None)
@@ -132,5 +131,5 @@ def _require_no_weights_of_records(loss: Any, outputs: Tensor) -> None:
             )
 
 
-def _is_one_of(loss: Any, names: tuple[str, ...]) -> bool:
+def _is_one_of(loss: object, names: tuple[str, ...]) -> bool:
     return any(kind.__name__ in names and kind.__module__.startswith("torch.") for kind in type(loss).__mro__)

@@ -1,4 +1,4 @@
-"""Checks of the targets of a supervised training, before any record passes through the network or eps is spent."""
+"""Supervised training: a model, a loss of each record's output and target, and figures on test records."""
 
 from __future__ import annotations
 
@@ -19,9 +19,17 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from wpriv.training.engine.batch_gradient import AdaptiveNorm, Batches
+    from wpriv.training.clipping.example_gradients import Loss
+    from wpriv.training.data import Data
+    from wpriv.training.data._dataset import Array
+    from wpriv.training.engine.batch_gradient import AdaptiveNorm, Batches, BatchGradient, Fetch
     from wpriv.training.engine.job import Job
+    from wpriv.training.engine.sampler import Indices
 
+    Aggregate = Callable[[Indices], BatchGradient]
+
+
+# --- checks of the targets, before any record passes through the network or eps is spent ---
 
 ANOTHER_LOSS = (
     "another loss, such as squared (`loss='squared'`; in a recipe the task fit, with number: true in a table)"
@@ -29,7 +37,7 @@ ANOTHER_LOSS = (
 MANY, FEW = 20, 5  # more classes than MANY with fewer records each than FEW look like numbers to predict
 
 
-def require_classes(data: Any) -> None:
+def require_classes(data: Data) -> None:
     """Refuse targets that are no classes, for a loss of classes, before anything is spent on them.
 
     Raises:
@@ -76,7 +84,7 @@ def _fractions(names: Sequence[str]) -> bool:
         return False
 
 
-def counted(data: Any) -> Any:
+def counted(data: Data) -> Data:
     """Return a data set without the test records that have no class; training records without one have loss 0.
 
     Raises:
@@ -91,7 +99,7 @@ def counted(data: Any) -> Any:
     return replace(data, **{name: values[counts] for name, values in tests.items() if values is not None})
 
 
-def require_shares(data: Any) -> None:
+def require_shares(data: Data) -> None:
     """Refuse targets below 0 or above 1, for binary cross-entropy.
 
     Raises:
@@ -109,7 +117,7 @@ def require_shares(data: Any) -> None:
 
 def require_fit(
     model: nn.Module,
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Loss,
     inputs: Tensor,
     targets: Tensor,
     vocabulary: int,
@@ -187,7 +195,7 @@ def _advice_on_precision(model: nn.Module, inputs: Tensor) -> str:
     return f". The records are {inputs.dtype} and the weights {other}: call float() of the network"
 
 
-# Supervised training: a model, a loss of each record's output and target, and figures on test records.
+# --- the job ---
 
 
 class InputOptions(StrictModel):
@@ -203,7 +211,7 @@ CHUNK = 1000  # test records that are evaluated at once
 def build_job(
     recipe: Train,
     model: nn.Module,
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Loss,
     train: tuple[Tensor, Tensor],
     test: tuple[Tensor, Tensor],
     *,
@@ -227,14 +235,15 @@ def build_job(
         UsageError, Unsupported: the model does not fit the records, or mixes or keeps examples where each one is
             clipped.
     """
+    import numpy as np
     import torch
 
-    from wpriv.training.clipping import clip, validate_model
+    from wpriv.training.clipping import clip, probe_model
     from wpriv.training.engine import augmentation, batch_gradient, fine_tuning
     from wpriv.training.engine.job import Job
 
     private, (inputs, targets) = recipe.privacy, train
-    validate_model.require_shapes(model)
+    probe_model.require_shapes(model)
     model = fine_tuning.prepared(model, recipe)
     require_fit(model, loss, inputs, torch.cat([targets, test[1]]), vocabulary, classes, indexed)
     if inputs.dim() == 4:
@@ -255,10 +264,14 @@ def build_job(
             classes=max(classes, 1),
             batch=math.ceil(release_spec.expected_batch(recipe, len(inputs))),
         )
-    batches = replace(batches, physical=_physical_batch(batches, recipe, len(inputs)))
+    few = np.arange(min(2, len(inputs)))
+    physical = recipe.physical or batch_gradient.physical_batch(
+        batches.model, batches.loss, batches.fetch, few, recipe.memory
+    )
+    batches = replace(batches, physical=physical)
     aggregator, adaptive = _aggregators(recipe, len(inputs), adjacency)
 
-    def with_loss(other: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    def with_loss(other: Loss) -> Aggregate:
         # how this loss is clipped is tried anew, at its first batch
         return aggregator(replace(batches, loss=copied.loss(other)), "")
 
@@ -276,11 +289,11 @@ def build_job(
     )
 
 
-def _fetcher(inputs: Tensor, targets: Tensor) -> Callable[[Any], tuple[Tensor, Tensor]]:
+def _fetcher(inputs: Tensor, targets: Tensor) -> Fetch:
     """Return what takes the records of a batch by their indices; images as the layers read them fastest."""
     import torch
 
-    def fetch(indices: Any) -> tuple[Tensor, Tensor]:
+    def fetch(indices: Indices) -> tuple[Tensor, Tensor]:
         rows = torch.from_numpy(indices).to(inputs.device)
         records = inputs.index_select(0, rows)
         if records.dim() == 4:
@@ -290,21 +303,9 @@ def _fetcher(inputs: Tensor, targets: Tensor) -> Callable[[Any], tuple[Tensor, T
     return fetch
 
 
-def _physical_batch(batches: Batches, recipe: Train, records: int) -> int:
-    """Return how many records are processed at once: the recipe's number, or what fits in memory."""
-    import numpy as np
-
-    from wpriv.training.engine import batch_gradient
-
-    few = np.arange(min(2, records))
-    return recipe.physical or batch_gradient.physical_batch(
-        batches.model, batches.loss, batches.fetch, few, recipe.memory
-    )
-
-
 def _aggregators(
     recipe: Train, records: int, adjacency: str
-) -> tuple[Callable[[Batches, str], Any], AdaptiveNorm | None]:
+) -> tuple[Callable[[Batches, str], Aggregate], AdaptiveNorm | None]:
     """Return what makes the private sum of given batches by a clipping method, and the norm that it adapts, if any."""
     from wpriv.training.engine import batch_gradient
 
@@ -313,13 +314,13 @@ def _aggregators(
         return lambda of, method: batch_gradient.make_aggregator(of, private, adjacency, expected, method), None
     adaptive = batch_gradient.AdaptiveNorm(private.adapt, private.bound, expected)
 
-    def aggregator(of: Batches, method: str) -> Any:
+    def aggregator(of: Batches, method: str) -> Aggregate:
         return adaptive.attach(functools.partial(batch_gradient.at_norm, of, private, adjacency, expected, method))
 
     return aggregator, adaptive
 
 
-def to_inputs(x: Any, options: InputOptions, device: torch.device) -> Tensor:
+def to_inputs(x: Array, options: InputOptions, device: torch.device) -> Tensor:
     """Return records as the model takes them: float32 on the device.
 
     They are normalised by public constants if given, and images are replaced by their features if the options name
@@ -367,6 +368,7 @@ def remarks(recipe: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:
     )
 
 
+# what the tasks of supervised training have in common, as fields of ``TaskSpec``
 FIELDS: dict[str, Any] = {
     "release": release,
     "supports_exact_noise": supports_exact_noise,
@@ -375,7 +377,6 @@ FIELDS: dict[str, Any] = {
     "accepts_tokens": True,
     "reads_labels": True,
 }
-"""What the tasks of supervised training have in common, as fields of ``TaskSpec``."""
 
 
 def _means(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from wpriv.training.data import Data
     from wpriv.training.engine.job import Job
 
 
@@ -42,10 +43,9 @@ def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: in
         return None
     private = recipe.privacy
     if private is not None and private.clip != "batch-mean":
-        from wpriv.training.clipping import validate_model
-        from wpriv.training.engine import model_cost
+        from wpriv.training.clipping import probe_model
 
-        validate_model.check(model_cost.without_numbers(recipe.model, shape, len(source.CLASSES)))
+        probe_model.check_modules(cost_estimate.without_numbers(recipe.model, shape, len(source.CLASSES)))
     if recipe.augment is not None:
         cost = cost_estimate.of_copies(cost, recipe.augment.copies)
     return cost_estimate.estimate(
@@ -68,7 +68,7 @@ def _leaves_out(recipe: Train) -> bool:
     return data_dependent and recipe.privacy is not None and recipe.privacy.clip == "batch-mean"
 
 
-def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+def build_job(recipe: Train, data: Data, device: torch.device, *, adjacency: str) -> Job:
     """Build the model of a recipe on its data.
 
     Raises:

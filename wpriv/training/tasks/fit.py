@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wpriv.config.field_types import Field, OwnCode
 from wpriv.config.train_schema import Train
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from wpriv.config.document import Key
+    from wpriv.training.clipping.example_gradients import Loss
+    from wpriv.training.data import Data
+    from wpriv.training.data._dataset import Array
     from wpriv.training.engine.job import Job
-
-    Loss = Callable[[Tensor, Tensor], Tensor]
 
 LOSSES = ("cross-entropy", "binary-cross-entropy", "squared", "absolute", "huber")
 
@@ -48,22 +49,13 @@ def validate(recipe: Train) -> list[tuple[Key, str]]:
     return []
 
 
+# the word for a loss that was passed to ``wpriv.train`` in Python
 GIVEN = "given"
-"""The word for a loss that was passed to ``wpriv.train`` in Python."""
 
 
-def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """Build the model and the loss of a recipe on its data.
-
-    Raises:
-        UsageError, Unsupported: model or loss do not fit the data, or mix or keep examples where each one is clipped.
-    """
-    return job_of(recipe, data, device, adjacency=adjacency)
-
-
-def job_of(
+def build_job(
     recipe: Train,
-    data: Any,
+    data: Data,
     device: torch.device,
     *,
     adjacency: str,
@@ -71,13 +63,12 @@ def job_of(
     loss: Loss | None = None,
     targets: str | None = None,
 ) -> Job:
-    """Build the job of a recipe, with a model or a loss in place of those that it names.
+    """Build the model and the loss of a recipe on its data, or a model or a loss in place of those that it names.
 
     Args:
         targets: what they are, as ``_record_loss.targets_of`` says of the loss; by default that of the recipe.
-
     Raises:
-        As ``build_job``.
+        UsageError, Unsupported: model or loss do not fit the data, or mix or keep examples where each one is clipped.
     """
     options = Options.model_validate(recipe.options)
     targets = targets or _record_loss.targets_of(options.loss)
@@ -89,7 +80,7 @@ def job_of(
     if targets == "shares":
         _supervised.require_shares(data)
     classes = len(data.classes)
-    width = data.response_train.shape[1] if data.response else classes
+    width = classes if data.response_train is None else data.response_train.shape[1]
     train, test = (
         (_supervised.to_inputs(x, options, device), _targets(y, response, indexed, device))
         for x, y, response in (
@@ -150,7 +141,7 @@ def _mean_of_outputs(loss: Callable[..., Tensor], outputs: Tensor, targets: Tens
     return values.flatten(1).mean(dim=1) if values.dim() > 1 else values
 
 
-def _targets(y: Any, response: Any, indexed: bool, device: torch.device) -> Tensor:
+def _targets(y: Array, response: Array | None, indexed: bool, device: torch.device) -> Tensor:
     """Return classes, or the numbers to predict where the data set has some and the loss is not about classes."""
     import torch
 
