@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from wpriv.config.train_schema import Train
+    from wpriv.training.clipping.example_gradients import Loss
     from wpriv.training.engine.job import Job
-    from wpriv.training.tasks._record_loss import Loss
 
 SOURCE = "trained from Python by wpriv.train"
 # keywords of ``wpriv.train`` that are keys of ``privacy``, are keys of a recipe, or become such keys
