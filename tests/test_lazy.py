@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import wpriv
 
 pytestmark = pytest.mark.slow
 
@@ -89,3 +93,87 @@ def test_importing_wpriv_loads_neither_numpy_nor_its_own_floors():
     modules = set(loaded_by("import wpriv, sys, json; print(json.dumps(sorted(sys.modules)))"))
     assert "wpriv" in modules
     assert {m for m in modules if m.startswith(("numpy", "wpriv."))} == {"wpriv._version"}
+
+
+WITHOUT_POSIX = """
+import json, os, signal, sys
+from pathlib import Path
+sys.modules |= dict.fromkeys({blocked!r})
+for name in ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGPIPE", "SIGTSTP", "SIGKILL"):
+    delattr(signal, name)
+for name in ("fork", "getuid", "geteuid", "getpgid", "killpg", "sched_getaffinity", "statvfs"):
+    delattr(os, name)
+import wpriv
+from wpriv.cli.main import main
+from wpriv.errors import MissingResource
+from wpriv.files.durable_writes import locked
+wpriv.budget("gauss", sigma=4, n=10, delta=1e-5)
+codes = [main(line.split()) for line in {lines!r}]
+try:
+    with locked(Path("here/.lock"), "busy"):
+        refusal = None
+except MissingResource as error:
+    refusal = str(error)
+print("\\n" + json.dumps([codes, refusal]))
+"""
+
+
+def test_the_calculator_needs_no_module_of_posix_alone(tmp_path, monkeypatch):
+    """As on Windows and in WebAssembly; what needs a lock says so."""
+    monkeypatch.chdir(tmp_path)
+    blocked = ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp", "posixshmem", "readline", "syslog")
+    lines = (
+        "budget --mech gauss --sigma 4 --delta 1e-4",
+        "calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000",
+        "compare --mech gauss --sigma 4 --n 10 --eps 1 --accountant pld --accountant rdp --out compared",
+        "verify --claim eps=9,delta=1e-5 --mech gauss --sigma 1",
+    )
+    codes, refusal = loaded_by(WITHOUT_POSIX.format(blocked=blocked, lines=lines))
+    assert codes == [0] * len(lines)
+    assert "no POSIX file locks" in refusal
+    assert [path.name for path in tmp_path.iterdir()] == ["compared"]
+
+
+WITHOUT_TORCH = """
+import json, sys
+sys.modules["torch"] = None
+import numpy as np
+import wpriv
+from wpriv.cli.main import main
+from wpriv.errors import MissingResource
+
+calls = (
+    lambda: wpriv.train("quick/digits", out="a"),
+    lambda: wpriv.train(None, ([[1.0]], [0])),
+    lambda: wpriv.train_all("quick/digits", seeds=2, out="b"),
+    lambda: wpriv.audit("quick/digits", out="c"),
+    lambda: wpriv.training_loop(None, ([[1.0]], [0]), out="d"),
+    lambda: wpriv.image_features(np.zeros((1, 1, 8, 8))),
+)
+texts = []
+for call in calls:
+    try:
+        call()
+    except MissingResource as error:
+        texts.append(str(error))
+codes = [main([verb, "quick/digits", "--out", "e"]) for verb in ("train", "audit")]
+print("\\n" + json.dumps([texts, codes]))
+"""
+
+
+def test_verbs_that_need_torch_name_the_extra_and_leave_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts, codes = loaded_by(WITHOUT_TORCH)
+    assert len(texts) == 6
+    sentence = "needs the Python package torch, which is not installed: pip install 'wpriv[train]'"
+    assert all(text.endswith(sentence) for text in texts)
+    assert codes == [4, 4]
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_stub_has_the_names_of_the_table():
+    stub = Path(wpriv.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    found = re.findall(r"^from (\S+) import (\w+) as \2$", stub, re.M)
+    imported = {name: module for module, name in found}
+    assert imported.pop("__version__") == "wpriv._version"
+    assert imported == wpriv._HOMES

@@ -162,6 +162,25 @@ def test_a_mechanism_in_one_new_file_is_known_by_name(drop):
     assert row.delta.upper == pytest.approx(exact, rel=1e-3)
 
 
+def test_a_mechanism_of_another_package_is_known_by_its_entry_point(tmp_path, monkeypatch, capsys):
+    (tmp_path / "strange_coins.py").write_text(COIN)
+    about = tmp_path / "strange_coins-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: strange-coins\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[wpriv.mechanisms]\nstrange-coin = strange_coins\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._entry_points.cache_clear()
+    try:
+        assert registry.known("mechanisms", "strange-coin")
+        assert "strange-coin" in registry.names("mechanisms")
+        assert main(["budget", "--mech", "strange-coin", "--param", "share=0.01", "--n", "3", "--eps", "1"]) == 0
+        assert "delta = 0.0297" in capsys.readouterr().out
+    finally:
+        registry._entry_points.cache_clear()
+        registry._mechanism.cache_clear()
+        sys.modules.pop("strange_coins", None)
+
+
 def test_an_accountant_in_one_new_file_is_known_by_name(drop):
     drop("accountants", "shrug", SHRUG)
     assert wpriv.budget("gauss", sigma=1.0, eps=1.0, accountant="shrug").delta.safe == 1.0

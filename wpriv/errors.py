@@ -81,6 +81,42 @@ class MissingResource(WprivError):
     exit_code = 4
 
 
+# the extra of wpriv that brings a package, by the name of the module
+EXTRAS = {
+    **dict.fromkeys(("torch", "PIL", "safetensors", "mpmath", "joblib"), "train"),
+    **{name: name for name in ("datasets", "tensorboard", "mlflow", "wandb")},
+    "pywt": "wavelets",
+    "flint": "verify",
+    "jsonschema": "registry",
+    "submitit": "slurm",
+}
+_PACKAGES = {"PIL": "pillow", "pywt": "PyWavelets", "flint": "python-flint"}
+
+
+def lacking(module: str, user: str) -> MissingResource:
+    """Return the error that a module is not installed, with what to install.
+
+    Args:
+        module: the name under which it is imported.
+        user: what needs it; begins the message.
+    """
+    package = _PACKAGES.get(module, module)
+    advice = f"'wpriv[{EXTRAS[module]}]'" if module in EXTRAS else package
+    return MissingResource(f"{user} needs the Python package {package}, which is not installed: pip install {advice}")
+
+
+def require(module: str, user: str) -> None:
+    """Refuse to go on without a module; see ``lacking``.
+
+    Raises:
+        MissingResource: it is not installed.
+    """
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        raise lacking(module, user)
+
+
 class FaultyRecords(MissingResource):
     """A data set is there, and its records are not as wanted: a cell is no number, a picture is damaged."""
 

@@ -133,7 +133,7 @@ RULES = (
 _ADVICE = {"several": "give `accountant` once", "trade_off": "leave out `curve='tradeoff'`"}
 
 
-def check(**arguments: Any) -> None:
+def check(**arguments: object) -> None:
     """Refuse an argument that lacks another one, or stands beside one that it excludes (see ``RULES``).
 
     Args:

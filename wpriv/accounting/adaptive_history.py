@@ -60,7 +60,7 @@ class AdaptiveFigures:
     loss: float | None
     runs: int = 1
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The content of ``extra["parameters"]`` and of statements: each figure with its assumption."""
         name = GAUSS if self.orders is None else FILTER
         adaptive = _figure(self.adaptive, FILTERED.format(what=kept(name, self.adaptive.process)))
@@ -82,7 +82,7 @@ def kept(accountant: str, process: Process) -> str:
     return "this figure" + (LEAK.format(leak=text(leak, up=True)) if leak > 0 else "")
 
 
-def _figure(row: Guarantee, assumes: str) -> dict[str, Any]:
+def _figure(row: Guarantee, assumes: str) -> dict[str, object]:
     ends = {
         "epsilon": row.epsilon.safe,
         "epsilon_lower": row.epsilon.lower,

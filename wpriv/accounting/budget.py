@@ -1,4 +1,4 @@
-"""Types of the mechanisms' parameters, for type checkers and editors; the mechanisms check the values."""
+"""The verbs ``budget`` and ``curve``: what a process costs in privacy, by one accountant or several."""
 
 from __future__ import annotations
 
@@ -61,8 +61,6 @@ class MechanismParameters(TypedDict, total=False):
     separation: int | str
     participations: int | str
 
-
-# The verb ``budget``: what a process costs in privacy.
 
 # bounds on attacks are derived from many points with fewer digits: how much wider their brackets may be
 ATTACK_FACTOR = 10
@@ -268,7 +266,7 @@ def check_question(eps: float | None, delta: float | None) -> None:
         raise UsageError(f"give `eps` to learn delta, or `delta` to learn eps; found {given}")
 
 
-# Answers about one process by several accountants, or by one along a grid of eps.
+# several accountants, and a grid of eps
 
 CURVE_POINTS = 41
 

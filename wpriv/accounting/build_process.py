@@ -1,11 +1,10 @@
-"""The neighbouring relation as users describe it: adjacency, records of one person, and size of the data set."""
+"""Build a checked Process from plain data (flags, recipes, JSON) or from objects; errors name the flag to change."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from wpriv.accounting import evaluate
 from wpriv.accounting.history import merged, read_history
@@ -19,7 +18,7 @@ from wpriv.errors import UsageError, WprivError
 from wpriv.numerics.numbers import number, shown, whole
 
 
-def process_between(steps: Sequence[Step], adjacency: str | None, group: Any, records: int | None) -> Process:
+def process_between(steps: Sequence[Step], adjacency: str | None, group: object, records: int | None) -> Process:
     """A process that knows the size of the data set where its guarantee depends on that."""
     persons = 1 if group is None else whole(group, "group")
     depends = any(
@@ -47,13 +46,11 @@ def neighbour_readings(process: Process) -> list[str]:
     return lines + [premise.sentence for premise in process.premises() if premise.shown]
 
 
-# Build a checked Process from plain data (flags, recipes, JSON) or from objects; errors name the flag to change.
-
 # kinds of steps whose readings are listed
 MAX_READINGS = 20
 
 
-def step(spec: Mapping[str, Any]) -> Step:
+def step(spec: Mapping[str, object]) -> Step:
     """``Step.from_dict`` of a user's step: n is 1 by default, and ``observed`` any form of pair distances.
 
     Raises:
@@ -62,7 +59,7 @@ def step(spec: Mapping[str, Any]) -> Step:
     return Step.from_dict({"n": 1, **spec, "observed": _distances(spec.get("observed"))})
 
 
-def _distances(observed: Any) -> Observed | None:
+def _distances(observed: object) -> Observed | None:
     if observed is None:
         return None
     from wpriv.accounting import history as load_distances
@@ -71,11 +68,11 @@ def _distances(observed: Any) -> Observed | None:
 
 
 def process(
-    specs: Iterable[Mapping[str, Any]],
+    specs: Iterable[Mapping[str, object]],
     adjacency: str | None = None,
     places: Sequence[str] = (),
     *,
-    group: Any = None,
+    group: object = None,
     records: int | None = None,
 ) -> Process:
     """Build a Process from step mappings (see ``step``); consecutive equal steps are merged by adding their counts.
@@ -101,7 +98,7 @@ def process(
     return process_between(steps, adjacency, group, records)
 
 
-def question(**given: Any) -> dict[str, float]:
+def question(**given: object) -> dict[str, float]:
     """eps, delta and tol as numbers, without those that are None."""
     return {name: number(value, f"`{name}`") for name, value in given.items() if value is not None}
 
@@ -128,19 +125,19 @@ class DescribedProcess:
 def described_process(
     mech: str | type[Mechanism] | Mechanism | Process | None = None,
     *,
-    n: Any = None,
+    n: object = None,
     sampling: str | Sampling = "none",
-    rate: Any = None,
-    batch: Any = None,
-    records: Any = None,
-    epochs: Any = None,
-    max_batch: Any = None,
-    bands: Any = None,
+    rate: object = None,
+    batch: object = None,
+    records: object = None,
+    epochs: object = None,
+    max_batch: object = None,
+    bands: object = None,
     adjacency: str | None = None,
-    group: Any = None,
+    group: object = None,
     history: str | Path | None = None,
-    observed: Any = None,
-    **params: Any,
+    observed: object = None,
+    **params: object,
 ) -> DescribedProcess:
     """The process that the arguments of ``budget`` describe; ``params`` are those of the mechanism.
 
@@ -174,7 +171,7 @@ def described_process(
     return _from_history(history, adjacency, group, records)
 
 
-def _from_history(history: str | Path, adjacency: str | None, group: Any, records: Any) -> DescribedProcess:
+def _from_history(history: str | Path, adjacency: str | None, group: object, records: object) -> DescribedProcess:
     steps = read_history(history)
     relation = steps.relation(history, adjacency)
     size = data_set_size([*steps.steps, {"records": records}], group)
@@ -187,7 +184,7 @@ def _from_history(history: str | Path, adjacency: str | None, group: Any, record
 
 
 def described_steps(
-    steps: Iterable[Mapping[str, Any]], adjacency: str | None = None, group: Any = None
+    steps: Iterable[Mapping[str, object]], adjacency: str | None = None, group: object = None
 ) -> DescribedProcess:
     """The process of steps as in a recipe: ``{mech, <parameters>, sampling, n | epochs, rate | batch, records}``."""
     steps = list(steps)
@@ -197,7 +194,7 @@ def described_steps(
     return DescribedProcess(built, (*dict.fromkeys(notes), *_readings(built)), size)
 
 
-def data_set_size(steps: Iterable[Mapping[str, Any]], group: Any = None) -> int | None:
+def data_set_size(steps: Iterable[Mapping[str, object]], group: object = None) -> int | None:
     """The size of the data set: the largest that a step names; None where none does.
 
     Raises:

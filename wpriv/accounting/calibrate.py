@@ -1,4 +1,4 @@
-"""Older closed forms for the noise of a Gauss or Laplace mechanism, for comparison with the calibrated noise."""
+"""The verb ``calibrate``: the least noise, or the most use, that a target allows, beside older closed forms."""
 
 from __future__ import annotations
 
@@ -75,9 +75,6 @@ def classical_formula(mechanism: Any, eps: float, delta: float, n: int) -> list[
 
 def _row(noise: str, formula: str, value: float | None, valid: bool, note: str) -> dict[str, Any]:
     return {"formula": formula, noise: value, "valid": valid, "note": note}
-
-
-# The verb ``calibrate``: the least noise, or the most use, that a target allows.
 
 
 @dataclass(frozen=True)

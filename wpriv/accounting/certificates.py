@@ -8,11 +8,11 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wpriv._version import __version__
 from wpriv.core.guarantee import RIGOROUS, Guarantee
-from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError, of_file
+from wpriv.errors import CheckFailed, Unsupported, UsageError, of_file, require
 from wpriv.files import durable_writes
 from wpriv.numerics.bracket import Bracket
 from wpriv.results import storage
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 # shares by which ends are moved outwards until they are proven; the first is that of a certificate without a proof
 WIDTHS = (1e-9, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-INSTALL = "the verifier needs the package python-flint: pip install 'wpriv[verify]', or pip install python-flint"
 
 
-def of_guarantee(row: Guarantee, width: float) -> dict[str, Any]:
+def of_guarantee(row: Guarantee, width: float) -> dict[str, object]:
     """Return the certificate of a guarantee, with the ends of its answer moved outwards by a share of themselves.
 
     Raises:
@@ -84,7 +83,7 @@ def write(row: Guarantee, path: str | Path) -> str:
     return f"{path}: ends {data['claim_width']:g} (relative) outside of the printed ones; {note}"
 
 
-def _proven(row: Guarantee) -> tuple[dict[str, Any], str]:
+def _proven(row: Guarantee) -> tuple[dict[str, object], str]:
     """The certificate with the narrowest ends of ``WIDTHS`` that the verifier proves."""
     from wpriv.verify.prove import Job
 
@@ -130,8 +129,7 @@ def verify(path: Path, width: float | None = None) -> list[tuple[str, tuple[str,
         UsageError: the file is malformed. Unsupported: the verifier has no proof for such a process.
         MissingResource: the file cannot be read, or python-flint is not installed. CheckFailed: the ledger differs.
     """
-    if importlib.util.find_spec("flint") is None:
-        raise MissingResource(INSTALL)
+    require("flint", "the verifier")
     from wpriv.verify import prove
 
     texts = _of_folder(path) if path.is_dir() else [(path.name, _read(path))]
@@ -180,7 +178,7 @@ def _of_folder(path: Path) -> list[tuple[str, str]]:
     ]
 
 
-def _without_distances(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_distances(steps: list[dict[str, object]]) -> list[dict[str, object]]:
     return [{key: value for key, value in step.items() if key != "observed"} for step in steps]
 
 

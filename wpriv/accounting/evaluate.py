@@ -1,5 +1,6 @@
-"""Lower ends where the dominating pair only bounds all neighbours: those of two data sets alone.
+"""Evaluate one accountant on one process and validate the result.
 
+Where the dominating pair only bounds all neighbours, lower ends are those of two data sets alone.
 The dominating pair of fixed-size sampling holds the worst of both orders of the neighbours at once. No two data sets
 have that pair, so that its composition may exceed what every two data sets have (docs/theory/refuting-tests.md).
 A sensitivity as published, of ``wgrad``, exceeds the least one.
@@ -133,8 +134,6 @@ def _from_above(curve: Curve) -> Curve:
         epsilon_bracket=above(curve.epsilon_bracket),
     )
 
-
-# Evaluate one accountant on one process and validate the result.
 
 # every eps > 0 outside is answered from these ends: tilts are up to 1e3/eps, and their squares must be doubles
 SMALLEST_EPS, LARGEST_EPS = 1e-100, 1e150

@@ -52,7 +52,7 @@ UNSEEN = (
 FIXED = "every step was fixed in advance: budgets of adaptively chosen steps do not add up"
 
 
-def explain(row: Guarantee) -> dict[str, Any]:
+def explain(row: Guarantee) -> dict[str, object]:
     """Collect what a guarantee rests on, as plain data (``lines`` formats it).
 
     Returns:
@@ -127,7 +127,7 @@ def _reading(step: Step, group: int) -> list[str]:
     return lines
 
 
-def _classes(process: Process) -> list[dict[str, Any]]:
+def _classes(process: Process) -> list[dict[str, object]]:
     rows = []
     directions = process.renyi_directions()
     # the loss of a pass is known between two others only

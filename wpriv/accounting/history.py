@@ -1,4 +1,4 @@
-"""Load observed pair distances from a .npz or .csv file, or generate them (``weibull:shape=0.5,records=50``)."""
+"""Read the steps of a history from a JSON file or a training ledger, and observed pair distances from files."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.config import validate_steps
-from wpriv.config.validate_steps import HELP
+from wpriv.config import generators
+from wpriv.config.generators import HELP
 from wpriv.core.kinds import PASSES, Adjacency
 from wpriv.core.pair_distances import Observed, of_distances, of_gradients
 from wpriv.errors import MissingResource, Unsupported, UsageError
@@ -20,7 +20,6 @@ from wpriv.files import array_files, csv_tables
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.files.durable_writes import unique_keys
 from wpriv.numerics.numbers import number, shown, whole
-from wpriv.results import storage
 
 MAX_BYTES = 2_000_000_000
 _DRAWS: dict[str, Callable[[np.random.Generator, float, tuple[int, int]], Any]] = {
@@ -29,7 +28,7 @@ _DRAWS: dict[str, Callable[[np.random.Generator, float, tuple[int, int]], Any]] 
 }
 
 
-def observed(value: Any) -> Observed:
+def observed(value: object) -> Observed:
     """Return observations from any form that a step may give: text, an array of distances, or an ``Observed``.
 
     Raises:
@@ -39,7 +38,7 @@ def observed(value: Any) -> Observed:
         return value
     if isinstance(value, (str, Path)):
         text = str(value)
-        if validate_steps.is_generator(text):
+        if generators.is_generator(text):
             return generate(text)
         path = Path(text)
         try:
@@ -65,7 +64,7 @@ def generate(text: str) -> Observed:
     distribution. With ``quantile`` > 0 the unit of a step is that quantile of its gradient norms, and ``clip=1`` clips
     the gradients to it.
     """
-    plan = validate_steps.parse(text)
+    plan = generators.parse(text)
     rng = np.random.default_rng(plan.seed)
     rows, units = [], []
     for _ in range(plan.steps):
@@ -125,8 +124,6 @@ def _csv(text: str) -> Observed:
     return of_gradients(stacked, origin=text)
 
 
-# Read the steps of a history from a JSON file or a training ledger.
-
 MAX_HISTORY_BYTES = 50_000_000
 REPORTS = "the reports of all statements are taken to be of the same records, so that their eps add up"
 
@@ -142,7 +139,7 @@ class History:
         multipliers: whether some steps are noise multipliers, relative to what one record adds.
     """
 
-    steps: list[dict[str, Any]]
+    steps: list[dict[str, object]]
     notes: tuple[str, ...] = ()
     adjacency: str | None = None
     places: tuple[str, ...] = ()
@@ -216,7 +213,9 @@ def read_history(path: str | Path) -> History:
     return History(steps, (REPORTS,) if reports else (), places=places, multipliers=multipliers)
 
 
-def merged(specs: Sequence[dict[str, Any]], places: Sequence[str]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+def merged(
+    specs: Sequence[dict[str, object]], places: Sequence[str]
+) -> tuple[list[dict[str, object]], tuple[str, ...]]:
     """Steps with the counts of equal ones added up, in the order of their first occurrence, and where that is."""
     sums: dict[str, dict[str, Any]] = {}
     first: dict[str, str] = {}
@@ -237,6 +236,7 @@ def _ledger(file: Path) -> History:
             or it has fewer steps than planned, and no checkpoint beside it shows that the run is unfinished.
     """
     from wpriv.accounting import ledger
+    from wpriv.results import storage  # loads pydantic, which a process in flags does without
 
     file = file.resolve()  # the run's folder is that of the file itself, not of a link to it
     entries = ledger.entries(file)
@@ -307,7 +307,7 @@ def _stated(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
         ) from None
 
 
-def _history_step(item: Any, place: str) -> dict[str, Any]:
+def _history_step(item: Any, place: str) -> dict[str, object]:
     try:
         if isinstance(item, dict) and "task" in item:
             item = _reports(item)
@@ -327,7 +327,7 @@ def _history_step(item: Any, place: str) -> dict[str, Any]:
     raise UsageError(f"{place}: wanted a step mapping or [noise_multiplier, sample_rate, steps]; found {shown(item)}")
 
 
-def _reports(statement: dict[str, Any]) -> dict[str, Any]:
+def _reports(statement: dict[str, object]) -> dict[str, object]:
     """The step of a statement of ``wpriv privatize``: one report of every record.
 
     Raises:

@@ -11,6 +11,7 @@ from wpriv.accounting import build_process, evaluate, repeated_selection
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core import registry
 from wpriv.core.kinds import SAMPLINGS, STANDARD_ADJACENCIES, Adjacency, Neighbours, Poisson, Sampling
+from wpriv.core.process import Process
 from wpriv.core.repeats import Repeats, parse
 from wpriv.core.repetition import REPETITION_KEYS, repetition
 from wpriv.core.sampled_step import defined_under
@@ -41,15 +42,23 @@ class Interpretation:
     group: int = 1
     records: int | None = None
 
+    def process(self) -> Process:
+        """Build the process of this interpretation.
+
+        Raises:
+            Unsupported: sampling or adjacency rule the mechanism out.
+        """
+        return build_process.process([self.spec], self.adjacency, group=self.group, records=self.records)
+
 
 def compare_interpretations(
-    spec: Mapping[str, Any],
+    spec: Mapping[str, object],
     *,
     eps: float | None = None,
     delta: float | None = None,
     tol: float | None = None,
     repeats: str | Repeats | None = None,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Account for one step specification under every interpretation.
 
     Args:
@@ -114,7 +123,7 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     ]
 
 
-def _check_sampling(spec: Mapping[str, Any], rate: float | None) -> None:
+def _check_sampling(spec: Mapping[str, object], rate: float | None) -> None:
     """Refuse an unknown sampling, and without a rate all that says how records are sampled."""
     kind = spec.get("sampling") or "none"
     if kind not in SAMPLINGS:
@@ -127,7 +136,7 @@ def _check_sampling(spec: Mapping[str, Any], rate: float | None) -> None:
             raise UsageError(f"`{key}` needs a sampling rate: give `rate`, or `batch` with `records`")
 
 
-def _by_all(spec: dict[str, Any], assumption: str) -> list[Interpretation]:
+def _by_all(spec: dict[str, object], assumption: str) -> list[Interpretation]:
     others = [Interpretation(spec, same, accountant=name) for name, same in OTHER_ACCOUNTANTS.items()]
     return [Interpretation(spec, f"{assumption}; tight, certified"), *others]
 
@@ -156,7 +165,7 @@ def _variants(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interpre
     return [*rows, *_by_group(spec, poisson)]
 
 
-def _by_group(spec: Mapping[str, Any], step: dict[str, Any]) -> list[Interpretation]:
+def _by_group(spec: Mapping[str, object], step: dict[str, object]) -> list[Interpretation]:
     """The same step where a person has several records, if the step names their number."""
     group = whole(spec.get("group") or 1, "group")
     if group == 1:
@@ -165,7 +174,7 @@ def _by_group(spec: Mapping[str, Any], step: dict[str, Any]) -> list[Interpretat
     return [Interpretation(step, assumption, group=group)]
 
 
-def _by_shuffling(base: dict[str, Any], passes: int, rate: float, assumption: str) -> Interpretation:
+def _by_shuffling(base: dict[str, object], passes: int, rate: float, assumption: str) -> Interpretation:
     """Shuffled batches, the last of which may be smaller; of other noise than Gaussian or Laplace, their upper end."""
     steps = math.ceil(1 / rate * (1 - 1e-9))
     spec = {**base, "n": passes * steps, "sampling": "shuffle", "rate": 1 / steps}
@@ -177,15 +186,17 @@ def _by_shuffling(base: dict[str, Any], passes: int, rate: float, assumption: st
     return Interpretation(spec, f"{assumption}; one record contributes nothing, batch sizes stay", "zero-out")
 
 
-def _where_replaced(wide: dict[str, Any] | None, schedule: dict[str, Any], assumption: str) -> list[Interpretation]:
+def _where_replaced(
+    wide: dict[str, object] | None, schedule: dict[str, object], assumption: str
+) -> list[Interpretation]:
     """A row for a replaced record, where its pair is known."""
     if wide is None:
         return []
-    drawn: dict[str, Any] = {key: schedule[key] for key in ("n", "sampling", "rate") if key in schedule}
+    drawn: dict[str, object] = {key: schedule[key] for key in ("n", "sampling", "rate") if key in schedule}
     return [Interpretation({**wide, **drawn}, assumption, "replace-one")]
 
 
-def _replaced(base: dict[str, Any]) -> dict[str, Any] | None:
+def _replaced(base: dict[str, object]) -> dict[str, object] | None:
     """The step where a record is replaced, if ``base`` is about added ones: a group of two, one removed and one added.
 
     None where groups of two have no proven pair.
@@ -202,14 +213,14 @@ def _replaced(base: dict[str, Any]) -> dict[str, Any] | None:
 
 def _row(
     reading: Interpretation, eps: float | None, delta: float | None, tol: float | None, repeats: Repeats | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     spec = reading.spec
     row = {"sampling": spec.get("sampling", "none"), "n": spec["n"], "rate": spec.get("rate")}
     row |= {"adjacency": reading.adjacency, "sensitivity": spec.get("sensitivity"), "accountant": reading.accountant}
     row |= {"assumption": reading.assumption, "asked": "delta" if eps is None else "epsilon"}
     row |= {} if repeats is None else {"repeats": str(repeats)}
     try:
-        process = build_process.process([spec], reading.adjacency, group=reading.group, records=reading.records)
+        process = reading.process()
         width = evaluate.answer_tol(process) if tol is None else tol
         # the bound of the best of K runs is wider than the bracket of one run
         width = width if repeats is None or tol is not None else max(width, evaluate.DEFAULT_TOL)

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from wpriv.core.kinds import Sampling
 from wpriv.core.process import Process, Step
@@ -172,7 +171,7 @@ class Position:
     lines: int
     digest: str
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {"lines": self.lines, "digest": self.digest}
 
 

@@ -39,17 +39,17 @@ def read(name: str | Path, *, quick: bool = False, kind: str | None = None) -> R
     return loaded
 
 
-def budget(name: str | Path) -> tuple[build_process.DescribedProcess, list[str], dict[str, Any]]:
+def budget(name: str | Path) -> tuple[build_process.DescribedProcess, list[str], dict[str, object]]:
     """Return the process of a recipe of kind budget, its accountants, and the question: eps or delta, tol, repeats."""
     data = read(name, kind="budget").data
     job = build_process.described_steps(data["process"], data.get("adjacency"), data.get("group"))
-    question: dict[str, Any] = {**_question(data)}
+    question: dict[str, object] = {**_question(data)}
     if data.get("repeats") is not None:
         question["repeats"] = data["repeats"]
     return job, data.get("accountants") or ["pld"], question
 
 
-def calibrate(name: str | Path) -> dict[str, Any]:
+def calibrate(name: str | Path) -> dict[str, object]:
     """Return the arguments of the verb ``calibrate`` that a recipe of that kind amounts to."""
     data = read(name, kind="calibrate").data
     (step,), (accountant,) = data["process"], data.get("accountants") or ["pld"]
@@ -59,7 +59,7 @@ def calibrate(name: str | Path) -> dict[str, Any]:
     return {**given, **named, **_question(data)}
 
 
-def privatize(name: str | Path) -> dict[str, Any]:
+def privatize(name: str | Path) -> dict[str, object]:
     """Return the arguments of the verb ``privatize`` that a recipe of that kind amounts to.
 
     Paths of files are relative to the recipe.
@@ -88,7 +88,7 @@ def _question(data: dict[str, Any]) -> dict[str, float]:
 WORDS = ("mech", "sampling", "adjacency", "accountant")
 
 
-def from_flags(data: dict[str, Any]) -> recipe.Recipe:
+def from_flags(data: dict[str, object]) -> recipe.Recipe:
     """Make a recipe of kind compare from its keys other than ``kind`` and ``source``.
 
     Raises:
@@ -97,7 +97,7 @@ def from_flags(data: dict[str, Any]) -> recipe.Recipe:
     return recipe.check(document.of_data("the flags", {"kind": "compare", "source": "", **data}))
 
 
-def from_keys(keys: Mapping[str, Any]) -> recipe.Recipe:
+def from_keys(keys: Mapping[str, object]) -> recipe.Recipe:
     """Make a recipe of kind compare from keywords, whose processes may be Processes.
 
     Raises:
@@ -120,7 +120,7 @@ def from_keys(keys: Mapping[str, Any]) -> recipe.Recipe:
     return from_flags(plain)
 
 
-def _relation(plain: dict[str, Any]) -> dict[str, Any]:
+def _relation(plain: dict[str, Any]) -> dict[str, object]:
     """The keys ``adjacency`` and ``group`` of cases that are Processes; none where each has the default of its steps.
 
     Raises:
@@ -161,7 +161,7 @@ def steps_of_flags(
     axes: list[dict[str, Any]],
     observed: str | None = None,
     group: str | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return ``process`` and ``adjacency`` of a recipe, from the flags of ``budget``.
 
     Args:
@@ -178,13 +178,7 @@ def steps_of_flags(
     if "rate" in swept and schedule.get("rate") is None and schedule.get("batch") is None:
         schedule = {**schedule, "rate": 1.0}
     job = build_process.described_process(
-        mech,
-        **{**params, **blank},
-        **schedule,
-        adjacency=adjacency,
-        group=group,
-        history=history,
-        observed=observed,
+        mech, **{**params, **blank}, **schedule, adjacency=adjacency, group=group, history=history, observed=observed
     )
     needs_size = job.records is not None and {"max_batch", "group"} & set(swept)
     plain = plain_process(dataclasses.replace(job.process, records=job.records or 0) if needs_size else job.process)
@@ -202,7 +196,7 @@ def plain_process(process: Process) -> dict[str, Any]:
     return {"process": steps, "adjacency": process.adjacency} | ({"group": process.group} if process.group > 1 else {})
 
 
-def sweep(text: str) -> dict[str, Any]:
+def sweep(text: str) -> dict[str, object]:
     """Parse one axis: ``n=64,256,1024``, ``eps=linspace:0,4,81``, ``sigma=geomspace:1,100,21`` or ``n=powers:2,0,16``.
 
     Raises:
@@ -218,13 +212,13 @@ def sweep(text: str) -> dict[str, Any]:
     return {"over": over.strip(), "values": {kind.strip(): points} if colon else points}
 
 
-def parameters_of(mech: str | None, params: dict[str, Any]) -> dict[str, Any]:
+def parameters_of(mech: str | None, params: dict[str, object]) -> dict[str, object]:
     """Those parameters that a mechanism has."""
     names = set() if mech is None else {f.name for f in dataclasses.fields(registry.mechanism(mech))}
     return {name: value for name, value in params.items() if name in names}
 
 
-def panels(axes: list[dict[str, Any]], make: Callable[[dict[str, str]], dict[str, Any]]) -> dict[str, Any]:
+def panels(axes: list[dict[str, Any]], make: Callable[[dict[str, str]], dict[str, object]]) -> dict[str, object]:
     """The keys of a recipe for each choice of the words that axes sweep over: panels by name, or those of the one.
 
     Args:

@@ -27,7 +27,7 @@ RATES = (1e-3, 1e-2)
 WIDEST_TOL = 1e-3
 
 
-def chance_of_right_guess(row: Guarantee) -> dict[str, Any] | None:
+def chance_of_right_guess(row: Guarantee) -> dict[str, object] | None:
     """Return the chance of a right guess that Yang et al. (2024) derive from an eps, and what the notion really bounds.
 
     The neighbours are equally likely. 1/(1 + e^-eps) is the bound of pure DP. (eps, delta)-BDP bounds the mean over
@@ -108,7 +108,7 @@ def mu(process: Process, accountant: str, fpr: float | None = None, tol: float |
     return result
 
 
-def mu_keys(value: GaussianMu) -> dict[str, Any]:
+def mu_keys(value: GaussianMu) -> dict[str, object]:
     """The keys of ``Guarantee.as_dict`` about mu."""
     orders = [{"order": name, "mu_lower": low, "mu_upper": high} for name, low, high in value.orders]
     return {
@@ -162,7 +162,7 @@ def true_positive_rate(row: Guarantee) -> Bracket:
     return Bracket(point["tpr_upper"], point["tpr_lower"], point["tpr_upper"])
 
 
-def point_row(bounds: Membership, fpr: float) -> dict[str, Any]:
+def point_row(bounds: Membership, fpr: float) -> dict[str, object]:
     """The best attack at one false-positive rate, and mu for tests with both error rates at least that (up to 1/2).
 
     Columns: ``fnr_lower``, ``fnr_upper``, ``tpr_lower``, ``tpr_upper``, ``mu_lower`` and ``mu_upper``.
@@ -180,7 +180,7 @@ def point_row(bounds: Membership, fpr: float) -> dict[str, Any]:
 
 def trade_off_rows(
     process: Process, accountant: str, fpr: float | None = None, tol: float | None = None
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Points of the trade-off curve at false-positive rates from ``fpr`` (default 1e-9) to 1, equally spaced in ln FPR.
 
     Each row has ``fpr``; ``fnr_lower`` and ``fnr_upper`` of the best test of either order of the neighbours; the same

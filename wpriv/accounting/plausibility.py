@@ -1,4 +1,4 @@
-"""Decide whether guarantees meet a limit on eps (``--max-eps``)."""
+"""Decide whether guarantees meet ``--max-eps``; warn about arguments that were probably meant otherwise."""
 
 from __future__ import annotations
 
@@ -62,8 +62,6 @@ def check_max_eps(rows: list[Guarantee], limit: float) -> None:
                 f"steps"
             )
 
-
-# Warn about arguments that were probably meant otherwise, and about guarantees that are correct but meaningless.
 
 LARGE_EPS = 20.0
 # accountants whose figures hold for parameters chosen from earlier outputs

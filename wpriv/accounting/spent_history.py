@@ -77,7 +77,7 @@ def require_room(target: Target, accountant: str, curve: Curve) -> Guarantee:
 
 def solve_adaptively(
     spent: Process, unknown: Unknown, at: Callable[[float], Process], target: Target, tol: float
-) -> tuple[Solution, Guarantee, dict[str, Any], dict[str, Any]]:
+) -> tuple[Solution, Guarantee, dict[str, object], dict[str, object]]:
     """Solve by a filter, and by pld for the same steps fixed in advance.
 
     Returns:
@@ -111,7 +111,7 @@ def solve_adaptively(
     return solution, row, calibrated, room(unknown, before) | fits
 
 
-def room(unknown: Unknown, before: Guarantee) -> dict[str, Any]:
+def room(unknown: Unknown, before: Guarantee) -> dict[str, object]:
     """``extra["room"]``: what the history has spent, by its guarantee alone; ``solve_adaptively`` adds what fits."""
     spent = {"parameter": unknown.name, "spent": before.epsilon.safe, "delta": before.delta.safe}
     return {**spent, "accountant": None, "fits": None, "at_most": None}

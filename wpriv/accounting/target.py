@@ -105,7 +105,7 @@ class Target:
         return min(max(mu, 1e-150), 1e150) ** 2
 
 
-def read_target(**arguments: Any) -> Target:
+def read_target(**arguments: object) -> Target:
     """Read eps and delta, advantage, tpr and fpr, or max_mu and perhaps fpr.
 
     Raises:

@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from wpriv import spec
 from wpriv.cli import flags
+from wpriv.cli.parsing import option, switch
 from wpriv.errors import UsageError
+
+if TYPE_CHECKING:
+    from wpriv.accounting.build_process import DescribedProcess
+    from wpriv.core.guarantee import Guarantee
 
 Curve = Annotated[
     bool,
-    typer.Option(
+    switch(
         "--curve",
-        help="Print 41 points of the privacy curve, up to --eps or down to --delta (default 1e-10); "
+        "Print 41 points of the privacy curve, up to --eps or down to --delta (default 1e-10); "
         "--curve tradeoff prints that of false-positive and false-negative rates, down to --fpr.",
     ),
 ]
-Mu = Annotated[
-    bool,
-    typer.Option("--mu", help="Give mu of Gaussian DP, for false-positive and -negative rates down to --fpr."),
-]
-Fpr = Annotated[
-    flags.Text,
-    typer.Option("--fpr", metavar="X", help="With --mu or --curve tradeoff: the smallest rate (default 1e-9)."),
-]
+Mu = Annotated[bool, switch("--mu", "Give mu of Gaussian DP, for false-positive and -negative rates down to --fpr.")]
+Fpr = Annotated[flags.Text, option("X", "With --mu or --curve tradeoff: the smallest rate (default 1e-9).", "--fpr")]
 TRADE_OFF = ("tradeoff", "trade-off")
 MaxEps = Annotated[
     flags.Text,
-    typer.Option(
-        "--max-eps", metavar="X", help="Exit with 1 where eps exceeds X; only guarantees of (eps, delta)-DP can pass."
-    ),
+    option("X", "Exit with 1 where eps exceeds X; only guarantees of (eps, delta)-DP can pass.", "--max-eps"),
 ]
 Adaptive = Annotated[
     bool,
-    typer.Option(
-        "--adaptive",
-        help="Give the guarantee that holds if noise, rates or the number of steps depend on earlier outputs.",
+    switch(
+        "--adaptive", "Give the guarantee that holds if noise, rates or the number of steps depend on earlier outputs."
     ),
 ]
 
@@ -108,7 +102,7 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _print_trade_off(process: Any, name: str, fpr: float | None, tol: float | None, mode: str) -> None:
+def _print_trade_off(process: DescribedProcess, name: str, fpr: float | None, tol: float | None, mode: str) -> None:
     from wpriv.accounting import membership_figures
     from wpriv.cli import guarantee_output
 
@@ -116,7 +110,7 @@ def _print_trade_off(process: Any, name: str, fpr: float | None, tol: float | No
     guarantee_output.print_trade_off(rows, process, name, mode)
 
 
-def _print_curve(process: Any, name: str, question: dict[str, Any], mode: str) -> None:
+def _print_curve(process: DescribedProcess, name: str, question: dict[str, Any], mode: str) -> None:
     from wpriv.accounting import budget
     from wpriv.cli import guarantee_output
 
@@ -124,7 +118,13 @@ def _print_curve(process: Any, name: str, question: dict[str, Any], mode: str) -
 
 
 def _print_answer(
-    process: Any, names: list[str], question: dict[str, Any], limit: float | None, mode: str, explain: bool, file: Any
+    process: DescribedProcess,
+    names: list[str],
+    question: dict[str, Any],
+    limit: float | None,
+    mode: str,
+    explain: bool,
+    file: str | None,
 ) -> None:
     from wpriv.accounting import budget, evaluate, plausibility
     from wpriv.cli import guarantee_output, output
@@ -158,7 +158,7 @@ def _print_answer(
         plausibility.check_max_eps(rows, limit)
 
 
-def _explained(row: Any) -> Any:
+def _explained(row: Guarantee) -> Guarantee:
     from wpriv.accounting.explain import explain
 
     return row.with_extra(explain=explain(row))

@@ -5,40 +5,26 @@ from __future__ import annotations
 import contextlib
 from typing import Annotated
 
-import typer
-
 from wpriv import spec
 from wpriv.cli import flags
+from wpriv.cli.parsing import option, switch
 from wpriv.errors import UsageError
 
 Classical = Annotated[
-    bool, typer.Option("--compare-classical", help="For Gauss and Laplace noise: add what older formulas ask for.")
+    bool, switch("--compare-classical", "For Gauss and Laplace noise: add what older formulas ask for.")
 ]
 Adaptive = Annotated[
-    bool,
-    typer.Option("--adaptive", help="With --history: the further steps are decided from what the history showed."),
+    bool, switch("--adaptive", "With --history: the further steps are decided from what the history showed.")
 ]
 Advantage = Annotated[
     flags.Text,
-    typer.Option(
-        "--advantage",
-        metavar="X",
-        help="Target in place of eps and delta: TPR - FPR of any membership attack at most X.",
-    ),
+    option("X", "Target in place of eps and delta: TPR - FPR of any membership attack at most X.", "--advantage"),
 ]
-Tpr = Annotated[
-    flags.Text,
-    typer.Option("--tpr", metavar="X", help="Target: TPR of any membership attack at most X, at the rate --fpr."),
-]
-Fpr = Annotated[
-    flags.Text,
-    typer.Option("--fpr", metavar="Y", help="The false-positive rate of --tpr, or the smallest of --mu (1e-9)."),
-]
+Tpr = Annotated[flags.Text, option("X", "Target: TPR of any membership attack at most X, at the rate --fpr.", "--tpr")]
+Fpr = Annotated[flags.Text, option("Y", "The false-positive rate of --tpr, or the smallest of --mu (1e-9).", "--fpr")]
 Mu = Annotated[
     flags.Text,
-    typer.Option(
-        "--mu", "--max-mu", metavar="X", help="Target: mu of Gaussian DP at most X, for error rates of at least --fpr."
-    ),
+    option("X", "Target: mu of Gaussian DP at most X, for error rates of at least --fpr.", "--mu", "--max-mu"),
 ]
 
 

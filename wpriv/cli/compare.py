@@ -60,7 +60,7 @@ def command(
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
     source = {"history": history, "observed": observed, "repeats": repeats, "sweep": sweep, "figure": figure}
     if order:
-        from wpriv.cli.compare_order import compare_order
+        from wpriv.cli.claim_output import compare_order
 
         others = {**source, "out": out, "quick": quick, "fresh": fresh, "why": why}
         compare_order(recipe, other, job, others, within, mode)
@@ -71,7 +71,7 @@ def command(
     if recipe is not None:
         flags.no_flags(recipe, job, **source, why=why)
         loaded = load_recipe.read(recipe, quick=quick, kind="compare")
-        out = out or compare.default_out(loaded)
+        out = out or loaded.default_out
     elif quick:
         raise UsageError("--quick applies the quick overrides of a recipe: name a recipe, or leave out --quick")
     elif not (any(vars(job).values()) or any(source.values()) or why):
@@ -112,13 +112,13 @@ def _recipe(
     history: str | None,
     observed: str | None,
     repeats: str | None,
-    axes: list[dict[str, Any]],
+    axes: list[dict[str, object]],
     figure: str | None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The keys of a recipe that says what the flags say."""
     from wpriv.accounting import load_recipe
 
-    data: dict[str, Any] = {**job.question(), "accountants": job.accountant or ["all"]}
+    data: dict[str, object] = {**job.question(), "accountants": job.accountant or ["all"]}
     named = [axis for axis in axes if "words" in axis]
     axes = [axis for axis in axes if "words" not in axis]
     for axis in [axis for axis in named if axis["over"] == "accountant"]:
@@ -126,7 +126,7 @@ def _recipe(
         data["accountants"] = axis["words"]
     data |= {key: value for key, value in (("figure", figure), ("sweep", axes), ("repeats", repeats)) if value}
 
-    def keys(words: dict[str, str]) -> dict[str, Any]:
+    def keys(words: dict[str, str]) -> dict[str, object]:
         mech = words.get("mech", job.mech)
         params, schedule = job.params(), job.schedule()
         if "mech" in words:  # each mechanism takes those parameters that it has

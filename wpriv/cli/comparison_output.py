@@ -175,7 +175,7 @@ def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> tuple[int,
         output.emit_table([*_series_columns(rows), "claim", NAMES.get(answer, answer), "bracket"], body, below="\n")
         return len(body), len(rows)
     series = list(dict.fromkeys(tuple(_series(row)) for row in rows))
-    points: dict[tuple[Any, ...], dict[tuple[str, ...], Any]] = {}
+    points: dict[tuple[object, ...], dict[tuple[str, ...], Any]] = {}
     for row in rows:
         points.setdefault(tuple(row[axis] for axis in axes), {})[tuple(_series(row))] = row.get(answer)
     body = [
@@ -226,7 +226,7 @@ def _safe(bound: float | None) -> str:
     return "" if bound is None else text(bound, up=True)
 
 
-def _cell(value: Any, name: str) -> str:
+def _cell(value: object, name: str) -> str:
     """A cell of a table: the ends of a bracket rounded outwards, other numbers to the nearest."""
     if isinstance(value, float) and name.endswith(("_lower", "_upper")):
         return text(value, up=name.endswith("_upper"))

@@ -15,10 +15,7 @@ SCHEMA = "wpriv.data/1"
 
 app = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None)
 Root = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-root", metavar="DIR", help="Folder of the data sets (default: $WPRIV_DATA, then the system's)."
-    ),
+    Path | None, option("DIR", "Folder of the data sets (default: $WPRIV_DATA, then the system's).", "--data-root")
 ]
 
 

@@ -48,7 +48,7 @@ def as_flags(message: str, options: Collection[str] | None = None) -> str:
     return _ARGUMENT.sub(flag, message)
 
 
-def option(name: str) -> Any:
+def option(name: str) -> object:
     """The flag of a key of ``wpriv.spec``, with the help that is declared there."""
     about = spec.KEYS[name]
     text = as_flags(about["flag"])
@@ -91,11 +91,11 @@ class Job(spec.Job):
         names = [folded(name) + colon + options for name, colon, options in accountants]
         object.__setattr__(self, "accountant", names or None)
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> dict[str, object]:
         """Return the mechanism's parameters, from their own flags and from --param."""
         return params(self.param, sigma=self.sigma, scale=self.scale, sensitivity=self.sensitivity)
 
-    def schedule(self) -> dict[str, Any]:
+    def schedule(self) -> dict[str, object]:
         """Return the number of compositions and the sampling."""
         return {key: getattr(self, key) for key in SCHEDULE} | {
             "sampling": "none" if self.sampling is None else self.sampling
@@ -132,7 +132,7 @@ def folded(name: str | None) -> Any:
     return None if name is None else fold(name)
 
 
-def no_flags(recipe: str, job: Job, **others: Any) -> None:
+def no_flags(recipe: str, job: Job, **others: object) -> None:
     """Refuse flags beside a recipe that says the same things.
 
     Raises:
@@ -156,13 +156,13 @@ def numbers(**values: Text) -> dict[str, float | None]:
     }
 
 
-def params(param: Sequence[str] | None, **named: Text) -> dict[str, Any]:
+def params(param: Sequence[str] | None, **named: Text) -> dict[str, object]:
     """Return the mechanism's parameters, from flags of their own and from ``--param name=value``.
 
     Raises:
         UsageError: an entry has no '=', or a parameter is given twice.
     """
-    values: dict[str, Any] = {name: text for name, text in named.items() if text is not None}
+    values: dict[str, object] = {name: text for name, text in named.items() if text is not None}
     for entry in param or ():
         name, equals, value = entry.partition("=")
         if not equals or not name.strip():

@@ -113,7 +113,7 @@ def print_trade_off(rows: Sequence[Mapping[str, Any]], described: DescribedProce
     output.warn([*process.caveats(), *runs_in_advance(described, accountant)])
 
 
-def _print(rows: Sequence[Guarantee], lines: Sequence[str], mode: str, **more: Any) -> None:
+def _print(rows: Sequence[Guarantee], lines: Sequence[str], mode: str, **more: object) -> None:
     """Print lines as text, or rows as JSON, with ``more`` beside them, or as CSV."""
     if mode == "text":
         output.emit_bold(*lines)
@@ -272,14 +272,14 @@ def circumstances(process: Process) -> str:
     return f"{neighbours}, {sampling}, {size}"
 
 
-def _sampling(step: Mapping[str, Any]) -> str:
+def _sampling(step: Mapping[str, object]) -> str:
     if step["sampling"] == "none":
         return "no sampling"
     cut = f" in batches of at most {step['max_batch']}" if "max_batch" in step else ""
     return f"{step['sampling']} sampling at rate {step['rate']:.6g}{cut}"
 
 
-def _mechanism(step: Mapping[str, Any]) -> str:
+def _mechanism(step: Mapping[str, object]) -> str:
     """'gauss (sigma 4, sensitivity 1)' from the description of a step."""
     values = {
         k: v for k, v in step.items() if k not in ("mech", "n", "sampling", "rate", "max_batch") and v is not None

@@ -15,7 +15,7 @@ import typer
 from wpriv._version import __version__
 from wpriv.cli import output
 from wpriv.cli.parsing import COMMANDS, SETTINGS, LazyGroup, ParserError, keep_text, unknown_word
-from wpriv.errors import MissingResource, Unsupported, UsageError, WprivError
+from wpriv.errors import MissingResource, Unsupported, UsageError, WprivError, lacking
 
 BUG, INTERRUPTED = 70, 130
 
@@ -135,11 +135,7 @@ def _unexpected(error: BaseException) -> int:
         return _fail(f"{failure}. WPRIV_DEBUG=1 shows the traceback", UsageError.exit_code)
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if package not in ("", "wpriv") and importlib.util.find_spec(package) is None:
-        return _fail(
-            f"this command needs the Python package {package}, which is not installed. Install wpriv with all it "
-            f"needs, or this package alone",
-            MissingResource.exit_code,
-        )
+        return _fail(str(lacking(package, "this command")), MissingResource.exit_code)
     return _fail(
         f"a bug in wpriv ({type(error).__name__}: {error}). Please report it with the command line; "
         f"WPRIV_DEBUG=1 shows the traceback",

@@ -38,7 +38,7 @@ class _Stream:
     def __init__(self, stream: TextIO):
         self._stream = stream
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         # the parser would write its help to the buffer, past this guard, if the encoding is ASCII
         if name == "buffer":
             raise AttributeError(name)
@@ -337,17 +337,17 @@ def emit_bold(line: str, *others: str) -> None:
     emit(f"\x1b[1m{line}\x1b[0m" if has_colour(sys.stdout) else line, *others)
 
 
-def emit_json(data: Mapping[str, Any]) -> None:
+def emit_json(data: Mapping[str, object]) -> None:
     """Print one JSON object; infinities and NaN are the strings "inf", "-inf" and "nan"."""
     print(json.dumps(plain(data), allow_nan=False))
 
 
-def emit_result(schema: str, **data: Any) -> None:
+def emit_result(schema: str, **data: object) -> None:
     """Print a result as one JSON object, with its schema and the version of this program."""
     emit_json({"schema": schema, **data, "version": __version__})
 
 
-def emit_rows(rows: Sequence[Mapping[str, Any]], schema: str, **more: Any) -> None:
+def emit_rows(rows: Sequence[Mapping[str, object]], schema: str, **more: object) -> None:
     """Print rows as one JSON object."""
     emit_result(schema, rows=list(rows), **more)
 
@@ -402,7 +402,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """Return a value as a table cell: six digits of a float, yes or no, empty for None."""
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -22,17 +22,17 @@ from wpriv.errors import UsageError
 ParserError: type[Exception] = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
 
 
-def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
+def option(metavar: str, help: str, *names: str, **more: Any) -> object:
     """An option with a value, called as its parameter unless it has other ``names``."""
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 
-def switch(name: str, help: str) -> Any:
+def switch(name: str, help: str) -> object:
     """An option without a value."""
     return typer.Option(name, help=help)
 
 
-def argument(metavar: str, help: str) -> Any:
+def argument(metavar: str, help: str) -> object:
     """An argument of a command."""
     return typer.Argument(metavar=metavar, help=help)
 
@@ -40,7 +40,7 @@ def argument(metavar: str, help: str) -> Any:
 class _TextAsTyped:
     """A reader of a flag's value that returns it unchanged."""
 
-    def coerce(self, value: Any, **_: Any) -> Any:
+    def coerce(self, value: object, **_: object) -> object:
         return value
 
 
@@ -56,7 +56,7 @@ def keep_text(command: Any, settings: dict[str, Any]) -> None:
 
 
 def expand_record(
-    name: str, record: type, option: Callable[[str], Any]
+    name: str, record: type, option: Callable[[str], object]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that gives a command one flag for each field of a dataclass, in place of one parameter.
 
@@ -102,13 +102,13 @@ GROUPS = {
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 # a fixed width: what is printed never depends on the terminal
-SETTINGS: dict[str, Any] = {"terminal_width": 100, "help_option_names": ["-h", "--help"]}
+SETTINGS: dict[str, object] = {"terminal_width": 100, "help_option_names": ["-h", "--help"]}
 
 
 class _Once:
     """A command that refuses an option given twice, where only the last one would count."""
 
-    def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self: Any, ctx: object, args: list[str]) -> list[str]:
         seen = set()
         for parameter in self.make_parser(ctx).parse_args(list(args))[2]:
             if parameter.param_type_name == "option" and not parameter.multiple and not parameter.is_flag:
@@ -145,10 +145,10 @@ class LazyGroup(Group):
     Such a module has a function ``command``, or a Typer ``app`` with commands of its own.
     """
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: object) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, name: str) -> Any:
+    def get_command(self, ctx: object, name: str) -> Any:
         if name not in COMMANDS:
             return None
         module = importlib.import_module(f"wpriv.cli.{name}")
@@ -160,7 +160,7 @@ class LazyGroup(Group):
         keep_text(command, SETTINGS)
         return command
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: object, formatter: Any) -> None:
         """Write the commands under the headings of ``GROUPS``, one column for all of them."""
         width = max(map(len, COMMANDS))
         for heading, names in GROUPS.items():

@@ -40,7 +40,7 @@ def command(
     from wpriv.cli import flags, output
 
     name = flags.folded(figure)
-    options: dict[str, Any] = {
+    options: dict[str, object] = {
         "formats": [word.strip() for word in formats.split(",") if word.strip()],
         "style": style.casefold(),
         "columns": columns,

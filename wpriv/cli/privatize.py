@@ -76,7 +76,7 @@ def command(
     _print(privatize(**arguments, out=out, dry_run=dry_run, say=partial(output.say, "note")), dry_run, as_json)
 
 
-def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
+def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, object]:
     """The arguments that the flags give, the parameters of the data set's reader in their types."""
     from wpriv.training.list_data import typed
     from wpriv.training.local.privatize import privatize
@@ -92,7 +92,7 @@ def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
     return {key: value for key, value in given.items() if value is not None} | parameters
 
 
-def _of_recipe(recipe: str, given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
+def _of_recipe(recipe: str, given: dict[str, object], param: list[str] | None) -> dict[str, Any]:
     """The arguments that a recipe gives; flags beside it that say the same things are refused."""
     from wpriv.accounting import load_recipe
 

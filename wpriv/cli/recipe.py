@@ -11,9 +11,7 @@ from wpriv.cli.parsing import Command, Group, argument, option, switch
 from wpriv.errors import UsageError
 
 app = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None)
-Name = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="A path, or the name of a shipped recipe such as plc/fig7-dpsgd.")
-]
+Name = Annotated[str, argument("RECIPE", "A path, or the name of a shipped recipe such as plc/fig7-dpsgd.")]
 
 
 @app.callback(invoke_without_command=True)

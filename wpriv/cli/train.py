@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wpriv.cli import flags
+from wpriv.cli.parsing import argument, option, switch
 from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,31 +26,21 @@ SEVERAL = (
 )
 IN_TURN = SEVERAL.replace(". ", ", and the runs of a tuned training are made one after another. ")
 
-Recipe = Annotated[
-    str,
-    typer.Argument(metavar="RECIPE", help="The path or the name of a recipe of kind train, such as dpsgd/mnist."),
-]
-Device = Annotated[str, typer.Option("--device", metavar="NAME", help="cpu or cuda.")]
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Folder of all results (default results/<name>).")
-]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key: privacy.eps=2; repeatable.")
-]
-Quick = Annotated[bool, typer.Option("--quick", help="Apply the recipe's quick overrides.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue an unfinished run, or begin one; sweeps always do.")]
+Recipe = Annotated[str, argument("RECIPE", "The path or the name of a recipe of kind train, such as dpsgd/mnist.")]
+Device = Annotated[str, option("NAME", "cpu or cuda.", "--device")]
+Out = Annotated[Path | None, option("DIR", "Folder of all results (default results/<name>).", "--out")]
+Set = Annotated[list[str] | None, option("KEY=VALUE", "Change a key: privacy.eps=2; repeatable.", "--set")]
+Quick = Annotated[bool, switch("--quick", "Apply the recipe's quick overrides.")]
+Resume = Annotated[bool, switch("--resume", "Continue an unfinished run, or begin one; sweeps always do.")]
 Fork = Annotated[
     bool,
-    typer.Option(
-        "--fork",
-        help="Continue from the weights in DIR with a changed recipe; the privacy cost of both runs is added up.",
+    switch(
+        "--fork", "Continue from the weights in DIR with a changed recipe; the privacy cost of both runs is added up."
     ),
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Begin again; earlier results in DIR are moved aside.")]
-Dry = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done and what it would cost.")]
-Root = Annotated[
-    Path | None, typer.Option("--data-root", metavar="DIR", help="Folder of the data sets (before $WPRIV_DATA).")
-]
+Fresh = Annotated[bool, switch("--fresh", "Begin again; earlier results in DIR are moved aside.")]
+Dry = Annotated[bool, switch("--dry-run", "Only print what would be done and what it would cost.")]
+Root = Annotated[Path | None, option("DIR", "Folder of the data sets (before $WPRIV_DATA).", "--data-root")]
 Jobs = Annotated[
     int | None,
     typer.Option(
@@ -60,39 +51,36 @@ Jobs = Annotated[
         "cluster no limit).",
     ),
 ]
-Shard = Annotated[
-    str | None, typer.Option("--shard", metavar="I/N", help="Run only part I of N of a sweep, such as 3/16.")
-]
+Shard = Annotated[str | None, option("I/N", "Run only part I of N of a sweep, such as 3/16.", "--shard")]
 ShardWeights = Annotated[
     bool,
-    typer.Option(
+    switch(
         "--shard-weights",
-        help="Divide the weights of the network among the processes of torchrun; sets the key shard_weights.",
+        "Divide the weights of the network among the processes of torchrun; sets the key shard_weights.",
     ),
 ]
 Log = Annotated[
     list[str] | None,
-    typer.Option(
-        "--log",
-        metavar="NAME",
-        help="Send figures to mlflow, tensorboard or wandb at the end: eps, delta, parameters, final test metrics; "
+    option(
+        "NAME",
+        "Send figures to mlflow, tensorboard or wandb at the end: eps, delta, parameters, final test metrics; "
         "repeatable.",
+        "--log",
     ),
 ]
 LogPrivate = Annotated[
     bool,
-    typer.Option(
-        "--log-private-losses",
-        help="With --log, send the losses of training records as well, which no guarantee covers.",
+    switch(
+        "--log-private-losses", "With --log, send the losses of training records as well, which no guarantee covers."
     ),
 ]
 Backend = Annotated[
     str,
-    typer.Option(
-        "--backend",
-        metavar="NAME",
-        help="What runs the trainings of a sweep: joblib's loky, multiprocessing or threading, with --jobs; or "
+    option(
+        "NAME",
+        "What runs the trainings of a sweep: joblib's loky, multiprocessing or threading, with --jobs; or "
         "submitit, each training as a task of a Slurm cluster.",
+        "--backend",
     ),
 ]
 
@@ -153,7 +141,7 @@ def command(
             raise UsageError(message)
     start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
     train.require_one(loaded, fork=fork, fresh=fresh)
-    folder = out or train.default_out(loaded)
+    folder = out or loaded.default_out
     if several and dry_run:
         planned = sweep.planned(loaded, folder, part=shard or "1/1", root=data_root)
         tasks = cluster.words(cluster.request_of(loaded), device) if backend == cluster.BACKEND else None
@@ -198,11 +186,11 @@ def _print_trained(trained: Trained, as_json: bool, certificate: str | None) -> 
     trained.require()
 
 
-def changed_keys(entries: list[str]) -> dict[str, Any]:
+def changed_keys(entries: list[str]) -> dict[str, object]:
     """Paths and values of ``privacy.eps=2``, each value read as in a recipe."""
     from wpriv.config import yaml_document
 
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     for text in entries:
         path, equals, value = text.partition("=")
         if not equals or not path.strip():

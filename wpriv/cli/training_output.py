@@ -1,4 +1,4 @@
-"""Print the plan and the results of a training."""
+"""Print the plan and the results of a training, and the answer of an audit."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from wpriv.results.expectations import DEVIATION, RUN, SEEDS
 from wpriv.results.model import Row
 from wpriv.training import all_trainings, train_data, training_grid, training_statement
 from wpriv.training.all_trainings import Together
+from wpriv.training.audit.audit import CONSISTENT, POWERLESS, VIOLATED, Audit
+from wpriv.training.audit.coin_tests import CONFIDENCE
 from wpriv.training.plan import Duration, Plan, duration_of_plan, duration_of_sweep, stated_duration
 from wpriv.training.reports import words
 from wpriv.training.run_folder import RunFolder
@@ -29,12 +31,17 @@ from wpriv.training.tuning_plan import TuningPlan
 MAX_EPOCHS = 12  # lines of the table of eps after each epoch
 # columns of metrics.csv that are no measured result, or are measured on training records
 NO_RESULTS = ("epoch", "step", "seconds", "loss", "clipped")
+AUDIT_VERDICTS = {
+    VIOLATED: "the audit's lower bound exceeds the certified upper end",
+    CONSISTENT: "the audit's lower bound does not exceed the certified upper end",
+    POWERLESS: "no outcome of this audit could have exceeded the certified upper end",
+}
 
 
 def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
     """Print what a training would do and cost."""
     epochs = comparison_output.thin(list(enumerate(plan.epoch_ends, start=1)), MAX_EPOCHS)
-    rows: list[dict[str, Any]] = [{"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in epochs]
+    rows: list[Row] = [{"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in epochs]
     duration = duration_of_plan(plan)
     estimate = cost_estimate(plan)
     warnings = training_statement.warnings_of_plan(plan)
@@ -133,7 +140,7 @@ def _print_privacy(plan: Plan, rows: list[dict[str, Any]]) -> None:
     output.emit_table(["epoch", "step", "eps"], body)
 
 
-def cost_estimate(plan: Plan) -> dict[str, Any] | None:
+def cost_estimate(plan: Plan) -> dict[str, object] | None:
     """Return the estimate of time and memory, rounded to what is known; None where the task has none."""
     cost = plan.cost
     if cost is None:
@@ -146,7 +153,7 @@ def cost_estimate(plan: Plan) -> dict[str, Any] | None:
     }
 
 
-def _cost_line(duration: Duration | None, estimate: dict[str, Any] | None, plan: Plan) -> str:
+def _cost_line(duration: Duration | None, estimate: dict[str, object] | None, plan: Plan) -> str:
     """The time and memory that a training takes, as far as known."""
     if duration is None:
         train = plan.train
@@ -344,3 +351,32 @@ def _duration(plan: TuningPlan) -> Duration | None:
         return stated
     mean = plan.repeats.mean * sum(seconds) / len(seconds)
     return Duration(float(f"{mean:.2g}"), "cpu", "estimated")
+
+
+def print_audit(result: Audit, as_json: bool) -> None:
+    """Print the certified bracket, the audit's lower bound and the verdict, as text or as one JSON object."""
+    answer = result.as_dict()
+    if as_json:
+        output.emit_json({**answer, "files": [str(path) for path in result.files]})
+        return
+    certified, best = result.certified, result.best
+    at_least = text(best.epsilon_at_least, up=False)
+    delta = text(certified.delta.safe, up=False)  # a lower bound of eps at one delta holds at smaller ones too
+    canaries = "1 canary" if result.canaries == 1 else f"{result.canaries} canaries"
+    output.emit_bold(
+        f"{result.verdict}: {AUDIT_VERDICTS[result.verdict]}",
+        f"certified: {guarantee_output.headline(certified)}",
+        f"audit: eps at least {at_least} at delta = {delta} with {CONFIDENCE:.0%} confidence "
+        f"(statistical, not a guarantee)",
+        f"ceiling: eps at least {text(result.ceiling, up=False)}, for a training without any noise",
+        f"method: {result.method}, {result.runs} run{'s' * (result.runs != 1)} of {canaries}",
+    )
+    rows = [
+        [test.statistic, str(test.guesses), str(test.correct), text(test.epsilon_at_least, up=False)]
+        for test in result.tests
+    ]
+    output.emit_table(["statistic", "guesses", "correct", "eps at least"], rows)
+    output.warn(answer["warnings"])
+    if result.files:
+        folder = result.files[0].parent
+        output.say("wrote", f"{folder}{os.sep} {', '.join(path.name for path in result.files)}")

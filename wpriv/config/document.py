@@ -74,13 +74,13 @@ class Document:
         return Diagnostic(self.place(path, at_key=at_key), text)
 
 
-def of_data(name: str, data: dict[str, Any]) -> Document:
+def of_data(name: str, data: dict[str, object]) -> Document:
     """Make a document of data that came from no file, as from flags; all of it stands at line 1, column 1."""
     values: dict[Key, Place] = {}
 
-    def walk(path: Key, value: Any) -> None:
+    def walk(path: Key, value: object) -> None:
         values[path] = (1, 1)
-        inner: Iterable[tuple[Any, Any]] = ()
+        inner: Iterable[tuple[Any, object]] = ()
         if isinstance(value, dict):
             inner = value.items()
         elif isinstance(value, (list, tuple)):
@@ -156,7 +156,7 @@ def _form_diagnostic(document: Document, model: type[BaseModel], details: Any, p
     return document.diagnostic(path, message)
 
 
-def rule_diagnostics(document: Document, value: Any, path: Key = ()) -> Iterator[Diagnostic]:
+def rule_diagnostics(document: Document, value: object, path: Key = ()) -> Iterator[Diagnostic]:
     """Yield what the rules of models, inside of a value with a sound form, find in a document."""
     if isinstance(value, BaseModel):
         for key, message in getattr(value, "rules", tuple)():
@@ -204,6 +204,6 @@ def as_keys(message: str) -> str:
     return re.sub(r"`(\w+)`|`(\w+)='?([^`']*)'?`", lambda found: found[1] or f"{found[2]}: {found[3]}", message)
 
 
-def abbreviate(value: Any) -> str:
+def abbreviate(value: object) -> str:
     """Format a value as JSON of at most 60 characters, for a message."""
     return json.dumps(value, default=str)[:60]

@@ -25,7 +25,7 @@ MAX_POINTS = 10_000
 _SPREADS = {"linspace": "[0, 4, 81]", "geomspace": "[0.1, 10, 41]", "powers": "[2, 0, 16]"}
 
 
-def expand_values(values: Any, *, whole: bool = False) -> list[float]:
+def expand_values(values: object, *, whole: bool = False) -> list[float]:
     """Expand the values of a sweep.
 
     Args:
@@ -50,7 +50,7 @@ def expand_values(values: Any, *, whole: bool = False) -> list[float]:
     return points
 
 
-def _spread(kind: str, numbers: Any) -> list[float]:
+def _spread(kind: str, numbers: object) -> list[float]:
     if not (isinstance(numbers, list) and len(numbers) == 3 and all(type(n) in (int, float) for n in numbers)):
         raise ValueError(f"{kind} takes three numbers, as in {{{kind}: {_SPREADS[kind]}}}")
     try:
@@ -81,7 +81,7 @@ def _spaced(kind: str, low: float, high: float, count: float) -> list[float]:
     return [low ** (1 - i / (k - 1)) * high ** (i / (k - 1)) for i in range(k)]
 
 
-def _check_grid(values: Any) -> Any:
+def _check_grid(values: object) -> object:
     expand_values(values)
     return values
 
@@ -100,7 +100,7 @@ Tolerance = Annotated[float, Field(ge=1e-9, le=0.5)]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 Grid = Annotated[
-    Any,
+    object,
     BeforeValidator(_check_grid),
     WithJsonSchema({"description": "numbers, or {linspace|geomspace|powers: [.., .., ..]}"}),
 ]
@@ -133,7 +133,7 @@ class StrictModel(BaseModel):
         yield from ()
 
 
-def key(description: str, default: Any = ...) -> Any:
+def key(description: str, default: object = ...) -> Any:
     """A key of a model, required where it has no default."""
     return Field(default, description=description)
 
@@ -143,7 +143,7 @@ def optional(description: str) -> Any:
     return Field(None, description=description)
 
 
-def as_list(value: Any) -> Any:
+def as_list(value: object) -> object:
     """Wrap one mapping where a list of mappings may stand."""
     return [value] if isinstance(value, dict) else value
 
@@ -155,7 +155,7 @@ class PluginRef(StrictModel):
 
     name: Word = key("its name; its own parameters stand beside this key")
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Return the keys beside those that every plug-in of its kind has."""
         return dict(self.model_extra or {})
 

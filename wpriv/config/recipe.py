@@ -13,7 +13,7 @@ from wpriv.config.resolve import Resolved, panel, resolve
 from wpriv.config.schema import Compare, Panel
 from wpriv.config.train_schema import Train
 from wpriv.config.validate import validate
-from wpriv.config.validate_expect import ALIASES
+from wpriv.config.validate_steps import ALIASES
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Check:
     expect: Expect
 
     @property
-    def where(self) -> dict[str, Any]:
+    def where(self) -> dict[str, object]:
         """The values of columns that select the rows the number is about."""
         return {ALIASES.get(k, k): v for k, v in self.expect.where.items()}
 
@@ -64,6 +64,11 @@ class Recipe:
         """The model of a recipe of kind train."""
         assert self.training is not None
         return self.training
+
+    @property
+    def default_out(self) -> Path:
+        """The folder of its results where none is named; a quick run, whose table is another one, has its own."""
+        return Path("results") / (f"{self.name}-quick" if self.quick else self.name)
 
 
 def check(document: Document, *, quick: bool = False, folder: Path | None = None) -> Recipe:

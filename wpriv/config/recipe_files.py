@@ -109,7 +109,7 @@ def listing(beginning: str | None = None) -> list[Listed]:
     return [_listed(name, yaml_document.read(path).data) for name, path in known.items()]
 
 
-def _listed(name: str, data: dict[str, Any]) -> Listed:
+def _listed(name: str, data: dict[str, object]) -> Listed:
     time = None if data.get("time") is None else Time.model_validate(data["time"])
     return Listed(name, str(data["kind"]), time, _data_of(data), str(data.get("source", "")))
 

@@ -1,4 +1,4 @@
-"""Resolve recipes of kind train: overrides merged in, defaults written out, and what decides a run."""
+"""Resolve a document: paths of files, ``quick`` overrides, defaults written out, and panels that inherit keys."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def resolve_training(document: Document, *, quick: bool = False, folder: Path | 
     return Document(document.name, document.lines, data, document.keys, document.values)
 
 
-def _beside(key: str, value: Any, folder: Path) -> Any:
+def _beside(key: str, value: object, folder: Path) -> object:
     """A path of a data set as found beside the recipe, where there is none in the working directory."""
     if key not in OWN_FILES or not isinstance(value, str) or not value or "\0" in value:
         return value
@@ -60,12 +60,12 @@ def _beside(key: str, value: Any, folder: Path) -> Any:
     return str((folder / value).resolve()) if elsewhere else value
 
 
-def _names_code(reference: Any) -> bool:
+def _names_code(reference: object) -> bool:
     """Tell whether a value names a Python file."""
     return isinstance(reference, dict) and isinstance(reference.get("file"), str) and reference["file"].endswith(".py")
 
 
-def _located(entry: dict[str, Any], folder: Path | None, digest: Callable[[Path], str]) -> dict[str, Any]:
+def _located(entry: dict[str, Any], folder: Path | None, digest: Callable[[Path], str]) -> dict[str, object]:
     """A file of the user's with its path as found beside the recipe, and with its digest if it can be read."""
     path = Path(entry["file"])
     if folder is not None and (folder / path).is_file():
@@ -76,7 +76,7 @@ def _located(entry: dict[str, Any], folder: Path | None, digest: Callable[[Path]
         return entry
 
 
-def written_out(model: Train) -> dict[str, Any]:
+def written_out(model: Train) -> dict[str, object]:
     """Return the plain data of a valid recipe with its defaults, in the order in which recipes are written."""
     plain = model.model_dump(exclude_none=True, exclude={"privacy", "quick"})
     plain = {key: value for key, value in plain.items() if value != []}
@@ -94,7 +94,7 @@ def written_out(model: Train) -> dict[str, Any]:
     return {key: plain[key] for key in Train.model_fields if key in plain}
 
 
-def merged(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+def merged(data: Mapping[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
     """Merge overrides into a mapping and its inner mappings.
 
     None removes a key, epochs and steps replace each other, and the digest of a file goes with the file.
@@ -111,7 +111,7 @@ def merged(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, A
     return {key: value for key, value in result.items() if value is not None or key not in overrides}
 
 
-def overridden(data: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
+def overridden(data: Mapping[str, object], path: str, value: object) -> dict[str, object]:
     """Return the data with the value at one dotted path (``privacy.eps``) replaced or added.
 
     Raises:
@@ -123,7 +123,7 @@ def overridden(data: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]
     overrides: Any = value
     for part in reversed(parts):
         overrides = {part: overrides}
-    inner: Any = data
+    inner: object = data
     for part in parts[:-1]:
         inner = inner.get(part, {}) if isinstance(inner, Mapping) else None
         if not isinstance(inner, Mapping):
@@ -131,14 +131,14 @@ def overridden(data: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]
     return merged(data, overrides)
 
 
-def essence(data: Mapping[str, Any]) -> dict[str, Any]:
+def essence(data: Mapping[str, object]) -> dict[str, object]:
     """Return the keys that decide the result of a training: recipes with equal ones are the same run."""
     return {key: value for key, value in data.items() if key not in COSMETIC}
 
 
 def results(model: Train) -> tuple[str, ...]:
     """Return the columns of numbers that a training measures; none where there is no such task."""
-    if model.task not in registry.names("tasks"):
+    if not registry.known("tasks", model.task):
         return ()
     columns: tuple[str, ...] = registry.load("tasks", model.task).TASK.results
     adapted = ("clip_norm",) if model.privacy is not None and model.privacy.adapt is not None else ()
@@ -155,8 +155,6 @@ def _averaged(model: Train, columns: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that are measured with averaged weights as well."""
     return () if model.average is None else tuple(AVERAGE_PREFIX + column for column in columns)
 
-
-# Resolve a document: paths of files, ``quick`` overrides, and panels of a comparison with all that they inherit.
 
 # of the keys of a group, those written last replace the others
 _EXCLUSIVE = (("process", "cases"), ("eps", "eps_per_n", "delta"))
@@ -206,7 +204,7 @@ def _merged(document: Document, path: Key, quick: bool) -> Document:
     layers: list[Key] = [(), path] if path else [()]
     if quick:
         layers += [(*layer, "quick") for layer in layers]
-    data: dict[str, Any] = {}
+    data: dict[str, object] = {}
     origins: dict[str, Key] = {}
     for layer in layers:
         mapping = _mapping(document, layer)
@@ -233,7 +231,7 @@ def file_beside(folder: Path, file: Any) -> Path | None:
     return folder / file if is_file else None
 
 
-def _locate_files(data: Any, folder: Path) -> None:
+def _locate_files(data: object, folder: Path) -> None:
     """Make the paths of files beside a recipe absolute, in every step inside some data."""
     if isinstance(data, dict) and isinstance(data.get("mech"), str):
         for key in ("file", "observed", "strategy"):
@@ -244,7 +242,7 @@ def _locate_files(data: Any, folder: Path) -> None:
             _locate_files(inner, folder)
 
 
-def _mapping(document: Document, path: Key) -> dict[str, Any]:
+def _mapping(document: Document, path: Key) -> dict[str, object]:
     """The mapping at a path; empty where there is none."""
     try:
         value = document.at(path)

@@ -1,4 +1,4 @@
-"""The schema of a step of a process, with the parameters of its mechanism."""
+"""The schema of recipes: pydantic models of every kind but train, and of a step with its mechanism's parameters."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def declared(name: str) -> Any:
     return Field(None, description=as_keys(KEYS[name]["recipe"]))
 
 
-def plugin_fields(folder: str, name: Any) -> dict[str, dataclasses.Field[Any]]:
+def plugin_fields(folder: str, name: Any) -> dict[str, dataclasses.Field[object]]:
     """Return the parameters of a mechanism or a table by name; none for an unknown plug-in."""
-    if name not in registry.names(folder):
+    if not registry.known(folder, name):
         return {}
     cls = registry.mechanism(name) if folder == "mechanisms" else registry.load(folder, name).Params
     return {field.name: field for field in dataclasses.fields(cls)}
@@ -74,8 +74,6 @@ class Step(StrictModel):
             return self.sampling == "poisson"
         return name == "n" or name in plugin_fields("mechanisms", self.mech)
 
-
-# The schema of recipes: pydantic models of every kind but train, which has a module of its own.
 
 BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
 # tables of a process, with the columns that an expected number may be about; plug-ins of tables name their own
@@ -167,7 +165,7 @@ class Panel(Part):
         steps = [step for steps in self.processes().values() for step in steps]
         return {name for step in steps for name in plugin_fields("mechanisms", step.mech)}
 
-    def options(self, accountants: Iterable[str]) -> dict[str, Any]:
+    def options(self, accountants: Iterable[str]) -> dict[str, object]:
         """Return the options of some accountants with their defaults; unknown accountants have none."""
         names = {word.partition(":")[0] for word in accountants} & set(registry.names("accountants"))
         modules = [registry.load("accountants", name) for name in sorted(names)]
@@ -252,7 +250,7 @@ class Rows(StrictModel):
 
     name: Word | None = optional("a data set, as mnist or mnist:test")
     file: Word | None = optional(
-        "a .npz, .npy or .csv with a record a row, where no name is given; else a parameter of the reader",
+        "a .npz, .npy or .csv with a record a row, where no name is given; else a parameter of the reader"
     )
     array: Word | None = optional("the array of a .npz with several (default x)")
     header: bool | None = optional(
@@ -304,7 +302,7 @@ MODELS: dict[str, type[StrictModel]] = {
 }
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> dict[str, object]:
     """Return the JSON Schema of all kinds of recipe, discriminated by ``kind``."""
     kinds = Annotated[Budget | Calibrate | Compare | Privatize | Train | Verify, Field(discriminator="kind")]
     return {

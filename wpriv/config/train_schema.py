@@ -1,4 +1,4 @@
-"""The schema of the key ``data`` of trainings: which records are read, and how many of them."""
+"""The schema of recipes of kind train; ``Train`` is its root."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DataSet(OwnCode):
 
     file: Word | None = optional(
         "for readers of your own files, the path of one; or a Python file of your own (.py) that defines "
-        "the name, a function that returns the records; it is run",
+        "the name, a function that returns the records; it is run"
     )
 
     root: Word | None = optional("folder to look in before $WPRIV_DATA and the system's places")
@@ -45,7 +45,7 @@ class DataSet(OwnCode):
     limit: Count | None = optional("take only the first so many training records (and test records)")
     first: Count | None = optional("take only the first so many training records, and all test records")
     privatize: LocalNoise | None = optional(
-        "put noise on the training records first, as wpriv privatize does; for experiments",
+        "put noise on the training records first, as wpriv privatize does; for experiments"
     )
 
     @property
@@ -53,7 +53,7 @@ class DataSet(OwnCode):
         """Tell whether the training records are reports of ``wpriv privatize``, or get such noise first."""
         return self.privatize is not None or (self.name == REPORTS and not self.own)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Return the parameters of the reader."""
         path = {} if self.file is None or self.own else {"file": self.file}
         return {**path, **super().parameters()}
@@ -69,7 +69,7 @@ class Axis(StrictModel):
     values: Annotated[list[int | float | str], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
         None, description="the values of that key"
     )
-    settings: Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
+    settings: Annotated[dict[str, dict[str, object]], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
         None,
         description="instead of values: several keys by dotted path with their values, for each name; over is the "
         "column of the names in tables",
@@ -81,7 +81,7 @@ class Axis(StrictModel):
             raise ValueError("an axis has either values or settings")
         return self
 
-    def points(self) -> list[tuple[int | float | str, dict[str, Any]]]:
+    def points(self) -> list[tuple[int | float | str, dict[str, object]]]:
         """Return each point's label in tables, and the keys that it changes."""
         if self.settings is not None:
             return list(self.settings.items())
@@ -89,9 +89,7 @@ class Axis(StrictModel):
 
 
 Axes = Annotated[
-    list[Axis],
-    BeforeValidator(as_list, json_schema_input_type=Axis | list[Axis]),
-    Field(min_length=1, max_length=4),
+    list[Axis], BeforeValidator(as_list, json_schema_input_type=Axis | list[Axis]), Field(min_length=1, max_length=4)
 ]
 
 
@@ -108,7 +106,7 @@ class Score(StrictModel):
 
     @field_validator("records", mode="before")
     @classmethod
-    def _public(cls, value: Any) -> Any:
+    def _public(cls, value: object) -> object:
         if value != "public":
             raise ValueError(
                 "a score on private records is a release of every run, with noise and a cost of its own, which "
@@ -204,7 +202,7 @@ class Adapt(StrictModel):
     rate: Positive = key("step of the logarithm of the norm for each unit of difference between the two shares", 0.2)
     count_noise: Positive | None = optional(
         "standard deviation of the noise on the number of such gradients, in records; by default a "
-        "twentieth of the batch",
+        "twentieth of the batch"
     )
     smallest: Positive = key("the norm never falls below this", 1e-6)
     largest: Positive = key("the norm never rises above this", 1e6)
@@ -233,11 +231,11 @@ class Weights(StrictModel):
     records: Literal["public", "other"] | None = optional(
         "what is declared of the records behind the weights: that they are public, or other ones than "
         "those of this training; a training with privacy needs public for weights that wpriv trained without, and one "
-        "of both for weights that it trained with privacy",
+        "of both for weights that it trained with privacy"
     )
 
 
-def _weights(value: Any) -> Any:
+def _weights(value: object) -> object:
     return {"file": value} if isinstance(value, str) else value
 
 
@@ -252,8 +250,6 @@ class LowRank(StrictModel):
     layers: Patterns = key("the linear layers that are adapted, by name", ["*"])
 
 
-# The schema of recipes of kind train; ``Train`` is its root.
-
 BATCH_MEAN = ("norm", "mask")
 """Keys that only the published procedure (clip: batch-mean) has."""
 OBSERVING = ("bdp", "wdp")
@@ -262,7 +258,7 @@ NESTED = ("sweep", "seeds", "tune")
 """Keys that make several trainings of one recipe."""
 
 
-def _clip(value: Any) -> Any:
+def _clip(value: Any) -> object:
     if value in ("batch-mean", "automatic") or (type(value) in (int, float) and 0 < value < float("inf")):
         return value
     raise ValueError("must be a number above 0 (the norm of one example's gradient), automatic, or batch-mean")
@@ -284,7 +280,7 @@ class Privacy(StrictModel):
         "noise multiplier: standard deviation of the noise over the sensitivity of the sum"
     )
     accountant: Word | None = optional(
-        "calibrates the noise for eps (default pld); published ones, such as swd-tail:w=clt, may be unsafe",
+        "calibrates the noise for eps (default pld); published ones, such as swd-tail:w=clt, may be unsafe"
     )
     sampling: Literal["poisson", "fixed", "allocation", "none"] = key(
         "how the records of a step are drawn, which is also what is accounted for: each by itself "
@@ -321,7 +317,7 @@ class Privacy(StrictModel):
 
     @field_validator("sampling", mode="before")
     @classmethod
-    def _not_shuffled(cls, value: Any) -> Any:
+    def _not_shuffled(cls, value: object) -> object:
         if value == "shuffle":
             raise ValueError(
                 "training offers no shuffled batches: they are certified, but no amplification is proven for them; use "
@@ -408,7 +404,7 @@ class Optimizer(StrictModel):
             yield ("nesterov",), f"Nesterov's form {reason}"
 
 
-def _no_privacy(value: Any) -> Any:
+def _no_privacy(value: object) -> object:
     if isinstance(value, dict) and value.get("eps") in ("inf", math.inf):
         if value.get("sigma") is not None:
             raise ValueError("eps: inf trains without noise, and sigma asks for some; remove one of them")
@@ -434,10 +430,10 @@ class Train(StrictModel):
     task: Word = key("what is trained, and what a step releases")
     data: DataSet = key("the records")
     model: OwnCode = key("the network")
-    options: dict[str, Any] = Field(default_factory=dict, description="options of the task")
+    options: dict[str, object] = Field(default_factory=dict, description="options of the task")
     privacy: NoPrivacy
     init: Init = optional(
-        "a file of weights from which the network begins: its path, or a mapping. They count as public",
+        "a file of weights from which the network begins: its path, or a mapping. They count as public"
     )
     freeze: Patterns | None = optional("parameters that are not trained, by name, such as features.*")
     lora: LowRank | None = optional("train low-rank changes of linear layers in the place of their weights")
@@ -448,21 +444,21 @@ class Train(StrictModel):
     average: Average | None = optional("measure and release an exponential moving average of the weights as well")
     batch: Count | None = optional(
         "records of a step, on average under Poisson sampling and random allocation (a pass then has "
-        "records / batch steps, rounded to a whole number); all of them where left out",
+        "records / batch steps, rounded to a whole number); all of them where left out"
     )
     epochs: Positive | None = optional(
         "passes over the data; steps = epochs x records / batch, rounded up (to whole passes under random "
-        "allocation). Give epochs or steps",
+        "allocation). Give epochs or steps"
     )
     steps: Count | None = optional("number of steps; a whole number of passes under random allocation")
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = optional(
         "makes a run repeatable, and its noise known to whoever knows the seed; left out, randomness comes "
-        "from the operating system, as a release needs",
+        "from the operating system, as a release needs"
     )
     seeds: Annotated[int, Field(ge=1, le=1000)] | None = optional(
         "train so many times, each run with randomness of its own and in a folder of its own; tables have "
         "means and standard deviations, and the statement the cost of all runs together. A quick run takes its own "
-        "number, or 1. With seed, the seeds of the runs are derived from it",
+        "number, or 1. With seed, the seeds of the runs are derived from it"
     )
     physical: Count | None = optional("records that go through the model at once; found from memory where left out")
     memory: Annotated[int, Field(ge=16)] = key("megabytes that the activations of one physical batch may take", 1000)
@@ -491,7 +487,9 @@ class Train(StrictModel):
     tune: Tune | None = optional(
         "train a random number of runs of settings drawn at random, and keep only the best of them"
     )
-    quick: dict[str, Any] | None = optional("keys that differ in a quick run; mappings are merged, a sweep is replaced")
+    quick: dict[str, object] | None = optional(
+        "keys that differ in a quick run; mappings are merged, a sweep is replaced"
+    )
 
     def rules(self) -> Iterator[tuple[Key, str]]:
         if (self.epochs is None) == (self.steps is None):

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from wpriv.config import validate_compare, validate_train
 from wpriv.config.document import Diagnostic, Document, Key, form_diagnostics, rule_diagnostics, unknown_name
@@ -67,7 +66,7 @@ def _name_diagnostics(document: Document) -> list[Diagnostic]:
     return diagnostics
 
 
-def _steps(document: Document) -> Iterator[tuple[Key, dict[str, Any]]]:
+def _steps(document: Document) -> Iterator[tuple[Key, dict[str, object]]]:
     """The steps of processes and of cases anywhere in a document, with their paths."""
     for path in document.values:
         value = document.at(path)

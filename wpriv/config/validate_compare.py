@@ -12,8 +12,7 @@ from typing import Any
 from wpriv.config.document import Diagnostic, abbreviate, unknown_name
 from wpriv.config.resolve import Resolved, panel
 from wpriv.config.schema import PROCESS_TABLES, Panel, plugin_fields
-from wpriv.config.validate_expect import ALIASES, expect_diagnostics
-from wpriv.config.validate_steps import adjacencies, build, swept_fault
+from wpriv.config.validate_steps import ALIASES, adjacencies, build, expect_diagnostics, swept_fault
 from wpriv.core import registry
 from wpriv.core.kinds import STANDARD_ADJACENCIES
 from wpriv.core.parameters import type_words

@@ -1,16 +1,16 @@
-"""Generators of observations as text: ``weibull:shape=0.5,records=50,coordinates=1000``. Drawing is left to the run."""
+"""Validate what recipes of several kinds have: the steps of a process, and rows of expected numbers."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
+from wpriv.config import generators
 from wpriv.config.document import Diagnostic, Document, Key, abbreviate, as_keys, unknown_name, unknown_parameter
+from wpriv.config.field_types import Expect
 from wpriv.config.schema import Step, plugin_fields
 from wpriv.core import kinds, process, registry
 from wpriv.core.parameters import type_words
@@ -19,78 +19,17 @@ from wpriv.core.sampled_step import defined_under
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
 
-KINDS = ("weibull", "normal")
-MAX_VALUES = 200_000_000
-HELP = (
-    "a .npz (distances or gradients) or .csv (columns step,distance; or one gradient a row), "
-    "or weibull:shape=0.5,records=50,..."
-)
+# shorter words that recipes use for columns of tables
+ALIASES = {"eps": "epsilon"}
 
 
-@dataclass(frozen=True)
-class Generator:
-    """Gradients to draw at random, a fresh set of records at every step.
-
-    Args:
-        kind: the distribution of a coordinate.
-        shape: the Weibull shape, or the standard deviation of the normal distribution.
-        quantile: above 0, the quantile of a step's gradient norms that is its unit.
-        clip: 1 clips the gradients to that unit.
-    """
-
-    kind: str
-    shape: float = 1.0
-    records: int = 50
-    coordinates: int = 1000
-    steps: int = 1
-    quantile: float = 0.0
-    clip: int = 0
-    seed: int = 0
-
-
-def is_generator(text: str) -> bool:
-    """Return whether text names a generator rather than a file."""
-    kind, colon, _ = text.partition(":")
-    return bool(colon) and (kind in KINDS or Path(text).suffix not in (".npz", ".csv"))
-
-
-def parse(text: str) -> Generator:
-    """Parse the text of a generator.
-
-    Raises:
-        UsageError: the kind or an option does not exist, or a value is out of range.
-    """
-    kind, given = registry.split(text)
-    if kind not in KINDS:
-        near = did_you_mean(kind, list(KINDS)) or "."
-        raise UsageError(
-            f"no generator of gradients called {kind[:60]!r}{near} Known: {', '.join(KINDS)}; or give {HELP}"
-        )
-    defaults = {name: value for name, value in vars(Generator(kind)).items() if name != "kind"}
-    values = {**defaults, **registry.typed(kind, given, defaults)}
-    if values["clip"] not in (0, 1):
-        values["clip"] = -1  # a fraction must not be cut to a valid value
-    plan = Generator(kind, **{name: type(defaults[name])(value) for name, value in values.items()})
-    is_sound = plan.shape > 0 and plan.records >= 2 and plan.coordinates >= 1 and plan.steps >= 1 and plan.seed >= 0
-    is_sound &= 0 <= plan.quantile < 1 and (plan.clip == 0 or (plan.clip == 1 and plan.quantile > 0))
-    if not is_sound:
-        wanted = "shape > 0, records >= 2, coordinates >= 1, steps >= 1, quantile in [0, 1), seed >= 0"
-        raise UsageError(f"{text}: wanted {wanted}, and clip 0 or 1 with a quantile to clip to")
-    if plan.records * max(plan.coordinates, plan.records // 2) * plan.steps > MAX_VALUES:
-        raise UsageError(f"{text} draws more than {MAX_VALUES:,} values; take fewer steps, records or coordinates")
-    return plan
-
-
-# Validate the steps of a process: the mechanism, its parameters, and how often and on which records it runs.
-
-
-def adjacencies(mech: Any) -> tuple[str, ...]:
+def adjacencies(mech: object) -> tuple[str, ...]:
     """Return the adjacencies of a mechanism; none where there is no such mechanism."""
     return defined_under(registry.mechanism(mech)) if plugin_fields("mechanisms", mech) else ()
 
 
 def step_diagnostics(
-    document: Document, path: Key, step: Mapping[str, Any], swept: Mapping[str, float], calibrated: bool
+    document: Document, path: Key, step: Mapping[str, object], swept: Mapping[str, float], calibrated: bool
 ) -> list[Diagnostic]:
     """Return what is wrong with one step beyond its form.
 
@@ -120,13 +59,13 @@ def step_diagnostics(
     if not diagnostics:
         diagnostics = [document.diagnostic(path, message) for message in _messages(model, swept, calibrated)]
     file = model.observed
-    if file is not None and not is_generator(file) and not Path(file).exists():
-        message = f"observed: no such file: {file[:300]}; wanted {HELP}"
+    if file is not None and not generators.is_generator(file) and not Path(file).exists():
+        message = f"observed: no such file: {file[:300]}; wanted {generators.HELP}"
         diagnostics.append(Diagnostic(document.place((*path, "observed")), message, is_missing=True))
     return diagnostics
 
 
-def in_type(f: dataclasses.Field[Any], value: float) -> float:
+def in_type(f: dataclasses.Field[object], value: float) -> float:
     """A number in the type of a parameter: rounded where it takes whole numbers alone."""
     words = type_words(f)
     return round(value) if "int" in words and "float" not in words else value
@@ -151,14 +90,14 @@ def _messages(step: Step, swept: Mapping[str, float], calibrated: bool) -> list[
         return [*messages, f"{step.mech} needs {' and '.join(missing)}; found none"]
     try:
         build(step, values)
-        if step.observed is not None and is_generator(step.observed):
-            parse(step.observed)
+        if step.observed is not None and generators.is_generator(step.observed):
+            generators.parse(step.observed)
     except UsageError as error:
         messages.append(as_keys(str(error)))
     return messages
 
 
-def build(step: Step, values: Mapping[str, Any]) -> process.Step:
+def build(step: Step, values: Mapping[str, object]) -> process.Step:
     """Build a step with some values replaced, so that what is out of range raises; observations are not read.
 
     Raises:
@@ -174,7 +113,7 @@ def build(step: Step, values: Mapping[str, Any]) -> process.Step:
     return process.Step.from_dict({**row, "n": count})
 
 
-def swept_fault(written: Mapping[str, Any], swept: Collection[str]) -> str | None:
+def swept_fault(written: Mapping[str, object], swept: Collection[str]) -> str | None:
     """Why a step cannot stand beside a sweep that would leave a key without effect; None where it can.
 
     Args:
@@ -218,3 +157,32 @@ def _unsolvable(step: Step, noise: str | None) -> str | None:
         return None
     others = "" if noise is None else f"{noise}, "
     return f"nothing is left to solve for; remove {others}n or (with sampling) the rate, or use kind: budget"
+
+
+def expect_diagnostics(
+    part: Document, rows: Iterable[Expect], columns: Sequence[str], labels: set[str]
+) -> Iterator[Diagnostic]:
+    """Yield what is wrong with rows of ``expect``.
+
+    Args:
+        part: the document that holds them under its key ``expect``. columns: that an expected number may be about.
+        labels: columns that ``where`` may select rows by.
+    """
+    for index, row in enumerate(rows):
+        path = ("expect", index)
+        numbers = row.model_extra or {}
+        for key, value in numbers.items():
+            if ALIASES.get(key, key) not in columns:
+                near = did_you_mean(key, [*columns, *Expect.model_fields])
+                yield part.diagnostic((*path, key), f"unknown key {key!r}{near}", at_key=True)
+            elif isinstance(value, bool) or not isinstance(value, (int, float)):
+                yield part.diagnostic((*path, key), f"{key} must be a number; found {abbreviate(value)}")
+        if row.at_least and row.at_most:
+            message = "at_least and at_most are for bounds from one side: write one of them, or neither for a value"
+            yield part.diagnostic((*path, "at_most"), message, at_key=True)
+        if not numbers:
+            yield part.diagnostic(path, f"an expect row needs a number to meet, under one of {', '.join(columns)}")
+        for key in row.where:
+            if key not in labels:
+                message = f"unknown column {key!r}{did_you_mean(key, sorted(labels))}"
+                yield part.diagnostic((*path, "where", key), message, at_key=True)

@@ -1,4 +1,4 @@
-"""Which keys of a training go with ``shard_weights``, under which no process holds a weight as a whole."""
+"""Validate recipes of kind train: keys that belong together, plug-ins and their parameters, without loading torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wpriv.config.field_types import OwnCode
 from wpriv.config.resolve import Resolved
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.config.train_schema import Optimizer, Privacy, Train
-from wpriv.config.validate_expect import expect_diagnostics
+from wpriv.config.validate_steps import expect_diagnostics
 from wpriv.core import registry
 from wpriv.core.parameters import type_words
 from wpriv.errors import MissingResource, UsageError
@@ -126,8 +126,6 @@ def tuning_faults(model: Train) -> Iterator[str]:
             )
 
 
-# Validate recipes of kind train: keys that belong together, plug-ins and their parameters, without loading torch.
-
 # arguments that a model of the user's gets beside its parameters, where it has them
 SUPPLIED = ("shape", "classes")
 # figures of one training over its steps or epochs
@@ -165,7 +163,7 @@ def _tuning(part: Document, model: Train) -> Iterator[Diagnostic]:
         return
     for message in tuning_faults(model):
         yield part.diagnostic(("tune",), message, at_key=True)
-    if model.task not in registry.names("tasks"):
+    if not registry.known("tasks", model.task):
         return
     scores = resolve.test_metrics(model)
     if model.tune.score.column not in scores:
@@ -261,13 +259,13 @@ def _own_code(part: Document, key: str, code: OwnCode) -> list[Diagnostic]:
     return [part.diagnostic((key,), message)] if message else []
 
 
-def _kinds(value: Any) -> set[str]:
+def _kinds(value: object) -> set[str]:
     """The words of types that a value of a recipe has."""
     kind = type(value).__name__
     return {kind, {"dict": "Mapping", "list": "Sequence"}.get(kind, kind)}
 
 
-def _parameters(part: Document, key: str, folder: str, name: str, given: Mapping[str, Any]) -> list[Diagnostic]:
+def _parameters(part: Document, key: str, folder: str, name: str, given: Mapping[str, object]) -> list[Diagnostic]:
     """Parameters that a model or a reader does not have, of the wrong type, or out of range."""
     fields, result = dataclasses.fields(registry.load(folder, name).Params), []
     known = {field.name: type_words(field) for field in fields}
@@ -275,7 +273,7 @@ def _parameters(part: Document, key: str, folder: str, name: str, given: Mapping
         if word not in known:
             result.append(part.diagnostic((key, word), unknown_parameter(name, word, known), at_key=True))
         elif not known[word] & _kinds(value) and not ("float" in known[word] and type(value) is int):
-            wanted = " or ".join(sorted(known[word] - {"None", "Any"}))
+            wanted = " or ".join(sorted(known[word] - {"None", "object"}))
             message = f"{word} must be of type {wanted}; found {abbreviate(value)}"
             result.append(part.diagnostic((key, word), message))
     if not result:

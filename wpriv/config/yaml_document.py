@@ -82,7 +82,7 @@ class _StopError(yaml.YAMLError):
         self.problem, self.problem_mark = text, event.start_mark
 
 
-def _root(events: Iterator[Any], document: Document, diagnostics: list[Diagnostic]) -> Any:
+def _root(events: Iterator[object], document: Document, diagnostics: list[Diagnostic]) -> Any:
     data, documents = None, 0
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
@@ -93,7 +93,7 @@ def _root(events: Iterator[Any], document: Document, diagnostics: list[Diagnosti
     return data
 
 
-def _node(event: Any, events: Iterator[Any], document: Document, diagnostics: list[Diagnostic], path: Key) -> Any:
+def _node(event: Any, events: Iterator[Any], document: Document, diagnostics: list[Diagnostic], path: Key) -> object:
     place = _place(event)
     document.values[path] = place
     if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
@@ -106,15 +106,17 @@ def _node(event: Any, events: Iterator[Any], document: Document, diagnostics: li
     if isinstance(event, yaml.ScalarEvent):
         return _scalar(event, place, diagnostics)
     if isinstance(event, yaml.SequenceStartEvent):
-        items: list[Any] = []
+        items: list[object] = []
         while not isinstance(event := next(events), yaml.SequenceEndEvent):
             items.append(_node(event, events, document, diagnostics, (*path, len(items))))
         return items
     return _mapping(events, document, diagnostics, path)
 
 
-def _mapping(events: Iterator[Any], document: Document, diagnostics: list[Diagnostic], path: Key) -> dict[str, Any]:
-    mapping: dict[str, Any] = {}
+def _mapping(
+    events: Iterator[object], document: Document, diagnostics: list[Diagnostic], path: Key
+) -> dict[str, object]:
+    mapping: dict[str, object] = {}
     while not isinstance(event := next(events), yaml.MappingEndEvent):
         place = _place(event)
         if not isinstance(event, yaml.ScalarEvent):
@@ -175,14 +177,14 @@ def _syntax_error(error: yaml.YAMLError, text: str) -> Diagnostic:
     return Diagnostic(place, "not readable as YAML: a character that is not allowed in text")
 
 
-def _kind_of(data: Any) -> str:
+def _kind_of(data: object) -> str:
     return "nothing" if data is None else "a list" if isinstance(data, list) else f"the single value {str(data)[:40]!r}"
 
 
 class _PlainDumper(yaml.SafeDumper):
     """Writes a value that stands in several places out in each of them, since the reader refuses anchors."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 
@@ -207,7 +209,7 @@ _BlockDumper.add_representer(
 )
 
 
-def as_yaml(data: dict[str, Any], *, blocks: bool = False) -> str:
+def as_yaml(data: dict[str, object], *, blocks: bool = False) -> str:
     """Format data as YAML in their own order; of a recipe, ``read`` gives the same data back.
 
     Args:

@@ -220,21 +220,43 @@ def whole_pass_rate(rate: float) -> float | None:
 def Poisson(rate: float, max_batch: int = 0) -> Sampling:
     """Poisson sampling: every record takes part in a step independently with probability ``rate``.
 
-    With ``max_batch``, of more records than that a uniformly random part of this size is kept.
+    Args:
+        rate: the probability, in (0, 1].
+        max_batch: of more records than that a uniformly random part of this size is kept; 0 for no limit.
+    Raises:
+        UsageError: the rate lies outside (0, 1], or the limit is negative.
     """
     return Sampling("poisson", rate, max_batch)
 
 
 def FixedSize(rate: float) -> Sampling:
-    """Sampling without replacement: a step takes a uniformly random set of ``rate`` times the number of records."""
+    """Sampling without replacement: a step takes a uniformly random set of a fixed number of records.
+
+    Args:
+        rate: the size of the set over the number of records, in (0, 1].
+    Raises:
+        UsageError: the rate lies outside (0, 1].
+    """
     return Sampling("fixed", rate)
 
 
 def Allocation(rate: float) -> Sampling:
-    """Random allocation: in each pass of t = 1 / ``rate`` steps a record takes part in one, drawn uniformly."""
+    """Random allocation: in each pass of t = 1 / ``rate`` steps a record takes part in one, drawn uniformly.
+
+    Args:
+        rate: one over the number t of steps of a pass.
+    Raises:
+        UsageError: the rate lies outside (0, 1], or is not one over a whole number of at most 2^40.
+    """
     return Sampling("allocation", rate)
 
 
 def Shuffle(rate: float) -> Sampling:
-    """Shuffled batches: the records are shuffled afresh in each pass and cut into t = 1 / ``rate`` equal batches."""
+    """Shuffled batches: the records are shuffled afresh in each pass and cut into t = 1 / ``rate`` equal batches.
+
+    Args:
+        rate: one over the number t of batches of a pass.
+    Raises:
+        UsageError: the rate lies outside (0, 1], or is not one over a whole number of at most 2^40.
+    """
     return Sampling("shuffle", rate)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -178,7 +177,9 @@ def make_folder(path: Path, advice: str = ADVICE) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """Force the names in a folder to disk."""
+    """Force the names in a folder to disk; Windows opens no folders, and does so by itself."""
+    if os.name == "nt":
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -225,6 +226,13 @@ def locked(path: Path, busy: str, *, wait: bool = False) -> Iterator[None]:
 
 def _acquire(path: Path, busy: str, wait: bool) -> int:
     """Open and lock the file; return its descriptor."""
+    try:
+        import fcntl
+    except ImportError:
+        raise MissingResource(
+            f"{path}: this system has no POSIX file locks, which keep two processes apart. Train, and privatise into a "
+            "file, on Linux or macOS; WSL is Linux on Windows"
+        ) from None
     kind = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
     for _ in range(ATTEMPTS):
         try:

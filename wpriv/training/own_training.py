@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from wpriv.config import document
 from wpriv.config.recipe import Recipe, check
-from wpriv.errors import UsageError
+from wpriv.errors import UsageError, require
 from wpriv.hints import did_you_mean
 from wpriv.results import storage
 from wpriv.results.model import Json
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from wpriv.config.train_schema import Train
+    from wpriv.training.clipping.example_gradients import Loss
     from wpriv.training.engine.job import Job
-    from wpriv.training.tasks._record_loss import Loss
 
 SOURCE = "trained from Python by wpriv.train"
 # keywords of ``wpriv.train`` that are keys of ``privacy``, are keys of a recipe, or become such keys
@@ -103,6 +103,7 @@ def own_training(
         UsageError: the objects do not fit together, or the options are faulty.
         MissingResource: the records are no arrays of numbers.
     """
+    require("torch", "training")
     from wpriv.training.tasks import _given
 
     keys = options_of(options)

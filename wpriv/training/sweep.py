@@ -6,7 +6,6 @@ The statement says what all of the trainings together keep.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import re
 from collections.abc import Collection, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
-from wpriv.errors import MissingResource, UnknownName, UsageError
+from wpriv.errors import UnknownName, UsageError, require
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK, locked
 from wpriv.results import expectations, model, plot, storage
@@ -112,10 +111,8 @@ def check_backend(name: str) -> None:
     """
     if name not in BACKENDS:
         raise UnknownName("backend", name, BACKENDS, place="--backend")
-    if name == cluster.BACKEND and importlib.util.find_spec("submitit") is None:
-        raise MissingResource(
-            "--backend submitit needs the package of this name; install it by pip install 'wpriv[slurm]'"
-        )
+    if name == cluster.BACKEND:
+        require("submitit", "--backend submitit")
 
 
 def planned(recipe: Recipe, out: Path, *, part: str = "1/1", root: str | Path | None = None) -> list[PlannedCell]:

@@ -104,7 +104,7 @@ def train(
     Raises:
         UsageError: the recipe is faulty, or ``out`` holds another run.
         Unsupported: the target is out of reach, or the network mixes records.
-        MissingResource: the data set or the GPU is missing.
+        MissingResource: the data set, the GPU or torch is missing.
         Interrupted: a signal arrived; the run can be resumed.
     """
     of_network: Json = {
@@ -155,6 +155,7 @@ def train_all(
         keep. ``SweepResult.require()`` raises if an expected number was missed.
     Raises:
         UsageError: the recipe is faulty, or is of one training. Interrupted: a signal arrived.
+        MissingResource: the data set, the GPU or torch is missing.
     """
     changes = {**(set or {}), **({} if seeds is None else {"seeds": seeds})}
     loaded = recipe_of(recipe, quick=quick, changes=changes)
@@ -177,7 +178,7 @@ def _print_line(line: str) -> None:
 
 
 def _folder(out: str | Path | None, recipe: Recipe) -> Path:
-    return Path(out) if out is not None else default_out(recipe)
+    return Path(out) if out is not None else recipe.default_out
 
 
 def recipe_of(name: str | Path, *, quick: bool = False, changes: Mapping[str, Any] | None = None) -> Recipe:
@@ -188,11 +189,6 @@ def recipe_of(name: str | Path, *, quick: bool = False, changes: Mapping[str, An
     """
     recipe = load_recipe.read(name, quick=quick, kind="train")
     return changed(recipe, changes) if changes else recipe
-
-
-def default_out(recipe: Recipe) -> Path:
-    """Return ``results/<name>``, or a folder of its own for a quick run."""
-    return Path("results") / (f"{recipe.name}-quick" if recipe.quick else recipe.name)
 
 
 def require_one(recipe: Recipe, *, fork: bool, fresh: bool) -> None:

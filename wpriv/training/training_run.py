@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wpriv.config.recipe import Recipe
-from wpriv.errors import Interrupted, UsageError
+from wpriv.errors import Interrupted, UsageError, require
 from wpriv.files.durable_writes import LOCK, locked
 from wpriv.results import expectations
 from wpriv.results.model import Json
@@ -159,6 +159,7 @@ class TrainingRun:
         folder = together(lambda: run_folder.inspect(self.out, recipe, **start))
         if folder.done:
             return Begun(plan.plan(recipe, sizes, folder.earlier_process()), folder, "", {}, to_train=False)
+        require("torch", "training")
         from wpriv.training.engine import launch, network_guard
 
         if self.say is not None and (warning := train_data.scale_warning(recipe, data)) is not None:

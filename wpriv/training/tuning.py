@@ -19,7 +19,7 @@ from wpriv.config import resolve, yaml_document
 from wpriv.config.recipe import Recipe
 from wpriv.config.train_schema import Train
 from wpriv.core.guarantee import Guarantee
-from wpriv.errors import Interrupted, Unsupported, UsageError
+from wpriv.errors import Interrupted, Unsupported, UsageError, require
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK, locked
 from wpriv.results import expectations, plot, storage
@@ -92,7 +92,8 @@ def run(
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise Unsupported(f"{recipe.name}: tune trains in one process; start it without torchrun")
-    inspect(out, recipe, resume=resume)
+    if inspect(out, recipe, resume=resume) != "done":
+        require("torch", "training")
     data = train_data.data(recipe, root)
     plan = tuning_plan.tuning_plan(recipe, train_data.sizes_of(recipe, data))
     busy = f"another process is training in {out}. Wait until it ends, or name another folder with --out"

@@ -1,11 +1,10 @@
-"""Decide claims of Gaussian DP (mu) and of zero-concentrated DP (rho)."""
+"""Decide a claim about a process: proved, refuted with the test that breaks it, or open."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri, ndtri_exp
@@ -186,7 +185,7 @@ def _scan(question: Question, curve: Curve, allowed_at: Callable[[float], float]
     return question.decision(REFUTED, reason, accountant="pld", source=curve.source, **_shown(question, *point))
 
 
-def _shown(question: Question, eps: float, allowed: float, delta: Bracket) -> dict[str, Any]:
+def _shown(question: Question, eps: float, allowed: float, delta: Bracket) -> dict[str, object]:
     return {"at_eps": eps, "allowed": allowed, "delta": delta, **refuting_test(question, eps, allowed)}
 
 
@@ -221,8 +220,6 @@ def _up(x: float, limit: float) -> str:
 def _down(x: float, limit: float) -> str:
     return rounded_text(x, up=False, limit=limit)
 
-
-# Decide a claim about a process: proved, refuted with the test that breaks it, or open.
 
 # relative width at which a claim inside a bracket is asked again
 FINER = 1e-8

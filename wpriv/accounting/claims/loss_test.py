@@ -1,4 +1,4 @@
-"""Simulate two worlds: draw the privacy loss of a process with the record (P) and without it (Q), and count.
+"""The test that breaks a claimed (eps, delta): call the record "in" where the privacy loss exceeds eps; its simulation.
 
 Gaussian steps draw their output and compute the loss from it; sampled steps also draw whether the record takes part,
 and the loss is that of the mixture. Discrete pairs draw an outcome. Any other pair with exact tails draws a loss by

@@ -1,4 +1,4 @@
-"""Which of two privacy profiles is smaller, decided between the points at which both are bracketed.
+"""Which of two processes is more private: the order of their privacy profiles, decided between bracketed points.
 
 A profile f(t) = H_t(P||Q) is convex and decreasing in t = e^eps. So f is at most its chords between upper ends, and at
 least the largest of three lines: the lower end on the right, and the chords of both neighbouring cells, continued. If
@@ -235,8 +235,6 @@ def _sign(ends: tuple[float, float, float, float] | None) -> int:
         return 0
     return -1 if ends[1] < ends[2] else 1 if ends[0] > ends[3] else 0
 
-
-# Which of two processes is more private: the order of their certified privacy curves.
 
 # relative width of the brackets, the relative difference of curves that are called equal, the end of the range
 ORDER_TOL, WITHIN, SMALLEST_DELTA = 1e-5, 1e-2, 1e-10

@@ -45,7 +45,7 @@ def described(text: str | Path) -> DescribedProcess:
     if path.suffix in SUFFIXES and (is_file or " " not in word):
         return _of_json(path)
     first = word.split()[0]
-    if first in registry.names("mechanisms"):
+    if registry.known("mechanisms", first):
         return _of_words(word)
     if ("=" in word or " " in word.strip()) and not is_file:
         registry.mechanism(first)  # an unknown name, with a suggestion

@@ -1,9 +1,10 @@
-"""Decide one claim under every interpretation of the flags: sampling, neighbours, and what sigma is relative to."""
+"""The verb ``verify_claim``; claims under every interpretation of the flags, and published claims of a recipe."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,29 +62,22 @@ def decide_readings(spec: Mapping[str, Any], claim: Claim, *, tol: float | None 
     Raises:
         UsageError: the step is faulty. Unsupported: the mechanism has one relation of neighbours only.
     """
-    readings = []
-    for interpretation in interpretations.interpretations_of(spec):
-        if interpretation.accountant != "pld":
-            continue  # the other accountants bound the same curve
-        readings.append(_reading(interpretation, claim, tol))
-    return readings
+    every = interpretations.interpretations_of(spec)
+    # the other accountants bound the same curve
+    return [_reading(each, claim, tol) for each in every if each.accountant == "pld"]
 
 
-def _reading(interpretation: Interpretation, claim: Claim, tol: float | None) -> Reading:
+def _reading(each: Interpretation, claim: Claim, tol: float | None) -> Reading:
+    return Reading(each, *_decided(lambda: Question(claim, each.process(), tol=tol, simulated=False)))
+
+
+def _decided(asked: Callable[[], Question]) -> tuple[Decision | None, str]:
+    """The decision, if an accountant with proven bounds has an answer, and the reason."""
     try:
-        process = build_process.process(
-            [interpretation.spec],
-            interpretation.adjacency,
-            group=interpretation.group,
-            records=interpretation.records,
-        )
-        decision = decide(Question(claim, process, tol=tol, simulated=False))
+        decision = decide(asked())
     except Unsupported as error:
-        return Reading(interpretation, None, str(error))
-    return Reading(interpretation, decision, decision.reason)
-
-
-# Decide the published claims of a recipe of kind verify, each beside its source and its expected verdict.
+        return None, str(error)
+    return decision, decision.reason
 
 
 @dataclass(frozen=True)
@@ -132,14 +126,8 @@ def decide_published(
         claim = parse_claim(entry.claim)
         steps = [step.model_dump(exclude_none=True) for step in entry.process]
         subject = build_process.described_steps(steps, entry.adjacency, entry.group)
-        question = Question(claim, subject.process, subject.notes, simulated=simulated, seed=seed)
-        decision: Decision | None
-        try:
-            decision = decide(question)
-            reason = decision.reason
-        except Unsupported as error:
-            decision, reason = None, str(error)
-        verdicts.append(PublishedVerdict(entry.name, entry.source, entry.verdict, str(claim), decision, reason))
+        decided = _decided(partial(Question, claim, subject.process, subject.notes, simulated=simulated, seed=seed))
+        verdicts.append(PublishedVerdict(entry.name, entry.source, entry.verdict, str(claim), *decided))
         if progress is not None:
             progress(index + 1, len(model.published))
     return verdicts
@@ -153,9 +141,6 @@ def require_expected(name: str | Path, verdicts: list[PublishedVerdict]) -> None
             f"{name}: wanted {wrong[0].name!r} to be {wrong[0].expected}; it is {wrong[0].verdict}: {wrong[0].reason}"
             + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
         )
-
-
-# The verb ``verify_claim``: decide a claim about a process that is given as to ``budget``.
 
 
 def verify_claim(

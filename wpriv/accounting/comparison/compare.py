@@ -1,4 +1,4 @@
-"""Types of the keywords of ``compare``, for type checkers and editors; the recipe schema checks the values."""
+"""The verb ``compare``: accountants over a grid, to a table, a figure and a verdict on expected numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wpriv.numerics.bracket import Bracket, monotone
 from wpriv.results import expectations, storage
 from wpriv.results.expectations import Verdict
 
-Steps = Sequence[Mapping[str, Any]]
+Steps = Sequence[Mapping[str, object]]
 
 
 class ComparisonKeys(TypedDict, total=False):
@@ -35,24 +35,22 @@ class ComparisonKeys(TypedDict, total=False):
     adjacency: str | None
     group: int | None
     accountants: Sequence[str]
-    sweep: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    sweep: Mapping[str, object] | Sequence[Mapping[str, object]]
     eps: float | None
     eps_per_n: float | None
     delta: float | None
     tol: float | None
     repeats: str | None
     table: str
-    params: Mapping[str, Any]
+    params: Mapping[str, object]
     bins: int
     figure: str | None
     title: str | None
     limits: Mapping[str, Sequence[float]]
-    expect: Sequence[Mapping[str, Any]]
-    panels: Sequence[Mapping[str, Any]]
-    claims: Sequence[Mapping[str, Any]]
+    expect: Sequence[Mapping[str, object]]
+    panels: Sequence[Mapping[str, object]]
+    claims: Sequence[Mapping[str, object]]
 
-
-# The verb ``compare``: accountants over a grid, to a table, a figure and a verdict on expected numbers.
 
 Row = dict[str, Any]
 Progress = Callable[[int, int], None]
@@ -120,21 +118,11 @@ def compare(
     if recipe is None:
         return run(load_recipe.from_keys(keys), None if out is None else Path(out), fresh=fresh)
     loaded = load_recipe.read(recipe, quick=quick, kind="compare")
-    return run(loaded, default_out(loaded) if out is None else Path(out), fresh=fresh)
-
-
-def default_out(recipe: Recipe) -> Path:
-    """Return ``results/<name>``, and a directory of its own for a quick run, whose table is another one."""
-    return Path("results") / (f"{recipe.name}-quick" if recipe.quick else recipe.name)
+    return run(loaded, loaded.default_out if out is None else Path(out), fresh=fresh)
 
 
 def run(
-    recipe: Recipe,
-    out: Path | None = None,
-    *,
-    fresh: bool = False,
-    progress: Progress | None = None,
-    draw: bool = True,
+    recipe: Recipe, out: Path | None = None, *, fresh: bool = False, progress: Progress | None = None, draw: bool = True
 ) -> Comparison:
     """Compute a valid recipe cell by cell; with ``out``, finished cells are kept there and an interrupted run resumes.
 
@@ -172,7 +160,7 @@ def run(
     return Comparison(recipe, rows, verdicts, out, files, reused)
 
 
-def readings(spec: dict[str, Any], *, repeats: str | None = None, **question: float) -> list[Row]:
+def readings(spec: dict[str, object], *, repeats: str | None = None, **question: float) -> list[Row]:
     """Answer ``compare --why``: see ``wpriv.accounting.interpretations``; the question is eps or delta, and tol."""
     return compare_interpretations({k: v for k, v in spec.items() if v is not None}, repeats=repeats, **question)
 
@@ -181,7 +169,7 @@ def _compute_all(
     cells: list[Cell], keys: list[str], finished: dict[str, list[Row]], out: Path | None, progress: Progress | None
 ) -> tuple[list[list[Row]], int]:
     """The rows of each cell, kept in ``out`` as they are computed, and the number of cells that were finished."""
-    curves: dict[str, Any] = {}
+    curves: dict[str, object] = {}
     rows, reused = [], 0
     for count, (cell, key) in enumerate(zip(cells, keys, strict=True)):
         if progress:
@@ -198,7 +186,7 @@ def _compute_all(
     return rows, reused
 
 
-def _provenance(recipe: Recipe, rows: list[Row], **counts: int) -> dict[str, Any]:
+def _provenance(recipe: Recipe, rows: list[Row], **counts: int) -> dict[str, object]:
     return {
         "recipe": recipe.name,
         "source": recipe.source,
@@ -210,7 +198,7 @@ def _provenance(recipe: Recipe, rows: list[Row], **counts: int) -> dict[str, Any
     }
 
 
-def compute(cell: Cell, curves: dict[str, Any]) -> list[Row]:
+def compute(cell: Cell, curves: dict[str, object]) -> list[Row]:
     """Compute the rows of one cell.
 
     Args:
@@ -242,7 +230,7 @@ def _trade_off(cell: Cell, process: Process, curves: dict[str, Any]) -> Row:
     return membership_figures.point_row(curves[key], cell.labels["fpr"])
 
 
-def _bound(cell: Cell, curves: dict[str, Any]) -> Row:
+def _bound(cell: Cell, curves: dict[str, object]) -> Row:
     answer = _answer(cell, curves)
     row = {**cell.labels, **cell.process_columns(), "accountant": cell.accountant}
     given = ("epsilon", cell.eps) if cell.eps is not None else ("delta", cell.delta)

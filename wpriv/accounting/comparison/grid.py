@@ -1,4 +1,4 @@
-"""Tables of the privacy loss distribution: its class, and its histogram after n compositions.
+"""The cells of a comparison, and its tables of privacy loss distributions: their class, and their histogram.
 
 Histograms are for figures. They are exact where the composition has a closed form; elsewhere each step's loss is first
 rounded to a cell, which adds width^2/12 to its variance. No guarantee is derived from them; accountants give those.
@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ MAX_FFT = 1 << 22
 SPREAD = 5.0  # half the width of a histogram, in standard deviations of the composed loss
 
 
-def class_row(process: Process) -> dict[str, Any]:
+def class_row(process: Process) -> dict[str, object]:
     """Return mean and variance of the composed loss given that it is finite, its infinity mass, and E|Y - mean|^3.
 
     The first direction of the adjacency is shown. The third moment is that of a single step, None for different steps.
@@ -56,7 +56,7 @@ def _class(run: WeightedPairs) -> tuple[float, float, float]:
     return sum(n * c.mean for c, n in classes), sum(n * c.variance for c, n in classes), -math.expm1(log_finite(run))
 
 
-def loss_rows(process: Process, bins: int | None = None) -> list[dict[str, Any]]:
+def loss_rows(process: Process, bins: int | None = None) -> list[dict[str, object]]:
     """Return a histogram of the composed loss under P, beside the normal distribution of its privacy loss class.
 
     One row per cell: ``loss`` (its middle, in nats), ``width``, ``mass``, ``density`` = mass / width and
@@ -89,12 +89,12 @@ def loss_rows(process: Process, bins: int | None = None) -> list[dict[str, Any]]
     return [*rows, _infinity_row(infinity)]
 
 
-def _row(loss: float, width: float, mass: float, normal: float | None) -> dict[str, Any]:
+def _row(loss: float, width: float, mass: float, normal: float | None) -> dict[str, object]:
     density = mass / width if width else None
     return {"part": "finite", "loss": loss, "width": width, "mass": mass, "density": density, "class_density": normal}
 
 
-def _infinity_row(infinity: float) -> dict[str, Any]:
+def _infinity_row(infinity: float) -> dict[str, object]:
     return {
         "part": "infinity",
         "loss": math.inf,
@@ -161,8 +161,6 @@ def _ends(pair: LossPair) -> tuple[float, float]:
     return low, high
 
 
-# The cells of a comparison: every process, at every point of the sweep, by every accountant.
-
 # keys of a step whose value may be the path of a file
 FILES = ("file", "observed", "strategy")
 
@@ -214,7 +212,7 @@ class Cell:
         """
         return build_process.process(self.specs, self.adjacency, group=self.group, records=self.records)
 
-    def process_columns(self) -> dict[str, Any]:
+    def process_columns(self) -> dict[str, object]:
         """Return the parameters of a single step, also those left at their defaults, or the number of several steps."""
         return build_process.step(self.specs[0]).describe() if len(self.specs) == 1 else {"steps": len(self.specs)}
 
@@ -256,7 +254,7 @@ def _panel(panel: Panel) -> Iterator[Cell]:
             yield replace(_cell(panel, case, specs, accountant, dict(point)), records=records)
 
 
-def _spec(written: dict[str, Any]) -> dict[str, Any]:
+def _spec(written: dict[str, object]) -> dict[str, object]:
     """A step of a point of the grid with n and rate, without keys of steps that have no value."""
     planned, _ = with_repetition(written)
     spec = {**planned, "n": 1 if planned["n"] is None else planned["n"]}
@@ -283,7 +281,7 @@ def _cell(panel: Panel, case: str, specs: tuple[dict[str, Any], ...], accountant
     )
 
 
-def _fingerprint(parts: list[Any]) -> str:
+def _fingerprint(parts: Sequence[object]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wpriv.errors import MissingResource, UsageError
+from wpriv.errors import UsageError, require
 from wpriv.numerics import ball_projection
 
 if TYPE_CHECKING:
@@ -57,10 +56,7 @@ def choose_wavelets(clear: Array, noise: RecordNoise) -> Wavelets:
     Source:
         Reshetova, Chen, Ozgur (2023), section 5; Mallat (1999).
     """
-    if importlib.util.find_spec("pywt") is None:
-        raise MissingResource(
-            "options: wavelet needs the package PyWavelets; install it with: pip install 'wpriv[wavelets]'"
-        )
+    require("pywt", "options: wavelet")
     if clear.ndim != 4 or len(clear) == 0:
         raise UsageError(
             f"options: wavelet needs clear test images [N, C, H, W]; found {list(clear.shape)}. Give data: test"

@@ -57,7 +57,7 @@ def validate(recipe: Train) -> Iterator[Fault]:
     if options.conditional and privatize is not None and not privatize.public_labels:
         message = "the reports have no labels: give data: privatize: public_labels: true, or leave it out"
         yield ("options", "conditional"), message
-    if options.critic.name not in registry.names("models"):
+    if not registry.known("models", options.critic.name):
         yield ("options", "critic"), f"no model called {options.critic.name[:60]!r}"
 
 

@@ -13,7 +13,7 @@ from wpriv.accounting import evaluate
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
 from wpriv.core.guarantee import STATISTICAL, Guarantee
-from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError
+from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError, require
 from wpriv.files import durable_writes
 from wpriv.numerics.numbers import echo, text
 from wpriv.results import plot, storage
@@ -179,7 +179,7 @@ def audit(
     Raises:
         UsageError: the recipe is faulty, an argument is out of range, or ``out`` holds other files.
         Unsupported: the training has no privacy, or is of a kind that cannot be audited.
-        MissingResource: the data set or the device is missing.
+        MissingResource: the data set, the device or torch is missing.
     """
     return run(
         training.recipe_of(recipe, quick=quick, changes=set or {}),
@@ -208,6 +208,7 @@ def run(
     Args:
         counting: called with the steps done and the steps of all trainings.
     """
+    require("torch", "an audit")
     _check(recipe, method, canaries, runs)
     if recipe.train.has_several:
         recipe = training_grid.changed(recipe, {"seeds": 1})  # an audit trains as often as its method needs

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.errors import FaultyRecords, MissingResource, UsageError
+from wpriv.errors import FaultyRecords, UsageError, require
 from wpriv.hints import did_you_mean
 from wpriv.training.data import _classes
 from wpriv.training.data._classes import Declared
@@ -93,12 +93,9 @@ def read(root: Path | None, params: Params) -> Data:
 
 def _splits(folder: Path, params: Params) -> list[Any]:
     """Return the training split, and the test split where there is one."""
-    try:
-        import datasets
-    except ImportError:
-        raise MissingResource(
-            "data sets of Hugging Face are read by the library datasets; install it by pip install 'wpriv[datasets]'"
-        ) from None
+    require("datasets", "a data set of Hugging Face")
+    import datasets
+
     try:
         loaded = datasets.load_from_disk(str(folder))
     except (OSError, ValueError, KeyError, TypeError) as error:  # pyarrow's errors are ValueError or OSError

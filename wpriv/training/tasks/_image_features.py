@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from wpriv.config import document
 from wpriv.config.document import form_diagnostics
 from wpriv.config.field_types import Field, Number, Positive, StrictModel, model_validator
-from wpriv.errors import UsageError
+from wpriv.errors import UsageError, require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -193,8 +193,9 @@ def image_features(
     Returns:
         [N, D] float32.
     Raises:
-        UsageError: x holds no such images, or a parameter is out of range.
+        UsageError: x holds no such images, or a parameter is out of range. MissingResource: torch is not installed.
     """
+    require("torch", "image_features")
     import numpy as np
     import torch
 
