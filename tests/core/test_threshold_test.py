@@ -10,7 +10,7 @@ import pytest
 
 from tests import nightly
 from wpriv.accounting import evaluate
-from wpriv.accounting.claims.loss_test import most_trials, simulate, threshold_test, trials_needed
+from wpriv.accounting.claims.loss_threshold import most_trials, simulate, threshold_test, trials_needed
 from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.accounting.mechanisms.laplace import Laplace
 from wpriv.accounting.mechanisms.randomized_response import RandomizedResponse

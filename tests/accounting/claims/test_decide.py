@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from wpriv.accounting import evaluate
 from wpriv.accounting.claims.decide import decide
 from wpriv.accounting.claims.decision import Question
-from wpriv.accounting.claims.loss_test import trials_needed
+from wpriv.accounting.claims.loss_threshold import trials_needed
 from wpriv.accounting.claims.verify_claim import decide_readings
 from wpriv.accounting.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.accounting.mechanisms.dp import Dp

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wpriv.accounting import evaluate
-from wpriv.accounting.claims.loss_test import (
+from wpriv.accounting.claims.loss_threshold import (
     Simulation,
     ThresholdTest,
     most_trials,
