@@ -1,6 +1,6 @@
 """The one declaration of a process and of the question about it: the names, the forms and the meanings of their keys.
 
-Flags (cli/flags.py) and the keys of recipes (config/step_schema.py) are made of it. Its texts name keys in backticks,
+Flags (cli/flags.py) and the keys of recipes (config/schema.py) are made of it. Its texts name keys in backticks,
 as error messages do (see ``wpriv.errors``).
 """
 

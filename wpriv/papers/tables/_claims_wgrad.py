@@ -1,7 +1,7 @@
 """The statements of Rodriguez-Vitores, Lalanne, Loubes (2025) on Wasserstein gradients, for the table ``claims``.
 
 Scores U of n records and V of m records are numbers; R_ij is the length of the intersection of the i-th of n and the
-j-th of m equal parts of (0, 1]. The sensitivities of Theorems 4.1 and 6.1 are in ``numerics/gradient_sensitivity.py``.
+j-th of m equal parts of (0, 1]. The sensitivities of Theorems 4.1 and 6.1 are in ``papers/mechanisms/wgrad.py``.
 """
 
 from __future__ import annotations

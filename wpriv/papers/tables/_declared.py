@@ -331,7 +331,7 @@ class WgradSensitivity(_Table):
     """The sensitivity of a Wasserstein gradient, alone or as the penalty of a loss: as published and corrected.
 
     Rodriguez-Vitores, Lalanne, Loubes (2025), Theorems 4.1 and 6.1; for the formulas and their assumptions see
-    ``numerics/gradient_sensitivity.py``.
+    ``papers/mechanisms/wgrad.py``.
     """
 
     name = "wgrad-sensitivity"

@@ -205,12 +205,12 @@ class Noise:
         log, sqrt, cos and sin are below 2^-44 of their largest values (log and sqrt: of their own), five hundred units
         in the last place, where the libraries that torch uses promise four or fewer. (The functions of kernels.c cut
         their series below 2^-54 and have a dozen roundings.) Numbers with U outside that
-        range, or closer to a midpoint than ``deviation * 2^-39``, go to rounded_normals.py, which computes with
+        range, or closer to a midpoint than ``deviation * 2^-39``, go to ``nearest``, which computes with
         intervals in as many digits as it needs.
 
         Args:
             deviation: the standard deviation before rounding, above 0 and at most 2^37.
-            error_bound: the bound 2^-39; a larger one sends more numbers to rounded_normals.py and changes no result.
+            error_bound: the bound 2^-39; a larger one sends more numbers there and changes no result.
         Raises:
             UsageError: the standard deviation is out of range.
         """
