@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -536,7 +537,7 @@ def test_a_file_system_without_locks_is_an_error_of_the_environment_and_nothing_
     def refuse(*_args):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(durable_writes.fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     assert run(capsys)[0] == ENVIRONMENT
     assert not out.exists()
 

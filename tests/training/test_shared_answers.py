@@ -15,9 +15,9 @@ def questions(monkeypatch):
     """The deltas that were asked of an accountant."""
     deltas, ask = [], evaluate.ask
     monkeypatch.setattr(evaluate, "ask", lambda curve, *, delta: deltas.append(delta) or ask(curve, delta=delta))
-    plan._ask_once.cache_clear()
+    plan._kept_guarantee.cache_clear()
     yield deltas
-    plan._ask_once.cache_clear()
+    plan._kept_guarantee.cache_clear()
 
 
 def process(n: int) -> Process:

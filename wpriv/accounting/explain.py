@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv.accounting import build_process, evaluate, membership_figures
 from wpriv.accounting.adaptive_history import FILTER, GAUSS, is_unsampled_gaussian, kept
@@ -15,7 +15,9 @@ from wpriv.core.loss_moments import loss_class
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.numbers import echo, text
-from wpriv.results.model import Figure, Releases, Reports
+
+if TYPE_CHECKING:
+    from wpriv.results.model import Figure, Releases, Reports
 
 SAMPLING = {
     "poisson": "every step must draw each record independently with probability `rate`; shuffled or fixed batches are "
