@@ -1,11 +1,12 @@
 """The contract of every loss pair, sampled or not; the oracle is the definition of the hockey-stick divergence.
 
-Every file of wpriv/accounting/mechanisms is covered: one without an example in the table below fails.
+Every mechanism is covered: one without an example in the table below fails.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -262,3 +263,13 @@ def test_renyi_lies_between_the_sums_over_cells(pair):
         low, high = float(mass @ np.expm1(s * eps[:-1])), float(mass @ np.expm1(s * eps[1:]))
         slack = 1e-12 + 1e-12 * abs(high)
         assert low - slack <= target <= high + slack
+
+
+@pytest.mark.parametrize("name", registry.names("mechanisms"))
+def test_help_says_what_each_parameter_is_and_what_is_refused(name):
+    cls = registry.mechanism(name)
+    text = inspect.getdoc(cls)
+    arguments = text.partition("\nArgs:\n")[2].partition("\nRaises:\n")
+    assert "UsageError" in arguments[2]
+    for each in dataclasses.fields(cls):
+        assert f"    {each.name}: {each.metadata['help']}" in arguments[0]
