@@ -1,4 +1,6 @@
-"""A stream of cryptographic random bits: AES-256 in counter mode under a secret key.
+"""Randomness of releases: the cryptographic stream, noise from its bits, and the seeds and keys.
+
+A stream of cryptographic random bits: AES-256 in counter mode under a secret key.
 
 An adversary who knows all records but one knows the two values that a release may have been made of, and so two
 candidates for its noise. Of the output of a statistical generator only one candidate fits the generator's equations

@@ -1,4 +1,7 @@
-"""Bounds of the privacy profile of the best of K runs from that of one run; docs/theory/tuning.md has the proofs."""
+"""The best of K runs, K random: bounds of its profile, and its privacy curve.
+
+Bounds of the privacy profile of the best of K runs from that of one run; docs/theory/tuning.md has the proofs.
+"""
 
 from __future__ import annotations
 

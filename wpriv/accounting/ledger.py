@@ -1,4 +1,4 @@
-"""The lines of a ledger: their format, their digests, and their reading. ``ledger`` writes and accounts for them.
+"""The ledger of a training: the format of its lines, and the file that they are appended to.
 
 A line holds the digest of the line before it, and one of its own. Lines of the format before (``wpriv.ledger/2``) have
 none of their own; they are read, and continued.

@@ -1,4 +1,7 @@
-"""Load recipes: read, resolve and validate a file, and turn it into the arguments of a verb."""
+"""Recipes as arguments of verbs: from files, from flags, and from keywords.
+
+Load recipes: read, resolve and validate a file, and turn it into the arguments of a verb.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The density ratio of a pass of random allocation, between a distribution below it and one above it.
+"""The pair of random allocation, and the density ratio of one of its passes.
+
+The density ratio of a pass of random allocation, between a distribution below it and one above it.
 
 The ratio is the mean of t independent ratios of one step (docs/theory/allocation.md, Theorem 2). The sum is built by
 doubling, on geometric cells that become shorter as the sum concentrates, so that every level adds about the same error.

@@ -1,4 +1,6 @@
-"""Poisson sampling where a person has several records: the dominating pair under add-remove.
+"""Dominating pairs of sampling where a person has several records.
+
+Poisson sampling where a person has several records: the dominating pair under add-remove.
 
 A group of m records takes part in a step with j ~ Binomial(m, q) of them, so the pair is the mixture of the pairs of j
 records against the distribution without them. docs/theory/groups.md proves that contributions in one direction are the

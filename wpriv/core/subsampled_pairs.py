@@ -1,4 +1,7 @@
-"""What both kinds of subsampling share: mixtures of masses, the map of losses, and sampled atomic pairs."""
+"""Dominating pairs of Poisson and fixed-size sampling, of single records.
+
+What both kinds of subsampling share: mixtures of masses, the map of losses, and sampled atomic pairs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The trade-off function of one order of neighbours, bounded from both sides by points of the privacy profile.
+"""The trade-off function of one order of neighbours, and the least mu of Gaussian differential privacy.
+
+The trade-off function of one order of neighbours, bounded from both sides by points of the privacy profile.
 
 A test of "the record is in the data" (distribution P) against "it is not" (Q) has a false-positive rate a under Q and a
 false-negative rate under P; T(a) is the least false-negative rate. The profile f(t) = H_t(P||Q) is its dual: T(a) is

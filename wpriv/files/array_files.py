@@ -1,4 +1,7 @@
-"""NumPy array files, read with a limit on their unpacked size and without pickled objects."""
+"""Files of NumPy arrays and of weights, read without running code.
+
+NumPy array files, read with a limit on their unpacked size and without pickled objects.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Values as strict JSON can hold them."""
+"""Files that are written whole or not at all: strict JSON values, atomic changes, locks.
+
+Values as strict JSON can hold them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Array types of the numerical code."""
+"""Array types of the numerical code, and the parts of the mass of a cell.
+
+Array types of the numerical code.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Numbers as users write them: 1e-5, 2^20 and 256/60000 as text, or numbers of any library."""
+"""Numbers as text: how users write them, and how they are printed, towards the safe side.
+
+Numbers as users write them: 1e-5, 2^20 and 256/60000 as text, or numbers of any library.
+"""
 
 from __future__ import annotations
 

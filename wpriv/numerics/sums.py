@@ -1,4 +1,6 @@
-"""Distributions of a sum of independent variables on geometric cells, above and below it in convex order.
+"""Sums of independent variables: their distributions, and rates of tests on them.
+
+Distributions of a sum of independent variables on geometric cells, above and below it in convex order.
 
 Cell k holds the values from e^{kh} to e^{(k+1)h}. The sum of a value in cell i and one in cell i + d lies in or near
 cell i + floor(ln(1 + e^{dh}) / h), so that all pairs of cells are added up by shifting arrays. No mass is transformed

@@ -1,4 +1,6 @@
-"""The squared length H of a unit vector after k random projections: bracket of its distribution, moments, tail.
+"""The squared length of a projected unit vector: its distribution, moments and tail bounds.
+
+The squared length H of a unit vector after k random projections: bracket of its distribution, moments, tail.
 
 H is the sum of k independent Beta(1/2, (d-1)/2) variables, and u = sqrt(H). Given H, a release with Gaussian noise has
 the pair N(u/sigma, 1) against N(0, 1), and H is public, so its privacy profile is the average over H of Gaussian

@@ -1,4 +1,6 @@
-"""Costs ||x - y||_p^p between all pairs of points for p != 2, and gradients of couplings, from n m d differences.
+"""Costs between all pairs of points, and gradients of couplings.
+
+Costs ||x - y||_p^p between all pairs of points for p != 2, and gradients of couplings, from n m d differences.
 
 They are computed in blocks that fit the cache of a processor. For p = 1 most differences are not needed: if a
 coordinate of y lies outside the range of that coordinate in x, |x - y| is linear in both, and one matrix product

@@ -1,4 +1,7 @@
-"""Exact W_p^p between two samples of the same size, by optimal assignment, with the gradient in the points."""
+"""Exact transport: by assignment between samples, and in closed form between Gaussians.
+
+Exact W_p^p between two samples of the same size, by optimal assignment, with the gradient in the points.
+"""
 
 from __future__ import annotations
 

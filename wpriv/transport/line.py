@@ -1,4 +1,6 @@
-"""Array operations that numpy and torch name differently; the arithmetic in ``_rows`` is written once for both.
+"""Optimal transport on the line, for numpy and torch.
+
+Array operations that numpy and torch name differently, so that the arithmetic is written once for both.
 
 Samples on the CPU are handled as numpy arrays, whose sort is much faster and whose calls cost less; samples on a device
 remain tensors.

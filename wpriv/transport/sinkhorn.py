@@ -1,4 +1,6 @@
-"""Stabilised Sinkhorn iteration: the coupling a_i b_j exp(E_ij + phi_i + gamma_j) of two marginals.
+"""Entropic optimal transport: the Sinkhorn iteration, and the losses that are computed by it.
+
+Stabilised Sinkhorn iteration: the coupling a_i b_j exp(E_ij + phi_i + gamma_j) of two marginals.
 
 An exact step in the log domain computes potentials phi and gamma and absorbs them into a kernel K = exp(E + phi +
 gamma). On the kernel the iteration is a pair of matrix-vector products, u = 1 / K(bv) and v = 1 / K'(au): fast, but

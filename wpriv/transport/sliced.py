@@ -1,4 +1,7 @@
-"""Projections of samples onto directions, in blocks that fit in memory, and the gradients of the directions."""
+"""Sliced transport: projections of samples, and the mean or maximum of the costs along them.
+
+Projections of samples onto directions, in blocks that fit in memory, and the gradients of the directions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The n-fold composition of randomized response: a binomial sum in log space, for n up to 2^40."""
+"""The optimal composition of (eps0, delta0)-DP releases (Kairouz, Oh, Viswanath 2015).
+
+The n-fold composition of randomized response: a binomial sum in log space, for n up to 2^40.
+"""
 
 from __future__ import annotations
 

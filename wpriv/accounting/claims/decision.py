@@ -1,4 +1,7 @@
-"""The verdict on one claim, and the question that it answers: a claim, a process, and the accountants to ask."""
+"""What a decision on a claim is made of: the question, the verdict, and refutations by two data sets.
+
+The verdict on one claim, and the question that it answers: a claim, a process, and the accountants to ask.
+"""
 
 from __future__ import annotations
 

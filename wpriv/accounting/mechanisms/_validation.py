@@ -1,4 +1,7 @@
-"""Checks of parameters beyond ranges, and the adjacency of local mechanisms."""
+"""What several mechanisms share: checks of parameters, and guarantees by Renyi divergences alone.
+
+Checks of parameters beyond ranges, and the adjacency of local mechanisms.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The optimal adaptive composition of releases whose privacy loss has a bounded range, between certified bounds.
+"""The exponential mechanism, and the composition of releases of bounded range.
+
+The optimal adaptive composition of releases whose privacy loss has a bounded range, between certified bounds.
 
 ``docs/theory/bounded-range.md`` has the recursion and the proof of both ends.
 """

@@ -1,4 +1,7 @@
-"""Strict reader of the two distributions of a histogram pair; every fault is reported with its line."""
+"""Two given histograms as a mechanism, and the reader of their file.
+
+Strict reader of the two distributions of a histogram pair; every fault is reported with its line.
+"""
 
 from __future__ import annotations
 

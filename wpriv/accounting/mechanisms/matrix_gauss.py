@@ -1,4 +1,6 @@
-"""Sensitivity of a strategy matrix whose records take part in several steps: an upper end, and a pattern below it.
+"""Matrix factorization: strategies, their sensitivity, and the mechanism.
+
+Sensitivity of a strategy matrix whose records take part in several steps: an upper end, and a pattern below it.
 
 Row i of C x is released at step i, and row j of x is what a record contributes to step j, a vector of norm at most 1.
 The steps in which a record takes part, its pattern, lie at least ``separation`` apart. docs/theory/bands.md has the

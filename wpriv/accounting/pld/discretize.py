@@ -1,4 +1,7 @@
-"""The halves of cells of losses: their P-mass, and how it lies between the ends of the cell."""
+"""Discretisation of privacy losses on nodes, from above and from below.
+
+The halves of cells of losses: their P-mass, and how it lies between the ends of the cell.
+"""
 
 from __future__ import annotations
 

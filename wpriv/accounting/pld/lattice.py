@@ -1,4 +1,7 @@
-"""Tilted PMFs of privacy losses on a lattice, and Chernoff bounds on how far their sum lies from its mean."""
+"""Composition of losses on a lattice by the fast Fourier transform.
+
+Tilted PMFs of privacy losses on a lattice, and Chernoff bounds on how far their sum lies from its mean.
+"""
 
 from __future__ import annotations
 

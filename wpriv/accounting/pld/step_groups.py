@@ -1,4 +1,7 @@
-"""The steps of one composition: groups of like pairs, their counts, and approximate PMFs of their losses."""
+"""The records of a composition: its steps, its two ends, its scale, and single large losses.
+
+The steps of one composition: groups of like pairs, their counts, and approximate PMFs of their losses.
+"""
 
 from __future__ import annotations
 

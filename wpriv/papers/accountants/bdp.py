@@ -1,4 +1,6 @@
-"""Bayesian differential privacy (Triastcyn and Faltings 2020): the estimator of its budget from sampled pair distances.
+"""Bayesian differential privacy: the accountant, and the estimator that it rests on.
+
+Bayesian differential privacy (Triastcyn and Faltings 2020): the estimator of its budget from sampled pair distances.
 
 The privacy cost of a step is an upper confidence limit, by Student's t, of a mean over pairs of records drawn from the
 data. It describes the distribution of the pairs, and gives no guarantee to an unusual record.

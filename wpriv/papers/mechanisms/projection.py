@@ -1,4 +1,7 @@
-"""A Gaussian pair with a random, public separation: a mixture over finitely many separations."""
+"""Gaussian noise on random projections, and the pair with a random separation.
+
+A Gaussian pair with a random, public separation: a mixture over finitely many separations.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Sensitivity of a clipped Wasserstein gradient to one record, for accounting and for training.
+"""Gaussian noise on a clipped Wasserstein gradient, and its sensitivity.
+
+Sensitivity of a clipped Wasserstein gradient to one record, for accounting and for training.
 
 The setting is that of Rodriguez-Vitores, Lalanne, Loubes (2025), "Wasserstein gradients": scores g(x_i) of n records
 and h(z_j) of m records, clipped to norm M (``bound``); their gradients, clipped to norm L1 and L2 (``lipschitz_x``,

@@ -1,4 +1,7 @@
-"""What the five papers show, item by item, with the recipes that reproduce each: the lists in ``items/``."""
+"""The items of the five papers, and the run of their recipes into one folder.
+
+What the five papers show, item by item, with the recipes that reproduce each: the lists in ``items/``.
+"""
 
 from __future__ import annotations
 

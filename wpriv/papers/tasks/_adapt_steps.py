@@ -1,4 +1,7 @@
-"""Networks and records of domain adaptation, and the gradients that its methods share."""
+"""Domain adaptation with torch: networks, the steps of each method, and the job.
+
+Networks and records of domain adaptation, and the gradients that its methods share.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The orthonormal cosine transform (DCT-II) of records, as a differentiable linear map."""
+"""The loss of a generator against noisy records, and the cosine transform that it may use.
+
+The orthonormal cosine transform (DCT-II) of records, as a differentiable linear map.
+"""
 
 from __future__ import annotations
 

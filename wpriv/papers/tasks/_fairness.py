@@ -1,4 +1,7 @@
-"""CSV files of points and densities that tasks leave for figures."""
+"""What fair tasks measure: points and densities, what codes reveal, and how groups differ.
+
+CSV files of points and densities that tasks leave for figures.
+"""
 
 from __future__ import annotations
 
