@@ -187,12 +187,13 @@ def test_a_file_name_stands_once_in_a_wing():
 
 
 def test_the_house_stays_small():
+    """A change that needs more lets something go."""
     lines = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in zip(NAMES, FILES, strict=True)}
     core = [name for name in NAMES if name.startswith("core/")]
-    assert len(core) <= 23
-    assert sum(lines[name] for name in core) <= 6_000
-    assert len([name for name in NAMES if lines[name]]) <= 350
-    assert sum(lines.values()) <= 74_000
+    assert len(core) <= 22
+    assert sum(lines[name] for name in core) <= 5_800
+    assert len([name for name in NAMES if lines[name]]) <= 340
+    assert sum(lines.values()) <= 72_500
 
 
 @pytest.mark.parametrize(
