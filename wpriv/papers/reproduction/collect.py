@@ -297,12 +297,12 @@ _RUN = ("git_commit", "wall_seconds")
 
 def pictures(path: Path) -> list[Path]:
     """Return the kept pictures of a recipe: the files beside its path that begin with its name and a dot."""
-    return sorted(path.parent.glob(f"{path.name}.*.png"))
+    return sorted(path.parent.glob(f"{path.name}.*.webp"))
 
 
 def file_name(result: ItemResult) -> str:
     """Return the file of the figure of an item within a folder of kept results."""
-    return f"{result.item.paper}/{slug(result.item.name)}.png"
+    return f"{result.item.paper}/{slug(result.item.name)}.webp"
 
 
 def origins(result: ItemResult) -> dict[str, dict[str, object]]:

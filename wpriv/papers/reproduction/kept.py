@@ -27,36 +27,38 @@ from wpriv.results.model import Row
 from wpriv.training.reports import folder_page, render
 
 README = "README.md"
-WIDTH = 680  # largest width of a picture in pixels
-COLOURS = 16  # of a picture; most of its size
+PIXELS_PER_INCH = 64  # of a picture: about the least at which its letters can be read
+WIDTH = 920  # largest width of a picture in pixels
+QUALITY = 58  # of WebP: lines, letters and light bands keep their colours
 # of the origin, what no reader needs and what names places of the machine
 _NOT_KEPT = ("command", "python", "pyyaml", "pydantic")
 
 
 def small_pictures(draw: Callable[[Path], list[Path]]) -> dict[str, bytes]:
-    """Return figures as small PNG files by name; none where there is nothing to draw.
+    """Return figures as small WebP files by name; none where there is nothing to draw.
 
     Args:
         draw: draws figures into a folder as PNG and returns the files, others among them.
     """
     with tempfile.TemporaryDirectory() as folder:
         try:
-            return {path.name: small(path.read_bytes()) for path in draw(Path(folder)) if path.suffix == ".png"}
+            drawn = [path for path in draw(Path(folder)) if path.suffix == ".png"]
+            return {f"{path.stem}.webp": small(path.read_bytes()) for path in drawn}
         except WprivError:
             return {}
 
 
 def small(picture: bytes) -> bytes:
-    """Return a PNG file of at most 680 pixels in width and 16 colours."""
+    """Return a WebP file of 64 pixels to the inch up to a width of 920."""
     from PIL import Image
 
-    image = Image.open(io.BytesIO(picture)).convert("RGB")
-    if image.width > WIDTH:
-        image = image.resize((WIDTH, round(WIDTH * image.height / image.width)), Image.Resampling.LANCZOS)
+    drawn = Image.open(io.BytesIO(picture))
+    share = min(PIXELS_PER_INCH / drawn.info.get("dpi", (PIXELS_PER_INCH,))[0], WIDTH / drawn.width, 1.0)
+    image = drawn.convert("RGB")
+    if share < 1:
+        image = image.resize((round(share * drawn.width), round(share * drawn.height)), Image.Resampling.LANCZOS)
     file = io.BytesIO()
-    # the median cut, the default, would give the thin lines of a figure the colour of their neighbours
-    quantized = image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    quantized.save(file, format="PNG", optimize=True)
+    image.save(file, format="WEBP", quality=QUALITY, method=6, use_sharp_yuv=True)
     return file.getvalue()
 
 
