@@ -375,8 +375,9 @@ def test_a_block_that_is_entered_by_hand_and_never_left_ends_without_an_error_at
 
 
 def test_a_block_that_is_entered_by_hand_and_never_left_ends_without_an_error_where_it_is_deleted(tmp_path):
-    # with python's own hook, pytest's keeps to itself what a destructor raises
-    end = "import gc, sys; sys.unraisablehook = sys.__unraisablehook__; del run, rounds; gc.collect()"
+    # what earlier tests of this process left is collected first; then with python's own hook, since pytest's keeps to
+    # itself what a destructor raises
+    end = "import gc, sys; gc.collect(); sys.unraisablehook = sys.__unraisablehook__; del run, rounds; gc.collect()"
     code = BY_HAND.format(folder=str(tmp_path / "r"), end=end)
     assert forked.at_once(None, [{}], tmp_path, before=code) == [(0, "")]
 
