@@ -81,8 +81,8 @@ def test_an_item_shows_its_figure_where_two_recipes_are_done_and_keeps_it_where_
     half = ItemResult(item, [done[0], RecipeResult("a/two", folders / "two", "not run", "")], "partly")
     assert page.together_figure(half) == ""
     # the figure of an earlier run stays, and pages show it
-    figure = folders / "kept" / "wgrad" / "figure-4.png"
-    assert "data:image/png" in page.together_figure(replace(half, figure=figure))
+    figure = folders / "kept" / "wgrad" / "figure-4.webp"
+    assert "data:image/webp" in page.together_figure(replace(half, figure=figure))
 
 
 def test_rows_of_generated_images_have_the_same_names_whatever_the_task_calls_them():
