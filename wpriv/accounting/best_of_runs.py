@@ -75,7 +75,7 @@ class ProfileTable:
         return np.minimum(least, 1.0), np.where(least < 1, a[best], 0.0)
 
     def kinks(self) -> Array:
-        """Where consecutive lines cross, as far as that is inside (0, 1)."""
+        """The abscissae in (0, 1) at which consecutive lines intersect."""
         a, b = self.lines()
         with np.errstate(divide="ignore", invalid="ignore"):
             x = np.diff(b) / -np.diff(a)

@@ -319,7 +319,7 @@ class Ledger:
                 )
             before, now = (entry.release, entry.planned, entry.settings), (release, self.planned, settings)
             if before != now:
-                old, new = (f"{what} (of {count}) {own}".rstrip() for what, count, own in (before, now))
+                old, new = (f"{what} (of {count}) {settings}".rstrip() for what, count, settings in (before, now))
                 raise UsageError(
                     f"{self.path}: step {number} is {old}; it cannot be repeated as {new}, with the same noise. Give "
                     f"it what it had (loss and lr of `run.step` too), or use `fork=True`, which accounts for both"

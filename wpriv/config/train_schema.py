@@ -516,8 +516,8 @@ class Train(StrictModel):
             yield ("batch",), f"without sampling every step uses all records; {ways}"
         for name in self.observing[:1]:
             if self.batch is not None and self.batch < private.pairs:
-                found = f"compares {private.pairs} records of every step; found a batch of {self.batch}"
-                yield ("privacy", "pairs"), f"{name} {found}. Take a larger batch, or fewer pairs"
+                fault = f"compares {private.pairs} records of every step; found a batch of {self.batch}"
+                yield ("privacy", "pairs"), f"{name} {fault}. Take a larger batch, or fewer pairs"
             if private.adapt is not None:
                 reason = "compares gradients under one clipping norm, which adapt changes"
                 yield ("accountants",), f"accountants: {name} {reason}; use pld"

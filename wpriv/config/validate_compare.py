@@ -147,8 +147,8 @@ def _swept_values(each: Panel) -> Iterator[Fault]:
         if each.table in PROCESS_TABLES and name in ("eps", "delta"):
             yield from _questions(name, values)
         if each.table in PROCESS_TABLES and name == "fpr" and not all(0 < value <= 1 for value in values):
-            found = ", ".join(f"{v:g}" for v in values[:5])
-            yield "sweep", f"a false-positive rate is above 0 and at most 1; found {found}"
+            listed = ", ".join(f"{value:g}" for value in values[:5])
+            yield "sweep", f"a false-positive rate is above 0 and at most 1; found {listed}"
     if each.table not in PROCESS_TABLES:
         params = registry.load("tables", each.table).Params
         key = "sweep" if axes else "params"

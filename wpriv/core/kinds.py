@@ -192,7 +192,7 @@ class Sampling:
         return round(1 / self.rate) if self.kind in PASSES else 1
 
     def caveats(self) -> tuple[str, ...]:
-        """What must be said beside every figure of this sampling."""
+        """Warnings for every guarantee under this sampling."""
         return (WIDE,) if self.kind == "shuffle" and self.pass_steps > 1 else ()
 
     def whole_passes(self, steps: int) -> int:

@@ -123,7 +123,7 @@ class Verdict(Stored):
 
     @property
     def is_missed(self) -> bool:
-        """Whether the number must be met and is not."""
+        """True if a number that is required to agree lies outside its tolerance."""
         return self.held and not self.ok and not self.not_measured
 
     @property
@@ -158,7 +158,7 @@ class Verdict(Stored):
 
     @property
     def difference_words(self) -> str:
-        """How far our number lies from the expected one: in percent, or in its unit if the tolerance is absolute.
+        """The difference of our number from the expected one: in percent, or in its unit if the tolerance is absolute.
 
         Relative differences that are rounding errors are shown as 0.
         """

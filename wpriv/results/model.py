@@ -61,7 +61,7 @@ class Figure(Stored):
 
     @property
     def is_proven(self) -> bool:
-        """Whether it is a proven guarantee of (eps, delta)-DP."""
+        """True for a proven (eps, delta)-DP guarantee: exact, certified or upper bound."""
         return self.notion == "approximate-dp" and self.claim in RIGOROUS
 
 

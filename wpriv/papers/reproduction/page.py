@@ -64,10 +64,10 @@ def item_facts(result: ItemResult) -> dict[str, object]:
 def recipe_facts(result: RecipeResult) -> dict[str, object]:
     """Return what every page says of a recipe."""
     facts = {"name": result.name, "status": result.status, "reason": result.reason, "note": result.note}
-    found = {"claims": result.claims, "expect": result.expect, "together": result.together}
+    numbers = {"claims": result.claims, "expect": result.expect, "together": result.together}
     failing = failing_in_words(result) if result.failing else ""
     origin = folder_page.origin_line(result.provenance)
-    return {**facts, **found, "failing": failing, "command": command_of(result), "origin": origin}
+    return {**facts, **numbers, "failing": failing, "command": command_of(result), "origin": origin}
 
 
 def _item(result: ItemResult) -> dict[str, object]:

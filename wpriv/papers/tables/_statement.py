@@ -91,8 +91,8 @@ class Claims(list[Statement]):
         def add(case: CaseOf) -> CaseOf:
             def cases() -> Iterator[Case]:
                 for given in inputs:
-                    found = case(*given) if isinstance(given, tuple) else case(given)
-                    yield from [found] if isinstance(found, tuple) else found
+                    result = case(*given) if isinstance(given, tuple) else case(given)
+                    yield from [result] if isinstance(result, tuple) else result
 
             self.append(Statement(proposition, statement, cases, **kind))
             return case

@@ -81,10 +81,10 @@ def structure(model: nn.Module) -> Hashable:
 
 
 def _parts(module: nn.Module) -> Hashable:
-    kind, own = type(module), vars(module).get("forward")
+    kind, forward = type(module), vars(module).get("forward")
     # the keys of hooks are numbers that are never used again
     hooks = tuple(tuple(vars(module)[table]) for table in HOOKS)
-    return kind, module.training, kind.forward, None if own is None else _reference(own), hooks
+    return kind, module.training, kind.forward, None if forward is None else _reference(forward), hooks
 
 
 def kind(tensor: Tensor | None) -> Hashable:

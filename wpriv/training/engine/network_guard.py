@@ -127,12 +127,12 @@ def _is_close(weight: Tensor, change: Change) -> bool:
     """
     from scipy.special import betainc
 
-    left, own = (_without(vector, change.first) for vector in (change.last, weight))
-    size, length = float(left @ left), float(own @ own)
+    trained, present = (_without(vector, change.first) for vector in (change.last, weight))
+    size, length = float(trained @ trained), float(present @ present)
     dimensions = len(weight) - 1
-    if dimensions < 2 or not size or length <= 1e-20 * float(weight @ weight) or float(left @ own) <= 0:
+    if dimensions < 2 or not size or length <= 1e-20 * float(weight @ weight) or float(trained @ present) <= 0:
         return False
-    rest = _without(own, left)
+    rest = _without(present, trained)
     unlike = float(rest @ rest) / length
     return unlike <= 1 - CLOSE and float(betainc((dimensions - 1) / 2, 0.5, unlike)) < CHANCE
 
