@@ -51,8 +51,7 @@ def command(
 
     Of a training, also compare model.safetensors and model.pt with the statement.
 
-    Exit codes: 0 proved; 1 refuted, or an end of a certificate is not proved; 2 malformed; 3 a claim is open; 4
-    python-flint is missing.
+    Exit codes: 0 proved; 1 refuted, or an end of a certificate is not proved; 2 malformed; 3 a claim is open.
 
     wpriv verify certificate.json
 
