@@ -1,7 +1,7 @@
 """Build the page that proves certificates in a browser: one HTML file, which needs no network.
 
-``python docs/browser/build.py`` writes ``docs/_build/browser/verify.html``; ``--out DIR`` another folder. Pyodide comes
-from npm and python-flint, compiled for it, from PyPI, by the clients ``npm`` and ``pip``. DIR/parts keeps what was
+``python docs/browser/build.py`` writes ``verify.html`` beside the pages of the built site. Pyodide comes from npm and
+python-flint, compiled for it, from PyPI, by the clients ``npm`` and ``pip``. The folder of parts keeps what was
 downloaded for the next build, and is what ``prove.mjs`` runs in node.
 """
 
@@ -138,12 +138,14 @@ def page(parts: Path) -> str:
 def main() -> None:
     """Build the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=HERE.parent / "_build" / "browser", metavar="DIR")
-    out = parser.parse_args().out.resolve()
-    parts = out / "parts"
+    built = HERE.parent / "_build"
+    parser.add_argument("--out", type=Path, default=built / "html" / "verify.html", metavar="FILE")
+    parser.add_argument("--parts", type=Path, default=built / "browser", metavar="DIR")
+    arguments = parser.parse_args()
+    parts, target = arguments.parts.resolve(), arguments.out.resolve()
     download(parts)
     (parts / "verifier.zip").write_bytes(verifier())
-    target = out / "verify.html"
+    target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(page(parts), encoding="utf-8")
     print(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
 

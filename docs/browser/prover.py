@@ -15,10 +15,11 @@ from wpriv.verify.certificate import Claim
 
 HEADLINES = {"proved": "Proved", "refuted": "Refuted", "not proved": "Not proved"}
 CONCLUSIONS = {
-    "proved": "Every end that this certificate claims was proved again, if the premises below hold.",
+    "proved": "Every end that this certificate claims is proved.",
     "refuted": "This certificate is false: the verifier proved the opposite of an end that it claims.",
     "not proved": "The verifier neither proved nor refuted an end. The claim may be true, but do not rely on it.",
 }
+RESTS = " The proof rests on the premises below."
 
 
 class Reporting(prove.Job):
@@ -59,7 +60,7 @@ def verdict(text: str, report: Callable[[str], object] = lambda _: None) -> str:
         {
             "verdict": worst,
             "headline": HEADLINES[worst],
-            "conclusion": CONCLUSIONS[worst],
+            "conclusion": CONCLUSIONS[worst] + RESTS * (worst == "proved" and bool(claim.premises)),
             "process": process(text),
             "ends": [{"verdict": proof.verdict, **sentences(proof)} for proof in proofs],
             "premises": claim.premises,
