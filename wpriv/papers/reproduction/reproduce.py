@@ -1,7 +1,4 @@
-"""The items of the five papers, and the run of their recipes into one folder.
-
-What the five papers show, item by item, with the recipes that reproduce each: the lists in ``items/``.
-"""
+"""The items of the five papers (the lists in ``items/``), and the run of their recipes into one folder."""
 
 from __future__ import annotations
 
@@ -117,8 +114,6 @@ def slug(name: str) -> str:
     return "-".join(kept.split())
 
 
-# Finished results folders: whether they are those of a recipe as it is today, and its expected numbers beside theirs.
-#
 # Expected numbers, sources and claims of a recipe may change after it was run; the results stay those of the recipe.
 
 # columns of which the claim of a row speaks; other columns of trainings are measured
@@ -254,10 +249,6 @@ def _claim(verdict: Verdict, table: Sequence[Row], kind: str) -> str | None:
     }
     return words.pop() if len(words) == 1 else None
 
-
-# Run the recipes of the papers into one folder, the fastest first, each where an earlier run of it stopped.
-#
-# A recipe that is done is not run again: its folder says which version computed its numbers, and how long it took.
 
 STATUS, REPORT = "status.json", "report.json"
 # the schema of the report of kept results, a folder in which nothing is run

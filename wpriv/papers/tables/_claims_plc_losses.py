@@ -1,4 +1,4 @@
-"""Privacy loss classes (Sommer, Meiser, Mohammadi 2019): formulas as printed and pairs, for the table ``claims``.
+"""Sommer, Meiser, Mohammadi (2019), "Privacy Loss Classes", Sections 2 to 4 and its formulas, for the table ``claims``.
 
 Each function ``published_*`` gives the number of the paper, which errs at the inputs of the table. The accountants use
 the right forms; docs/papers/plc.md lists the differences. ``t`` is sensitivity / scale of Laplace noise.
@@ -123,8 +123,6 @@ def delta_of(p: Array, q: Array, eps: float) -> float:
     """Definition 5: the largest A(S) - e^eps B(S), from the probabilities of all outcomes."""
     return float(np.maximum(p - math.exp(eps) * q, 0).sum())
 
-
-# Sommer, Meiser, Mohammadi (2019), "Privacy Loss Classes", Sections 2 to 4, for the table ``claims``.
 
 STATEMENTS = Claims()
 upper = STATEMENTS.claim

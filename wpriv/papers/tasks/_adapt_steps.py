@@ -1,7 +1,4 @@
-"""Domain adaptation with torch: networks, the steps of each method, and the job.
-
-Networks and records of domain adaptation, and the gradients that its methods share.
-"""
+"""Domain adaptation with torch: networks, the steps of each method, and the job."""
 
 from __future__ import annotations
 
@@ -262,7 +259,7 @@ def _ignore_mode(module: nn.Module, mode: bool = True) -> nn.Module:
     return module
 
 
-# Steps of domain adaptation, one function per method: how target records change the weights, and their bound.
+# The steps, one function per method: how target records change the weights, and their bound.
 
 AddNoise = Callable[[Bounded], list[Tensor]]
 
@@ -475,8 +472,6 @@ def _smooth_root(cost: Tensor) -> Tensor:
     """The distance from its square, with a finite gradient at 0."""
     return (cost + torch.finfo(cost.dtype).tiny).sqrt()
 
-
-# The job of domain adaptation: networks, the step of the chosen method, and measurements on a pair of data sets.
 
 STEPS = {
     "none": source_alone,
