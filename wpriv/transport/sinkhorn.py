@@ -6,10 +6,10 @@ I in nats. For lambda = p sigma^p, this loss learns a distribution through addit
 that report the transport cost alone.
 
 The coupling is a_i b_j exp(E_ij + phi_i + gamma_j). An exact step in the log domain computes potentials phi and gamma
-and absorbs them into a kernel K = exp(E + phi + gamma). On the kernel the iteration is a pair of matrix-vector products, u = 1 / K(bv) and v = 1 / K'(au): fast, but
-accurate only while the scalings u, v stay near 1. Once they have grown, the next exact step absorbs them in turn.
-Exponents are clipped at a floor below the rounding error, which avoids denormal numbers (those are a hundred times
-slower).
+and absorbs them into a kernel K = exp(E + phi + gamma). On the kernel the iteration is a pair of matrix-vector
+products, u = 1 / K(bv) and v = 1 / K'(au): fast, but accurate only while the scalings u, v stay near 1. Once they have
+grown, the next exact step absorbs them in turn. Exponents are clipped at a floor below the rounding error, which avoids
+denormal numbers (those are a hundred times slower).
 
 The fast steps are over-relaxed (Thibault, Chizat, Dossal, Papadakis 2021, "Overrelaxed Sinkhorn-Knopp Algorithm for
 Regularized Optimal Transport"). The factor follows from Young's theory of successive over-relaxation and the observed
