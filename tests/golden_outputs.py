@@ -154,8 +154,11 @@ SUB = "--mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 100"
 S = f"{SUB} --delta 1e-5"
 PUBLISHED = "--mech gauss --sigma 0.638 --sampling poisson --batch 256 --records 60000 --epochs 70"
 
-VERBS = ("budget", "calibrate", "compare", "train", "plot", "verify", "reproduce", "report", "audit", "privatize")
-GROUPS = {"recipe": ("ls", "check", "show", "schema", "cp", "refresh"), "data": ("show",)}
+VERBS = (
+    *("budget", "calibrate", "compare", "train", "plot", "verify", "reproduce", "report", "audit", "privatize"),
+    "list",
+)
+GROUPS = {"recipe": ("ls", "check", "show", "schema", "cp", "refresh"), "data": ("ls", "show")}
 
 MECHANISMS = {
     "discrete-gauss": "--sigma 4 --delta 1e-5",

@@ -55,7 +55,9 @@ def command(
 
     wpriv verify certificate.json
 
-    wpriv verify --claim eps=3,delta=1e-5 --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536
+    wpriv verify --claim eps=3,delta=1e-4 --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536
+
+    wpriv verify --claim mu=1 "gauss sigma=4 n=10"
 
     wpriv verify claims/published
     """
