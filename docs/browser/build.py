@@ -147,7 +147,8 @@ def main() -> None:
     (parts / "verifier.zip").write_bytes(verifier())
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(page(parts), encoding="utf-8")
-    print(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
+    digest = hashlib.sha256((parts / "verifier.zip").read_bytes()).hexdigest()
+    print(f"{target}: {target.stat().st_size / 1e6:.1f} MB; SHA-256 of the verifier {digest}")
 
 
 if __name__ == "__main__":
