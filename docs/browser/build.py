@@ -52,7 +52,7 @@ def download(parts: Path) -> None:
     parts.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        run("npm", "pack", "--silent", f"pyodide@{PYODIDE}", cwd=folder)
+        run("npm", "pack", "--loglevel=error", f"pyodide@{PYODIDE}", cwd=folder)
         with tarfile.open(folder / f"pyodide-{PYODIDE}.tgz") as archive:
             for name in (*RUNTIME, "pyodide-lock.json"):
                 (parts / name).write_bytes(archive.extractfile(f"package/{name}").read())  # type: ignore[union-attr]
