@@ -521,11 +521,7 @@ def build_job(recipe: Train, options: Options, data: Any, device: torch.device, 
 
 
 def _check_models(run: Adaptation) -> None:
-    """Probe with made-up records every network that target records pass through, as they pass through it.
-
-    Raises:
-        Unsupported: the network mixes or keeps records, or has a layer that cannot be clipped.
-    """
+    """Probe with made-up records every network that target records pass through, as they pass through it."""
     nets, options = run.nets, run.options
     empty = to_fast_layout(run.target[0][:0])
     if nets.discriminator is not None:

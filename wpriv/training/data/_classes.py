@@ -113,20 +113,17 @@ def indices(cells: Sequence[str], names: Sequence[str], kind: str, place: Callab
 
 
 def _mapping(reader: str, key: str, given: object) -> list[tuple[str, object]]:
+    example = '{"age": [17, 90]}' if key == "ranges" else '{"job": ["clerk", "farmer"]}'
     if isinstance(given, str) and given.strip():
         try:
             given = json.loads(given)
         except ValueError as error:
-            raise UsageError(f"{reader}: {key} as text must be JSON, such as {_example(key)} ({error})") from None
+            raise UsageError(f"{reader}: {key} as text must be JSON, such as {example} ({error})") from None
     if given is None or given == "":
         return []
     if not isinstance(given, Mapping):
-        raise UsageError(f"{reader}: {key} must be a mapping such as {_example(key)}; found {reprlib.repr(given)}")
+        raise UsageError(f"{reader}: {key} must be a mapping such as {example}; found {reprlib.repr(given)}")
     return [(str(name), value) for name, value in given.items()]
-
-
-def _example(key: str) -> str:
-    return '{"age": [17, 90]}' if key == "ranges" else '{"job": ["clerk", "farmer"]}'
 
 
 def _range(what: str, given: object) -> tuple[float, float]:
@@ -141,7 +138,11 @@ def _range(what: str, given: object) -> tuple[float, float]:
 def _distinct(what: str, given: object) -> tuple[str, ...]:
     """Return at least two different words, from a list or from text with commas."""
     if isinstance(given, str):
-        given = json.loads(given) if _is_json_list(given) else given.split(",")
+        try:
+            listed = json.loads(given)
+        except ValueError:
+            listed = None
+        given = listed if isinstance(listed, list) else given.split(",")
     if not isinstance(given, Sequence):
         raise UsageError(f"{what} must be a list of words; found {reprlib.repr(given)}")
     for value in given:
@@ -151,13 +152,6 @@ def _distinct(what: str, given: object) -> tuple[str, ...]:
     if len(words) < 2 or "" in words or len(set(words)) < len(words):
         raise UsageError(f"{what} must be at least two different words; found {reprlib.repr(list(words))}")
     return words
-
-
-def _is_json_list(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), list)
-    except ValueError:
-        return False
 
 
 # --- the classes of labels: whole numbers are those of their classes, other labels are looked up in a list ---

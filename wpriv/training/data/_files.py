@@ -76,7 +76,8 @@ class FileSet:
         incomplete = ""
         for folder in folders:
             for layout in self.layouts:
-                paths = [_plain_or_gzipped(folder, name) for name in layout]
+                pairs = [(folder / name, folder / f"{name}.gz") for name in layout]
+                paths = [next((path for path in pair if path_exists(path, "file")), None) for pair in pairs]
                 present = [path for path in paths if path is not None]
                 if len(present) == len(layout):
                     return present
@@ -144,10 +145,6 @@ def path_exists(path: Path, kind: str) -> bool:
         return path.is_dir() if kind == "folder" else path.is_file()
     except (OSError, ValueError):
         return False
-
-
-def _plain_or_gzipped(folder: Path, name: str) -> Path | None:
-    return next((path for path in (folder / name, folder / f"{name}.gz") if path_exists(path, "file")), None)
 
 
 def resolve_path(name: str, kind: str, given: str, root: Path | None) -> Path:

@@ -168,9 +168,6 @@ def _slots(kind: type) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-# --- checks and conversions ---
-
-
 def require_network(model: object) -> None:
     """Refuse what is no network, or one with layers that have no shape yet.
 
@@ -205,11 +202,7 @@ def pair(given: object, argument: str) -> tuple[object, object]:
 
 
 def _array(part: object, argument: str) -> object:
-    """Return a tensor as an array, and anything else as it is; numbers that numpy lacks (bfloat16) become float32.
-
-    Raises:
-        UsageError: no array holds the tensor.
-    """
+    """Return a tensor as an array, and anything else as it is; numbers that numpy lacks (bfloat16) become float32."""
     if not isinstance(part, Tensor):
         return part
     try:
@@ -242,11 +235,6 @@ def vocabulary(model: nn.Module, x: object, tokens: int | None) -> int:
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
         raise UsageError(f"`tokens` must be the size of the vocabulary, a whole number above 0; found {tokens!r}")
     return tokens
-
-
-def are_shares_of_classes(loss: object, data: Data) -> bool:
-    """Tell whether the targets are shares of classes, [N, K] floats, which torch's cross-entropy takes too."""
-    return loss is not None and not isinstance(loss, str) and len(data.response) > 1
 
 
 def by_outputs(model: nn.Module, data: Data) -> Data:

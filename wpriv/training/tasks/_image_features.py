@@ -265,16 +265,13 @@ def _fixed_map(
         rows = rows_of_images(images, alone)
         if parsed.scaling == "image":
             return _image_filters.of_rows(rows).to(device)
-        deviations = _deviations(rows, cells=(shape[1] // parsed.cell) * (shape[2] // parsed.cell))
+        # of the map of each feature over all cells and rows
+        cells = (shape[1] // parsed.cell) * (shape[2] // parsed.cell)
+        deviations = rows.reshape(len(rows), -1, cells).std(dim=(0, 2)).clamp_min(DEVIATION_FLOOR)
+        deviations = deviations.repeat_interleave(cells)
         decorrelation = _image_filters.of_rows(rows.div_(deviations)).to(device)
         divisors = deviations.to(device)
     return lambda part: decorrelation(part / divisors)
-
-
-def _deviations(rows: Tensor, cells: int) -> Tensor:
-    """Return the standard deviation of the map of each feature over all cells and rows, [D], at least a floor."""
-    deviations = rows.reshape(len(rows), -1, cells).std(dim=(0, 2)).clamp_min(DEVIATION_FLOOR)
-    return deviations.repeat_interleave(cells)
 
 
 def _rows_of_few(images: Tensor, features: Features) -> Tensor:

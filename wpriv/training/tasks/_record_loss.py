@@ -105,11 +105,7 @@ def _counted(loss: object, rows: Tensor, targets: Tensor) -> Tensor | int:
 
 
 def _in_place(loss: object, outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return targets in the shape of the outputs; torch would compare each output with the targets of other records.
-
-    Raises:
-        UsageError: a record has another number of targets than of outputs.
-    """
+    """Return targets in the shape of the outputs; torch would compare each output with the targets of other records."""
     if outputs.shape == targets.shape:
         return targets
     if [side for side in outputs.shape[1:] if side != 1] == [side for side in targets.shape[1:] if side != 1]:

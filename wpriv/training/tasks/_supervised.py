@@ -164,11 +164,7 @@ def require_fit(
 
 
 def _require_outputs(outputs: Tensor, classes: int, indexed: bool) -> None:
-    """Refuse a network with fewer outputs than there are classes, where targets are the places of outputs.
-
-    Raises:
-        UsageError: it is one.
-    """
+    """Refuse a network with fewer outputs than there are classes, where targets are the places of outputs."""
     if indexed and outputs.dim() == 2 and outputs.shape[1] < classes:
         raise UsageError(
             f"the targets are classes from 0 to {classes - 1}, and the network has {outputs.shape[1]} outputs. Whole "
@@ -193,9 +189,6 @@ def _advice_on_precision(model: nn.Module, inputs: Tensor) -> str:
     if other is None or not inputs.is_floating_point():
         return ""
     return f". The records are {inputs.dtype} and the weights {other}: call float() of the network"
-
-
-# --- the job ---
 
 
 class InputOptions(StrictModel):
