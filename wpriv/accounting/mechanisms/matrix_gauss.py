@@ -353,6 +353,7 @@ class MatrixGauss(Mechanism):
         "banded matrix use `mech='gauss'` with `bands`"
     )
     source: ClassVar[str] = "Denisov et al. 2022; Choquette-Choo et al. 2023 (matrix factorization)"
+    example: ClassVar[dict[str, object]] = {"strategy": "prefix:n=20", "separation": 7}
 
     sigma: float = parameter("standard deviation of Z, in the units of a contribution", exclusive_minimum=0)
     strategy: str = parameter("strategy C: a .npy file, or identity:n=1000, prefix:n=1000, root:n=1000,bands=100")

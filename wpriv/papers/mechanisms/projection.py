@@ -106,6 +106,7 @@ class Projection(Mechanism):
         "neighbours have equal size. Use `sampling='fixed'`"
     )
     source: ClassVar[str] = "Rakotomamonjy, Ralaivola 2021, Algorithm 1 and Lemma 1"
+    example: ClassVar[dict[str, object]] = {"d": 20, "k": 5}
 
     d: int = parameter("dimension of the records (of the space that is projected)", minimum=2)
     k: int = parameter("number of random directions, fresh at every release", minimum=1)

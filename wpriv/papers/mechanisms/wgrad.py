@@ -122,6 +122,7 @@ class Wgrad(Mechanism):
     release: ClassVar[Release] = Release.WASSERSTEIN
     noise: ClassVar[str | None] = "sigma"
     source: ClassVar[str] = "Rodriguez-Vitores, Lalanne, Loubes 2025, Theorems 4.1 and 6.1 (constant corrected)"
+    example: ClassVar[dict[str, object]] = {"lipschitz_x": 1.0, "size_x": 8, "size_z": 8}
 
     sigma: float = parameter("standard deviation of the noise, in the units of the gradient", exclusive_minimum=0)
     bound: float = parameter("M, to which scores are clipped (norm)", exclusive_minimum=0)
