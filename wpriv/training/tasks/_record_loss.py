@@ -58,11 +58,7 @@ def ignored_label(loss: object) -> int | None:
 
 
 def of_module(loss: nn.Module) -> Loss:
-    """Return the loss of each record from a module of torch.nn with a ``reduction``.
-
-    Raises:
-        UsageError: it takes other arguments than outputs and targets.
-    """
+    """Return the loss of each record from a module of torch.nn with a ``reduction``."""
     needed = [
         name
         for name, parameter in inspect.signature(loss.forward).parameters.items()
