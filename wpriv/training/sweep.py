@@ -168,11 +168,7 @@ def run(
 
 
 def _merged(recipe: Recipe, grid: Grid, trained: dict[str, Trained]) -> SweepResult:
-    """Write the merged tables, the figures, the statement and the provenance of all finished cells.
-
-    Args:
-        trained: those that this process has loaded already, by the names of their folders.
-    """
+    """Write the merged tables, the figures, the statement and the provenance of all finished cells."""
     out, total = grid.out, len(grid.cells)
     finished = [
         Finished(cell, trained.get(cell.name) or _load(grid, cell))
@@ -248,9 +244,6 @@ def _tables(recipe: Recipe, finished: Sequence[Finished], statement: Json) -> tu
     """Return the rows of table.csv and those of runs.csv, which has none unless runs are repeated.
 
     A row has the labels, the last metrics and the first guarantee. One setting alone has a row for each accountant.
-
-    Args:
-        statement: of all trainings.
     """
     alone = is_repeated_only(recipe)
     rows = [
@@ -373,9 +366,6 @@ def _other_trainings(out: Path, names: Collection[str]) -> list[str]:
     """Return the names of the folders in that of a sweep with trainings of none of its cells, in order.
 
     A recipe whose sweep had other values before, or more repeated runs, left them.
-
-    Args:
-        names: of the folders of all cells.
     """
     files = (storage.LEDGER, storage.MODEL)
     folders = {path.parent.name for name in files for path in out.glob(f"*/{name}")}

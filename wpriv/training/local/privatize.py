@@ -195,9 +195,6 @@ def _public(public: Records, private: Records) -> Records:
 
     They are where their numbers are equal in order, or where most of them stand among protected records that hardly
     ever repeat. A few records, or those of few values such as single counts, are alike by chance in other sources.
-
-    Raises:
-        UsageError: they are the protected records, or a part of them.
     """
     count = min(len(public.x), len(private.x))
     alike = public.shape == private.shape and np.array_equal(public.rows(0, count), private.rows(0, count))
