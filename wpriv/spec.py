@@ -13,8 +13,8 @@ from typing import Any
 
 from wpriv.errors import UsageError
 
-# values stay text and are read by wpriv/numerics/numbers.py: 1e-5, 2^20 and 256/60000 work everywhere, with the
-# same errors
+# values stay text and are read by wpriv/numerics/numbers.py: 1e-5, 2^20, 256/60000, 60_000 and 1% work everywhere,
+# with the same errors; names of other programs for these keys, such as epsilon and batch-size, are in wpriv/hints.py
 Text = str | None
 
 
@@ -28,7 +28,8 @@ class Mechanism:
     """What is released."""
 
     mech: Text = key("NAME", "mechanism: gauss, laplace, randomized-response, ...")
-    sigma: Text = key("X", "standard deviation of the noise (noise multiplier x sensitivity)")
+    sigma: Text = key("X", "standard deviation of the noise")
+    noise_multiplier: Text = key("Z", "instead of `sigma`: sigma = Z x sensitivity")
     scale: Text = key("X", "scale b of Laplace noise")
     param: list[str] | None = key("NAME=VALUE", "any other parameter of the mechanism; repeatable")
     sensitivity: Text = key("X", "sensitivity of the query (default 1)")

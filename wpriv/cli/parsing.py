@@ -12,13 +12,14 @@ import dataclasses
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from wpriv.errors import UsageError
+from wpriv.hints import instead, plain_key
 
 # Typer exports the errors of its parser, but not their base class
 ParserError: type[Exception] = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
@@ -107,10 +108,24 @@ COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 SETTINGS: dict[str, object] = {"terminal_width": 100, "help_option_names": ["-h", "--help"]}
 
 
+def _plain_options(args: Sequence[str], options: Collection[str]) -> list[str]:
+    """The arguments with options of other programs, such as --epsilon and --batch_size=256, by their names here."""
+    words = list(args)
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if word == "--":
+            break
+        if name.startswith("--") and name not in options:
+            option = f"--{plain_key(name[2:]).replace('_', '-')}"
+            words[index] = option + equals + value if option in options else word
+    return words
+
+
 class _Once:
-    """A command that refuses an option given twice, where only the last one would count."""
+    """A command that knows options by their names in other programs, and refuses an option given twice."""
 
     def parse_args(self: Any, ctx: object, args: list[str]) -> list[str]:
+        args[:] = _plain_options(args, {name for parameter in self.params for name in parameter.opts})
         seen = set()
         for parameter in self.make_parser(ctx).parse_args(list(args))[2]:
             if parameter.param_type_name == "option" and not parameter.multiple and not parameter.is_flag:
@@ -136,7 +151,7 @@ class Group(_Once, TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if self.get_command(ctx, args[0]) is None:
-            known = unknown_word(args[0], self.list_commands(ctx))
+            known = instead(args[0], self.list_commands(ctx), help=f"{ctx.command_path} --help")
             raise UsageError(f"{ctx.command_path} has no command {args[0]!r}{known}")
         return super().resolve_command(ctx, args)
 
@@ -170,15 +185,3 @@ class LazyGroup(Group):
                 limit = formatter.width - 6 - width
                 texts = [self.get_command(ctx, name).get_short_help_str(limit) for name in names]
                 formatter.write_dl([(name.ljust(width), text) for name, text in zip(names, texts, strict=True)])
-
-
-def unknown_word(word: str, known: Sequence[str], prefix: str = "") -> str:
-    """Return '; did you mean ...? Known: ...' for an unknown command or option.
-
-    Args:
-        prefix: what options begin with.
-    """
-    from wpriv.hints import did_you_mean
-
-    names = ", ".join(prefix + name for name in known) or "none"
-    return f"{did_you_mean(word, known, prefix) or '.'} Known: {names}"
