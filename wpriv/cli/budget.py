@@ -58,6 +58,12 @@ def command(
 
     wpriv budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4
 
+    wpriv budget --mech laplace --scale 20 --n 1000 --eps 3 --quiet
+
+    wpriv budget --mech gauss --sigma 4 --n 10 --delta 1e-5 --accountant pld --accountant rdp
+
+    wpriv budget --mech gauss --sigma 4 --n 10 --curve
+
     wpriv budget "gauss sigma=4 n=10 poisson 0.01 + laplace scale=20 n=5" --delta 1e-5
     """
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
