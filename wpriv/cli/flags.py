@@ -14,7 +14,7 @@ from wpriv import spec
 from wpriv.cli import parsing
 from wpriv.cli.parsing import OUTPUT, expand_record, switch
 from wpriv.errors import UsageError
-from wpriv.hints import SYNONYMS, fold
+from wpriv.hints import fold
 from wpriv.spec import SCHEDULE
 from wpriv.spec import Text as Text
 
@@ -59,8 +59,6 @@ def option(name: str) -> object:
     """The flag of a key of ``wpriv.spec``, with the help that is declared there."""
     about = spec.KEYS[name]
     text = as_flags(about["flag"])
-    other = SYNONYMS["keys"].get(name.replace("_", "-"), "").split()[:1]
-    text += "".join(f"; also --{word}" for word in other)
     text = text[0].upper() + text[1:] + "." * (not text.endswith("..."))
     return parsing.option(about["metavar"], text, f"--{name.replace('_', '-')}", group=about["group"])
 

@@ -69,7 +69,7 @@ def sampling_kind(word: object) -> str:
     """
     kind = plain("samplings", word) if isinstance(word, str) else "none" if word is None else ""
     if kind not in SAMPLINGS:
-        raise UnknownName("sampling", word if isinstance(word, str) else reprlib.repr(word), SAMPLINGS)
+        raise UnknownName("sampling", word if isinstance(word, str) else reprlib.repr(word), list(SAMPLINGS))
     return kind
 
 
