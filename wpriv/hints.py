@@ -117,6 +117,7 @@ LISTS = {
     "mechanism": "mechanisms",
     "accountant": "accountants",
     "data set": "data",
+    "data": "data",
     **{kind: f"{kind}s" for kind in ("model", "task", "table", "figure")},
 }
 SHORT = 6

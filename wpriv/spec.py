@@ -51,10 +51,15 @@ class Schedule:
         "how records are drawn: none, poisson, fixed (a fixed number), allocation (each in one step of every pass), or "
         "shuffle (shuffled batches)",
     )
-    rate: Text = key("Q", "share of the records that takes part in a step", flag=": 0.01, 1%, 256/60000; also --sample-rate")
+    rate: Text = key(
+        "Q", "share of the records that takes part in a step", flag=": 0.01, 1%, 256/60000; also --sample-rate"
+    )
     batch: Text = key("B", "instead of `rate`: rate = batch / records", flag="; also --batch-size")
     records: Text = key(
-        "N", "size of the data set", flag=" (never the number of compositions); also --dataset-size", recipe=", for batch and epochs"
+        "N",
+        "size of the data set",
+        flag=" (never the number of compositions); also --dataset-size",
+        recipe=", for batch and epochs",
     )
     max_batch: Text = key("B", "for poisson, with `records`: of more records drawn than this, keep a random part")
     bands: Text = key(

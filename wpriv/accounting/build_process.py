@@ -200,21 +200,13 @@ def _from_words(text: str, keys: Mapping[str, Any]) -> DescribedProcess:
 def _from_history(history: str | Path, adjacency: str | None, group: object, records: object) -> DescribedProcess:
     steps = read_history(history)
     relation = steps.relation(history, adjacency)
-    written = [_plain_step(step, place) for step, place in zip(steps.steps, steps.places, strict=True)]
-    size = data_set_size([*written, {"records": records}], group)
-    specs, notes = with_repetitions(written, steps.places)
+    size = data_set_size([*steps.steps, {"records": records}], group)
+    specs, notes = with_repetitions(steps.steps, steps.places)
     specs, places = merged(specs, steps.places)
     built = process(specs, relation, places, group=group, records=size)
     kinds = "1 kind of step" if len(specs) == 1 else f"{len(specs)} kinds of steps"
     read = [f"{kinds} read from {history}", *steps.notes, *(note for note in notes if note != ONE_RELEASE)]
     return DescribedProcess(built, (*dict.fromkeys(read), *_readings(built)), size, steps.runs)
-
-
-def _plain_step(step: Mapping[str, object], place: str) -> dict[str, object]:
-    try:
-        return plain_step(step)
-    except WprivError as error:
-        raise error.at(place) from None
 
 
 def described_steps(

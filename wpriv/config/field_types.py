@@ -104,13 +104,14 @@ def read_real(value: object) -> object:
         raise ValueError(str(error)) from None
 
 
-Real = Annotated[float, BeforeValidator(read_real, json_schema_input_type=float)]
-Number = Annotated[Real, Field(strict=True, allow_inf_nan=False)]
-Positive = Annotated[Real, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
-Probability = Annotated[Real, Field(gt=0, lt=1)]
-Share = Annotated[Real, Field(ge=0, le=1)]
-Tolerance = Annotated[Real, Field(ge=1e-9, le=0.5)]
+READ = BeforeValidator(read_real)
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False), READ]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), READ]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False), READ]
+Probability = Annotated[float, Field(gt=0, lt=1), READ]
+Share = Annotated[float, Field(ge=0, le=1), READ]
+Rate = Annotated[float, Field(gt=0, le=1), READ]
+Tolerance = Annotated[float, Field(ge=1e-9, le=0.5), READ]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 Grid = Annotated[

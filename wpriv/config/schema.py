@@ -20,7 +20,7 @@ from wpriv.config.field_types import (
     Number,
     Positive,
     Probability,
-    Real,
+    Rate,
     Repeats,
     StrictModel,
     Time,
@@ -61,7 +61,7 @@ class Step(StrictModel):
     noise_multiplier: Positive | None = declared("noise_multiplier")
     n: Count | None = declared("n")
     sampling: Literal["none", "poisson", "fixed", "allocation", "shuffle"] | None = declared("sampling")
-    rate: Annotated[Real, Field(gt=0, le=1)] | None = declared("rate")
+    rate: Rate | None = declared("rate")
     batch: Count | None = declared("batch")
     records: Count | None = declared("records")
     epochs: Positive | None = declared("epochs")
