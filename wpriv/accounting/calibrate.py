@@ -14,6 +14,8 @@ from wpriv.accounting.build_process import neighbour_readings
 from wpriv.accounting.plausibility import plausibility_warnings
 from wpriv.accounting.search import Unknown
 from wpriv.accounting.target import Account, Solution, Target, default_tol, read_target, solve_for
+from wpriv.config import plain_words
+from wpriv.config.plain_words import in_plain_words, plain_step
 from wpriv.core import registry
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.kinds import PASSES, Sampling
@@ -99,6 +101,7 @@ class Calibration:
         return float(self.value)
 
 
+@in_plain_words
 def calibrate(
     mech: str | type[Mechanism] | None = None,
     *,
@@ -165,9 +168,12 @@ def calibrate(
     if eps is not None and delta is None and evaluate.is_divergence(accountant):
         delta = evaluate.ANY_DELTA
     target = read_target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
-    schedule = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records}
-    unknown, spec, notes = _left_open({"mech": mech, **params, **schedule, "epochs": epochs, "bands": bands})
-    size = build_process.data_set_size([schedule])
+    keys = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records, "epochs": epochs}
+    keys |= {**params, "bands": bands, "adjacency": adjacency, "group": group}
+    written = plain_step(plain_words.with_words(mech, keys, "calibrate"))
+    adjacency, group = written.pop("adjacency"), written.pop("group")
+    unknown, spec, notes = _left_open(written)
+    size = build_process.data_set_size([written])
     if unknown.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":
         raise UsageError(
             "fixed-size sampling of groups needs the size of a batch: give `batch` with `records`, and leave out the "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wpriv.errors import UsageError
-from wpriv.hints import did_you_mean
+from wpriv.hints import did_you_mean, plain_key
 from wpriv.numerics.numbers import echo, number
 
 KEYS = ("eps", "delta", "mu", "fpr", "rho")
@@ -63,7 +63,7 @@ def parse_claim(text: str) -> Claim:
     values: dict[str, float] = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")
-        key = key.strip().lower()
+        key = plain_key(key.strip().lower())
         if not equals or key not in KEYS:
             near = did_you_mean(key, KEYS) or ""
             raise UsageError(f"a claim (`claim`) is one of {FORMS}; found {text[:80]!r}{near}")
