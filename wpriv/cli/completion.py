@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -175,8 +176,8 @@ def offered(words: Sequence[str], described: bool = False) -> Words:
 def _commands(command: Any) -> dict[str, Callable[[], Any]]:
     """The commands of a group, each with a function that loads it."""
     if isinstance(command, LazyGroup):
-        return {name: lambda name=name: command.get_command(None, name) for name in command.list_commands(None)}
-    return {name: lambda inner=inner: inner for name, inner in getattr(command, "commands", {}).items()}
+        return {name: partial(command.get_command, None, name) for name in command.list_commands(None)}
+    return {name: partial(command.commands.get, name) for name in getattr(command, "commands", {})}
 
 
 def _flags(line: _Line) -> Words:
