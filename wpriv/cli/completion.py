@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -90,7 +90,7 @@ NAMES = {
 # the verbs that run recipes of the kind of their name
 KINDS = ("budget", "calibrate", "compare", "privatize", "train", "verify")
 RECORDS, RECIPES = (".npz", ".npy", ".csv"), (".yaml", ".yml")
-Words = Mapping[str, str]  # each with what it is
+Words = dict[str, str]  # each with what it is
 
 
 def command(
