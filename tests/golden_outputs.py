@@ -354,7 +354,6 @@ def calculator() -> Iterator[Case]:
         "budget-certificate",
         (f"budget {S} --certificate c.json", "verify c.json", "verify c.json --json", "verify c.json --width 1e-3"),
         files=("c.json",),
-        needs=("flint",),
     )
     target = "--eps 1 --delta 1e-5"
     yield Case(
@@ -553,7 +552,7 @@ def trainings() -> Iterator[Case]:
         ),
         inputs=tiny,
         files=("c.json",),
-        needs=("torch", "flint"),
+        needs=torch,
     )
     yield Case(
         "train-fork",

@@ -100,7 +100,6 @@ EXTRAS = {
     **dict.fromkeys(("torch", "PIL", "safetensors", "mpmath", "joblib"), "train"),
     **{name: name for name in ("datasets", "tensorboard", "mlflow", "wandb")},
     "pywt": "wavelets",
-    "flint": "verify",
     "jsonschema": "registry",
     "submitit": "slurm",
 }

@@ -1,7 +1,4 @@
-"""Gaussian noise on random projections, and the pair with a random separation.
-
-A Gaussian pair with a random, public separation: a mixture over finitely many separations.
-"""
+"""Gaussian noise on random projections, whose pair is Gaussian with a random, public separation."""
 
 from __future__ import annotations
 
@@ -81,8 +78,6 @@ class GaussMixture(KeyedPair):
         above = np.minimum(np.logaddexp.reduce(np.where(np.isnan(each), -math.inf, each), axis=-1), 0.0)
         return symmetric_log_delta(y, above)
 
-
-# Gaussian noise on random projections, from which a private sliced Wasserstein distance is computed.
 
 MAX_DIRECTIONS, MAX_DIMENSIONS = 2**20, 2**30
 # relative width of the sandwich at tolerances below 1e-6, and where a single dominating pair is needed

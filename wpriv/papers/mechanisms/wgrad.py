@@ -1,13 +1,10 @@
-"""Gaussian noise on a clipped Wasserstein gradient, and its sensitivity.
-
-Sensitivity of a clipped Wasserstein gradient to one record, for accounting and for training.
+"""Gaussian noise on a clipped Wasserstein gradient, and its sensitivity to one record.
 
 The setting is that of Rodriguez-Vitores, Lalanne, Loubes (2025), "Wasserstein gradients": scores g(x_i) of n records
 and h(z_j) of m records, clipped to norm M (``bound``); their gradients, clipped to norm L1 and L2 (``lipschitz_x``,
 ``lipschitz_z``; the spectral norm of the Jacobian where scores are vectors); and the gradient of W_2^2, or of its
 sliced form, as an integral or over drawn directions. In training n and m are the sizes of the BATCH. Tied clipped
-scores must share their
-weights: if ties are broken by position, no bound here holds.
+scores must share their weights: if ties are broken by position, no bound here holds.
 """
 
 from __future__ import annotations
@@ -91,8 +88,6 @@ def penalised_gradient(alpha: float, clip: float, size: float, penalty: float, l
         )
     return (1 - alpha) * 2 * clip / size + alpha * penalty / labels
 
-
-# Gaussian noise on one clipped (sliced) Wasserstein gradient, alone or as the fairness penalty of a training loss.
 
 PRIVATE = ("both", "x")
 NOT_PROTECTED = (
