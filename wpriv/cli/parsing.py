@@ -113,7 +113,7 @@ GROUPS = {
     "Calculator": ("budget", "calibrate", "compare", "verify"),
     "Training": ("train", "audit", "privatize"),
     "Results": ("reproduce", "report", "plot"),
-    "What there is": ("list", "recipe", "data"),
+    "What there is": ("list", "recipe", "data", "completion"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 SETTINGS: dict[str, object] = {"help_option_names": ["-h", "--help"]}
