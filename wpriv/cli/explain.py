@@ -24,7 +24,7 @@ What = Annotated[
 ]
 Delta = Annotated[
     flags.Text,
-    option("X", "Beside mu, rho or a process: the share of answers that may exceed the Bayes factor.", "--delta"),
+    option("X", "Beside mu, rho or a process: the delta of its pair of eps and delta (default 1e-5).", "--delta"),
 ]
 Prior = Annotated[str, option("P", "The probability beforehand that the record was used.", "--prior")]
 People = Annotated[str, option("N", "How many people are looked at together, each of them a record.", "--people")]
@@ -78,19 +78,19 @@ def _lines(row: Explanation) -> Iterator[str]:
         from wpriv.cli.guarantee_output import steps_of
 
         yield from steps_of(row.process)
-    yield f"{row.about}: what an attacker can do at most, who knows all other records"
+    yield f"{row.about}: what an attacker can do at most who knows all other records"
     yield from textwrap.wrap(_origin(row), WIDTH, initial_indent="  ", subsequent_indent="  ")
     yield from _table(
         ("", "", ""),
         [
             ("right at even odds", percent(row.right_guess), "a guess whether the record was used; blind: 50%"),
             ("advantage", up(row.advantage), "largest TPR - FPR of any test"),
-            ("Bayes factor", up(row.bayes_factor), "how much an answer changes the odds"),
+            ("Bayes factor", up(row.bayes_factor), "how much an answer raises the odds"),
             (f"from {percent(row.prior)} to", percent(row.posterior), "probability of use, before and after an answer"),
         ],
     )
-    if row.delta:
-        yield f"  The last two leave out a share of {up(row.delta)} of the answers, which may tell all."
+    if row.beyond:
+        yield f"  A share of at most {up(row.beyond)} of the answers may go beyond the last two."
     yield ""
     yield from _table(
         ("FPR", "TPR at most", f"used if flagged, prior {percent(row.prior)}"),
@@ -113,7 +113,7 @@ def _lines(row: Explanation) -> Iterator[str]:
                 for each in row.deployments
             ],
         )
-        yield "  eps of a rho is at the delta above, or at 1e-5. Other units: see --unit."
+        yield "  eps of a rho is at the delta above, at most 1e-5. Other units: see --unit."
     yield ""
     yield "What it does not say:"
     for line in row.limits:

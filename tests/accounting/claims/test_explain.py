@@ -7,13 +7,16 @@ import math
 import re
 from itertools import pairwise
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import wpriv
 from wpriv.accounting.claims import explain as verb
-from wpriv.accounting.claims.attacks import Mu, Pair, Rho
+from wpriv.accounting.membership_figures import Mu, Pair, Rho
 from wpriv.errors import Unsupported, UsageError
 
 ENTRIES = json.loads(Path(verb.__file__).with_name("deployments.json").read_text(encoding="utf-8"))["deployments"]
@@ -28,20 +31,24 @@ def test_the_posterior_of_randomized_response_is_that_of_bayes():
     assert row.delta == 0
 
 
-def test_all_but_a_share_delta_of_the_answers_keeps_to_the_bayes_factor():
-    # the mechanism of Kairouz, Oh and Viswanath reveals the record with probability delta, and else answers e^eps to 1
-    rng = np.random.default_rng(1)
-    eps, delta, prior, trials = 1.0, 0.02, 0.3, 200_000
-    row = wpriv.explain(eps=eps, delta=delta, prior=prior)
-    used = rng.random(trials) < prior
-    reveals, honest = rng.random(trials) < delta, rng.random(trials) < math.exp(eps) / (1 + math.exp(eps))
-    answer = np.where(reveals, np.where(used, 3, 0), np.where(honest == used, 2, 1))
-    beyond = 0.0
-    for value in range(4):
-        share, posterior = np.mean(answer == value), np.mean(used[answer == value])
-        if posterior > row.posterior + 0.01:
-            beyond += share
-    assert 0 < beyond <= delta + 4 * math.sqrt(delta / trials)
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.floats(0.0, 3.0), st.floats(0.01, 0.5))
+def test_no_larger_share_of_answers_goes_beyond_the_bayes_factor(seed, eps, spread):
+    # random mechanisms of 40 answers, whose delta at eps is that of the sum over the answers
+    rng = np.random.default_rng(seed)
+    p, q = (weights / weights.sum() for weights in np.exp(rng.normal(0, 4 * spread, size=(2, 40))))
+    delta = max(np.maximum(p - math.exp(eps) * q, 0).sum(), np.maximum(q - math.exp(eps) * p, 0).sum())
+    row = wpriv.explain(eps=eps, delta=delta, prior=0.2)
+    posterior = 0.2 * p / (0.2 * p + 0.8 * q)
+    assert p[posterior > row.posterior * (1 + 1e-12)].sum() <= row.beyond + 1e-15
+    assert p[p / q > row.bayes_factor * (1 + 1e-12)].sum() <= row.beyond + 1e-15
+
+
+def test_gaussian_noise_goes_beyond_e_to_the_eps_more_often_than_delta_and_not_beyond_the_bayes_factor():
+    row = wpriv.explain(mu=1)
+    beyond = [1 - NormalDist(0.5, 1).cdf(math.log(factor)) for factor in (math.exp(row.epsilon), row.bayes_factor)]
+    assert beyond[0] > 5 * row.delta
+    assert beyond[1] <= row.beyond == 10 * row.delta
 
 
 def test_the_posterior_of_a_flagged_record_is_that_of_the_best_test():

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wpriv.accounting import build_process
-from wpriv.accounting.claims import attacks
-from wpriv.accounting.claims.attacks import Attacks, Known, Mu, Pair, Ran, Rho
+from wpriv.accounting import build_process, evaluate
+from wpriv.accounting import membership_figures as attacks
+from wpriv.accounting.membership_figures import Attacks, Known, Mu, Pair, Ran, Rho
 from wpriv.accounting.plausibility import runs_in_advance
 from wpriv.core.claim import Claim, parse_claim
 from wpriv.core.guarantee import RIGOROUS, Guarantee
@@ -35,6 +35,8 @@ UNITS = {
     "household": "a housing unit",
 }
 NEAREST = 5
+# answers beyond the Bayes factor, as a multiple of delta
+SHARES = 10
 # a right guess of at least this probability is a bound that excludes almost nothing
 NEARLY_SURE = 0.999
 DIGITS = 4
@@ -79,7 +81,7 @@ class Deployment:
     Args:
         name, by, year: what was published, and by whom. protects: a key of ``UNITS``. unit: the same in words.
         model: central, local or federated. guarantee: as it was published. epsilon: at ``delta``, which is the
-            published one, or that of the explanation where rho was published.
+            published one; where rho was published, that of the explanation, at most 1e-5.
         source: the publication. registry: its file in the Differential Privacy Deployments Registry.
     """
 
@@ -103,10 +105,10 @@ class Explanation:
     Args:
         about: the guarantee. process: what ran, where it is known. notion: approximate-dp, gdp, zcdp or process.
         claim: exact (some release with this guarantee allows as much), certified or upper-bound. source: the theorem.
-        epsilon, delta: the pair behind the Bayes factor; epsilon may be infinite.
+        epsilon, delta: a pair that holds; epsilon may be infinite.
         right_guess: the largest probability of a right guess at even odds. advantage: the largest TPR - FPR.
-        prior, bayes_factor, posterior: no answer changes the odds by more than the factor, nor ``prior`` to more than
-            ``posterior``, but for a share of ``delta`` of the answers, about which nothing is said.
+        prior, bayes_factor, posterior: no answer raises the odds by more than the factor, nor ``prior`` to more than
+            ``posterior``, but for a share ``beyond`` of the answers, about which nothing is said.
         rates: tests by their false-positive rates. together: several people and releases.
         unit: what the ``deployments`` beside it protect.
         warnings: where a bound says little. limits: what the guarantee does not say.
@@ -124,6 +126,7 @@ class Explanation:
     prior: float
     bayes_factor: float
     posterior: float
+    beyond: float
     rates: tuple[Rate, ...]
     together: tuple[Together, ...]
     unit: str
@@ -169,7 +172,7 @@ def explain(
     Args:
         what: ``"eps=3,delta=1e-5"``, ``"mu=1"`` or ``"rho=0.5"`` (or the keywords of these names); a process as text
             (a folder, a history, ``"gauss sigma=4 n=10"``), or a ``Guarantee``, ``Process`` or ``Mechanism``.
-        delta: beside mu, rho or a process: the share of the answers for which the Bayes factor may not hold.
+        delta: beside mu, rho or a process: that of its pair of eps and delta (default 1e-5).
         prior: the probability, before the answer, that the record was used, in (0, 1).
         people, releases: how many are looked at together, from 1 on.
         unit: what compared deployments protect: person, period, event or household.
@@ -188,8 +191,8 @@ def explain(
             raise UsageError(f"`{name}` is a whole number from 1 to {MOST}; found {count}")
     if unit not in UNITS:
         raise UnknownName("unit", unit, list(UNITS))
-    bounds, (epsilon, share) = known.attacks(RATES), known.pair()
-    factor = math.exp(epsilon) if epsilon < 700 else math.inf
+    bounds, (epsilon, at) = known.attacks(RATES), known.pair()
+    factor, beyond = _bayes_factor(epsilon, at)
     return Explanation(
         attacks.describe(known),
         known.process if isinstance(known, Ran) else None,
@@ -197,19 +200,31 @@ def explain(
         bounds.claim,
         bounds.source,
         epsilon,
-        share,
+        at,
         bounds.right_guess,
         bounds.advantage,
         before,
         factor,
         _posterior(before, factor, 1.0),
+        beyond,
         tuple(Rate(fpr, most, _posterior(before, most, fpr)) for fpr, most in bounds.tpr.items()),
         tuple(_together(known, several, times)),
         unit,
-        tuple(_nearest(epsilon, share or DELTA, unit)),
+        tuple(_nearest(epsilon, min(at, DELTA) or DELTA, unit)),
         tuple(_warnings(known, bounds)),
-        tuple(_limits(share)),
+        tuple(_limits(at)),
     )
+
+
+def _bayes_factor(eps: float, delta: float) -> tuple[float, float]:
+    """A factor by which no answer raises the odds but those of a share, and that share; the record is used.
+
+    A share s of answers with a loss above l contributes s (1 - e^(eps - l)) to delta at least.
+    """
+    if delta == 0:
+        return math.exp(eps) if eps < 700 else math.inf, 0.0
+    kept = 1 - 1 / SHARES
+    return (math.exp(eps) / kept, SHARES * delta) if eps < 700 and SHARES * delta < 1 else (math.inf, 0.0)
 
 
 def _posterior(prior: float, positives: float, negatives: float) -> float:
@@ -250,7 +265,7 @@ def _of_text(what: str, delta: float | None) -> Known:
     from wpriv.accounting.claims import subject  # which loads pydantic
 
     described = subject.described(what)
-    notes = tuple(runs_in_advance(described, attacks.ACCOUNTANTS[0]))
+    notes = tuple(runs_in_advance(described, evaluate.PROVING[0]))
     return attacks.ran(described.process, DELTA if delta is None else delta, notes)
 
 
@@ -261,7 +276,7 @@ def _of_guarantee(row: Guarantee, delta: float | None) -> Known:
             f"only proven (eps, delta)-DP bounds attackers; this is {row.claim} {row.notion} by {row.accountant}. Use "
             f"`accountant='pld'`"
         )
-    if row.accountant in attacks.ACCOUNTANTS and "repeats" not in row.extra:
+    if row.accountant in evaluate.PROVING and "repeats" not in row.extra:
         if delta is not None:
             return attacks.ran(row.process, delta)
         return Ran(row.process, row.epsilon.safe, row.delta.safe)

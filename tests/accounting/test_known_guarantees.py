@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import wpriv
 from wpriv.accounting.accountants import rdp
-from wpriv.accounting.claims import attacks
-from wpriv.accounting.claims.attacks import Mu, Pair, Rho, ran
+from wpriv.accounting.membership_figures import Mu, Pair, Rho, curve_of, ran
 from wpriv.core.membership import Membership
 from wpriv.core.process import Process, Step
 
@@ -207,4 +206,4 @@ def test_groups_of_a_process_use_its_mechanisms_or_else_its_pair():
     assert gauss.grouped(2).attacks(()).advantage == pytest.approx(Mu(2.0, 1e-5).attacks(()).advantage, rel=1e-3)
     known = ran(Process((Step(wpriv.Dp(1.0, 1e-6)),)), 1e-6)
     assert known.grouped(2) == Pair(*known.pair()).grouped(2)
-    assert attacks.curve_of(known.process).accountant == "pld"
+    assert curve_of(known.process).accountant == "pld"
