@@ -18,7 +18,7 @@ WIDTH = 80
 What = Annotated[
     list[str],
     typer.Argument(
-        metavar="WHAT",
+        metavar="WHAT...",
         help="eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5 (zCDP); a training's folder, a history, or words.",
     ),
 ]

@@ -63,7 +63,7 @@ def parse_claim(text: str) -> Claim:
     values: dict[str, float] = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")
-        key = key.strip().lower()
+        key = key.strip().lower().replace("epsilon", "eps")
         if not equals or key not in KEYS:
             near = did_you_mean(key, KEYS) or ""
             raise UsageError(f"a claim is one of {FORMS}; found {text[:80]!r}{near}")
