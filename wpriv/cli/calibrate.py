@@ -86,7 +86,7 @@ def command(
     with contextlib.nullcontext() if quiet else output.waiting("calibrating"):
         row = calibrate(**arguments, adaptive=adaptive, compare_classical=compare_classical).guarantee
     if explain:
-        from wpriv.accounting.explain import explain as explanation
+        from wpriv.accounting.basis import explain as explanation
 
         row = row.with_extra(explain=explanation(row))
     output.print_with_certificate(lambda: guarantee_output.print_guarantee(row, mode), lambda: row, certificate)

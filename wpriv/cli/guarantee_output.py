@@ -214,9 +214,9 @@ def _csv(rows: Sequence[Guarantee]) -> str:
 def _explanation(row: Guarantee) -> list[str]:
     if "explain" not in row.extra:
         return []
-    from wpriv.accounting import explain
+    from wpriv.accounting import basis
 
-    return explain.lines(row.extra["explain"])
+    return basis.lines(row.extra["explain"])
 
 
 def _print_warnings(rows: Sequence[Guarantee]) -> None:

@@ -66,13 +66,13 @@ def parse_claim(text: str) -> Claim:
         key = plain_key(key.strip().lower())
         if not equals or key not in KEYS:
             near = did_you_mean(key, KEYS) or ""
-            raise UsageError(f"a claim (`claim`) is one of {FORMS}; found {text[:80]!r}{near}")
+            raise UsageError(f"a claim is one of {FORMS}; found {text[:80]!r}{near}")
         if key in values:
             raise UsageError(f"the claim {text[:80]!r} gives {key} twice; give it once")
         values[key] = number(value.strip(), f"{key} of the claim")
     notion = NOTIONS.get(frozenset(values))
     if notion is None:
-        raise UsageError(f"a claim (`claim`) is one of {FORMS}; found {text[:80]!r}")
+        raise UsageError(f"a claim is one of {FORMS}; found {text[:80]!r}")
     claim = Claim(notion, **values)
     if claim.eps < 0 or claim.mu < 0 or claim.rho < 0:
         raise UsageError(f"eps, mu and rho of a claim are at least 0; found {text[:80]!r}")
