@@ -154,8 +154,11 @@ SUB = "--mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 100"
 S = f"{SUB} --delta 1e-5"
 PUBLISHED = "--mech gauss --sigma 0.638 --sampling poisson --batch 256 --records 60000 --epochs 70"
 
-VERBS = ("budget", "calibrate", "compare", "train", "plot", "verify", "reproduce", "report", "audit", "privatize")
-GROUPS = {"recipe": ("ls", "check", "show", "schema", "cp", "refresh"), "data": ("show",)}
+VERBS = (
+    *("budget", "calibrate", "compare", "train", "plot", "verify", "reproduce", "report", "audit", "privatize"),
+    "list",
+)
+GROUPS = {"recipe": ("ls", "check", "show", "schema", "cp", "refresh"), "data": ("ls", "show")}
 
 MECHANISMS = {
     "discrete-gauss": "--sigma 4 --delta 1e-5",
@@ -351,7 +354,6 @@ def calculator() -> Iterator[Case]:
         "budget-certificate",
         (f"budget {S} --certificate c.json", "verify c.json", "verify c.json --json", "verify c.json --width 1e-3"),
         files=("c.json",),
-        needs=("flint",),
     )
     target = "--eps 1 --delta 1e-5"
     yield Case(
@@ -550,7 +552,7 @@ def trainings() -> Iterator[Case]:
         ),
         inputs=tiny,
         files=("c.json",),
-        needs=("torch", "flint"),
+        needs=torch,
     )
     yield Case(
         "train-fork",

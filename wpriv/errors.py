@@ -17,6 +17,20 @@ from wpriv.hints import did_you_mean
 WRONG_PATH = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP)
 
 
+# the exit codes of the command line: the word in the JSON form of an error, and the meaning
+EXIT_CODES = {
+    0: ("ok", "an answer"),
+    1: ("check-failed", "a check failed: `max_eps`, or an expected number of a recipe; or a claim is refuted"),
+    2: ("usage", "flags or recipe are wrong"),
+    3: ("unsupported", "no proven answer for this combination, or the target is out of reach; or a claim is open"),
+    4: ("environment", "a file, data set, GPU or package is missing, a disk is full or read-only, access is denied"),
+    70: ("bug", "a bug in wpriv; please report it with the command line"),
+    75: ("interrupted", "a training was interrupted and saved; `resume=True` continues it"),
+    130: ("interrupted", "interrupted (Ctrl-C)"),
+    141: ("closed", "the reader of the results closed the pipe"),
+}
+
+
 class WprivError(Exception):
     """Base of all errors raised on purpose; the message is one short paragraph: wanted, found, what to change."""
 
@@ -86,7 +100,6 @@ EXTRAS = {
     **dict.fromkeys(("torch", "PIL", "safetensors", "mpmath", "joblib"), "train"),
     **{name: name for name in ("datasets", "tensorboard", "mlflow", "wandb")},
     "pywt": "wavelets",
-    "flint": "verify",
     "jsonschema": "registry",
     "submitit": "slurm",
 }

@@ -62,8 +62,8 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Job(Schedule, Mechanism):
-    """One step, its neighbours, and the question about it."""
+class Question:
+    """The question, and who is protected."""
 
     adjacency: Text = key(
         "NAME",
@@ -79,8 +79,13 @@ class Job(Schedule, Mechanism):
 
 
 @dataclass(frozen=True)
+class Job(Question, Schedule, Mechanism):
+    """One step, its neighbours, and the question about it."""
+
+
+@dataclass(frozen=True)
 class More:
-    """Steps and observations from files, and the number of runs; each belongs to some of the verbs."""
+    """More steps, observations and runs."""
 
     history: Text = key("FILE", "a ledger.jsonl, or a JSON list of steps or of [noise_multiplier, rate, steps]")
     observed: Text = key("FILE", "for wdp and bdp: pair distances or gradients: .npz, .csv, or weibull:shape=0.5,...")
@@ -89,7 +94,12 @@ class More:
     )
 
 
-KEYS = {f.name: f.metadata for part in (Job, More) for f in dataclasses.fields(part)}
+# each key with the heading of its group, which is what its dataclass says
+KEYS = {
+    f.name: {**f.metadata, "group": str(part.__doc__).rstrip(".")}
+    for part in (Mechanism, Schedule, Question, More)
+    for f in dataclasses.fields(part)
+}
 SCHEDULE = tuple(f.name for f in dataclasses.fields(Schedule))
 
 

@@ -57,6 +57,12 @@ def command(
     """Compute the privacy cost of a process: eps at --delta, delta at --eps, or the whole curve.
 
     wpriv budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4
+
+    wpriv budget --mech laplace --scale 20 --n 1000 --eps 3 --quiet
+
+    wpriv budget --mech gauss --sigma 4 --n 10 --delta 1e-5 --accountant pld --accountant rdp
+
+    wpriv budget --mech gauss --sigma 4 --n 10 --curve
     """
     from wpriv.accounting import build_process
 

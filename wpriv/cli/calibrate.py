@@ -53,6 +53,10 @@ def command(
     that of the history and the further steps together.
 
     wpriv calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000
+
+    wpriv calibrate --mech gauss --sigma 4 --sampling poisson --batch 256 --records 60000 --eps 1 --delta 1e-5
+
+    wpriv calibrate --mech gauss --advantage 0.1 --n 10 --quiet
     """
     from wpriv.accounting.calibrate import calibrate
     from wpriv.cli import guarantee_output, output

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from wpriv.cli import flags
-from wpriv.cli.parsing import argument, option, switch
+from wpriv.cli.parsing import OUTPUT, RESULTS, argument, option, switch
 from wpriv.errors import UsageError
 
 
@@ -23,9 +23,11 @@ def command(
         list[str] | None, option("NAME=VALUES", "An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers).")
     ] = None,
     figure: Annotated[str | None, option("NAME", "The figure to draw instead of the default one.")] = None,
-    out: Annotated[Path | None, option("DIR", "Folder of the results (a recipe's default: results/<name>).")] = None,
+    out: Annotated[
+        Path | None, option("DIR", "Folder of the results (a recipe's default: results/<name>).", group=RESULTS)
+    ] = None,
     quick: Annotated[bool, switch("--quick", "Apply the recipe's quick overrides: a small grid.")] = False,
-    fresh: Annotated[bool, switch("--fresh", "Compute again, replacing the results in DIR.")] = False,
+    fresh: Annotated[bool, switch("--fresh", "Compute again, replacing the results in DIR.", RESULTS)] = False,
     why: Annotated[
         bool, switch("--why", "Show one job under every interpretation, with the assumption that changes each figure.")
     ] = False,
@@ -42,16 +44,18 @@ def command(
     ] = None,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
-    quiet: Annotated[bool, switch("--quiet", "Print no table, only write files and set the exit code.")] = False,
+    quiet: Annotated[
+        bool, switch("--quiet", "Print no table, only write files and set the exit code.", OUTPUT)
+    ] = False,
 ) -> None:
     """Compare accountants over a grid; one job under every interpretation (--why); or two processes (--order).
 
-    wpriv compare plc/fig7-dpsgd
+    wpriv compare plc/fig7-dpsgd --quick
 
     wpriv compare --order "gauss sigma=1" "laplace scale=1"
 
-    wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,65536 --accountant
-    all
+    wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,4096 --accountant
+    pld --accountant rdp
     """
     from wpriv.accounting import load_recipe
     from wpriv.accounting.comparison import compare

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from wpriv import spec
-from wpriv.cli.parsing import expand_record
+from wpriv.cli import parsing
+from wpriv.cli.parsing import OUTPUT, expand_record, switch
 from wpriv.errors import UsageError
 from wpriv.hints import fold
 from wpriv.spec import SCHEDULE
@@ -53,7 +55,7 @@ def option(name: str) -> object:
     about = spec.KEYS[name]
     text = as_flags(about["flag"])
     text = text[0].upper() + text[1:] + "." * (not text.endswith("..."))
-    return typer.Option(f"--{name.replace('_', '-')}", metavar=about["metavar"], help=text)
+    return parsing.option(about["metavar"], text, f"--{name.replace('_', '-')}", group=about["group"])
 
 
 Recipe = Annotated[
@@ -67,17 +69,19 @@ Delta = Annotated[Text, option("delta")]
 History = Annotated[Text, option("history")]
 Observed = Annotated[Text, option("observed")]
 Repeats = Annotated[Text, option("repeats")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print a header and rows of comma-separated values.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print the bare number, rounded to the safe side.")]
+DataRoot = Annotated[
+    Path | None,
+    parsing.option("DIR", "Folder of the data sets (before $WPRIV_DATA).", "--data-root", group=parsing.MACHINE),
+]
+Json = Annotated[bool, switch("--json", "Print one JSON object; an error is one on standard error.", OUTPUT)]
+Csv = Annotated[bool, switch("--csv", "Print a header and rows of comma-separated values.", OUTPUT)]
+Quiet = Annotated[bool, switch("--quiet", "Print the bare number, rounded to the safe side.", OUTPUT)]
 # text, since typer loads pydantic for paths
 Certificate = Annotated[
     str | None,
-    typer.Option("--certificate", metavar="FILE", help="Write what `wpriv verify` needs to re-prove the answer."),
+    parsing.option("FILE", "Write what `wpriv verify` needs to re-prove the answer.", "--certificate", group=OUTPUT),
 ]
-Explain = Annotated[
-    bool, typer.Option("--explain", help="Add formula, sources, assumptions and how each flag was read.")
-]
+Explain = Annotated[bool, switch("--explain", "Add formula, sources, assumptions and how each flag was read.", OUTPUT)]
 
 
 @dataclasses.dataclass(frozen=True)

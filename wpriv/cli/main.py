@@ -38,10 +38,18 @@ def _print_version(requested: bool) -> None:
 def top(
     ctx: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """How private is this, exactly? A certified privacy calculator.
+
+    wpriv budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4
+
+    wpriv calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000
+
+    wpriv list mechanisms
+
+    wpriv help budget
 
     Exit codes: 0 ok; 1 a check failed; 2 usage; 3 unsupported or out of reach; 4 environment (something is missing,
     full or not permitted); 70 a bug; 75 interrupted and resumable; 130 interrupted; 141 the output pipe was closed.
@@ -106,6 +114,8 @@ def _run(words: list[str]) -> int:
     """Run the command that the words name and return its exit code."""
     command = typer.main.get_command(app)
     keep_text(command, SETTINGS)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     code = command.main(args=words, prog_name="wpriv", standalone_mode=False)
     if code == INTERRUPTED:  # Typer has caught Ctrl-C
         raise KeyboardInterrupt

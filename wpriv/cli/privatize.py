@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def command(
     recipe: Annotated[Text, argument("RECIPE", "Instead of flags, a recipe of kind privatize.")] = None,
     data: Annotated[Text, option("NAME|FILE", "mnist, mnist:test, or a .npz, .npy or .csv, one record a row.")] = None,
-    data_root: Annotated[Path | None, option("DIR", "Folder of the data sets (before $WPRIV_DATA).")] = None,
+    data_root: flags.DataRoot = None,
     out: Annotated[
         Path | None, option("FILE.npz", "File of the noisy records; the statement is written beside it.")
     ] = None,
@@ -57,7 +57,9 @@ def command(
 
     Everything computed from the result is post-processing and has no further cost.
 
-    wpriv privatize --data mnist --mech local-gauss --radius 8 --eps 35 --delta 1e-4 --out private.npz
+    wpriv privatize --data digits --mech local-gauss --radius 4 --eps 35 --delta 1e-5 --dry-run
+
+    wpriv privatize --data digits --mech local-laplace --radius 10 --eps 100 --out private.npz
     """
     from wpriv.cli import output
     from wpriv.training.local.privatize import privatize

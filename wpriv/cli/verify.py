@@ -51,12 +51,13 @@ def command(
 
     Of a training, also compare model.safetensors and model.pt with the statement.
 
-    Exit codes: 0 proved; 1 refuted, or an end of a certificate is not proved; 2 malformed; 3 a claim is open; 4
-    python-flint is missing.
+    Exit codes: 0 proved; 1 refuted, or an end of a certificate is not proved; 2 malformed; 3 a claim is open.
 
     wpriv verify certificate.json
 
-    wpriv verify --claim eps=3,delta=1e-5 --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536
+    wpriv verify --claim eps=3,delta=1e-4 --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536
+
+    wpriv verify --claim mu=1 "gauss sigma=4 n=10"
 
     wpriv verify claims/published
     """
@@ -113,7 +114,7 @@ def _is_recipe(source: Path | None) -> bool:
 
 def _row(name: str, proof: Proof) -> dict[str, str | float | None]:
     """One end as plain data; ``proven`` is the bound on delta, rounded to the side on which it holds."""
-    side, bound = _proven(proof)
+    side, bound = proof.rounded()
     return {
         "of": name,
         "end": proof.name,
@@ -127,24 +128,12 @@ def _row(name: str, proof: Proof) -> dict[str, str | float | None]:
     }
 
 
-def _proven(proof: Proof) -> tuple[str, str | None]:
-    """The side on which the bound on delta holds, and the bound with 12 digits, rounded to that side."""
-    from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-
-    above = proof.upper == (proof.verdict != "refuted")
-    side = "at most" if above else "at least"
-    if proof.bound is None:
-        return side, None
-    context = Context(prec=12, rounding=ROUND_CEILING if above else ROUND_FLOOR)
-    return side, f"{context.divide(Decimal(proof.bound.numerator), Decimal(proof.bound.denominator)):g}"
-
-
 def _claim(proof: Proof) -> str:
     return f"delta({float(proof.eps)!r}) {'<=' if proof.name.endswith('upper') else '>='} {float(proof.delta)!r}"
 
 
 def _finding(proof: Proof) -> str:
-    side, bound = _proven(proof)
+    side, bound = proof.rounded()
     return "no bound" if bound is None else f"delta {side} {bound}"
 
 

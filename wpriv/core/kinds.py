@@ -50,7 +50,14 @@ _MEANINGS = {
 }
 # of mechanisms on a data set
 STANDARD_ADJACENCIES = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)
-SAMPLINGS = ("none", "poisson", "fixed", "allocation", "shuffle")
+# the kinds of sampling, with what each is
+SAMPLINGS = {
+    "none": "all records take part in every step",
+    "poisson": "each record takes part in a step independently of all others, with probability `rate`",
+    "fixed": "a fixed number of records in each step, drawn without replacement",
+    "allocation": "each record takes part in one random step of every pass of 1 / `rate` steps",
+    "shuffle": "shuffled batches: the records are shuffled and cut into the equal batches of a pass",
+}
 
 
 class Release(StrEnum):

@@ -81,6 +81,14 @@ def _entry_points(kind: str) -> Mapping[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=f"wpriv.{kind}")}
 
 
+def module_of(kind: str, name: str) -> str | None:
+    """The full name of a plug-in's module, which is not imported; None of one that a package declares."""
+    folder = _own(kind).get(name)
+    if folder is None:
+        return _entry_points(kind)[name].module
+    return None if name in _declared(folder) else f"wpriv.{folder}.{name.replace('-', '_')}"
+
+
 def load(kind: str, name: str) -> Any:
     """Return the module of one plug-in, or the object that a package declares under its name.
 
@@ -91,12 +99,10 @@ def load(kind: str, name: str) -> Any:
     if not isinstance(name, str):
         listed = ", ".join(names(kind))
         raise UsageError(f"the name of a {noun} must be text; found {reprlib.repr(name)}. Known: {listed}")
-    folder = _own(kind).get(name)
-    if folder is not None:
-        declared = _declared(folder)
-        return (
-            declared[name] if name in declared else importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}")
-        )
+    folder = _own(kind).get(name, "")
+    if folder:
+        module = module_of(kind, name)
+        return _declared(folder)[name] if module is None else importlib.import_module(module)
     if name in _entry_points(kind):
         return _entry_points(kind)[name].load()
     raise UnknownName(noun, name, names(kind), hint=_elsewhere(kind, name))

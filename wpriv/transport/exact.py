@@ -1,7 +1,4 @@
-"""Exact transport: by assignment between samples, and in closed form between Gaussians.
-
-Exact W_p^p between two samples of the same size, by optimal assignment, with the gradient in the points.
-"""
+"""Exact transport: by optimal assignment between samples of one size, and in closed form between Gaussians."""
 
 from __future__ import annotations
 
@@ -92,9 +89,6 @@ def _require_finite(costs: Tensor, p: float) -> None:
     if not bool(costs.isfinite().all()):
         dtype = str(costs.dtype).removeprefix("torch.")
         raise UsageError(f"the {p:g}-th power of the distances overflows {dtype}; divide the points by a constant")
-
-
-# W_2 between Gaussian distributions, in closed form.
 
 
 def squared(mean1: Tensor, cov1: Tensor, mean2: Tensor, cov2: Tensor) -> float:

@@ -1,9 +1,9 @@
-"""Optimal transport on the line, for numpy and torch.
+"""Optimal transport on the line: W_p^p between two samples of any sizes, weighted or not, and its derivatives.
 
-Array operations that numpy and torch name differently, so that the arithmetic is written once for both.
-
-Samples on the CPU are handled as numpy arrays, whose sort is much faster and whose calls cost less; samples on a device
-remain tensors.
+Sorting dominates: O((n + m) log(n + m)) time and O(n + m) memory, without an n by m plan. The derivatives are
+computed with the value, from the same sorted samples; a backward pass only scales them. Samples on the CPU are handled
+as numpy arrays, whose sort is much faster and whose calls cost less; samples on a device remain tensors. Operations
+that numpy and torch name differently come first, so that the arithmetic is written once for both.
 """
 
 from __future__ import annotations
@@ -324,12 +324,6 @@ def _share_ties(values: Array, slopes: Array, masses: Array = None) -> None:
     mean = group_sums(shared, starts, group) / (total + 1 * (total == 0))
     shared[:] = mean[group] * mass
     flat[members] = shared
-
-
-# Optimal transport on the line: W_p^p between two samples of any sizes, weighted or not, and its derivatives.
-#
-# Sorting dominates: O((n + m) log(n + m)) time and O(n + m) memory, without an n by m plan. The derivatives are
-# computed with the value, from the same sorted samples; a backward pass only scales them.
 
 
 class Gradients(NamedTuple):

@@ -38,6 +38,7 @@ class Dp(Mechanism):
 
     release: ClassVar[Release] = Release.DP
     source: ClassVar[str] = "Kairouz, Oh, Viswanath 2015"
+    example: ClassVar[dict[str, object]] = {"delta0": 1e-05}
 
     eps0: float = parameter("eps of the guarantee of one release, in nats", minimum=0)
     delta0: float = parameter("delta of the guarantee of one release, below 1; 0 for pure DP", default=0.0, minimum=0)

@@ -1,6 +1,4 @@
-"""Matrix factorization: strategies, their sensitivity, and the mechanism.
-
-Sensitivity of a strategy matrix whose records take part in several steps: an upper end, and a pattern below it.
+"""Matrix factorization: strategies, their sensitivity (an upper end, and a pattern below it), and the mechanism.
 
 Row i of C x is released at step i, and row j of x is what a record contributes to step j, a vector of norm at most 1.
 The steps in which a record takes part, its pattern, lie at least ``separation`` apart. docs/theory/bands.md has the
@@ -228,8 +226,6 @@ def _improved(scaled: Array, pattern: Array, separation: int, counts: int) -> tu
     return value, pattern, signs
 
 
-# Strategy matrices: read from .npy files, or made by name.
-
 # the largest matrix, and the largest whose columns overlap for steps of one record, which needs all their products
 MAX_STEPS, MAX_OVERLAPPING = 8192, 4096
 MAX_BYTES = 8 * MAX_STEPS**2 + 4096
@@ -338,8 +334,6 @@ def _made(strategy: str) -> Array:
     return np.asarray(np.where(places >= 0, row[np.maximum(places, 0)], 0.0))
 
 
-# Matrix factorization: correlated noise on the steps of a training, as one Gaussian release.
-
 # relative distance of the two ends of a sensitivity that is known up to rounding
 EXACT = 1e-11
 
@@ -366,6 +360,7 @@ class MatrixGauss(Mechanism):
         "banded matrix use `mech='gauss'` with `bands`"
     )
     source: ClassVar[str] = "Denisov et al. 2022; Choquette-Choo et al. 2023 (matrix factorization)"
+    example: ClassVar[dict[str, object]] = {"strategy": "prefix:n=20", "separation": 7}
 
     sigma: float = parameter("standard deviation of Z, in the units of a contribution", exclusive_minimum=0)
     strategy: str = parameter("strategy C: a .npy file, or identity:n=1000, prefix:n=1000, root:n=1000,bands=100")

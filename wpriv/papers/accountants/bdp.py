@@ -1,9 +1,8 @@
-"""Bayesian differential privacy: the accountant, and the estimator that it rests on.
-
-Bayesian differential privacy (Triastcyn and Faltings 2020): the estimator of its budget from sampled pair distances.
+"""Bayesian differential privacy (Triastcyn and Faltings 2020), estimated from sampled pairs of records.
 
 The privacy cost of a step is an upper confidence limit, by Student's t, of a mean over pairs of records drawn from the
-data. It describes the distribution of the pairs, and gives no guarantee to an unusual record.
+data. It must not be confused with differential privacy: it describes the distribution of the pairs, and gives no
+guarantee to an unusual record, which they do not represent.
 """
 
 from __future__ import annotations
@@ -79,11 +78,6 @@ def log_failure(n: int) -> float:
     """ln of the probability that one of n confidence limits is too low, 1 - (1 - 2^-53)^n; delta pays for it."""
     return math.log(-math.expm1(n * LOG_CONFIDENCE))
 
-
-# Bayesian differential privacy: the loss of a record drawn from the data distribution, estimated from sampled pairs.
-#
-# The estimator of Triastcyn and Faltings (2020) with its confidence limit. It must not be confused with differential
-# privacy: it gives no guarantee to an unusual record, which the pairs do not represent.
 
 NOTION = "bdp"
 CLAIM = "as-published"

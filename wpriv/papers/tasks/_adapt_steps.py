@@ -1,7 +1,4 @@
-"""Domain adaptation with torch: networks, the steps of each method, and the job.
-
-Networks and records of domain adaptation, and the gradients that its methods share.
-"""
+"""Domain adaptation with torch: networks, the steps of each method, and the job."""
 
 from __future__ import annotations
 
@@ -253,16 +250,12 @@ def to_fast_layout(inputs: Tensor) -> Tensor:
 
 def _frozen_copy(module: nn.Module) -> nn.Module:
     """A copy that is never trained and stays in evaluation mode, without dropout."""
-    frozen = copy.deepcopy(module).requires_grad_(False)
-    frozen.train = functools.partial(_ignore_mode, frozen)  # type: ignore[method-assign]
-    return frozen.eval()
+    frozen = copy.deepcopy(module).requires_grad_(False).eval()
+    frozen.train = lambda mode=True: frozen  # type: ignore[method-assign]
+    return frozen
 
 
-def _ignore_mode(module: nn.Module, mode: bool = True) -> nn.Module:
-    return module
-
-
-# Steps of domain adaptation, one function per method: how target records change the weights, and their bound.
+# The steps, one function per method: how target records change the weights, and their bound.
 
 AddNoise = Callable[[Bounded], list[Tensor]]
 
@@ -476,19 +469,8 @@ def _smooth_root(cost: Tensor) -> Tensor:
     return (cost + torch.finfo(cost.dtype).tiny).sqrt()
 
 
-# The job of domain adaptation: networks, the step of the chosen method, and measurements on a pair of data sets.
-
-STEPS = {
-    "none": source_alone,
-    "dann": dann,
-    "swd": swd,
-    "dp-dann": dp_dann,
-}
-SWD_STEPS = {
-    "paper": published_swd,
-    "gradient": gradient_swd,
-    "projections": projected_swd,
-}
+STEPS = {"none": source_alone, "dann": dann, "swd": swd, "dp-dann": dp_dann}
+SWD_STEPS = {"paper": published_swd, "gradient": gradient_swd, "projections": projected_swd}
 
 
 def build_job(recipe: Train, options: Options, data: Any, device: torch.device, adjacency: str) -> Job:

@@ -1,7 +1,4 @@
-"""What fair tasks measure: points and densities, what codes reveal, and how groups differ.
-
-CSV files of points and densities that tasks leave for figures.
-"""
+"""What fair tasks measure, without torch: points and densities, what codes reveal, and how groups differ."""
 
 from __future__ import annotations
 
@@ -83,8 +80,6 @@ def fit_logistic(x: Floats, y: NDArray[np.int64]) -> Floats:
         current = new
     return w
 
-
-# Two groups of records, measures of how decisions differ between them, and the distribution of scores; torch-free.
 
 MEASURES = ("disparate_impact", "parity_gap", "eo0", "eo1", "odds_gap", "od0", "od1")
 BINS = 40

@@ -35,10 +35,6 @@ class GeneratorAndCritic(nn.Module):
         # steps of the critic, in checkpoints: they determine when the generator is updated next
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
-    def networks(self) -> list[tuple[str, nn.Module]]:
-        """Return generator and critic by name."""
-        return [("generator", self.generator), ("critic", self.critic)]
-
     def draw_latents(self, count: int) -> Tensor:
         """Draw [count, latent] standard normal numbers from torch's global generator."""
         return torch.randn(count, self.latent)

@@ -102,14 +102,15 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     def select(indices: Any) -> Tensor:
         return records.index_select(0, torch.from_numpy(indices).to(device))
 
-    def fetch_moved(indices: Any) -> tuple[Tensor, None]:
-        return select(indices[:moved_count]), None
-
-    def fetch_goal(indices: Any) -> Tensor:
-        return select(indices[moved_count:])
-
-    directions = _sliced.direction_sampler(width, options.directions, device)
-    objective = Objective(network, None, fetch_moved, penalty, lambda outputs: outputs, directions, fetch_goal)
+    objective = Objective(
+        network,
+        None,
+        fetch=lambda indices: (select(indices[:moved_count]), None),
+        penalty=penalty,
+        scores=lambda outputs: outputs,
+        directions=_sliced.direction_sampler(width, options.directions, device),
+        points=lambda indices: select(indices[moved_count:]),
+    )
     aggregate = objective.make_aggregator(recipe.privacy, records, None)
 
     def moved_points(mover: nn.Module) -> Tensor:

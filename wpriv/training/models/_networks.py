@@ -355,11 +355,8 @@ class MerfGenerator(Network):
             *(nn.Linear(self.latent + classes, 200), nn.BatchNorm1d(200), nn.ReLU()),
             *(nn.Linear(200, 784), nn.BatchNorm1d(784), nn.Unflatten(1, (16, 7, 7))),
             *(nn.UpsamplingBilinear2d(scale_factor=2), nn.Conv2d(16, 8, 5, padding=2), nn.ReLU()),  # to 14 x 14
-            *(
-                nn.UpsamplingBilinear2d(scale_factor=2),
-                nn.Conv2d(8, channels, 5, padding=2),
-                nn.Sigmoid(),
-            ),  # to 28 x 28
+            # to 28 x 28
+            *(nn.UpsamplingBilinear2d(scale_factor=2), nn.Conv2d(8, channels, 5, padding=2), nn.Sigmoid()),
         )
         # convolutions of few channels take half the time in this memory format
         return Generator(self.latent, classes, body.to(memory_format=torch.channels_last))  # type: ignore[call-overload]

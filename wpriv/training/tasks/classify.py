@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -48,6 +49,9 @@ def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: in
         probe_model.check_modules(cost_estimate.without_numbers(recipe.model, shape, len(source.CLASSES)))
     if recipe.augment is not None:
         cost = cost_estimate.of_copies(cost, recipe.augment.copies)
+    # for bdp and wdp each step computes the batch's gradient again without each of some records
+    observed = any(word.partition(":")[0] in ("bdp", "wdp") for word in recipe.accountants)
+    leaves_out = observed and private is not None and private.clip == "batch-mean"
     return cost_estimate.estimate(
         cost,
         steps=steps,
@@ -58,14 +62,8 @@ def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: in
         # bytes as they are read, and numbers of 4 bytes; a fifth more for test records
         data=1.2 * sizes["records"] * (5 * pixels + 4 * math.prod(shape) * (features is not None)),
         exact=private is not None and private.exact,
-        gradients=1 + private.pairs if private is not None and _leaves_out(recipe) else 1,
+        gradients=1 + private.pairs if private is not None and leaves_out else 1,
     )
-
-
-def _leaves_out(recipe: Train) -> bool:
-    """Return whether each step computes the batch's gradient again without each of some records, for bdp and wdp."""
-    data_dependent = any(word.partition(":")[0] in ("bdp", "wdp") for word in recipe.accountants)
-    return data_dependent and recipe.privacy is not None and recipe.privacy.clip == "batch-mean"
 
 
 def build_job(recipe: Train, data: Data, device: torch.device, *, adjacency: str) -> Job:
@@ -74,8 +72,6 @@ def build_job(recipe: Train, data: Data, device: torch.device, *, adjacency: str
     Raises:
         UsageError, Unsupported: the model does not fit the data, or mixes or keeps examples where each one is clipped.
     """
-    import functools
-
     import torch
     from torch.nn.functional import cross_entropy
 
