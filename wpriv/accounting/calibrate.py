@@ -142,7 +142,7 @@ def calibrate(
         history: a JSON file of steps that ran before; the target is that of all together, n that of the further steps.
         adaptive: the further steps are decided from what the history showed.
         repeats: the step is one of K runs of which only the best is released, as for ``budget``.
-        compare_classical: add what older formulas ask for, under ``guarantee.extra["classical"]`` (Gauss and Laplace).
+        compare_classical: add what older formulas ask for (Gaussian and Laplace), in ``guarantee.extra["classical"]``.
         tol: relative width of the accountant's bracket, and so of the distance from the best possible value; by default
             1e-6 (1e-4 where a step's loss is only known between two others, as of projection; 1e-5 for ``tpr``).
         advantage: instead of eps and delta: the largest true- less false-positive rate of a membership attack, which is
@@ -315,6 +315,6 @@ def _check_classical(spec: dict[str, Any], unknown: Unknown) -> None:
         or not applies(build_process.step({**spec, unknown.name: 1.0}).mechanism)
     ):
         raise UsageError(
-            "`compare_classical` shows other formulas for Gauss and Laplace noise, as of `mech='gauss'`: it needs such "
-            "a mechanism, without sampling, and with the noise left to solve for"
+            "`compare_classical` shows other formulas for Gaussian and Laplace noise, as of `mech='gauss'`: it needs "
+            "such a mechanism, without sampling, and with the noise left to solve for"
         )

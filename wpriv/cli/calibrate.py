@@ -11,7 +11,7 @@ from wpriv.cli.parsing import option, switch
 from wpriv.errors import UsageError
 
 Classical = Annotated[
-    bool, switch("--compare-classical", "For Gauss and Laplace noise: add what older formulas ask for.")
+    bool, switch("--compare-classical", "For Gaussian and Laplace noise: add what older formulas ask for.")
 ]
 Adaptive = Annotated[
     bool, switch("--adaptive", "With --history: the further steps are decided from what the history showed.")

@@ -26,13 +26,13 @@ def command(
     mech: Annotated[Text, option("NAME", "local-gauss (l2 ball, needs --delta) or local-laplace (l1 ball).")] = None,
     eps: flags.Eps = None,
     delta: flags.Delta = None,
-    sigma: Annotated[Text, option("X", "Instead of --eps: standard deviation of Gauss noise.")] = None,
+    sigma: Annotated[Text, option("X", "Instead of --eps: standard deviation of Gaussian noise.")] = None,
     scale: Annotated[Text, option("X", "Instead of --eps: scale b of Laplace noise.")] = None,
     radius: Annotated[Text, option("X", "Norm that records are clipped to, chosen without looking at them.")] = None,
     center: Annotated[Text, option("X", "Center of the ball, for every number (default 0).")] = None,
-    formula: Annotated[Text, option("NAME", "Gauss noise for --eps: analytic (default, least) or eq4.")] = None,
+    formula: Annotated[Text, option("NAME", "Gaussian noise for --eps: analytic (default, least) or eq4.")] = None,
     nonnegative: Annotated[
-        bool, switch("--nonnegative", "Make negative numbers 0; Gauss noise is then smaller by sqrt 2.")
+        bool, switch("--nonnegative", "Make negative numbers 0; Gaussian noise is then smaller by sqrt 2.")
     ] = False,
     dct: Annotated[bool, switch("--dct", "Clip and publish the orthonormal cosine transform of each record.")] = False,
     quantile: Annotated[Text, option("Q", "Clamp each number to this quantile of --public records.")] = None,

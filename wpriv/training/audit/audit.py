@@ -135,12 +135,12 @@ class Audit:
         }
 
     def _group(self) -> list[str]:
-        """The warning where the recipe protects persons with several records."""
+        """The warning where the recipe protects people with several records."""
         group = self.certified.process.group
         if group == 1:
             return []
         return [
-            f"the certified eps is that of persons with up to {group} records, as the recipe promises it; a canary is "
+            f"the certified eps is that of people with up to {group} records, as the recipe promises it; a canary is "
             f"one record, so that faults which only show with several records of a person are not met"
         ]
 
