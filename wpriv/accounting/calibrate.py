@@ -25,6 +25,7 @@ from wpriv.core.process import Process
 from wpriv.core.repeats import Repeats, parse
 from wpriv.core.repetition import ONE_RELEASE, sampling_keys, with_repetition
 from wpriv.errors import UsageError
+from wpriv.files.shown import Shown
 from wpriv.numerics import conversions
 from wpriv.numerics.numbers import number, whole
 
@@ -79,8 +80,8 @@ def _row(noise: str, formula: str, value: float | None, valid: bool, note: str) 
     return {"formula": formula, noise: value, "valid": valid, "note": note}
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, repr=False)
+class Calibration(Shown):
     """The result of ``calibrate``; ``float(calibration)`` is its value.
 
     Args:
@@ -99,6 +100,17 @@ class Calibration:
 
     def __float__(self) -> float:
         return float(self.value)
+
+    def __str__(self) -> str:
+        return str(self.guarantee)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Those of the guarantee."""
+        return self.guarantee.facts()
+
+    def to_latex(self) -> str:
+        """A row of a LaTeX table: as ``Guarantee.to_latex``."""
+        return self.guarantee.to_latex()
 
 
 @in_plain_words

@@ -17,6 +17,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.errors import UnknownName, UsageError, require
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK, locked
+from wpriv.files.shown import Shown
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.expectations import RUN, Verdict, means
 from wpriv.results.model import Json, OfTrainings, Row
@@ -64,8 +65,8 @@ class Finished:
         return self.trained.out.name
 
 
-@dataclass(frozen=True)
-class SweepResult:
+@dataclass(frozen=True, repr=False)
+class SweepResult(Shown):
     """The finished trainings of a recipe with several.
 
     Args:
@@ -85,6 +86,16 @@ class SweepResult:
     together: Together
     statement: Json
     runs: list[Row] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        done = f"{self.recipe.name}: {self.finished} of {self.cells} trainings are done"
+        return f"{done}; {self.together}" if self.together.trainings else done
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The table of the results, and the expected numbers that were met."""
+        met = sum(not verdict.is_missed for verdict in self.verdicts)
+        expected = [("expected", f"{met} of {len(self.verdicts)} numbers are met")] if self.verdicts else []
+        return [*expected, ("table", str(self.table))]
 
     def require(self) -> None:
         """Raise CheckFailed if an expected number was missed."""
