@@ -24,7 +24,6 @@ from wpriv.core.membership import Membership
 from wpriv.core.process import Process, Step
 from wpriv.core.trade_off import DEFAULT_FPR, GaussianMu
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.numbers import echo, finite_number, raised, rounded, text
 
 RATES = (1e-3, 1e-2)

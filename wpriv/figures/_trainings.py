@@ -425,8 +425,8 @@ def odds(rows: Rows, axes: Any) -> None:
 
 @figure(
     "Accuracy beside disparate impact (1 is statistical parity) or, for a regression, each group's share of "
-    "predictions above the diagonal (equal under parity). Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 5 and 9, which give "
-    "both above each panel."
+    "predictions above the diagonal (equal under parity). Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 5 and 9, which "
+    "give both above each panel."
 )
 def parity(rows: Rows, axes: Any) -> None:
     """Draw what there is of them over alpha or eps."""
