@@ -102,10 +102,12 @@ def browser(built, tmp_path_factory):
     if shutil.which("chromedriver") is None:
         pytest.skip("chromedriver is not installed (apt-get install chromium chromium-driver)")
     browser = Browser(tmp_path_factory.mktemp("profile"))
-    browser.call("POST", "/url", url=(built / "verify.html").as_uri())
-    browser.wait("return document.getElementById('prove').disabled ? 'no' : 'yes'", {"yes"})
-    yield browser
-    browser.close()
+    try:
+        browser.call("POST", "/url", url=(built / "verify.html").as_uri())
+        browser.wait("return document.getElementById('prove').disabled ? 'no' : 'yes'", {"yes"})
+        yield browser
+    finally:
+        browser.close()
 
 
 def outcome(browser: Browser) -> str:
