@@ -25,6 +25,7 @@ from wpriv.core.process import Process
 from wpriv.core.repeats import Repeats, parse
 from wpriv.core.repetition import ONE_RELEASE, sampling_keys, with_repetition
 from wpriv.errors import UsageError
+from wpriv.files.shown import Shown
 from wpriv.numerics import conversions
 from wpriv.numerics.numbers import number, whole
 
@@ -79,8 +80,8 @@ def _row(noise: str, formula: str, value: float | None, valid: bool, note: str) 
     return {"formula": formula, noise: value, "valid": valid, "note": note}
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, repr=False)
+class Calibration(Shown):
     """The result of ``calibrate``; ``float(calibration)`` is its value.
 
     Args:
@@ -99,6 +100,17 @@ class Calibration:
 
     def __float__(self) -> float:
         return float(self.value)
+
+    def __str__(self) -> str:
+        return str(self.guarantee)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Those of the guarantee."""
+        return self.guarantee.facts()
+
+    def to_latex(self) -> str:
+        """A row of a LaTeX table: as ``Guarantee.to_latex``."""
+        return self.guarantee.to_latex()
 
 
 @in_plain_words
@@ -142,7 +154,7 @@ def calibrate(
         history: a JSON file of steps that ran before; the target is that of all together, n that of the further steps.
         adaptive: the further steps are decided from what the history showed.
         repeats: the step is one of K runs of which only the best is released, as for ``budget``.
-        compare_classical: add what older formulas ask for, under ``guarantee.extra["classical"]`` (Gauss and Laplace).
+        compare_classical: add what older formulas ask for (Gaussian and Laplace), in ``guarantee.extra["classical"]``.
         tol: relative width of the accountant's bracket, and so of the distance from the best possible value; by default
             1e-6 (1e-4 where a step's loss is only known between two others, as of projection; 1e-5 for ``tpr``).
         advantage: instead of eps and delta: the largest true- less false-positive rate of a membership attack, which is
@@ -320,6 +332,6 @@ def _check_classical(spec: dict[str, Any], unknown: Unknown) -> None:
         or not applies(build_process.step({**spec, unknown.name: 1.0}).mechanism)
     ):
         raise UsageError(
-            "`compare_classical` shows other formulas for Gauss and Laplace noise, as of `mech='gauss'`: it needs such "
-            "a mechanism, without sampling, and with the noise left to solve for"
+            "`compare_classical` shows other formulas for Gaussian and Laplace noise, as of `mech='gauss'`: it needs "
+            "such a mechanism, without sampling, and with the noise left to solve for"
         )

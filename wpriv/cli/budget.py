@@ -167,6 +167,6 @@ def _print_answer(
 
 
 def _explained(row: Guarantee) -> Guarantee:
-    from wpriv.accounting.explain import explain
+    from wpriv.accounting.basis import explain
 
     return row.with_extra(explain=explain(row))

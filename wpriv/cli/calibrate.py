@@ -11,7 +11,7 @@ from wpriv.cli.parsing import option, switch
 from wpriv.errors import UsageError
 
 Classical = Annotated[
-    bool, switch("--compare-classical", "For Gauss and Laplace noise: add what older formulas ask for.")
+    bool, switch("--compare-classical", "For Gaussian and Laplace noise: add what older formulas ask for.")
 ]
 Adaptive = Annotated[
     bool, switch("--adaptive", "With --history: the further steps are decided from what the history showed.")
@@ -86,7 +86,7 @@ def command(
     with contextlib.nullcontext() if quiet else output.waiting("calibrating"):
         row = calibrate(**arguments, adaptive=adaptive, compare_classical=compare_classical).guarantee
     if explain:
-        from wpriv.accounting.explain import explain as explanation
+        from wpriv.accounting.basis import explain as explanation
 
         row = row.with_extra(explain=explanation(row))
     output.print_with_certificate(lambda: guarantee_output.print_guarantee(row, mode), lambda: row, certificate)

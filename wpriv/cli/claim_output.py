@@ -11,23 +11,15 @@ from wpriv.accounting.build_process import DescribedProcess
 from wpriv.accounting.claims import decide as decisions
 from wpriv.accounting.claims import order, subject, verify_claim
 from wpriv.accounting.claims.decision import OPEN, REFUTED, Decision, Question
-from wpriv.accounting.claims.order import CROSSES, DOMINATED, DOMINATES, EQUAL, CurveOrder, PrivacyOrder
 from wpriv.accounting.claims.verify_claim import Reading
 from wpriv.cli import flags, output
 from wpriv.cli.flags import as_flags
-from wpriv.cli.guarantee_output import bracket_text, circumstances, steps_of
 from wpriv.core.claim import Claim, parse_claim
 from wpriv.errors import CheckFailed, Unsupported, UsageError
-from wpriv.numerics.numbers import echo, text, whole
+from wpriv.numerics.numbers import text, whole
 
 DECISION_SCHEMA = "wpriv.decision/1"
 ORDER_SCHEMA = "wpriv.order/1"
-ORDER_WORDS = {
-    DOMINATES: "A is more private than B",
-    DOMINATED: "B is more private than A",
-    EQUAL: "A and B are equally private",
-    CROSSES: "the curves of A and B cross",
-}
 
 
 def decide(
@@ -58,7 +50,9 @@ def decide(
         more = {"readings": [row.as_dict() for row in rows]} if why else {}
         output.emit_result(DECISION_SCHEMA, **decision.as_dict(), **more)
     else:
-        _print_decision(decision)
+        # the verdict, what it is about, and the test that breaks a refuted claim
+        output.emit_bold(as_flags(str(decision)))
+        output.emit_facts([(name, as_flags(text)) for name, text in decision.facts()])
         _print_readings(rows)
     output.warn(decision.caveats)
     _set_exit_code(decision)
@@ -116,58 +110,16 @@ def _seed(seed: str | None) -> int:
     return value
 
 
-def _print_decision(decision: Decision) -> None:
-    """The verdict, what it is about, and the test that breaks a refuted claim."""
-    output.emit_bold(
-        f"{decision.claim} is {decision.verdict}: {as_flags(decision.reason)}",
-        f"reading: {circumstances(decision.process)}",
-        *steps_of(decision.process),
-        *(f"read as: {note}" for note in decision.notes),
-    )
-    if decision.epsilon is not None and decision.claim.notion == "approximate-dp" and decision.claim.delta > 0:
-        output.emit(f"eps at delta = {echo(decision.claim.delta)}: {bracket_text(decision.epsilon)}")
-    if decision.delta is not None and decision.at_eps is not None:
-        output.emit(f"delta at eps = {echo(decision.at_eps)}: {bracket_text(decision.delta)}")
-    if decision.accountant:
-        output.emit(f"by {decision.accountant}: {decision.source}")
-    if decision.verdict == REFUTED:
-        _print_test(decision)
-
-
-def _print_test(decision: Decision) -> None:
-    """The test, its rates, and the simulation of the two worlds."""
-    test, seen = decision.test, decision.simulation
-    if test is not None:
-        output.emit(
-            f'test: say "in" where the privacy loss exceeds {echo(test.threshold)} (order of the neighbours: '
-            f"{decision.order}); false-positive rate in {_interval(test.fpr_lower, test.fpr_upper)}, true-positive "
-            f"rate in {_interval(test.tpr_lower, test.tpr_upper)}, and TPR - e^eps FPR at least "
-            f"{text(test.delta_lower, up=False)}"
-        )
-    if seen is not None and decision.allowed is not None:
-        deviations = (seen.advantage - decision.allowed) / seen.standard_error if seen.standard_error else 0.0
-        output.emit(
-            f"simulation: {seen.trials} runs in each world (seed {seen.seed}): TPR {seen.tpr:.6g}, FPR {seen.fpr:.6g}, "
-            f"TPR - e^eps FPR = {seen.advantage:.4g} with a standard error of {seen.standard_error:.2g}, which is "
-            f"{deviations:.1f} standard errors above the claimed {decision.allowed:.6g}"
-        )
-    elif decision.not_simulated:
-        output.emit(f"not simulated: {as_flags(decision.not_simulated)}")
-
-
-def _interval(low: float, high: float) -> str:
-    return f"[{text(low, up=False, digits=4)}, {text(high, up=True, digits=4)}]"
-
-
 def _print_readings(rows: Sequence[Reading]) -> None:
     if not rows:
         return
-    body = []
+    body, notes = [], []
     for row in rows:
         about = row.interpretation
-        words = [about.spec.get("sampling", "none"), str(about.spec["n"]), str(about.adjacency)]
-        body.append([row.verdict, *words, as_flags(row.reason), about.assumption])
-    output.emit_table(["verdict", "sampling", "n", "neighbours", "reason", "assumption"], body, above="\n")
+        body.append([row.verdict, about.spec.get("sampling", "none"), str(about.spec["n"]), str(about.adjacency)])
+        notes.append(f"{as_flags(row.reason)}: {about.assumption}")
+    output.emit("")
+    output.emit_table(["verdict", "sampling", "n", "neighbours"], body, notes=notes)
 
 
 def _set_exit_code(decision: Decision) -> None:
@@ -205,42 +157,12 @@ def compare_order(
     if mode == "json":
         output.emit_result(ORDER_SCHEMA, **result.as_dict())
     else:
-        _print_order(result)
+        output.emit_bold(str(result))
+        output.emit_facts(result.facts())
     output.warn(result.warnings)
-    if result.verdict not in ORDER_WORDS:
+    if result.verdict == order.UNDECIDED:
         low, high = result.worst.open_eps or (0.0, result.top)
         raise Unsupported(
             f"the order is undecided at this tolerance: between eps = {text(low, up=False)} and {text(high, up=True)} "
             f"the brackets do not separate the curves. Lower `tol`, or raise `within`"
         )
-
-
-def _print_order(result: PrivacyOrder) -> None:
-    for name, process in (("A", result.a), ("B", result.b)):
-        output.emit(f"{name}: {circumstances(process)}", *(f"   {line}" for line in steps_of(process)))
-    output.emit_bold(f"{ORDER_WORDS.get(result.verdict, 'undecided')}{_range(result)}", *_crossings(result.worst))
-    for name, one in result.orders.items():
-        verdict = ORDER_WORDS.get(one.verdict, "undecided")
-        output.emit(f"order of the neighbours {name}: {verdict}", *(f"   {line}" for line in _crossings(one)))
-    output.emit(result.reason)
-
-
-def _range(result: PrivacyOrder) -> str:
-    if result.top == float("inf"):
-        return " at every eps" if result.verdict != CROSSES else ""
-    where = f" for every eps from 0 to {text(result.top, up=False)}"
-    if result.verdict == EQUAL:
-        return f", within {echo(result.within)} of delta (relative),{where}"
-    return where if result.verdict in (DOMINATES, DOMINATED) else f" between eps = 0 and {text(result.top, up=False)}"
-
-
-def _crossings(one: CurveOrder) -> list[str]:
-    lines = []
-    for crossing in one.crossings:
-        after = "B" if crossing.first == "A" else "A"
-        eps = f"[{text(crossing.eps_lower, up=False)}, {text(crossing.eps_upper, up=True)}]"
-        delta = f"[{text(crossing.delta_lower, up=False)}, {text(crossing.delta_upper, up=True)}]"
-        lines.append(
-            f"at an eps in {eps}, delta in {delta}: before it {crossing.first} has the smaller delta, after it {after}"
-        )
-    return lines

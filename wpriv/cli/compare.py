@@ -120,7 +120,7 @@ def _recipe(
     """The keys of a recipe that says what the flags, or several steps in words, say."""
     from wpriv.accounting import load_recipe
 
-    data: dict[str, object] = {**job.question(), "accountants": job.accountant or ["all"]}
+    data: dict[str, object] = {**job.question(), "accountants": job.accountant or ["pld"]}
     named = [axis for axis in axes if "words" in axis]
     axes = [axis for axis in axes if "words" not in axis]
     for axis in [axis for axis in named if axis["over"] == "accountant"]:

@@ -110,10 +110,10 @@ def expand_record(
 # The parser of commands and groups: commands load on first use, unknown words get hints, no option counts twice.
 
 GROUPS = {
-    "Calculator": ("budget", "calibrate", "compare", "verify"),
+    "Calculator": ("budget", "calibrate", "compare", "verify", "explain"),
     "Training": ("train", "audit", "privatize"),
     "Results": ("reproduce", "report", "plot"),
-    "What there is": ("list", "recipe", "data"),
+    "What there is": ("list", "recipe", "data", "completion"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 SETTINGS: dict[str, object] = {"help_option_names": ["-h", "--help"]}

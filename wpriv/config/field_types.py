@@ -243,14 +243,14 @@ class LocalNoise(StrictModel):
     )
     eps: Positive | None = optional("eps of every report; the noise is solved for")
     delta: Probability | None = optional("delta of every report; 0 where left out with local-laplace")
-    sigma: Positive | None = optional("instead of eps: standard deviation of Gauss noise")
+    sigma: Positive | None = optional("instead of eps: standard deviation of Gaussian noise")
     scale: Positive | None = optional("instead of eps: scale b of Laplace noise")
     radius: Positive | None = optional("norm to which every record is clipped, chosen without looking at the records")
     center: Number | None = optional("middle of the ball, for every number of a record (default 0)")
     formula: Literal["analytic", "eq4"] | None = optional(
         "noise of local-gauss for eps: the least one (default), or equation (4) of Reshetova et al."
     )
-    nonnegative: bool = key("negative numbers become 0, and Gauss noise is smaller by sqrt 2", False)
+    nonnegative: bool = key("negative numbers become 0, and Gaussian noise is smaller by sqrt 2", False)
     dct: bool = key("clip and publish the orthonormal cosine transform of each record", False)
     quantile: Annotated[float, Field(gt=0, le=1)] | None = optional(
         "each number is clamped to this quantile of its magnitude in public records"

@@ -120,7 +120,7 @@ class Part(StrictModel):
     )
     params: dict[str, Any] | None = optional("parameters of a table that is neither bounds, class nor loss")
     accountants: Annotated[list[Word], Field(min_length=1)] | None = optional(
-        "for table: bounds: names, with options as name:option=value; or all"
+        "for table: bounds: names, with options as name:option=value; or all; pld where left out"
     )
     tol: Tolerance | None = optional("relative width of a certified bracket; 1e-3 where left out")
     eps: NotNegative | None = optional("the eps at which delta is computed")
@@ -149,7 +149,7 @@ class Panel(Part):
 
     def accountant_names(self) -> list[str]:
         """Return the accountants with ``all`` expanded; one empty name for a table that no accountant computes."""
-        words = self.accountants or [] if self.table == "bounds" else [""]
+        words = self.accountants or ["pld"] if self.table == "bounds" else [""]
         return registry.names("accountants") if "all" in words else list(dict.fromkeys(words))
 
     def axes(self) -> list[tuple[str, list[float]]]:

@@ -117,8 +117,6 @@ def _process_table(each: Panel, swept: list[str]) -> Iterator[Fault]:
     if len(questions) != 1:
         count = " and ".join(questions) or "none"
         yield "sweep", f"ask at one eps or at one delta, fixed or swept (eps, eps_per_n, delta); found {count}"
-    if each.accountants is None:
-        yield "accountants", "the key 'accountants' is missing; it lists the accountants to compare, as [pld, rdp]"
 
 
 def _useless_keys(each: Panel, keys: Iterable[str]) -> Iterator[Fault]:
