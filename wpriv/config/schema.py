@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, field_validator
 
+from wpriv.config.claim import parse_claim
 from wpriv.config.document import Key, abbreviate, as_keys
 from wpriv.config.field_types import (
     Claim,
@@ -34,7 +35,6 @@ from wpriv.config.field_types import (
 )
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
-from wpriv.core.claim import parse_claim
 from wpriv.core.parameters import type_words
 from wpriv.spec import KEYS
 

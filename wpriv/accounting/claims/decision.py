@@ -22,7 +22,7 @@ from wpriv.accounting.claims.loss_threshold import (
     trials_needed,
 )
 from wpriv.accounting.evaluate import alike, has_endless_loss, is_bound_only, is_drawn
-from wpriv.core.claim import Claim
+from wpriv.config.claim import Claim
 from wpriv.core.guarantee import Curve, OrderDelta
 from wpriv.core.kinds import Adjacency
 from wpriv.core.process import Process, WeightedPairs, sandwich
