@@ -42,7 +42,9 @@ def of_guarantee(row: Guarantee, width: float) -> dict[str, object]:
         )
     question = row.extra.get("asked", "eps" if row.delta.lower == row.delta.upper else "delta")
     eps, delta = _ends(row.epsilon), _ends(row.delta)
-    if question == "eps":
+    if delta == (0.0, 0.0) and question == "eps":  # pure DP: that no loss exceeds eps is what can be proved
+        question, eps = "delta", (eps[1] * (1 + width),) * 2
+    elif question == "eps":
         eps = (eps[0] * (1 - width), eps[1] * (1 + width))
     else:
         delta = (delta[0] * (1 - width), delta[1] * (1 + width))

@@ -14,7 +14,7 @@ from wpriv.accounting.claims.decision import OPEN, REFUTED, Decision, Question
 from wpriv.accounting.claims.verify_claim import Reading
 from wpriv.cli import flags, output
 from wpriv.cli.flags import as_flags
-from wpriv.core.claim import Claim, parse_claim
+from wpriv.config.claim import Claim, parse_claim
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.numerics.numbers import text, whole
 
