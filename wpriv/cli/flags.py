@@ -61,7 +61,8 @@ def option(name: str) -> object:
 Recipe = Annotated[
     Text,
     typer.Argument(
-        metavar="RECIPE", help="Instead of flags: the path or the name of a recipe, such as plc/fig7-dpsgd."
+        metavar="RECIPE",
+        help="Instead of flags: a recipe, by its path or its name, such as plc/fig7-dpsgd; - is standard input.",
     ),
 ]
 Eps = Annotated[Text, option("eps")]

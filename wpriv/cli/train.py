@@ -26,7 +26,9 @@ SEVERAL = (
 )
 IN_TURN = SEVERAL.replace(". ", ", and the runs of a tuned training are made one after another. ")
 
-Recipe = Annotated[str, argument("RECIPE", "The path or the name of a recipe of kind train, such as dpsgd/mnist.")]
+Recipe = Annotated[
+    str, argument("RECIPE", "A recipe of kind train, by its path or its name, as dpsgd/mnist; - is standard input.")
+]
 Device = Annotated[str, option("NAME", "cpu or cuda.", "--device", group=MACHINE)]
 Out = Annotated[Path | None, option("DIR", "Folder of all results (default results/<name>).", "--out", group=RESULTS)]
 Set = Annotated[list[str] | None, option("KEY=VALUE", "Change a key: privacy.eps=2; repeatable.", "--set")]
