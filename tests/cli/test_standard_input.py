@@ -106,9 +106,10 @@ def test_a_claim_may_itself_be_standard_input(piped):
 
 
 def test_an_order_takes_one_of_its_processes_from_standard_input(piped):
-    assert piped("gauss sigma=1", 'compare --order - "laplace scale=1"')[:2] == piped(
-        "", 'compare --order "gauss sigma=1" "laplace scale=1"'
-    )[:2]
+    assert (
+        piped("gauss sigma=1", 'compare --order - "laplace scale=1"')[:2]
+        == piped("", 'compare --order "gauss sigma=1" "laplace scale=1"')[:2]
+    )
 
 
 def test_claims_of_a_recipe_from_standard_input_are_decided(piped):
