@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from wpriv.config import shipped
 from wpriv.core import registry
 from wpriv.errors import EXIT_CODES, MissingResource, Unsupported, UsageError
-from wpriv.hints import fold
+from wpriv.hints import SYNONYMS, fold, plain
 from wpriv.spec import KEYS
 
 if TYPE_CHECKING:
@@ -150,7 +150,8 @@ def about(kind: str) -> dict[str, str]:
 def entry(kind: str, name: str) -> Entry:
     """Return all that is known of a name."""
     about_it = _WORDS[kind]()[name] if kind in _WORDS else _first_sentence(kind, name)
-    return Entry(kind, name, about_it, parameters(kind, name), facts(kind, name))
+    others = {"also called": ", ".join(SYNONYMS[kind][name].split())} if name in SYNONYMS.get(kind, {}) else {}
+    return Entry(kind, name, about_it, parameters(kind, name), others | facts(kind, name))
 
 
 def _first_sentence(kind: str, name: str) -> str:
@@ -167,8 +168,8 @@ def _first_sentence(kind: str, name: str) -> str:
 
 def places(name: str) -> list[tuple[str, str]]:
     """Return the kinds that have a name, each with the name as it is known there."""
-    folded = fold(name)
-    return [(kind, each) for kind in KINDS for each in names(kind) if each == folded]
+    words = {kind: plain(kind, name) if kind in SYNONYMS else fold(name) for kind in KINDS}
+    return [(kind, each) for kind in KINDS for each in names(kind) if each == words[kind]]
 
 
 def parameters(kind: str, name: str) -> list[Parameter]:
