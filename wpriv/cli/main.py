@@ -77,7 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     with output.notes():
         try:
-            with output.results(), _warnings_as_notes():
+            quiet = contextlib.nullcontext() if "--quiet" in words else output.watched()
+            with output.results(), quiet, _warnings_as_notes():
                 return _run(words)
         except output.ReaderGone as error:
             return error.exit_code

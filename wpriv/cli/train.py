@@ -125,6 +125,8 @@ def command(
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from wpriv.cli import output, training_output
+
+    output.doing("loading torch")
     from wpriv.training import cluster, metric_logs, sweep, train, training_run, tuning
 
     if device not in ("cpu", "cuda"):
@@ -153,6 +155,7 @@ def command(
     start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
     train.require_one(loaded, fork=fork, fresh=fresh)
     folder = out or loaded.default_out
+    output.doing("planning" if dry_run else "preparing the training")
     if several and dry_run:
         planned = sweep.planned(loaded, folder, part=shard or "1/1", root=data_root)
         tasks = cluster.words(cluster.request_of(loaded), device) if backend == cluster.BACKEND else None
