@@ -15,7 +15,7 @@ import typer
 
 from wpriv._version import __version__
 from wpriv.cli import output
-from wpriv.cli.parsing import COMMANDS, SETTINGS, LazyGroup, ParserError, keep_text
+from wpriv.cli.parsing import SETTINGS, LazyGroup, ParserError, keep_text
 from wpriv.errors import EXIT_CODES, MissingResource, Place, Unsupported, UsageError, WprivError, lacking
 from wpriv.hints import did_you_mean
 
@@ -58,7 +58,7 @@ def top(
     full or not permitted); 70 a bug; 75 interrupted and resumable; 130 interrupted; 141 the output pipe was closed.
     """
     if ctx.invoked_subcommand is None:
-        raise UsageError(f"no command given. Known: {', '.join(COMMANDS)}. Try wpriv --help")
+        raise UsageError("no command given. `wpriv --help` names all, and `wpriv list` what they can be given")
 
 
 class _Failure(NamedTuple):
