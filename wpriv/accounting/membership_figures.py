@@ -232,6 +232,7 @@ CURVE_TOL = 1e-4
 # orders at which the Renyi divergences of two outcomes are compared with rho, beside the order 1
 ORDERS = 1 + np.geomspace(1e-3, 1e5, 800)
 BISECTIONS = 60
+NOTHING = "no guarantee: delta is 1"
 
 
 @dataclass(frozen=True)
@@ -285,8 +286,8 @@ class Pair:
     releases: int = 1
 
     def __str__(self) -> str:
-        eps, delta = self.pair()
-        return f"({text(eps, up=True)}, {text(delta, up=True)})-DP" if delta < 1 else "no guarantee: delta is 1"
+        eps, delta = map(_short, self.pair())
+        return f"({eps}, {delta})-DP" if float(delta) not in (0, 1) else f"pure {eps}-DP" if delta == "0" else NOTHING
 
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """The trade-off region of Kairouz, Oh and Viswanath (2015); for several releases that of their composition."""
@@ -340,7 +341,7 @@ class Mu:
     delta: float
 
     def __str__(self) -> str:
-        return f"{text(self.mu, up=True)}-GDP"
+        return f"{_short(self.mu)}-GDP"
 
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """Tests between N(0, 1) and N(mu, 1): Dong, Roth, Su (2022), Definition 2.6."""
@@ -366,7 +367,7 @@ class Rho:
     delta: float
 
     def __str__(self) -> str:
-        return f"{text(self.rho, up=True)}-zCDP"
+        return f"{_short(self.rho)}-zCDP"
 
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """The rates of two-outcome tests whose Renyi divergences are at most rho alpha at every order, both ways.
@@ -417,12 +418,11 @@ class TestRates(Protocol):
 
 @dataclass(frozen=True)
 class Ran:
-    """A process that ran, by its certified privacy curve; a pair of eps and delta that holds for it, and remarks."""
+    """A process that ran, by its certified privacy curve, and a pair of eps and delta that holds for it."""
 
     process: Process
     eps: float
     delta: float
-    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if math.isinf(self.eps):
@@ -454,14 +454,14 @@ class Ran:
         return ran(self.process.with_steps(steps), self.delta)
 
 
-def ran(process: Process, delta: float, notes: tuple[str, ...] = ()) -> Ran:
+def ran(process: Process, delta: float) -> Ran:
     """What is known of a process at one delta; at delta = 0 eps is the largest privacy loss.
 
     Raises:
         Unsupported: no accountant has proven bounds.
     """
     curve = curve_of(process, evaluate.answer_tol(process))
-    return Ran(process, curve.epsilon(delta=delta) if delta else evaluate.largest_loss(process), delta, notes)
+    return Ran(process, curve.epsilon(delta=delta) if delta else evaluate.largest_loss(process), delta)
 
 
 def curve_of(process: Process, tol: float = CURVE_TOL) -> Curve:
@@ -490,12 +490,10 @@ def _of_curve(curve: Curve, fprs: Sequence[float]) -> Attacks:
     return Attacks(bounds.advantage()[1], rates, curve.claim, curve.accountant)
 
 
+def _short(value: float) -> str:
+    """A number with its own digits where they are few, else rounded up."""
+    return echo(value) if len(echo(value)) <= 8 else text(value, up=True)
+
+
 def _process(mechanism: Mechanism, n: int = 1) -> Process:
     return Process((Step(mechanism, n),))
-
-
-def describe(known: Known) -> str:
-    """The name of what is known, with the numbers as they were given."""
-    if isinstance(known, Pair) and known.releases == 1:
-        return f"({echo(known.eps)}, {echo(known.delta)})-DP" if known.delta else f"pure {echo(known.eps)}-DP"
-    return str(known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -182,7 +182,7 @@ def explain(
     >>> explain("eps=3,delta=1e-5").advantage < 0.90515
     True
     """
-    known = _known(what, {"eps": eps, "delta": delta, "mu": mu, "rho": rho})
+    known, notes = _known(what, {"eps": eps, "delta": delta, "mu": mu, "rho": rho})
     before, several, times = number(prior, "`prior`"), whole(people, "`people`"), whole(releases, "`releases`")
     if not 0 < before < 1:
         raise UsageError(f"`prior` is a probability above 0 and below 1; found {echo(before)}")
@@ -194,7 +194,7 @@ def explain(
     bounds, (epsilon, at) = known.attacks(RATES), known.pair()
     factor, beyond = _bayes_factor(epsilon, at)
     return Explanation(
-        attacks.describe(known),
+        str(known),
         known.process if isinstance(known, Ran) else None,
         {Mu: "gdp", Rho: "zcdp", Ran: "process"}.get(type(known), "approximate-dp"),
         bounds.claim,
@@ -211,7 +211,7 @@ def explain(
         tuple(_together(known, several, times)),
         unit,
         tuple(_nearest(epsilon, min(at, DELTA) or DELTA, unit)),
-        tuple(_warnings(known, bounds)),
+        tuple(_warnings(known, bounds, notes)),
         tuple(_limits(at)),
     )
 
@@ -232,32 +232,32 @@ def _posterior(prior: float, positives: float, negatives: float) -> float:
     return prior / (prior + (1 - prior) * negatives / positives)
 
 
-def _known(what: object, given: dict[str, object]) -> Known:
-    """What is known of the release that the arguments name."""
+def _known(what: object, given: dict[str, object]) -> tuple[Known, Sequence[str]]:
+    """What is known of the release that the arguments name, and notes on it."""
     keywords = {name: value for name, value in given.items() if value is not None}
     if what is None:
         if not keywords:
             raise UsageError(f"wanted a guarantee or a process: {FORMS}; found none")
-        return _of_claim(parse_claim(",".join(f"{name}={value}" for name, value in keywords.items())), None)
+        return _of_claim(parse_claim(",".join(f"{name}={value}" for name, value in keywords.items())), None), ()
     if others := keywords.keys() - {"delta"}:
         raise UsageError(f"`{min(others)}` is a guarantee of its own; leave it out, or {shown(what)}")
     delta = number(keywords["delta"], "`delta`") if keywords else None
     if delta is not None and not 0 <= delta < 1:
         raise UsageError(f"`delta` is at least 0 and below 1; found {echo(delta)}")
     if isinstance(what, Guarantee):
-        return _of_guarantee(what, delta)
+        return _of_guarantee(what, delta), what.warnings
     if isinstance(what, (Process, Mechanism)):
-        return attacks.ran(build_process.described_process(what).process, DELTA if delta is None else delta)
+        return attacks.ran(build_process.described_process(what).process, DELTA if delta is None else delta), ()
     if not isinstance(what, (str, Path)):
         raise UsageError(f"wanted a guarantee or a process: {FORMS}; found {shown(what)}")
     return _of_text(str(what), delta)
 
 
-def _of_text(what: str, delta: float | None) -> Known:
+def _of_text(what: str, delta: float | None) -> tuple[Known, Sequence[str]]:
     words = what.replace(",", " ").split()
     path = Path(what)
     if words and "=" in words[0] and not path.exists():
-        return _of_claim(parse_claim(",".join(words)), delta)
+        return _of_claim(parse_claim(",".join(words)), delta), ()
     if len(words) == 1 and words[0].replace(".", "", 1).isdigit():
         raise UsageError(f"wanted a guarantee or a process: {FORMS}; found {what}. Did you mean eps={what}?")
     if (path / "statement.json").is_file():
@@ -265,8 +265,8 @@ def _of_text(what: str, delta: float | None) -> Known:
     from wpriv.accounting.claims import subject  # which loads pydantic
 
     described = subject.described(what)
-    notes = tuple(runs_in_advance(described, evaluate.PROVING[0]))
-    return attacks.ran(described.process, DELTA if delta is None else delta, notes)
+    known = attacks.ran(described.process, DELTA if delta is None else delta)
+    return known, runs_in_advance(described, evaluate.PROVING[0])
 
 
 def _of_guarantee(row: Guarantee, delta: float | None) -> Known:
@@ -300,7 +300,7 @@ def _of_claim(claim: Claim, delta: float | None) -> Known:
     return Mu(claim.mu, share) if claim.mu else Rho(claim.rho, share)
 
 
-def _of_folder(path: Path, delta: float | None) -> Known:
+def _of_folder(path: Path, delta: float | None) -> tuple[Known, Sequence[str]]:
     """A finished training: its process at the delta of its statement; of the best of several runs the pair alone."""
     from wpriv.results import model, storage
 
@@ -313,8 +313,9 @@ def _of_folder(path: Path, delta: float | None) -> Known:
     if process is None and delta is not None:
         raise UsageError(f"only (eps, delta)-DP at delta = {row.delta:g} is known of {path}; leave out `delta`")
     if process is None:
-        return Pair(float(row.epsilon), float(row.delta))
-    return attacks.ran(process, delta) if delta is not None else Ran(process, float(row.epsilon), float(row.delta))
+        return Pair(float(row.epsilon), float(row.delta)), statement.warnings
+    stated = Ran(process, float(row.epsilon), float(row.delta))
+    return stated if delta is None else attacks.ran(process, delta), statement.warnings
 
 
 def _together(known: Known, people: int, releases: int) -> Iterable[Together]:
@@ -343,14 +344,14 @@ def _deployments(delta: float, unit: str) -> Iterable[Deployment]:
         yield Deployment(**row, guarantee=claim, epsilon=eps, delta=share)
 
 
-def _warnings(known: Known, bounds: Attacks) -> Iterable[str]:
+def _warnings(known: Known, bounds: Attacks, notes: Sequence[str]) -> Iterable[str]:
     if bounds.right_guess >= NEARLY_SURE:
         yield (
             f"this excludes almost nothing: a guess at even odds may be right with {percent(bounds.right_guess)}. A "
             f"smaller eps says more, or the whole privacy curve of what ran"
         )
-    if isinstance(known, Ran):
-        yield from dict.fromkeys([*known.notes, *known.process.caveats()])
+    caveats = known.process.caveats() if isinstance(known, Ran) else ()
+    yield from dict.fromkeys([*notes, *caveats])
 
 
 def _limits(delta: float) -> Iterable[str]:
