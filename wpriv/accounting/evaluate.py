@@ -276,8 +276,8 @@ def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> G
             raise Unsupported(
                 f"{on.accountant} gives a Renyi divergence, which has no delta: leave out `eps`, or use rdp"
             )
-        return without_delta(checked(on.at(delta=ANY_DELTA)), on.order).with_extra(asked="eps")
-    return checked(on.at(eps=eps, delta=delta)).with_extra(asked="delta" if eps is not None else "eps")
+        return without_delta(checked(on.at(delta=ANY_DELTA)), on.order)
+    return checked(on.at(eps=eps, delta=delta))
 
 
 def without_delta(row: Guarantee, order: float) -> Guarantee:

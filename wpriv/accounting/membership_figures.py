@@ -24,7 +24,6 @@ from wpriv.core.membership import Membership
 from wpriv.core.process import Process, Step
 from wpriv.core.trade_off import DEFAULT_FPR, GaussianMu
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.numbers import echo, finite_number, raised, rounded, text
 
 RATES = (1e-3, 1e-2)
@@ -141,13 +140,8 @@ def with_mu(row: Guarantee, value: GaussianMu, *, alone: bool) -> Guarantee:
     return replace(row, claim="certified" if inexact else row.claim).with_extra(asked="mu")
 
 
-def mu_bracket(row: Guarantee) -> Bracket:
-    """mu with both ends, of a guarantee that has it."""
-    return Bracket(row.extra["mu_upper"], row.extra["mu_lower"], row.extra["mu_upper"])
-
-
 def with_true_positive_rate(row: Guarantee, curve: Curve, fpr: float, tol: float, work: float) -> Guarantee:
-    """The guarantee with the true-positive rate at ``fpr`` under ``extra["attack"]``, certified from both sides.
+    """The guarantee of the true-positive rate at ``fpr``, certified from both sides, under ``extra["attack"]``.
 
     Raises:
         Unsupported: as ``membership``.
@@ -158,13 +152,7 @@ def with_true_positive_rate(row: Guarantee, curve: Curve, fpr: float, tol: float
     rates = {"fpr": fpr, "tpr_lower": point.tpr_lower, "tpr_upper": point.tpr_upper}
     attack = {"advantage_lower": low, "advantage_upper": high, "tpr_at_fpr": [rates]}
     claim = "certified" if row.claim == "exact" else row.claim
-    return replace(row, claim=claim).with_extra(attack=attack)
-
-
-def true_positive_rate(row: Guarantee) -> Bracket:
-    """The true-positive rate that ``with_true_positive_rate`` has added."""
-    (point,) = row.extra["attack"]["tpr_at_fpr"]
-    return Bracket(point["tpr_upper"], point["tpr_lower"], point["tpr_upper"])
+    return replace(row, claim=claim).with_extra(asked="tpr", attack=attack)
 
 
 def point_row(bounds: Membership, fpr: float) -> dict[str, object]:
