@@ -24,7 +24,7 @@ from wpriv.core.membership import Membership
 from wpriv.core.process import Process, Step
 from wpriv.core.trade_off import DEFAULT_FPR, GaussianMu
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.numbers import echo, finite_number, raised, rounded, text
+from wpriv.numerics.numbers import echo, finite_number, raised, rounded, short
 
 RATES = (1e-3, 1e-2)
 # the widest relative brackets of the points that bounds are derived from
@@ -414,8 +414,8 @@ class Ran:
 
     def __str__(self) -> str:
         if math.isinf(self.eps):
-            return f"no finite eps at delta = {text(self.delta, up=True)}"
-        return f"({text(self.eps, up=True)}, {text(self.delta, up=True)})-DP"
+            return f"no finite eps at delta {_short(self.delta)}"
+        return f"({_short(self.eps)}, {_short(self.delta)})-DP"
 
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """From the whole curve; and from its pair and the largest loss, where the work for the curve was too much."""
@@ -480,7 +480,7 @@ def _of_curve(curve: Curve, fprs: Sequence[float]) -> Attacks:
 
 def _short(value: float) -> str:
     """A number with its own digits where they are few, else rounded up."""
-    return echo(value) if len(echo(value)) <= 8 else text(value, up=True)
+    return short(value if len(echo(value)) <= 8 else rounded(value, up=True))
 
 
 def _process(mechanism: Mechanism, n: int = 1) -> Process:

@@ -18,7 +18,8 @@ from wpriv.core.guarantee import RIGOROUS, Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process
 from wpriv.errors import UnknownName, Unsupported, UsageError
-from wpriv.numerics.numbers import echo, number, shown, text, whole
+from wpriv.files.shown import Shown
+from wpriv.numerics.numbers import echo, number, rounded, short, shown, text, whole
 
 if TYPE_CHECKING:
     from wpriv.results.model import Figure, Releases, Reports
@@ -73,6 +74,9 @@ class Together:
     delta: float
     right_guess: float
 
+    def __str__(self) -> str:
+        return f"{self.people} people" if self.people > 1 else f"{self.releases} such releases"
+
 
 @dataclass(frozen=True)
 class Deployment:
@@ -97,9 +101,16 @@ class Deployment:
     source: str
     registry: str
 
+    def __str__(self) -> str:
+        return f"{self.by} {self.year}: {self.name}{'' if self.model == 'central' else f' ({self.model})'}"
 
-@dataclass(frozen=True)
-class Explanation:
+    def shown_epsilon(self) -> str:
+        """eps as text, rounded up."""
+        return _up(self.epsilon)
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation(Shown):
     """What a guarantee means. All numbers are upper bounds for every attacker, who may know all else.
 
     Args:
@@ -153,6 +164,23 @@ class Explanation:
             f"{self.about}: a guess at even odds whether a record was used is right with a probability of at most "
             f"{percent(self.right_guess)}"
         )
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What the guarantee is about, and what an attacker can do at most: labels with their text."""
+        rows = [] if self.process is None else self.process.facts()
+        rows += [
+            ("right at even odds", f"{percent(self.right_guess)}, a guess whether a record was used (blind: 50%)"),
+            ("advantage", f"{_up(self.advantage)}, largest TPR minus FPR of any test"),
+            ("Bayes factor", f"{_up(self.bayes_factor)}, by which an answer raises the odds of use"),
+            (f"from {percent(self.prior)} to", f"{percent(self.posterior)}, probability of use after an answer"),
+        ]
+        if self.beyond:
+            rows.append(("except for", f"at most {_up(self.beyond)} of the answers, which may exceed the last two"))
+        if self.notion == "process":
+            kind = "upper bounds" if self.claim == "upper-bound" else self.claim
+            return [*rows, ("claim", f"{kind} by {self.source}, from the whole privacy curve")]
+        attained = "the worst release with this guarantee allows as much" if self.claim == "exact" else "upper bounds"
+        return [*rows, ("claim", f"{attained} ({self.source})")]
 
 
 def explain(
@@ -309,13 +337,16 @@ def _of_folder(path: Path, delta: float | None) -> tuple[Known, Sequence[str]]:
     row = None if source is None else source.best
     if source is None or row is None:
         raise Unsupported(f"{path} has no proven guarantee, so that nothing bounds an attacker")
+    compared = () if statement.releases is None else statement.releases.for_comparison
+    others = {line for each in compared for line in each.warnings}
+    notes = [line for line in statement.warnings if line not in others]
     process = process_of(source, row)
     if process is None and delta is not None:
         raise UsageError(f"only (eps, delta)-DP at delta = {row.delta:g} is known of {path}; leave out `delta`")
     if process is None:
-        return Pair(float(row.epsilon), float(row.delta)), statement.warnings
+        return Pair(float(row.epsilon), float(row.delta)), notes
     stated = Ran(process, float(row.epsilon), float(row.delta))
-    return stated if delta is None else attacks.ran(process, delta), statement.warnings
+    return stated if delta is None else attacks.ran(process, delta), notes
 
 
 def _together(known: Known, people: int, releases: int) -> Iterable[Together]:
@@ -339,7 +370,7 @@ def _deployments(delta: float, unit: str) -> Iterable[Deployment]:
         if row["protects"] != unit:
             continue
         stated = {name: row.pop(name) for name in ("eps", "delta", "rho") if name in row}
-        claim = ", ".join(f"{name} {echo(value)}" for name, value in stated.items())
+        claim = ", ".join(f"{name} {short(value)}" for name, value in stated.items())
         eps, share = Rho(stated["rho"], delta).pair() if "rho" in stated else (stated["eps"], stated.get("delta", 0.0))
         yield Deployment(**row, guarantee=claim, epsilon=eps, delta=share)
 
@@ -360,7 +391,7 @@ def _limits(delta: float) -> Iterable[str]:
     yield "Other data and other releases about the same people add to it; so do timings, errors and logs."
     yield "It is about a mechanism on paper: not whether a program adds that noise, nor how accurate its answers are."
     if delta:
-        yield f"delta = {echo(delta)} lets a record be published with that probability: keep it far below 1 / records."
+        yield f"delta = {short(delta)} lets a record be published with that probability: keep it far below 1 / records."
 
 
 # What a statement of a training says of an attacker, in sentences.
@@ -408,6 +439,12 @@ def of_statement(source: Releases | Reports, row: Figure) -> list[str]:
         *sentences,
         origin,
     ]
+
+
+def _up(value: float) -> str:
+    """A number with four digits, rounded up."""
+    shown = short(rounded(value, up=True, digits=DIGITS))
+    return shown if len(shown) < 10 else f"{float(shown):.{DIGITS}g}"
 
 
 def percent(share: float) -> str:
