@@ -56,7 +56,9 @@ def chance_of_right_guess(row: Guarantee) -> dict[str, object] | None:
     return None
 
 
-def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES, *, from_above: bool = False) -> dict[str, Any] | None:
+def attack_bounds(
+    curve: Curve, rates: tuple[float, ...] = RATES, *, from_above: bool = False, largest: float = math.inf
+) -> dict[str, Any] | None:
     """Bound the advantage (largest TPR - FPR) and the TPR at each false-positive rate from both sides.
 
     The advantage is delta(0), the total variation distance. The rates are those of the better test of either order of
@@ -65,16 +67,17 @@ def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES, *, from_above:
     Args:
         curve: a curve of notion approximate-dp and claim exact or certified; None is returned for any other.
         from_above: admit curves of claim upper-bound, whose lower bounds are the trivial ones.
+        largest: the largest privacy loss, which bounds the rates where a curve takes too much work.
     Source:
         Dong, Roth, Su (2019), Proposition 2.12 (f-DP and its dual); Wasserman and Zhou (2010).
     """
     claims = RIGOROUS if from_above else ("exact", "certified")
     if curve.notion != "approximate-dp" or curve.claim not in claims:
         return None
-    membership = Membership(curve)
+    membership, pure = Membership(curve), Pair(largest, 0.0).attacks(rates)
     low, high = membership.advantage()
     rows = [
-        {"fpr": point.fpr, "tpr_lower": point.tpr_lower, "tpr_upper": point.tpr_upper}
+        {"fpr": point.fpr, "tpr_lower": point.tpr_lower, "tpr_upper": min(point.tpr_upper, pure.tpr[point.fpr])}
         for point in membership.error_rates(rates)
     ]
     return {"advantage_lower": low, "advantage_upper": high, "tpr_at_fpr": rows}
