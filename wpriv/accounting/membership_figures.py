@@ -218,6 +218,8 @@ def trade_off_rows(
 
 # relative errors of the closed forms below lie far under it
 ROUNDING = 1e-12
+# several roundings of a double near 1
+UNIT = 1e-15
 # relative width of the points of a privacy curve: four digits of a bound
 CURVE_TOL = 1e-4
 # orders at which the Renyi divergences of two outcomes are compared with rho, beside the order 1
@@ -283,7 +285,10 @@ class Pair:
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """The trade-off region of Kairouz, Oh and Viswanath (2015); for several releases that of their composition."""
         if self.releases > 1:
-            return _of_curve(evaluate.curve(_process(Dp(self.eps, self.delta), self.releases), "pld"), fprs)
+            try:
+                return _of_curve(evaluate.curve(_process(Dp(self.eps, self.delta), self.releases), "pld"), fprs)
+            except Unsupported:  # some release reveals the record, almost certainly
+                return Pair(*self.pair()).attacks(fprs)
         grown, margin = math.exp(min(self.eps, 700.0)), 1 + ROUNDING if self.eps else 1.0
         advantage = (grown - 1 + 2 * self.delta) / (grown + 1)
         rates = {fpr: min(1.0, margin * most_true_positives(self.eps, self.delta, fpr)) for fpr in fprs}
@@ -368,9 +373,11 @@ class Rho:
             Gaboardi, Hsu, Sato (2020). The best sum of errors is at TPR = 1 - FPR, since the region of allowed rates
             is convex and symmetric.
         """
-        rates = {fpr: self._most(lambda tpr, fpr=fpr: (tpr, fpr), fpr) for fpr in fprs}
         tpr = self._most(lambda tpr: (tpr, 1 - tpr), 0.5)
-        return Attacks(2 * tpr - 1, rates, "upper-bound", "Balle, Barthe, Gaboardi, Hsu, Sato 2020")
+        # the second by Pinsker's inequality, which keeps its digits where rho is tiny
+        advantage = min(2 * tpr - 1, math.sqrt(self.rho / 2) * (1 + ROUNDING))
+        rates = {fpr: min(self._most(lambda tpr, fpr=fpr: (tpr, fpr), fpr), fpr + advantage) for fpr in fprs}
+        return Attacks(advantage, rates, "upper-bound", "Balle, Barthe, Gaboardi, Hsu, Sato 2020")
 
     def _most(self, rates: TestRates, low: float) -> float:
         """The largest TPR from ``low`` on whose test is allowed, rounded up; divergences grow with it."""
@@ -384,10 +391,14 @@ class Rho:
         for p, q in ((tpr, fpr), (fpr, tpr)):
             with np.errstate(divide="ignore"):
                 in_p, in_q = np.log([p, 1 - p]), np.log([q, 1 - q])
-            outcomes = ORDERS[:, None] * in_p + (1 - ORDERS[:, None]) * in_q
-            if np.any(np.logaddexp.reduce(outcomes, axis=1) > (ORDERS - 1) * ORDERS * self.rho * (1 + ROUNDING)):
+            parts = ORDERS[:, None] * in_p, (1 - ORDERS[:, None]) * in_q
+            outcomes = parts[0] + parts[1]
+            # of the sums, and of the logarithms
+            rounding = np.where(np.isfinite(outcomes), np.abs(parts[0]) + np.abs(parts[1]), 0.0).max(axis=1) * UNIT
+            allowed = (ORDERS - 1) * ORDERS * self.rho * (1 + ROUNDING) + rounding + UNIT
+            if np.any(np.logaddexp.reduce(outcomes, axis=1) > allowed):
                 return False
-            if rel_entr(p, q) + rel_entr(1 - p, 1 - q) > self.rho * (1 + ROUNDING) + ROUNDING**2:
+            if rel_entr(p, q) + rel_entr(1 - p, 1 - q) > self.rho * (1 + ROUNDING) + UNIT:
                 return False
         return True
 
