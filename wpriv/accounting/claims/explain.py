@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -283,13 +284,13 @@ def _known(what: object, given: dict[str, object]) -> tuple[Known, Sequence[str]
 
 def _of_text(what: str, delta: float | None) -> tuple[Known, Sequence[str]]:
     words = what.replace(",", " ").split()
-    path = Path(what)
-    if words and "=" in words[0] and not path.exists():
+    # unlike those of a Path, these functions take any text
+    if words and "=" in words[0] and not os.path.exists(what):
         return _of_claim(parse_claim(",".join(words)), delta), ()
     if len(words) == 1 and words[0].replace(".", "", 1).isdigit():
         raise UsageError(f"wanted a guarantee or a process: {FORMS}; found {what}. Did you mean eps={what}?")
-    if (path / "statement.json").is_file():
-        return _of_folder(path, delta)
+    if os.path.isfile(os.path.join(what, "statement.json")):
+        return _of_folder(Path(what), delta)
     from wpriv.accounting.claims import subject  # which loads pydantic
 
     described = subject.described(what)
@@ -443,8 +444,8 @@ def of_statement(source: Releases | Reports, row: Figure) -> list[str]:
 
 def _up(value: float) -> str:
     """A number with four digits, rounded up."""
-    shown = short(rounded(value, up=True, digits=DIGITS))
-    return shown if len(shown) < 10 else f"{float(shown):.{DIGITS}g}"
+    digits = short(rounded(value, up=True, digits=DIGITS))
+    return digits if len(digits) < 10 else f"{float(digits):.{DIGITS}g}"
 
 
 def percent(share: float) -> str:
