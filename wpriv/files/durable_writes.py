@@ -1,7 +1,4 @@
-"""Files that are written whole or not at all: strict JSON values, atomic changes, locks.
-
-Values as strict JSON can hold them.
-"""
+"""Files that are written whole or not at all: strict JSON values, atomic changes, locks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Conversions between notions of privacy, and sigma of one Gaussian release.
-
-Conversions between notions of privacy, each a function with its source. Deltas are natural logarithms throughout.
-"""
+"""Conversions between notions of privacy, and sigma of one Gaussian release; deltas are natural logarithms."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Logarithms that keep their digits: sums, differences, and binomial probabilities.
-
-Logarithms of sums and differences that keep their digits where the direct formula cancels or overflows.
-"""
+"""Logarithms that keep their digits: sums, differences, and binomial probabilities."""
 
 from __future__ import annotations
 

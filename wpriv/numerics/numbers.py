@@ -1,7 +1,4 @@
-"""Numbers as text: how users write them, and how they are printed, towards the safe side.
-
-Numbers as users write them: 1e-5, 2^20, 256/60000, 60_000, 60,000 and 10% as text, or numbers of any library.
-"""
+"""Numbers as text: how users write them, and how they are printed, towards the safe side."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Sums of independent variables: their distributions, and rates of tests on them.
 
-Distributions of a sum of independent variables on geometric cells, above and below it in convex order.
-
-Cell k holds the values from e^{kh} to e^{(k+1)h}. The sum of a value in cell i and one in cell i + d lies in or near
-cell i + floor(ln(1 + e^{dh}) / h), so that all pairs of cells are added up by shifting arrays. No mass is transformed
-or subtracted: each, however small, is right to a small relative error.
+Bounds of a sum in convex order have geometric cells: cell k holds the values from e^{kh} to e^{(k+1)h}. The sum of a
+value in cell i and one in cell i + d lies in or near cell i + floor(ln(1 + e^{dh}) / h), so that all pairs of cells are
+added up by shifting arrays. No mass is transformed or subtracted: each, however small, keeps a small relative error.
 
 - ``spread`` divides the mass of every cell between its ends so that the mean stays the same: a distribution *above*.
 - ``grouped`` keeps the mass and the mean of every cell, as if all of it were at the mean: a distribution *below*.

@@ -1,7 +1,5 @@
 """Distances on the line: exact Wasserstein distances, and absolute moments of the normal distribution.
 
-Exact Wasserstein distances between two distributions on the line: the quantity that a WDP budget bounds.
-
 On the line the monotone coupling is optimal for every order mu >= 1, so W_mu^mu = integral over u in (0,1) of
 |F_P^-1(u) - F_Q^-1(u)|^mu. For a shift it is the length of the shift, whatever the noise. For a subsampled record the
 integral is taken over the outcomes y of the mixture, u = F_P(y), which needs no inverse of the mixture's distribution

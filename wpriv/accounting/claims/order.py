@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.accounting import evaluate
-from wpriv.accounting.claims.decision import delta_ends, known_by_guarantee, order_names
+from wpriv.accounting.claims.decision import delta_ends, known_by_guarantee
 from wpriv.accounting.evaluate import is_bound_only
 from wpriv.core.guarantee import Curve
-from wpriv.core.membership import exact_mu
+from wpriv.core.membership import exact_mu, order_names
 from wpriv.core.process import Process
 from wpriv.core.trade_off import PROFILE_ROUNDING
 from wpriv.errors import Unsupported, UsageError

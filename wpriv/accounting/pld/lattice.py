@@ -1,7 +1,4 @@
-"""Composition of losses on a lattice by the fast Fourier transform.
-
-Tilted PMFs of privacy losses on a lattice, and Chernoff bounds on how far their sum lies from its mean.
-"""
+"""Composition of losses on a lattice by the fast Fourier transform."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """What an inverted transform may leave out: the kernel, frequencies, and the wrap-around.
 
-The kernel that smooths a composed loss before its transform is inverted: a Kaiser-Bessel density of small support.
-
 A PMF has a transform that does not decay, so its inversion could not be truncated. Adding an independent variable N
 with E[e^-N] = 1 and values of at most w makes the transform small beyond the frequency KERNEL_SHAPE / w, raises delta
 (Jensen: the profile is convex in e^eps), and raises it by no more than a multiple of the probability that the loss lies

@@ -1,7 +1,4 @@
-"""Scans of loss pairs, the cumulants of their losses, and the saddle point of a composition.
-
-Batches of like pairs, evaluated together with one row each: a hundred distinct steps cost little more than ten.
-"""
+"""Scans of loss pairs, the cumulants of their losses, and the saddle point of a composition."""
 
 from __future__ import annotations
 

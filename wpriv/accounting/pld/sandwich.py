@@ -1,7 +1,4 @@
-"""Compositions that are known between two others, and the tail of a composed loss.
-
-Brackets for compositions whose PLD is only known between a dominated and a dominating PLD.
-"""
+"""Compositions that are known between two others, and the tail of a composed loss."""
 
 from __future__ import annotations
 

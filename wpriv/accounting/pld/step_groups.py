@@ -1,7 +1,4 @@
-"""The records of a composition: its steps, its two ends, its scale, and single large losses.
-
-The steps of one composition: groups of like pairs, their counts, and approximate PMFs of their losses.
-"""
+"""The records of a composition: its steps, its two ends, its scale, and single large losses."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Transforms of the losses of steps, and products of their powers, with bounds of rounding errors.
-
-Tilted PMFs of steps on finitely many losses; their transforms E[e^{(c + it) L}] with bounds of rounding errors.
-"""
+"""Transforms of the losses of steps, and products of their powers, with bounds of rounding errors."""
 
 from __future__ import annotations
 
