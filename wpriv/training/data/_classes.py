@@ -169,12 +169,7 @@ class Classes:
 
 
 def of_whole(
-    name: str,
-    y: Array,
-    y_test: Array,
-    *,
-    declared: Sequence[str] | None = None,
-    ignored: int | None = IGNORED,
+    name: str, y: Array, y_test: Array, *, declared: Sequence[str] | None = None, ignored: int | None = IGNORED
 ) -> Classes | None:
     """Return the classes of whole labels, [N] int64, which keep their numbers unless other classes are declared.
 
@@ -209,7 +204,7 @@ def _require_unambiguous(name: str, values: dict[int, int], declared: Sequence[s
 
 
 def by_outputs(data: Data, outputs: int) -> Data:
-    """Return a data set whose whole labels are the places of a network's outputs, so that no class is read from them."""
+    """Return a data set whose whole labels are the places of a network's outputs, of which no class is read."""
     labels = [
         y if response is None or response.dtype.kind == "f" else response[:, 0]
         for y, response in ((data.y_train, data.response_train), (data.y_test, data.response_test))
