@@ -1,7 +1,7 @@
 """What still fits behind a history: the steps, or the noise of further steps, that a target leaves room for.
 
 Two ways of accounting answer. Steps fixed in advance, as a whole, give the most that fits. Where the further steps are
-decided from earlier outputs, a filter (``rdp-filter``, or ``gdp`` for Gauss mechanisms without sampling) gives a number
+decided from earlier outputs, a filter (``rdp-filter``, or ``gdp`` for Gaussian noise without sampling) gives a number
 that certainly fits; the same steps fixed in advance are one of the rules that it covers, so that no rule always allows
 more.
 """

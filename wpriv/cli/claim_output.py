@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from wpriv import spec
-from wpriv.accounting import build_process, load_recipe
+from wpriv.accounting import load_recipe
 from wpriv.accounting.build_process import DescribedProcess
 from wpriv.accounting.claims import decide as decisions
 from wpriv.accounting.claims import order, subject, verify_claim
@@ -25,7 +25,7 @@ ORDER_SCHEMA = "wpriv.order/1"
 def decide(
     claim_text: str,
     job: flags.Job,
-    source: Path | None,
+    words: Sequence[str] | None,
     history: str | None,
     *,
     why: bool,
@@ -33,17 +33,18 @@ def decide(
     width: str | None,
     as_json: bool,
 ) -> None:
-    """Decide one claim about the process of the flags or of ``source``, print the verdict, and set the exit code.
+    """Decide one claim about the process of flags, words or a file, print the verdict, and set the exit code.
 
     Raises:
         CheckFailed: the claim is refuted. Unsupported: it is open. UsageError: the flags are wrong.
     """
     claim = parse_claim(claim_text)
     spec.check(claim=claim, width=width, eps=job.eps, delta=job.delta, several=job.several)
-    described = _described(job, source, history)
+    source, steps, job = flags.subject(words, job)
+    described = _described(job, source, steps, history)
     accountant, tol = (job.accountant or [""])[0], job.question().get("tol")
     question = Question(claim, described.process, described.notes, accountant, tol, seed=_seed(seed))
-    rows = _readings(job, source, history, claim, tol) if why else []
+    rows = _readings(job, source or steps, history, claim, tol) if why else []
     decision = decisions.decide(question)
     if as_json:
         more = {"readings": [row.as_dict() for row in rows]} if why else {}
@@ -81,18 +82,20 @@ def decide_recipe(source: Path, *, seed: str | None, width: str | None, as_json:
         raise CheckFailed(f"{source}: refuted: {', '.join(refuted)}")
 
 
-def _described(job: flags.Job, source: Path | None, history: str | None) -> DescribedProcess:
+def _described(
+    job: flags.Job, source: str | None, steps: Sequence[Mapping[str, object]], history: str | None
+) -> DescribedProcess:
     if source is not None:
         about = {name: value for name, value in vars(job).items() if name not in ("accountant", "tol")}
-        flags.no_flags(str(source), flags.Job(**about), history=history)
+        flags.no_flags(source, flags.Job(**about), history=history)
         return subject.described(source)
-    return build_process.described_process(**job.described(), history=history)
+    return flags.process(steps, job, history=history)
 
 
 def _readings(
-    job: flags.Job, source: Path | None, history: str | None, claim: Claim, tol: float | None
+    job: flags.Job, source: object, history: str | None, claim: Claim, tol: float | None
 ) -> Sequence[Reading]:
-    if source is not None or history is not None:
+    if source or history is not None:
         raise UsageError("--why reads the flags of one mechanism in several ways; give them instead of a file")
     if job.accountant:
         raise UsageError("--why chooses the accountant of each reading; leave out --accountant")
@@ -127,7 +130,7 @@ def _set_exit_code(decision: Decision) -> None:
 
 
 def compare_order(
-    a: str | None, b: str | None, job: flags.Job, others: Mapping[str, object], within: str | None, mode: str
+    words: Sequence[str], job: flags.Job, others: Mapping[str, object], within: str | None, mode: str
 ) -> None:
     """Decide the order of two processes, print it, and set the exit code.
 
@@ -136,8 +139,8 @@ def compare_order(
     Raises:
         UsageError: not two processes, or flags that have no place here. Unsupported: the order is undecided.
     """
-    if a is None or b is None:
-        raise UsageError(f"--order compares two processes, each {subject.FORMS}; found {'one' if a else 'none'}")
+    if len(words) != 2:
+        raise UsageError(f"--order compares two processes, each {subject.FORMS}; found {len(words) or 'none'}")
     about = {name: value for name, value in vars(job).items() if name not in ("eps", "delta", "tol")}
     if out_of_place := [name for name, value in {**about, **others}.items() if value]:
         option = f"--{out_of_place[0].replace('_', '-')}"
@@ -146,8 +149,8 @@ def compare_order(
         raise UsageError(f"--order prints text or JSON; leave out --{mode}")
     share = flags.numbers(within=within)["within"]
     result = order.privacy_order(
-        subject.described(a).process,
-        subject.described(b).process,
+        subject.described(words[0]).process,
+        subject.described(words[1]).process,
         within=order.WITHIN if share is None else share,
         **job.question(),
     )

@@ -170,10 +170,10 @@ def _csv(rows: Sequence[Guarantee]) -> str:
 
 def _print_explanation(row: Guarantee) -> None:
     if "explain" in row.extra:
-        from wpriv.accounting import explain
+        from wpriv.accounting import basis
 
         output.emit("")
-        output.emit_words(*explain.lines(row.extra["explain"]))
+        output.emit_words(*basis.lines(row.extra["explain"]))
 
 
 def _print_warnings(rows: Sequence[Guarantee]) -> None:

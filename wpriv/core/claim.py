@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wpriv.errors import UsageError
-from wpriv.hints import did_you_mean
+from wpriv.hints import did_you_mean, plain_key
 from wpriv.numerics.numbers import echo, number, short
 
 KEYS = ("eps", "delta", "mu", "fpr", "rho")
@@ -63,16 +63,16 @@ def parse_claim(text: str) -> Claim:
     values: dict[str, float] = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")
-        key = key.strip().lower()
+        key = plain_key(key.strip().lower())
         if not equals or key not in KEYS:
             near = did_you_mean(key, KEYS) or ""
-            raise UsageError(f"a claim (`claim`) is one of {FORMS}; found {text[:80]!r}{near}")
+            raise UsageError(f"a claim is one of {FORMS}; found {text[:80]!r}{near}")
         if key in values:
             raise UsageError(f"the claim {text[:80]!r} gives {key} twice; give it once")
         values[key] = number(value.strip(), f"{key} of the claim")
     notion = NOTIONS.get(frozenset(values))
     if notion is None:
-        raise UsageError(f"a claim (`claim`) is one of {FORMS}; found {text[:80]!r}")
+        raise UsageError(f"a claim is one of {FORMS}; found {text[:80]!r}")
     claim = Claim(notion, **values)
     if claim.eps < 0 or claim.mu < 0 or claim.rho < 0:
         raise UsageError(f"eps, mu and rho of a claim are at least 0; found {text[:80]!r}")

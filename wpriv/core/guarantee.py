@@ -17,7 +17,13 @@ from wpriv.numerics.bracket import TINY, Bracket
 from wpriv.numerics.numbers import finite_number, short, text
 from wpriv.numerics.root_finding import smallest_meeting
 
-CLAIMS = ("exact", "certified", "upper-bound", "approximate", "as-published")
+CLAIMS = {
+    "exact": "a closed form, right to rounding",
+    "certified": "a rigorous bracket [lower, upper]; the printed number is its safe end",
+    "upper-bound": "rigorous from above only",
+    "approximate": "a limit or an estimate, which may be on the unsafe side; shown with a warning",
+    "as-published": "the formula of a paper as printed, which is no (eps, delta)-DP guarantee",
+}
 # the claim of an audit (wpriv/training/audit): a lower bound of eps at a stated confidence; no ``Guarantee`` has it
 STATISTICAL = "statistical"
 # the claims on which a guarantee of (eps, delta)-DP may rest

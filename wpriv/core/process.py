@@ -24,7 +24,8 @@ from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import MAX_COUNT, field_value, flag, plugin_name
 from wpriv.core.sampled_step import check_together, combination, defined_under, sampled_pair
 from wpriv.core.theorems import SAME_COLUMN, Premise
-from wpriv.errors import Unsupported, UsageError
+from wpriv.errors import UnknownName, Unsupported, UsageError
+from wpriv.hints import plain
 from wpriv.numerics.numbers import finite_number, short, shown, whole
 
 UNSAMPLED = Sampling()
@@ -161,11 +162,12 @@ class Process:
         if not isinstance(self.adjacency, str):
             known = ", ".join(STANDARD_ADJACENCIES)
             raise UsageError(f"adjacency must be one of {known}; found {reprlib.repr(self.adjacency)}")
+        object.__setattr__(self, "adjacency", plain("adjacencies", self.adjacency))
         kinds = {step.sampling.kind for step in self.steps}
         check_together(kinds, self.adjacency)
         object.__setattr__(self, "adjacency", str(self.adjacency or _default_adjacency(self.steps)))
         if self.adjacency not in tuple(Adjacency):
-            raise UsageError(f"adjacency must be one of {', '.join(sorted(Adjacency))}; found {self.adjacency!r}")
+            raise UnknownName("adjacency", self.adjacency, sorted(Adjacency))
         for name, least in (("group", 1), ("records", 0)):
             count = finite_number(getattr(self, name), f"`{name}`", whole=True)
             if not least <= count <= MAX_COUNT:

@@ -33,8 +33,6 @@ from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.numbers import echo, short, text
 
 PROVED, REFUTED, OPEN = "proved", "refuted", "open"
-# accountants asked in this order where none is named: the first that answers decides
-ACCOUNTANTS = ("pld", "rdp", "zcdp")
 # relative width of the points beside a threshold
 POINT_TOL = 1e-5
 # relative difference that counts as the rounding of a closed form
@@ -146,7 +144,7 @@ class Question:
     """A claim about a process, with what is needed to decide it.
 
     Args:
-        accountant: a name, or "" for the first of ``ACCOUNTANTS`` that answers. tol: relative width of brackets.
+        accountant: a name, or "" for the first of ``evaluate.PROVING`` that answers. tol: relative width of brackets.
         simulated: whether a refuted claim is simulated. seed: of the simulation.
     """
 
@@ -166,7 +164,7 @@ class Question:
         """
         width = tol or self.tol or evaluate.answer_tol(self.process)
         refusal, count = None, 0
-        for name in (self.accountant,) if self.accountant else ACCOUNTANTS:
+        for name in (self.accountant,) if self.accountant else evaluate.PROVING:
             try:
                 curve = evaluate.curve(self.process, name, width, of_pair=True)
             except Unsupported as error:

@@ -13,6 +13,7 @@ from wpriv.accounting.comparison import grid, tables
 from wpriv.accounting.comparison.grid import Cell
 from wpriv.accounting.evaluate import EPS_DELTA
 from wpriv.accounting.interpretations import compare_interpretations
+from wpriv.config.plain_words import in_plain_words
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES
 from wpriv.core import registry
@@ -121,6 +122,7 @@ class Comparison(Shown):
         expectations.require(self.verdicts)
 
 
+@in_plain_words
 def compare(
     recipe: str | Path | None = None,
     *,

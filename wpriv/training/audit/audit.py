@@ -159,12 +159,12 @@ class Audit(Shown):
         }
 
     def _group(self) -> list[str]:
-        """The warning where the recipe protects persons with several records."""
+        """The warning where the recipe protects people with several records."""
         group = self.certified.process.group
         if group == 1:
             return []
         return [
-            f"the certified eps is that of persons with up to {group} records, as the recipe promises it; a canary is "
+            f"the certified eps is that of people with up to {group} records, as the recipe promises it; a canary is "
             f"one record, so that faults which only show with several records of a person are not met"
         ]
 
@@ -237,8 +237,9 @@ def run(
     if recipe.train.has_several:
         recipe = training_grid.changed(recipe, {"seeds": 1})  # an audit trains as often as its method needs
     runs = runs or RUNS[method]
-    if out is not None:
-        _refuse_other_files(out)
+    # an earlier audit is replaced
+    if out and out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / ANSWER).is_file())):
+        raise UsageError(f"{out} holds other files than those of an audit. Name another folder with `out`")
     data = train_data.data(recipe, root)
     job = plan.plan(recipe, train_data.sizes_of(recipe, data))
     audited_training.require_auditable(job)
@@ -285,12 +286,6 @@ def _check(recipe: Recipe, method: str, canaries: int | None, runs: int | None) 
     least = 8 if method == "two-worlds" else 1
     if runs is not None and not least <= runs <= MAX_RUNS:
         raise UsageError(f"`runs` must be from {least} to {MAX_RUNS} with the method {method}; found {runs}")
-
-
-def _refuse_other_files(out: Path) -> None:
-    """Refuse a folder of other files, before the training; an earlier audit is replaced."""
-    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / ANSWER).is_file())):
-        raise UsageError(f"{out} holds other files than those of an audit. Name another folder with `out`")
 
 
 def _concluded(recipe: Recipe, job: plan.Plan, outcomes: list[Outcome], method: str, out: Path | None) -> Audit:
