@@ -116,7 +116,8 @@ class Guarantee(Shown):
         return self.answered()[1].safe
 
     def __str__(self) -> str:
-        return f"{self.headline()} by {self.accountant}: {self.process}"
+        runs = f", {best}" if (best := self._best_of_runs()) else ""
+        return f"{self.headline()} by {self.accountant}: {self.process}{runs}"
 
     def answered(self) -> tuple[str, Bracket]:
         """The name and the bracket of the computed quantity: eps, delta, mu or TPR."""
@@ -160,8 +161,8 @@ class Guarantee(Shown):
     def facts(self, limit: float | None = None) -> list[tuple[str, str]]:
         """What the answer is about and rests on: process, neighbours, bracket, accountant, source and more."""
         rows = self.process.facts()
-        if chosen := self.extra.get("repeats"):
-            rows.append(("runs", f"the best of K, K {chosen['kind']} with mean {chosen['mean']:g}"))
+        if best := self._best_of_runs():
+            rows.append(("runs", best))
         name, bracket = self.answered()
         if self.claim == "certified" or (self.claim == "upper-bound" and bracket.lower):
             rows.append(("bracket", f"{name} in {bracket.text(limit)}"))
@@ -170,6 +171,10 @@ class Guarantee(Shown):
         rows += [("accountant", self.accountant), ("source", self.source)]
         rows += [("read as", note) for note in self.extra.get("reading", [])]
         return rows + self._distance_to_best() + self._mu()
+
+    def _best_of_runs(self) -> str:
+        chosen = self.extra.get("repeats")
+        return f"the best of K runs, K {chosen['kind']} with mean {chosen['mean']:g}" if chosen else ""
 
     def attacks(self) -> list[tuple[str, str, str]]:
         """The best membership attack: its advantage and true-positive rates, each with a lower and an upper end.
