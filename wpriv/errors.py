@@ -11,7 +11,7 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 
-from wpriv.hints import did_you_mean
+from wpriv.hints import instead
 
 # errors of the operating system that mean a wrong path, not a full disk or a missing permission
 WRONG_PATH = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP)
@@ -54,9 +54,9 @@ class UsageError(WprivError):
 
 
 class UnknownName(UsageError):
-    """A name that does not exist, with the nearest known name and the list of all.
+    """A name that does not exist, with the nearest known name, and the list of all where it is short.
 
-    Reads "no mechanism called 'gaus'; did you mean 'gauss'? Known: gauss, laplace".
+    Reads "no mechanism called 'gaus'; did you mean 'gauss'? `wpriv list mechanisms` names all".
 
     Args:
         kind: what is named, in the singular: "mechanism", "column".
@@ -79,8 +79,7 @@ class UnknownName(UsageError):
     def __str__(self) -> str:
         kind, word, known, place, owner, hint = self.args
         subject = f"{owner} has no {kind} {word[:60]!r}" if owner else f"no {kind} called {word[:60]!r}"
-        suggestion = hint or did_you_mean(word, known) or "."
-        return f"{place}{': ' * bool(place)}{subject}{suggestion} Known: {', '.join(known) or 'none'}"
+        return f"{place}{': ' * bool(place)}{subject}{hint or instead(word, known, kind)}"
 
 
 class Unsupported(WprivError):

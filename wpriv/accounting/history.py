@@ -13,6 +13,7 @@ import numpy as np
 
 from wpriv.config import generators
 from wpriv.config.generators import HELP
+from wpriv.config.plain_words import plain_step
 from wpriv.core.kinds import PASSES, Adjacency
 from wpriv.core.pair_distances import Observed, of_distances, of_gradients
 from wpriv.errors import MissingResource, Unsupported, UsageError
@@ -312,7 +313,7 @@ def _history_step(item: Any, place: str) -> dict[str, object]:
         if isinstance(item, dict) and "task" in item:
             item = _reports(item)
         if isinstance(item, dict):
-            return item
+            return plain_step(item)
         if isinstance(item, list) and len(item) == 3:
             rate = number(item[1], "sample_rate")
             sampled = {"sampling": "poisson", "rate": rate} if rate != 1 else {}

@@ -79,10 +79,8 @@ class Target:
 
     def compared(self, row: Guarantee) -> tuple[Bracket, float]:
         """The bracket of the quantity that the target bounds, and the bound."""
-        if self.fpr is not None:
-            bracket = membership_figures.mu_bracket if self.asked == "mu" else membership_figures.true_positive_rate
-            return bracket(row), self.delta
-        return (row.epsilon, self.eps) if self.eps > 0 else (row.delta, self.delta)
+        name, bracket = row.answered()
+        return bracket, self.eps if name == "eps" else self.delta
 
     def in_words(self) -> str:
         if self.fpr is not None:

@@ -14,8 +14,9 @@ import typer
 
 from wpriv._version import __version__
 from wpriv.cli import output
-from wpriv.cli.parsing import COMMANDS, SETTINGS, LazyGroup, ParserError, keep_text, unknown_word
+from wpriv.cli.parsing import COMMANDS, SETTINGS, LazyGroup, ParserError, keep_text
 from wpriv.errors import MissingResource, Unsupported, UsageError, WprivError, lacking
+from wpriv.hints import did_you_mean
 
 BUG, INTERRUPTED = 70, 130
 
@@ -176,8 +177,9 @@ def _parser_message(error: Any) -> str:
         return " ".join(str(error.format_message()).split())
     known = sorted(name[2:] for parameter in ctx.command.params for name in parameter.opts if name.startswith("--"))
     word = option.lstrip("-")
-    advice = f". Give a parameter without a flag as --param {word}=VALUE" if "param" in known else ""
-    return f"{ctx.command_path} has no option {option}{unknown_word(word, known, '--')}{advice}"
+    near = did_you_mean(word, known, "--") or "."
+    advice = f" A parameter without a flag is --param {word}=VALUE." if "param" in known and near == "." else ""
+    return f"{ctx.command_path} has no option {option}{near}{advice} `{ctx.command_path} --help` names all"
 
 
 def _fail(message: str, code: int) -> int:

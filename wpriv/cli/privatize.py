@@ -105,20 +105,14 @@ def _of_recipe(recipe: str, given: dict[str, object], param: list[str] | None) -
 def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
     """Print the guarantee, the facts of the statement and the written files."""
     from wpriv.cli import output
-    from wpriv.training.local import local_statement
-    from wpriv.training.reports import words
 
     statement = result.statement
     if as_json:
         output.emit_json({**statement, "written": [str(file) for file in result.files]})
     else:
-        shape = " x ".join(str(side) for side in statement["data"]["shape"])
-        action = "would be privatised" if dry_run else "privatised"
-        records = f"{statement['data']['records']} records of {shape}"
-        reports = local_statement.read(statement)
-        facts = [f"{name}: {fact}" for name, fact in words.report_facts(reports)]
-        written = [f"written: {file}" for file in result.files]
-        output.emit_bold(f"{records} {action}: {words.headline(reports)}", *facts, *written)
+        records, _, guarantee = str(result).partition(": ")
+        output.emit_bold(f"{records} {'would be privatised' if dry_run else 'privatised'}: {guarantee}")
+        output.emit_facts(result.facts())
     output.say("note", *statement["data"]["read_as"])
     output.warn(statement["warnings"])
     output.say(

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from wpriv.verify.prove import Proof
 
 SCHEMA = "wpriv.verification/1"
-Source = Annotated[
-    Path | None,
+Words = Annotated[
+    list[str] | None,
     argument(
         "FILE|RUN-DIR|RECIPE",
         "A certificate, a guarantee (--json), a training, or a recipe of kind verify; with --claim also a "
@@ -39,7 +39,7 @@ Seed = Annotated[str | None, option("N", "With --claim: seed of the simulation (
 @flags.with_job
 def command(
     job: flags.Job,
-    source: Source = None,
+    words: Words = None,
     history: flags.History = None,
     claim: ClaimText = None,
     why: Why = False,
@@ -66,8 +66,9 @@ def command(
     from wpriv.training.reports import model_check
 
     if claim is not None:
-        claim_output.decide(claim, job, source, history, why=why, seed=seed, width=width, as_json=as_json)
+        claim_output.decide(claim, job, words, history, why=why, seed=seed, width=width, as_json=as_json)
         return
+    source = Path(" ".join(words)) if words else None
     for name, value in {**vars(job), "history": history, "why": why, "seed": seed}.items():
         if value and (name != "seed" or not _is_recipe(source)):
             option = f"--{name.replace('_', '-')}"

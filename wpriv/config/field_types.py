@@ -19,7 +19,7 @@ from wpriv.core import registry, repeats
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.errors import UsageError, WprivError
 from wpriv.numerics import ball_projection
-from wpriv.numerics.numbers import to_int
+from wpriv.numerics.numbers import number, to_int
 
 MAX_POINTS = 10_000
 _SPREADS = {"linspace": "[0, 4, 81]", "geomspace": "[0.1, 10, 41]", "powers": "[2, 0, 16]"}
@@ -92,11 +92,26 @@ Count = Annotated[
     Field(ge=1, le=MAX_COUNT),
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": MAX_COUNT}, {"type": "string"}]}),
 ]
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Probability = Annotated[float, Field(gt=0, lt=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Tolerance = Annotated[float, Field(ge=1e-9, le=0.5)]
+
+
+def read_real(value: object) -> object:
+    """A number of text such as 1%, 60_000, 256/60000 or 2^-3; anything else as it is, for a validator to refuse."""
+    if not (isinstance(value, str) and re.search(r"\d.*[%_,/^*]", value)):
+        return value
+    try:
+        return number(value, "the number")
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+
+
+READ = BeforeValidator(read_real)
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False), READ]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), READ]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False), READ]
+Probability = Annotated[float, Field(gt=0, lt=1), READ]
+Share = Annotated[float, Field(ge=0, le=1), READ]
+Rate = Annotated[float, Field(gt=0, le=1), READ]
+Tolerance = Annotated[float, Field(ge=1e-9, le=0.5), READ]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 Grid = Annotated[

@@ -12,17 +12,18 @@ from wpriv.figures import _draw, _palette
 from wpriv.figures._figure import Row, Rows, figure
 from wpriv.numerics.numbers import text
 
+FRAMEWORKS = {"BDP": "Bayesian DP", "WDP": "Wasserstein DP"}
 WRONG = 2e-3  # of a chance printed with three digits
 VERDICT_COLOURS = {"holds": "#007A5A", "fails": "#D55E00"}
 VERDICT_MARKS = {"holds": "o", "fails": "X"}
-VERDICT_LABELS = ["holds", "fails: smallest counterexample"]
+VERDICT_LABELS = ["holds", "fails: smallest counterexample", "beyond the axis, or no ratio"]
 CLAIM_LINE = 0.18  # inches of one claim, by which a table with many claims makes the figure higher
 CLAIM_PLOT, CLAIM_LETTER = 2.2, 0.06  # inches of the axes, and of a letter: long names and inputs make the figure wider
 NARROW = 5.0  # inches, below which a figure leaves out the inputs
 LOW, HIGH = 0.04, 25.0  # ratios beyond these, or not positive, are drawn as arrows at the edge
 DASHED = (0, (4, 3))
 ERROR_LINES = (
-    ("w2", "distance W₂ to the data (r.m.s. ± 2 standard errors)", -0.5),
+    ("w2", "distance W₂ to the data (root mean square ± 2 standard errors)", -0.5),
     ("excess", "cost above its least (mean)", -1.0),
 )
 VARIANCE_LINES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -32,7 +33,7 @@ VARIANCE_LINES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 TAIL_BOUNDS = {
     "bernstein": ("Bernstein", "#CC79A7"),
-    "clt": ("CLT quantile", "#D55E00"),
+    "clt": ("central limit", "#D55E00"),
     "quantile": ("true quantile", "#009E73"),
 }
 WAYS = {
@@ -43,12 +44,13 @@ WAYS = {
     "certified": ("certified", "D", _draw.COLOURS[0]),
 }
 PAPER_EPS = 10.0  # of tables that do not state theirs
+ROW = 0.55  # inches of one row of marks
 TICKS = (0.2, 0.5, 1, 2, 5, 10)
 CLOSED_FORM = "closed form"
 SLICED_COLOURS = {"SWD": _draw.COLOURS[0], "DP-SWD": _draw.COLOURS[1], CLOSED_FORM: _draw.COLOURS[6]}
 BAR_WIDTH = 0.4  # outcomes are whole numbers
 GRADIENT_CURVES = (
-    ("value", "slope", "x_i = i/n", _draw.COLOURS[0]),
+    ("value", "slope", "$x_i = i/n$", _draw.COLOURS[0]),
     ("value_replaced", "slope_replaced", "one record replaced", _draw.COLOURS[1]),
 )
 
@@ -85,11 +87,11 @@ def adp_pdp(rows: Rows, axes: Any) -> None:
     area = axes.fill_between(x, scaled, b, where=above, linewidth=0, **hatched)
     deltas = {r.get("accountant"): r.get("delta") for r in rows}
     labels = [
-        "A",
-        "B",
+        "A: the noise",
+        "B: the noise, shifted by the sensitivity",
         r"$e^{\varepsilon}A$ (no probability distribution)",
-        _with_value(r"PDP δ: mass of B where it exceeds $e^{\varepsilon}A$", deltas.get("pdp")),
-        _with_value(r"ADP δ: area between B and $e^{\varepsilon}A$", deltas.get("pld")),
+        _with_value(r"probabilistic DP, δ: mass of B where it exceeds $e^{\varepsilon}A$", deltas.get("pdp")),
+        _with_value(r"approximate DP, δ: area between B and $e^{\varepsilon}A$", deltas.get("pld")),
     ]
     axes.set_ylim(0, 1.5 * math.exp(eps) * float(a.max()))
     axes.set_xlabel("outcome (units of the sensitivity)" if shift == 1 else "outcome")
@@ -126,7 +128,7 @@ def attack_chances(rows: Rows, axes: Any) -> None:
         points = [(row["eps_printed"], row["printed"]) for row in rows if row["framework"] == framework]
         style = {"color": _draw.COLOURS[index], "marker": _draw.MARKS[1 + index % 5], "linestyle": "none"}
         handles += axes.plot(*zip(*points, strict=True), **style)
-        labels.append(f"{framework}, as printed")
+        labels.append(f"{FRAMEWORKS.get(framework, framework)}, as printed")
     for row in rows:
         if abs(row["difference"]) > WRONG:
             x, printed, computed = row["eps_printed"], row["printed"], row["computed"]
@@ -155,11 +157,12 @@ def claims(rows: Rows, axes: Any) -> None:
     beside = {"xycoords": ("axes fraction", "data"), "xytext": (8, 0), "textcoords": "offset points", "va": "center"}
     for index, (row, words) in enumerate(zip(rows, texts, strict=True)):
         colour, ratio = VERDICT_COLOURS[row["verdict"]], row.get("ratio")
-        if ratio is not None:
-            end = min(max(ratio, low), high)
-            mark = "<" if ratio < low else ">" if ratio > high else VERDICT_MARKS[row["verdict"]]
-            axes.plot([1, end], [index, index], color=colour, linewidth=1.4, zorder=2)
-            axes.plot([end], [index], color=colour, marker=mark, markersize=6, zorder=3, clip_on=False)
+        if ratio is None:  # the exact number is 0
+            ratio = math.copysign(math.inf, row["published"] - row["exact"])
+        end = min(max(ratio, low), high)
+        mark = "<" if ratio < low else ">" if ratio > high else VERDICT_MARKS[row["verdict"]]
+        axes.plot([1, end], [index, index], color=colour, linewidth=1.4, zorder=2)
+        axes.plot([end], [index], color=colour, marker=mark, markersize=6, zorder=3, clip_on=False)
         axes.annotate(words, (1.0, index), **beside, fontsize="x-small", color=colour, annotation_clip=False)
     axes.axvline(1, color="#000000", linewidth=0.8, zorder=1)
     steps = (1, 2, 5) if high < 200 * low else (1,)
@@ -176,9 +179,10 @@ def claims(rows: Rows, axes: Any) -> None:
     wide = _palette.of(axes).max_width or max(width, CLAIM_PLOT + CLAIM_LETTER * letters)
     axes.figure.set_size_inches(wide, max(height, CLAIM_LINE * len(rows) + 1))
     styles = [{"color": VERDICT_COLOURS[name], "marker": VERDICT_MARKS[name]} for name in VERDICT_COLOURS]
+    styles += [{"color": "#555555", "marker": ">"}]
     handles = [axes.plot([], [], linestyle="none", **style)[0] for style in styles]
     place = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.14 * min(1.0, 20 / len(rows)))}
-    columns = 1 if (_palette.of(axes).max_width or NARROW) < NARROW else 2
+    columns = 1 if (_palette.of(axes).max_width or NARROW) < NARROW else 3
     axes.legend(handles, VERDICT_LABELS, fontsize="x-small", ncols=columns, frameon=False, **place)
 
 
@@ -208,11 +212,12 @@ def error_over_records(rows: Rows, axes: Any) -> None:
             continue
         values = [float(row[column]) for row in rows]
         errors = [2 * row["spread"] * row[column] for row in rows] if column == "w2" else None
-        axes.errorbar(n, values, yerr=errors, color=colour, marker="o", markersize=4, capsize=2, label=label)
+        mark = "o" if column == "w2" else "s"
+        axes.errorbar(n, values, yerr=errors, color=colour, marker=mark, markersize=4, capsize=2, label=label)
         # the line of the expected power passes through the geometric mean of the points
         middle = math.exp(math.fsum(math.log(v) - power * math.log(k) for v, k in zip(values, n, strict=True)) / len(n))
         heights = [middle * k**power for k in n]
-        axes.plot(n, heights, color=colour, linewidth=0.9, linestyle=DASHED, label=f"n^({power:g})")
+        axes.plot(n, heights, color=colour, linewidth=0.9, linestyle=DASHED, label=f"$n^{{{power:g}}}$")
     axes.set_xscale("log")
     axes.set_yscale("log")
     _draw.frame(axes, _draw.NAMES["records"], "error")
@@ -239,8 +244,7 @@ def linear_generator(rows: Rows, axes: Any) -> None:
     labels.append("variance of the data")
     if x == "batch":
         axes.set_xscale("log")
-        axes.set_xticks([row[x] for row in rows], [f"{row[x]:g}" for row in rows])
-        axes.minorticks_off()
+    _draw.ticks(axes, sorted({float(row[x]) for row in rows}))
     _draw.frame(axes, "λ, as a multiple of the theorem's" if x == "lam" else "batch size", "variance learned")
     _draw.legend(axes, handles, labels)
 
@@ -276,7 +280,7 @@ def projection_law(rows: Rows, axes: Any) -> None:
 
 
 def _mark_bounds(bounds: dict[str, float], right: float, axes: Any) -> dict[str, Any]:
-    """Mark each bound by a vertical line, or at the right edge if it lies beyond; returns the lines by label."""
+    """Mark each bound by a vertical line, or by an arrow at the right edge if it lies beyond; returns them by label."""
     marks = {}
     for name, (label, colour) in TAIL_BOUNDS.items():
         if name not in bounds:
@@ -286,8 +290,8 @@ def _mark_bounds(bounds: dict[str, float], right: float, axes: Any) -> dict[str,
             dashes = ":" if name == "clt" else "-"
             marks[words] = axes.axvline(bounds[name], color=colour, linewidth=1.4, linestyle=dashes)
         else:
-            place = {"xy": (0.985, 0.5), "xycoords": "axes fraction", "ha": "right"}
-            axes.annotate(f"{words} →", **place, color=colour, fontsize="small", backgroundcolor="white")
+            style = {"color": colour, "marker": ">", "linestyle": "none", "clip_on": False}
+            (marks[f"{words}, beyond the axis"],) = axes.plot([1], [0.5], transform=axes.transAxes, **style)
     return marks
 
 
@@ -304,10 +308,14 @@ def projection_noise(rows: Rows, axes: Any) -> None:
     for place, row in zip(places, rows, strict=True):
         values = [row[column] for column in WAYS]
         axes.plot([min(values), max(values)], [place, place], color="#999999", linewidth=1, zorder=1)
-    for column, (label, mark, colour) in WAYS.items():
-        size = {"markersize": 8 if column == "printed" else 6, "zorder": 3 if column == "printed" else 2}
-        style = {"marker": mark, "color": colour, "linestyle": "none"}
-        axes.plot([row[column] for row in rows], places, label=label, **style, **size)
+        axes.axhspan(place - 0.45, place + 0.45, color="#999999", alpha=0.12 * (place % 2), linewidth=0, zorder=0)
+    for number, (column, (label, mark, colour)) in enumerate(WAYS.items()):
+        # each way has a height of its own, since several give the same noise
+        heights = [place + 0.72 * (number / (len(WAYS) - 1) - 0.5) for place in places]
+        style = {"marker": mark, "color": colour, "linestyle": "none", "markersize": 5.5}
+        axes.plot([row[column] for row in rows], heights, label=label, **style)
+    width, height = axes.figure.get_size_inches()
+    axes.figure.set_size_inches(width, max(height, ROW * len(rows)))
     axes.set_xscale("log")
     axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
     axes.set_xticks([], minor=True)
@@ -315,7 +323,7 @@ def projection_noise(rows: Rows, axes: Any) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     eps = rows[0].get("eps", PAPER_EPS)
     _draw.frame(axes, f"noise σ for ε = {eps:g}, records at most 1 apart", "row of Table 4", axis="x")
-    axes.legend(fontsize="x-small", framealpha=0.85, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
+    axes.legend(fontsize="small")
 
 
 @figure(
@@ -397,8 +405,8 @@ def wp_gradient(rows: Rows, axes: Any) -> None:
 def _loss_name(row: Row) -> str:
     """Return the loss with its order; the sensitivity of W_p is the same for every p."""
     if row["case"] == "W_p":
-        return "W_p, every p"
-    return f"W_p^p, p = {row['order']:g}" if row["case"] == "W_p^p" else str(row["case"])
+        return "$W_p$, every p"
+    return f"$W_p^p$, p = {row['order']:g}" if row["case"] == "W_p^p" else str(row["case"]).replace("W_2^2", "$W_2^2$")
 
 
 def _draw_shifts(rows: Rows, axes: Any) -> None:
@@ -410,5 +418,5 @@ def _draw_shifts(rows: Rows, axes: Any) -> None:
         axes.plot(theta, [row[column] for row in rows], color=colour, linewidth=1.8, label=label)
         if centre is not None:
             axes.plot([0], [centre[column]], color=colour, marker="o", markersize=6)
-    _draw.frame(axes, "shift θ of the sample that trains", "W_p")
+    _draw.frame(axes, "shift θ of the sample that trains", "$W_p$")
     axes.legend(fontsize="small")

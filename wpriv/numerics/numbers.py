@@ -205,6 +205,15 @@ def echo(x: float) -> str:
     return repr(float(x)).removesuffix(".0")
 
 
+def short(x: float) -> str:
+    """``echo``, with small numbers as people write them.
+
+    >>> short(0.0001), short(1e-05), short(0.01), short(4.0)
+    ('1e-4', '1e-5', '0.01', '4')
+    """
+    return f"{Decimal(repr(float(x))).normalize():e}" if 0 < abs(x) < 1e-3 else echo(x)
+
+
 def text(x: float, *, up: bool, digits: int = DIGITS, limit: float | None = None) -> str:
     """Format ``rounded(x)`` as short text that reads back as the same number: 2.30168, 1e-05, 1048576.
 

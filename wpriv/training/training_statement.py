@@ -236,11 +236,7 @@ def _first_file(train: Train) -> str:
 
 
 def _deviation(private: Privacy, planned: float) -> dict[str, object]:
-    """The form and the standard deviation of the noise, and the largest one if it depends on the model.
-
-    Args:
-        planned: the multiplier times the sensitivity.
-    """
+    """The form and the standard deviation of the noise, and the largest one if it depends on the model."""
     largest = {"standard_deviation_at_most": planned * (1 + MOST_ADDED)} if private.exact else {}
     return {"form": private.noise, "standard_deviation": planned, **largest}
 

@@ -85,11 +85,6 @@ def flat_indices(mask: Array) -> Array:
     return np.flatnonzero(mask) if isinstance(mask, np.ndarray) else mask.reshape(-1).nonzero()[:, 0]
 
 
-def take_columns(rows: Array, index: Array) -> Array:
-    """Return ``rows[:, index]`` for an index of any shape."""
-    return np.take(rows, index, axis=1) if isinstance(rows, np.ndarray) else rows[:, index]
-
-
 def group_sums(flat: Array, starts: Array, group: Array) -> Array:
     """Sum consecutive entries in double precision: group i begins at ``starts[i]``, entry e is in ``group[e]``."""
     if isinstance(flat, np.ndarray):
@@ -241,7 +236,7 @@ def _pieces(xs: Array, ys: Array, p: float) -> tuple[Array, Array]:
         gaps = (xs - ys)[:, None]
         return gaps, _slope(gaps, p, 1 / n)
     index, share = _overlaps(n, m, xs.dtype, xs.device if isinstance(xs, Tensor) else None)
-    gaps = xs[:, None] - take_columns(ys, index)
+    gaps = xs[:, None] - (np.take(ys, index, axis=1) if isinstance(ys, np.ndarray) else ys[:, index])
     return gaps, _slope(gaps, p, share)
 
 
@@ -273,7 +268,11 @@ def _weighted(x: Array, y: Array, p: float, masses: list[Array], targets: list[A
     """Return the costs of a block with masses [1 or k, n] and [1 or k, m]; write the slopes into ``targets``."""
     n, m = x.shape[1], y.shape[1]
     (xs, x_indices), (ys, y_indices) = sort_with_indices(x), sort_with_indices(y)
-    x_mass, y_mass = (_sorted_masses(mass, at) for mass, at in zip(masses, (x_indices, y_indices), strict=True))
+    # a single row of masses applies to all rows
+    x_mass, y_mass = (
+        mass.reshape(-1)[at % mass.shape[1] if len(mass) == 1 else at]
+        for mass, at in zip(masses, (x_indices, y_indices), strict=True)
+    )
     levels = [mass.cumsum(1) for mass in (x_mass, y_mass)]
     # normalised, so that rounding does not let one sample end before the other
     ends, indices = sort_with_indices(concatenate(*(level / level[:, -1:] for level in levels)))
@@ -296,17 +295,11 @@ def _weighted(x: Array, y: Array, p: float, masses: list[Array], targets: list[A
     return (gaps * slopes).sum(1) / p
 
 
-def _sorted_masses(mass: Array, indices: Array) -> Array:
-    """Return the masses of sorted positions; a single row of masses applies to all rows."""
-    return mass.reshape(-1)[indices % mass.shape[1] if len(mass) == 1 else indices]
-
-
 def _share_ties(values: Array, slopes: Array, masses: Array = None) -> None:
     """Replace the ``slopes`` [k, n] of equal neighbours in the sorted ``values`` [k, n] by their mean, in place.
 
-    With masses the mean is weighted by them. The slope of a position depends on its rank, and the ranks of tied
-    positions
-    are arbitrary: with shared slopes the result depends on the samples only, not on the order of their records.
+    With masses the mean is weighted by them. The slope of a position depends on its rank, and tied positions have
+    arbitrary ranks: with shared slopes the result depends on the samples only, not on the order of their records.
     """
     same = values[:, 1:] == values[:, :-1]
     if not same.any():

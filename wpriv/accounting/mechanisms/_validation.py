@@ -15,11 +15,7 @@ MAX_EPS0 = 1e100  # losses up to this can be added up over any number of composi
 
 
 def given_response(mechanism: Mechanism, eps0: float, delta0: float) -> None:
-    """Refuse an eps0 whose compositions overflow, and a delta0 of at least 1.
-
-    Raises:
-        UsageError: one of them is out of range.
-    """
+    """Refuse an eps0 whose compositions overflow, and a delta0 of at least 1."""
     if eps0 > MAX_EPS0:
         raise UsageError(f"{mechanism.name}: eps0 must be at most {MAX_EPS0:g}; found {eps0:g}")
     if not delta0 < 1:

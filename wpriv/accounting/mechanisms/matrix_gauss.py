@@ -256,14 +256,10 @@ def steps(strategy: str) -> int:
     return int(_matrix(strategy, _identity(strategy)).shape[0])
 
 
-def _is_made(strategy: str) -> bool:
-    kind, colon, _ = strategy.partition(":")
-    return bool(colon) and (kind in KINDS or Path(strategy).suffix != ".npy")
-
-
 def _identity(strategy: str) -> tuple[int, ...]:
     """What changes with the content of a file; nothing for a matrix that is made by name."""
-    if _is_made(strategy):
+    kind, colon, _ = strategy.partition(":")
+    if colon and (kind in KINDS or Path(strategy).suffix != ".npy"):
         return ()
     try:
         status = Path(strategy).stat()
@@ -291,7 +287,8 @@ def _matrix(strategy: str, identity: tuple[int, ...]) -> Array:
     except array_files.DAMAGED as error:
         raise UsageError(f"{strategy} is no .npy file of numbers, or is damaged. Give {HELP}") from error
     if not isinstance(matrix, np.ndarray) or matrix.dtype.kind not in "fiu":
-        raise UsageError(f"{strategy}: one array of real numbers was wanted; found {_kind(matrix)}. Give {HELP}")
+        kind = f"the type {matrix.dtype}" if isinstance(matrix, np.ndarray) else "several arrays"
+        raise UsageError(f"{strategy}: one array of real numbers was wanted; found {kind}. Give {HELP}")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not 1 <= matrix.shape[0] <= MAX_STEPS:
         raise UsageError(
             f"{strategy}: a square matrix of 1 to {MAX_STEPS} rows was wanted, a row and a column for each step; found "
@@ -309,10 +306,6 @@ def _matrix(strategy: str, identity: tuple[int, ...]) -> Array:
             f"factorization A = B C, not B, and not its transpose"
         )
     return np.asarray(matrix)
-
-
-def _kind(value: object) -> str:
-    return f"the type {value.dtype}" if isinstance(value, np.ndarray) else "several arrays"
 
 
 def _made(strategy: str) -> Array:

@@ -81,8 +81,6 @@ def composed(pairs: WeightedPairs) -> Composed:
 def bracket_curve(process: Process, *, accountant: str, source: str, nonuniform: bool) -> Curve:
     """The certified bracket of Theorem 6 in the worse order of the neighbours; eps may be inf.
 
-    Raises:
-        Unsupported: some pair has no exact PLD.
     Source:
         Sommer, Meiser, Mohammadi (2019), Theorem 6: z standardised by sqrt(n) sigma, moments centred, error of the
         tails beyond eps. The lower end falls with eps wherever it is positive, since a normal tail falls faster than

@@ -36,11 +36,7 @@ class Statement:
     error: int | None = None
 
     def row(self) -> dict[str, Any]:
-        """Return the row of the first case at which the claim fails, else of the case at which it is tightest.
-
-        Raises:
-            ArithmeticError: a figure is nan, of which no verdict is known.
-        """
+        """Return the row of the first case at which the claim fails, else of the case at which it is tightest."""
         tightest: tuple[float, Case] | None = None
         for at, published, exact in self.cases():
             case = (at, float(published), float(exact))

@@ -178,11 +178,7 @@ def _to_inputs(x: Any, options: Options, device: torch.device) -> Tensor:
 
 
 def validate_networks(nets: Networks, options: Options) -> None:
-    """Check that the networks have the dimension, the layers and the tensors that the accounting assumes.
-
-    Raises:
-        UsageError: they do not.
-    """
+    """Check that the networks have the dimension, the layers and the tensors that the accounting assumes."""
     if nets.fixed is not None and nets.width != options.dimension:
         raise UsageError(
             f"options.dimension must be the number of features, {nets.width}, on which the noise depends; "
@@ -474,12 +470,7 @@ SWD_STEPS = {"paper": published_swd, "gradient": gradient_swd, "projections": pr
 
 
 def build_job(recipe: Train, options: Options, data: Any, device: torch.device, adjacency: str) -> Job:
-    """Build the networks of a recipe, its step and its measurements.
-
-    Raises:
-        UsageError: the data are not a pair of data sets, or the model does not fit.
-        Unsupported: a layer cannot be clipped.
-    """
+    """Build the networks of a recipe, its step and its measurements."""
     if not isinstance(data, Pair):
         raise UsageError(
             f"adaptation needs two data sets, data: {{name: pair, source: ..., target: ...}}; found {data.name}"
@@ -521,11 +512,7 @@ def build_job(recipe: Train, options: Options, data: Any, device: torch.device, 
 
 
 def _check_models(run: Adaptation) -> None:
-    """Probe with made-up records every network that target records pass through, as they pass through it.
-
-    Raises:
-        Unsupported: the network mixes or keeps records, or has a layer that cannot be clipped.
-    """
+    """Probe with made-up records every network that target records pass through, as they pass through it."""
     nets, options = run.nets, run.options
     empty = to_fast_layout(run.target[0][:0])
     if nets.discriminator is not None:

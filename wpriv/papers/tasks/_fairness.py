@@ -92,8 +92,6 @@ def groups(data: Any, part: str = "train", *, by_label: bool = False) -> dict[st
 
     Args:
         part: ``train`` or ``test``. by_label: split groups by label, those of label 0 first.
-    Raises:
-        UsageError: there are no two groups, no two classes, or a group has no record.
     """
     sensitive, labels = (data.sensitive_train, data.y_train) if part == "train" else (data.sensitive_test, data.y_test)
     if sensitive is None:

@@ -56,12 +56,7 @@ class Options(StrictModel):
 
 
 def build_generator(recipe: Train, data: Data, options: Options, device: torch.device) -> Generator:
-    """Build the generator of a recipe.
-
-    Raises:
-        UsageError: the model is not a generator of labelled images, or the data have another dimension or number of
-            classes than the recipe declares.
-    """
+    """Build the generator of a recipe."""
     from wpriv.training.models._layers import Generator
 
     for name, declared, actual in (
@@ -83,11 +78,7 @@ def build_generator(recipe: Train, data: Data, options: Options, device: torch.d
 
 
 def latent_of(model: PluginRef, task: str) -> int:
-    """Return how many numbers enter the generator of a recipe.
-
-    Raises:
-        UsageError: the model is no generator.
-    """
+    """Return how many numbers enter the generator of a recipe."""
     params = registry.params("models", model.name, model.parameters())
     if not hasattr(params, "latent"):
         raise UsageError(

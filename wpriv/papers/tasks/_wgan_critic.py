@@ -89,11 +89,7 @@ class GeneratorAndCritic(nn.Module):
 def build_networks(
     generator: PluginRef, critic: PluginRef, shape: Sequence[int], classes: int, penalty: float
 ) -> GeneratorAndCritic:
-    """Build both networks of a recipe.
-
-    Raises:
-        UsageError: the first is not a generator, or one of them does not fit records of this shape.
-    """
+    """Build both networks of a recipe."""
     latent = latent_of(generator, "wgan")
     # labels enter with the latents, and the critic as channels
     with_labels = generator.model_copy(update={"latent": latent + classes})

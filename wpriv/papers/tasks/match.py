@@ -178,11 +178,7 @@ def _rows(points_after: dict[int, Tensor], goal: Tensor) -> list[dict[str, Any]]
 
 
 def _class_indices(data: Any, labels: Any) -> list[Any]:
-    """The indices of the records of each of the two classes.
-
-    Raises:
-        UsageError: the data are not rows of two classes.
-    """
+    """The indices of the records of each of the two classes."""
     if len(data.classes) != 2 or len(data.shape) != 1 or len(np.unique(labels)) != 2:
         raise UsageError(
             f"match moves the rows of one class to those of another and needs two classes of rows; found "

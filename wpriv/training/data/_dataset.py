@@ -243,11 +243,7 @@ def scaled(x: Array) -> NDArray[np.float32]:
 
 
 def random_split(count: int, share: float, seed: int) -> tuple[Array, Array]:
-    """Return sorted indices of training and of test examples, drawn at random, for a data set without a test set.
-
-    Raises:
-        FaultyRecords: no example is left to train on.
-    """
+    """Return sorted indices of training and of test examples, drawn at random, for a data set without a test set."""
     order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
     tests = round(min(share, 1.0) * count)
     if tests >= count:

@@ -168,15 +168,8 @@ def _slots(kind: type) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-# --- checks and conversions ---
-
-
 def require_network(model: object) -> None:
-    """Refuse what is no network, or one with layers that have no shape yet.
-
-    Raises:
-        UsageError: it is such a thing.
-    """
+    """Refuse what is no network, or one with layers that have no shape yet."""
     if not isinstance(model, nn.Module):
         raise UsageError(
             f"wpriv.train wants the path or name of a recipe, or a torch.nn.Module and its records; "
@@ -186,11 +179,7 @@ def require_network(model: object) -> None:
 
 
 def pair(given: object, argument: str) -> tuple[object, object]:
-    """Return the records and targets of a pair of arrays or of a Dataset.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """Return the records and targets of a pair of arrays or of a Dataset."""
     if isinstance(given, TensorDataset):
         given = given.tensors
     if isinstance(given, Dataset):
@@ -205,11 +194,7 @@ def pair(given: object, argument: str) -> tuple[object, object]:
 
 
 def _array(part: object, argument: str) -> object:
-    """Return a tensor as an array, and anything else as it is; numbers that numpy lacks (bfloat16) become float32.
-
-    Raises:
-        UsageError: no array holds the tensor.
-    """
+    """Return a tensor as an array, and anything else as it is; numbers that numpy lacks (bfloat16) become float32."""
     if not isinstance(part, Tensor):
         return part
     try:
@@ -225,11 +210,7 @@ def _array(part: object, argument: str) -> object:
 
 
 def vocabulary(model: nn.Module, x: object, tokens: int | None) -> int:
-    """Return the size of the vocabulary where records are tokens, and 0 where they are quantities.
-
-    Raises:
-        UsageError: the size is none, or it is not given for whole numbers and a network with an embedding.
-    """
+    """Return the size of the vocabulary where records are tokens, and 0 where they are quantities."""
     if tokens is None:
         embeddings = [layer for layer in model.modules() if isinstance(layer, (nn.Embedding, nn.EmbeddingBag))]
         if not embeddings or getattr(x, "dtype", None) not in (np.int64, np.int32):
@@ -244,17 +225,8 @@ def vocabulary(model: nn.Module, x: object, tokens: int | None) -> int:
     return tokens
 
 
-def are_shares_of_classes(loss: object, data: Data) -> bool:
-    """Tell whether the targets are shares of classes, [N, K] floats, which torch's cross-entropy takes too."""
-    return loss is not None and not isinstance(loss, str) and len(data.response) > 1
-
-
 def by_outputs(model: nn.Module, data: Data) -> Data:
-    """Return a data set whose whole labels are the places of the network's outputs, as far as the network has some.
-
-    Raises:
-        UsageError: a label has no output.
-    """
+    """Return a data set whose whole labels are the places of the network's outputs, as far as the network has some."""
     whole = data.response_train is not None and data.response_train.dtype.kind == "i"
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     if data.classes_from != data_sets.FROM_LARGEST and not whole:
@@ -281,11 +253,7 @@ def _gathered(dataset: Dataset[tuple[object, object]], argument: str) -> tuple[o
 
 
 def per_record(loss: object) -> Loss:
-    """Return a loss of each record, from a function, a module of torch.nn, or a name of the task fit.
-
-    Raises:
-        UsageError: it is none of these.
-    """
+    """Return a loss of each record, from a function, a module of torch.nn, or a name of the task fit."""
     if isinstance(loss, str):
         return fit.loss_of(loss)
     if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
