@@ -75,9 +75,7 @@ def _lines(row: Explanation) -> Iterator[str]:
         return shown if len(shown) < 10 else f"{float(shown):.4g}"
 
     if row.process is not None:
-        from wpriv.cli.guarantee_output import steps_of
-
-        yield from steps_of(row.process)
+        yield f"process: {row.process}"
     yield f"{row.about}: what an attacker can do at most who knows all other records"
     yield from textwrap.wrap(_origin(row), WIDTH, initial_indent="  ", subsequent_indent="  ")
     yield from _table(

@@ -391,12 +391,15 @@ def emit_rows(rows: Sequence[Mapping[str, object]], schema: str, **more: object)
 def emit_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: int = 0, notes: Sequence[str] = ()
 ) -> None:
-    """Print a table at the width of standard output, on a terminal with a bold header and coloured claims and verdicts.
+    """Print a table, on a terminal at its width, with a bold header and coloured claims and verdicts.
+
+    Off a terminal a row is one line, since programs read it.
 
     Args:
         notes: a text for each row, which stands below it.
     """
-    head, body = table(header, rows, width() - indent)
+    broken = is_live(sys.stdout) or "COLUMNS" in os.environ
+    head, body = table(header, rows, width() - indent if broken else sys.maxsize)
     emit(*(coloured(" " * indent + line, bold=True) for line in head))
     texts = iter(notes)
     for lines in body:
@@ -405,10 +408,9 @@ def emit_table(
 
 
 def fits(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Tell whether a table is no wider than standard output without breaking its cells, apart from its header."""
-    head, body = table(header, rows, width())
-    whole = all(len(lines) == 1 for lines in body)
-    return whole and max(map(len, (*head, *(lines[0] for lines in body)))) <= width()
+    """Tell whether a table is no wider than standard output without breaking its cells."""
+    head, body = table(header, rows)
+    return max(map(len, (*head, *(lines[0] for lines in body)))) <= width()
 
 
 def say(kind: str, *lines: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,10 +34,10 @@ CLAIM_WORDS = {
     "approximate": "APPROXIMATE, not a guarantee",
     "as-published": "as published, not an (eps, delta) guarantee",
 }
-# a false positive of an attack in each order of the neighbours
-FALSE_POSITIVES = {
-    "remove": "a non-member flagged as a member",
-    "add": "a member flagged as a non-member",
+# the order of the neighbours, by what a false positive of an attack is there
+ORDERS = {
+    "remove": "where a false positive is a non-member flagged as a member (order remove)",
+    "add": "where a false positive is a member flagged as a non-member (order add)",
 }
 # rounding of ln delta of a pair in closed form, relative to 1 + |ln delta|: ten times the largest that was seen
 ROUNDING = 1e-13
@@ -122,7 +122,7 @@ class Guarantee(Shown):
         """The name and the bracket of the computed quantity: eps, delta, mu or TPR."""
         asked = self.extra.get("asked")
         if asked == "mu":
-            return "mu", Bracket(self.extra["mu_upper"], self.extra["mu_lower"], self.extra["mu_upper"])
+            return "mu", _mu_of(self.extra)
         if asked == "tpr":
             (point,) = self.extra["attack"]["tpr_at_fpr"]
             return "TPR", Bracket(point["tpr_upper"], point["tpr_lower"], point["tpr_upper"])
@@ -201,17 +201,10 @@ class Guarantee(Shown):
         """mu of Gaussian DP, where it is not the answer, and that of each order of the neighbours."""
         if "mu" not in self.extra:
             return []
-        ends = Bracket(self.extra["mu_upper"], self.extra["mu_lower"], self.extra["mu_upper"])
-        rows = [] if self.extra["asked"] == "mu" else [("mu", f"{ends.text()}, {range_words(self.extra['mu_fpr'])}")]
+        rows = [] if self.extra["asked"] == "mu" else [(self.extra, range_words(self.extra["mu_fpr"]))]
         orders = self.extra["mu_orders"]
-        for order in orders if len(orders) > 1 else []:
-            false_positive = FALSE_POSITIVES.get(order["order"])
-            what = (
-                f"a false positive is {false_positive} (order {order['order']})" if false_positive else order["order"]
-            )
-            ends = Bracket(order["mu_upper"], order["mu_lower"], order["mu_upper"])
-            rows.append(("mu", f"{ends.text()} where {what}" if false_positive else f"{ends.text()}, order {what}"))
-        return rows
+        rows += [(each, ORDERS.get(each["order"], each["order"])) for each in (orders if len(orders) > 1 else [])]
+        return [("mu", f"{_mu_of(each).text()}, {words}") for each, words in rows]
 
     def to_latex(self) -> str:
         """A row of a LaTeX table, escaped: process, accountant, claim, and the answer with where it holds."""
@@ -226,6 +219,10 @@ class Guarantee(Shown):
 
     def _repr_latex_(self) -> str:
         return latex(self.headline())
+
+
+def _mu_of(keys: Mapping[str, Any]) -> Bracket:
+    return Bracket(keys["mu_upper"], keys["mu_lower"], keys["mu_upper"])
 
 
 def range_words(fpr: float) -> str:
