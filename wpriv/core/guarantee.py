@@ -385,7 +385,7 @@ def unit_notes(notions: Iterable[str | None]) -> list[str]:
     distinct = list(dict.fromkeys(notion for notion in notions if notion))
     if len(distinct) < 2:
         return []
-    notes = [f"{', '.join(distinct)} have different units: compare figures of the same notion only"]
+    notes = [f"{', '.join(distinct)} have different units: compare numbers of the same notion only"]
     if "wdp" in distinct:
         notes.append(
             "a wdp eps has the unit of the output and may grow with the noise: a small one does not mean more privacy"
