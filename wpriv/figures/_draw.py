@@ -28,7 +28,7 @@ BAND, PUBLISHED = "shaded: certified bracket", "published"
 _STAR = {"marker": "*", "markersize": 10, "markeredgecolor": "#000000", "markeredgewidth": 0.6, "linestyle": "none"}
 _LABEL = re.compile(r"(.*?)(?: \(([^()]*)\))?", re.DOTALL)
 _CLAIMS = ("exact", "certified", "upper-bound", "as-published", "approximate")  # the strongest first
-_DASHES = {"approximate": (0, (5, 2)), "as-published": (0, (1, 1.5))}
+_DASHES = {"approximate": "--", "as-published": ":"}
 
 
 def curves(rows: Rows, axes: Any, x: str, y: str) -> None:
