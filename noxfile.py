@@ -74,6 +74,7 @@ def docs(session: nox.Session) -> None:
     session.install("-e", ".[docs]")
     session.run("python", "docs/generate.py", "--check")
     session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs)
+    session.run("python", "docs/browser/build.py")  # needs npm
 
 
 @nox.session

@@ -5,14 +5,23 @@ Build with ``sphinx-build -W -b html docs docs/_build/html``; CONTRIBUTING.md ha
 
 from __future__ import annotations
 
+import re
+import sys
+from pathlib import Path
+
+from docutils import nodes
+
 from wpriv._version import __version__
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "wpriv"
 author = "The wpriv authors"
 project_copyright = "The wpriv authors, Apache-2.0"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "sphinx_copybutton"]
+html_math_renderer = "mathml"
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "README.md"]
 nitpicky = False
@@ -39,9 +48,18 @@ def keep_bars(_app, _what, _name, _obj, _options, lines: list[str]) -> None:
     lines[:] = [line if "``" in line else line.replace("|", "\\|") for line in lines]
 
 
+def mark_tables(_app, doctree) -> None:
+    """Give the class scroll to output in columns that is too wide to be wrapped."""
+    for block in list(doctree.findall(nodes.literal_block)):
+        lines = [line for line in block.astext().splitlines() if len(re.findall(r"\S {2,}\S", line)) >= 2]
+        if len(lines) >= 2 and max(map(len, lines)) > 50:
+            block["classes"].append("scroll")
+
+
 def setup(app) -> None:
-    """Connect what runs on every docstring."""
+    """Connect what runs on every docstring and every page."""
     app.connect("autodoc-process-docstring", keep_bars)
+    app.connect("doctree-read", mark_tables)
 
 
 html_theme = "furo"

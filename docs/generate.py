@@ -6,19 +6,24 @@
 
 ``python docs/generate.py`` rewrites every such part, and with ``--check`` only names the pages that it would change;
 tests/test_documentation.py fails where there is one. The functions that make the parts are those of
-docs/generated/*.py, by the name of the part.
+docs/generated/*.py, by the name of the part. The whole of schema/recipe.json is computed too: the schema of recipes
+under an address that does not change, for editors.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from wpriv.config.schema import json_schema
+
 DOCS = Path(__file__).resolve().parent
 PAGES = [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]
+SCHEMA = DOCS.parent / "schema" / "recipe.json"
 PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.S)
 
 
@@ -47,6 +52,7 @@ def pages() -> dict[Path, tuple[str, str]]:
                 generated[name] = functions[name]()
         if names:
             texts[page] = (text, PART.sub(lambda part: part[1] + generated[part[2]] + part[4], text))
+    texts[SCHEMA] = (SCHEMA.read_text(encoding="utf-8"), json.dumps(json_schema(), indent=2) + "\n")
     return texts
 
 

@@ -154,8 +154,11 @@ SUB = "--mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 100"
 S = f"{SUB} --delta 1e-5"
 PUBLISHED = "--mech gauss --sigma 0.638 --sampling poisson --batch 256 --records 60000 --epochs 70"
 
-VERBS = ("budget", "calibrate", "compare", "train", "plot", "verify", "reproduce", "report", "audit", "privatize")
-GROUPS = {"recipe": ("ls", "check", "show", "schema", "cp", "refresh"), "data": ("show",)}
+VERBS = (
+    *("budget", "calibrate", "compare", "train", "plot", "verify", "reproduce", "report", "audit", "privatize"),
+    *("list", "completion", "explain"),
+)
+GROUPS = {"recipe": ("ls", "check", "show", "schema", "cp", "refresh"), "data": ("ls", "show")}
 
 MECHANISMS = {
     "discrete-gauss": "--sigma 4 --delta 1e-5",
@@ -301,6 +304,19 @@ def calculator() -> Iterator[Case]:
         yield Case(f"sampling-{kind}", (job, f"{job} --quiet", f"{job} --json --tol 1e-3"))
     yield Case("budget-eps", (f"budget {S}", f"budget {S} --json", f"budget {S} --csv", f"budget {S} --quiet"))
     yield Case("budget-delta", tuple(f"budget {SUB} --eps 0.1{how}" for how in ("", " --json", " --csv", " --quiet")))
+    yield Case(
+        "explain",
+        (
+            "explain eps=3,delta=1e-5",
+            "explain mu=1 --unit period --people 2 --releases 1",
+            "explain rho=0.5 --unit event --json",
+            "explain gauss sigma=4 n=10 --delta 1e-6 --prior 0.5 --unit household",
+            "explain eps=12,delta=1e-5 --people 1",
+            "explain eps=-1",
+            "explain eps=3,dleta=1e-5",
+            "explain eps=3 --unit huosehold",
+        ),
+    )
     yield Case("budget-explain", (f"budget {S} --explain", f"budget {S} --explain --json"))
     yield Case(
         "budget-several-accountants", tuple(f"budget {G} --accountant all{how}" for how in ("", " --json", " --csv"))
@@ -351,7 +367,6 @@ def calculator() -> Iterator[Case]:
         "budget-certificate",
         (f"budget {S} --certificate c.json", "verify c.json", "verify c.json --json", "verify c.json --width 1e-3"),
         files=("c.json",),
-        needs=("flint",),
     )
     target = "--eps 1 --delta 1e-5"
     yield Case(
@@ -550,7 +565,7 @@ def trainings() -> Iterator[Case]:
         ),
         inputs=tiny,
         files=("c.json",),
-        needs=("torch", "flint"),
+        needs=torch,
     )
     yield Case(
         "train-fork",

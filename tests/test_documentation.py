@@ -128,12 +128,26 @@ def test_the_new_mechanism_is_one_file_that_every_command_finds(tmp_path, monkey
     sys.modules.pop("wpriv.accounting.mechanisms.kary_response", None)
 
 
-@pytest.mark.slow
-def test_the_site_has_no_warnings(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Return the folder of the built site, which is built without a warning."""
     pytest.importorskip("furo", reason="needs the extra docs")
+    folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "dummy", str(DOCS), str(tmp_path)],
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(DOCS), str(folder)],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_loads_nothing_from_a_network(site):
+    pages = [page.read_text(encoding="utf-8") for page in site.rglob("*.html")]
+    assert len(pages) >= 80
+    for page in pages:
+        assert not re.findall(r"""<(?:script|img|iframe)[^>]*\ssrc=["'](?:https?:)?//""", page)
+        assert not re.findall(r"""<link[^>]*rel="stylesheet"[^>]*href="(?:https?:)?//""", page)
+    assert sum(page.count("<math") for page in pages) >= 2000
+    assert re.findall(r"url\(\"([^\"]*)\"\)", (site / "_static" / "wpriv.css").read_text()) == ["stix-two-math.woff2"]

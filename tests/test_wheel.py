@@ -33,14 +33,14 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 OPTIONAL = {
     "pywt": "wavelets",
-    "flint": "verify",
     "jsonschema": "registry",
     "datasets": "datasets",
     "mlflow": "mlflow",
     "wandb": "wandb",
     "submitit": "slurm",
 }  # imported behind a message that names the extra
-NAMES = {"PIL": "pillow", "yaml": "pyyaml"}  # modules that go by another name than their distribution
+# modules that go by another name than their distribution
+NAMES = {"PIL": "pillow", "yaml": "pyyaml", "flint": "python-flint"}
 GRID = """kind: train
 source: s
 task: classify
@@ -219,6 +219,8 @@ def test_the_calculator_needs_no_torch(calculator, tmp_path):
         "wpriv calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000",
         "wpriv compare --mech gauss --sigma 4 --n 10 --eps 1 --accountant all --out compared",
         "wpriv verify --claim eps=9,delta=1e-5 --mech gauss --sigma 1",
+        "wpriv budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 999 --delta 1e-4 --certificate c.json",
+        "wpriv verify c.json",
         f"wpriv privatize {report}",
         "wpriv recipe check quick/digits",
     ):

@@ -11,10 +11,24 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 
-from wpriv.hints import did_you_mean
+from wpriv.hints import instead
 
 # errors of the operating system that mean a wrong path, not a full disk or a missing permission
 WRONG_PATH = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP)
+
+
+# the exit codes of the command line: the word in the JSON form of an error, and the meaning
+EXIT_CODES = {
+    0: ("ok", "an answer"),
+    1: ("check-failed", "a check failed: `max_eps`, or an expected number of a recipe; or a claim is refuted"),
+    2: ("usage", "flags or recipe are wrong"),
+    3: ("unsupported", "no proven answer for this combination, or the target is out of reach; or a claim is open"),
+    4: ("environment", "a file, data set, GPU or package is missing, a disk is full or read-only, access is denied"),
+    70: ("bug", "a bug in wpriv; please report it with the command line"),
+    75: ("interrupted", "a training was interrupted and saved; `resume=True` continues it"),
+    130: ("interrupted", "interrupted (Ctrl-C)"),
+    141: ("closed", "the reader of the results closed the pipe"),
+}
 
 
 class WprivError(Exception):
@@ -40,9 +54,9 @@ class UsageError(WprivError):
 
 
 class UnknownName(UsageError):
-    """A name that does not exist, with the nearest known name and the list of all.
+    """A name that does not exist, with the nearest known name, and the list of all where it is short.
 
-    Reads "no mechanism called 'gaus'; did you mean 'gauss'? Known: gauss, laplace".
+    Reads "no mechanism called 'gaus'; did you mean 'gauss'? `wpriv list mechanisms` names all".
 
     Args:
         kind: what is named, in the singular: "mechanism", "column".
@@ -65,8 +79,7 @@ class UnknownName(UsageError):
     def __str__(self) -> str:
         kind, word, known, place, owner, hint = self.args
         subject = f"{owner} has no {kind} {word[:60]!r}" if owner else f"no {kind} called {word[:60]!r}"
-        suggestion = hint or did_you_mean(word, known) or "."
-        return f"{place}{': ' * bool(place)}{subject}{suggestion} Known: {', '.join(known) or 'none'}"
+        return f"{place}{': ' * bool(place)}{subject}{hint or instead(word, known, kind)}"
 
 
 class Unsupported(WprivError):
@@ -86,7 +99,6 @@ EXTRAS = {
     **dict.fromkeys(("torch", "PIL", "safetensors", "mpmath", "joblib"), "train"),
     **{name: name for name in ("datasets", "tensorboard", "mlflow", "wandb")},
     "pywt": "wavelets",
-    "flint": "verify",
     "jsonschema": "registry",
     "submitit": "slurm",
 }

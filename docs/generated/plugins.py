@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from wpriv.cli import catalog
 from wpriv.core import registry
 from wpriv.core.kinds import Adjacency
-from wpriv.core.parameters import type_words
 from wpriv.core.theorems import OPTIONS, TABLE, Premise
 from wpriv.training import tasks
 
 ROOMS = {"mechanisms": "mechanism", "tables": "table", "data": "data", "models": "model"}
-WORDS = {
-    "Mapping": "mapping",
-    "Sequence": "list",
-    "int": "whole number",
-    "float": "number",
-    "bool": "true or false",
-    "str": "text",
-}
 # the shape of the examples at which the parameters of a model are counted, and the number of classes or outputs
 SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     "adapt-cnn-28": ((1, 28, 28), 10),
@@ -42,35 +33,16 @@ SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
 }
 
 
-def parameters(cls: Any) -> str:
-    """Return a table of the fields of a plug-in's dataclass."""
-    fields = dataclasses.fields(cls)
-    if not fields:
-        return "No parameters.\n"
-    rows = [(f"`{f.name}`", _kind(f), _default(f.default), f.metadata["help"]) for f in fields]
-    return _table(("parameter", "value", "default", "meaning"), rows)
+def parameters(room: str, name: str) -> str:
+    """Return a table of the parameters of a plug-in."""
+    rows = [
+        (f"`{each.name}`", each.value, _code(each.default), each.meaning) for each in catalog.parameters(room, name)
+    ]
+    return _table(("parameter", "value", "default", "meaning"), rows) if rows else "No parameters.\n"
 
 
-def _kind(field: dataclasses.Field[Any]) -> str:
-    choices = field.metadata["choices"]
-    if choices:
-        *first, last = (f"`{word}`" for word in choices)
-        return f"{', '.join(first)} or {last}"
-    word = next(WORDS[name] for name in WORDS if name in type_words(field))
-    for key, phrase in (("minimum", "at least"), ("exclusive_minimum", "above")):
-        if field.metadata[key] is not None:
-            word += f" {phrase} {field.metadata[key]:g}"
-    return word
-
-
-def _default(value: Any) -> str:
-    if value is dataclasses.MISSING:
-        return "required"
-    if isinstance(value, bool):
-        return f"`{str(value).lower()}`"
-    if isinstance(value, float):
-        return f"`{value:g}`"
-    return f"`{value}`" if value not in (None, "") else ""
+def _code(default: str) -> str:
+    return default if default in ("", "required") else f"`{default}`"
 
 
 def accountant(name: str) -> str:
@@ -189,7 +161,7 @@ def _cell(text: str) -> str:
 
 
 def _parameters_part(room: str, name: str) -> Callable[[], str]:
-    return lambda: parameters(registry.mechanism(name) if room == "mechanisms" else registry.load(room, name).Params)
+    return lambda: parameters(room, name)
 
 
 def _bound(function: Callable[[str], str], name: str) -> Callable[[], str]:

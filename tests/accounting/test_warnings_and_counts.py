@@ -16,7 +16,7 @@ from tests.accounting.test_budget_verb import gauss_delta
 from tests.command_line import call
 from tests.oracles import contour_log_delta, poisson_gauss
 from wpriv.accounting import evaluate
-from wpriv.accounting.explain import explain, lines
+from wpriv.accounting.basis import explain, lines
 from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.accounting.mechanisms.randomized_response import RandomizedResponse
 from wpriv.accounting.mechanisms.truncated_gauss import TruncatedGauss

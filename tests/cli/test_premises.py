@@ -251,7 +251,6 @@ def certificate(tmp_path, *job: str) -> tuple[int, dict]:
     ],
 )
 def test_a_certificate_carries_its_premises_and_is_worth_nothing_without_them(tmp_path, capsys, job, words):
-    pytest.importorskip("flint")
     code, data = certificate(tmp_path, "budget", job, "--eps 0.5")
     assert code == 0
     (premise,) = [sentence for sentence in data["premises"] if words in sentence]
@@ -277,7 +276,6 @@ def test_a_certificate_carries_its_premises_and_is_worth_nothing_without_them(tm
     ],
 )
 def test_certificates_of_what_has_no_theorem_are_not_proved(tmp_path, capsys, changes):
-    pytest.importorskip("flint")
     from wpriv.verify import certificate as verifier
 
     step = {"mech": "dp", "eps0": 1.0, "delta0": 0.0, "n": 2, "sampling": changes["sampling"], "rate": 0.5}
@@ -321,7 +319,6 @@ def test_a_renyi_divergence_under_fixed_size_is_an_upper_bound():
 
 
 def test_a_certificate_of_fixed_size_batches_proves_the_lower_end_of_two_data_sets(tmp_path, capsys):
-    pytest.importorskip("flint")
     code, data = certificate(tmp_path, "budget --mech dp --param eps0=1 --sampling fixed --rate 0.5 --n 2 --eps 0.5")
     assert code == 0
     assert data["delta_lower"] < 0.143825 < data["delta_upper"]

@@ -21,7 +21,11 @@ def folder(path, metrics, deviation=None):
     ("measures", "options", "end"),
     [
         ({"disparate_impact": 0.9, "eo0": 0.8, "eo1": 0.7}, {"notion": "parity"}, "disparate impact = 0.9"),
-        ({"disparate_impact": 0.9, "eo0": 0.8, "eo1": 0.7}, {"notion": "odds"}, "ratio of decisions 1: label 0 = 0.8, label 1 = 0.7"),
+        (
+            {"disparate_impact": 0.9, "eo0": 0.8, "eo1": 0.7},
+            {"notion": "odds"},
+            "ratio of decisions 1: label 0 = 0.8, label 1 = 0.7",
+        ),
         ({"od0": 0.5, "od1": 0.25}, {}, "above the diagonal: group 0 = 0.5, group 1 = 0.25"),
     ],
 )

@@ -7,9 +7,6 @@ import math
 
 import numpy as np
 import pytest
-
-pytest.importorskip("flint", reason="python-flint is not installed")
-
 from flint import ctx
 
 from wpriv import FixedSize, Gauss, Poisson, Process, Step, budget

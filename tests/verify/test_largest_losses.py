@@ -13,9 +13,6 @@ from wpriv.accounting.mechanisms.discrete_laplace import DiscreteLaplace
 from wpriv.accounting.mechanisms.dp import Dp
 from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.accounting.mechanisms.laplace import Laplace
-
-pytest.importorskip("flint")
-
 from wpriv.verify import certificate, prove
 
 

@@ -12,9 +12,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
-pytest.importorskip("flint", reason="python-flint is not installed")
-
 from flint import arb, ctx
 
 from wpriv import DiscreteGauss, Gauss, Laplace, Process, Step, budget

@@ -12,9 +12,6 @@ from fractions import Fraction
 
 import mpmath
 import pytest
-
-pytest.importorskip("flint", reason="python-flint is not installed")
-
 from flint import acb, arb
 
 from benchmarks import verifier

@@ -14,6 +14,7 @@ from wpriv.accounting import membership_figures as attacks
 from wpriv.accounting.build_process import DescribedProcess
 from wpriv.accounting.evaluate import Refusal
 from wpriv.accounting.plausibility import count_confusion, plausibility_warnings, runs_in_advance
+from wpriv.config.plain_words import in_plain_words
 from wpriv.core import registry
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.kinds import Sampling
@@ -69,6 +70,7 @@ ATTACK_FACTOR = 10
 SLOW_ANSWER_WORK = 0.5e9
 
 
+@in_plain_words
 def budget(
     mech: str | Mechanism | Process | None = None,
     *,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 from collections.abc import Sequence
@@ -71,20 +70,20 @@ def of_guarantee(row: Guarantee, width: float) -> dict[str, object]:
 
 
 def write(row: Guarantee, path: str | Path) -> str:
-    """Write the certificate of a guarantee, proven first if python-flint is installed; return a note on it.
+    """Write the certificate of a guarantee, proven first; return a note on it.
 
     Raises:
-        Unsupported: there is no certificate of such a guarantee. MissingResource: the file cannot be written.
+        Unsupported: there is no certificate of such a guarantee. MissingResource: the file cannot be written, or
+            python-flint is not installed.
     """
-    data, note = of_guarantee(row, WIDTHS[0]), "not verified here, since python-flint is not installed"
-    if importlib.util.find_spec("flint") is not None:
-        data, note = _proven(row)
+    data, note = _proven(row)
     durable_writes.replace(Path(path), json.dumps(data) + "\n", advice="name another file with --certificate")
     return f"{path}: ends {data['claim_width']:g} (relative) outside of the printed ones; {note}"
 
 
 def _proven(row: Guarantee) -> tuple[dict[str, object], str]:
     """The certificate with the narrowest ends of ``WIDTHS`` that the verifier proves."""
+    require("flint", "a certificate")
     from wpriv.verify.prove import Job
 
     data = of_guarantee(row, WIDTHS[0])

@@ -144,7 +144,8 @@ DEFAULT_TOL = 1e-3
 ANSWER_TOL, SANDWICHED_ANSWER_TOL = 1e-6, 1e-3
 # the same where only passes of random allocation or of shuffled batches are known between two others
 ALLOCATED_ANSWER_TOL = 1e-4
-# the notions in which a larger delta buys a smaller eps
+# the accountants with proven bounds that are asked in this order where none is named, until one answers
+PROVING = ("pld", "rdp", "zcdp")
 # the notions whose figures are about observed pairs, and not about the sensitivity
 DATA_DEPENDENT = ("wdp", "bdp")
 EPS_DELTA = ("approximate-dp", "probabilistic-dp")
@@ -275,8 +276,8 @@ def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> G
             raise Unsupported(
                 f"{on.accountant} gives a Renyi divergence, which has no delta: leave out `eps`, or use rdp"
             )
-        return without_delta(checked(on.at(delta=ANY_DELTA)), on.order).with_extra(asked="eps")
-    return checked(on.at(eps=eps, delta=delta)).with_extra(asked="delta" if eps is not None else "eps")
+        return without_delta(checked(on.at(delta=ANY_DELTA)), on.order)
+    return checked(on.at(eps=eps, delta=delta))
 
 
 def without_delta(row: Guarantee, order: float) -> Guarantee:

@@ -13,6 +13,7 @@ import numpy as np
 
 from wpriv.config import generators
 from wpriv.config.generators import HELP
+from wpriv.config.plain_words import plain_step
 from wpriv.core.kinds import PASSES, Adjacency
 from wpriv.core.pair_distances import Observed, of_distances, of_gradients
 from wpriv.errors import MissingResource, Unsupported, UsageError
@@ -171,7 +172,7 @@ def read_history(path: str | Path) -> History:
 
     The file is the ledger of a training (``ledger.jsonl``), or holds a list of step mappings, or a history of Opacus: a
     list of [noise_multiplier, sample_rate, steps], or the state of its accountant with such a list under ``history``
-    (Poisson-sampled Gauss steps of sensitivity 1). The statement of ``wpriv privatize`` is one step,
+    (Poisson-sampled Gaussian steps of sensitivity 1). The statement of ``wpriv privatize`` is one step,
     alone or in a list.
 
     Raises:
@@ -294,7 +295,7 @@ def _stated(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
             )
         if int(data.get("group", 1)) > 1:
             notes.append(
-                f"{path.name} beside it protects persons with up to {data['group']} records, a group that has to be "
+                f"{path.name} beside it protects people with up to {data['group']} records, a group that has to be "
                 f"given here as well"
             )
         stated = None if position is None else {"lines": int(position["lines"]), "digest": str(position["digest"])}
@@ -312,7 +313,7 @@ def _history_step(item: Any, place: str) -> dict[str, object]:
         if isinstance(item, dict) and "task" in item:
             item = _reports(item)
         if isinstance(item, dict):
-            return item
+            return plain_step(item)
         if isinstance(item, list) and len(item) == 3:
             rate = number(item[1], "sample_rate")
             sampled = {"sampling": "poisson", "rate": rate} if rate != 1 else {}

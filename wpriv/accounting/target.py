@@ -79,10 +79,8 @@ class Target:
 
     def compared(self, row: Guarantee) -> tuple[Bracket, float]:
         """The bracket of the quantity that the target bounds, and the bound."""
-        if self.fpr is not None:
-            bracket = membership_figures.mu_bracket if self.asked == "mu" else membership_figures.true_positive_rate
-            return bracket(row), self.delta
-        return (row.epsilon, self.eps) if self.eps > 0 else (row.delta, self.delta)
+        name, bracket = row.answered()
+        return bracket, self.eps if name == "eps" else self.delta
 
     def in_words(self) -> str:
         if self.fpr is not None:
@@ -95,7 +93,7 @@ class Target:
         return f"an advantage (delta at eps = 0) <= {self.delta:g}"
 
     def mu_squared(self) -> float:
-        """mu^2 of a Gauss mechanism that meets the target, in the range of doubles."""
+        """mu^2 of a Gaussian mechanism that meets the target, in the range of doubles."""
         if self.asked == "mu":
             mu = self.delta
         elif self.fpr is not None:
@@ -441,7 +439,7 @@ def _log_ratio(value: float, target: float) -> float:
 
 
 def _guess(unknown: Unknown, at: Callable[[float], Process], target: Target) -> float:
-    """Guess by the central limit: n rate^2 chi^2 of a step equals mu^2 of a Gauss mechanism that meets the target.
+    """Guess by the central limit: n rate^2 chi^2 of a step equals mu^2 of a Gaussian mechanism that meets the target.
 
     The step is the last one of the process; what those before it need, which do not depend on the parameter, is taken
     off the target.

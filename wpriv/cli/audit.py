@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from wpriv.cli import flags, train
-from wpriv.cli.parsing import option
+from wpriv.cli.parsing import RESULTS, option
 from wpriv.errors import UsageError
 
 
@@ -21,10 +21,12 @@ def command(
     ] = None,
     runs: Annotated[int | None, option("R", "Number of trainings (default 1; for two-worlds 200).")] = None,
     device: train.Device = "cpu",
-    out: Annotated[Path | None, option("DIR", "Folder of the results (default results/<name>-audit).")] = None,
+    out: Annotated[
+        Path | None, option("DIR", "Folder of the results (default results/<name>-audit).", group=RESULTS)
+    ] = None,
     changes: train.Set = None,
     quick: train.Quick = False,
-    data_root: train.Root = None,
+    data_root: flags.DataRoot = None,
     as_json: flags.Json = False,
 ) -> None:
     """Train with canaries and bound eps from below at 95% confidence, beside the certified bracket.
@@ -32,9 +34,9 @@ def command(
     Exit code 1 where the lower bound exceeds the certified upper end: the training is not as private as certified.
     Exit code 3 where no outcome could have exceeded it: more canaries, or more runs, are needed.
 
-    wpriv audit quick/digits
+    wpriv audit quick/digits --quick --canaries 500
 
-    wpriv audit dpsgd/mnist --canaries 10000 --device cuda
+    wpriv audit quick/digits --method two-worlds --runs 200 --out audited
     """
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -23,17 +23,23 @@ Root = Annotated[
 def top(ctx: typer.Context, data_root: Root = None, as_json: flags.Json = False) -> None:
     """List the data sets: their folders, whether each is complete, and how to get the others. Every file is read.
 
-    wpriv data --data-root ~/data
+    wpriv data
 
-    wpriv data show mnist
+    wpriv data show digits
     """
-    if ctx.invoked_subcommand is not None:
-        if data_root is not None or as_json:
-            command = f"wpriv data {ctx.invoked_subcommand}"
-            raise UsageError(
-                f"--data-root and --json belong after {ctx.invoked_subcommand}, as in {command} mnist --data-root DIR"
-            )
-        return
+    if ctx.invoked_subcommand is None:
+        ls(data_root, as_json)
+    elif data_root is not None or as_json:
+        command = ctx.invoked_subcommand
+        raise UsageError(f"--data-root and --json belong after {command}, as in wpriv data {command} --data-root DIR")
+
+
+@app.command(cls=Command)
+def ls(data_root: Root = None, as_json: flags.Json = False) -> None:
+    """List the data sets, as `wpriv data` alone does.
+
+    wpriv data ls --json
+    """
     from wpriv.cli import output
     from wpriv.training import list_data
     from wpriv.training.data import ROOT_HINT, searched_places
@@ -43,7 +49,7 @@ def top(ctx: typer.Context, data_root: Root = None, as_json: flags.Json = False)
         output.emit_rows(rows, SCHEMA)
         return
     body = [[str(row["name"]), str(row["status"]), *_cells(row)] for row in rows]
-    output.emit(output.table(["data set", "status", "train", "test", "example", "checksums", "where"], body))
+    output.emit_table(["data set", "status", "train", "test", "example", "checksums", "where"], body)
     for row in rows:
         if row["status"] == "damaged":
             output.emit(row["reason"])
@@ -62,6 +68,8 @@ def show(
     as_json: flags.Json = False,
 ) -> None:
     """Show the contents of one data set, and its files with their checksums.
+
+    wpriv data show digits
 
     wpriv data show table --param file=people.csv --param target=income
     """

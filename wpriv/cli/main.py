@@ -14,8 +14,9 @@ import typer
 
 from wpriv._version import __version__
 from wpriv.cli import output
-from wpriv.cli.parsing import COMMANDS, SETTINGS, LazyGroup, ParserError, keep_text, unknown_word
+from wpriv.cli.parsing import COMMANDS, SETTINGS, LazyGroup, ParserError, keep_text
 from wpriv.errors import MissingResource, Unsupported, UsageError, WprivError, lacking
+from wpriv.hints import did_you_mean
 
 BUG, INTERRUPTED = 70, 130
 
@@ -38,10 +39,18 @@ def _print_version(requested: bool) -> None:
 def top(
     ctx: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """How private is this, exactly? A certified privacy calculator.
+
+    wpriv budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4
+
+    wpriv calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000
+
+    wpriv list mechanisms
+
+    wpriv help budget
 
     Exit codes: 0 ok; 1 a check failed; 2 usage; 3 unsupported or out of reach; 4 environment (something is missing,
     full or not permitted); 70 a bug; 75 interrupted and resumable; 130 interrupted; 141 the output pipe was closed.
@@ -106,6 +115,8 @@ def _run(words: list[str]) -> int:
     """Run the command that the words name and return its exit code."""
     command = typer.main.get_command(app)
     keep_text(command, SETTINGS)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     code = command.main(args=words, prog_name="wpriv", standalone_mode=False)
     if code == INTERRUPTED:  # Typer has caught Ctrl-C
         raise KeyboardInterrupt
@@ -166,8 +177,9 @@ def _parser_message(error: Any) -> str:
         return " ".join(str(error.format_message()).split())
     known = sorted(name[2:] for parameter in ctx.command.params for name in parameter.opts if name.startswith("--"))
     word = option.lstrip("-")
-    advice = f". Give a parameter without a flag as --param {word}=VALUE" if "param" in known else ""
-    return f"{ctx.command_path} has no option {option}{unknown_word(word, known, '--')}{advice}"
+    near = did_you_mean(word, known, "--") or "."
+    advice = f" A parameter without a flag is --param {word}=VALUE." if "param" in known and near == "." else ""
+    return f"{ctx.command_path} has no option {option}{near}{advice} `{ctx.command_path} --help` names all"
 
 
 def _fail(message: str, code: int) -> int:

@@ -12,26 +12,39 @@ import dataclasses
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Sequence
+import itertools
+import re
+import shutil
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from wpriv.errors import UsageError
+from wpriv.hints import instead, plain, plain_key
 
 # Typer exports the errors of its parser, but not their base class
 ParserError: type[Exception] = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
 
 
-def option(metavar: str, help: str, *names: str, **more: Any) -> object:
-    """An option with a value, called as its parameter unless it has other ``names``."""
-    return typer.Option(*names, metavar=metavar, help=help, **more)
+# headings of options in help, the last ones of every command in this order
+RESULTS, MACHINE, OUTPUT = "Results folder", "Machine and data", "Output"
 
 
-def switch(name: str, help: str) -> object:
-    """An option without a value."""
-    return typer.Option(name, help=help)
+def option(metavar: str, help: str, *names: str, group: str | None = None, **more: Any) -> object:
+    """An option with a value, called as its parameter unless it has other ``names``.
+
+    Args:
+        group: the heading under which help lists it; None for those that only this command has.
+    """
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=group, **more)
+
+
+def switch(name: str, help: str, group: str | None = None) -> object:
+    """An option without a value; see ``option``."""
+    return typer.Option(name, help=help, rich_help_panel=group)
 
 
 def argument(metavar: str, help: str) -> object:
@@ -97,20 +110,38 @@ def expand_record(
 # The parser of commands and groups: commands load on first use, unknown words get hints, no option counts twice.
 
 GROUPS = {
-    "Calculator": ("budget", "calibrate", "compare", "verify"),
+    "Calculator": ("budget", "calibrate", "compare", "verify", "explain"),
     "Training": ("train", "audit", "privatize"),
     "Results": ("reproduce", "report", "plot"),
-    "Recipes and data": ("recipe", "data"),
+    "What there is": ("list", "recipe", "data", "completion"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
-# a fixed width: what is printed never depends on the terminal
-SETTINGS: dict[str, object] = {"terminal_width": 100, "help_option_names": ["-h", "--help"]}
+SETTINGS: dict[str, object] = {"help_option_names": ["-h", "--help"]}
+MAX_WIDTH = 100  # of help, on a wider terminal
+
+
+def _plain_options(args: Sequence[str], options: Collection[str]) -> list[str]:
+    """The arguments with options of other programs, such as --epsilon and --batch_size=256, by their names here."""
+    words = list(args)
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if word == "--":
+            break
+        if name.startswith("--") and name not in options:
+            option = f"--{plain_key(name[2:]).replace('_', '-')}"
+            words[index] = option + equals + value if option in options else word
+    return words
 
 
 class _Once:
-    """A command that refuses an option given twice, where only the last one would count."""
+    """A command that knows options by other names too, refuses one given twice, and writes its own help."""
 
-    def parse_args(self: Any, ctx: object, args: list[str]) -> list[str]:
+    def get_help(self: Any, ctx: Any) -> str:
+        return help_text(ctx.command_path, self, terminal_width(), ctx.meta.get(WORDS, ()))
+
+    def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
+        args[:] = _plain_options(args, {name for parameter in self.params for name in parameter.opts})
+        ctx.meta[WORDS] = list(args)
         seen = set()
         for parameter in self.make_parser(ctx).parse_args(list(args))[2]:
             if parameter.param_type_name == "option" and not parameter.multiple and not parameter.is_flag:
@@ -136,7 +167,7 @@ class Group(_Once, TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if self.get_command(ctx, args[0]) is None:
-            known = unknown_word(args[0], self.list_commands(ctx))
+            known = instead(args[0], self.list_commands(ctx), help=f"{ctx.command_path} --help")
             raise UsageError(f"{ctx.command_path} has no command {args[0]!r}{known}")
         return super().resolve_command(ctx, args)
 
@@ -162,23 +193,116 @@ class LazyGroup(Group):
         keep_text(command, SETTINGS)
         return command
 
-    def format_commands(self, ctx: object, formatter: Any) -> None:
-        """Write the commands under the headings of ``GROUPS``, one column for all of them."""
-        width = max(map(len, COMMANDS))
-        for heading, names in GROUPS.items():
-            with formatter.section(heading):
-                limit = formatter.width - 6 - width
-                texts = [self.get_command(ctx, name).get_short_help_str(limit) for name in names]
-                formatter.write_dl([(name.ljust(width), text) for name, text in zip(names, texts, strict=True)])
+
+# Help: a command's first sentence, examples, the rest of its docstring, and its options under their headings.
+
+WORDS = "wpriv.words"  # the words of the command line after the command, kept for its help
+_HELP = ("-h, --help", "Show this message and exit.")
 
 
-def unknown_word(word: str, known: Sequence[str], prefix: str = "") -> str:
-    """Return '; did you mean ...? Known: ...' for an unknown command or option.
+def terminal_width() -> int:
+    """Return the columns of the terminal, or of $COLUMNS, from 40 to ``MAX_WIDTH``; 80 off a terminal."""
+    return max(40, min(shutil.get_terminal_size().columns, MAX_WIDTH))
+
+
+def help_text(path: str, command: Any, width: int, words: Sequence[str] = ()) -> str:
+    """Return the help of a command.
 
     Args:
-        prefix: what options begin with.
+        path: the command as it is typed, such as ``wpriv recipe ls``.
+        command: the parser of the command. width: columns to fill; no word and no option is broken.
+        words: what follows on the command line; with a mechanism in it, its parameters are shown first.
     """
-    from wpriv.hints import did_you_mean
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    options = [p for p in command.params if p.param_type_name == "option" and "--help" not in p.opts]
+    inner = getattr(command, "commands", {})
+    usage = ["[OPTIONS]", *(a.metavar if a.required else f"[{a.metavar}]" for a in arguments)]
+    usage += ["COMMAND [ARGS]..."] * (bool(inner) or isinstance(command, LazyGroup))
+    summary, *paragraphs = command.help.split("\n\n")
+    examples = [text for text in paragraphs if text.startswith("wpriv ")]
+    parts = [fill(f"Usage: {path} {' '.join(usage)}", width, " " * 9, ""), fill(summary, width)]
+    if examples:
+        parts.append("\n".join(["Examples:", *(_example(text, width) for text in examples)]))
+    parts += [fill(text, width) for text in paragraphs if text not in examples]
+    if (name := _mechanism_of(words)) is not None:
+        from wpriv.cli import catalog
 
-    names = ", ".join(prefix + name for name in known) or "none"
-    return f"{did_you_mean(word, known, prefix) or '.'} Known: {names}"
+        known = catalog.parameters("mechanisms", name)
+        rows = [(f"{each.typed('mechanisms')} ({each.value})", each.sentence) for each in known]
+        parts.append(section(f"Parameters of {name}", rows, width))
+    if arguments:
+        parts.append(section("Arguments", [(a.metavar, _meaning(a)) for a in arguments], width))
+    parts += [section(heading, rows, width) for heading, rows in _option_groups(options)]
+    if isinstance(command, LazyGroup):
+        commands = {name: command.get_command(None, name) for name in COMMANDS}
+        parts += [_commands(heading, {name: commands[name] for name in GROUPS[heading]}, width) for heading in GROUPS]
+    elif inner:
+        parts.append(_commands("Commands", inner, width))
+    return "\n\n".join(parts)
+
+
+def _option_groups(options: Iterable[Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The headings of options, those that every command may have last, each with its options."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for each in options:
+        heading = each.rich_help_panel or "Options"
+        row = (" ".join(filter(None, (", ".join(each.opts), each.metavar))), _meaning(each))
+        groups.setdefault(heading, []).append(row)
+    last = [heading for heading in (RESULTS, MACHINE, OUTPUT) if heading in groups]
+    ordered = [*(heading for heading in groups if heading not in last), *last] or ["Options"]
+    groups.setdefault(ordered[-1], []).append(_HELP)
+    return [(heading, groups[heading]) for heading in ordered]
+
+
+def _mechanism_of(words: Sequence[str]) -> str | None:
+    """The mechanism that the words of a command line name, if there is one of that name."""
+    from wpriv.core import registry
+
+    given = [after for word, after in itertools.pairwise(words) if word == "--mech"]
+    given += [word.removeprefix("--mech=") for word in words if word.startswith("--mech=")]
+    known = (plain("mechanisms", name) for name in given)
+    return next((name for name in known if registry.known("mechanisms", name)), None)
+
+
+def _commands(heading: str, commands: dict[str, Any], width: int) -> str:
+    rows = [(name, re.split(r"(?<=[.])\s|\n\n", command.help, maxsplit=1)[0]) for name, command in commands.items()]
+    return section(heading, rows, width, max(map(len, COMMANDS)) + 4)
+
+
+def _meaning(parameter: Any) -> str:
+    default = parameter.default
+    shown = "" if default is None or default is False or parameter.multiple else f" [default: {default}]"
+    return f"{parameter.help}{shown}"
+
+
+def section(title: str, rows: Sequence[tuple[str, str]], width: int, column: int = 0) -> str:
+    """A heading and rows of two columns; on a narrow terminal each text stands below its word."""
+    column = column or max(len(word) for word, _ in rows) + 4
+    lines = [f"{title}:"]
+    for word, text in rows:
+        if column > width // 2:
+            lines += [f"  {word}", fill(text, width, " " * 6)]
+        else:
+            lines.append(fill(text, width, " " * column, f"  {word}".ljust(column)))
+    return "\n".join(lines)
+
+
+def fill(text: str, width: int, indent: str = "  ", first: str | None = None) -> str:
+    """Wrap a text between words; words that are longer than a line, and options, stay whole."""
+    start = indent if first is None else first
+    words = " ".join(text.split())
+    return textwrap.fill(
+        words, width, initial_indent=start, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _example(text: str, width: int) -> str:
+    """A command, continued on further lines by backslashes so that it can be copied; options keep their values."""
+    pieces = re.findall(r"--?\w[\w-]*(?: (?:\"[^\"]*\"|(?!-)\S+))?|\"[^\"]*\"|\S+", " ".join(text.split()))
+    lines = ["  " + pieces[0]]
+    for piece in pieces[1:]:
+        if len(lines[-1]) + len(piece) + 3 > width:
+            lines[-1] += " \\"
+            lines.append("     ")
+        lines[-1] += f" {piece}"
+    return "\n".join(lines)

@@ -35,7 +35,7 @@ def command(
 
     wpriv plot results/fig7-dpsgd --format pdf --style paper --columns 2
 
-    wpriv plot results/fig1-gauss results/fig1-laplace --figure samples --out figures
+    wpriv plot results/fig7-dpsgd --figure table --out figures
     """
     from wpriv.cli import flags, output
 

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 def command(
     recipe: Annotated[Text, argument("RECIPE", "Instead of flags, a recipe of kind privatize.")] = None,
     data: Annotated[Text, option("NAME|FILE", "mnist, mnist:test, or a .npz, .npy or .csv, one record a row.")] = None,
-    data_root: Annotated[Path | None, option("DIR", "Folder of the data sets (before $WPRIV_DATA).")] = None,
+    data_root: flags.DataRoot = None,
     out: Annotated[
         Path | None, option("FILE.npz", "File of the noisy records; the statement is written beside it.")
     ] = None,
     mech: Annotated[Text, option("NAME", "local-gauss (l2 ball, needs --delta) or local-laplace (l1 ball).")] = None,
     eps: flags.Eps = None,
     delta: flags.Delta = None,
-    sigma: Annotated[Text, option("X", "Instead of --eps: standard deviation of Gauss noise.")] = None,
+    sigma: Annotated[Text, option("X", "Instead of --eps: standard deviation of Gaussian noise.")] = None,
     scale: Annotated[Text, option("X", "Instead of --eps: scale b of Laplace noise.")] = None,
     radius: Annotated[Text, option("X", "Norm that records are clipped to, chosen without looking at them.")] = None,
     center: Annotated[Text, option("X", "Center of the ball, for every number (default 0).")] = None,
-    formula: Annotated[Text, option("NAME", "Gauss noise for --eps: analytic (default, least) or eq4.")] = None,
+    formula: Annotated[Text, option("NAME", "Gaussian noise for --eps: analytic (default, least) or eq4.")] = None,
     nonnegative: Annotated[
-        bool, switch("--nonnegative", "Make negative numbers 0; Gauss noise is then smaller by sqrt 2.")
+        bool, switch("--nonnegative", "Make negative numbers 0; Gaussian noise is then smaller by sqrt 2.")
     ] = False,
     dct: Annotated[bool, switch("--dct", "Clip and publish the orthonormal cosine transform of each record.")] = False,
     quantile: Annotated[Text, option("Q", "Clamp each number to this quantile of --public records.")] = None,
@@ -57,7 +57,9 @@ def command(
 
     Everything computed from the result is post-processing and has no further cost.
 
-    wpriv privatize --data mnist --mech local-gauss --radius 8 --eps 35 --delta 1e-4 --out private.npz
+    wpriv privatize --data digits --mech local-gauss --radius 4 --eps 35 --delta 1e-5 --dry-run
+
+    wpriv privatize --data digits --mech local-laplace --radius 10 --eps 100 --out private.npz
     """
     from wpriv.cli import output
     from wpriv.training.local.privatize import privatize
@@ -103,20 +105,14 @@ def _of_recipe(recipe: str, given: dict[str, object], param: list[str] | None) -
 def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
     """Print the guarantee, the facts of the statement and the written files."""
     from wpriv.cli import output
-    from wpriv.training.local import local_statement
-    from wpriv.training.reports import words
 
     statement = result.statement
     if as_json:
         output.emit_json({**statement, "written": [str(file) for file in result.files]})
     else:
-        shape = " x ".join(str(side) for side in statement["data"]["shape"])
-        action = "would be privatised" if dry_run else "privatised"
-        records = f"{statement['data']['records']} records of {shape}"
-        reports = local_statement.read(statement)
-        facts = [f"{name}: {fact}" for name, fact in words.report_facts(reports)]
-        written = [f"written: {file}" for file in result.files]
-        output.emit_bold(f"{records} {action}: {words.headline(reports)}", *facts, *written)
+        records, _, guarantee = str(result).partition(": ")
+        output.emit_bold(f"{records} {'would be privatised' if dry_run else 'privatised'}: {guarantee}")
+        output.emit_facts(result.facts())
     output.say("note", *statement["data"]["read_as"])
     output.warn(statement["warnings"])
     output.say(

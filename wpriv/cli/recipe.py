@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from wpriv.cli import flags
 from wpriv.cli.parsing import Command, Group, argument, option, switch
 from wpriv.errors import UsageError
 
@@ -16,7 +17,14 @@ Name = Annotated[str, argument("RECIPE", "A path, or the name of a shipped recip
 
 @app.callback(invoke_without_command=True)
 def top(ctx: typer.Context) -> None:
-    """List, check, show, copy and refresh recipes, or print their schema."""
+    """List, check, show, copy and refresh recipes, or print their schema.
+
+    wpriv recipe ls quick
+
+    wpriv recipe show quick/digits
+
+    wpriv recipe cp plc/fig7-dpsgd mine.yaml
+    """
     if ctx.invoked_subcommand is None:
         raise UsageError(
             "no recipe command given. Known: ls, check, show, schema, cp, refresh. Try wpriv recipe --help"
@@ -31,7 +39,9 @@ def ls(
 ) -> None:
     """List the shipped recipes: kind, time (~: not measured on a full run), data, and the reproduced table or figure.
 
-    wpriv recipe ls plc
+    wpriv recipe ls
+
+    wpriv recipe ls plc/fig7
     """
     from wpriv.cli import output
     from wpriv.config import recipe_files
@@ -48,7 +58,10 @@ def ls(
 def check(
     recipes: Annotated[list[str], argument("RECIPE...", "Paths, or names of shipped recipes such as plc/fig7-dpsgd.")],
 ) -> None:
-    """Check recipes, and report every fault of the first faulty one with file, line and column."""
+    """Check recipes, and report every fault of the first faulty one with file, line and column.
+
+    wpriv recipe check quick/digits mine.yaml
+    """
     from wpriv.accounting import load_recipe
     from wpriv.cli import output
 
@@ -65,7 +78,10 @@ def check(
 def show(
     recipe: Name, quick: Annotated[bool, switch("--quick", "Apply the recipe's quick overrides.")] = False
 ) -> None:
-    """Show a recipe as resolved: panels complete, overrides applied."""
+    """Show a recipe as resolved: panels complete, overrides applied.
+
+    wpriv recipe show quick/digits --quick
+    """
     from wpriv.accounting import load_recipe
     from wpriv.cli import output
     from wpriv.config import yaml_document
@@ -75,7 +91,10 @@ def show(
 
 @app.command(cls=Command)
 def schema() -> None:
-    """Print the JSON Schema of recipes, for editors that check while you write."""
+    """Print the JSON Schema of recipes, for editors that check while you write.
+
+    wpriv recipe schema
+    """
     import json
 
     from wpriv.cli import output
@@ -91,7 +110,10 @@ def cp(
         Path, argument("TO", "The new file, ending in .yaml, or a folder; created where it is missing.")
     ] = Path(),
 ) -> None:
-    """Copy a shipped recipe and the files that it reads, as a starting point for changes."""
+    """Copy a shipped recipe and the files that it reads, as a starting point for changes.
+
+    wpriv recipe cp ldp/fig7 ldp
+    """
     from wpriv.cli import output
     from wpriv.config import recipe_files
 
@@ -108,7 +130,7 @@ def refresh(
         str | None, option("TIME", "Run no recipe beyond this time: 30min, 2h; 0 only lists them.")
     ] = None,
     jobs: Annotated[int, option("N", "Number of trainings of a recipe that run at the same time.", min=1)] = 1,
-    data_root: Annotated[Path | None, option("DIR", "Folder of the data sets (before $WPRIV_DATA).")] = None,
+    data_root: flags.DataRoot = None,
     results: Annotated[
         Path | None, option("DIR", "Take the numbers of finished results, or of a reproduction: run nothing.", "--from")
     ] = None,
@@ -118,9 +140,9 @@ def refresh(
     Own numbers are expected numbers that come from an earlier run (kind: own). Numbers that are published or computed
     apart, comments and layout stay as they are. Exit code 1: a run has no answer for some number, which stays too.
 
-    wpriv recipe refresh ldp/fig7
+    wpriv recipe refresh all --at-most 0
 
-    wpriv recipe refresh all --from reproduction
+    wpriv recipe refresh ldp/fig7 --from reproduction
     """
     from wpriv.cli import refresh_output
 

@@ -32,7 +32,9 @@ def command(
 
     Nothing is computed anew. Exit code 1: the weights in the folder are not those of its statement.
 
-    wpriv report results/mnist --as checklist
+    wpriv report results/digits
+
+    wpriv report results/digits --as checklist
 
     wpriv report results/fig7-dpsgd --as html --out fig7.html
     """

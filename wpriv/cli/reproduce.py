@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from wpriv.cli import flags
-from wpriv.cli.parsing import argument, option, switch
+from wpriv.cli.parsing import MACHINE, RESULTS, argument, option, switch
 from wpriv.errors import CheckFailed, MissingResource, UsageError
 
 if TYPE_CHECKING:
@@ -23,28 +23,34 @@ def command(
     what: Annotated[
         str, argument("WHAT", "all, a paper (plc, wdp, dpswd, wgrad, ldp), or an item: plc/figure-4.")
     ] = "all",
-    out: Annotated[Path | None, option("DIR", "Folder of results and pages (default reproduction).")] = None,
+    out: Annotated[
+        Path | None, option("DIR", "Folder of results and pages (default reproduction).", group=RESULTS)
+    ] = None,
     quick: Annotated[
         bool, switch("--quick", "Apply the quick overrides of the recipes: a try, no reproduction.")
     ] = False,
     at_most: Annotated[
         str | None, option("TIME", "Begin no recipe beyond this time: 30min, 2h; 0 writes pages only.")
     ] = None,
-    jobs: Annotated[int, option("N", "Number of trainings of a sweep that run at the same time.", min=1)] = 1,
-    data_root: Annotated[Path | None, option("DIR", "Folder of the data sets (before $WPRIV_DATA).")] = None,
+    jobs: Annotated[
+        int, option("N", "Number of trainings of a sweep that run at the same time.", min=1, group=MACHINE)
+    ] = 1,
+    data_root: flags.DataRoot = None,
     keep: Annotated[
-        Path | None, option("DIR", "Keep what is finished in this folder, in small, and show all it holds.")
+        Path | None,
+        option("DIR", "Keep what is finished in this folder, in small, and show all it holds.", group=RESULTS),
     ] = None,
     kept: Annotated[
-        Path | None, option("DIR", "Show the kept results of this folder for recipes that are not run here.")
+        Path | None,
+        option("DIR", "Show the kept results of this folder for recipes that are not run here.", group=RESULTS),
     ] = None,
     as_json: flags.Json = False,
 ) -> None:
     """Run the recipes of the papers, and write their numbers, ours and every figure to web pages.
 
-    wpriv reproduce plc
+    wpriv reproduce plc/figure-4
 
-    wpriv reproduce all --at-most 2h --out reproduction
+    wpriv reproduce all --at-most 0 --out pages
     """
     from wpriv.cli import output
     from wpriv.papers.reproduction import collect, page, reproduce

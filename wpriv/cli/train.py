@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wpriv.cli import flags
-from wpriv.cli.parsing import argument, option, switch
+from wpriv.cli.parsing import MACHINE, OUTPUT, RESULTS, argument, option, switch
 from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,20 +27,21 @@ SEVERAL = (
 IN_TURN = SEVERAL.replace(". ", ", and the runs of a tuned training are made one after another. ")
 
 Recipe = Annotated[str, argument("RECIPE", "The path or the name of a recipe of kind train, such as dpsgd/mnist.")]
-Device = Annotated[str, option("NAME", "cpu or cuda.", "--device")]
-Out = Annotated[Path | None, option("DIR", "Folder of all results (default results/<name>).", "--out")]
+Device = Annotated[str, option("NAME", "cpu or cuda.", "--device", group=MACHINE)]
+Out = Annotated[Path | None, option("DIR", "Folder of all results (default results/<name>).", "--out", group=RESULTS)]
 Set = Annotated[list[str] | None, option("KEY=VALUE", "Change a key: privacy.eps=2; repeatable.", "--set")]
 Quick = Annotated[bool, switch("--quick", "Apply the recipe's quick overrides.")]
-Resume = Annotated[bool, switch("--resume", "Continue an unfinished run, or begin one; sweeps always do.")]
+Resume = Annotated[bool, switch("--resume", "Continue an unfinished run, or begin one; sweeps always do.", RESULTS)]
 Fork = Annotated[
     bool,
     switch(
-        "--fork", "Continue from the weights in DIR with a changed recipe; the privacy cost of both runs is added up."
+        "--fork",
+        "Continue from the weights in DIR with a changed recipe; the privacy cost of both runs is added up.",
+        RESULTS,
     ),
 ]
-Fresh = Annotated[bool, switch("--fresh", "Begin again; earlier results in DIR are moved aside.")]
+Fresh = Annotated[bool, switch("--fresh", "Begin again; earlier results in DIR are moved aside.", RESULTS)]
 Dry = Annotated[bool, switch("--dry-run", "Only print what would be done and what it would cost.")]
-Root = Annotated[Path | None, option("DIR", "Folder of the data sets (before $WPRIV_DATA).", "--data-root")]
 Jobs = Annotated[
     int | None,
     typer.Option(
@@ -49,14 +50,16 @@ Jobs = Annotated[
         min=1,
         help="Number of trainings of a sweep, or of repeated runs (seeds), that run at the same time (default 1; on a "
         "cluster no limit).",
+        rich_help_panel=MACHINE,
     ),
 ]
-Shard = Annotated[str | None, option("I/N", "Run only part I of N of a sweep, such as 3/16.", "--shard")]
+Shard = Annotated[str | None, option("I/N", "Run only part I of N of a sweep, such as 3/16.", "--shard", group=MACHINE)]
 ShardWeights = Annotated[
     bool,
     switch(
         "--shard-weights",
         "Divide the weights of the network among the processes of torchrun; sets the key shard_weights.",
+        MACHINE,
     ),
 ]
 Log = Annotated[
@@ -66,12 +69,15 @@ Log = Annotated[
         "Send figures to mlflow, tensorboard or wandb at the end: eps, delta, parameters, final test metrics; "
         "repeatable.",
         "--log",
+        group=OUTPUT,
     ),
 ]
 LogPrivate = Annotated[
     bool,
     switch(
-        "--log-private-losses", "With --log, send the losses of training records as well, which no guarantee covers."
+        "--log-private-losses",
+        "With --log, send the losses of training records as well, which no guarantee covers.",
+        OUTPUT,
     ),
 ]
 Backend = Annotated[
@@ -81,6 +87,7 @@ Backend = Annotated[
         "What runs the trainings of a sweep: joblib's loky, multiprocessing or threading, with --jobs; or "
         "submitit, each training as a task of a Slurm cluster.",
         "--backend",
+        group=MACHINE,
     ),
 ]
 
@@ -95,7 +102,7 @@ def command(
     fork: Fork = False,
     fresh: Fresh = False,
     dry_run: Dry = False,
-    data_root: Root = None,
+    data_root: flags.DataRoot = None,
     jobs: Jobs = None,
     shard: Shard = None,
     backend: Backend = "loky",
@@ -107,9 +114,11 @@ def command(
 ) -> None:
     """Train with differential privacy, and account for the releases that really happened.
 
-    wpriv train quick/digits
+    wpriv train quick/digits --dry-run
 
-    wpriv train dpsgd/mnist --set privacy.eps=2 --device cuda
+    wpriv train quick/digits --out results/digits
+
+    wpriv train quick/digits --quick --set privacy.eps=2 --set seed=1 --fresh
     """
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from wpriv.verify.prove import Proof
 
 SCHEMA = "wpriv.verification/1"
-Source = Annotated[
-    Path | None,
+Words = Annotated[
+    list[str] | None,
     argument(
         "FILE|RUN-DIR|RECIPE",
         "A certificate, a guarantee (--json), a training, or a recipe of kind verify; with --claim also a "
@@ -39,7 +39,7 @@ Seed = Annotated[str | None, option("N", "With --claim: seed of the simulation (
 @flags.with_job
 def command(
     job: flags.Job,
-    source: Source = None,
+    words: Words = None,
     history: flags.History = None,
     claim: ClaimText = None,
     why: Why = False,
@@ -51,12 +51,13 @@ def command(
 
     Of a training, also compare model.safetensors and model.pt with the statement.
 
-    Exit codes: 0 proved; 1 refuted, or an end of a certificate is not proved; 2 malformed; 3 a claim is open; 4
-    python-flint is missing.
+    Exit codes: 0 proved; 1 refuted, or an end of a certificate is not proved; 2 malformed; 3 a claim is open.
 
     wpriv verify certificate.json
 
-    wpriv verify --claim eps=3,delta=1e-5 --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536
+    wpriv verify --claim eps=3,delta=1e-4 --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536
+
+    wpriv verify --claim mu=1 "gauss sigma=4 n=10"
 
     wpriv verify claims/published
     """
@@ -65,8 +66,9 @@ def command(
     from wpriv.training.reports import model_check
 
     if claim is not None:
-        claim_output.decide(claim, job, source, history, why=why, seed=seed, width=width, as_json=as_json)
+        claim_output.decide(claim, job, words, history, why=why, seed=seed, width=width, as_json=as_json)
         return
+    source = Path(" ".join(words)) if words else None
     for name, value in {**vars(job), "history": history, "why": why, "seed": seed}.items():
         if value and (name != "seed" or not _is_recipe(source)):
             option = f"--{name.replace('_', '-')}"
@@ -113,7 +115,7 @@ def _is_recipe(source: Path | None) -> bool:
 
 def _row(name: str, proof: Proof) -> dict[str, str | float | None]:
     """One end as plain data; ``proven`` is the bound on delta, rounded to the side on which it holds."""
-    side, bound = _proven(proof)
+    side, bound = proof.rounded()
     return {
         "of": name,
         "end": proof.name,
@@ -127,24 +129,12 @@ def _row(name: str, proof: Proof) -> dict[str, str | float | None]:
     }
 
 
-def _proven(proof: Proof) -> tuple[str, str | None]:
-    """The side on which the bound on delta holds, and the bound with 12 digits, rounded to that side."""
-    from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-
-    above = proof.upper == (proof.verdict != "refuted")
-    side = "at most" if above else "at least"
-    if proof.bound is None:
-        return side, None
-    context = Context(prec=12, rounding=ROUND_CEILING if above else ROUND_FLOOR)
-    return side, f"{context.divide(Decimal(proof.bound.numerator), Decimal(proof.bound.denominator)):g}"
-
-
 def _claim(proof: Proof) -> str:
     return f"delta({float(proof.eps)!r}) {'<=' if proof.name.endswith('upper') else '>='} {float(proof.delta)!r}"
 
 
 def _finding(proof: Proof) -> str:
-    side, bound = _proven(proof)
+    side, bound = proof.rounded()
     return "no bound" if bound is None else f"delta {side} {bound}"
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wpriv.config import yaml_document
+from wpriv.config import shipped, yaml_document
 from wpriv.config.field_types import Time
 from wpriv.errors import UsageError
 from wpriv.files import durable_writes
@@ -33,15 +33,6 @@ class Listed:
     time: Time | None
     data: str
     source: str
-
-
-def shipped() -> dict[str, Path]:
-    """Return the shipped recipes by name (``plc/fig7-dpsgd``), from the wheel or the source tree."""
-    package = Path(__file__).resolve().parent.parent
-    for root in (package / "recipes", package.parent / "recipes"):
-        if root.is_dir():
-            return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.yaml"))}
-    return {}
 
 
 def find(name: str) -> Path:

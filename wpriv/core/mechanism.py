@@ -70,7 +70,8 @@ class Mechanism(Parameters):
     the neighbours for which that is proven, and ``dominating`` states that it is worst over all of them, which
     subsampling needs. ``why_not_sampled`` is advice that is shown where the mechanism cannot be sampled so.
     ``clip_norm`` is the p of the lp ball of a local mechanism (see ``clip_ball``). ``ratios`` are pairs of numbers for
-    ``check_ratio``. ``why_not_grouped`` is advice where there is no guarantee for groups of records.
+    ``check_ratio``. ``why_not_grouped`` is advice where there is no guarantee for groups of records. ``example`` are
+    parameters by which lists try what answers the mechanism; the others take their defaults, their minimum, or 1.
 
     Only ``pair`` is required, or ``renyi_bound`` where no pair is known. ``additive_noise``, ``random_projection`` and
     ``clip_ball`` are optional capabilities: accountants and verbs ask for them and never for the name of a mechanism.
@@ -85,6 +86,7 @@ class Mechanism(Parameters):
     clip_norm: ClassVar[int | None] = None
     ratios: ClassVar[tuple[tuple[str, str], ...]] = ()
     why_not_grouped: ClassVar[str] = ""
+    example: ClassVar[dict[str, object]] = {}
 
     def __post_init__(self) -> None:
         super().__post_init__()

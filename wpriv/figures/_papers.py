@@ -54,16 +54,14 @@ GRADIENT_CURVES = (
 )
 
 
-@figure(
-    "Delta of approximate and of probabilistic DP as areas between the two densities of a (truncated) Gauss mechanism."
-)
+@figure("Delta of approximate and of probabilistic DP as areas between two (truncated) Gaussian densities.")
 def adp_pdp(rows: Rows, axes: Any) -> None:
     """Draw the densities of A = noise and B = noise + sensitivity, e^eps A, the ADP area above it and the tail of PDP.
 
     The rows are those of the accountants pld and pdp at one eps; sigma, sensitivity and bound are read from them.
 
     Raises:
-        UsageError: the rows are not those of a Gauss mechanism with moderate parameters.
+        UsageError: the rows are not those of a Gaussian mechanism with moderate parameters.
     Source:
         Sommer, Meiser, Mohammadi (2019), Figure 4.
     """
@@ -72,7 +70,7 @@ def adp_pdp(rows: Rows, axes: Any) -> None:
     bound = float(row.get("bound") or math.inf)
     if not (1e-9 < sigma < 1e9 and 0 < shift < 1e9 and bound > 1e-9 and eps < 100):
         raise UsageError(
-            "adp-pdp draws a Gauss mechanism with moderate parameters; "
+            "adp-pdp draws a Gaussian mechanism with moderate parameters; "
             f"found sigma {sigma:g}, sensitivity {shift:g}, bound {bound:g}, eps {eps:g}"
         )
     reach = min(bound, 4.5 * sigma)

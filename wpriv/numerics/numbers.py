@@ -1,6 +1,6 @@
 """Numbers as text: how users write them, and how they are printed, towards the safe side.
 
-Numbers as users write them: 1e-5, 2^20 and 256/60000 as text, or numbers of any library.
+Numbers as users write them: 1e-5, 2^20, 256/60000, 60_000, 60,000 and 10% as text, or numbers of any library.
 """
 
 from __future__ import annotations
@@ -20,21 +20,33 @@ from wpriv.errors import UsageError
 EXACT = 2**40
 _POWER = re.compile(r"\s*(\d{1,9})\s*(?:\^|\*\*)\s*(\d{1,4})\s*")
 _INTEGER = re.compile(r"\s*[+-]?\d{1,40}\s*")
+# groups of three digits: 60_000, 1,234,567.5
+_GROUPED = re.compile(r"\s*[+-]?[1-9]\d{0,2}(?:(?:_\d{3})+|(?:,\d{3})+)(?:\.\d*)?\s*")
+_PERCENT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*%\s*")
+_ONE_COMMA = re.compile(r"\s*([+-]?\d+),(\d+)\s*")
 
 
 def number(value: object, name: str) -> float:
-    """Convert a number, or text such as ``1e-5``, ``2^20`` or ``256/60000``, to a finite float.
+    """Convert a number, or text such as ``1e-5``, ``2^20``, ``256/60000``, ``60_000`` or ``10%``, to a finite float.
+
+    A single comma is refused, since ``1,234`` is 1234 to some and 1.234 to others; ``whole`` reads it.
 
     Raises:
         UsageError: the value is no finite number; the message names it by ``name``.
     """
+    if isinstance(value, str) and (comma := _ONE_COMMA.fullmatch(value)) is not None:
+        decimal, thousands = f"{comma[1]}.{comma[2]}", "" if comma[1].startswith("0") else f" or {comma[1]}{comma[2]}"
+        raise UsageError(
+            f"{name} has a comma, that of decimals or of thousands: write {decimal}{thousands}; found {shown(value)}"
+        )
     try:
+        value = _without_separators(value) if isinstance(value, str) and "/" not in value else value
         power = _power(value)
         if power is not None:
             return float(power)
         if isinstance(value, str) and value.count("/") == 1:
             numerator, denominator = value.split("/")
-            result = float(numerator) / float(denominator)
+            result = float(_without_separators(numerator)) / float(_without_separators(denominator))
         else:
             result = float(value) if not isinstance(value, (bool, bytes)) else math.nan  # type: ignore[arg-type]
     except _TooLargeError:
@@ -47,11 +59,15 @@ def number(value: object, name: str) -> float:
 
 
 def whole(value: object, name: str) -> int:
-    """Convert a number, or text such as ``1000``, ``1e4`` or ``2^20``, to an int.
+    """Convert a number, or text such as ``1000``, ``60,000``, ``1e4`` or ``2^20``, to an int.
 
     Raises:
         UsageError: the value is no whole number; the message names it by ``name``.
     """
+    if isinstance(value, str) and "%" in value:
+        raise UsageError(f"{name} is a count, and no percentage; found {shown(value)}")
+    if isinstance(value, str) and _GROUPED.fullmatch(value):
+        value = _without_separators(value)
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         return int(value.strip())  # some separators are white space to a pattern and none to int
     result = number(value, name)
@@ -85,11 +101,15 @@ def finite_number(value: object, name: str, *, whole: bool = False) -> Any:
 
 
 def to_int(value: object) -> Any:
-    """Convert 2^16 and 1e6 to an int, and return anything else as it is, for a validator to refuse."""
+    """Convert 2^16, 60,000 and 1e6 to an int, and return anything else as it is, for a validator to refuse."""
     try:
+        if isinstance(value, str) and _GROUPED.fullmatch(value):
+            return whole(value, "")
         if (power := _power(value)) is not None:
             return power
     except _TooLargeError:
+        return value
+    except UsageError:
         return value
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
@@ -109,6 +129,16 @@ def shown(value: object) -> str:
     """The representation of a value for an error message, of at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _without_separators(text: str) -> str:
+    """The text without separators of thousands, and with a percentage as a decimal; other underscores are refused."""
+    if _GROUPED.fullmatch(text):
+        return text.replace(",", "").replace("_", "")
+    if "_" in text:  # Python reads 6_0 as 60
+        raise ValueError
+    percent = _PERCENT.fullmatch(text)
+    return text if percent is None else str(Decimal(percent[1]).scaleb(-2))
 
 
 class _TooLargeError(Exception):
@@ -173,6 +203,15 @@ def rounded(x: float, *, up: bool, digits: int = DIGITS) -> float:
 def echo(x: float) -> str:
     """Format an input number with exactly its own digits: 1, 0.1, 1.0000001, 1e-05."""
     return repr(float(x)).removesuffix(".0")
+
+
+def short(x: float) -> str:
+    """``echo``, with small numbers as people write them.
+
+    >>> short(0.0001), short(1e-05), short(0.01), short(4.0)
+    ('1e-4', '1e-5', '0.01', '4')
+    """
+    return f"{Decimal(repr(float(x))).normalize():e}" if 0 < abs(x) < 1e-3 else echo(x)
 
 
 def text(x: float, *, up: bool, digits: int = DIGITS, limit: float | None = None) -> str:

@@ -1,6 +1,4 @@
-"""The squared length of a projected unit vector: its distribution, moments and tail bounds.
-
-The squared length H of a unit vector after k random projections: bracket of its distribution, moments, tail.
+"""The squared length H of a unit vector of R^d after k random projections: distribution, moments and tail bounds.
 
 H is the sum of k independent Beta(1/2, (d-1)/2) variables, and u = sqrt(H). Given H, a release with Gaussian noise has
 the pair N(u/sigma, 1) against N(0, 1), and H is public, so its privacy profile is the average over H of Gaussian
@@ -243,11 +241,7 @@ def _log_beta(b: float) -> float:
     return 0.5 * math.log(math.pi / b) + 1 / (8 * b) - 1 / (192 * b**3) + 1 / (640 * b**5)
 
 
-# Tail bounds of the squared projected length H, as in the sliced Wasserstein paper, and the tail and density of H.
-#
-# H is the sum of k independent Beta(1/2, (d-1)/2) variables: the squared length of a unit vector of R^d after k random
-# projections. The bounds are functions of k, d and ln(1/p), where p is the probability that H exceeds the returned
-# value.
+# The tail bounds are functions of k, d and ln(1/p), where p is the probability that H exceeds the returned value.
 
 # from this number of directions on, the characteristic function of H falls fast enough to be inverted
 MIN_INVERTED = 30

@@ -183,8 +183,6 @@ class Loop:
         Args:
             read: the numbers of the network, as before every step and every checkpoint; or else only where its
                 tensors say that they were written.
-        Raises:
-            UsageError: one of the two.
         """
         from wpriv.training.engine import network_guard
 

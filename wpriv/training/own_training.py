@@ -147,8 +147,8 @@ def _records(
         tokens=vocabulary,
     )
     targets = _record_loss.targets_of(loss)
-    if targets == "classes" and _given.are_shares_of_classes(loss, loaded):
-        targets = "numbers"
+    if targets == "classes" and loss is not None and not isinstance(loss, str) and len(loaded.response) > 1:
+        targets = "numbers"  # shares of classes, [N, K] floats, which torch's cross-entropy takes too
     if targets == "classes":
         loaded = _given.by_outputs(model, loaded) if by_outputs else loaded
         _supervised.require_classes(loaded)

@@ -274,11 +274,7 @@ def _steps(name: str, train: Train, sampling: Sampling, batch: float, records: i
 
 
 def _steps_of_passes(name: str, train: Train, unit: int, records: int) -> tuple[int, tuple[str, ...]]:
-    """The number of steps of random allocation in passes of ``unit`` steps, and how it was read.
-
-    Raises:
-        UsageError: the recipe gives a number of steps that is no whole number of passes.
-    """
+    """The number of steps of random allocation in passes of ``unit`` steps, and how it was read."""
     assert train.batch is not None
     rounded = f", rounded, which is {records / unit:g} records a step" if train.batch * unit != records else ""
     size = f"t = {unit} steps a pass = {records} records / batch {train.batch}{rounded}; rate = 1/{unit}"

@@ -90,7 +90,9 @@ class Progress:
         self.eps = self.plan.eps(row["step"])
         row = {**row, "epsilon": self.eps, "seconds": round(time.monotonic() - self.started, 2)}
         if self.writes:
-            self._save(row)
+            path = self.folder.path / storage.METRICS
+            earlier = [other for other in _saved_rows(path) if int(other["step"]) < row["step"]]
+            durable_writes.replace(path, storage.csv_text([*earlier, row]))
         if self.say is not None:
             self.say(f"step {row['step']} of {self.plan.steps}, epoch {row['epoch']}: {_metrics(row)}")
         return row
@@ -99,11 +101,6 @@ class Progress:
         """Report that a step is done."""
         if self.meter is not None:
             self.meter.advance(step, self.plan.steps, self.eps)
-
-    def _save(self, row: Row) -> None:
-        path = self.folder.path / storage.METRICS
-        earlier = [other for other in _saved_rows(path) if int(other["step"]) < row["step"]]
-        durable_writes.replace(path, storage.csv_text([*earlier, row]))
 
 
 def earlier_seconds(folder: RunFolder) -> float:

@@ -17,6 +17,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.errors import UnknownName, UsageError, require
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK, locked
+from wpriv.files.shown import Shown
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.expectations import RUN, Verdict, means
 from wpriv.results.model import Json, OfTrainings, Row
@@ -64,8 +65,8 @@ class Finished:
         return self.trained.out.name
 
 
-@dataclass(frozen=True)
-class SweepResult:
+@dataclass(frozen=True, repr=False)
+class SweepResult(Shown):
     """The finished trainings of a recipe with several.
 
     Args:
@@ -85,6 +86,16 @@ class SweepResult:
     together: Together
     statement: Json
     runs: list[Row] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        done = f"{self.recipe.name}: {self.finished} of {self.cells} trainings are done"
+        return f"{done}; {self.together}" if self.together.trainings else done
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The table of the results, and the expected numbers that were met."""
+        met = sum(not verdict.is_missed for verdict in self.verdicts)
+        expected = [("expected", f"{met} of {len(self.verdicts)} numbers are met")] if self.verdicts else []
+        return [*expected, ("table", str(self.table))]
 
     def require(self) -> None:
         """Raise CheckFailed if an expected number was missed."""
@@ -168,11 +179,7 @@ def run(
 
 
 def _merged(recipe: Recipe, grid: Grid, trained: dict[str, Trained]) -> SweepResult:
-    """Write the merged tables, the figures, the statement and the provenance of all finished cells.
-
-    Args:
-        trained: those that this process has loaded already, by the names of their folders.
-    """
+    """Write the merged tables, the figures, the statement and the provenance of all finished cells."""
     out, total = grid.out, len(grid.cells)
     finished = [
         Finished(cell, trained.get(cell.name) or _load(grid, cell))
@@ -248,9 +255,6 @@ def _tables(recipe: Recipe, finished: Sequence[Finished], statement: Json) -> tu
     """Return the rows of table.csv and those of runs.csv, which has none unless runs are repeated.
 
     A row has the labels, the last metrics and the first guarantee. One setting alone has a row for each accountant.
-
-    Args:
-        statement: of all trainings.
     """
     alone = is_repeated_only(recipe)
     rows = [
@@ -375,9 +379,6 @@ def _other_trainings(out: Path, names: Collection[str]) -> list[str]:
     """Return the names of the folders in that of a sweep with trainings of none of its cells, in order.
 
     A recipe whose sweep had other values before, or more repeated runs, left them.
-
-    Args:
-        names: of the folders of all cells.
     """
     files = (storage.LEDGER, storage.MODEL)
     folders = {path.parent.name for name in files for path in out.glob(f"*/{name}")}

@@ -38,7 +38,7 @@ PUBLISHED = (
     "NOT differentially private in any useful sense. The published procedure clips the mean gradient of a batch and "
     "not each record's, so that one record can move it by up to 2 C, and adds noise of {sigma:g} C. WDP and BDP "
     "figures are printed as published: they are no (eps, delta) guarantee. The only proven figure of this run is that "
-    "of a Gauss mechanism of noise multiplier {multiplier:g}"
+    "of a Gaussian mechanism of noise multiplier {multiplier:g}"
 )
 EXCEEDED = (
     "the noise was calibrated by {accountant} for eps = {eps:g}, and does not keep it: the guarantee is eps = {found} "
@@ -236,11 +236,7 @@ def _first_file(train: Train) -> str:
 
 
 def _deviation(private: Privacy, planned: float) -> dict[str, object]:
-    """The form and the standard deviation of the noise, and the largest one if it depends on the model.
-
-    Args:
-        planned: the multiplier times the sensitivity.
-    """
+    """The form and the standard deviation of the noise, and the largest one if it depends on the model."""
     largest = {"standard_deviation_at_most": planned * (1 + MOST_ADDED)} if private.exact else {}
     return {"form": private.noise, "standard_deviation": planned, **largest}
 

@@ -255,9 +255,6 @@ def _calibrated(draft: TuningPlan, eps: float, cells: list[Cell], sizes: Mapping
     """The plan with the noise of each candidate at which the best of K runs of it alone keeps the target.
 
     Candidates of several costs are then accounted for together, and all noise is raised until they keep the target.
-
-    Raises:
-        Unsupported: the target cannot be reached.
     """
     accountant = draft.private.accountant or plan.ACCOUNTANT
     noise: dict[str, float] = {}

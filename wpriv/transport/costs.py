@@ -1,10 +1,9 @@
-"""Costs between all pairs of points, and gradients of couplings.
+"""Costs ||x - y||_p^p between all pairs of points, and gradients of couplings.
 
-Costs ||x - y||_p^p between all pairs of points for p != 2, and gradients of couplings, from n m d differences.
-
-They are computed in blocks that fit the cache of a processor. For p = 1 most differences are not needed: if a
-coordinate of y lies outside the range of that coordinate in x, |x - y| is linear in both, and one matrix product
-covers all pairs. If the noise on y is wider than the data, few coordinates remain, and those are handled one by one.
+For p != 2 they are computed from n m d differences, in blocks that fit the cache of a processor. For p = 1 most
+differences are not needed: if a coordinate of y lies outside the range of that coordinate in x, |x - y| is linear in
+both, and one matrix product covers all pairs. If the noise on y is wider than the data, few coordinates remain, and
+those are handled one by one.
 """
 
 from __future__ import annotations
@@ -118,9 +117,6 @@ def _blocks(x: Tensor, y: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
     for i in range(0, len(x), side):
         for j in range(0, len(y), side):
             yield slice(i, i + side), slice(j, j + side), buffer[: len(x) - i, : len(y) - j]
-
-
-# Costs ||x - y||_p^p between all pairs of points, as exponents of a Gibbs kernel, and gradients of couplings.
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""Exact transport: by assignment between samples, and in closed form between Gaussians.
-
-Exact W_p^p between two samples of the same size, by optimal assignment, with the gradient in the points.
-"""
+"""Exact transport: by optimal assignment between samples of one size, and in closed form between Gaussians."""
 
 from __future__ import annotations
 
@@ -94,9 +91,6 @@ def _require_finite(costs: Tensor, p: float) -> None:
         raise UsageError(f"the {p:g}-th power of the distances overflows {dtype}; divide the points by a constant")
 
 
-# W_2 between Gaussian distributions, in closed form.
-
-
 def squared(mean1: Tensor, cov1: Tensor, mean2: Tensor, cov2: Tensor) -> float:
     """Compute W_2^2 between two Gaussians, in float64.
 
@@ -120,17 +114,11 @@ def squared(mean1: Tensor, cov1: Tensor, mean2: Tensor, cov2: Tensor) -> float:
     m1, c1, m2, c2 = (t.detach().double().cpu() for t in (mean1, cov1, mean2, cov2))
     if not all(bool(t.isfinite().all()) for t in (m1, c1, m2, c2)):
         raise UsageError("means and covariances must be finite; found inf or nan among them")
-    root = _square_root(c1)
     # negative eigenvalues are rounding errors
+    values, vectors = eigh(c1)
+    root = (vectors * values.clamp_min(0).sqrt()) @ vectors.T
     cross = eigvalsh(root @ c2 @ root).clamp_min(0).sqrt().sum()
     value = float((m1 - m2).square().sum() + c1.trace() + c2.trace() - 2 * cross)
     if not math.isfinite(value):
         raise UsageError("the squared distance overflows float64; divide the data by a constant")
     return max(0.0, value)
-
-
-def _square_root(cov: Tensor) -> Tensor:
-    """Return the symmetric square root of a positive semidefinite matrix."""
-    values, vectors = eigh(cov)
-    root: Tensor = (vectors * values.clamp_min(0).sqrt()) @ vectors.T
-    return root

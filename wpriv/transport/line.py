@@ -1,9 +1,9 @@
-"""Optimal transport on the line, for numpy and torch.
+"""Optimal transport on the line: W_p^p between two samples of any sizes, weighted or not, and its derivatives.
 
-Array operations that numpy and torch name differently, so that the arithmetic is written once for both.
-
-Samples on the CPU are handled as numpy arrays, whose sort is much faster and whose calls cost less; samples on a device
-remain tensors.
+Sorting dominates: O((n + m) log(n + m)) time and O(n + m) memory, without an n by m plan. The derivatives are
+computed with the value, from the same sorted samples; a backward pass only scales them. Samples on the CPU are handled
+as numpy arrays, whose sort is much faster and whose calls cost less; samples on a device remain tensors. Operations
+that numpy and torch name differently come first, so that the arithmetic is written once for both.
 """
 
 from __future__ import annotations
@@ -83,11 +83,6 @@ def sort_rows(rows: Array) -> Array:
 def flat_indices(mask: Array) -> Array:
     """Return the indices of the true entries of a mask in the flattened table."""
     return np.flatnonzero(mask) if isinstance(mask, np.ndarray) else mask.reshape(-1).nonzero()[:, 0]
-
-
-def take_columns(rows: Array, index: Array) -> Array:
-    """Return ``rows[:, index]`` for an index of any shape."""
-    return np.take(rows, index, axis=1) if isinstance(rows, np.ndarray) else rows[:, index]
 
 
 def group_sums(flat: Array, starts: Array, group: Array) -> Array:
@@ -241,7 +236,7 @@ def _pieces(xs: Array, ys: Array, p: float) -> tuple[Array, Array]:
         gaps = (xs - ys)[:, None]
         return gaps, _slope(gaps, p, 1 / n)
     index, share = _overlaps(n, m, xs.dtype, xs.device if isinstance(xs, Tensor) else None)
-    gaps = xs[:, None] - take_columns(ys, index)
+    gaps = xs[:, None] - (np.take(ys, index, axis=1) if isinstance(ys, np.ndarray) else ys[:, index])
     return gaps, _slope(gaps, p, share)
 
 
@@ -273,7 +268,11 @@ def _weighted(x: Array, y: Array, p: float, masses: list[Array], targets: list[A
     """Return the costs of a block with masses [1 or k, n] and [1 or k, m]; write the slopes into ``targets``."""
     n, m = x.shape[1], y.shape[1]
     (xs, x_indices), (ys, y_indices) = sort_with_indices(x), sort_with_indices(y)
-    x_mass, y_mass = (_sorted_masses(mass, at) for mass, at in zip(masses, (x_indices, y_indices), strict=True))
+    # a single row of masses applies to all rows
+    x_mass, y_mass = (
+        mass.reshape(-1)[at % mass.shape[1] if len(mass) == 1 else at]
+        for mass, at in zip(masses, (x_indices, y_indices), strict=True)
+    )
     levels = [mass.cumsum(1) for mass in (x_mass, y_mass)]
     # normalised, so that rounding does not let one sample end before the other
     ends, indices = sort_with_indices(concatenate(*(level / level[:, -1:] for level in levels)))
@@ -296,17 +295,11 @@ def _weighted(x: Array, y: Array, p: float, masses: list[Array], targets: list[A
     return (gaps * slopes).sum(1) / p
 
 
-def _sorted_masses(mass: Array, indices: Array) -> Array:
-    """Return the masses of sorted positions; a single row of masses applies to all rows."""
-    return mass.reshape(-1)[indices % mass.shape[1] if len(mass) == 1 else indices]
-
-
 def _share_ties(values: Array, slopes: Array, masses: Array = None) -> None:
     """Replace the ``slopes`` [k, n] of equal neighbours in the sorted ``values`` [k, n] by their mean, in place.
 
-    With masses the mean is weighted by them. The slope of a position depends on its rank, and the ranks of tied
-    positions
-    are arbitrary: with shared slopes the result depends on the samples only, not on the order of their records.
+    With masses the mean is weighted by them. The slope of a position depends on its rank, and tied positions have
+    arbitrary ranks: with shared slopes the result depends on the samples only, not on the order of their records.
     """
     same = values[:, 1:] == values[:, :-1]
     if not same.any():
@@ -324,12 +317,6 @@ def _share_ties(values: Array, slopes: Array, masses: Array = None) -> None:
     mean = group_sums(shared, starts, group) / (total + 1 * (total == 0))
     shared[:] = mean[group] * mass
     flat[members] = shared
-
-
-# Optimal transport on the line: W_p^p between two samples of any sizes, weighted or not, and its derivatives.
-#
-# Sorting dominates: O((n + m) log(n + m)) time and O(n + m) memory, without an n by m plan. The derivatives are
-# computed with the value, from the same sorted samples; a backward pass only scales them.
 
 
 class Gradients(NamedTuple):

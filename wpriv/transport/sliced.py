@@ -1,6 +1,7 @@
-"""Sliced transport: projections of samples, and the mean or maximum of the costs along them.
+"""Sliced transport: the mean or maximum over directions of W_p^p between (optionally noisy) projections of samples.
 
-Projections of samples onto directions, in blocks that fit in memory, and the gradients of the directions.
+Directions are processed in chunks within a memory budget, with one matrix product for the projections of a chunk and
+one for its contribution to the gradient.
 """
 
 from __future__ import annotations
@@ -57,11 +58,6 @@ def gradient_of_directions(sample: Tensor, slopes: Tensor, origin: Tensor | None
         gradient.addmm_(block.T, slopes[:, rows].T)
     return gradient
 
-
-# Sliced transport: the mean or maximum over directions of W_p^p between (optionally noisy) projections of samples.
-#
-# Directions are processed in chunks within a memory budget, with one matrix product for the projections of a chunk and
-# one for its contribution to the gradient.
 
 BUDGET = 256 * 2**20
 HALVINGS = 30

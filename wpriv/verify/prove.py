@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import reduce
 
@@ -138,6 +139,15 @@ class Proof:
             return None
         share = (self.delta - self.bound) / self.delta * (1 if self.upper else -1)
         return float(share) if share > -(10**300) else -math.inf
+
+    def rounded(self) -> tuple[str, str | None]:
+        """Return the side on which the bound on delta holds, and the bound with 12 digits, rounded to that side."""
+        above = self.upper == (self.verdict != "refuted")
+        side = "at most" if above else "at least"
+        if self.bound is None:
+            return side, None
+        context = Context(prec=12, rounding=ROUND_CEILING if above else ROUND_FLOOR)
+        return side, f"{context.divide(Decimal(self.bound.numerator), Decimal(self.bound.denominator)):g}"
 
 
 class Job:

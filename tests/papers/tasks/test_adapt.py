@@ -192,6 +192,17 @@ def test_rows_of_target_records_are_released_in_the_order_that_the_gate_gives(ro
     assert float(torch.pdist(gates[0].rows).min()) > 1e-3
 
 
+def test_the_fixed_features_drop_nothing_also_while_the_network_trains():
+    options = adapt.Options.model_validate(SETTINGS["dp-swd-projections"][0])
+    model = registry.load("models", "adapt-cnn-28").build(
+        registry.params("models", "adapt-cnn-28", {"dropout": True}), (1, 28, 28), 2
+    )
+    images = torch.rand(3, 1, 28, 28)
+    nets = Networks(model, images, options).train()
+    assert torch.equal(nets.fixed(images), nets.fixed(images))
+    assert not torch.equal(nets.features(images), nets.features(images))
+
+
 def test_projected_features_lie_in_the_ball_and_do_not_change_with_the_target():
     run = adaptation("dp-swd-projections", warmup=5)
     _adapt_steps._warm_up(run)

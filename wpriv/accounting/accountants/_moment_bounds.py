@@ -53,8 +53,6 @@ def moment_curve(process: Process, *, accountant: str, source: str, conversion: 
     Args:
         conversion: "rdp" (Canonne, Kamath, Steinke 2020) or "tail" (Chernoff's bound: Abadi et al. 2016, Mironov 2017).
         lam: [k] the orders of the moments to choose from; all real orders where None.
-    Raises:
-        Unsupported: some step has distinguishing events, so that every moment is infinite, or sampling by passes.
     """
     refuse_passes(process, accountant)
     to_log_delta, to_epsilon = CONVERSIONS[conversion]

@@ -79,7 +79,7 @@ def _variance(step: Step, kind: str) -> float:
     mu, rate = gaussian_mu(step.mechanism.pair()), step.sampling.rate
     if mu is None:
         raise Unsupported(
-            f"gdp-clt has the limit of Gauss mechanisms only; found {step.mechanism.name}. Use clt or pld"
+            f"gdp-clt has the limit of Gaussian mechanisms only; found {step.mechanism.name}. Use clt or pld"
         )
     square = mu**2
     if step.sampling.kind == "none":

@@ -1,6 +1,9 @@
-"""The optimal composition of (eps0, delta0)-DP releases (Kairouz, Oh, Viswanath 2015).
+"""The optimal composition of n (eps0, delta0)-DP releases, exactly, at the best point of one release's profile.
 
-The n-fold composition of randomized response: a binomial sum in log space, for n up to 2^40.
+Any (eps0, delta0)-DP mechanism is post-processed randomized response that reveals its input with probability delta0,
+whose n-fold loss, a binomial sum, is therefore the worst case. It must not be confused with ``pld``, which composes
+the whole profile of the mechanism; the two agree for randomized response. Unequal steps are #P-hard (Murtagh and
+Vadhan 2016) and refused.
 """
 
 from __future__ import annotations
@@ -86,13 +89,6 @@ def _log_total(logs: Array) -> float:
     peak = float(logs.max())
     return peak + math.log(float(np.exp(logs - peak).sum())) if math.isfinite(peak) else -math.inf
 
-
-# The optimal composition of n (eps0, delta0)-DP releases, exactly, at the best point of one release's profile.
-#
-# Any (eps0, delta0)-DP mechanism is post-processed randomized response that reveals its input with probability delta0,
-# whose n-fold loss, a binomial sum, is therefore the worst case. It must not be confused with ``pld``, which composes
-# the whole profile of the mechanism; the two agree for randomized response. Unequal steps are #P-hard (Murtagh and
-# Vadhan 2016) and refused.
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"

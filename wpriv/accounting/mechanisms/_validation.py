@@ -1,7 +1,4 @@
-"""What several mechanisms share: checks of parameters, and guarantees by Renyi divergences alone.
-
-Checks of parameters beyond ranges, and the adjacency of local mechanisms.
-"""
+"""What several mechanisms share: checks of parameters, and guarantees by Renyi divergences alone."""
 
 from __future__ import annotations
 
@@ -18,18 +15,11 @@ MAX_EPS0 = 1e100  # losses up to this can be added up over any number of composi
 
 
 def given_response(mechanism: Mechanism, eps0: float, delta0: float) -> None:
-    """Refuse an eps0 whose compositions overflow, and a delta0 of at least 1.
-
-    Raises:
-        UsageError: one of them is out of range.
-    """
+    """Refuse an eps0 whose compositions overflow, and a delta0 of at least 1."""
     if eps0 > MAX_EPS0:
         raise UsageError(f"{mechanism.name}: eps0 must be at most {MAX_EPS0:g}; found {eps0:g}")
     if not delta0 < 1:
         raise UsageError(f"{mechanism.name}: delta0 must be less than 1; found {delta0:g}")
-
-
-# Guarantees that bound the Renyi divergences of a release and say nothing else about its privacy loss.
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,4 @@
-"""The exponential mechanism, and the composition of releases of bounded range.
-
-The optimal adaptive composition of releases whose privacy loss has a bounded range, between certified bounds.
+"""The exponential mechanism, and certified bounds of the optimal adaptive composition of releases of bounded range.
 
 ``docs/theory/bounded-range.md`` has the recursion and the proof of both ends.
 """
@@ -164,8 +162,6 @@ class _Step:
             far, low, one = next_far, next_low, other
         return best
 
-
-# The exponential mechanism, and every other mechanism whose privacy loss has a bounded range.
 
 MIN_RANGE, MAX_RANGE = 1e-6, 1e100
 # of the exponentials and logarithms in rho

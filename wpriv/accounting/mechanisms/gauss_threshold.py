@@ -37,6 +37,7 @@ class GaussThreshold(Mechanism):
     ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "sigma"),)
     why_not_grouped: ClassVar[str] = GROUPED
     source: ClassVar[str] = "Korolova et al. 2009; Wilson et al. 2020 (thresholds for unknown keys)"
+    example: ClassVar[dict[str, object]] = {"sigma": 2.0, "threshold": 9.0}
 
     sigma: float = parameter("standard deviation of the noise on each count, which is continuous", exclusive_minimum=0)
     threshold: float = parameter("noisy counts above it are released, in the units of a count", exclusive_minimum=0)

@@ -1,7 +1,4 @@
-"""Two given histograms as a mechanism, and the reader of their file.
-
-Strict reader of the two distributions of a histogram pair; every fault is reported with its line.
-"""
+"""Two given histograms as a mechanism, and the strict reader of their file; every fault is reported with its line."""
 
 from __future__ import annotations
 
@@ -193,8 +190,6 @@ def _number(path: str, line: int, text: str) -> float:
 def _refuse(path: str, line: int, reason: str) -> NoReturn:
     raise UsageError(f"{path}:{line}: {reason}")
 
-
-# Two given histograms, measured or tabulated, and optionally smoothed by noise.
 
 REACH = 37.0  # the probability of noise beyond 37 sigma is below 1e-299
 FLOOR = 1e-290  # a cell of lower probability counts as impossible

@@ -31,6 +31,7 @@ class LaplaceThreshold(Mechanism):
     ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "scale"),)
     why_not_grouped: ClassVar[str] = GROUPED
     source: ClassVar[str] = "Korolova et al. 2009; Wilson et al. 2020 (thresholds for unknown keys)"
+    example: ClassVar[dict[str, object]] = {"threshold": 12.0}
 
     scale: float = parameter("scale b of the noise on each count, which is continuous", exclusive_minimum=0)
     threshold: float = parameter("noisy counts above it are released, in the units of a count", exclusive_minimum=0)

@@ -1,6 +1,4 @@
-"""Matrix factorization: strategies, their sensitivity, and the mechanism.
-
-Sensitivity of a strategy matrix whose records take part in several steps: an upper end, and a pattern below it.
+"""Matrix factorization: strategies, their sensitivity (an upper end, and a pattern below it), and the mechanism.
 
 Row i of C x is released at step i, and row j of x is what a record contributes to step j, a vector of norm at most 1.
 The steps in which a record takes part, its pattern, lie at least ``separation`` apart. docs/theory/bands.md has the
@@ -228,8 +226,6 @@ def _improved(scaled: Array, pattern: Array, separation: int, counts: int) -> tu
     return value, pattern, signs
 
 
-# Strategy matrices: read from .npy files, or made by name.
-
 # the largest matrix, and the largest whose columns overlap for steps of one record, which needs all their products
 MAX_STEPS, MAX_OVERLAPPING = 8192, 4096
 MAX_BYTES = 8 * MAX_STEPS**2 + 4096
@@ -260,14 +256,10 @@ def steps(strategy: str) -> int:
     return int(_matrix(strategy, _identity(strategy)).shape[0])
 
 
-def _is_made(strategy: str) -> bool:
-    kind, colon, _ = strategy.partition(":")
-    return bool(colon) and (kind in KINDS or Path(strategy).suffix != ".npy")
-
-
 def _identity(strategy: str) -> tuple[int, ...]:
     """What changes with the content of a file; nothing for a matrix that is made by name."""
-    if _is_made(strategy):
+    kind, colon, _ = strategy.partition(":")
+    if colon and (kind in KINDS or Path(strategy).suffix != ".npy"):
         return ()
     try:
         status = Path(strategy).stat()
@@ -295,7 +287,8 @@ def _matrix(strategy: str, identity: tuple[int, ...]) -> Array:
     except array_files.DAMAGED as error:
         raise UsageError(f"{strategy} is no .npy file of numbers, or is damaged. Give {HELP}") from error
     if not isinstance(matrix, np.ndarray) or matrix.dtype.kind not in "fiu":
-        raise UsageError(f"{strategy}: one array of real numbers was wanted; found {_kind(matrix)}. Give {HELP}")
+        kind = f"the type {matrix.dtype}" if isinstance(matrix, np.ndarray) else "several arrays"
+        raise UsageError(f"{strategy}: one array of real numbers was wanted; found {kind}. Give {HELP}")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not 1 <= matrix.shape[0] <= MAX_STEPS:
         raise UsageError(
             f"{strategy}: a square matrix of 1 to {MAX_STEPS} rows was wanted, a row and a column for each step; found "
@@ -313,10 +306,6 @@ def _matrix(strategy: str, identity: tuple[int, ...]) -> Array:
             f"factorization A = B C, not B, and not its transpose"
         )
     return np.asarray(matrix)
-
-
-def _kind(value: object) -> str:
-    return f"the type {value.dtype}" if isinstance(value, np.ndarray) else "several arrays"
 
 
 def _made(strategy: str) -> Array:
@@ -337,8 +326,6 @@ def _made(strategy: str) -> Array:
     places = np.subtract.outer(np.arange(size), np.arange(size))
     return np.asarray(np.where(places >= 0, row[np.maximum(places, 0)], 0.0))
 
-
-# Matrix factorization: correlated noise on the steps of a training, as one Gaussian release.
 
 # relative distance of the two ends of a sensitivity that is known up to rounding
 EXACT = 1e-11
@@ -366,6 +353,7 @@ class MatrixGauss(Mechanism):
         "banded matrix use `mech='gauss'` with `bands`"
     )
     source: ClassVar[str] = "Denisov et al. 2022; Choquette-Choo et al. 2023 (matrix factorization)"
+    example: ClassVar[dict[str, object]] = {"strategy": "prefix:n=20", "separation": 7}
 
     sigma: float = parameter("standard deviation of Z, in the units of a contribution", exclusive_minimum=0)
     strategy: str = parameter("strategy C: a .npy file, or identity:n=1000, prefix:n=1000, root:n=1000,bands=100")

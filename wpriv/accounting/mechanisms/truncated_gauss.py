@@ -42,6 +42,7 @@ class TruncatedGauss(Mechanism):
         ("bound", "sigma"),
     )
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Figure 4"
+    example: ClassVar[dict[str, object]] = {"bound": 2.5}
 
     sigma: float = parameter(
         "standard deviation of the noise before truncation, in the units of the query", exclusive_minimum=0

@@ -39,6 +39,7 @@ class TruncatedLaplace(Mechanism):
         ("bound", "scale"),
     )
     source: ClassVar[str] = "Geng, Ding, Guo, Kumar 2020 (truncated Laplace noise)"
+    example: ClassVar[dict[str, object]] = {"bound": 3.0}
 
     scale: float = parameter(
         "scale b of the noise before truncation, density ~ exp(-|x|/b), in the units of the query", exclusive_minimum=0

@@ -29,6 +29,7 @@ class Uniform(Mechanism):
 
     release: ClassVar[Release] = Release.BOUNDED
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Example 2 (corrected)"
+    example: ClassVar[dict[str, object]] = {"outcomes": 10}
 
     outcomes: int = parameter("number of values of the noise, all equally likely", minimum=2)
     sensitivity: int = parameter("largest change of the integer-valued query between neighbours", default=1, minimum=1)

@@ -81,8 +81,6 @@ def composed(pairs: WeightedPairs) -> Composed:
 def bracket_curve(process: Process, *, accountant: str, source: str, nonuniform: bool) -> Curve:
     """The certified bracket of Theorem 6 in the worse order of the neighbours; eps may be inf.
 
-    Raises:
-        Unsupported: some pair has no exact PLD.
     Source:
         Sommer, Meiser, Mohammadi (2019), Theorem 6: z standardised by sqrt(n) sigma, moments centred, error of the
         tails beyond eps. The lower end falls with eps wherever it is positive, since a normal tail falls faster than
@@ -98,24 +96,19 @@ def bracket_curve(process: Process, *, accountant: str, source: str, nonuniform:
         return Bracket(min(max(max(b.estimate for b in ends), lower), upper), lower, upper)
 
     def invert(end: Callable[[Bracket], float], target: float) -> float:
-        return epsilon_at(lambda eps: _log(end(delta(eps))), target, guess=guess, high=high)
+        def log_delta(eps: float) -> float:
+            value = end(delta(eps))
+            return math.log(value) if value > 0 else -math.inf
+
+        return epsilon_at(log_delta, target, guess=guess, high=high)
 
     def epsilon(target: float) -> Bracket:
         # the Berry-Esseen error is the same at every eps: no eps reaches a delta below it
-        floor = 0.0 if nonuniform else max(_least_upper_delta(s) for s in sums)
+        masses = [(s.mass_at_plus_infinity, s.error(math.inf, nonuniform=False)) for s in sums]
+        floor = 0.0 if nonuniform else max(infinity + (1 - infinity) * error for infinity, error in masses)
         unreachable = math.isinf(high) and floor > target
         upper = math.inf if unreachable else invert(lambda b: b.safe, target)
         lower = invert(lambda b: b.lower or 0.0, target) * (1 - 1e-11)
         return Bracket(min(max(invert(lambda b: b.estimate, target), lower), upper), lower, upper)
 
     return Curve(process, accountant, "approximate-dp", "certified", source, delta, epsilon)
-
-
-def _least_upper_delta(composition: Composed) -> float:
-    """The limit of the upper end of delta for eps -> inf, with the uniform error."""
-    infinity = composition.mass_at_plus_infinity
-    return infinity + (1 - infinity) * composition.error(math.inf, nonuniform=False)
-
-
-def _log(x: float) -> float:
-    return math.log(x) if x > 0 else -math.inf

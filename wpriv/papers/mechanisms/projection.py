@@ -1,7 +1,4 @@
-"""Gaussian noise on random projections, and the pair with a random separation.
-
-A Gaussian pair with a random, public separation: a mixture over finitely many separations.
-"""
+"""Gaussian noise on random projections, whose pair is Gaussian with a random, public separation."""
 
 from __future__ import annotations
 
@@ -82,8 +79,6 @@ class GaussMixture(KeyedPair):
         return symmetric_log_delta(y, above)
 
 
-# Gaussian noise on random projections, from which a private sliced Wasserstein distance is computed.
-
 MAX_DIRECTIONS, MAX_DIMENSIONS = 2**20, 2**30
 # relative width of the sandwich at tolerances below 1e-6, and where a single dominating pair is needed
 FINEST, USUAL = 2e-6, 3e-3
@@ -111,6 +106,7 @@ class Projection(Mechanism):
         "neighbours have equal size. Use `sampling='fixed'`"
     )
     source: ClassVar[str] = "Rakotomamonjy, Ralaivola 2021, Algorithm 1 and Lemma 1"
+    example: ClassVar[dict[str, object]] = {"d": 20, "k": 5}
 
     d: int = parameter("dimension of the records (of the space that is projected)", minimum=2)
     k: int = parameter("number of random directions, fresh at every release", minimum=1)

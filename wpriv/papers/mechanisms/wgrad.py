@@ -1,13 +1,10 @@
-"""Gaussian noise on a clipped Wasserstein gradient, and its sensitivity.
-
-Sensitivity of a clipped Wasserstein gradient to one record, for accounting and for training.
+"""Gaussian noise on a clipped Wasserstein gradient, and its sensitivity to one record.
 
 The setting is that of Rodriguez-Vitores, Lalanne, Loubes (2025), "Wasserstein gradients": scores g(x_i) of n records
 and h(z_j) of m records, clipped to norm M (``bound``); their gradients, clipped to norm L1 and L2 (``lipschitz_x``,
 ``lipschitz_z``; the spectral norm of the Jacobian where scores are vectors); and the gradient of W_2^2, or of its
 sliced form, as an integral or over drawn directions. In training n and m are the sizes of the BATCH. Tied clipped
-scores must share their
-weights: if ties are broken by position, no bound here holds.
+scores must share their weights: if ties are broken by position, no bound here holds.
 """
 
 from __future__ import annotations
@@ -92,8 +89,6 @@ def penalised_gradient(alpha: float, clip: float, size: float, penalty: float, l
     return (1 - alpha) * 2 * clip / size + alpha * penalty / labels
 
 
-# Gaussian noise on one clipped (sliced) Wasserstein gradient, alone or as the fairness penalty of a training loss.
-
 PRIVATE = ("both", "x")
 NOT_PROTECTED = (
     "wgrad protects the value of a record within its group: the sizes of the groups and the group (and label) that a "
@@ -127,6 +122,7 @@ class Wgrad(Mechanism):
     release: ClassVar[Release] = Release.WASSERSTEIN
     noise: ClassVar[str | None] = "sigma"
     source: ClassVar[str] = "Rodriguez-Vitores, Lalanne, Loubes 2025, Theorems 4.1 and 6.1 (constant corrected)"
+    example: ClassVar[dict[str, object]] = {"lipschitz_x": 1.0, "size_x": 8, "size_z": 8}
 
     sigma: float = parameter("standard deviation of the noise, in the units of the gradient", exclusive_minimum=0)
     bound: float = parameter("M, to which scores are clipped (norm)", exclusive_minimum=0)

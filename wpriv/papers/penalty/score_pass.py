@@ -65,18 +65,13 @@ def run(
         losses = None if loss is None or targets is None else losses_of(outputs, targets, loss)
         return values.unsqueeze(1) if values.dim() == 1 else values, losses
 
-    outputs, calls = _outputs(method, model, inputs)
+    outputs, calls = forward(model, inputs) if method == "ghost" else (model(inputs), [])
     values, losses = read(outputs, targets)
     if values.dim() != 2 or len(values) != len(inputs) or not values.requires_grad:
         raise UsageError(
             f"scores must be numbers [{len(inputs)}, d] that depend on the weights; found shape {tuple(values.shape)}"
         )
     return ScorePass(values, losses, calls, read, outputs if scores is None else None)
-
-
-def _outputs(method: str, model: nn.Module, inputs: Tensor) -> tuple[Any, list[Call]]:
-    """Return the outputs, with the calls of all trainable layers for ``ghost``."""
-    return forward(model, inputs) if method == "ghost" else (model(inputs), [])
 
 
 def gradient_norms(

@@ -185,11 +185,7 @@ def _result(name: str, out: Path, status: Mapping[str, Row], *, quick: bool) -> 
 
 
 def _finished(result: RecipeResult) -> RecipeResult:
-    """The results in the folder of a recipe.
-
-    Raises:
-        UsageError: a file of the folder is damaged.
-    """
+    """The results in the folder of a recipe."""
     folder = result.folder
     file = folder / storage.PROVENANCE
     files = [folder / storage.TABLE, folder / storage.METRICS]
@@ -220,11 +216,7 @@ def _kept(name: str, folder: Path, entry: object) -> RecipeResult:
 
 
 def _by_today(result: RecipeResult, ran: object, *, quick: bool) -> RecipeResult:
-    """Results beside the numbers that their recipe expects today, or with a note where it has changed since.
-
-    Args:
-        ran: the data of the recipe that gave them.
-    """
+    """Results beside the numbers that their recipe expects today, or with a note where it has changed since."""
     recipe = load_recipe.read(result.name, quick=quick)
     expect, table, note = result.expect, result.table, ""
     claims = model.checked(Claims, result.provenance, result.folder / storage.PROVENANCE, "Run the recipe again").claims

@@ -67,7 +67,8 @@ def recipe_facts(result: RecipeResult) -> dict[str, object]:
     numbers = {"claims": result.claims, "expect": result.expect, "together": result.together}
     failing = failing_in_words(result) if result.failing else ""
     origin = folder_page.origin_line(result.provenance)
-    return {**facts, **numbers, "failing": failing, "command": command_of(result), "origin": origin}
+    command = f"wpriv {yaml_document.read(recipe_files.find(result.name)).data['kind']} {result.name}"
+    return {**facts, **numbers, "failing": failing, "command": command, "origin": origin}
 
 
 def _item(result: ItemResult) -> dict[str, object]:
@@ -80,11 +81,13 @@ def recipe_of_page(result: RecipeResult) -> dict[str, object]:
     """Return what a page says of a recipe, with its tables and figures as HTML."""
     if result.status != "done":
         return recipe_facts(result)
+    commit, version = (result.provenance.get(key) for key in ("git_commit", "wpriv"))
+    origin = f"commit {str(commit)[:12]}" if commit else f"wpriv {version or 'of unknown version'}"
     lengths = [result.rows.get(name, 0) for name in (storage.TABLE, storage.RUNS)]
     return {
         **recipe_facts(result),
         "expected": folder_page.expected_table(result.expect) if result.expect else "",
-        "kept_commit": commit_of(result) if result.kept else "",
+        "kept_commit": origin if result.kept else "",
         "figures": _figures(result),
         "numbers": folder_page.numbers_behind(result.table, length=lengths[0]),
         "runs": folder_page.numbers_behind(result.runs, "Each training", length=lengths[1]),
@@ -125,18 +128,6 @@ def failing_in_words(result: RecipeResult) -> str:
     errors = f", by {collect.plural(result.errors, 'error')} of the paper" if result.errors else ""
     words = f"{len(result.failing)} of {collect.plural(len(result.table), 'row')}{errors}"
     return f"The statement fails in {words}: {'; '.join(result.failing)}"
-
-
-def commit_of(result: RecipeResult) -> str:
-    """Return the commit that computed results, in words."""
-    commit = result.provenance.get("git_commit")
-    return f"commit {str(commit)[:12]}" if commit else f"wpriv {result.provenance.get('wpriv', 'of unknown version')}"
-
-
-def command_of(result: RecipeResult) -> str:
-    """Return the command that runs the recipe."""
-    kind = yaml_document.read(recipe_files.find(result.name)).data["kind"]
-    return f"wpriv {kind} {result.name}"
 
 
 def summary_of(results: Iterable[ItemResult]) -> str:

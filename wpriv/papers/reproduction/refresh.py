@@ -14,7 +14,7 @@ from typing import Any
 
 from wpriv._version import __version__
 from wpriv.accounting import load_recipe
-from wpriv.config import recipe_files, yaml_document
+from wpriv.config import recipe_files, shipped, yaml_document
 from wpriv.config.document import Document, Key
 from wpriv.config.field_types import Expect
 from wpriv.config.recipe import Check, Recipe
@@ -182,11 +182,7 @@ def _inserted(document: Document, text: str, row: Key, entries: list[str]) -> st
 
 
 def _require_others_unchanged(before: Document, after: Document) -> None:
-    """Check that nothing but own numbers, their commits and noise versions differs.
-
-    Raises:
-        WprivError: something else does, which is a fault of this program; the file was not written.
-    """
+    """Check that nothing but own numbers, their commits and noise versions differs."""
     if _without_own(before) != _without_own(after):
         raise WprivError(f"{before.name}: an edit changed more than own numbers. The file is left as it was")
 
@@ -217,7 +213,7 @@ def selected(word: str) -> list[str]:
         UsageError: there is no such recipe, or it has no own numbers.
     """
     if word == "all":
-        return [name for name, path in recipe_files.shipped().items() if own_numbers(yaml_document.read(path))]
+        return [name for name, path in shipped().items() if own_numbers(yaml_document.read(path))]
     path = recipe_files.find(word)
     if not own_numbers(yaml_document.read(path)):
         raise UsageError(
@@ -287,11 +283,7 @@ def refresh_from(name: str, results: Path) -> Result:
 
 
 def _finished(recipe: Recipe, results: Path) -> dict[str, Any]:
-    """The provenance of finished results of a whole recipe.
-
-    Raises:
-        UsageError: the folder holds something else.
-    """
+    """The provenance of finished results of a whole recipe."""
     file = results / storage.PROVENANCE
     if not file.is_file():
         raise UsageError(f"{results} holds no finished results of {recipe.name}. Give a folder with {file.name}")
@@ -310,11 +302,7 @@ def _finished(recipe: Recipe, results: Path) -> dict[str, Any]:
 
 
 def _commit_of(provenance: dict[str, Any]) -> str:
-    """The commit of stored results, or the version of the program, that is written beside own numbers.
-
-    Raises:
-        UsageError: files of the program had been changed since its commit.
-    """
+    """The commit of stored results, or the version of the program, that is written beside own numbers."""
     commit = provenance.get("git_commit")
     if commit is None:
         return f"version {provenance.get('wpriv', __version__)}"

@@ -1,7 +1,4 @@
-"""The items of the five papers, and the run of their recipes into one folder.
-
-What the five papers show, item by item, with the recipes that reproduce each: the lists in ``items/``.
-"""
+"""The items of the five papers (the lists in ``items/``), and the run of their recipes into one folder."""
 
 from __future__ import annotations
 
@@ -63,24 +60,13 @@ class Paper:
 def paper(name: str) -> Paper:
     """Read the items of one paper."""
     data = yaml_document.read(_FOLDER / f"{name}.yaml").data
-    rows = tuple(
-        Item(
-            name,
-            row["item"],
-            row["about"],
-            tuple(row.get("recipes", ())),
-            row.get("missing", ""),
-            _together(row),
-            row.get("has_claims", True),
-        )
-        for row in data["items"]
-    )
-    return Paper(name, data["title"], data["authors"], rows)
-
-
-def _together(row: dict[str, Any]) -> tuple[str, tuple[tuple[str, str], ...]] | None:
-    entry = row.get("together")
-    return None if entry is None else (str(entry["figure"]), tuple(entry["panels"].items()))
+    items = []
+    for row in data["items"]:
+        fields = {**row, "name": row["item"], "recipes": tuple(row.get("recipes", ()))}
+        if "together" in row:
+            fields["together"] = str(row["together"]["figure"]), tuple(row["together"]["panels"].items())
+        items.append(Item(name, **{key: value for key, value in fields.items() if key != "item"}))
+    return Paper(name, data["title"], data["authors"], tuple(items))
 
 
 def select(word: str) -> list[Paper]:
@@ -117,8 +103,6 @@ def slug(name: str) -> str:
     return "-".join(kept.split())
 
 
-# Finished results folders: whether they are those of a recipe as it is today, and its expected numbers beside theirs.
-#
 # Expected numbers, sources and claims of a recipe may change after it was run; the results stay those of the recipe.
 
 # columns of which the claim of a row speaks; other columns of trainings are measured
@@ -146,22 +130,18 @@ def recipe_in(folder: Path) -> object:
 def essence(data: Any) -> Any:
     """Return what decides the results of a recipe: without texts, figures and expected numbers, files by name."""
     if isinstance(data, Mapping) and data.get("kind") == "train":
-        return _names_of_files(resolve.essence(data))
-    return _names_of_files(storage.essence(data))
+        return with_names_of_files(resolve.essence(data))
+    return with_names_of_files(storage.essence(data))
 
 
-def with_names_of_files(data: Row) -> Row:
-    """Return a recipe with the files of observations that it reads without the folders that hold them."""
-    return dict(_names_of_files(data))
-
-
-def _names_of_files(data: Any) -> Any:
+def with_names_of_files(data: Any) -> Any:
+    """A recipe with the files of observations that it reads without the folders that hold them."""
     if isinstance(data, Mapping):
         return {
-            key: Path(value).name if key == "file" and isinstance(value, str) else _names_of_files(value)
+            key: Path(value).name if key == "file" and isinstance(value, str) else with_names_of_files(value)
             for key, value in data.items()
         }
-    return [_names_of_files(value) for value in data] if isinstance(data, list) else data
+    return [with_names_of_files(value) for value in data] if isinstance(data, list) else data
 
 
 def answered(check: Check, column: str, expected: float, entries: Sequence[Verdict]) -> Verdict | None:
@@ -170,7 +150,8 @@ def answered(check: Check, column: str, expected: float, entries: Sequence[Verdi
     None where they have no answer at that place.
     """
     for entry in entries:
-        if entry.column == column and entry.panel == check.panel and _is_same_place(entry.where, check.where):
+        is_same_place = entry.column == column and entry.panel == check.panel and set(entry.where) == set(check.where)
+        if is_same_place and all(expectations.is_same(entry.where[key], value) for key, value in check.where.items()):
             row = {
                 "panel": check.panel,
                 **check.where,
@@ -180,10 +161,6 @@ def answered(check: Check, column: str, expected: float, entries: Sequence[Verdi
             }
             return expectations.verdict(check, column, expected, [row]).with_entries(claim=entry.claim)
     return None
-
-
-def _is_same_place(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    return set(one) == set(other) and all(expectations.is_same(one[key], value) for key, value in other.items())
 
 
 def today(recipe: Recipe, entries: Sequence[Verdict], table: Sequence[Row] = ()) -> list[Verdict]:
@@ -254,10 +231,6 @@ def _claim(verdict: Verdict, table: Sequence[Row], kind: str) -> str | None:
     }
     return words.pop() if len(words) == 1 else None
 
-
-# Run the recipes of the papers into one folder, the fastest first, each where an earlier run of it stopped.
-#
-# A recipe that is done is not run again: its folder says which version computed its numbers, and how long it took.
 
 STATUS, REPORT = "status.json", "report.json"
 # the schema of the report of kept results, a folder in which nothing is run

@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 
 from wpriv.numerics import conversions
 from wpriv.numerics.arrays import Array
-from wpriv.papers.tables._statement import Case, Claims
+from wpriv.papers.tables._statement import Case, Claims, panels
 
 Generator = tuple[tuple[float, ...], tuple[float, ...]]  # points and their weights
 
@@ -26,8 +26,6 @@ ZERO: Generator = ((0.0,), (1.0,))
 RARE: Generator = ((0.0, 6.0), (0.999, 0.001))
 NEAR = math.sqrt(0.0096)
 RADII = ((1.0,), (1.0, 0.0))
-
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 
 
 def normaliser(p: float) -> float:
@@ -114,13 +112,8 @@ def log_density(y: Array, points: Sequence[float], weights: Sequence[float], p: 
     return np.asarray(logsumexp(logs, axis=-1))
 
 
-def divergence(
-    first: tuple[Sequence[float], Sequence[float]],
-    second: tuple[Sequence[float], Sequence[float]],
-    p: float,
-    sigma: float,
-) -> float:
-    """KL of one discrete generator plus noise from another, by quadrature; both are given as points and weights."""
+def divergence(first: Generator, second: Generator, p: float, sigma: float) -> float:
+    """KL of one discrete generator plus noise from another, by quadrature."""
     points = sorted({*first[0], *second[0]})
     y, w = quadrature(points, (40.0 if p == 1 else 12.0) * sigma)
     one, other = (log_density(y, *generator, p, sigma) for generator in (first, second))
@@ -131,9 +124,7 @@ def quadrature(points: Sequence[float], reach: float) -> tuple[Array, Array]:
     """Lay Gauss-Legendre nodes and weights from ``reach`` below the first point to ``reach`` above the last one."""
     corners = [points[0] - reach, *points, points[-1] + reach]
     edges = np.concatenate([np.linspace(a, b, 25)[:-1] for a, b in pairwise(corners)])
-    edges = np.append(edges, corners[-1])
-    half = np.diff(edges)[:, None] / 2
-    return (edges[:-1, None] + half * (1 + _NODES)).ravel(), (half * _WEIGHTS).ravel()
+    return panels(np.append(edges, corners[-1]), 40)
 
 
 def cost_of_two_points(points: tuple[float, float], weights: tuple[float, float], sigma: float) -> float:

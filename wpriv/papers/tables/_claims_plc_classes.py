@@ -23,12 +23,13 @@ from wpriv.numerics.root_finding import smallest_meeting
 from wpriv.papers.accountants._normal_approximation import composed
 from wpriv.papers.tables import _claims_plc_losses
 from wpriv.papers.tables._claims_plc_losses import pair_of
-from wpriv.papers.tables._statement import Case, Claims
+from wpriv.papers.tables._statement import Case, Claims, panels
 
 # distributions A against B for which the third moment of the loss is smaller than that about its mean
 SKEWED = (([0.99, 0.01], [0.5, 0.5]), ([0.917, 0.083], [0.554, 0.446]))
-# A has a rare outcome of loss 5, and hardly any loss elsewhere
+# A has a rare outcome of loss 5, and hardly any loss elsewhere; its delta at eps = 2
 RARE = ([1e-4, 1 - 1e-4], [1e-4 * math.exp(-5), 1 - 1e-4 * math.exp(-5)])
+RARE_DELTA = RARE[0][0] - math.exp(2) * RARE[1][0]
 
 STATEMENTS = Claims()
 upper = STATEMENTS.claim
@@ -70,11 +71,7 @@ def _(t: float) -> Case:
 
 
 def _quadrature(low: float, high: float) -> tuple[Array, Array]:
-    """Nodes and weights of Gauss-Legendre panels, for smooth integrands independent of any formula of the paper."""
-    x, w = np.polynomial.legendre.leggauss(20)
-    edges = np.linspace(low, high, 81)
-    half = np.diff(edges)[:, None] / 2
-    return (edges[:-1, None] + half * (1 + x)).ravel(), (half * w).ravel()
+    return panels(np.linspace(low, high, 81))
 
 
 @equal("Lemma 11", "Gauss noise has a normal loss (s^2/2, s^2)")
@@ -164,22 +161,17 @@ def _(n: int) -> Case:
     return f"{n} fair steps of +-1, z=1", _claims_plc_losses.UNIFORM / math.sqrt(n), float(ndtr(-1.0))
 
 
-def _rare_delta() -> float:
-    return RARE[0][0] - math.exp(2) * RARE[1][0]
-
-
 @upper("Theorem 6", "delta <= Delta + beta, with z over sqrt(n) sigma^2", error=12)
 def _() -> Iterator[Case]:
-    bounds = []
-    for p, q in (RARE, RARE[::-1]):
-        bounds.append(_claims_plc_losses.published_normal_bound(2, 1, loss_class(pair_of(p, q)), _raw_third(p, q)))
-    yield "A has loss 5 with probability 1e-4, n=1, eps=2", max(bounds), _rare_delta()
+    bound = _claims_plc_losses.published_normal_bound
+    bounds = [bound(2, 1, loss_class(pair_of(p, q)), _raw_third(p, q)) for p, q in (RARE, RARE[::-1])]
+    yield "A has loss 5 with probability 1e-4, n=1, eps=2", max(bounds), RARE_DELTA
 
 
 @upper("Theorem 6, corrected", "delta <= Delta + beta, with z over sqrt(n) sigma")
 def _() -> Iterator[Case]:
     bounds = [composed([(pair_of(p, q), 1)]).bracket(2, nonuniform=True).safe for p, q in (RARE, RARE[::-1])]
-    yield "A has loss 5 with probability 1e-4, n=1, eps=2", max(bounds), _rare_delta()
+    yield "A has loss 5 with probability 1e-4, n=1, eps=2", max(bounds), RARE_DELTA
 
 
 @upper("Theorem 6, step I", "|int g d(w - Phi)| <= |int d(w - Phi)|", error=13)

@@ -1,4 +1,4 @@
-"""Privacy loss classes (Sommer, Meiser, Mohammadi 2019): formulas as printed and pairs, for the table ``claims``.
+"""Sommer, Meiser, Mohammadi (2019), "Privacy Loss Classes", Sections 2 to 4 and its formulas, for the table ``claims``.
 
 Each function ``published_*`` gives the number of the paper, which errs at the inputs of the table. The accountants use
 the right forms; docs/papers/plc.md lists the differences. ``t`` is sensitivity / scale of Laplace noise.
@@ -24,7 +24,7 @@ from wpriv.core.process import Process, Step
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import normal_log_delta
 from wpriv.papers.accountants import berry_esseen, markov
-from wpriv.papers.tables._statement import Case, Claims
+from wpriv.papers.tables._statement import Case, Claims, panels
 
 UNIFORM, NONUNIFORM = 0.4748, 25.80  # constants of Lemma 13
 # pairs (A, B) of distributions on few outcomes, the simplest first
@@ -123,8 +123,6 @@ def delta_of(p: Array, q: Array, eps: float) -> float:
     """Definition 5: the largest A(S) - e^eps B(S), from the probabilities of all outcomes."""
     return float(np.maximum(p - math.exp(eps) * q, 0).sum())
 
-
-# Sommer, Meiser, Mohammadi (2019), "Privacy Loss Classes", Sections 2 to 4, for the table ``claims``.
 
 STATEMENTS = Claims()
 upper = STATEMENTS.claim
@@ -278,13 +276,10 @@ def _(lam: float) -> Case:
 
 @equal("Lemma 8, Theorem 2", "divergences of whole orders determine delta", error=7)
 def _() -> Iterator[Case]:
-    x, w = np.polynomial.legendre.leggauss(20)
-    edges = np.linspace(1, 14, 53)
-    half = np.diff(edges)[:, None] / 2
-    y = edges[:-1, None] + half * (1 + x)
+    y, weight = panels(np.linspace(1, 14, 53))
     density = np.exp(-((y - 0.5) ** 2) / 2) / math.sqrt(2 * math.pi) * (1 + np.sin(2 * math.pi * (y - 0.5)))
     at = "Gauss sigma=1, its density times 1 + sin(2 pi (y - 1/2)), eps=1"
-    yield at, _gauss_delta(1, 1), float(np.sum(half * w * density * -np.expm1(1 - y)))
+    yield at, _gauss_delta(1, 1), float(np.sum(weight * density * -np.expm1(1 - y)))
 
 
 def _inner_divergences(p: Array, q: Array, alpha: float) -> tuple[float, float]:
@@ -310,8 +305,7 @@ def _(p: Sequence[float], q: Sequence[float]) -> Case:
 @equal("Corollary 2.1, truncated", "... which is true where both inputs are as likely to give a common outcome")
 def _() -> Iterator[Case]:
     # noise N(0, 1) within +-2.5, inputs 0 and 1: the common outcomes are [-1.5, 2.5], equally likely under both
-    x, w = np.polynomial.legendre.leggauss(60)
-    x, w = 0.5 + 2 * x, 2 * w
+    x, w = panels(np.array([-1.5, 2.5]), 60)
     for alpha in (2.0, 10.0):
         p, q = w * np.exp(-(x**2) / 2), w * np.exp(-((x - 1) ** 2) / 2)
         yield f"Gauss sigma=1 within 2.5, alpha={alpha:g}", *_inner_divergences(p, q, alpha)

@@ -12,7 +12,7 @@ import numpy as np
 from wpriv.accounting.accountants import _wdp_formulas
 from wpriv.numerics import wasserstein_1d
 from wpriv.numerics.wasserstein_1d import absolute_moment
-from wpriv.papers.tables._statement import Case, Claims
+from wpriv.papers.tables._statement import Case, Claims, panels
 
 # eps and the probability of a successful attack as printed in Table 2, by data set and framework
 TABLE_2 = {
@@ -202,12 +202,10 @@ def _(beta: float) -> Case:
 
 def _quadrature(mean: float, mu: float) -> float:
     """E|Z|^mu of N(mean, 1) by Gauss-Legendre panels on either side of 0, independently of Lemma 1."""
-    x, w = np.polynomial.legendre.leggauss(40)
-    edges = np.linspace(0, mean + 16, 33) ** 2 / (mean + 16)  # finer towards 0, where |z|^mu is not smooth
-    half = np.diff(edges)[:, None] / 2
-    z = edges[:-1, None] + half * (1 + x)
+    # finer towards 0, where |z|^mu is not smooth
+    z, weight = panels(np.linspace(0, mean + 16, 33) ** 2 / (mean + 16), 40)
     density = np.exp(-((z - mean) ** 2) / 2) + np.exp(-((z + mean) ** 2) / 2)
-    return float(np.sum(half * w * z**mu * density) / math.sqrt(2 * math.pi))
+    return float(np.sum(weight * z**mu * density) / math.sqrt(2 * math.pi))
 
 
 @equal("Lemma 1", "E|Z|^mu through 1F1", product((2, 2.5, 7), (0.1, 1.0, 4.0)))

@@ -90,16 +90,14 @@ def largest_change(bound: float, lipschitz_x: float, lipschitz_z: float, n: int,
     largest = 0.0
     for others, v in product(combinations_with_replacement(grid, n - 1), combinations_with_replacement(grid, m)):
         scores_z = np.array(v)
-        sides = [_weights_of_gradients(np.array([new, *others]), scores_z) for new in grid]
+        samples = [np.array([new, *others]) for new in grid]
+        # the weights of the gradients
+        sides = [derivatives(u, scores_z, shared_plan(u, scores_z)) for u in samples]
         for (one, by_z), (other, other_by_z) in combinations_with_replacement(sides, 2):
             replaced = abs(one[0]) + abs(other[0]) + np.abs(one[1:] - other[1:]).sum()
             change = lipschitz_x * replaced + lipschitz_z * np.abs(by_z - other_by_z).sum()
             largest = max(largest, float(change))
     return largest
-
-
-def _weights_of_gradients(u: Array, v: Array) -> tuple[Array, Array]:
-    return derivatives(u, v, shared_plan(u, v))
 
 
 def sampled_response(eps: float, sizes: tuple[int, ...]) -> float:

@@ -85,7 +85,7 @@ class AttackChances(_Table):
 
 @dataclass(frozen=True)
 class GaussFormulas(_Table):
-    """Sigma of Gauss noise on data in a ball, by formulas in use and by the exact privacy profile, with its exact eps.
+    """Sigma of Gaussian noise on data in a ball, by formulas in use and by the exact profile, with its exact eps.
 
     For local differential privacy, in which any two inputs are neighbours and the sensitivity is the diameter of the
     ball.
@@ -198,10 +198,6 @@ class ProjectionLaw(_Table):
 
         A bin (``part`` = bin) has its middle ``x`` and the drawn, exact and normal densities; a bound (``part`` =
         bound) has w.
-
-        Raises:
-            UsageError: k is from 2 to 29, for which the numerical inversion of the density is not implemented; or delta
-                >= 1.
         """
         d, k = self.d, self.k
         min_k = projected_length.MIN_INVERTED
@@ -305,11 +301,7 @@ class UniformOutputs(_Table):
     least: int = parameter("smallest outcome of the first input", default=-5)
 
     def rows(self) -> Rows:
-        """Return one row for each input and outcome, with its probability.
-
-        Raises:
-            UsageError: the two inputs have no outcome in common.
-        """
+        """Return one row for each input and outcome, with its probability."""
         if self.sensitivity >= self.outcomes:
             raise UsageError(
                 f"uniform-outputs: outcomes must exceed sensitivity, else the inputs have no outcome in common; found "

@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from wpriv.numerics.arrays import Array
+
 Case = tuple[str, float, float]  # the inputs in words, the published figure, the exact one
 CaseOf = Callable[..., "Case | Iterable[Case]"]
 ROUNDING = 1e-9  # relative differences up to this are rounding errors
@@ -32,11 +36,7 @@ class Statement:
     error: int | None = None
 
     def row(self) -> dict[str, Any]:
-        """Return the row of the first case at which the claim fails, else of the case at which it is tightest.
-
-        Raises:
-            ArithmeticError: a figure is nan, of which no verdict is known.
-        """
+        """Return the row of the first case at which the claim fails, else of the case at which it is tightest."""
         tightest: tuple[float, Case] | None = None
         for at, published, exact in self.cases():
             case = (at, float(published), float(exact))
@@ -71,6 +71,13 @@ class Statement:
             "statement": self.statement,
             "reason": None,
         }
+
+
+def panels(edges: Array, nodes: int = 20) -> tuple[Array, Array]:
+    """Return nodes and weights of Gauss-Legendre quadrature between edges, independent of any formula of a paper."""
+    x, w = np.polynomial.legendre.leggauss(nodes)
+    half = np.diff(edges)[:, None] / 2
+    return (edges[:-1, None] + half * (1 + x)).ravel(), (half * w).ravel()
 
 
 class Claims(list[Statement]):

@@ -47,10 +47,10 @@ class Setting:
     def steps(self) -> int:
         return (self.records // self.batch + 1) * self.epochs
 
-    def process(self, sigma: float) -> Process:
-        """The steps of a training with this noise."""
+    def process(self, sigma: float, steps: int | None = None) -> Process:
+        """The steps of a training with this noise, by default as many as those of the authors' program."""
         sampling = Sampling("fixed", self.batch / self.records)
-        return Process((Step(Projection(self.d, self.k, sigma), self.steps, sampling),))
+        return Process((Step(Projection(self.d, self.k, sigma), steps or self.steps, sampling),))
 
 
 SETTINGS = {

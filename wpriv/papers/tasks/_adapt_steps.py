@@ -1,7 +1,4 @@
-"""Domain adaptation with torch: networks, the steps of each method, and the job.
-
-Networks and records of domain adaptation, and the gradients that its methods share.
-"""
+"""Domain adaptation with torch: networks, the steps of each method, and the job."""
 
 from __future__ import annotations
 
@@ -181,11 +178,7 @@ def _to_inputs(x: Any, options: Options, device: torch.device) -> Tensor:
 
 
 def validate_networks(nets: Networks, options: Options) -> None:
-    """Check that the networks have the dimension, the layers and the tensors that the accounting assumes.
-
-    Raises:
-        UsageError: they do not.
-    """
+    """Check that the networks have the dimension, the layers and the tensors that the accounting assumes."""
     if nets.fixed is not None and nets.width != options.dimension:
         raise UsageError(
             f"options.dimension must be the number of features, {nets.width}, on which the noise depends; "
@@ -253,16 +246,12 @@ def to_fast_layout(inputs: Tensor) -> Tensor:
 
 def _frozen_copy(module: nn.Module) -> nn.Module:
     """A copy that is never trained and stays in evaluation mode, without dropout."""
-    frozen = copy.deepcopy(module).requires_grad_(False)
-    frozen.train = functools.partial(_ignore_mode, frozen)  # type: ignore[method-assign]
-    return frozen.eval()
+    frozen = copy.deepcopy(module).requires_grad_(False).eval()
+    frozen.train = lambda mode=True: frozen  # type: ignore[method-assign]
+    return frozen
 
 
-def _ignore_mode(module: nn.Module, mode: bool = True) -> nn.Module:
-    return module
-
-
-# Steps of domain adaptation, one function per method: how target records change the weights, and their bound.
+# The steps, one function per method: how target records change the weights, and their bound.
 
 AddNoise = Callable[[Bounded], list[Tensor]]
 
@@ -476,28 +465,12 @@ def _smooth_root(cost: Tensor) -> Tensor:
     return (cost + torch.finfo(cost.dtype).tiny).sqrt()
 
 
-# The job of domain adaptation: networks, the step of the chosen method, and measurements on a pair of data sets.
-
-STEPS = {
-    "none": source_alone,
-    "dann": dann,
-    "swd": swd,
-    "dp-dann": dp_dann,
-}
-SWD_STEPS = {
-    "paper": published_swd,
-    "gradient": gradient_swd,
-    "projections": projected_swd,
-}
+STEPS = {"none": source_alone, "dann": dann, "swd": swd, "dp-dann": dp_dann}
+SWD_STEPS = {"paper": published_swd, "gradient": gradient_swd, "projections": projected_swd}
 
 
 def build_job(recipe: Train, options: Options, data: Any, device: torch.device, adjacency: str) -> Job:
-    """Build the networks of a recipe, its step and its measurements.
-
-    Raises:
-        UsageError: the data are not a pair of data sets, or the model does not fit.
-        Unsupported: a layer cannot be clipped.
-    """
+    """Build the networks of a recipe, its step and its measurements."""
     if not isinstance(data, Pair):
         raise UsageError(
             f"adaptation needs two data sets, data: {{name: pair, source: ..., target: ...}}; found {data.name}"
@@ -539,11 +512,7 @@ def build_job(recipe: Train, options: Options, data: Any, device: torch.device, 
 
 
 def _check_models(run: Adaptation) -> None:
-    """Probe with made-up records every network that target records pass through, as they pass through it.
-
-    Raises:
-        Unsupported: the network mixes or keeps records, or has a layer that cannot be clipped.
-    """
+    """Probe with made-up records every network that target records pass through, as they pass through it."""
     nets, options = run.nets, run.options
     empty = to_fast_layout(run.target[0][:0])
     if nets.discriminator is not None:

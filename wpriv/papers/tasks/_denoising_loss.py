@@ -1,7 +1,4 @@
-"""The loss of a generator against noisy records, and the cosine transform that it may use.
-
-The orthonormal cosine transform (DCT-II) of records, as a differentiable linear map.
-"""
+"""The loss of a generator against noisy records by entropic transport, and the cosine transform that it may use."""
 
 from __future__ import annotations
 
@@ -43,9 +40,6 @@ def inverse(x: Tensor) -> Tensor:
     """Return the records whose coefficients under ``cosine`` are ``x``."""
     records = x @ matrix(x.shape[-1], x)
     return records if x.ndim < 3 else matrix(x.shape[-2], x).T @ records
-
-
-# Loss of a generator against noisy records by entropic transport, with diagnostics of the transport plans.
 
 
 class DenoisingGenerator(nn.Module):

@@ -1,7 +1,4 @@
-"""What fair tasks measure: points and densities, what codes reveal, and how groups differ.
-
-CSV files of points and densities that tasks leave for figures.
-"""
+"""What fair tasks measure, without torch: points and densities, what codes reveal, and how groups differ."""
 
 from __future__ import annotations
 
@@ -84,8 +81,6 @@ def fit_logistic(x: Floats, y: NDArray[np.int64]) -> Floats:
     return w
 
 
-# Two groups of records, measures of how decisions differ between them, and the distribution of scores; torch-free.
-
 MEASURES = ("disparate_impact", "parity_gap", "eo0", "eo1", "odds_gap", "od0", "od1")
 BINS = 40
 POINTS_SHOWN = 1000
@@ -97,8 +92,6 @@ def groups(data: Any, part: str = "train", *, by_label: bool = False) -> dict[st
 
     Args:
         part: ``train`` or ``test``. by_label: split groups by label, those of label 0 first.
-    Raises:
-        UsageError: there are no two groups, no two classes, or a group has no record.
     """
     sensitive, labels = (data.sensitive_train, data.y_train) if part == "train" else (data.sensitive_test, data.y_test)
     if sensitive is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,12 +56,7 @@ class Options(StrictModel):
 
 
 def build_generator(recipe: Train, data: Data, options: Options, device: torch.device) -> Generator:
-    """Build the generator of a recipe.
-
-    Raises:
-        UsageError: the model is not a generator of labelled images, or the data have another dimension or number of
-            classes than the recipe declares.
-    """
+    """Build the generator of a recipe."""
     from wpriv.training.models._layers import Generator
 
     for name, declared, actual in (
@@ -82,11 +78,7 @@ def build_generator(recipe: Train, data: Data, options: Options, device: torch.d
 
 
 def latent_of(model: PluginRef, task: str) -> int:
-    """Return how many numbers enter the generator of a recipe.
-
-    Raises:
-        UsageError: the model is no generator.
-    """
+    """Return how many numbers enter the generator of a recipe."""
     params = registry.params("models", model.name, model.parameters())
     if not hasattr(params, "latent"):
         raise UsageError(
@@ -183,6 +175,20 @@ def evaluate(model: Generator, data: Data, options: Options, *, at_end: bool) ->
     directions = sliced.random_directions(compared.shape[1], DIRECTIONS, random)
     real = test_tensors(data)[0][:COMPARED].flatten(1)
     return {**results, "sliced": float(sliced.wasserstein(compared, real, directions=directions).sqrt())}
+
+
+def picture(rows: Mapping[str, Any], samples: Any, columns: int, most: int) -> dict[str, Any]:
+    """Return the arrays of samples.npz: a row each of the images that are enough for one, then rows of samples.
+
+    Args:
+        rows: images by the name of their row. most: rows of samples at the most.
+    """
+    import numpy as np
+
+    kept = {name: images[:columns] for name, images in rows.items() if len(images) >= columns}
+    count = min(most, len(samples) // columns)
+    names = np.array([*kept, "generated", *[""] * (count - 1)])
+    return {"samples": np.concatenate([*kept.values(), samples[: count * columns]]), "names": names}
 
 
 def save_samples(model: Generator, classes: int, folder: Path) -> None:

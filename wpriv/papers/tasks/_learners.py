@@ -5,11 +5,11 @@ They draw from generators of their own, so that measurements use no random numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 CHUNK = 1000
 CNN_BATCH = 100
@@ -24,13 +24,10 @@ def logistic(x: Tensor, y: Tensor, classes: int, *, max_iterations: int = 100) -
     Args:
         x: [n, ...] float32 records. y: [n] int64 labels. max_iterations: of L-BFGS.
     """
-    import torch
-    from torch.nn.functional import cross_entropy
-
     rows, n = x.flatten(1), len(x)
-    linear = torch.nn.Linear(rows.shape[1], classes)
-    torch.nn.init.zeros_(linear.weight)
-    torch.nn.init.zeros_(linear.bias)
+    linear = nn.Linear(rows.shape[1], classes)
+    nn.init.zeros_(linear.weight)
+    nn.init.zeros_(linear.bias)
     optimizer = torch.optim.LBFGS(
         linear.parameters(),
         max_iter=max_iterations,
@@ -48,7 +45,7 @@ def logistic(x: Tensor, y: Tensor, classes: int, *, max_iterations: int = 100) -
 
     with torch.enable_grad():
         optimizer.step(closure)  # type: ignore[no-untyped-call]
-    return torch.nn.Sequential(torch.nn.Flatten(), linear)
+    return nn.Sequential(nn.Flatten(), linear)
 
 
 def mlp(x: Tensor, y: Tensor, classes: int, *, seed: int = 0, epochs: int = 20) -> nn.Module:
@@ -56,12 +53,11 @@ def mlp(x: Tensor, y: Tensor, classes: int, *, seed: int = 0, epochs: int = 20) 
 
     These are scikit-learn's defaults except for fewer epochs.
     """
-    import torch
 
     def build() -> nn.Module:
         size = x[0].numel()
-        return torch.nn.Sequential(
-            torch.nn.Flatten(), torch.nn.Linear(size, 100), torch.nn.ReLU(), torch.nn.Linear(100, classes)
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(size, 100), nn.ReLU(), nn.Linear(100, classes)
         )  # fmt: skip
 
     return _fitted(build, x, y, seed=seed, epochs=epochs, batch=200, decay=1e-4 / 200)
@@ -76,16 +72,15 @@ def small_cnn(x: Tensor, y: Tensor, classes: int, *, seed: int = 0, epochs: int 
         x: [n, C, H, W] float32 images.
         epochs: passes over the images, or more where these make fewer than 500 updates.
     """
-    import torch
 
     def build() -> nn.Module:
         channels, height, width = x.shape[1:]
         cells = -(-height // 4) * -(-width // 4)
-        return torch.nn.Sequential(
-            *(torch.nn.Conv2d(channels, 16, 5, stride=2, padding=2), torch.nn.ReLU()),
-            *(torch.nn.Conv2d(16, 32, 5, stride=2, padding=2), torch.nn.ReLU(), torch.nn.Flatten()),
-            *(torch.nn.Linear(32 * cells, 64), torch.nn.ReLU()),
-            torch.nn.Linear(64, classes),
+        return nn.Sequential(
+            *(nn.Conv2d(channels, 16, 5, stride=2, padding=2), nn.ReLU()),
+            *(nn.Conv2d(16, 32, 5, stride=2, padding=2), nn.ReLU(), nn.Flatten()),
+            *(nn.Linear(32 * cells, 64), nn.ReLU()),
+            nn.Linear(64, classes),
         )
 
     updates_per_epoch = -(-len(x) // CNN_BATCH)
@@ -95,8 +90,6 @@ def small_cnn(x: Tensor, y: Tensor, classes: int, *, seed: int = 0, epochs: int 
 
 def outputs(network: nn.Module, x: Tensor) -> Tensor:
     """Return the outputs of a network, computed in chunks."""
-    import torch
-
     with torch.no_grad():
         return torch.cat([network(part) for part in x.split(CHUNK)])  # type: ignore[no-untyped-call]
 
@@ -110,9 +103,6 @@ def _fitted(
     build: Callable[[], nn.Module], x: Tensor, y: Tensor, *, seed: int, epochs: int, batch: int, decay: float
 ) -> nn.Module:
     """The network after ``epochs`` epochs of Adam; the seed determines its initial weights and its batches."""
-    import torch
-    from torch.nn.functional import cross_entropy
-
     random = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -129,9 +119,6 @@ def _fitted(
 
 def features(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the inputs [n, 64] of the last layer of a ``small_cnn``, and its outputs [n, classes]."""
-    import torch
-
-    assert isinstance(network, torch.nn.Sequential)
-    inner: Sequence[nn.Module] = list(network)[:-1]
-    inputs_of_last = outputs(torch.nn.Sequential(*inner), x)
+    assert isinstance(network, nn.Sequential)
+    inputs_of_last = outputs(network[:-1], x)
     return inputs_of_last, outputs(network[-1], inputs_of_last)

@@ -70,11 +70,7 @@ class Judge:
 
 
 def fit_judge(data: Data, *, seed: int = 0) -> Judge:
-    """Fit the judge of a data set of images in a few seconds; the same for the same records and seed.
-
-    Raises:
-        Unsupported: no images, fewer than two classes, or too few test records.
-    """
+    """Fit the judge of a data set of images in a few seconds; the same for the same records and seed."""
     import torch
 
     from wpriv.papers.tasks import _learners
@@ -106,8 +102,6 @@ def downstream(x: Tensor, y: Tensor, data: Data, learner: str = "logistic", *, s
     Args:
         x: [n, *shape] samples in the units of the data ([0, 1] for images). y: [n] int64 labels.
         learner: one of DOWNSTREAM.
-    Raises:
-        UsageError: no such learner, or samples that do not fit the data.
     Source:
         Rakotomamonjy, Ralaivola (2021), Table 2, after Harder, Adamczewski, Park (2020): 60000 samples, as many of
         every class.
@@ -149,11 +143,7 @@ def test_tensors(data: Data) -> tuple[Tensor, Tensor]:
 
 
 def to_valid_samples(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return samples of the given shape as float32 numbers on the CPU.
-
-    Raises:
-        UsageError: the shape is another, there are no samples, or a number is not finite.
-    """
+    """Return samples of the given shape as float32 numbers on the CPU."""
     x = x.detach().float().cpu()
     if x.shape[1:] != shape or len(x) == 0:
         raise UsageError(f"samples must have the shape [n, {', '.join(map(str, shape))}]; found {list(x.shape)}")

@@ -57,9 +57,6 @@ def batch_sizes(recipe: Train, counts: Sequence[int]) -> list[int]:
     """Return how many records of each group a step takes.
 
     In proportion to the groups, rounded down so that no rate exceeds the recipe's, and at least 1.
-
-    Raises:
-        UsageError: the batch is larger than all groups together.
     """
     records = sum(counts)
     _, batch = release_spec.sampling_of(recipe, records)
@@ -126,11 +123,7 @@ def distance(x: Tensor, z: Tensor) -> float:
 
 
 def build_autoencoder(recipe: Train, shape: tuple[int, ...]) -> Any:
-    """Build the model of a recipe, which must have an ``encoder`` and a ``decoder``.
-
-    Raises:
-        UsageError: it has none.
-    """
+    """Build the model of a recipe, which must have an ``encoder`` and a ``decoder``."""
     model = models.build(recipe.model, shape, 1)
     if not {"encoder", "decoder"} <= {name for name, _ in model.named_children()}:
         raise UsageError(

@@ -51,8 +51,6 @@ def choose_wavelets(clear: Array, noise: RecordNoise) -> Wavelets:
 
     Args:
         clear: [N, C, H, W] images in [0, 1], of which the first 300 are used. noise: of the reports.
-    Raises:
-        MissingResource: PyWavelets is not installed. UsageError: there are no clear images.
     Source:
         Reshetova, Chen, Ozgur (2023), section 5; Mallat (1999).
     """

@@ -35,10 +35,6 @@ class GeneratorAndCritic(nn.Module):
         # steps of the critic, in checkpoints: they determine when the generator is updated next
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
-    def networks(self) -> list[tuple[str, nn.Module]]:
-        """Return generator and critic by name."""
-        return [("generator", self.generator), ("critic", self.critic)]
-
     def draw_latents(self, count: int) -> Tensor:
         """Draw [count, latent] standard normal numbers from torch's global generator."""
         return torch.randn(count, self.latent)
@@ -93,11 +89,7 @@ class GeneratorAndCritic(nn.Module):
 def build_networks(
     generator: PluginRef, critic: PluginRef, shape: Sequence[int], classes: int, penalty: float
 ) -> GeneratorAndCritic:
-    """Build both networks of a recipe.
-
-    Raises:
-        UsageError: the first is not a generator, or one of them does not fit records of this shape.
-    """
+    """Build both networks of a recipe."""
     latent = latent_of(generator, "wgan")
     # labels enter with the latents, and the critic as channels
     with_labels = generator.model_copy(update={"latent": latent + classes})

@@ -141,21 +141,14 @@ def _figure_arrays(
     The reports belong to other records than the test images. For points of the plane generated points and test records;
     None for other records.
     """
-    import numpy as np
-
+    generated, tests = samples.cpu().numpy(), clear.cpu().numpy()
     if samples.ndim == 2 and samples.shape[1] == 2:
-        return {"samples": samples.cpu().numpy(), **({"target": clear.cpu().numpy()} if len(clear) else {})}
+        return {"samples": generated, **({"target": tests} if len(clear) else {})}
     if samples.ndim != 4 or samples.shape[1] not in (1, 3):
         return None
     columns = min(COLUMNS_SHOWN, len(samples), len(noisy))
-    rows = [("test images", clear[:columns])] if len(clear) >= columns else []
-    rows.append(("reports", model.to_clear_units(noisy[:columns])))
-    for k in range(min(ROWS_SHOWN, len(samples) // columns)):
-        rows.append(("" if k else "generated", samples[k * columns : (k + 1) * columns]))
-    return {
-        "samples": np.concatenate([images.cpu().numpy() for _, images in rows]),
-        "names": np.array([name for name, _ in rows]),
-    }
+    rows = {"test images": tests, "reports": model.to_clear_units(noisy[:columns]).cpu().numpy()}
+    return _generation.picture(rows, generated, columns, ROWS_SHOWN)
 
 
 TASK = TaskSpec(

@@ -102,14 +102,15 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     def select(indices: Any) -> Tensor:
         return records.index_select(0, torch.from_numpy(indices).to(device))
 
-    def fetch_moved(indices: Any) -> tuple[Tensor, None]:
-        return select(indices[:moved_count]), None
-
-    def fetch_goal(indices: Any) -> Tensor:
-        return select(indices[moved_count:])
-
-    directions = _sliced.direction_sampler(width, options.directions, device)
-    objective = Objective(network, None, fetch_moved, penalty, lambda outputs: outputs, directions, fetch_goal)
+    objective = Objective(
+        network,
+        None,
+        fetch=lambda indices: (select(indices[:moved_count]), None),
+        penalty=penalty,
+        scores=lambda outputs: outputs,
+        directions=_sliced.direction_sampler(width, options.directions, device),
+        points=lambda indices: select(indices[moved_count:]),
+    )
     aggregate = objective.make_aggregator(recipe.privacy, records, None)
 
     def moved_points(mover: nn.Module) -> Tensor:
@@ -177,11 +178,7 @@ def _rows(points_after: dict[int, Tensor], goal: Tensor) -> list[dict[str, Any]]
 
 
 def _class_indices(data: Any, labels: Any) -> list[Any]:
-    """The indices of the records of each of the two classes.
-
-    Raises:
-        UsageError: the data are not rows of two classes.
-    """
+    """The indices of the records of each of the two classes."""
     if len(data.classes) != 2 or len(data.shape) != 1 or len(np.unique(labels)) != 2:
         raise UsageError(
             f"match moves the rows of one class to those of another and needs two classes of rows; found "

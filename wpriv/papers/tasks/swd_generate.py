@@ -142,11 +142,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
 
 
 def _class_batches(y: torch.Tensor, options: Options, recipe: Train) -> list[Any]:
-    """The indices of the records of each class, and how many of them a step takes.
-
-    Raises:
-        UsageError: some class has fewer records than the recipe declares.
-    """
+    """The indices of the records of each class, and how many of them a step takes."""
     classes = [(y == label).nonzero()[:, 0].cpu().numpy() for label in range(options.classes)]
     smallest = min(len(indices) for indices in classes)
     assert recipe.batch is not None

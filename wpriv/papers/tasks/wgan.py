@@ -86,7 +86,9 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     records, labels = torch.from_numpy(denoised).to(device), torch.tensor(data.y_train, device=device)
     networks = _wgan_critic.build_networks(recipe.model, options.critic, data.shape, classes, options.penalty)
     networks = networks.to(device)
-    optimizers = {name: optimizer_of(network.parameters(), recipe.optimizer) for name, network in networks.networks()}
+    optimizers = {
+        name: optimizer_of(network.parameters(), recipe.optimizer) for name, network in networks.named_children()
+    }
     # the same latents and labels at every evaluation, so that epochs differ by the weights alone
     latents = networks.draw_latents(options.compared)
     sample_labels = torch.arange(options.compared) % max(classes, 1)
@@ -159,23 +161,11 @@ def _pixels(data: Any) -> Any:
 
 
 def _figure_arrays(samples: Any, clear: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Arrays of samples.npz.
-
-    Images: a row each of clear, noisy and denoised ones where there are enough, then rows of generated ones. Points:
-    generated ones over clear ones.
-    """
-    import numpy as np
-
+    """Arrays of samples.npz: rows of clear, noisy, denoised and generated images; generated points over clear ones."""
     if samples.ndim != 4:
         return {"samples": samples, **({"target": clear} if len(clear) else {})}
     columns = min(COLUMNS_SHOWN, len(samples))
-    rows = {name: part[:columns] for name, part in {"original": clear, **inputs}.items() if len(part) >= columns}
-    count = min(ROWS_SHOWN, len(samples) // columns)
-    generated = [samples[k * columns : (k + 1) * columns] for k in range(count)]
-    return {
-        "samples": np.concatenate([*rows.values(), *generated]),
-        "names": np.array([*rows, "generated", *[""] * (count - 1)]),
-    }
+    return _generation.picture({"original": clear, **inputs}, samples, columns, ROWS_SHOWN)
 
 
 TASK = TaskSpec(

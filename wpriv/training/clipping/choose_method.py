@@ -263,11 +263,7 @@ def _try_methods(probed: Probed, rows: Rows, larger: Sequence[Rows], candidates:
 
 
 def _one_by_one(candidates: Sequence[str]) -> list[str]:
-    """Return the methods that pass each record through the model by itself.
-
-    Raises:
-        Unsupported: there is none.
-    """
+    """Return the methods that pass each record through the model by itself."""
     others = [name for name in candidates if name != "ghost"]
     if not others:
         raise Unsupported(

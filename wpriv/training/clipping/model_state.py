@@ -96,8 +96,6 @@ def named(name: str, module: nn.Module) -> str:
     return f"{name or 'the model'!r} ({type(module).__name__})"
 
 
-# --- reading and restoring ---
-
 # attributes of every module that hold its parameters, buffers, submodules and hooks
 INTERNAL = frozenset(vars(nn.Module())) | {"training"}
 # depth to which lists, tuples and dictionaries in an attribute are searched

@@ -137,8 +137,6 @@ def _with_gaps(rows: Tensor) -> Iterator[Tensor]:
         yield rows.masked_fill(missing, marker)
 
 
-# --- the probe ---
-
 # what a model raises that does not accept made-up numbers
 REJECTED = (RuntimeError, ValueError, IndexError, KeyError, AssertionError, ArithmeticError)
 # the number of records that are watched where all others are replaced

@@ -39,7 +39,8 @@ def attention(
         raise Unsupported(f"attention with extra keys (add_bias_kv, add_zero_attn) has no rule; {BY_AUTO}")
     if query.is_nested or query.dim() != 3 or (is_causal and attn_mask is None):
         raise Unsupported(f"attention needs a batch of sequences of one length, and a mask if causal; {BY_AUTO}")
-    q, k, v = (_heads(layer, x) for x in _maps(layer, record, query, key, value))
+    maps = _maps(layer, record, query, key, value)
+    q, k, v = (x.view(*x.shape[:2], layer.num_heads, layer.head_dim).transpose(1, 2) for x in maps)
     mask = _mask(attn_mask, key_padding_mask, q, k)
     drop = layer.dropout if layer.training else 0.0
     if need_weights:
@@ -103,10 +104,6 @@ def _among(delta: Tensor, rows: slice, count: int) -> Tensor:
     """Return delta [..., rows] with zeros for the other rows of the parameter."""
     first, last, _ = rows.indices(count)
     return F.pad(delta, (first, count - last))
-
-
-def _heads(layer: nn.MultiheadAttention, x: Tensor) -> Tensor:
-    return x.view(*x.shape[:2], layer.num_heads, layer.head_dim).transpose(1, 2)
 
 
 def _mask(attn_mask: Tensor | None, padding: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:

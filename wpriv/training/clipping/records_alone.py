@@ -160,7 +160,9 @@ def require_alone(
 def _mixes(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, seed: int) -> bool:
     """Return whether records add something else than alone, in double precision where the model computes in it."""
     first = _compare(model, loss, inputs, targets, norm, seed)
-    if first is None or first.within(_tolerance(model) * first.longest):
+    dtype = next(model.parameters()).dtype
+    tolerance = TOLERANCE[dtype] + 4 * (roughness(dtype) - torch.finfo(dtype).eps)
+    if first is None or first.within(tolerance * first.longest):
         return False
     if next(model.parameters()).dtype == torch.float64:
         return True
@@ -170,11 +172,6 @@ def _mixes(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: 
     except (RuntimeError, ValueError, TypeError):
         return not first.within(UNCONFIRMED * first.norm)
     return second is not None and not second.within(TOLERANCE[torch.float64] * second.longest)
-
-
-def _tolerance(model: nn.Module) -> float:
-    dtype = next(model.parameters()).dtype
-    return TOLERANCE[dtype] + 4 * (roughness(dtype) - torch.finfo(dtype).eps)
 
 
 def _compare(

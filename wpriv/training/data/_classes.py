@@ -41,11 +41,7 @@ class Declared:
     classes: tuple[str, ...] | None = None
 
     def require_columns(self, place: str, columns: Sequence[str]) -> None:
-        """Refuse a declaration about a column that is none of those given.
-
-        Raises:
-            UsageError: there is such a declaration; the message suggests the nearest column.
-        """
+        """Refuse a declaration about a column that is none of those given."""
         for key in ("ranges", "categories"):
             for name in getattr(self, key):
                 if name not in columns:
@@ -60,12 +56,7 @@ NOTHING = Declared()
 
 
 def declared(reader: str, *, ranges: object = "", categories: object = "", classes: object = "") -> Declared:
-    """Return declarations from the values of a recipe (mappings and lists) or of flags (the same as JSON text).
-
-    Raises:
-        UsageError: a range is no pair of numbers in ascending order, categories are repeated or fewer than two, or a
-            column has both.
-    """
+    """Return declarations from the values of a recipe (mappings and lists) or of flags (the same as JSON text)."""
     bounds = {name: _range(f"{reader}: ranges: {name}", value) for name, value in _mapping(reader, "ranges", ranges)}
     words = {
         name: _distinct(f"{reader}: categories: {name}", value)
@@ -78,11 +69,7 @@ def declared(reader: str, *, ranges: object = "", categories: object = "", class
 
 
 def class_names(reader: str, given: object) -> tuple[str, ...] | None:
-    """Return the declared classes, or None where none are declared.
-
-    Raises:
-        UsageError: they are no words, repeated, or fewer than two.
-    """
+    """Return the declared classes, or None where none are declared."""
     return None if given is None or given in ("", [], ()) else _distinct(f"{reader}: classes", given)
 
 
@@ -99,8 +86,6 @@ def indices(cells: Sequence[str], names: Sequence[str], kind: str, place: Callab
 
     Args:
         kind: of the words, for messages: ``categories`` or ``classes``. place: the file and line of a row.
-    Raises:
-        FaultyRecords: a word is not declared.
     """
     numbers = {name: number for number, name in enumerate(names)}
     for row, cell in enumerate(cells):
@@ -113,20 +98,17 @@ def indices(cells: Sequence[str], names: Sequence[str], kind: str, place: Callab
 
 
 def _mapping(reader: str, key: str, given: object) -> list[tuple[str, object]]:
+    example = '{"age": [17, 90]}' if key == "ranges" else '{"job": ["clerk", "farmer"]}'
     if isinstance(given, str) and given.strip():
         try:
             given = json.loads(given)
         except ValueError as error:
-            raise UsageError(f"{reader}: {key} as text must be JSON, such as {_example(key)} ({error})") from None
+            raise UsageError(f"{reader}: {key} as text must be JSON, such as {example} ({error})") from None
     if given is None or given == "":
         return []
     if not isinstance(given, Mapping):
-        raise UsageError(f"{reader}: {key} must be a mapping such as {_example(key)}; found {reprlib.repr(given)}")
+        raise UsageError(f"{reader}: {key} must be a mapping such as {example}; found {reprlib.repr(given)}")
     return [(str(name), value) for name, value in given.items()]
-
-
-def _example(key: str) -> str:
-    return '{"age": [17, 90]}' if key == "ranges" else '{"job": ["clerk", "farmer"]}'
 
 
 def _range(what: str, given: object) -> tuple[float, float]:
@@ -141,7 +123,11 @@ def _range(what: str, given: object) -> tuple[float, float]:
 def _distinct(what: str, given: object) -> tuple[str, ...]:
     """Return at least two different words, from a list or from text with commas."""
     if isinstance(given, str):
-        given = json.loads(given) if _is_json_list(given) else given.split(",")
+        try:
+            listed = json.loads(given)
+        except ValueError:
+            listed = None
+        given = listed if isinstance(listed, list) else given.split(",")
     if not isinstance(given, Sequence):
         raise UsageError(f"{what} must be a list of words; found {reprlib.repr(given)}")
     for value in given:
@@ -151,13 +137,6 @@ def _distinct(what: str, given: object) -> tuple[str, ...]:
     if len(words) < 2 or "" in words or len(set(words)) < len(words):
         raise UsageError(f"{what} must be at least two different words; found {reprlib.repr(list(words))}")
     return words
-
-
-def _is_json_list(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), list)
-    except ValueError:
-        return False
 
 
 # --- the classes of labels: whole numbers are those of their classes, other labels are looked up in a list ---
@@ -204,9 +183,6 @@ def of_whole(
         ignored: the label of records without a class, which stays as it is.
     Returns:
         None where labels are below 0, or too large to be numbers of classes, and none are declared.
-    Raises:
-        FaultyRecords: a label is none of the declared classes.
-        UsageError: ``ignored`` is the place of a class of another label.
     """
     both = np.concatenate([y, y_test])
     labels = both[both != ignored]
@@ -233,11 +209,7 @@ def _require_unambiguous(name: str, values: dict[int, int], declared: Sequence[s
 
 
 def by_outputs(data: Data, outputs: int) -> Data:
-    """Return a data set whose whole labels are the places of a network's outputs, so that no class is read from them.
-
-    Raises:
-        UsageError: a label has no output.
-    """
+    """Return a data set whose whole labels are places of a network's outputs, so that no class is read from them."""
     labels = [
         y if response is None or response.dtype.kind == "f" else response[:, 0]
         for y, response in ((data.y_train, data.response_train), (data.y_test, data.response_test))
@@ -275,9 +247,6 @@ def of_words(
         place: the beginning of a message on a label, from the part (0 or 1) and the record.
         apart: the test records were given by themselves. Otherwise they are a share of the same records, and their
             classes count too.
-    Raises:
-        FaultyRecords: a label is none of those declared; or is empty, or stands for a missing value; a number is
-            written in two ways; test records have a class that no training record has; or there are too many classes.
     """
     parts = [[str(cell).strip() for cell in part] for part in (y, y_test)]
     if declared is not None:
@@ -299,11 +268,7 @@ def of_words(
 
 
 def refuse_missing(cells: Sequence[str], place: Callable[[int], str]) -> None:
-    """Refuse an empty cell and words that stand for a missing value or for no finite number.
-
-    Raises:
-        FaultyRecords: there is one.
-    """
+    """Refuse an empty cell and words that stand for a missing value or for no finite number."""
     for row, cell in enumerate(cells):
         if not cell or cell.lower() in MISSING:
             what = f"{cell!r}, which stands for a missing value" if cell else "an empty cell"
@@ -311,12 +276,7 @@ def refuse_missing(cells: Sequence[str], place: Callable[[int], str]) -> None:
 
 
 def sorted_words(name: str, words: set[str]) -> tuple[str, ...]:
-    """Return words in their order: that of numbers where all are numbers.
-
-    Raises:
-        FaultyRecords: there are too many, or a number is written in two ways, such as 1 and 1.0, which would be a class
-            or group of its own.
-    """
+    """Return words in their order: that of numbers where all are numbers."""
     if len(words) > MAX_CLASSES:
         raise FaultyRecords(
             f"{name}: {len(words)} distinct entries; there may be at most {MAX_CLASSES} classes or groups. For a "
@@ -357,11 +317,7 @@ def _looked_up(
 
 
 def declared_words(given: object, what: str) -> tuple[str, ...] | None:
-    """Return the classes that a Python program declares, from a list, range or array; None where it declares none.
-
-    Raises:
-        UsageError: they are no words or whole numbers, repeated, or fewer than two.
-    """
+    """Return the classes that a Python program declares, from a list, range or array; None where it declares none."""
     if given is None:
         return None
     values = given.tolist() if isinstance(given, np.ndarray) else given

@@ -36,7 +36,7 @@ class RecordNoise:
     """Independent noise on every number of the training records, from local privatisation.
 
     Args:
-        p: 2 for Gauss noise, 1 for Laplace noise. scale: its sigma, or b.
+        p: 2 for Gaussian noise, 1 for Laplace noise. scale: its sigma, or b.
         domain: ``as read``, or ``dct`` if the training records are orthonormal cosine coefficients.
         statement: the privacy statement of ``wpriv privatize``.
     """
@@ -243,11 +243,7 @@ def scaled(x: Array) -> NDArray[np.float32]:
 
 
 def random_split(count: int, share: float, seed: int) -> tuple[Array, Array]:
-    """Return sorted indices of training and of test examples, drawn at random, for a data set without a test set.
-
-    Raises:
-        FaultyRecords: no example is left to train on.
-    """
+    """Return sorted indices of training and of test examples, drawn at random, for a data set without a test set."""
     order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
     tests = round(min(share, 1.0) * count)
     if tests >= count:

@@ -66,17 +66,13 @@ class FileSet:
     known: Mapping[str, str] | None = None
 
     def find(self, root: Path | None) -> list[Path]:
-        """Return the files of the first complete layout, in its order.
-
-        Raises:
-            MissingResource: no folder has a complete layout; the message names the folders searched and how to get
-                the files.
-        """
+        """Return the files of the first complete layout, in its order."""
         folders = self.folders_to_search(root)
         incomplete = ""
         for folder in folders:
             for layout in self.layouts:
-                paths = [_plain_or_gzipped(folder, name) for name in layout]
+                pairs = [(folder / name, folder / f"{name}.gz") for name in layout]
+                paths = [next((path for path in pair if path_exists(path, "file")), None) for pair in pairs]
                 present = [path for path in paths if path is not None]
                 if len(present) == len(layout):
                     return present
@@ -100,11 +96,7 @@ class FileSet:
         return folders
 
     def check(self, path: Path, content: bytes, verify: bool) -> File:
-        """Compare the content of a file with the checksums.
-
-        Raises:
-            MissingResource: the content is not the published one, and ``verify`` demands it.
-        """
+        """Compare the content of a file with the checksums."""
         name = path.name.removesuffix(".gz")
         sha256 = hashlib.sha256(content).hexdigest()
         expected = (self.published or {}).get(name)
@@ -146,17 +138,11 @@ def path_exists(path: Path, kind: str) -> bool:
         return False
 
 
-def _plain_or_gzipped(folder: Path, name: str) -> Path | None:
-    return next((path for path in (folder / name, folder / f"{name}.gz") if path_exists(path, "file")), None)
-
-
 def resolve_path(name: str, kind: str, given: str, root: Path | None) -> Path:
     """Return the path of a file or folder that the user named: below the root or $WPRIV_DATA, or else as it stands.
 
     Args:
         name: what needs it, for messages. kind: ``file`` or ``folder``.
-    Raises:
-        UsageError: the path is empty. MissingResource: it does not exist.
     """
     if not isinstance(given, str) or not given.strip():
         raise UsageError(f"{name} needs the path of a {kind}; found {given!r}")
@@ -170,11 +156,7 @@ def resolve_path(name: str, kind: str, given: str, root: Path | None) -> Path:
 
 
 def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
-    """Return the content of a file, unpacked if it is gzipped.
-
-    Raises:
-        MissingResource: the file cannot be read, is a damaged gzip file, or holds more than ``limit`` bytes.
-    """
+    """Return the content of a file, unpacked if it is gzipped."""
     try:
         with path.open("rb") as file:
             gzipped = file.read(2) == b"\x1f\x8b"
@@ -198,8 +180,6 @@ def read_packaged(path: Path, sha256: str) -> bytes:
 
     Args:
         path: the file, beside the reader that uses it. sha256: of the unpacked content, in hexadecimal digits.
-    Raises:
-        MissingResource: the file is missing, damaged, or its content has another checksum.
     """
     content = read_bytes(path)
     digest = hashlib.sha256(content).hexdigest()

@@ -31,10 +31,6 @@ def square(image: PIL.Image.Image, place: str, *, size: int, grey: bool, crop: i
     Args:
         image: of Pillow, not loaded yet. place: of the picture, for messages. crop: side of the square; 0 takes the
             largest.
-    Raises:
-        FaultyRecords: it has too many pixels, or too few for the crop; or more than 8 bits a channel, which Pillow
-            would cut to the largest byte instead of scaling them.
-        What Pillow raises at a damaged file.
     """
     from PIL import Image, ImageOps
 
@@ -69,11 +65,7 @@ UNSIGNED_BYTE = 0x08
 
 
 def parse_idx(raw: bytes, path: Path, rank: int) -> Array:
-    """Return the array of bytes in an IDX file.
-
-    Raises:
-        MissingResource: the magic number, the number of axes or the length is wrong.
-    """
+    """Return the array of bytes in an IDX file."""
     magic = struct.pack(">HBB", 0, UNSIGNED_BYTE, rank)
     if raw[:4] != magic:
         raise MissingResource(
@@ -119,12 +111,7 @@ DAMAGED_MAT = (ValueError, TypeError, KeyError, IndexError, NotImplementedError,
 
 
 def parse_mat(path: Path, raw: bytes, names: Sequence[str] = ()) -> dict[str, Array]:
-    """Return the numeric arrays of a MATLAB file by name: those of ``names``, or all; sparse ones with their zeros.
-
-    Raises:
-        MissingResource: it is damaged or of version 7.3, lacks one of ``names``, or has an array beyond
-            ``MAX_NUMBERS``.
-    """
+    """Return the numeric arrays of a MATLAB file by name: those of ``names``, or all; sparse ones with their zeros."""
     from scipy.io import loadmat, whosmat
     from scipy.io.matlab import MatReadError
     from scipy.sparse import issparse
@@ -178,9 +165,6 @@ def parse_pickle(raw: bytes, path: Path) -> tuple[Array, Array]:
     """Return images and labels of a pickled mapping with ``data`` ([N, 3072] bytes) and ``labels``.
 
     No code that the pickle names is executed.
-
-    Raises:
-        MissingResource: the file is not such a pickle.
     """
     try:
         batch = _RestrictedUnpickler(io.BytesIO(raw), encoding="bytes").load()
@@ -254,9 +238,6 @@ def as_binaries(paths: Sequence[Path]) -> list[bytes]:
 
     Args:
         paths: the pictures of the training batches and of the test batch, then the labels of both.
-    Raises:
-        MissingResource: a picture is not [N, 1024] pixels of three bytes, one record a row, or a list of labels has
-            not one label from 0 to 9 for each record.
     """
     *pictures, train_path, test_path = paths
     train, test = _labels(train_path), _labels(test_path)

@@ -262,17 +262,13 @@ def _from_libsvm(raw: bytes, path: Path) -> tuple[Array, Array]:
         for row, image in zip(rows, images, strict=True):
             for pair in row[1:]:
                 index, _, value = pair.partition(":")
-                image[_zero_based(int(index))] = float(value)
+                if not 1 <= int(index) <= USPS_PIXELS:
+                    raise ValueError(f"pixel {int(index)} of {USPS_PIXELS}")
+                image[int(index) - 1] = float(value)
         labels = np.array([int(float(row[0])) - 1 for row in rows], dtype=np.int64)
     except (OSError, EOFError, ValueError, IndexError, OverflowError) as error:
         raise MissingResource(f"{path}: not a complete LIBSVM file of 16x16 images ({str(error)[:120]})") from None
     return _clipped((images.reshape(-1, 1, 16, 16) + 1) / 2, path), labels
-
-
-def _zero_based(index: int) -> int:
-    if not 1 <= index <= USPS_PIXELS:
-        raise ValueError(f"pixel {index} of {USPS_PIXELS}")
-    return index - 1
 
 
 def _clipped(images: Array, path: Path) -> Array:

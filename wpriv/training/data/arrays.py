@@ -109,16 +109,12 @@ def of_arrays(
     Raises:
         FaultyRecords: records or labels of another form.
     """
-    x = _records(name, "training", train[0], tokens)
-    y = _labels(name, "training", train[1], len(x))
-    _check_lengths(name, "training", x, y)
+    x, y = _part(name, "training", train, tokens)
     if test is None:
         kept, held_out = random_split(len(x), split.share, split.seed)
         x, y, x_test, y_test = x[kept], y[kept], x[held_out], y[held_out]
     else:
-        x_test = _records(name, "test", test[0], tokens)
-        y_test = _labels(name, "test", test[1], len(x_test))
-        _check_lengths(name, "test", x_test, y_test)
+        x_test, y_test = _part(name, "test", test, tokens)
     _require_one_kind(name, y, y_test)
     response, responses = _responses(name, y, y_test)
     if names is not None and y.dtype.kind != "U":
@@ -152,6 +148,15 @@ def of_arrays(
         ignored=ignored,
         wide=any(part.dtype == np.float64 for part in (x, x_test)),
     )
+
+
+def _part(name: str, part: str, given: Part, tokens: int) -> tuple[Array, Array]:
+    """The records and the labels of one part, as many of these as of those."""
+    x = _records(name, part, given[0], tokens)
+    y = _labels(name, part, given[1], len(x))
+    if len(x) != len(y):
+        raise FaultyRecords(f"{name}: {len(x)} {part} records have {len(y)} labels; wanted one for each")
+    return x, y
 
 
 def _records(name: str, part: str, given: object, tokens: int) -> Array:
@@ -239,11 +244,6 @@ def _words(name: str, y: Array, y_test: Array, declared: Sequence[str] | None, a
         return f"{name}, {'test' if part else 'training'} labels, record {row}: found"
 
     return _classes.of_words(name, y, y_test, place, apart=apart, declared=declared)
-
-
-def _check_lengths(name: str, part: str, x: Array, y: Array) -> None:
-    if len(x) != len(y):
-        raise FaultyRecords(f"{name}: {len(x)} {part} records have {len(y)} labels; wanted one for each")
 
 
 # --- a reader of the user's own: a function in a Python file that returns records and labels ---

@@ -84,11 +84,7 @@ def read(root: Path | None, params: Params) -> Data:
 
 
 def _parts(folder: Path) -> list[Path]:
-    """Return the folders of training and of test pictures; nothing where the folder is not divided in this way.
-
-    Raises:
-        FaultyRecords: it has other sub-folders beside these two.
-    """
+    """Return the folders of training and of test pictures; nothing where the folder is not divided in this way."""
     try:
         inner = {path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}
     except OSError as error:
@@ -104,11 +100,7 @@ def _parts(folder: Path) -> list[Path]:
 
 
 def _pictures(folder: Path) -> list[Path]:
-    """Return the sorted paths of all pictures below a folder.
-
-    Raises:
-        FaultyRecords: there are none, one of its sub-folders has none, or one is of another kind.
-    """
+    """Return the sorted paths of all pictures below a folder."""
     other = min((path for path in folder.rglob("*") if path.suffix.lower() in OTHERS and path.is_file()), default=None)
     if other is not None:
         raise FaultyRecords(

@@ -94,11 +94,7 @@ def _reports(path: Path, raw: bytes) -> Reports:
 
 
 def _require_statement(path: Path, reports: Reports) -> None:
-    """Refuse reports whose arrays contradict the statement in their file, which trainings repeat.
-
-    Raises:
-        MissingResource: they do, or the statement lacks what it must say.
-    """
+    """Refuse reports whose arrays contradict the statement in their file, which trainings repeat."""
     noise, statement = reports.noise, reports.noise.statement
     scale = "sigma" if noise.p == 2 else "scale"
     try:

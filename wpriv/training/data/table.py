@@ -139,13 +139,8 @@ def read_csv(
     classes = _classes_of(parts, roles, declared.classes)
     y = np.concatenate([classes.train, classes.test])
     response = _response(parts, roles, declared) if roles.number else None
-    groups = None
-    if roles.sensitive:
-        groups = _groups(parts, roles.sensitive)
-    inferred = [
-        *(["classes"] if declared.classes is None and not roles.number else []),
-        *(["groups"] if roles.sensitive else []),
-    ]
+    groups = _groups(parts, roles.sensitive) if roles.sensitive else None
+    inferred = ["classes"] * (declared.classes is None and not roles.number) + ["groups"] * bool(roles.sensitive)
     return Data(
         name=name,
         x_train=x[train],
@@ -214,11 +209,7 @@ def _rows(content: Content, roles: Roles, declared: Declared) -> _Rows:
 
 
 def _finite(rows: _Rows, name: str, values: Array, declared: Declared) -> Array:
-    """Return a column as [N] float32 (or float64, see ``narrowed``), in its declared range.
-
-    Raises:
-        FaultyRecords: a number is not finite, or too large for float32.
-    """
+    """Return a column as [N] float32 (or float64, see ``narrowed``), in its declared range."""
     if name in declared.ranges and np.isfinite(values).all():
         values = _classes.in_range(values, declared.ranges[name])
     column = narrowed(values)
@@ -266,11 +257,7 @@ def _response(parts: Sequence[_Rows], roles: Roles, declared: Declared) -> Array
 
 
 def _parse(path: Path, raw: bytes) -> CsvTable:
-    """Parse a file.
-
-    Raises:
-        FaultyRecords: it is not CSV in UTF-8.
-    """
+    """Parse a file."""
     try:
         text = csv_tables.decode(raw)
     except CsvError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wpriv.config.field_types import PluginRef
@@ -92,11 +92,6 @@ def estimate(
     return CostEstimate(cost, seconds, PROGRAM_BYTES + data + memory, min(batch, limit))
 
 
-def of_copies(cost: ModelCost, copies: int) -> ModelCost:
-    """Return the cost of a record that passes through the model in several copies."""
-    return replace(cost, products=copies * cost.products, kept=copies * cost.kept)
-
-
 def largest_batch(kept: float, weights: int, budget: int) -> int:
     """Return the largest batch that is expected to stay within a budget of megabytes; at least 1.
 
@@ -139,12 +134,7 @@ def without_numbers(model: PluginRef, shape: Sequence[int], classes: int) -> nn.
 
 
 def _measure(model: PluginRef, shape: Sequence[int], classes: int) -> ModelCost:
-    """Build a classifier on the meta device and count the operations of one forward pass; no number is computed.
-
-    Raises:
-        UsageError: the model does not take records of this shape.
-        NotImplementedError: the model uses an operation that the meta device does not have.
-    """
+    """Build a classifier on the meta device and count the operations of one forward pass; no number is computed."""
     import torch
     from torch.nn.functional import cross_entropy
     from torch.utils.flop_counter import FlopCounterMode

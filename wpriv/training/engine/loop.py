@@ -97,8 +97,6 @@ def give_back() -> None:
         return
 
 
-# --- the loop ---
-
 # one of so many steps, at random, compares records of its batch with records alone
 CHECK_EVERY = 50
 
@@ -199,9 +197,6 @@ class Engine(TrainingState):
         """Refuse to go on from weights that are not finite, which follows from releases with noise alone.
 
         Records whose gradient is not finite add zero: no single one of them can be the reason.
-
-        Raises:
-            UsageError: a weight is not finite.
         """
         largest = torch._foreach_norm([sharding.local(each) for each in self.weights if each.numel()], float("inf"))
         finite = bool(torch.stack(largest).isfinite().all())
@@ -282,11 +277,7 @@ class Engine(TrainingState):
         return diagnostics
 
     def _accounted(self, batch: BatchGradient) -> BatchGradient:
-        """Return the sum of a step, which must be the release that the schedule accounts for.
-
-        Raises:
-            UsageError: it is bounded under another adjacency. RuntimeError: this step is to release nothing.
-        """
+        """Return the sum of a step, which must be the release that the schedule accounts for."""
         plan = self.schedule
         if plan.step is None:
             return batch

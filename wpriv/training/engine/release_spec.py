@@ -54,8 +54,6 @@ def gradient_multiplier(multiplier: float, count_noise: float, adjacency: str) -
     return multiplier * math.sqrt(1 + count_share(multiplier, count_noise, adjacency) ** 2)
 
 
-# --- the release of a step ---
-
 ONE_RECORD = "one training record with its label"
 NO_PRIVACY = "a training without privacy releases nothing that could be accounted for"
 

@@ -100,11 +100,7 @@ class Form:
 
 
 def _form(job: Job) -> Form:
-    """Return what a job sums.
-
-    Raises:
-        Unsupported: something other than gradients, each clipped or none.
-    """
+    """Return what a job sums."""
     function = job.aggregate.func if isinstance(job.aggregate, functools.partial) else None
     options = job.aggregate.keywords if isinstance(job.aggregate, functools.partial) else {}
     if function is batch_gradient.plain and not options:
@@ -260,11 +256,7 @@ def _shares(batches: Batches, inputs: Tensor, targets: Tensor) -> tuple[Tensor, 
 
 
 def _refuse(job: Job, recipe: Train) -> None:
-    """Refuse what needs whole weights.
-
-    Raises:
-        Unsupported: the message names the task, the key or the method.
-    """
+    """Refuse what needs whole weights."""
     fault = validate_train.sharding_fault(recipe)
     if fault is not None:
         raise Unsupported(fault[1])

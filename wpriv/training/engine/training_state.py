@@ -283,11 +283,7 @@ class TrainingState:
         return stored
 
     def _require_repeatable(self, software: str) -> None:
-        """Refuse to repeat steps by other software, whose sums may differ in their digits from those of the first time.
-
-        Raises:
-            UsageError: steps are to be repeated, and the checkpoint was made by another wpriv or torch.
-        """
+        """Refuse to repeat steps by other software, whose sums may differ in their digits from the first ones."""
         assert self.ledger is not None
         if software != SOFTWARE and self.ledger.steps > self._releases(self.steps_done):
             raise UsageError(

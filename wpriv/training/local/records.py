@@ -183,11 +183,7 @@ def _csv(path: Path, raw: bytes, header: bool | None) -> tuple[Array, str]:
 
 
 def _is_header(path: Path, first: list[str], second: list[str]) -> bool:
-    """Tell whether the first row of a table names its columns, rather than being a record.
-
-    Raises:
-        UsageError: it is not clear: some cells are numbers and others not, or all are numbers that look like names.
-    """
+    """Tell whether the first row of a table names its columns, rather than being a record."""
     numbers = _numbers(first)
     if not numbers:
         return True

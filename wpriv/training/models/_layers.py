@@ -16,11 +16,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "selu": nn.SELU, "ta
 
 
 def group_norm(name: str, channels: int, groups: int) -> nn.Module:
-    """Build a GroupNorm, which normalises each example by its own mean and variance.
-
-    Raises:
-        UsageError: the groups do not divide the channels; the message names the model ``name``.
-    """
+    """Build a GroupNorm, which normalises each example by its own mean and variance."""
     if channels % groups:
         raise UsageError(f"{name}: groups must divide the {channels} channels; found {groups}")
     return nn.GroupNorm(groups, channels)
@@ -30,9 +26,6 @@ def channel_norm(name: str, kind: str, channels: int, groups: int) -> nn.Module:
     """Build the normalisation ``kind``: ``group``, or ``paper`` for BatchNorm as published.
 
     BatchNorm makes the gradient of an example depend on the other examples: per-example clipping cannot bound it.
-
-    Raises:
-        UsageError: the groups do not divide the channels.
     """
     return nn.BatchNorm2d(channels) if kind == "paper" else group_norm(name, channels, groups)
 

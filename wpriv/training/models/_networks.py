@@ -30,11 +30,7 @@ class Network(PluginClass):
     SOURCE: ClassVar[str]
 
     def channels(self, shape: Sequence[int], side: int | None = None) -> int:
-        """Return the number of channels of images [C, H, W], ``side`` pixels wide and high where it is given.
-
-        Raises:
-            UsageError: the examples have another shape.
-        """
+        """Return the number of channels of images [C, H, W], ``side`` pixels wide and high where it is given."""
         if len(shape) != 3 or min(shape) < 1 or (side is not None and tuple(shape[1:]) != (side, side)):
             expected = "[C, H, W]" if side is None else f"[C, {side}, {side}]"
             raise UsageError(
@@ -45,11 +41,7 @@ class Network(PluginClass):
 
 
 def parse_widths(name: str, text: str) -> list[int]:
-    """Return the units of hidden layers, which users write as ``128-64-64``.
-
-    Raises:
-        UsageError: ``text`` is not of this form; the message names the model ``name``.
-    """
+    """Return the units of hidden layers, which users write as ``128-64-64``."""
     parts = text.split("-")
     if not all(part.isdecimal() and 1 <= int(part) <= MAX_WIDTH for part in parts):
         raise UsageError(
@@ -307,11 +299,7 @@ class Given(Network):
     loss: str = parameter("name and digest of the loss", default="")
 
     def build(self, shape: Sequence[int], classes: int) -> nn.Module:
-        """Refuse: only the Python program that has the network can train it.
-
-        Raises:
-            UsageError: always.
-        """
+        """Refuse: only the Python program that has the network can train it."""
         raise UsageError(
             "this recipe trains a network that was passed to wpriv.train in Python, and only that program has it. Run "
             "it again, or put the class into a file and write model: {file: net.py, name: Net}"
@@ -355,11 +343,8 @@ class MerfGenerator(Network):
             *(nn.Linear(self.latent + classes, 200), nn.BatchNorm1d(200), nn.ReLU()),
             *(nn.Linear(200, 784), nn.BatchNorm1d(784), nn.Unflatten(1, (16, 7, 7))),
             *(nn.UpsamplingBilinear2d(scale_factor=2), nn.Conv2d(16, 8, 5, padding=2), nn.ReLU()),  # to 14 x 14
-            *(
-                nn.UpsamplingBilinear2d(scale_factor=2),
-                nn.Conv2d(8, channels, 5, padding=2),
-                nn.Sigmoid(),
-            ),  # to 28 x 28
+            # to 28 x 28
+            *(nn.UpsamplingBilinear2d(scale_factor=2), nn.Conv2d(8, channels, 5, padding=2), nn.Sigmoid()),
         )
         # convolutions of few channels take half the time in this memory format
         return Generator(self.latent, classes, body.to(memory_format=torch.channels_last))  # type: ignore[call-overload]

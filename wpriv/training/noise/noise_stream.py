@@ -91,8 +91,6 @@ def _interval(iv: Any, number: Dyadic) -> Any:
     return iv.mpf([number.numerator, number.numerator + 1]) / iv.mpf(2) ** number.bits
 
 
-# --- the stream ---
-
 # pairs that are made at a time; smaller pieces take longer per number
 PAIRS = 2**18
 # pairs of a draw from which the compiled function is worth compiling

@@ -208,9 +208,6 @@ def _rounded_sum(numbers: Tensor, part: Tensor, grid: float, exact: bool, dtype:
     """Return one part plus its noise, given in multiples of the grid; on a CPU a piece at a time.
 
     Multiplying by the grid or its inverse, powers of two, is exact.
-
-    Raises:
-        UsageError: the sum exceeds 2^52 of the grid of an exact release.
     """
     result = torch.empty(part.shape, dtype=dtype, device=part.device)
     if not len(numbers):

@@ -6,19 +6,20 @@ import functools
 import hashlib
 import types
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, TensorDataset
 
 from wpriv.errors import UsageError
+from wpriv.training import data as data_sets
+from wpriv.training.clipping import model_state, probe_model
 from wpriv.training.clipping.choose_method import HOOKS, is_filled
+from wpriv.training.clipping.example_gradients import Loss
 from wpriv.training.clipping.model_settings import installed, names
+from wpriv.training.data import Data
 from wpriv.training.tasks import _record_loss, fit
-
-if TYPE_CHECKING:
-    from torch import nn
-    from torch.utils.data import Dataset
-
-    from wpriv.training.clipping.example_gradients import Loss
-    from wpriv.training.data import Data
 
 # --- a digest of what a function, a network or an object computes: its code and what it holds ---
 #
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 # reads elsewhere (a file, the clock, a library in C) is not seen.
 
 DEPTH = 16
+OF_TORCH = frozenset(vars(nn.Module()))  # attributes that torch gives every network
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 SKIPPED = ("__dict__", "__weakref__", "__doc__", "__slots__", "__module__", "__firstlineno__", "__static_attributes__")
 
@@ -121,23 +123,16 @@ class _Walk:
 
     def _array(self, value: object) -> bool:
         """Add the numbers of a tensor or an array; return whether the value is one."""
-        import numpy as np
-        from torch import Tensor
-
         if not isinstance(value, (Tensor, np.ndarray, np.generic)):
             return False
         self.word("array", value.dtype, tuple(value.shape))
         if isinstance(value, Tensor):
-            import torch
-
             value = value.detach().cpu().contiguous()
             value = value.reshape(-1).view(torch.uint8).numpy() if value.numel() else np.zeros(0)
         self.hash.update(value.tobytes())
         return True
 
     def _object(self, value: object) -> None:
-        from torch import nn
-
         self.add(type(value))
         if isinstance(value, nn.Module):
             self._network(value)
@@ -152,7 +147,7 @@ class _Walk:
         self.word("name", getattr(value, "__module__", ""), getattr(value, "__qualname__", ""))
 
     def _network(self, network: nn.Module) -> None:
-        attributes = {key: item for key, item in vars(network).items() if key not in _internal()}
+        attributes = {key: item for key, item in vars(network).items() if key not in OF_TORCH}
         self.named("attributes", attributes)
         hooks = [vars(network).get(name, {}) for name in HOOKS]
         hooks += [getattr(tensor, "_backward_hooks", None) or {} for tensor in network._parameters.values()]
@@ -168,32 +163,13 @@ class _Walk:
         self.named("layers", network._modules)
 
 
-@functools.cache
-def _internal() -> frozenset[str]:
-    """Return the attributes that torch gives every network."""
-    from torch import nn
-
-    return frozenset(vars(nn.Module()))
-
-
 def _slots(kind: type) -> tuple[str, ...]:
     slots = vars(kind).get("__slots__", ())
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-# --- checks and conversions ---
-
-
 def require_network(model: object) -> None:
-    """Refuse what is no network, or one with layers that have no shape yet.
-
-    Raises:
-        UsageError: it is such a thing.
-    """
-    from torch import nn
-
-    from wpriv.training.clipping import probe_model
-
+    """Refuse what is no network, or one with layers that have no shape yet."""
     if not isinstance(model, nn.Module):
         raise UsageError(
             f"wpriv.train wants the path or name of a recipe, or a torch.nn.Module and its records; "
@@ -203,13 +179,7 @@ def require_network(model: object) -> None:
 
 
 def pair(given: object, argument: str) -> tuple[object, object]:
-    """Return the records and targets of a pair of arrays or of a Dataset.
-
-    Raises:
-        UsageError: it is neither.
-    """
-    from torch.utils.data import Dataset, TensorDataset
-
+    """Return the records and targets of a pair of arrays or of a Dataset."""
     if isinstance(given, TensorDataset):
         given = given.tensors
     if isinstance(given, Dataset):
@@ -224,14 +194,8 @@ def pair(given: object, argument: str) -> tuple[object, object]:
 
 
 def _array(part: object, argument: str) -> object:
-    """Return a tensor as an array, and anything else as it is; numbers that numpy lacks (bfloat16) become float32.
-
-    Raises:
-        UsageError: no array holds the tensor.
-    """
-    import torch
-
-    if not isinstance(part, torch.Tensor):
+    """Return a tensor as an array, and anything else as it is; numbers that numpy lacks (bfloat16) become float32."""
+    if not isinstance(part, Tensor):
         return part
     try:
         dense = part.detach().to_dense() if part.layout != torch.strided else part.detach()
@@ -246,14 +210,7 @@ def _array(part: object, argument: str) -> object:
 
 
 def vocabulary(model: nn.Module, x: object, tokens: int | None) -> int:
-    """Return the size of the vocabulary where records are tokens, and 0 where they are quantities.
-
-    Raises:
-        UsageError: the size is none, or it is not given for whole numbers and a network with an embedding.
-    """
-    import numpy as np
-    from torch import nn
-
+    """Return the size of the vocabulary where records are tokens, and 0 where they are quantities."""
     if tokens is None:
         embeddings = [layer for layer in model.modules() if isinstance(layer, (nn.Embedding, nn.EmbeddingBag))]
         if not embeddings or getattr(x, "dtype", None) not in (np.int64, np.int32):
@@ -268,25 +225,11 @@ def vocabulary(model: nn.Module, x: object, tokens: int | None) -> int:
     return tokens
 
 
-def are_shares_of_classes(loss: object, data: Data) -> bool:
-    """Tell whether the targets are shares of classes, [N, K] floats, which torch's cross-entropy takes too."""
-    return loss is not None and not isinstance(loss, str) and len(data.response) > 1
-
-
 def by_outputs(model: nn.Module, data: Data) -> Data:
-    """Return a data set whose whole labels are the places of the network's outputs, as far as the network has some.
-
-    Raises:
-        UsageError: a label has no output.
-    """
-    import torch
-
-    from wpriv.training.clipping import model_state
-    from wpriv.training.data import FROM_LARGEST, by_outputs
-
+    """Return a data set whose whole labels are the places of the network's outputs, as far as the network has some."""
     whole = data.response_train is not None and data.response_train.dtype.kind == "i"
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    if data.classes_from != FROM_LARGEST and not whole:
+    if data.classes_from != data_sets.FROM_LARGEST and not whole:
         return data
     zeros = torch.zeros((1, *data.shape), device=device, dtype=torch.int64 if data.vocabulary else torch.float32)
     with model_state.kept(model), torch.no_grad():
@@ -294,15 +237,13 @@ def by_outputs(model: nn.Module, data: Data) -> Data:
             outputs = model.eval()(zeros)
         except (RuntimeError, ValueError, TypeError, IndexError):
             return data  # refused with the reason before the first step
-    if not isinstance(outputs, torch.Tensor) or outputs.dim() != 2 or outputs.shape[1] < 2:
+    if not isinstance(outputs, Tensor) or outputs.dim() != 2 or outputs.shape[1] < 2:
         return data
-    return by_outputs(data, outputs.shape[1])
+    return data_sets.by_outputs(data, outputs.shape[1])
 
 
 def _gathered(dataset: Dataset[tuple[object, object]], argument: str) -> tuple[object, object]:
     """Read a Dataset of pairs into two arrays."""
-    import numpy as np
-
     try:
         examples = [dataset[k] for k in range(len(dataset))]  # type: ignore[arg-type]  # it has a length
         rows = [(np.asarray(_array(x, argument)), np.asarray(_array(y, argument))) for x, y in examples]
@@ -312,13 +253,7 @@ def _gathered(dataset: Dataset[tuple[object, object]], argument: str) -> tuple[o
 
 
 def per_record(loss: object) -> Loss:
-    """Return a loss of each record, from a function, a module of torch.nn, or a name of the task fit.
-
-    Raises:
-        UsageError: it is none of these.
-    """
-    from torch import Tensor, nn
-
+    """Return a loss of each record, from a function, a module of torch.nn, or a name of the task fit."""
     if isinstance(loss, str):
         return fit.loss_of(loss)
     if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):

@@ -52,11 +52,7 @@ def normalised(x: NDArray[Any], constants: Normalise | None, device: torch.devic
 
 
 def normalise(inputs: Tensor, constants: Normalise | None) -> Tensor:
-    """Normalise records [N, C, ...] by channel; return them unchanged without constants.
-
-    Raises:
-        UsageError: mean or std has neither one number nor one for each channel.
-    """
+    """Normalise records [N, C, ...] by channel; return them unchanged without constants."""
     import torch
 
     if constants is None:
@@ -134,11 +130,7 @@ class Features(StrictModel):
 
 
 def feature_count(features: Features, shape: Sequence[int]) -> int:
-    """Return the number of features of an image of shape ``shape``.
-
-    Raises:
-        UsageError: records of this shape are no images, or too small, or the cells do not cover them.
-    """
+    """Return the number of features of an image of shape ``shape``."""
     if len(shape) != 3:
         raise UsageError(
             f"options: features: {features.name} is computed from images [C, H, W]; found records of shape "
@@ -207,11 +199,7 @@ def image_features(
 
 
 def features_of(given: Mapping[str, object]) -> Features:
-    """Return features from plain data.
-
-    Raises:
-        UsageError: an unknown key or a value out of range.
-    """
+    """Return features from plain data."""
     faults = form_diagnostics(document.of_data("features", dict(given)), Features)
     if faults:
         raise UsageError(f"`features`: {faults[0].text}")
@@ -223,8 +211,6 @@ def rows_of_images(images: Tensor, features: Features, constants: Normalise | No
 
     Args:
         constants: by which the images have been normalised; synthetic images are normalised alike.
-    Raises:
-        UsageError: as ``feature_count``.
     """
     import torch
 
@@ -265,16 +251,13 @@ def _fixed_map(
         rows = rows_of_images(images, alone)
         if parsed.scaling == "image":
             return _image_filters.of_rows(rows).to(device)
-        deviations = _deviations(rows, cells=(shape[1] // parsed.cell) * (shape[2] // parsed.cell))
+        # of the map of each feature over all cells and rows
+        cells = (shape[1] // parsed.cell) * (shape[2] // parsed.cell)
+        deviations = rows.reshape(len(rows), -1, cells).std(dim=(0, 2)).clamp_min(DEVIATION_FLOOR)
+        deviations = deviations.repeat_interleave(cells)
         decorrelation = _image_filters.of_rows(rows.div_(deviations)).to(device)
         divisors = deviations.to(device)
     return lambda part: decorrelation(part / divisors)
-
-
-def _deviations(rows: Tensor, cells: int) -> Tensor:
-    """Return the standard deviation of the map of each feature over all cells and rows, [D], at least a floor."""
-    deviations = rows.reshape(len(rows), -1, cells).std(dim=(0, 2)).clamp_min(DEVIATION_FLOOR)
-    return deviations.repeat_interleave(cells)
 
 
 def _rows_of_few(images: Tensor, features: Features) -> Tensor:

@@ -58,11 +58,7 @@ def ignored_label(loss: object) -> int | None:
 
 
 def of_module(loss: nn.Module) -> Loss:
-    """Return the loss of each record from a module of torch.nn with a ``reduction``.
-
-    Raises:
-        UsageError: it takes other arguments than outputs and targets.
-    """
+    """Return the loss of each record from a module of torch.nn with a ``reduction``."""
     needed = [
         name
         for name, parameter in inspect.signature(loss.forward).parameters.items()
@@ -105,11 +101,7 @@ def _counted(loss: object, rows: Tensor, targets: Tensor) -> Tensor | int:
 
 
 def _in_place(loss: object, outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return targets in the shape of the outputs; torch would compare each output with the targets of other records.
-
-    Raises:
-        UsageError: a record has another number of targets than of outputs.
-    """
+    """Return targets in the shape of the outputs; torch would compare each output with the targets of other records."""
     if outputs.shape == targets.shape:
         return targets
     if [side for side in outputs.shape[1:] if side != 1] == [side for side in targets.shape[1:] if side != 1]:

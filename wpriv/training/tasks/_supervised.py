@@ -38,12 +38,7 @@ MANY, FEW = 20, 5  # more classes than MANY with fewer records each than FEW loo
 
 
 def require_classes(data: Data) -> None:
-    """Refuse targets that are no classes, for a loss of classes, before anything is spent on them.
-
-    Raises:
-        UsageError: they are numbers to predict, all of one class, or look like numbers; or test records have a class
-            that no training record has.
-    """
+    """Refuse targets that are no classes, for a loss of classes, before anything is spent on them."""
     import numpy as np
 
     if len(data.classes) < 2:
@@ -85,11 +80,7 @@ def _fractions(names: Sequence[str]) -> bool:
 
 
 def counted(data: Data) -> Data:
-    """Return a data set without the test records that have no class; training records without one have loss 0.
-
-    Raises:
-        UsageError: no test record is left.
-    """
+    """Return a data set without the test records that have no class; training records without one have loss 0."""
     counts = data.y_test != data.ignored
     if counts.all():
         return data
@@ -100,11 +91,7 @@ def counted(data: Data) -> Data:
 
 
 def require_shares(data: Data) -> None:
-    """Refuse targets below 0 or above 1, for binary cross-entropy.
-
-    Raises:
-        UsageError: there is one.
-    """
+    """Refuse targets below 0 or above 1, for binary cross-entropy."""
     for y, response in ((data.y_train, data.response_train), (data.y_test, data.response_test)):
         values = y if response is None else response
         outside = (values < 0) | (values > 1)
@@ -127,9 +114,6 @@ def require_fit(
     """Refuse a model or a loss that fails on zeros, or the last token, with the targets that the records have.
 
     Targets are the smallest and the largest there are, and the last class.
-
-    Raises:
-        UsageError: it fails; the message has torch's own.
     """
     import torch
 
@@ -164,11 +148,7 @@ def require_fit(
 
 
 def _require_outputs(outputs: Tensor, classes: int, indexed: bool) -> None:
-    """Refuse a network with fewer outputs than there are classes, where targets are the places of outputs.
-
-    Raises:
-        UsageError: it is one.
-    """
+    """Refuse a network with fewer outputs than there are classes, where targets are the places of outputs."""
     if indexed and outputs.dim() == 2 and outputs.shape[1] < classes:
         raise UsageError(
             f"the targets are classes from 0 to {classes - 1}, and the network has {outputs.shape[1]} outputs. Whole "
@@ -193,9 +173,6 @@ def _advice_on_precision(model: nn.Module, inputs: Tensor) -> str:
     if other is None or not inputs.is_floating_point():
         return ""
     return f". The records are {inputs.dtype} and the weights {other}: call float() of the network"
-
-
-# --- the job ---
 
 
 class InputOptions(StrictModel):
@@ -231,9 +208,6 @@ def build_job(
         measure: (outputs, targets) -> sums over test records by name; their means become metrics.
         vocabulary: the declared number of tokens, where inputs are tokens; else 0.
         indexed: integer targets are the places of outputs.
-    Raises:
-        UsageError, Unsupported: the model does not fit the records, or mixes or keeps examples where each one is
-            clipped.
     """
     import numpy as np
     import torch
@@ -325,9 +299,6 @@ def to_inputs(x: Array, options: InputOptions, device: torch.device) -> Tensor:
 
     They are normalised by public constants if given, and images are replaced by their features if the options name
     some. Tokens (int64) stay whole numbers.
-
-    Raises:
-        UsageError: tokens are to be normalised or to have features, or the records are no images of a fitting size.
     """
     if x.dtype == "int64":
         import torch

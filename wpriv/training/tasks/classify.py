@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wpriv.config.train_schema import Train
@@ -14,7 +16,6 @@ from wpriv.training.tasks import TaskSpec, _image_features, _supervised
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
     from wpriv.training.data import Data
     from wpriv.training.engine.job import Job
@@ -47,7 +48,11 @@ def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: in
 
         probe_model.check_modules(cost_estimate.without_numbers(recipe.model, shape, len(source.CLASSES)))
     if recipe.augment is not None:
-        cost = cost_estimate.of_copies(cost, recipe.augment.copies)
+        copies = recipe.augment.copies
+        cost = replace(cost, products=copies * cost.products, kept=copies * cost.kept)
+    # for bdp and wdp each step computes the batch's gradient again without each of some records
+    observed = any(word.partition(":")[0] in ("bdp", "wdp") for word in recipe.accountants)
+    leaves_out = observed and private is not None and private.clip == "batch-mean"
     return cost_estimate.estimate(
         cost,
         steps=steps,
@@ -58,14 +63,8 @@ def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: in
         # bytes as they are read, and numbers of 4 bytes; a fifth more for test records
         data=1.2 * sizes["records"] * (5 * pixels + 4 * math.prod(shape) * (features is not None)),
         exact=private is not None and private.exact,
-        gradients=1 + private.pairs if private is not None and _leaves_out(recipe) else 1,
+        gradients=1 + private.pairs if private is not None and leaves_out else 1,
     )
-
-
-def _leaves_out(recipe: Train) -> bool:
-    """Return whether each step computes the batch's gradient again without each of some records, for bdp and wdp."""
-    data_dependent = any(word.partition(":")[0] in ("bdp", "wdp") for word in recipe.accountants)
-    return data_dependent and recipe.privacy is not None and recipe.privacy.clip == "batch-mean"
 
 
 def build_job(recipe: Train, data: Data, device: torch.device, *, adjacency: str) -> Job:
@@ -74,8 +73,6 @@ def build_job(recipe: Train, data: Data, device: torch.device, *, adjacency: str
     Raises:
         UsageError, Unsupported: the model does not fit the data, or mixes or keeps examples where each one is clipped.
     """
-    import functools
-
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -96,13 +93,8 @@ def build_job(recipe: Train, data: Data, device: torch.device, *, adjacency: str
         adjacency=adjacency,
         vocabulary=data.vocabulary,
         indexed=True,
-        measure=count_correct,
+        measure=lambda scores, targets: {"accuracy": (scores.argmax(dim=1) == targets).sum()},
     )
-
-
-def count_correct(scores: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """Return the number of records whose class has the largest score, as the sum of ``accuracy``."""
-    return {"accuracy": (scores.argmax(dim=1) == targets).sum()}
 
 
 TASK = TaskSpec(

@@ -113,7 +113,9 @@ def loss_of(loss: str | OwnCode) -> Loss:
     from torch.nn import functional
 
     if isinstance(loss, OwnCode):
-        return functools.partial(_own_loss, loss)
+        return lambda outputs, targets: python_file.function(str(loss.file), loss.name)(
+            outputs, targets, **loss.parameters()
+        )
     if loss == "cross-entropy":
         return functools.partial(functional.cross_entropy, reduction="none")
     elementwise: dict[str, Callable[..., Tensor]] = {
@@ -128,11 +130,6 @@ def loss_of(loss: str | OwnCode) -> Loss:
             f"{', '.join(LOSSES)}, or {{file: loss.py, name: ...}}"
         )
     return functools.partial(_mean_of_outputs, elementwise[loss])
-
-
-def _own_loss(loss: OwnCode, outputs: Tensor, targets: Tensor) -> Tensor:
-    result: Tensor = python_file.function(str(loss.file), loss.name)(outputs, targets, **loss.parameters())
-    return result
 
 
 def _mean_of_outputs(loss: Callable[..., Tensor], outputs: Tensor, targets: Tensor) -> Tensor:

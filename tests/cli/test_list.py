@@ -1,0 +1,117 @@
+"""wpriv list: every kind and name, parameters as plug-ins declare them, and plug-ins of other packages."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from tests.command_line import call
+from wpriv import errors
+from wpriv.cli import catalog
+from wpriv.config import recipe_files
+from wpriv.core import registry
+from wpriv.core.kinds import Adjacency
+
+PLUGINS = tuple(registry.FOLDERS)
+
+
+def rows(capsys, words):
+    code, out, _ = call(capsys, f"list {words} --json")
+    assert code == 0
+    data = json.loads(out)
+    assert data["schema"] == "wpriv.list/1"
+    return data["rows"]
+
+
+def test_the_kinds_have_their_counts(capsys):
+    counts = {row["kind"]: int(row["count"]) for row in rows(capsys, "")}
+    assert set(PLUGINS) <= set(counts)
+    assert all(counts[kind] == len(registry.names(kind)) for kind in PLUGINS)
+    assert counts["recipes"] == len(recipe_files.shipped())
+    assert counts["adjacencies"] == len(Adjacency)
+
+
+@pytest.mark.parametrize("kind", catalog.KINDS)
+def test_a_kind_lists_each_name_with_what_it_is(capsys, kind):
+    listed = rows(capsys, kind)
+    assert [row["name"] for row in listed] == catalog.names(kind)
+    assert all(len(row["what it is"]) > 5 and "\n" not in row["what it is"] for row in listed)
+    code, out, _ = call(capsys, f"list {kind}")
+    assert code == 0
+    assert len(out.splitlines()) == len(listed) + 1
+
+
+@pytest.mark.parametrize("name", registry.names("mechanisms"))
+def test_a_mechanism_has_the_parameters_and_the_source_that_it_declares(capsys, name):
+    cls = registry.mechanism(name)
+    (entry,) = [row for row in rows(capsys, name) if row["kind"] == "mechanisms"]
+    assert entry["facts"]["source"] == cls.source
+    for field, shown in zip(dataclasses.fields(cls), entry["parameters"], strict=True):
+        assert shown["name"] == field.name
+        assert shown["meaning"] == field.metadata["help"]
+        if field.default is dataclasses.MISSING:
+            assert shown["default"] == "required"
+        elif isinstance(field.default, float):
+            assert float(shown["default"]) == field.default
+
+
+def test_the_accountants_of_a_mechanism_are_those_that_answer_it(capsys):
+    (gauss,) = rows(capsys, "mechanisms gauss")
+    answered = set(re.findall(r"([\w-]+) [NPF]+", gauss["facts"]["accountants"]))
+    for name in registry.names("accountants"):
+        asked = "" if name == "renyi" else "--eps 1"  # a Renyi divergence has no eps
+        code, _, _ = call(capsys, f"budget --mech gauss --sigma 1 --n 2 {asked} --accountant {name}")
+        assert (code == 0) == (name in answered - {"bdp", "wdp"}), name  # those two need observed distances
+    (zcdp,) = rows(capsys, "mechanisms zcdp")
+    assert "pld" not in zcdp["facts"]["accountants"]
+
+
+def test_a_name_of_two_kinds_is_described_as_both(capsys):
+    assert [row["kind"] for row in rows(capsys, "gdp")] == ["mechanisms", "accountants"]
+    assert [row["kind"] for row in rows(capsys, "accountants gdp")] == ["accountants"]
+
+
+@pytest.mark.parametrize("word", ["mechanism", "Mechanisms", "MECHANISM"])
+def test_a_kind_is_taken_in_the_singular_and_in_any_case(capsys, word):
+    assert rows(capsys, word) == rows(capsys, "mechanisms")
+
+
+def test_exit_codes_are_those_of_the_errors(capsys):
+    codes = {row["name"] for row in rows(capsys, "exit-codes")}
+    raised = {cls.exit_code for cls in vars(errors).values() if isinstance(cls, type) and hasattr(cls, "exit_code")}
+    assert {str(code) for code in raised} <= codes
+
+
+@pytest.mark.parametrize(
+    ("words", "near"), [("gaus", "gauss"), ("mechanisms laplce", "laplace"), ("acountants", "accountants")]
+)
+def test_an_unknown_name_gets_one_suggestion(capsys, words, near):
+    code, out, err = call(capsys, f"list {words}")
+    assert (code, out) == (2, "")
+    assert f"did you mean '{near}'" in err
+    assert "Known:" not in err
+
+
+def test_plug_ins_of_other_packages_appear(capsys, monkeypatch, tmp_path):
+    (tmp_path / "their_noise.py").write_text(
+        '"""Noise of another package."""\n'
+        "from dataclasses import dataclass\n"
+        "from wpriv.core.mechanism import Mechanism\n"
+        "from wpriv.core.parameters import parameter\n"
+        "from wpriv.accounting.mechanisms.gauss import GaussPair\n"
+        "@dataclass(frozen=True)\n"
+        "class Theirs(Mechanism):\n"
+        '    strength: float = parameter("strength of their noise", exclusive_minimum=0)\n'
+        "    def pair(self):\n"
+        "        return GaussPair(self.strength)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    point = EntryPoint("theirs", "their_noise", "wpriv.mechanisms")
+    monkeypatch.setattr(registry, "_entry_points", lambda kind: {"theirs": point} if kind == "mechanisms" else {})
+    assert {"name": "theirs", "what it is": "Noise of another package."} in rows(capsys, "mechanisms")
+    (entry,) = rows(capsys, "theirs")
+    assert [each["name"] for each in entry["parameters"]] == ["strength"]

@@ -1,0 +1,101 @@
+"""wpriv list"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from wpriv.cli import flags
+from wpriv.cli.parsing import argument, fill, section, terminal_width
+from wpriv.errors import UsageError
+from wpriv.hints import did_you_mean
+
+if TYPE_CHECKING:
+    from wpriv.cli.catalog import Entry
+
+SCHEMA = "wpriv.list/1"
+Word = Annotated[flags.Text, argument("KIND", "A kind of names (wpriv list shows them), or a name of any kind.")]
+Name = Annotated[flags.Text, argument("NAME", "One name of the kind: its parameters, source and meaning.")]
+
+
+def command(kind: Word = None, name: Name = None, as_json: flags.Json = False) -> None:
+    """List what can be named: mechanisms, accountants, samplings, models, data sets, recipes, ...; or describe one.
+
+    Plug-ins of other installed packages are among them.
+
+    wpriv list
+
+    wpriv list mechanisms
+
+    wpriv list gauss
+
+    wpriv list accountants wdp --json
+    """
+    from wpriv.cli import catalog, output
+
+    if kind is None:
+        rows = [[each, str(len(catalog.names(each))), about] for each, about in catalog.KINDS.items()]
+        _print_rows(["kind", "count", "what it names"], rows, as_json)
+        return
+    places = _places(kind, name)
+    if not places:
+        wanted = _kind(kind)
+        rows = [[each, flags.as_flags(about)] for each, about in catalog.about(wanted).items()]
+        _print_rows(["name", "what it is"], rows, as_json)
+        return
+    with output.waiting("trying accountants"):
+        entries = [catalog.entry(*place) for place in places]
+    if as_json:
+        output.emit_rows([entry.as_dict() for entry in entries], SCHEMA)
+    else:
+        output.emit("\n\n".join(map(_text, entries)))
+
+
+def _kind(word: str) -> str:
+    """The kind that a word names, in the singular or the plural.
+
+    Raises:
+        UsageError: it names none, and no name of any kind either.
+    """
+    from wpriv.cli import catalog
+
+    found = catalog.kind_of(word)
+    if found is None:
+        near = did_you_mean(word, [*catalog.KINDS, *(name for kind in catalog.KINDS for name in catalog.names(kind))])
+        raise UsageError(f"nothing is called {word[:60]!r}{near or '.'} `wpriv list` shows the kinds of names")
+    return found
+
+
+def _places(kind: str, name: str | None) -> list[tuple[str, str]]:
+    """The kinds and names that the arguments ask to describe; none where they ask for the names of a kind."""
+    from wpriv.cli import catalog
+
+    if name is None:
+        return [] if kind in catalog.KINDS else catalog.places(kind)
+    wanted = _kind(kind)
+    places = [place for place in catalog.places(name) if place[0] == wanted]
+    if not places:
+        near = did_you_mean(name, catalog.names(wanted))
+        raise UsageError(f"none of the {wanted} is called {name[:60]!r}{near or '.'} `wpriv list {wanted}` shows them")
+    return places
+
+
+def _print_rows(header: list[str], rows: list[list[str]], as_json: bool) -> None:
+    from wpriv.cli import output
+
+    if as_json:
+        output.emit_rows([dict(zip(header, row, strict=True)) for row in rows], SCHEMA)
+    else:
+        output.emit_table(header, rows)
+
+
+def _text(entry: Entry) -> str:
+    """One name in paragraphs: what it is, its parameters, and what else is known."""
+    width = terminal_width()
+    parts = [fill(f"{entry.name} ({entry.kind.removesuffix('s')}): {flags.as_flags(entry.about)}", width, "")]
+    if entry.parameters:
+        rows = [(f"{each.typed(entry.kind)} ({each.value})", each.sentence) for each in entry.parameters]
+        parts.append(section("Parameters", rows, width))
+    facts = [(key, text) for key, text in entry.facts.items() if text]
+    if facts:
+        parts.append(section("Facts", facts, width))
+    return "\n\n".join(parts)
