@@ -316,6 +316,7 @@ def projection_noise(rows: Rows, axes: Any) -> None:
     width, height = axes.figure.get_size_inches()
     axes.figure.set_size_inches(width, max(height, ROW * len(rows)))
     axes.set_xscale("log")
+    axes.margins(x=0.05)
     low, high = axes.get_xlim()
     axes.set_xticks(ticks := [tick for tick in TICKS if low <= tick <= high], [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()

@@ -265,7 +265,7 @@ def _draw_columns(groups: dict[str, Rows], axes: Any, keys: dict[str, str]) -> N
         _draw.bars(axes, [place], [value], [spread], "#000000")
         axes.annotate(f"{value:.3g}", (place, value + spread), xytext=(0, 3), textcoords="offset points", ha="center")
     axes.set_xticks(range(len(groups)), list(groups))
-    axes.margins(y=0.15)
+    axes.margins(x=0.05, y=0.15)
 
 
 def _distance_key(row: dict[str, Any], grouped_by: list[str], label: str) -> str:

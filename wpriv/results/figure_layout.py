@@ -273,7 +273,8 @@ def _set_titles(panels: Sequence[LetteredPanel], style: Style, width: float) -> 
         if not words:
             continue
         size = style.settings.get("axes.titlesize", 10.0)
-        letters = max(12, int(width * POINTS * LABEL / (size * LETTER_WIDTH)))
+        share = LABEL if len(panels) > 1 else 1.0
+        letters = max(12, int(width * POINTS * share / (size * LETTER_WIDTH)))
         lines = [part for line in words.splitlines() for part in textwrap.wrap(line, letters)]
         axes.set_title("\n".join(lines), fontsize=size, loc="left" if len(panels) > 1 else "center")
 
