@@ -9,7 +9,7 @@ process = Process((Step(Laplace(scale=20.0)),))
 print(f"one count with Laplace noise:      eps = {curve(process).epsilon(delta=1e-5):.4f}")
 
 process = process + Step(Gauss(sigma=10.0), n=12)
-print(f"and twelve with Gauss noise:       eps = {curve(process).epsilon(delta=1e-5):.4f}")
+print(f"and twelve with Gaussian noise:       eps = {curve(process).epsilon(delta=1e-5):.4f}")
 
 training = Process((Step(Gauss(sigma=1.0), n=2000, sampling=Poisson(256 / 60_000)),))
 process = process + training

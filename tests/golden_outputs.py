@@ -156,7 +156,7 @@ PUBLISHED = "--mech gauss --sigma 0.638 --sampling poisson --batch 256 --records
 
 VERBS = (
     *("budget", "calibrate", "compare", "train", "plot", "verify", "reproduce", "report", "audit", "privatize"),
-    "list",
+    *("list", "completion", "explain"),
 )
 GROUPS = {"recipe": ("ls", "check", "show", "schema", "cp", "refresh"), "data": ("ls", "show")}
 
@@ -304,6 +304,19 @@ def calculator() -> Iterator[Case]:
         yield Case(f"sampling-{kind}", (job, f"{job} --quiet", f"{job} --json --tol 1e-3"))
     yield Case("budget-eps", (f"budget {S}", f"budget {S} --json", f"budget {S} --csv", f"budget {S} --quiet"))
     yield Case("budget-delta", tuple(f"budget {SUB} --eps 0.1{how}" for how in ("", " --json", " --csv", " --quiet")))
+    yield Case(
+        "explain",
+        (
+            "explain eps=3,delta=1e-5",
+            "explain mu=1 --unit period --people 2 --releases 1",
+            "explain rho=0.5 --unit event --json",
+            "explain gauss sigma=4 n=10 --delta 1e-6 --prior 0.5 --unit household",
+            "explain eps=12,delta=1e-5 --people 1",
+            "explain eps=-1",
+            "explain eps=3,dleta=1e-5",
+            "explain eps=3 --unit huosehold",
+        ),
+    )
     yield Case("budget-explain", (f"budget {S} --explain", f"budget {S} --explain --json"))
     yield Case(
         "budget-several-accountants", tuple(f"budget {G} --accountant all{how}" for how in ("", " --json", " --csv"))

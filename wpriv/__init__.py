@@ -1,6 +1,6 @@
 """wpriv: how private is this, exactly?
 
-The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``train``, ``audit``,
+The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``explain``, ``train``, ``audit``,
 ``privatize``, ``report``. A process is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how often it
 runs, and its sampling (``Poisson``, ``FixedSize``, ``Allocation``, ``Shuffle``); ``curve`` is its privacy curve.
 Everything loads on first use, so that ``import wpriv`` costs nothing.
@@ -13,6 +13,7 @@ _MODULES = {
     "accounting.budget": "budget curve",
     "accounting.calibrate": "Calibration calibrate",
     "accounting.claims.decision": "Decision",
+    "accounting.claims.explain": "Explanation explain",
     "accounting.claims.order": "PrivacyOrder privacy_order",
     "accounting.claims.verify_claim": "verify_claim",
     "accounting.comparison.compare": "Comparison compare",

@@ -6,6 +6,8 @@ from wpriv.accounting.budget import curve as curve
 from wpriv.accounting.calibrate import Calibration as Calibration
 from wpriv.accounting.calibrate import calibrate as calibrate
 from wpriv.accounting.claims.decision import Decision as Decision
+from wpriv.accounting.claims.explain import Explanation as Explanation
+from wpriv.accounting.claims.explain import explain as explain
 from wpriv.accounting.claims.order import PrivacyOrder as PrivacyOrder
 from wpriv.accounting.claims.order import privacy_order as privacy_order
 from wpriv.accounting.claims.verify_claim import verify_claim as verify_claim

@@ -11,7 +11,7 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 
-from wpriv.hints import did_you_mean
+from wpriv.hints import instead
 
 # errors of the operating system that mean a wrong path, not a full disk or a missing permission
 WRONG_PATH = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP)
@@ -31,10 +31,18 @@ EXIT_CODES = {
 }
 
 
+# the place of a fault: the file as the user named it, line and column from 1
+Place = tuple[str, int, int]
+
+
 class WprivError(Exception):
-    """Base of all errors raised on purpose; the message is one short paragraph: wanted, found, what to change."""
+    """Base of all errors raised on purpose; the message is one short paragraph: wanted, found, what to change.
+
+    ``place`` is where the fault stands in a file, if that is known.
+    """
 
     exit_code = 70
+    place: Place | None = None
 
     def at(self, place: str) -> WprivError:
         """Return this error with the place of the fault, such as a file and an entry, before its message."""
@@ -54,9 +62,9 @@ class UsageError(WprivError):
 
 
 class UnknownName(UsageError):
-    """A name that does not exist, with the nearest known name and the list of all.
+    """A name that does not exist, with the nearest known name, and the list of all where it is short.
 
-    Reads "no mechanism called 'gaus'; did you mean 'gauss'? Known: gauss, laplace".
+    Reads "no mechanism called 'gaus'; did you mean 'gauss'? `wpriv list mechanisms` names all".
 
     Args:
         kind: what is named, in the singular: "mechanism", "column".
@@ -79,8 +87,7 @@ class UnknownName(UsageError):
     def __str__(self) -> str:
         kind, word, known, place, owner, hint = self.args
         subject = f"{owner} has no {kind} {word[:60]!r}" if owner else f"no {kind} called {word[:60]!r}"
-        suggestion = hint or did_you_mean(word, known) or "."
-        return f"{place}{': ' * bool(place)}{subject}{suggestion} Known: {', '.join(known) or 'none'}"
+        return f"{place}{': ' * bool(place)}{subject}{hint or instead(word, known, kind)}"
 
 
 class Unsupported(WprivError):

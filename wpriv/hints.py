@@ -4,82 +4,155 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_MULTIPLIER = "the noise multiplier is sigma / sensitivity"
+# names of other programs and papers that mean exactly what a name here does, by the kind of name; accepted everywhere
+SYNONYMS = {
+    "mechanisms": {
+        "gauss": "gaussian normal gaussian-mechanism gaussian-noise",
+        "laplace": "laplacian lap laplace-mechanism laplace-noise",
+        "discrete-gauss": "discrete-gaussian",
+        "discrete-laplace": "discrete-laplacian geometric two-sided-geometric",
+        "truncated-gauss": "truncated-gaussian",
+        "truncated-laplace": "truncated-laplacian",
+        "local-gauss": "local-gaussian",
+        "local-laplace": "local-laplacian",
+        "gauss-threshold": "gaussian-threshold",
+        "laplace-threshold": "laplacian-threshold",
+        "matrix-gauss": "matrix-gaussian matrix-mechanism matrix-factorization dp-mf",
+        "randomized-response": "rr randomised-response",
+        "exponential": "exponential-mechanism",
+    },
+    "accountants": {
+        "pld": "prv privacy-loss-distribution privacy-loss-distributions",
+        "rdp": "renyi-dp rdp-accountant renyi-accountant",
+        "moments": "moments-accountant",
+        "advanced": "strong strong-composition advanced-composition",
+        "basic": "basic-composition sequential-composition",
+        "kov": "optimal-composition",
+    },
+    "samplings": {
+        "none": "full-batch no-sampling",
+        "poisson": "poisson-sampling poisson-subsampling bernoulli bernoulli-sampling",
+        "fixed": "fixed-size without-replacement sampling-without-replacement swor wor",
+        "allocation": "random-allocation balls-in-bins balls-and-bins",
+        "shuffle": "shuffled shuffling shuffled-batches random-shuffling reshuffling random-reshuffling",
+    },
+    "adjacencies": {
+        "add-remove": "add-or-remove add-or-remove-one add-remove-one unbounded",
+        "replace-one": "replace replacement substitute substitution swap change-one bounded",
+        "zero-out": "zeroed-out zeroing-out zero-out-one",
+    },
+    "keys": {
+        "mech": "mechanism",
+        "eps": "epsilon target-epsilon target-eps",
+        "delta": "target-delta",
+        "n": "steps num-steps compositions num-compositions iterations num-iterations",
+        "rate": "q sample-rate sampling-rate sampling-probability sampling-prob subsampling-rate",
+        "batch": "batch-size lot-size expected-batch-size",
+        "records": "dataset-size data-set-size data-size num-records num-examples num-samples",
+        "epochs": "num-epochs",
+        "adjacency": "neighbouring-relation neighboring-relation",
+        "max-eps": "max-epsilon",
+    },
+}
+# names of DP-SGD, which is Gaussian noise on Poisson batches
+DP_SGD = ("dpsgd", "dp-sgd", "sgm", "subsampled-gaussian", "sampled-gaussian")
+_MEANINGS = {
+    kind: {term: name for name, terms in rows.items() for term in terms.split()} for kind, rows in SYNONYMS.items()
+}
+
 _STEPS = "the number of compositions"
-_RATE = "the fraction of the records in one step"
-_RECORDS = "the size of the data set"
-_BATCH = "the size of a batch or lot"
 _CLIP = "the clipping norm is the sensitivity of a sum of clipped gradients"
 _RHO = "rho-zCDP of gauss noise is sigma = sensitivity / sqrt(2 rho); a given rho is a parameter of mechanism zcdp"
-_ADD_REMOVE = "one data set has one record more"
-_REPLACE_ONE = "one record is replaced by another"
 _MU = "mu-GDP of gauss noise is sigma = sensitivity / mu; a given mu is a parameter of mechanism gdp"
-# terms of other programs and papers; their names here, of which the first known in the context is suggested; a remark
-_SYNONYMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("noise-multiplier multiplier noise-scale z", ("sigma", "mech"), _MULTIPLIER),
+# terms that are close to names here, of which the first known in the context is suggested; a remark
+_SUGGESTIONS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("multiplier noise-scale z", ("noise-multiplier", "sigma"), "the noise multiplier is sigma / sensitivity"),
     ("std stddev sd stdev standard-deviation noise-std noise", ("sigma",), "the standard deviation of the noise"),
     ("rho", ("sigma", "gauss"), _RHO),
     ("mu", ("sigma", "gauss"), _MU),
     ("b laplace-scale", ("scale",), "the scale b of Laplace noise"),
-    ("steps num-steps compositions iterations iters iter rounds releases queries count t k", ("n",), _STEPS),
-    ("q sample-rate sampling-rate sampling-probability sampling-prob prob probability", ("rate",), _RATE),
-    ("subsampling-rate gamma fraction", ("rate",), _RATE),
-    ("lot lot-size batch-size batchsize minibatch mini-batch expected-batch-size", ("batch",), _BATCH),
-    ("dataset-size data-size num-examples examples num-samples samples", ("records",), _RECORDS),
-    ("sample-size size num-records population", ("records",), _RECORDS),
-    ("num-epochs passes", ("epochs",), ""),
-    ("epsilon", ("eps",), ""),
-    ("target-epsilon target-eps", ("eps", "epsilon"), ""),
-    ("target-delta", ("delta",), ""),
-    ("max-epsilon epsilon-limit", ("max-eps",), ""),
+    ("iters iter rounds releases queries count t k", ("n",), _STEPS),
+    ("prob probability gamma fraction", ("rate",), "the fraction of the records in one step"),
+    ("lot batchsize minibatch mini-batch", ("batch",), "the size of a batch or lot"),
+    ("examples samples sample-size size population", ("records",), "the size of the data set"),
+    ("passes", ("epochs",), ""),
+    ("epsilon-limit", ("max-eps",), ""),
     ("max-grad-norm l2-norm-clip clip-norm clipping-norm norm-bound", ("clip", "sensitivity"), _CLIP),
     ("l2-sensitivity delta-f df", ("clip", "sensitivity"), _CLIP),
     ("clip", ("sensitivity",), _CLIP),
-    ("mechanism noise-type distribution", ("mech",), ""),
+    ("noise-type distribution", ("mech",), ""),
     ("accounting method", ("accountant", "accountants"), ""),
-    ("neighbors neighbours neighboring neighbouring relation neighboring-relation", ("adjacency",), ""),
+    ("neighbors neighbours neighboring neighbouring relation", ("adjacency",), ""),
     ("tolerance precision", ("tol",), ""),
     ("ledger", ("history",), ""),
     ("output o outdir out-dir output-dir dest", ("out",), ""),
     ("learning-rate", ("lr",), ""),
-    ("gaussian normal gaussian-mechanism analytic-gaussian", ("gauss",), ""),
+    ("analytic-gaussian", ("gauss",), ""),
     ("mu-gdp f-dp", ("gdp",), "a given mu; Gaussian noise of known sigma is gauss"),
     ("rho-zcdp cdp", ("zcdp",), "a given rho; Gaussian noise of known sigma is gauss"),
     ("rdp renyi rdp-table renyi-curve", ("rdp-curve",), "Renyi divergences from a table"),
     ("pure-dp approximate-dp approx-dp eps-delta-dp eps-dp", ("dp",), "a given eps and delta"),
-    ("exponential-mechanism bounded-range report-noisy-max gumbel", ("exponential",), ""),
-    ("dpsgd dp-sgd sgm subsampled-gaussian sampled-gaussian", ("gauss",), "with --sampling poisson and a rate"),
-    (
-        "matrix matrix-mechanism matrix-factorization mf dp-mf dp-ftrl bandmf banded",
-        ("matrix-gauss",),
-        "correlated noise",
-    ),
-    ("lap laplacian laplace-mechanism", ("laplace",), ""),
-    ("rr krr k-rr randomised-response", ("randomized-response",), ""),
-    ("discrete-gaussian", ("discrete-gauss",), ""),
-    ("geometric two-sided-geometric", ("discrete-laplace",), "the two-sided geometric distribution"),
-    ("prv fft fourier privacy-buckets buckets", ("pld",), "the privacy loss distribution, as a certified bracket"),
-    ("renyi-dp renyi-accountant", ("rdp",), ""),
+    ("bounded-range report-noisy-max gumbel", ("exponential",), ""),
+    (" ".join(DP_SGD), ("gauss",), "with --sampling poisson and a rate"),
+    ("matrix mf dp-ftrl bandmf banded", ("matrix-gauss",), "correlated noise"),
+    ("krr k-rr", ("randomized-response",), "of two answers, which bounds that of more"),
+    ("fft fourier privacy-buckets buckets", ("pld",), "the privacy loss distribution, as a certified bracket"),
     ("gaussian-dp gaussian-differential-privacy", ("gdp", "gauss"), ""),
-    ("moments-accountant ma abadi", ("moments",), ""),
-    ("strong strong-composition advanced-composition", ("advanced",), ""),
+    ("ma abadi", ("moments",), ""),
     ("naive linear sequential", ("basic",), ""),
-    ("optimal optimal-composition kairouz", ("kov",), ""),
-    ("bernoulli binomial iid", ("poisson",), "each record is drawn independently"),
-    ("balls-in-bins random-allocation allocated", ("allocation",), "each record in one random step of every pass"),
-    ("shuffled shuffling shuffled-batches reshuffling random-reshuffling random-shuffling", ("shuffle",), ""),
-    ("uniform without-replacement swor subset fixed-size", ("fixed",), "batches of a fixed size, without replacement"),
-    ("full full-batch no", ("none",), ""),
-    ("add-or-remove add-or-remove-one add-remove-one unbounded", ("add-remove",), _ADD_REMOVE),
-    ("zeroed-out zero-out-one zeroing-out null-record ghost-record", ("zero-out",), "the number of records is public"),
-    ("bounded substitute substitution swap replace replacement change-one", ("replace-one",), _REPLACE_ONE),
+    ("optimal kairouz", ("kov",), ""),
+    ("binomial iid", ("poisson",), "each record is drawn independently"),
+    ("allocated", ("allocation",), "each record in one random step of every pass"),
+    ("uniform subset", ("fixed",), "batches of a fixed size, without replacement"),
+    ("full no", ("none",), ""),
+    ("null-record ghost-record", ("zero-out",), "the number of records is public"),
 )
-ALIASES = {term: (names, remark) for terms, names, remark in _SYNONYMS for term in terms.split()}
+ALIASES = {term: (names, remark) for terms, names, remark in _SUGGESTIONS for term in terms.split()}
+for _rows in _MEANINGS.values():
+    for _term, _name in _rows.items():
+        _names, _remark = ALIASES.get(_term, ((), ""))
+        ALIASES[_term] = ((_name, *_names), _remark)
+# what `wpriv list` names, by the word of messages; other lists of more than SHORT names are not printed
+LISTS = {
+    "mechanism": "mechanisms",
+    "accountant": "accountants",
+    "data set": "data",
+    "data": "data",
+    **{kind: f"{kind}s" for kind in ("model", "task", "table", "figure")},
+}
+SHORT = 6
 
 
 def fold(word: str) -> str:
     """Normalise a name for comparison: lower case, hyphens for underscores, no surrounding blanks."""
     return word.strip().lower().replace("_", "-")
+
+
+def plain(kind: str, word: str) -> str:
+    """The name here for a word of a kind of ``SYNONYMS``: itself, in lower case and with hyphens, where it is none."""
+    name = fold(word).replace("/", "-").replace(" ", "-")
+    return _MEANINGS[kind].get(name, name)
+
+
+def plain_key(key: str) -> str:
+    """The key that a synonym stands for, with underscores; the key itself where it is no synonym."""
+    name = _MEANINGS["keys"].get(fold(key))
+    return key if name is None else name.replace("-", "_")
+
+
+def instead(word: str, known: Sequence[str], kind: str = "", help: str = "") -> str:
+    """Return what follows on "no such name": ONE suggestion, and where all names are listed, if they are many.
+
+    Args:
+        kind: what is named, in the singular; ``LISTS`` has those that `wpriv list` names.
+        help: the command that names all, where it is another one.
+    """
+    near = did_you_mean(word, known) or "."
+    if len(known) <= SHORT:
+        return f"{near} Known: {', '.join(known) or 'none'}"
+    if help or kind in LISTS:
+        return f"{near} `{help or f'wpriv list {LISTS[kind]}'}` names all"
+    return near if near != "." else f". Known: {', '.join(known)}"
 
 
 def did_you_mean(word: str, known: Sequence[str], prefix: str = "") -> str:
@@ -96,5 +169,8 @@ def did_you_mean(word: str, known: Sequence[str], prefix: str = "") -> str:
     synonym = next((names[name] for name in synonyms if name in names), None)
     if word in names or synonym is None:
         near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+        if not near:  # a misspelt synonym
+            terms = {term: name for term, (meant, _) in ALIASES.items() for name in meant[:1] if name in names}
+            near = [terms[term] for term in difflib.get_close_matches(word, terms, n=1, cutoff=0.85)]
         return f"; did you mean {prefix + names[near[0]]!r}?" if near else ""
     return f"; did you mean {prefix + synonym!r}{f' ({remark})' if remark else ''}?"

@@ -13,8 +13,8 @@ from typing import Any
 
 from wpriv.errors import UsageError
 
-# values stay text and are read by wpriv/numerics/numbers.py: 1e-5, 2^20 and 256/60000 work everywhere, with the
-# same errors
+# values stay text and are read by wpriv/numerics/numbers.py: 1e-5, 2^20, 256/60000, 60_000 and 1% work everywhere,
+# with the same errors; names of other programs for these keys, such as epsilon and batch-size, are in wpriv/hints.py
 Text = str | None
 
 
@@ -28,7 +28,8 @@ class Mechanism:
     """What is released."""
 
     mech: Text = key("NAME", "mechanism: gauss, laplace, randomized-response, ...")
-    sigma: Text = key("X", "standard deviation of the noise (noise multiplier x sensitivity)")
+    sigma: Text = key("X", "standard deviation of the noise")
+    noise_multiplier: Text = key("Z", "instead of `sigma`: sigma = Z x sensitivity")
     scale: Text = key("X", "scale b of Laplace noise")
     param: list[str] | None = key("NAME=VALUE", "any other parameter of the mechanism; repeatable")
     sensitivity: Text = key("X", "sensitivity of the query (default 1)")
@@ -41,7 +42,7 @@ class Schedule:
     n: Text = key(
         "K",
         "number of compositions (releases, steps)",
-        flag=": 1000, 1e6, 2^20",
+        flag=": 1000, 60_000, 1e6, 2^20; also --steps",
         recipe="; 1 where neither n nor epochs is given",
     )
     epochs: Text = key("E", "instead of `n`: n = epochs / rate, rounded up")
@@ -50,10 +51,15 @@ class Schedule:
         "how records are drawn: none, poisson, fixed (a fixed number), allocation (each in one step of every pass), or "
         "shuffle (shuffled batches)",
     )
-    rate: Text = key("Q", "share of the records that takes part in a step", flag=": 0.01, 256/60000")
-    batch: Text = key("B", "instead of `rate`: rate = batch / records")
+    rate: Text = key(
+        "Q", "share of the records that takes part in a step", flag=": 0.01, 1%, 256/60000; also --sample-rate"
+    )
+    batch: Text = key("B", "instead of `rate`: rate = batch / records", flag="; also --batch-size")
     records: Text = key(
-        "N", "size of the data set", flag=" (never the number of compositions)", recipe=", for batch and epochs"
+        "N",
+        "size of the data set",
+        flag=" (never the number of compositions); also --dataset-size",
+        recipe=", for batch and epochs",
     )
     max_batch: Text = key("B", "for poisson, with `records`: of more records drawn than this, keep a random part")
     bands: Text = key(
@@ -70,8 +76,8 @@ class Question:
         "neighbours: add-remove, replace-one, or zero-out; left out, they follow from the sampling and the mechanism",
     )
     group: Text = key("M", "largest number of records of one person, who is protected as a whole (default 1)")
-    eps: Text = key("X", "epsilon, at least 0")
-    delta: Text = key("X", "delta, strictly between 0 and 1")
+    eps: Text = key("X", "epsilon, at least 0", flag="; also --epsilon")
+    delta: Text = key("X", "delta, at least 0 and below 1; 0 is pure DP")
     accountant: list[str] | None = key(
         "NAME", "accountant (default pld), as NAME or NAME:option=value; repeatable, or all"
     )
@@ -87,7 +93,11 @@ class Job(Question, Schedule, Mechanism):
 class More:
     """More steps, observations and runs."""
 
-    history: Text = key("FILE", "a ledger.jsonl, or a JSON list of steps or of [noise_multiplier, rate, steps]")
+    history: Text = key(
+        "FILE",
+        "the results folder of a training or its ledger.jsonl; or a JSON list of steps or of [noise_multiplier, rate, "
+        "steps]; - is standard input",
+    )
     observed: Text = key("FILE", "for wdp and bdp: pair distances or gradients: .npz, .csv, or weibull:shape=0.5,...")
     repeats: Text = key(
         "DIST", "only the best of K such runs is released; K as geometric:mean=20, poisson:mean=20, ..."

@@ -52,7 +52,7 @@ def download(parts: Path) -> None:
     parts.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        run("npm", "pack", "--silent", f"pyodide@{PYODIDE}", cwd=folder)
+        run("npm", "pack", "--loglevel=error", f"pyodide@{PYODIDE}", cwd=folder)
         with tarfile.open(folder / f"pyodide-{PYODIDE}.tgz") as archive:
             for name in (*RUNTIME, "pyodide-lock.json"):
                 (parts / name).write_bytes(archive.extractfile(f"package/{name}").read())  # type: ignore[union-attr]
@@ -147,7 +147,8 @@ def main() -> None:
     (parts / "verifier.zip").write_bytes(verifier())
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(page(parts), encoding="utf-8")
-    print(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
+    digest = hashlib.sha256((parts / "verifier.zip").read_bytes()).hexdigest()
+    print(f"{target}: {target.stat().st_size / 1e6:.1f} MB; SHA-256 of the verifier {digest}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import wpriv
 from tests.accounting.test_budget_verb import gauss_delta
 from wpriv.accounting import adaptive_history, evaluate, ledger
 from wpriv.accounting.accountants import rdp_filter
-from wpriv.accounting.explain import explain
+from wpriv.accounting.basis import explain
 from wpriv.accounting.mechanisms.dp import Dp
 from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.accounting.mechanisms.laplace import Laplace

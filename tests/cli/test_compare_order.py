@@ -37,7 +37,7 @@ def test_json_has_the_range_and_the_crossing(capsys):
     ("words", "shown"),
     [
         (("--order",), "two processes"),
-        (("--order", "gauss sigma=1"), "found one"),
+        (("--order", "gauss sigma=1"), "found 1"),
         (("gauss sigma=1", "gauss sigma=2"), "--order"),
         (("--within", "0.1", "--mech", "gauss", "--sigma", "1"), "--within"),
         (("--order", "gauss sigma=1", "gauss sigma=2", "--mech", "gauss"), "--mech"),

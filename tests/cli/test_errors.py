@@ -15,11 +15,11 @@ CASES = [
     ("budget --simga 1", 2, ("no option --simga", "did you mean '--sigma'?")),
     ("budget --sigma", 2, ("--sigma", "requires an argument")),
     ("budget stray", 2, ("stray",)),
-    ("budget stray other", 2, ("other",)),
+    ("budget stray other", 2, ("stray",)),
     ("recipe", 2, ("no recipe command given", "ls, check")),
     ("recipe shwo", 2, ("no command 'shwo'", "did you mean 'show'?")),
     ("budget --delta 1e-5", 2, ("--mech", "gauss")),
-    ("budget --mech gaus --delta 1e-5", 2, ("did you mean 'gauss'?", "laplace")),
+    ("budget --mech gaus --delta 1e-5", 2, ("did you mean 'gauss'?", "wpriv list mechanisms")),
     ("budget --mech gauss --delta 1e-5", 2, ("gauss", "sigma")),
     ("budget --mech gauss --scale 1 --delta 1e-5", 2, ("'scale'", "sigma")),
     ("budget --mech randomized-response --param ep0=1 --delta 1e-5", 2, ("did you mean 'eps0'?",)),
@@ -124,7 +124,7 @@ def test_an_error_is_one_plain_paragraph_with_its_exit_code(capsys, line, code, 
     out, err = capsys.readouterr()
     told = [text for text in err.splitlines() if not text.startswith(("wpriv: warning", "wpriv: note"))]
     assert len(told) == 1, err
-    assert told[0].startswith("wpriv: ")
+    assert told[0].startswith('{"schema": "wpriv.error/1"' if "--json" in line else "wpriv: ")
     for word in words:
         assert word in told[0]
     assert "Traceback" not in err

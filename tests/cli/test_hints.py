@@ -13,35 +13,105 @@ GAUSS = "budget --mech gauss --sigma 1 --delta 1e-5"
 
 
 @pytest.mark.parametrize(
-    ("flag", "meant"),
+    ("theirs", "here"),
     [
-        ("--noise-multiplier", "--sigma"),
-        ("--noise_multiplier", "--sigma"),
-        ("--steps", "--n"),
-        ("--iterations", "--n"),
-        ("--q", "--rate"),
-        ("--sample-rate", "--rate"),
-        ("--lot-size", "--batch"),
-        ("--batch-size", "--batch"),
-        ("--dataset-size", "--records"),
-        ("--rho", "--sigma"),
-        ("--epsilon", "--eps"),
-        ("--SIGMA", "--sigma"),
-        ("--simga", "--sigma"),
-        ("--max-grad-norm", "--sensitivity"),
+        ("--epsilon 1", "--eps 1"),
+        ("--target-epsilon 1", "--eps 1"),
+        ("--target_delta 1e-5", "--delta 1e-5"),
+        ("--delta 1e-5 --steps 60,000", "--delta 1e-5 --n 60000"),
+        ("--delta 1e-5 --iterations=9", "--delta 1e-5 --n 9"),
+        ("--delta 1e-5 --noise-multiplier 2 --sensitivity 3", "--delta 1e-5 --sigma 6 --sensitivity 3"),
+        ("--delta 1e-5 --noise_multiplier 2", "--delta 1e-5 --sigma 2"),
+        ("--delta 1e-5 --sampling poisson-sampling --q 1%", "--delta 1e-5 --sampling poisson --rate 0.01"),
+        ("--delta 1e-5 --sampling swor --sample-rate 0.1", "--delta 1e-5 --sampling fixed --rate 0.1"),
+        (
+            "--delta 1e-5 --sampling random-allocation --sampling-rate .1 --n 10 --tol .01",
+            "--delta 1e-5 --sampling allocation --rate 0.1 --n 10 --tol 1%",
+        ),
+        (
+            "--delta 1e-5 --sampling bernoulli --batch-size 256 --dataset-size 60_000",
+            "--delta 1e-5 --sampling poisson --batch 256 --records 60000",
+        ),
+        (
+            "--delta 1e-5 --sampling poisson --lot-size=256 --num-examples=60,000 --num-epochs 1",
+            "--delta 1e-5 --sampling poisson --batch 256 --records 60000 --epochs 1",
+        ),
+        ("--delta 1e-5 --accountant prv", "--delta 1e-5 --accountant pld"),
+        ("--delta 1e-5 --accountant renyi-dp", "--delta 1e-5 --accountant rdp"),
+        ("--delta 1e-5 --adjacency add/remove", "--delta 1e-5 --adjacency add-remove"),
+        ("--delta 1e-5 --adjacency substitution", "--delta 1e-5 --adjacency replace-one"),
+        ("--delta 1e-5 --adjacency replace_one", "--delta 1e-5 --adjacency replace-one"),
     ],
 )
-def test_a_flag_of_other_programs_leads_to_the_one_here(capsys, flag, meant):
+def test_words_of_other_programs_mean_what_they_say(capsys, theirs, here):
+    """Oracle: the same question in the words here."""
+
+    def answer(words, mech):
+        line = ["budget", "--mech", mech, *words.split(), "--json"]
+        line += [] if "sigma" in words or "multiplier" in words else ["--sigma", "2"]
+        assert main(line) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert answer(theirs, "gaussian") == answer(here, "gauss")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "here"),
+    [
+        ("laplacian scale=1", "laplace scale=1"),
+        ("rr eps0=1", "randomized-response eps0=1"),
+        ("geometric scale=2", "discrete-laplace scale=2"),
+        ("dpsgd sigma=2 rate=10% n=4", "gauss sigma=2 sampling=poisson rate=0.1 n=4"),
+        ("dp-sgd noise_multiplier=2 rate=0.1 n=4 allocation", "gauss sigma=2 sampling=allocation rate=0.1 n=10"),
+        ("gaussian sigma=2 sensitivity=2 unbounded", "gauss sigma=2 sensitivity=2 adjacency=add-remove"),
+    ],
+)
+def test_names_of_other_programs_mean_what_they_say(capsys, theirs, here):
+    theirs = theirs.replace("n=4 allocation", "n=10 allocation")
+    assert main(["budget", theirs, "--delta", "0.01", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert main(["budget", *here.split(), "--delta", "0.01", "--json"]) == 0
+    assert answer == json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("flag", "meant"),
+    [("--rho", "--sigma"), ("--SIGMA", "--sigma"), ("--simga", "--sigma"), ("--max-grad-norm", "--sensitivity")],
+)
+def test_a_flag_that_means_something_else_leads_to_the_one_here(capsys, flag, meant):
     assert main(["budget", "--mech", "gauss", flag, "1", "--delta", "1e-5"]) == 2
-    assert f"did you mean '{meant}'" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"did you mean '{meant}'" in error
+    assert "Known:" not in error
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (f"{GAUSS} --noise-multiplier 1", "both set the noise"),
+        ("budget --mech gauss --noise-multiplier 0 --delta 1e-5", "greater than 0"),
+        ("budget --mech laplace --noise-multiplier 1 --delta 0.1", "laplace does not have both"),
+        ("budget --mech gauss --sigma 1 --epsilon 1 --eps 1", "--eps is given twice"),
+        (f"{GAUSS} --sampling poisson --rate 1,5", "write 1.5 or 15"),
+        (f"{GAUSS} --sampling poison --rate .1", "did you mean 'poisson'"),
+        (f"{GAUSS} --adjacency sustitution", "did you mean 'replace-one'"),
+        ("budget dpsgd sigma=1 --delta 1e-5", "needs a rate"),
+        ("budget gauss sigma=4 --sigma 4 --delta 1e-5", "sigma is given twice"),
+        ("budget gauss sigma=4 poison .01 --delta 1e-5", "did you mean 'poisson'"),
+        ("budget gauss sigma=4 + laplace scale=3 --n 4 --delta 1e-5", "leave out --n"),
+        ("calibrate gauss sigma=4 + laplace --eps 1 --delta 1e-5", "one step"),
+        ("compare gauss sigma=? --delta 1e-5 --accountant pld", "sigma"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_with_one_hint(capsys, words, why):
+    assert main(words.split()) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert why in error
 
 
 def test_a_hint_says_how_the_quantities_are_related(capsys):
-    for flag, relation in (
-        ("--noise-multiplier", "sigma / sensitivity"),
-        ("--rho", "sqrt(2 rho)"),
-        ("--mu", "sensitivity / mu"),
-    ):
+    for flag, relation in (("--rho", "sqrt(2 rho)"), ("--mu", "sensitivity / mu")):
         assert main(["budget", "--mech", "gauss", flag, "1"]) == 2
         assert relation in capsys.readouterr().err
 
@@ -52,30 +122,89 @@ def test_a_hint_says_how_the_quantities_are_related(capsys):
         ("--mech mu-gdp", "'gdp'"),
         ("--mech rho-zcdp", "'zcdp'"),
         ("--mech renyi", "'rdp-curve'"),
-        ("--mech gaussian", "'gauss'"),
-        ("--mech rr", "'randomized-response'"),
+        ("--mech gausian", "'gauss'"),
         ("--mech pld", "--accountant pld"),
         ("--mech gauss --sigma 1 --accountant laplace", "--mech laplace"),
-        ("--mech gauss --sigma 1 --accountant prv", "'pld'"),
-        ("--mech gauss --sigma 1 --accountant moments-accountant", "'moments'"),
+        ("--mech gauss --sigma 1 --accountant pdl", "'pld'"),
     ],
 )
-def test_a_name_of_other_programs_leads_to_the_one_here(capsys, words, hint):
+def test_a_name_that_is_none_leads_to_the_one_here(capsys, words, hint):
     assert main(["budget", *words.split(), "--delta", "1e-5"]) == 2
     assert hint in capsys.readouterr().err
 
 
-def test_a_key_of_other_programs_in_a_recipe_leads_to_the_one_here(tmp_path, capsys):
-    recipe = tmp_path / "r.yaml"
-    for key, meant in (
-        ("noise_multiplier: 1", "sigma"),
-        ("steps: 9", "n"),
-        ("q: 0.1", "rate"),
-        ("batch_size: 9", "batch"),
-    ):
-        recipe.write_text(f"kind: budget\nprocess: [{{mech: gauss, sigma: 1, {key}}}]\ndelta: 1e-5\n")
-        assert main(["budget", str(recipe)]) == 2
-        assert f"did you mean '{meant}'" in capsys.readouterr().err
+RECIPE = """kind: {kind}
+process:
+- mech: {mech}
+  {noise}: 2
+  {batch}: 256
+  {records}: {size}
+  sampling: {sampling}
+  {epochs}: 1
+{delta}: {target}
+adjacency: {adjacency}
+accountants: [{accountant}]
+source: here
+"""
+THEIRS = {
+    "mech": "gaussian", "noise": "noise_multiplier", "batch": "batch_size", "records": "dataset-size",
+    "size": "60,000", "sampling": "poisson-sampling", "epochs": "num_epochs", "delta": "target_delta",
+    "target": "0.001%", "adjacency": "add/remove", "accountant": "prv",
+}  # fmt: skip
+HERE = {
+    "mech": "gauss", "noise": "sigma", "batch": "batch", "records": "records", "size": "60000", "sampling": "poisson",
+    "epochs": "epochs", "delta": "delta", "target": "1e-5", "adjacency": "add-remove", "accountant": "pld",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["budget", "compare"])
+def test_a_recipe_in_words_of_other_programs_means_what_it_says(tmp_path, capsys, kind):
+    answers = []
+    for words in (THEIRS, HERE):
+        path = tmp_path / "r.yaml"
+        path.write_text(RECIPE.format(kind=kind, **words))
+        assert main([kind, str(path), "--json", *(["--out", str(tmp_path / words["mech"])] * (kind == "compare"))]) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    theirs, here = (answer.get("rows", answer) for answer in answers)
+    assert theirs == here
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "place"),
+    [
+        ("batch", "batch_size: 1,5", "5:15"),
+        ("size", "60,00", "6:17"),
+        ("sampling", "poison", "7:13"),
+        ("mech", "gaus", "3:9"),
+    ],
+)
+def test_faults_of_a_recipe_in_other_words_stand_at_their_line_and_column(tmp_path, capsys, key, value, place):
+    text = RECIPE.format(kind="budget", **{**THEIRS, **({} if key == "batch" else {key: value})})
+    text = text.replace("batch_size: 256", value) if key == "batch" else text
+    path = tmp_path / "r.yaml"
+    path.write_text(text)
+    assert main(["budget", str(path)]) == 2
+    assert f"{path}:{place}: " in capsys.readouterr().err
+
+
+def test_a_key_beside_its_synonym_is_refused(tmp_path, capsys):
+    path = tmp_path / "r.yaml"
+    path.write_text("kind: budget\nprocess: [{mech: gauss, sigma: 1, n: 4, steps: 9}]\ndelta: 1e-5\n")
+    assert main(["budget", str(path)]) == 2
+    assert "steps" in capsys.readouterr().err
+
+
+def test_keywords_of_python_are_read_alike():
+    import wpriv
+
+    here = wpriv.budget("gauss", sigma=4, sensitivity=2, n=10, sampling="poisson", rate=0.1, delta=1e-5)
+    theirs = wpriv.budget(
+        "gaussian", noise_multiplier=2, sensitivity=2, steps="10", sampling="poisson-sampling", q="10%",
+        target_delta=1e-5, accountant="prv",
+    )  # fmt: skip
+    assert theirs == here
+    assert wpriv.budget("gauss sigma=4 sensitivity=2 n=10 poisson .1", delta=1e-5) == here
+    assert wpriv.calibrate("gauss n=1000", epsilon=1, delta=1e-5).value == 117.97295
 
 
 def test_every_alias_names_something_and_none_stands_for_itself():

@@ -77,7 +77,7 @@ def test_why_decides_every_reading(capsys):
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        (("--claim", "epsilon=3", *JOB), "--claim"),
+        (("--claim", "epsilo=3", *JOB), "did you mean 'eps'"),
         (("--claim", "eps=3,delta=2", *JOB), "delta"),
         (("--claim", "eps=3"), "mech"),
         (("--claim", "eps=3", *JOB, "--eps", "2"), "--eps"),
@@ -87,7 +87,7 @@ def test_why_decides_every_reading(capsys):
         (("--claim", "eps=3", *JOB, "--seed", "x"), "--seed"),
         (("--claim", "eps=3", *JOB, "--accountant", "all"), "--accountant"),
         (("--claim", "eps=3", "gauss sigma=1", *JOB), "--mech"),
-        (("--claim", "eps=3", "gauss sigma=1", "--why"), "--why"),
+        (("--claim", "eps=3", "gauss sigma=1 + laplace scale=9", "--why"), "--why"),
         (("--claim", "eps=3", "gaus sigma=1"), "did you mean 'gauss'"),
         (JOB, "--mech"),
         (("--why",), "--why"),

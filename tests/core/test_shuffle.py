@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import wpriv
 from wpriv.accounting import evaluate
-from wpriv.accounting.explain import explain
+from wpriv.accounting.basis import explain
 from wpriv.accounting.interpretations import compare_interpretations
 from wpriv.cli.main import main
 from wpriv.core import registry, shuffled_pair

@@ -48,6 +48,6 @@ def test_distance_over_named_kinds_of_noise_has_a_column_for_each():
     rows = [{"noise": f"Gauss, eps {eps}", "epoch": 12, "w2": 1.0 * eps} for eps in (3, 4)]
     axes = drawn(distance, rows)
     assert [bar.get_height() for bar in axes.patches] == [3, 4]
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["Gauss,\nε 3", "Gauss,\nε 4"]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["Gauss,\neps 3", "Gauss,\neps 4"]
     numbers = [{"noise": 0.1 * epoch, "epoch": epoch, "w2": 1.0} for epoch in (1, 2)]
     assert len(drawn(distance, numbers).lines) == 1

@@ -215,7 +215,7 @@ def test_curves_of_a_table_without_claims_are_labelled_by_their_cases_alone():
 
 def test_a_line_changes_its_style_where_its_claim_changes_without_a_gap():
     proven, beyond = [
-        line for line in drawn("sigma-ratio").get_lines() if line.get_color() == "#009E73" and line.get_xdata().size > 1
+        line for line in drawn("sigma-ratio").get_lines() if line.get_color() == "#D55E00" and line.get_xdata().size > 1
     ]
     assert (list(proven.get_xdata()), list(beyond.get_xdata())) == ([0.5, 0.5], [0.5, 2, 35, 40])
     assert proven.get_linestyle() != beyond.get_linestyle()
@@ -228,7 +228,7 @@ def test_wp_gradient_draws_slopes_if_the_shift_is_swept():
         "sweep": {"over": "theta", "values": [-0.2, 0, 0.2]},
     }
     axes = drawn("wp-gradient", wpriv.compare(**recipe).rows)
-    assert entries(axes) == ["x_i = i/n: slope +1 at θ = 0", "one record replaced: slope -1 at θ = 0"]
+    assert entries(axes) == ["$x_i = i/n$: slope +1 at θ = 0", "one record replaced: slope -1 at θ = 0"]
 
 
 def test_training_draws_test_measures_and_eps_but_nothing_of_training_records():

@@ -1,7 +1,7 @@
 """Account for a history whose noise, rates or length may have been chosen from earlier outputs.
 
 Composition theorems for privacy loss distributions, f-DP and moments let the queries depend on earlier outputs, but not
-the parameters. Two ways of accounting allow both: sums of mu^2 where every step is an unsampled Gauss mechanism, and
+the parameters. Two ways of accounting allow both: sums of mu^2 where every step is an unsampled Gaussian mechanism, and
 sums of Renyi divergences of orders fixed in advance (``rdp-filter``).
 """
 
@@ -79,7 +79,7 @@ def kept(accountant: str, process: Process) -> str:
     if accountant == GAUSS:
         return "the sum of (sensitivity / sigma)^2"
     leak = evaluate.infinity_mass(process)
-    return "this figure" + (LEAK.format(leak=text(leak, up=True)) if leak > 0 else "")
+    return "this number" + (LEAK.format(leak=text(leak, up=True)) if leak > 0 else "")
 
 
 def _figure(row: Guarantee, assumes: str) -> dict[str, object]:
@@ -109,7 +109,7 @@ def lines(parameters: Mapping[str, Any] | None) -> list[str]:
 
 
 def is_unsampled_gaussian(process: Process) -> bool:
-    """Tell whether every step is a Gauss mechanism on all records, so that mu^2 adds up even if chosen adaptively.
+    """Tell whether every step is a Gaussian mechanism on all records, so that mu^2 adds up even if chosen adaptively.
 
     Proof. Let W be a Brownian motion of drift 1 under D and 0 under D'. A mu-GDP step is a function of an observation
     that is N(mu, 1) under D and N(0, 1) under D' (Dong, Roth, Su 2019, Theorem 2.10), such as (W(s + mu^2) - W(s)) /
@@ -139,6 +139,8 @@ def account_for_history(
     Raises:
         Unsupported: there is no finite figure, or a step of random allocation or of shuffled batches.
     """
+    if delta == 0:
+        raise Unsupported("parameters that depend on earlier outputs are accounted for at a delta above 0 only")
     fixed = _fixed(process, eps, delta, tol) if fixed is None else fixed
     filters = registry.load("accountants", FILTER)
     plain = is_unsampled_gaussian(process)

@@ -14,6 +14,7 @@ from wpriv.accounting import membership_figures as attacks
 from wpriv.accounting.build_process import DescribedProcess
 from wpriv.accounting.evaluate import Refusal
 from wpriv.accounting.plausibility import count_confusion, plausibility_warnings, runs_in_advance
+from wpriv.config.plain_words import in_plain_words
 from wpriv.core import registry
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.kinds import Sampling
@@ -69,6 +70,7 @@ ATTACK_FACTOR = 10
 SLOW_ANSWER_WORK = 0.5e9
 
 
+@in_plain_words
 def budget(
     mech: str | Mechanism | Process | None = None,
     *,
@@ -240,7 +242,8 @@ def answer(
         row = evaluate.with_warnings(row, runs_in_advance(subject, accountant))
     if attack:
         coarse = attacks.WIDEST_TOL if slow else min(ATTACK_FACTOR * subject.tol(), attacks.WIDEST_TOL)
-        bounds = attacks.attack_bounds(evaluate.curve(subject.process, accountant, max(tol, coarse)))
+        curve = evaluate.curve(subject.process, accountant, max(tol, coarse))
+        bounds = attacks.attack_bounds(curve, largest=evaluate.largest_loss(subject.process))
         guess = attacks.chance_of_right_guess(row)
         extra |= {"attack": bounds} if bounds else {"attack_reading": guess} if guess else {}
     row = row.with_extra(**extra)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from wpriv.accounting import evaluate
 from wpriv.accounting.history import merged, read_history
-from wpriv.core.kinds import Sampling
+from wpriv.config import plain_words
+from wpriv.config.plain_words import plain_step
+from wpriv.core.kinds import Adjacency, Sampling
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import flag
 from wpriv.core.process import Process, Step
 from wpriv.core.repetition import ONE_RELEASE, sampling_keys, with_repetitions
 from wpriv.errors import UsageError, WprivError
+from wpriv.files import shown_path
+from wpriv.hints import plain
 from wpriv.numerics.numbers import number, shown, whole
 
 
@@ -46,6 +51,10 @@ def neighbour_readings(process: Process) -> list[str]:
     return lines + [premise.sentence for premise in process.premises() if premise.shown]
 
 
+MULTIPLIER_OF_REPLACEMENT = (
+    "the noise multiplier is sigma over what replacing a record changes: of a sum of clipped gradients twice the "
+    "clipping norm"
+)
 # kinds of steps whose readings are listed
 MAX_READINGS = 20
 
@@ -141,13 +150,17 @@ def described_process(
 ) -> DescribedProcess:
     """The process that the arguments of ``budget`` describe; ``params`` are those of the mechanism.
 
-    One mechanism, repeated and sampled; the steps of a history file; or a Process that is complete already.
+    One mechanism, repeated and sampled; a process in words; the steps of a history file; or a Process that is complete
+    already.
 
     Raises:
         UsageError: the arguments contradict each other, or something is missing.
     """
     keys = {"n": n, "batch": batch, "records": records, "epochs": epochs, "bands": bands}
     keys |= sampling_keys(sampling, rate, max_batch)
+    adjacency = plain("adjacencies", adjacency) if isinstance(adjacency, str) else adjacency
+    if history is None and isinstance(mech, str) and len(mech.split()) > 1 and plain_words.is_sentence(mech):
+        return _from_words(mech, {**params, **keys, "observed": observed, "adjacency": adjacency, "group": group})
     if isinstance(mech, Mechanism) and history is None and params:
         raise UsageError(f"{mech} has its parameters; leave out {', '.join(params)}")
     if history is None and not isinstance(mech, Process):
@@ -171,6 +184,20 @@ def described_process(
     return _from_history(history, adjacency, group, records)
 
 
+def _from_words(text: str, keys: Mapping[str, Any]) -> DescribedProcess:
+    """The process of a sentence; one of a single step may leave keys to those beside it."""
+    words = plain_words.parse(text)
+    if len(words.steps) == 1:
+        step = plain_words.with_words(text, keys, "this")
+        return described_steps([step], step.pop("adjacency"), step.pop("group"))
+    relation = {key: keys[key] for key in plain_words.SHARED if keys[key] is not None}
+    others = [key for key, value in keys.items() if key not in plain_words.SHARED and value not in (None, "none")]
+    if others or relation.keys() & words.shared.keys():
+        twice = [*others, *(relation.keys() & words.shared.keys())][0]
+        raise UsageError(f"{text[:80]!r} holds whole steps; leave out `{twice}`, or say it in words")
+    return described_steps(words.steps, **relation, **words.shared)
+
+
 def _from_history(history: str | Path, adjacency: str | None, group: object, records: object) -> DescribedProcess:
     steps = read_history(history)
     relation = steps.relation(history, adjacency)
@@ -179,7 +206,7 @@ def _from_history(history: str | Path, adjacency: str | None, group: object, rec
     specs, places = merged(specs, steps.places)
     built = process(specs, relation, places, group=group, records=size)
     kinds = "1 kind of step" if len(specs) == 1 else f"{len(specs)} kinds of steps"
-    read = [f"{kinds} read from {history}", *steps.notes, *(note for note in notes if note != ONE_RELEASE)]
+    read = [f"{kinds} read from {shown_path(history)}", *steps.notes, *(note for note in notes if note != ONE_RELEASE)]
     return DescribedProcess(built, (*dict.fromkeys(read), *_readings(built)), size, steps.runs)
 
 
@@ -187,10 +214,13 @@ def described_steps(
     steps: Iterable[Mapping[str, object]], adjacency: str | None = None, group: object = None
 ) -> DescribedProcess:
     """The process of steps as in a recipe: ``{mech, <parameters>, sampling, n | epochs, rate | batch, records}``."""
-    steps = list(steps)
+    written, steps = list(steps), [plain_step(step) for step in steps]
     specs, notes = with_repetitions(steps)
+    adjacency = plain("adjacencies", adjacency) if isinstance(adjacency, str) else adjacency
     size = data_set_size(steps, group)
     built = process(specs, adjacency, group=group, records=size)
+    if built.adjacency == Adjacency.REPLACE_ONE and any(step.get("noise_multiplier") for step in written):
+        notes.append(MULTIPLIER_OF_REPLACEMENT)
     return DescribedProcess(built, (*dict.fromkeys(notes), *_readings(built)), size)
 
 

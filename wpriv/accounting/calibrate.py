@@ -14,6 +14,8 @@ from wpriv.accounting.build_process import neighbour_readings
 from wpriv.accounting.plausibility import plausibility_warnings
 from wpriv.accounting.search import Unknown
 from wpriv.accounting.target import Account, Solution, Target, default_tol, read_target, solve_for
+from wpriv.config import plain_words
+from wpriv.config.plain_words import in_plain_words, plain_step
 from wpriv.core import registry
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.kinds import PASSES, Sampling
@@ -23,6 +25,7 @@ from wpriv.core.process import Process
 from wpriv.core.repeats import Repeats, parse
 from wpriv.core.repetition import ONE_RELEASE, sampling_keys, with_repetition
 from wpriv.errors import UsageError
+from wpriv.files.shown import Shown
 from wpriv.numerics import conversions
 from wpriv.numerics.numbers import number, whole
 
@@ -77,8 +80,8 @@ def _row(noise: str, formula: str, value: float | None, valid: bool, note: str) 
     return {"formula": formula, noise: value, "valid": valid, "note": note}
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, repr=False)
+class Calibration(Shown):
     """The result of ``calibrate``; ``float(calibration)`` is its value.
 
     Args:
@@ -98,7 +101,19 @@ class Calibration:
     def __float__(self) -> float:
         return float(self.value)
 
+    def __str__(self) -> str:
+        return str(self.guarantee)
 
+    def facts(self) -> list[tuple[str, str]]:
+        """Those of the guarantee."""
+        return self.guarantee.facts()
+
+    def to_latex(self) -> str:
+        """A row of a LaTeX table: as ``Guarantee.to_latex``."""
+        return self.guarantee.to_latex()
+
+
+@in_plain_words
 def calibrate(
     mech: str | type[Mechanism] | None = None,
     *,
@@ -139,10 +154,10 @@ def calibrate(
         history: a JSON file of steps that ran before; the target is that of all together, n that of the further steps.
         adaptive: the further steps are decided from what the history showed.
         repeats: the step is one of K runs of which only the best is released, as for ``budget``.
-        compare_classical: add what older formulas ask for, under ``guarantee.extra["classical"]`` (Gauss and Laplace).
+        compare_classical: add what older formulas ask for (Gaussian and Laplace), in ``guarantee.extra["classical"]``.
         tol: relative width of the accountant's bracket, and so of the distance from the best possible value; by default
             1e-6 (1e-4 where a step's loss is only known between two others, as of projection; 1e-5 for ``tpr``).
-        advantage: instead of eps and delta: the largest true- less false-positive rate of a membership attack, which is
+        advantage: instead of eps and delta: the largest TPR minus FPR of a membership attack, which is
             delta at eps = 0.
         tpr: instead of eps and delta: the largest true-positive rate of a membership attack at the rate ``fpr``.
         fpr: the false-positive rate at which ``tpr`` holds, or the smallest rate for which ``max_mu`` does.
@@ -165,9 +180,12 @@ def calibrate(
     if eps is not None and delta is None and evaluate.is_divergence(accountant):
         delta = evaluate.ANY_DELTA
     target = read_target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
-    schedule = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records}
-    unknown, spec, notes = _left_open({"mech": mech, **params, **schedule, "epochs": epochs, "bands": bands})
-    size = build_process.data_set_size([schedule])
+    keys = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records, "epochs": epochs}
+    keys |= {**params, "bands": bands, "adjacency": adjacency, "group": group}
+    written = plain_step(plain_words.with_words(mech, keys, "calibrate"))
+    adjacency, group = written.pop("adjacency"), written.pop("group")
+    unknown, spec, notes = _left_open(written)
+    size = build_process.data_set_size([written])
     if unknown.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":
         raise UsageError(
             "fixed-size sampling of groups needs the size of a batch: give `batch` with `records`, and leave out the "
@@ -185,6 +203,11 @@ def calibrate(
     spent = None
     if history is not None:
         spent = build_process.described_process(history=history, adjacency=adjacency, group=group, records=records)
+    if target.argument == "eps" and delta is None and math.isinf(evaluate.largest_loss(at(unknown.clamp(1.0)))):
+        raise UsageError(
+            f"calibrate needs `delta` beside `eps`: no largest privacy loss of {spec['mech']} is known, so that it has "
+            f"no finite eps at delta = 0 (pure DP). Give `delta`, well below 1 / records, such as 1e-5"
+        )
     process_at = at if spent is None else spent_history.followed_by(spent, adjacency, at)
     width = max(default_tol(unknown, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
 
@@ -309,6 +332,6 @@ def _check_classical(spec: dict[str, Any], unknown: Unknown) -> None:
         or not applies(build_process.step({**spec, unknown.name: 1.0}).mechanism)
     ):
         raise UsageError(
-            "`compare_classical` shows other formulas for Gauss and Laplace noise, as of `mech='gauss'`: it needs such "
-            "a mechanism, without sampling, and with the noise left to solve for"
+            "`compare_classical` shows other formulas for Gaussian and Laplace noise, as of `mech='gauss'`: it needs "
+            "such a mechanism, without sampling, and with the noise left to solve for"
         )

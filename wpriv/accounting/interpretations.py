@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from wpriv.accounting import build_process, evaluate, repeated_selection
+from wpriv.config.plain_words import plain_step
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core import registry
-from wpriv.core.kinds import SAMPLINGS, STANDARD_ADJACENCIES, Adjacency, Neighbours, Poisson, Sampling
+from wpriv.core.kinds import STANDARD_ADJACENCIES, Adjacency, Neighbours, Poisson, Sampling
 from wpriv.core.process import Process
 from wpriv.core.repeats import Repeats, parse
 from wpriv.core.repetition import REPETITION_KEYS, repetition
 from wpriv.core.sampled_step import defined_under
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.numbers import number, shown, text, whole
+from wpriv.numerics.numbers import number, text, whole
 
 OTHER_ACCOUNTANTS = {
     "rdp": "the same, through Renyi moments with the conversion of 2020: an upper bound",
@@ -79,6 +80,7 @@ def compare_interpretations(
 
 def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     """The interpretations of a step, from the usual one by the tightest accountant to no amplification at all."""
+    spec = plain_step(spec)
     base = {k: v for k, v in spec.items() if k not in (*REPETITION_KEYS, "sampling", "max_batch", "group")}
     defined = defined_under(registry.mechanism(base.get("mech")))
     if not set(defined) & set(STANDARD_ADJACENCIES):
@@ -125,9 +127,7 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
 
 def _check_sampling(spec: Mapping[str, object], rate: float | None) -> None:
     """Refuse an unknown sampling, and without a rate all that says how records are sampled."""
-    kind = spec.get("sampling") or "none"
-    if kind not in SAMPLINGS:
-        raise UsageError(f"`sampling` must be one of {', '.join(SAMPLINGS)}; found {shown(kind)}")
+    kind = spec.get("sampling")
     if rate is not None:
         return
     Sampling.from_dict({"sampling": kind})

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from wpriv.accounting import build_process
-from wpriv.config import document, recipe, yaml_document
-from wpriv.config.field_types import expand_values
+from wpriv.config import document, plain_words, recipe, yaml_document
+from wpriv.config.plain_words import plain_step
 from wpriv.config.recipe import Recipe, check
 from wpriv.config.recipe_files import find, short_name
 from wpriv.config.resolve import file_beside
-from wpriv.config.validate_steps import in_type, swept_fault
+from wpriv.config.validate_steps import swept_fault
 from wpriv.core import registry
+from wpriv.core.parameters import field_value
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.numbers import number
+from wpriv.files import shown_path
+from wpriv.hints import plain_key
+from wpriv.numerics.numbers import number, whole
 
 
 def read(name: str | Path, *, quick: bool = False, kind: str | None = None) -> Recipe:
@@ -37,7 +40,8 @@ def read(name: str | Path, *, quick: bool = False, kind: str | None = None) -> R
     loaded = replace(check(document, quick=quick, folder=path.parent), name=short_name(path))
     if kind is not None and loaded.kind != kind:
         raise UsageError(
-            f"{path} is a recipe of kind {loaded.kind!r}, not {kind!r}. Run it with `wpriv {loaded.kind} {name}`"
+            f"{shown_path(path)} is a recipe of kind {loaded.kind!r}, not {kind!r}. Run it with "
+            f"`wpriv {loaded.kind} {name}`"
         )
     return loaded
 
@@ -82,11 +86,14 @@ def privatize(name: str | Path) -> dict[str, object]:
 
 
 def _question(data: dict[str, Any]) -> dict[str, float]:
-    return {key: data[key] for key in ("eps", "delta", "tol") if data.get(key) is not None}
+    return build_process.question(**{key: data.get(key) for key in ("eps", "delta", "tol")})
 
 
 # Comparisons from flags or keywords instead of a recipe file.
 
+# keys of a step that are numbers, whole and real
+COUNTS = ("n", "batch", "records", "max_batch", "bands")
+SHARES = ("rate", "epochs", "noise_multiplier")
 # quantities of a sweep whose values are words
 WORDS = ("mech", "sampling", "adjacency", "accountant")
 
@@ -108,6 +115,8 @@ def from_keys(keys: Mapping[str, object]) -> recipe.Recipe:
     """
     plain: dict[str, Any] = dict(keys)
     process = plain.get("process")
+    if isinstance(process, str):
+        plain |= _in_words(process, plain)
     if isinstance(process, Process):
         if plain.get("adjacency") not in (None, process.adjacency):
             raise UsageError(f"the process has {process.adjacency} neighbours; found adjacency {plain['adjacency']!r}")
@@ -121,6 +130,19 @@ def from_keys(keys: Mapping[str, object]) -> recipe.Recipe:
             name: plain_process(case)["process"] if isinstance(case, Process) else case for name, case in cases
         }
     return from_flags(plain)
+
+
+def _in_words(text: str, keys: Mapping[str, object]) -> dict[str, object]:
+    """The keys ``process``, ``adjacency`` and ``group`` that a process in words gives."""
+    words = plain_words.parse(text)
+    if twice := [key for key in words.shared if keys.get(key) is not None]:
+        raise UsageError(f"{twice[0]} is given twice: in {text[:80]!r}, and as `{twice[0]}`")
+    return {**steps_in_words(words.steps), **words.shared}
+
+
+def steps_in_words(steps: Iterable[Mapping[str, object]]) -> dict[str, object]:
+    """The key ``process`` of a recipe for the steps of a sentence."""
+    return {"process": [in_types(plain_step(step)) for step in steps]}
 
 
 def _relation(plain: dict[str, Any]) -> dict[str, object]:
@@ -156,40 +178,38 @@ def _has_default_adjacency(process: Process) -> bool:
 
 
 def steps_of_flags(
-    mech: str | None,
-    params: dict[str, Any],
-    schedule: dict[str, Any],
-    adjacency: str | None,
-    history: str | None,
-    axes: list[dict[str, Any]],
-    observed: str | None = None,
-    group: str | None = None,
+    written: Mapping[str, Any], adjacency: str | None, group: object, history: str | None, swept: Collection[str]
 ) -> dict[str, object]:
-    """Return ``process`` and ``adjacency`` of a recipe, from the flags of ``budget``.
+    """Return ``process``, ``adjacency`` and ``group`` of a recipe, from the flags of ``budget``.
 
     Args:
-        axes: of a sweep; a parameter that one of them sets need not be given.
+        written: the keys of a step, as text; those that an axis of a sweep (``swept``) sets need not be there.
+    Raises:
+        UsageError: a number is none, or a key would have no effect beside an axis.
     """
-    swept = [axis["over"] for axis in axes]
-    if (fault := swept_fault(schedule, swept)) is not None:
+    if history is not None:
+        job = build_process.described_process(**written, adjacency=adjacency, group=group, history=history)
+        return plain_process(job.process)
+    step = {key: value for key, value in written.items() if value is not None}
+    if (fault := swept_fault(step, swept)) is not None:
         raise UsageError(fault)
-    blank = {}
-    if mech is not None:
-        fields = dataclasses.fields(registry.mechanism(mech))
-        first = {axis["over"]: expand_values(axis["values"])[0] for axis in axes}
-        blank = {f.name: in_type(f, first[f.name]) for f in fields if f.name in first and f.name not in params}
-    if "rate" in swept and schedule.get("rate") is None and schedule.get("batch") is None:
-        schedule = {**schedule, "rate": 1.0}
-    job = build_process.described_process(
-        mech, **{**params, **blank}, **schedule, adjacency=adjacency, group=group, history=history, observed=observed
-    )
-    needs_size = job.records is not None and {"max_batch", "group"} & set(swept)
-    plain = plain_process(dataclasses.replace(job.process, records=job.records or 0) if needs_size else job.process)
-    if history is None and schedule.get("epochs") is not None and "rate" in swept:
-        (step,) = plain["process"]  # n follows from the rate of each point
-        del step["n"]
-        step["epochs"] = number(schedule["epochs"], "`epochs`")
-    return plain
+    registry.mechanism(step.get("mech"))
+    relation = {"adjacency": adjacency, "group": None if group is None else whole(group, "group")}
+    return {"process": [in_types(step)], **{key: value for key, value in relation.items() if value is not None}}
+
+
+def in_types(step: Mapping[str, object]) -> dict[str, object]:
+    """A step whose numbers are text, with numbers as in a recipe; unknown keys are left for the schema to refuse."""
+    fields = {f.name: f for f in dataclasses.fields(registry.mechanism(step["mech"]))}
+    values = dict(step)
+    for key, value in step.items():
+        if key in fields:
+            values[key] = field_value(fields[key], value)
+        elif isinstance(value, str) and key in COUNTS:
+            values[key] = whole(value, f"`{key}`")
+        elif isinstance(value, str) and key in SHARES:
+            values[key] = number(value, f"`{key}`")
+    return values
 
 
 def plain_process(process: Process) -> dict[str, Any]:
@@ -209,15 +229,20 @@ def sweep(text: str) -> dict[str, object]:
     kind, colon, numbers = values.rpartition(":")
     if not equals or not over.strip() or not numbers.strip():
         raise UsageError(f"--sweep wants name=values, as in n=64,256,1024 or eps=linspace:0,4,81; found {text[:80]!r}")
-    if over.strip() in WORDS:
-        return {"over": over.strip(), "words": [word.strip() for word in values.split(",")]}
-    points = [number(part, f"--sweep {over}") for part in numbers.split(",")]
-    return {"over": over.strip(), "values": {kind.strip(): points} if colon else points}
+    over = plain_key(over.strip())
+    if over in WORDS:
+        return {"over": over, "words": [word.strip() for word in values.split(",")]}
+    parts = [part.strip() for part in numbers.split(",")]
+    if any(len(part) > 1 and part.isdigit() and part.startswith("0") for part in parts):
+        raise UsageError(f"--sweep separates its values by commas, and has numbers without any; found {text[:80]!r}")
+    points = [number(part, f"--sweep {over}") for part in parts]
+    return {"over": over, "values": {kind.strip(): points} if colon else points}
 
 
 def parameters_of(mech: str | None, params: dict[str, object]) -> dict[str, object]:
     """Those parameters that a mechanism has."""
     names = set() if mech is None else {f.name for f in dataclasses.fields(registry.mechanism(mech))}
+    names |= {"noise_multiplier"} if "sigma" in names else set()
     return {name: value for name, value in params.items() if name in names}
 
 

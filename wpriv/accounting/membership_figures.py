@@ -1,26 +1,30 @@
-"""Bounds on membership inference: advantage and true-positive rates from a privacy curve.
+"""What an attacker can do at most who must tell whether a record was used: from a guarantee, or from a privacy curve.
 
-The bounds are those of the trade-off functions of both orders of the neighbours; see
-``wpriv/core/membership.py``.
+The bounds of a curve are those of the trade-off functions of both orders of the neighbours; see
+``wpriv/core/membership.py``. docs/guides/what-eps-means.md has the proofs of those of a guarantee.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, rel_entr
 
 from wpriv.accounting import evaluate
+from wpriv.accounting.mechanisms.dp import Dp, group_bound
+from wpriv.accounting.mechanisms.gdp import Gdp
+from wpriv.accounting.mechanisms.zcdp import Zcdp
 from wpriv.core.guarantee import RIGOROUS, Curve, Guarantee
+from wpriv.core.mechanism import Mechanism
 from wpriv.core.membership import Membership
-from wpriv.core.process import Process
+from wpriv.core.process import Process, Step
 from wpriv.core.trade_off import DEFAULT_FPR, GaussianMu
-from wpriv.errors import Unsupported
-from wpriv.numerics.bracket import Bracket
-from wpriv.numerics.numbers import finite_number, rounded
+from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.numbers import echo, finite_number, raised, rounded, short
 
 RATES = (1e-3, 1e-2)
 # the widest relative brackets of the points that bounds are derived from
@@ -52,7 +56,9 @@ def chance_of_right_guess(row: Guarantee) -> dict[str, object] | None:
     return None
 
 
-def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES, *, from_above: bool = False) -> dict[str, Any] | None:
+def attack_bounds(
+    curve: Curve, rates: tuple[float, ...] = RATES, *, from_above: bool = False, largest: float = math.inf
+) -> dict[str, Any] | None:
     """Bound the advantage (largest TPR - FPR) and the TPR at each false-positive rate from both sides.
 
     The advantage is delta(0), the total variation distance. The rates are those of the better test of either order of
@@ -61,16 +67,17 @@ def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES, *, from_above:
     Args:
         curve: a curve of notion approximate-dp and claim exact or certified; None is returned for any other.
         from_above: admit curves of claim upper-bound, whose lower bounds are the trivial ones.
+        largest: the largest privacy loss, which bounds the rates where a curve takes too much work.
     Source:
         Dong, Roth, Su (2019), Proposition 2.12 (f-DP and its dual); Wasserman and Zhou (2010).
     """
     claims = RIGOROUS if from_above else ("exact", "certified")
     if curve.notion != "approximate-dp" or curve.claim not in claims:
         return None
-    membership = Membership(curve)
+    membership, pure = Membership(curve), Pair(largest, 0.0).attacks(rates)
     low, high = membership.advantage()
     rows = [
-        {"fpr": point.fpr, "tpr_lower": point.tpr_lower, "tpr_upper": point.tpr_upper}
+        {"fpr": point.fpr, "tpr_lower": point.tpr_lower, "tpr_upper": min(point.tpr_upper, pure.tpr[point.fpr])}
         for point in membership.error_rates(rates)
     ]
     return {"advantage_lower": low, "advantage_upper": high, "tpr_at_fpr": rows}
@@ -136,13 +143,8 @@ def with_mu(row: Guarantee, value: GaussianMu, *, alone: bool) -> Guarantee:
     return replace(row, claim="certified" if inexact else row.claim).with_extra(asked="mu")
 
 
-def mu_bracket(row: Guarantee) -> Bracket:
-    """mu with both ends, of a guarantee that has it."""
-    return Bracket(row.extra["mu_upper"], row.extra["mu_lower"], row.extra["mu_upper"])
-
-
 def with_true_positive_rate(row: Guarantee, curve: Curve, fpr: float, tol: float, work: float) -> Guarantee:
-    """The guarantee with the true-positive rate at ``fpr`` under ``extra["attack"]``, certified from both sides.
+    """The guarantee of the true-positive rate at ``fpr``, certified from both sides, under ``extra["attack"]``.
 
     Raises:
         Unsupported: as ``membership``.
@@ -153,13 +155,7 @@ def with_true_positive_rate(row: Guarantee, curve: Curve, fpr: float, tol: float
     rates = {"fpr": fpr, "tpr_lower": point.tpr_lower, "tpr_upper": point.tpr_upper}
     attack = {"advantage_lower": low, "advantage_upper": high, "tpr_at_fpr": [rates]}
     claim = "certified" if row.claim == "exact" else row.claim
-    return replace(row, claim=claim).with_extra(attack=attack)
-
-
-def true_positive_rate(row: Guarantee) -> Bracket:
-    """The true-positive rate that ``with_true_positive_rate`` has added."""
-    (point,) = row.extra["attack"]["tpr_at_fpr"]
-    return Bracket(point["tpr_upper"], point["tpr_lower"], point["tpr_upper"])
+    return replace(row, claim=claim).with_extra(asked="tpr", attack=attack)
 
 
 def point_row(bounds: Membership, fpr: float) -> dict[str, object]:
@@ -215,3 +211,291 @@ def trade_off_rows(
         gauss = float(ndtr(-ndtri(rate) - value.upper)) if math.isfinite(value.upper) else None
         rows.append({**row, "guess": 1 - rate, "gauss": gauss, "mu_lower": value.lower, "mu_upper": value.upper})
     return rows
+
+
+# What is known of a release: a pair of eps and delta, mu of Gaussian DP, rho of zero-concentrated DP, or the process
+# itself. Each bounds the tests of all attackers, is known for groups and repetitions, and has a pair of eps and delta.
+
+# relative errors of the closed forms below lie far under it
+ROUNDING = 1e-12
+# several roundings of a double near 1
+UNIT = 1e-15
+# relative width of the points of a privacy curve: four digits of a bound
+CURVE_TOL = 1e-4
+# orders at which the Renyi divergences of two outcomes are compared with rho, beside the order 1
+ORDERS = 1 + np.geomspace(1e-3, 1e5, 800)
+BISECTIONS = 60
+NOTHING = "no guarantee: delta is 1"
+
+
+@dataclass(frozen=True)
+class Attacks:
+    """Upper bounds for every attacker, who may know all other records.
+
+    Args:
+        advantage: the largest true-positive less false-positive rate of any test.
+        tpr: the largest true-positive rate at each false-positive rate that was asked.
+        claim: exact (some release with this guarantee allows as much), certified or upper-bound.
+        source: the theorem, or the accountant.
+    """
+
+    advantage: float
+    tpr: dict[float, float]
+    claim: str
+    source: str
+
+    @property
+    def right_guess(self) -> float:
+        """The largest probability of a right guess where both answers are equally likely beforehand."""
+        return (1 + self.advantage) / 2
+
+
+class Known(Protocol):
+    """What is known of a release; ``str`` names it."""
+
+    def attacks(self, fprs: Sequence[float]) -> Attacks:
+        """Bounds for every attacker at some false-positive rates."""
+        ...
+
+    def pair(self) -> tuple[float, float]:
+        """A pair of eps and delta that holds; eps may be infinite."""
+        ...
+
+    def grouped(self, people: int) -> Known:
+        """The same for groups of people, each of whom is a record."""
+        ...
+
+    def repeated(self, releases: int) -> Known:
+        """The same for several such releases together."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pair:
+    """(eps, delta)-DP of each of some ``releases``, for both orders of the neighbours."""
+
+    eps: float
+    delta: float
+    releases: int = 1
+
+    def __str__(self) -> str:
+        eps, delta = map(_short, self.pair())
+        return f"({eps}, {delta})-DP" if float(delta) not in (0, 1) else f"pure {eps}-DP" if delta == "0" else NOTHING
+
+    def attacks(self, fprs: Sequence[float]) -> Attacks:
+        """The trade-off region of Kairouz, Oh and Viswanath (2015); for several releases that of their composition."""
+        if self.releases > 1:
+            try:
+                return _of_curve(evaluate.curve(_process(Dp(self.eps, self.delta), self.releases), "pld"), fprs)
+            except Unsupported:  # some release reveals the record, almost certainly
+                return Pair(*self.pair()).attacks(fprs)
+        grown, margin = math.exp(min(self.eps, 700.0)), 1 + ROUNDING if self.eps else 1.0
+        advantage = (grown - 1 + 2 * self.delta) / (grown + 1)
+        rates = {fpr: min(1.0, margin * most_true_positives(self.eps, self.delta, fpr)) for fpr in fprs}
+        return Attacks(min(1.0, advantage * margin), rates, "exact", "Kairouz, Oh, Viswanath 2015")
+
+    def pair(self) -> tuple[float, float]:
+        if self.releases == 1:
+            return self.eps, self.delta
+        # no release fails with probability (1 - delta)^k; then the losses add up
+        delta = -math.expm1(self.releases * math.log1p(-self.delta)) if self.delta else 0.0
+        return self.releases * self.eps, min(raised(delta), 1.0)
+
+    def grouped(self, people: int) -> Pair:
+        return Pair(*group_bound(self.eps, self.delta, people))
+
+    def repeated(self, releases: int) -> Pair:
+        return replace(self, releases=releases)
+
+
+def most_true_positives(eps: float, delta: float, fpr: float) -> float:
+    """Bound the true-positive rate of every test with some false-positive rate, under (eps, delta)-DP.
+
+    Both orders of the neighbours bound it: TPR <= e^eps FPR + delta, and 1 - FPR <= e^eps (1 - TPR) + delta.
+
+    Args:
+        eps, delta: of the guarantee, which holds for both orders. fpr: in [0, 1].
+    Returns:
+        The smaller of both bounds, in [0, 1]; attained by a mechanism with this very guarantee.
+    Source:
+        Kairouz, Oh, Viswanath (2015), Theorem 2.1 and Section 2.
+
+    >>> most_true_positives(0.0, 0.1, 0.01)
+    0.11
+    """
+    first = math.exp(min(eps, 700.0)) * fpr + delta
+    # 1 - e^-eps (1 - fpr - delta), which keeps its digits where it is small
+    second = math.exp(-eps) * (fpr + delta) - math.expm1(-eps)
+    return min(1.0, first, second)
+
+
+@dataclass(frozen=True)
+class Mu:
+    """mu-Gaussian DP, mu above 0; ``delta`` is that of its pair."""
+
+    mu: float
+    delta: float
+
+    def __str__(self) -> str:
+        return f"{_short(self.mu)}-GDP"
+
+    def attacks(self, fprs: Sequence[float]) -> Attacks:
+        """Tests between N(0, 1) and N(mu, 1): Dong, Roth, Su (2022), Definition 2.6."""
+        rates = {fpr: min(1.0, (1 + ROUNDING) * float(ndtr(ndtri(fpr) + self.mu))) for fpr in fprs}
+        advantage = min(1.0, (1 + ROUNDING) * math.erf(self.mu / math.sqrt(8)))
+        return Attacks(advantage, rates, "exact", "Dong, Roth, Su 2022")
+
+    def pair(self) -> tuple[float, float]:
+        return evaluate.curve(_process(Gdp(self.mu)), "pld").epsilon(delta=self.delta), self.delta
+
+    def grouped(self, people: int) -> Mu:
+        return replace(self, mu=people * self.mu)
+
+    def repeated(self, releases: int) -> Mu:
+        return replace(self, mu=raised(math.sqrt(releases) * self.mu))
+
+
+@dataclass(frozen=True)
+class Rho:
+    """rho-zCDP, rho above 0; ``delta`` is that of its pair."""
+
+    rho: float
+    delta: float
+
+    def __str__(self) -> str:
+        return f"{_short(self.rho)}-zCDP"
+
+    def attacks(self, fprs: Sequence[float]) -> Attacks:
+        """The rates of two-outcome tests whose Renyi divergences are at most rho alpha at every order, both ways.
+
+        Source:
+            Data processing (van Erven, Harremoes 2014, Theorem 9) for the two outcomes of a test, as in Balle, Barthe,
+            Gaboardi, Hsu, Sato (2020). The best sum of errors is at TPR = 1 - FPR, since the region of allowed rates
+            is convex and symmetric.
+        """
+        tpr = self._most(lambda tpr: (tpr, 1 - tpr), 0.5)
+        # the second by Pinsker's inequality, which keeps its digits where rho is tiny
+        advantage = min(2 * tpr - 1, math.sqrt(self.rho / 2) * (1 + ROUNDING))
+        rates = {fpr: min(self._most(lambda tpr, fpr=fpr: (tpr, fpr), fpr), fpr + advantage) for fpr in fprs}
+        return Attacks(advantage, rates, "upper-bound", "Balle, Barthe, Gaboardi, Hsu, Sato 2020")
+
+    def _most(self, rates: TestRates, low: float) -> float:
+        """The largest TPR from ``low`` on whose test is allowed, rounded up; divergences grow with it."""
+        high = 1.0
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._allows(*rates(middle)) else (low, middle)
+        return high
+
+    def _allows(self, tpr: float, fpr: float) -> bool:
+        for p, q in ((tpr, fpr), (fpr, tpr)):
+            with np.errstate(divide="ignore"):
+                in_p, in_q = np.log([p, 1 - p]), np.log([q, 1 - q])
+            parts = ORDERS[:, None] * in_p, (1 - ORDERS[:, None]) * in_q
+            outcomes = parts[0] + parts[1]
+            # of the sums, and of the logarithms
+            rounding = np.where(np.isfinite(outcomes), np.abs(parts[0]) + np.abs(parts[1]), 0.0).max(axis=1) * UNIT
+            allowed = (ORDERS - 1) * ORDERS * self.rho * (1 + ROUNDING) + rounding + UNIT
+            if np.any(np.logaddexp.reduce(outcomes, axis=1) > allowed):
+                return False
+            if rel_entr(p, q) + rel_entr(1 - p, 1 - q) > self.rho * (1 + ROUNDING) + UNIT:
+                return False
+        return True
+
+    def pair(self) -> tuple[float, float]:
+        return evaluate.curve(_process(Zcdp(self.rho)), "rdp").epsilon(delta=self.delta), self.delta
+
+    def grouped(self, people: int) -> Rho:
+        return replace(self, rho=people**2 * self.rho)
+
+    def repeated(self, releases: int) -> Rho:
+        return replace(self, rho=releases * self.rho)
+
+
+class TestRates(Protocol):
+    """The true- and the false-positive rate of a test, from the first of them."""
+
+    def __call__(self, tpr: float) -> tuple[float, float]: ...
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A process that ran, by its certified privacy curve, and a pair of eps and delta that holds for it."""
+
+    process: Process
+    eps: float
+    delta: float
+
+    def __str__(self) -> str:
+        if math.isinf(self.eps):
+            return f"no finite eps at delta {_short(self.delta)}"
+        return f"({_short(self.eps)}, {_short(self.delta)})-DP"
+
+    def attacks(self, fprs: Sequence[float]) -> Attacks:
+        """From the whole curve; and from its pair and the largest loss, where the work for the curve was too much."""
+        found = _of_curve(curve_of(self.process), fprs)
+        largest = evaluate.largest_loss(self.process)
+        pairs = [Pair(self.eps, self.delta).attacks(fprs), Pair(largest, 0.0).attacks(fprs)]
+        rates = {fpr: min([most, *(pair.tpr[fpr] for pair in pairs)]) for fpr, most in found.tpr.items()}
+        return replace(found, advantage=min([found.advantage, *(pair.advantage for pair in pairs)]), tpr=rates)
+
+    def pair(self) -> tuple[float, float]:
+        return self.eps, self.delta
+
+    def grouped(self, people: int) -> Known:
+        """By the pairs of groups where the mechanisms have such, else by the bound on its pair of eps and delta."""
+        try:
+            return ran(replace(self.process, group=people * self.process.group), self.delta)
+        except (Unsupported, UsageError):
+            return Pair(*self.pair()).grouped(people)
+
+    def repeated(self, releases: int) -> Known:
+        if any(step.observed is not None for step in self.process.steps):
+            return Pair(*self.pair()).repeated(releases)
+        steps = tuple(replace(step, n=releases * step.n) for step in self.process.steps)
+        return ran(self.process.with_steps(steps), self.delta)
+
+
+def ran(process: Process, delta: float) -> Ran:
+    """What is known of a process at one delta; at delta = 0 eps is the largest privacy loss.
+
+    Raises:
+        Unsupported: no accountant has proven bounds.
+    """
+    curve = curve_of(process, evaluate.answer_tol(process))
+    return Ran(process, curve.epsilon(delta=delta) if delta else evaluate.largest_loss(process), delta)
+
+
+def curve_of(process: Process, tol: float = CURVE_TOL) -> Curve:
+    """The privacy curve of a process by the first accountant with proven bounds that does not refuse it.
+
+    Args:
+        tol: relative width of its brackets.
+    Raises:
+        Unsupported: all refuse it; the reason is that of pld.
+    """
+    refusals = []
+    for name in evaluate.PROVING:
+        try:
+            curve = evaluate.curve(process, name, max(tol, evaluate.answer_tol(process)))
+        except Unsupported as error:
+            refusals.append(error)
+            continue
+        if curve.is_proven:
+            return curve
+    raise refusals[0] if refusals else Unsupported("no accountant has proven bounds of (eps, delta)-DP for it")
+
+
+def _of_curve(curve: Curve, fprs: Sequence[float]) -> Attacks:
+    bounds = Membership(curve)
+    rates = {point.fpr: point.tpr_upper for point in bounds.error_rates(fprs)} if fprs else {}
+    return Attacks(bounds.advantage()[1], rates, curve.claim, curve.accountant)
+
+
+def _short(value: float) -> str:
+    """A number with its own digits where they are few, else rounded up."""
+    return short(value if len(echo(value)) <= 8 else rounded(value, up=True))
+
+
+def _process(mechanism: Mechanism, n: int = 1) -> Process:
+    return Process((Step(mechanism, n),))

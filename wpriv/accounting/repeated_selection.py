@@ -73,15 +73,13 @@ def curve_of(process: Process, accountant: str, tol: float, repeats: str | Repea
     return best_of_runs.of_best(best_of_runs.one_run(process, accountant, tol), parse(repeats))
 
 
-def lines(repeats: dict[str, Any], unknown: str) -> list[str]:
-    """What one run, and the release of all runs, would cost, in words."""
+def facts(repeats: dict[str, Any], unknown: str) -> list[tuple[str, str]]:
+    """What one run, and the release of all runs, would cost: labels with their text."""
     name = "delta" if unknown == "delta" else "eps"
     one, every = repeats["one_run"], repeats["all_runs"]
-    words = [] if one is None else [f"one run alone: {name} = {text(one, up=True)}"]
     count = max(1, round(repeats["mean"]))
-    return words + (
-        [] if every is None or count == 1 else [f"{count} runs, all of them released: {name} = {text(every, up=True)}"]
-    )
+    rows = [] if one is None else [("one run", f"{name} = {text(one, up=True)}")]
+    return rows if every is None or count == 1 else [*rows, (f"all {count} runs", f"{name} = {text(every, up=True)}")]
 
 
 def _figure(

@@ -1,7 +1,7 @@
 """What still fits behind a history: the steps, or the noise of further steps, that a target leaves room for.
 
 Two ways of accounting answer. Steps fixed in advance, as a whole, give the most that fits. Where the further steps are
-decided from earlier outputs, a filter (``rdp-filter``, or ``gdp`` for Gauss mechanisms without sampling) gives a number
+decided from earlier outputs, a filter (``rdp-filter``, or ``gdp`` for Gaussian noise without sampling) gives a number
 that certainly fits; the same steps fixed in advance are one of the rules that it covers, so that no rule always allows
 more.
 """
@@ -21,7 +21,7 @@ from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.process import Process
 from wpriv.core.sampled_step import check_together
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.numbers import echo, text
+from wpriv.numerics.numbers import echo, short, text
 
 PLANNED = (
     "{name} is that of steps which were planned before the first release of the history, together with it. If anything "
@@ -117,16 +117,16 @@ def room(unknown: Unknown, before: Guarantee) -> dict[str, object]:
     return {**spent, "accountant": None, "fits": None, "at_most": None}
 
 
-def lines(room: dict[str, Any]) -> list[str]:
-    """``extra["room"]`` in words: what the history has spent, and how much more fits."""
+def facts(room: dict[str, Any]) -> list[tuple[str, str]]:
+    """``extra["room"]`` as labels with their text: what the history has spent, and how much more fits."""
     name, least, most = room["parameter"], room["fits"], room["at_most"]
-    words = [f"spent before: eps = {text(room['spent'], up=True)} at delta = {echo(room['delta'])}"]
+    rows = [("spent before", f"eps = {text(room['spent'], up=True)} at delta = {short(room['delta'])}")]
     if room["accountant"] is None:
-        return words
+        return rows
     if name != "n":
         bound = "" if most is None else f"; {name} = {most:.13g} misses the target even if it was fixed in advance"
-        return [*words, f"room: {name} = {least:.13g} certainly fits, by {room['accountant']}{bound}"]
+        return [*rows, ("room", f"{name} = {least:.13g} certainly fits, by {room['accountant']}{bound}")]
     bound = (
         "" if most is None else f"; at most {most:.13g} fit, since one more exceeds the target even if fixed in advance"
     )
-    return [*words, f"room: at least {least:.13g} more steps fit, by {room['accountant']}{bound}"]
+    return [*rows, ("room", f"at least {least:.13g} more steps fit, by {room['accountant']}{bound}")]

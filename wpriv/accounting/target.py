@@ -38,6 +38,8 @@ FINEST = 5e-8
 SEARCH_WORK, ATTACK_WORK = 4e9, 1e9
 # relative accuracy of exact figures
 ROUNDING = 1e-11
+# delta of the first guess for a target of pure DP
+NO_DELTA = 1e-30
 # a bound of a probability so near to 1 does not show how far the target is
 SATURATED = 1 - 1e-6
 
@@ -79,10 +81,8 @@ class Target:
 
     def compared(self, row: Guarantee) -> tuple[Bracket, float]:
         """The bracket of the quantity that the target bounds, and the bound."""
-        if self.fpr is not None:
-            bracket = membership_figures.mu_bracket if self.asked == "mu" else membership_figures.true_positive_rate
-            return bracket(row), self.delta
-        return (row.epsilon, self.eps) if self.eps > 0 else (row.delta, self.delta)
+        name, bracket = row.answered()
+        return bracket, self.eps if name == "eps" else self.delta
 
     def in_words(self) -> str:
         if self.fpr is not None:
@@ -95,13 +95,13 @@ class Target:
         return f"an advantage (delta at eps = 0) <= {self.delta:g}"
 
     def mu_squared(self) -> float:
-        """mu^2 of a Gauss mechanism that meets the target, in the range of doubles."""
+        """mu^2 of a Gaussian mechanism that meets the target, in the range of doubles."""
         if self.asked == "mu":
             mu = self.delta
         elif self.fpr is not None:
             mu = float(ndtri(self.delta) - ndtri(self.fpr))
         else:
-            mu = 1 / conversions.exact(self.eps, self.delta)
+            mu = 1 / conversions.exact(self.eps, self.delta or NO_DELTA)
         return min(max(mu, 1e-150), 1e150) ** 2
 
 
@@ -119,15 +119,17 @@ def read_target(**arguments: object) -> Target:
         return _true_positive_rate(given["tpr"], given["fpr"])
     if names in (("max_mu",), ("fpr", "max_mu")):
         return _mu(given["max_mu"], given.get("fpr", DEFAULT_FPR))
-    if names == ("eps", "delta"):
-        eps, delta = given["eps"], given["delta"]
+    if names in (("eps", "delta"), ("eps",)):
+        eps, delta = given["eps"], given.get("delta", 0.0)
         if not 0 <= eps < math.inf:
             raise UsageError(f"`eps` must be a finite number of at least 0; found {eps}")
-        if not 0 < delta < 1:
-            raise UsageError(f"`delta` must lie strictly between 0 and 1; found {delta}")
+        if not 0 <= delta < 1:
+            raise UsageError(f"`delta` must be at least 0 and below 1; found {delta}")
+        if eps == delta == 0:
+            raise UsageError("eps = 0 at `delta` = 0 allows no dependence on the data; give a larger `eps`")
         return Target(eps, delta)
     if set(names) <= {"eps", "delta"}:
-        raise UsageError("calibrate needs a target: give both `eps` and `delta`")
+        raise UsageError("calibrate needs a target: give `eps` and `delta`, or `eps` alone for pure DP")
     words = " and ".join(f"`{name}`" for name in names)
     raise UsageError(
         f"calibrate needs one target: `eps` with `delta`, `advantage` alone, `max_mu` (perhaps "
@@ -138,8 +140,7 @@ def read_target(**arguments: object) -> Target:
 def _advantage(advantage: float) -> Target:
     if not 0 < advantage < 1:
         raise UsageError(
-            f"`advantage`, the largest true- less false-positive rate, must lie strictly between 0 and 1; "
-            f"found {advantage}"
+            f"`advantage`, the largest TPR minus FPR, must lie strictly between 0 and 1; found {advantage}"
         )
     note = f"advantage = {echo(advantage)} is delta at eps = 0, the total variation distance of neighbours"
     return Target(0.0, advantage, None, "advantage", (note,))
@@ -441,7 +442,7 @@ def _log_ratio(value: float, target: float) -> float:
 
 
 def _guess(unknown: Unknown, at: Callable[[float], Process], target: Target) -> float:
-    """Guess by the central limit: n rate^2 chi^2 of a step equals mu^2 of a Gauss mechanism that meets the target.
+    """Guess by the central limit: n rate^2 chi^2 of a step equals mu^2 of a Gaussian mechanism that meets the target.
 
     The step is the last one of the process; what those before it need, which do not depend on the parameter, is taken
     off the target.

@@ -39,7 +39,7 @@ Adaptive = Annotated[
 @flags.with_job
 def command(
     job: flags.Job,
-    recipe: flags.Recipe = None,
+    words: flags.Words = None,
     history: flags.History = None,
     observed: flags.Observed = None,
     curve: Curve = False,
@@ -60,24 +60,24 @@ def command(
 
     wpriv budget --mech laplace --scale 20 --n 1000 --eps 3 --quiet
 
-    wpriv budget --mech gauss --sigma 4 --n 10 --delta 1e-5 --accountant pld --accountant rdp
-
     wpriv budget --mech gauss --sigma 4 --n 10 --curve
-    """
-    from wpriv.accounting import build_process
 
+    wpriv budget "gauss sigma=4 n=10 poisson 0.01 + laplace scale=20 n=5" --delta 1e-5
+    """
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
     limit = flags.numbers(max_eps=max_eps)["max_eps"]
-    if mu and recipe is not None and _is_number(recipe):
+    first, *rest = words or [""]
+    if mu and _is_number(first):
         raise UsageError(
-            f"--mu asks for mu, and takes no value; found {recipe}. Noise of a given mu is --mech gdp --param "
-            f"mu={recipe}, or --mech gauss with --sigma sensitivity / mu"
+            f"--mu asks for mu, and takes no value; found {first}. Noise of a given mu is --mech gdp --param "
+            f"mu={first}, or --mech gauss with --sigma sensitivity / mu"
         )
-    trade_off = curve and recipe in TRADE_OFF
-    if recipe is None or trade_off:
+    trade_off = curve and first in TRADE_OFF
+    recipe, steps, job = flags.subject(rest if trade_off else words, job)
+    if recipe is None:
         names, question = job.accountant or ["pld"], dict[str, Any](job.question())
         question |= {} if repeats is None else {"repeats": repeats}
-        process = build_process.described_process(**job.described(), history=history, observed=observed)
+        process = flags.process(steps, job, history=history, observed=observed)
     else:
         from wpriv.accounting import load_recipe
 
@@ -165,6 +165,6 @@ def _print_answer(
 
 
 def _explained(row: Guarantee) -> Guarantee:
-    from wpriv.accounting.explain import explain
+    from wpriv.accounting.basis import explain
 
     return row.with_extra(explain=explain(row))

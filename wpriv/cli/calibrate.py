@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Annotated
 
 from wpriv import spec
@@ -11,7 +10,7 @@ from wpriv.cli.parsing import option, switch
 from wpriv.errors import UsageError
 
 Classical = Annotated[
-    bool, switch("--compare-classical", "For Gauss and Laplace noise: add what older formulas ask for.")
+    bool, switch("--compare-classical", "For Gaussian and Laplace noise: add what older formulas ask for.")
 ]
 Adaptive = Annotated[
     bool, switch("--adaptive", "With --history: the further steps are decided from what the history showed.")
@@ -31,7 +30,7 @@ Mu = Annotated[
 @flags.with_job
 def command(
     job: flags.Job,
-    recipe: flags.Recipe = None,
+    words: flags.Words = None,
     history: flags.History = None,
     adaptive: Adaptive = False,
     repeats: flags.Repeats = None,
@@ -54,6 +53,8 @@ def command(
 
     wpriv calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000
 
+    wpriv calibrate "gauss n=1000 sigma=?" --eps 1 --delta 1e-5
+
     wpriv calibrate --mech gauss --sigma 4 --sampling poisson --batch 256 --records 60000 --eps 1 --delta 1e-5
 
     wpriv calibrate --mech gauss --advantage 0.1 --n 10 --quiet
@@ -65,6 +66,12 @@ def command(
     spec.check(certificate=certificate, adaptive=adaptive, repeats=repeats, tpr=tpr, max_mu=max_mu)
     if job.several:
         raise UsageError("calibrate uses one accountant; give --accountant once, with one name")
+    recipe, steps, job = flags.subject(words, job)
+    if steps:
+        raise UsageError(
+            f"calibrate solves for one step; found {len(steps)} in words. Put those that ran before into a file of "
+            f"--history, and leave the noise or n of the last one out"
+        )
     if recipe is None:
         numbers = flags.numbers(advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
         arguments = {**job.described(), **job.question(), **numbers, "history": history, "repeats": repeats}
@@ -75,10 +82,10 @@ def command(
         attacks = {"advantage": advantage, "tpr": tpr, "fpr": fpr, "max_mu": max_mu}
         flags.no_flags(recipe, job, history=history, adaptive=adaptive, repeats=repeats, **attacks)
         arguments = load_recipe.calibrate(recipe)
-    with contextlib.nullcontext() if quiet else output.waiting("calibrating"):
-        row = calibrate(**arguments, adaptive=adaptive, compare_classical=compare_classical).guarantee
+    output.doing("calibrating")
+    row = calibrate(**arguments, adaptive=adaptive, compare_classical=compare_classical).guarantee
     if explain:
-        from wpriv.accounting.explain import explain as explanation
+        from wpriv.accounting.basis import explain as explanation
 
         row = row.with_extra(explain=explanation(row))
     output.print_with_certificate(lambda: guarantee_output.print_guarantee(row, mode), lambda: row, certificate)

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wpriv.config import shipped
 from wpriv.core import registry
 from wpriv.errors import EXIT_CODES, MissingResource, Unsupported, UsageError
-from wpriv.hints import fold
+from wpriv.hints import SYNONYMS, fold, plain
 from wpriv.spec import KEYS
 
 if TYPE_CHECKING:
@@ -135,9 +136,7 @@ def kind_of(word: str) -> str | None:
 def names(kind: str) -> list[str]:
     """Return the names of a kind."""
     if kind == "recipes":
-        from wpriv.config import recipe_files
-
-        return list(recipe_files.shipped())
+        return list(shipped())
     return list(_WORDS[kind]()) if kind in _WORDS else registry.names(kind)
 
 
@@ -151,7 +150,8 @@ def about(kind: str) -> dict[str, str]:
 def entry(kind: str, name: str) -> Entry:
     """Return all that is known of a name."""
     about_it = _WORDS[kind]()[name] if kind in _WORDS else _first_sentence(kind, name)
-    return Entry(kind, name, about_it, parameters(kind, name), facts(kind, name))
+    others = {"also called": ", ".join(SYNONYMS[kind][name].split())} if name in SYNONYMS.get(kind, {}) else {}
+    return Entry(kind, name, about_it, parameters(kind, name), others | facts(kind, name))
 
 
 def _first_sentence(kind: str, name: str) -> str:
@@ -168,8 +168,8 @@ def _first_sentence(kind: str, name: str) -> str:
 
 def places(name: str) -> list[tuple[str, str]]:
     """Return the kinds that have a name, each with the name as it is known there."""
-    folded = fold(name)
-    return [(kind, each) for kind in KINDS for each in names(kind) if each == folded]
+    words = {kind: plain(kind, name) if kind in SYNONYMS else fold(name) for kind in KINDS}
+    return [(kind, each) for kind in KINDS for each in names(kind) if each == words[kind]]
 
 
 def parameters(kind: str, name: str) -> list[Parameter]:
@@ -202,6 +202,27 @@ def parameters(kind: str, name: str) -> list[Parameter]:
     plugin = registry.mechanism(name) if kind == "mechanisms" else registry.load(kind, name).Params
     fields = dataclasses.fields(plugin)
     return [Parameter(f.name, _values(f), _default(f.default), f.metadata.get("help", "")) for f in fields]
+
+
+def parameter_names(kind: str, name: str) -> dict[str, str]:
+    """Return the names of a plug-in's parameters that have no flag of their own, with what they are.
+
+    The module of a mechanism is parsed, not imported, since it would load numpy.
+    """
+    if not registry.known(kind, name):
+        return {}
+    module = registry.module_of(kind, name) if kind == "mechanisms" else None
+    found = None if module is None else importlib.util.find_spec(module)
+    if found is None or found.origin is None:
+        return {each.name: each.meaning for each in parameters(kind, name)}
+    nodes = ast.walk(ast.parse(Path(found.origin).read_text(encoding="utf-8")))
+    fields = [
+        (node.target.id, node.value.args[0])
+        for node in nodes
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "parameter"
+    ]
+    return {name: str(getattr(text, "value", "")) for name, text in fields if name not in KEYS}
 
 
 def _values(field: dataclasses.Field[Any]) -> str:

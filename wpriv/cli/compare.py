@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from wpriv.cli import flags
-from wpriv.cli.parsing import OUTPUT, RESULTS, argument, option, switch
+from wpriv.cli.parsing import OUTPUT, RESULTS, option, switch
 from wpriv.errors import UsageError
 
 
 @flags.with_job
 def command(
     job: flags.Job,
-    recipe: flags.Recipe = None,
-    other: Annotated[flags.Text, argument("B", "With --order: the second process.")] = None,
+    words: flags.Words = None,
     history: flags.History = None,
     observed: flags.Observed = None,
     repeats: flags.Repeats = None,
@@ -29,7 +29,7 @@ def command(
     quick: Annotated[bool, switch("--quick", "Apply the recipe's quick overrides: a small grid.")] = False,
     fresh: Annotated[bool, switch("--fresh", "Compute again, replacing the results in DIR.", RESULTS)] = False,
     why: Annotated[
-        bool, switch("--why", "Show one job under every interpretation, with the assumption that changes each figure.")
+        bool, switch("--why", "Show one job under every interpretation, with the assumption that changes each number.")
     ] = False,
     order: Annotated[
         bool,
@@ -60,6 +60,7 @@ def command(
     from wpriv.accounting import load_recipe
     from wpriv.accounting.comparison import compare
     from wpriv.cli import comparison_output, output
+    from wpriv.config import plain_words
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
     source = {"history": history, "observed": observed, "repeats": repeats, "sweep": sweep, "figure": figure}
@@ -67,28 +68,30 @@ def command(
         from wpriv.cli.claim_output import compare_order
 
         others = {**source, "out": out, "quick": quick, "fresh": fresh, "why": why}
-        compare_order(recipe, other, job, others, within, mode)
+        compare_order(words or [], job, others, within, mode)
         return
-    if other is not None or within is not None:
-        name = "--within" if other is None else "a second process"
-        raise UsageError(f"{name} is for --order, which tells the more private of two processes; add --order")
+    if within is not None:
+        raise UsageError("--within is for --order, which tells the more private of two processes; add --order")
+    if len(words or ()) > 1 and all(plain_words.is_sentence(word) for word in words or ()):
+        raise UsageError("found several processes: --order tells the more private of two; steps are joined by +")
+    recipe, steps, job = flags.subject(words, job)
     if recipe is not None:
         flags.no_flags(recipe, job, **source, why=why)
         loaded = load_recipe.read(recipe, quick=quick, kind="compare")
         out = out or loaded.default_out
     elif quick:
         raise UsageError("--quick applies the quick overrides of a recipe: name a recipe, or leave out --quick")
-    elif not (any(vars(job).values()) or any(source.values()) or why):
+    elif not (steps or any(vars(job).values()) or any(source.values()) or why):
         raise UsageError(
             "compare needs a recipe (`wpriv recipe ls` lists them) or a job in flags, such as --mech gauss --sigma 4"
         )
-    elif why:
+    elif why and not steps:
         others = {**source, "adjacency": job.adjacency, "accountant": job.accountant, "out": out, "fresh": fresh}
         _print_interpretations(job, others, mode)
         return
     else:
         axes = [load_recipe.sweep(text) for text in sweep or []]
-        loaded = load_recipe.from_flags(_recipe(job, history, observed, repeats, axes, flags.folded(figure)))
+        loaded = load_recipe.from_flags(_recipe(job, steps, {**source, "figure": flags.folded(figure)}, axes))
         if figure is not None and out is None:
             raise UsageError("--figure draws into the folder of the results; give --out DIR")
     with contextlib.nullcontext() if quiet else output.counting("cells") as progress:
@@ -112,31 +115,33 @@ def _print_interpretations(job: flags.Job, others: dict[str, Any], mode: str) ->
 
 
 def _recipe(
-    job: flags.Job,
-    history: str | None,
-    observed: str | None,
-    repeats: str | None,
-    axes: list[dict[str, object]],
-    figure: str | None,
+    job: flags.Job, steps: Sequence[dict[str, Any]], source: dict[str, Any], axes: list[dict[str, object]]
 ) -> dict[str, object]:
-    """The keys of a recipe that says what the flags say."""
+    """The keys of a recipe that says what the flags, or several steps in words, say."""
     from wpriv.accounting import load_recipe
 
-    data: dict[str, object] = {**job.question(), "accountants": job.accountant or ["all"]}
+    data: dict[str, object] = {**job.question(), "accountants": job.accountant or ["pld"]}
     named = [axis for axis in axes if "words" in axis]
     axes = [axis for axis in axes if "words" not in axis]
     for axis in [axis for axis in named if axis["over"] == "accountant"]:
         named.remove(axis)
         data["accountants"] = axis["words"]
-    data |= {key: value for key, value in (("figure", figure), ("sweep", axes), ("repeats", repeats)) if value}
+    data |= {key: source[key] for key in ("figure", "repeats") if source[key]} | ({"sweep": axes} if axes else {})
 
     def keys(words: dict[str, str]) -> dict[str, object]:
+        adjacency = words.get("adjacency", job.adjacency)
+        if steps:
+            others = [name for name in ("history", "observed") if source[name]]
+            if given := [*others, *({"mech", "sampling"} & words.keys())]:
+                raise UsageError(f"the steps are given in words; leave out {given[0]}, or say it in words")
+            return {**load_recipe.steps_in_words(steps), "adjacency": adjacency, "group": job.group}
         mech = words.get("mech", job.mech)
         params, schedule = job.params(), job.schedule()
         if "mech" in words:  # each mechanism takes those parameters that it has
             params = load_recipe.parameters_of(mech, params)
         schedule |= {"sampling": words["sampling"]} if "sampling" in words else {}
-        adjacency = words.get("adjacency", job.adjacency)
-        return load_recipe.steps_of_flags(mech, params, schedule, adjacency, history, axes, observed, job.group)
+        step = {"mech": mech, **params, **schedule, "observed": source["observed"]}
+        swept = [str(axis["over"]) for axis in axes]
+        return load_recipe.steps_of_flags(step, adjacency, job.group, source["history"], swept)
 
     return data | load_recipe.panels(named, keys)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from wpriv._version import __version__
+from wpriv.accounting.comparison import tables
 from wpriv.accounting.comparison.compare import Comparison, Row
+from wpriv.accounting.comparison.tables import COLUMNS, NAMES, BoundsTable
 from wpriv.cli import output
 from wpriv.cli.flags import as_flags
-from wpriv.cli.guarantee_output import TABLE_SCHEMA
+from wpriv.cli.guarantee_output import TABLE_SCHEMA, say_refused
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import Panel
 from wpriv.core import registry
@@ -21,8 +23,6 @@ from wpriv.results.storage import csv_text
 
 MAX_ROWS = 24  # of a recipe's panel on the screen; table.csv holds all
 MAX_WARNINGS = 8
-NAMES = {"epsilon": "eps"}  # columns as headers show them
-COLUMNS = {"eps": "epsilon"}  # axes of a sweep as columns of the rows
 COLUMNS_OF_TABLES = {
     "class": ("mean", "variance", "third", "infinity"),
     "loss": ("part", "loss", "mass", "density", "class_density"),
@@ -36,7 +36,7 @@ def print_comparison(comparison: Comparison, mode: str) -> None:
     Args:
         mode: text, json, csv, or quiet, which prints no table.
     """
-    notes = unit_notes(row.get("notion") for row in comparison.rows)
+    notes = [*unit_notes(row.get("notion") for row in comparison.rows), *comparison.notes]
     if mode == "json":
         output.emit_rows(
             [{"schema": SCHEMA, **row, **_unknown(row), "version": __version__} for row in comparison.rows],
@@ -73,28 +73,30 @@ def print_interpretations(rows: list[Row], mode: str) -> None:
     elif mode == "csv":
         output.emit(csv_text(rows).rstrip("\n"))
     elif mode == "text":
-        answer = _answer(rows)
+        answer = tables.answer_of(rows)
         if repeats := rows[0].get("repeats"):
             output.emit_bold(f"the best of K runs ({repeats}), of which one run is read as follows")
-        header = [NAMES.get(answer, answer), "claim", "sampling", "n", "neighbours", "accountant", "assumption"]
-        body = []
+        header = [NAMES.get(answer, answer), "claim", "sampling", "n", "neighbours", "accountant"]
+        body, notes = [], []
         for row in rows:
             value = "-" if row["reason"] else text(row[answer], up=True, digits=4)
-            assumption = row["assumption"] + (f" ({as_flags(row['reason'])})" if row["reason"] else "")
+            notes.append(row["assumption"] + (f" ({as_flags(row['reason'])})" if row["reason"] else ""))
             words = [row.get("claim") or "-", row["sampling"], str(row["n"]), row["adjacency"], row["accountant"]]
-            body.append([value, *words, assumption])
-        output.emit_table(header, body)
+            body.append([value, *words])
+        output.emit_table(header, body, notes=notes)
 
 
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     """Print expected numbers beside ours; nothing where the recipe expects none."""
-    body = []
+    if not verdicts:
+        return
+    output.emit("")
+    body = [[each.word, f"{each.expected:.6g}", _ours(each), *deviation(each)] for each in verdicts]
+    notes = []
     for verdict in verdicts:
-        numbers = [f"{verdict.expected:.6g}", _ours(verdict), *deviation(verdict)]
-        body.append([*place(verdict), verdict.kind, *numbers, verdict.word, verdict.source])
-    header = ["expected at", "column", "kind", "expected", "ours", "difference", "within", "", "source"]
-    if body:
-        output.emit_table(header, body)
+        where, column = place(verdict)
+        notes.append(f"{column}{' at ' if where else ''}{where} ({verdict.kind}): {verdict.source}")
+    output.emit_table(["", "expected", "ours", "difference", "within"], body, notes=notes)
 
 
 def place(verdict: Verdict) -> list[str]:
@@ -122,7 +124,8 @@ def _ours(verdict: Verdict) -> str:
 def print_claims(recipe: Recipe) -> None:
     """Print the statements of the paper that could not be reproduced, with our finding and its reason."""
     for claim in recipe.claims:
-        output.emit(f"\nthe paper says: {claim.paper}\nwe find: {claim.found}\nbecause: {claim.because}")
+        output.emit("")
+        output.emit_words(f"the paper says: {claim.paper}", f"we find: {claim.found}", f"because: {claim.because}")
 
 
 def thin(items: list[Any], count: int | None) -> list[Any]:
@@ -135,9 +138,10 @@ def thin(items: list[Any], count: int | None) -> list[Any]:
 def _print_panels(comparison: Comparison) -> list[str]:
     """Print every panel; where lines were left out, return a note that says so."""
     shown = total = 0
-    for panel in comparison.recipe.panels:
+    for number, panel in enumerate(comparison.recipe.panels):
+        output.emit(*([""] if number else []))
         rows = [row for row in comparison.rows if row.get("panel", "") == panel.name]
-        title = panel.name or comparison.recipe.source or _job(rows)
+        title = panel.name or comparison.recipe.source or tables.title(rows)
         runs = f"; the best of K runs ({panel.repeats})" if panel.repeats else ""
         output.emit_bold(panel.title or title + runs)
         printed = _print_panel(panel, rows, None if comparison.out is None else MAX_ROWS)
@@ -148,43 +152,61 @@ def _print_panels(comparison: Comparison) -> list[str]:
 
 
 def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> tuple[int, int]:
-    """Print one panel: the sweep downwards, cases and accountants across; or the rows where there is no sweep.
+    """Print one panel: points of curves, or the columns that a table of its own kind names.
 
     Returns:
         The number of lines on the screen, and of all lines.
     """
+    if panel.table == "bounds":
+        table = tables.bounds_table(panel, rows)
+        lines = thin(list(range(len(table.points))), count)
+        some = [[each[k] for k in lines] for each in (table.points, table.cells, table.lower)]
+        _print_bounds(BoundsTable(table.axes, table.series, table.claims, *some), rows)
+        return len(lines), len(table.points)
     axes = [COLUMNS.get(axis.over, axis.over) for axis in panel.sweep or []]
-    if panel.table != "bounds":
-        module = None if panel.table in COLUMNS_OF_TABLES else registry.load("tables", panel.table)
-        # a table of its own kind prints the columns that it names, or its labels and its numbers
-        names = COLUMNS_OF_TABLES.get(panel.table) or getattr(module, "SHOWN", None)
-        names = names or (*getattr(module, "LABELS", ()), *getattr(module, "COLUMNS", ()))
-        columns = list(dict.fromkeys([*axes, *(["case"] if panel.cases else []), *names]))
-        # all rows of a table whose rows are no points of a curve
-        shown = rows if getattr(module, "WHOLE", False) else thin(rows, count)
-        body = [[_cell(row.get(name), name) for name in columns] for row in shown]
-        output.emit_table(columns, body, below="\n")
-        return len(body), len(rows)
-    answer = _answer(rows)
-    if not axes:
-        body = []
-        for row in rows:
-            lower, upper = row.get(f"{answer}_lower"), row.get(f"{answer}_upper")
-            bracket = "" if lower is None or upper is None else f"[{text(lower, up=False)}, {text(upper, up=True)}]"
-            body.append([*_series(row), row.get("claim") or "no answer", _safe(row.get(answer)), bracket])
-        output.emit_table([*_series_columns(rows), "claim", NAMES.get(answer, answer), "bracket"], body, below="\n")
-        return len(body), len(rows)
-    series = list(dict.fromkeys(tuple(_series(row)) for row in rows))
-    points: dict[tuple[object, ...], dict[tuple[str, ...], Any]] = {}
-    for row in rows:
-        points.setdefault(tuple(row[axis] for axis in axes), {})[tuple(_series(row))] = row.get(answer)
-    body = [
-        [*(f"{value:.6g}" for value in point), *(_safe(points[point].get(words)) for words in series)]
-        for point in thin(list(points), count)
-    ]
-    header = [*(NAMES.get(axis, axis) for axis in axes), *(" ".join(words) for words in series)]
-    output.emit_table(header, body, above=f"{NAMES.get(answer, answer)} by\n", below="\n")
-    return len(body), len(points)
+    module = None if panel.table in COLUMNS_OF_TABLES else registry.load("tables", panel.table)
+    # a table of its own kind prints the columns that it names, or its labels and its numbers
+    names = COLUMNS_OF_TABLES.get(panel.table) or getattr(module, "SHOWN", None)
+    names = names or (*getattr(module, "LABELS", ()), *getattr(module, "COLUMNS", ()))
+    columns = list(dict.fromkeys([*axes, *(["case"] if panel.cases else []), *names]))
+    # all rows of a table whose rows are no points of a curve
+    shown = rows if getattr(module, "WHOLE", False) else thin(rows, count)
+    output.emit_table(columns, [[_cell(row.get(name), name) for name in columns] for row in shown])
+    return len(shown), len(rows)
+
+
+def _print_bounds(table: BoundsTable, rows: list[Row]) -> None:
+    """Print the grid downwards, or the accountants where only so it fits; or several tables one below the other."""
+    header, body = table.grid() or table.wide()
+    answer = tables.answer_of(rows)
+    tall = table.tall(NAMES[answer])
+    is_tall = not table.axes or (not output.fits(header, body) and output.fits(*tall))
+    # a tall table has a column of claims
+    output.emit_facts(
+        [(name, words) for name, words in tables.about(rows) if words and (name != "claims" or not is_tall)]
+    )
+    if is_tall:
+        # notions, which share no units, have tables of their own
+        for notion in dict.fromkeys(row[0].partition(" [")[2] for row in tall[1]):
+            output.emit("")
+            output.emit_table(tall[0], [row for row in tall[1] if row[0].partition(" [")[2] == notion])
+        return
+    output.emit("")
+    keys = first = 1 if table.grid() else len(table.axes)
+    while first < len(header):
+        last = first + 1
+        while last < len(header) and output.fits(*_columns(header, body, keys, first, last + 1)):
+            last += 1
+        output.emit(*([""] if first > keys else []))
+        output.emit_table(*_columns(header, body, keys, first, last))
+        first = last
+
+
+def _columns(
+    header: list[str], body: list[list[str]], keys: int, first: int, last: int
+) -> tuple[list[str], list[list[str]]]:
+    """Some columns of a table behind the first ``keys``."""
+    return header[:keys] + header[first:last], [row[:keys] + row[first:last] for row in body]
 
 
 def _print_warnings(rows: list[Row]) -> None:
@@ -193,37 +215,12 @@ def _print_warnings(rows: list[Row]) -> None:
     output.warn(warnings[:MAX_WARNINGS])
     if len(warnings) > MAX_WARNINGS:
         output.say("warning", f"and {len(warnings) - MAX_WARNINGS} more; --json gives all, each with its row")
-    reasons = (f"{row.get('accountant', 'no answer')}: {row['reason']}" for row in rows if row.get("reason"))
-    output.say("note", *dict.fromkeys(reasons))
-
-
-def _answer(rows: list[Row]) -> str:
-    """The column of the quantity that was computed."""
-    return "epsilon" if rows[0]["asked"] == "delta" else "delta"
-
-
-def _job(rows: list[Row]) -> str:
-    """A title where the recipe gives none: the mechanism, and those of its parameters that are the same in all rows."""
-    kinds = [row["mech"] for row in rows if row.get("mech")]
-    names = ("sigma", "scale", "sampling", "rate", "n", "group")
-    fixed = [f"{k} {rows[0][k]}" for k in rows[0] if k in names and len({row.get(k) for row in rows}) == 1]
-    return ", ".join([kinds[0] if kinds else f"{rows[0].get('steps')} kinds of step", *fixed])
-
-
-def _series_columns(rows: list[Row]) -> list[str]:
-    return (["case"] if "case" in rows[0] else []) + ["accountant"]
-
-
-def _series(row: Row) -> list[str]:
-    """Case and accountant, and the notion unless it is approximate DP, whose figures others cannot be compared with."""
-    notion = row.get("notion") or "approximate-dp"
-    words = [str(row[name]) for name in _series_columns([row])]
-    return words if notion == "approximate-dp" else [*words[:-1], f"{words[-1]} [{notion}]"]
-
-
-def _safe(bound: float | None) -> str:
-    """A bound, rounded up."""
-    return "" if bound is None else text(bound, up=True)
+    refused = [row for row in rows if row.get("reason")]
+    answering = {row.get("accountant") for row in rows if not row.get("reason")}
+    without = {str(row["accountant"]): str(row["reason"]) for row in refused if row.get("accountant") not in answering}
+    say_refused([{"accountant": name, "reason": reason} for name, reason in without.items()])
+    some = (row for row in refused if row.get("accountant") in answering)
+    output.say("note", *dict.fromkeys(f"{row.get('accountant', 'no answer')}: {row['reason']}" for row in some))
 
 
 def _cell(value: object, name: str) -> str:

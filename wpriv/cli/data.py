@@ -49,7 +49,7 @@ def ls(data_root: Root = None, as_json: flags.Json = False) -> None:
         output.emit_rows(rows, SCHEMA)
         return
     body = [[str(row["name"]), str(row["status"]), *_cells(row)] for row in rows]
-    output.emit(output.table(["data set", "status", "train", "test", "example", "checksums", "where"], body))
+    output.emit_table(["data set", "status", "train", "test", "example", "checksums", "where"], body)
     for row in rows:
         if row["status"] == "damaged":
             output.emit(row["reason"])

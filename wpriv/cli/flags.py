@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -18,10 +18,15 @@ from wpriv.hints import fold
 from wpriv.spec import SCHEDULE
 from wpriv.spec import Text as Text
 
+if TYPE_CHECKING:
+    from wpriv.accounting.build_process import DescribedProcess
+
 # flags of wpriv train that the messages of other commands name
 TRAINING = ("--resume", "--fork", "--fresh")
 # keywords whose flags have another name
 SPELLINGS = {"with_mu": "mu"}
+# fields of a job that are about the answer, and not about the process
+QUESTION = ("eps", "delta", "accountant", "tol")
 # an argument in a message: its name, and a value
 _ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]*))?`")
 
@@ -58,10 +63,12 @@ def option(name: str) -> object:
     return parsing.option(about["metavar"], text, f"--{name.replace('_', '-')}", group=about["group"])
 
 
-Recipe = Annotated[
-    Text,
+Words = Annotated[
+    list[str] | None,
     typer.Argument(
-        metavar="RECIPE", help="Instead of flags: the path or the name of a recipe, such as plc/fig7-dpsgd."
+        metavar="RECIPE|STEPS",
+        help="Instead of flags: a recipe, by its path or its name, such as plc/fig7-dpsgd, or - for standard input; or "
+        "a process in words, such as gauss sigma=4 n=10 poisson 0.01 + laplace scale=20.",
     ),
 ]
 Eps = Annotated[Text, option("eps")]
@@ -89,15 +96,18 @@ class Job(spec.Job):
     """The flags that describe a process and the question about it, as text; a recipe can hold the same."""
 
     def __post_init__(self) -> None:
-        for name in ("mech", "sampling", "adjacency"):
-            object.__setattr__(self, name, folded(getattr(self, name)))
-        accountants = [text.partition(":") for text in self.accountant or ()]
-        names = [folded(name) + colon + options for name, colon, options in accountants]
-        object.__setattr__(self, "accountant", names or None)
+        from wpriv.config.plain_words import plain_values  # loads numpy, which help does without
+        from wpriv.core.registry import plain_accountant
+
+        plain = plain_values({name: getattr(self, name) for name in ("mech", "sampling", "adjacency")})
+        plain["accountant"] = [plain_accountant(text) for text in self.accountant or ()] or None
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
     def params(self) -> dict[str, object]:
         """Return the mechanism's parameters, from their own flags and from --param."""
-        return params(self.param, sigma=self.sigma, scale=self.scale, sensitivity=self.sensitivity)
+        named = {f.name: getattr(self, f.name) for f in dataclasses.fields(spec.Mechanism)}
+        return params(**{name: value for name, value in named.items() if name != "mech"})
 
     def schedule(self) -> dict[str, object]:
         """Return the number of compositions and the sampling."""
@@ -134,6 +144,64 @@ def several(accountants: Sequence[str]) -> bool:
 def folded(name: str | None) -> Any:
     """Return a name as names are known: ``GAUSS`` becomes gauss, ``replace_one`` becomes replace-one."""
     return None if name is None else fold(name)
+
+
+class Subject(NamedTuple):
+    """What a command is about: a recipe by name; several steps in words; or else the job of the flags."""
+
+    recipe: str | None
+    steps: tuple[dict[str, Any], ...]
+    job: Job
+
+
+def subject(words: Sequence[str] | None, job: Job) -> Subject:
+    """Read the arguments of a command: the name of a recipe, or a process in words, beside flags.
+
+    A process of one step may leave to flags what it does not say.
+
+    Raises:
+        UsageError: the words are no process, or something is said twice.
+    """
+    from wpriv.config import plain_words
+
+    text = " ".join(words or ())
+    if not words or (len(words) == 1 and (Path(text).exists() or not (plain_words.is_sentence(text) or " " in text))):
+        return Subject(text or None, (), job)
+    parsed = plain_words.parse(text)
+    if len(parsed.steps) == 1:
+        return Subject(None, (), _with_keys(job, text, parsed.one_step("the command")))
+    about = {name: value for name, value in vars(job).items() if name not in (*QUESTION, *plain_words.SHARED)}
+    if given := [name for name, value in about.items() if value is not None]:
+        raise UsageError(f"{text[:80]!r} holds whole steps; leave out `{given[0]}`, or say it in words")
+    return Subject(None, parsed.steps, _with_keys(job, text, parsed.shared))
+
+
+def process(steps: Sequence[Mapping[str, Any]], job: Job, **files: Any) -> DescribedProcess:
+    """The process of steps in words, or that of the job and of files with steps or observations.
+
+    Raises:
+        UsageError: steps and a file, or the description is faulty.
+    """
+    from wpriv.accounting import build_process
+
+    if not steps:
+        return build_process.described_process(**job.described(), **files)
+    if given := [name for name, value in files.items() if value is not None]:
+        raise UsageError(f"the steps are given in words; leave out `{given[0]}`")
+    return build_process.described_steps(steps, job.adjacency, job.group)
+
+
+def _with_keys(job: Job, text: str, keys: Mapping[str, Any]) -> Job:
+    """The job with keys of a step in words; parameters without a flag of their own become those of --param."""
+    from wpriv.config.plain_words import renamed
+
+    names = renamed(keys)
+    own = {names[key]: value for key, value in keys.items() if names[key] in vars(job)}
+    for name in own:
+        if getattr(job, name) is not None:
+            raise UsageError(f"{name} is given twice: in {text[:80]!r}, and as `{name}`")
+    others = [f"{names[key]}={value}" for key, value in keys.items() if names[key] not in own]
+    return dataclasses.replace(job, **own, param=[*(job.param or ()), *others] or None)
 
 
 def no_flags(recipe: str, job: Job, **others: object) -> None:

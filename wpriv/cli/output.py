@@ -9,11 +9,14 @@ error: if those cannot be written they are dropped, so that a training does not 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
 import sys
+import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -50,6 +53,8 @@ class _Stream:
         """Write text and return the number of its characters."""
         if text == "":
             return 0  # the parser tries whether a stream takes text
+        if _watch is not None:
+            _watch.erase()
         with self._guarded():
             try:
                 self._stream.write(text)
@@ -161,13 +166,18 @@ def _null_stream(number: int) -> TextIO:
 
 DELAY = 1.0  # seconds before work that is usually short shows its progress
 BAR_WIDTH = 24
-# of table cells, which are at least two blanks apart
+LEAST_CELL = 16  # of a cell whose text is broken, in characters
+WIDTH, LEAST_WIDTH = 80, 40  # of results where standard output is no terminal, and of all
+# of claims and verdicts: in cells, which are at least two blanks apart, behind a bracket, and in "X is proved:"
 STYLES = {
-    "certified|exact|ok|holds": "green",
-    "upper-bound": "cyan",
-    "approximate|as-published|statistical|not met": "yellow",
-    "MISSED|fails": "bold red",
+    "certified|exact|ok|holds|proved|consistent": "32",
+    "upper bound|upper-bound": "36",
+    "APPROXIMATE|approximate|as published|as-published|statistical|not met|open|undecided|cannot contradict": "33",
+    "MISSED|fails|refuted|VIOLATED": "1;31",
 }
+_WHOLE_WORDS: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+_PLACES = (r"(?:(?<=  )|(?<=^)|(?<=\()|(?<= is ))(", r")(?=  |$|[,):])")
+_STYLED = [(re.compile(f"{_PLACES[0]}{words}{_PLACES[1]}", re.M), code) for words, code in STYLES.items()]
 
 
 def is_live(stream: TextIO) -> bool:
@@ -180,24 +190,34 @@ def has_colour(stream: TextIO) -> bool:
     return is_live(stream) and not os.environ.get("NO_COLOR")
 
 
-def print_table(table: str) -> None:
-    """Print a table to standard output, on a terminal with a bold header and coloured claims and verdicts.
+def width(stream: TextIO | None = None) -> int:
+    """Return the number of columns of a stream, by default standard output: ``COLUMNS``, or of its terminal, or 80."""
+    given = os.environ.get("COLUMNS", "")
+    columns = int(given) if given.isdecimal() and len(given) < 6 else 0
+    if not columns:
+        with contextlib.suppress(OSError, ValueError):  # no terminal, or no file at all
+            columns = os.get_terminal_size((stream or sys.stdout).fileno()).columns
+    return max(columns or WIDTH, LEAST_WIDTH)
+
+
+def coloured(text: str, *, bold: bool = False) -> str:
+    """Return text of a result as it is printed: on a terminal bold if asked, and with claims and verdicts in colour."""
+    if not has_colour(sys.stdout):
+        return text
+    for pattern, code in _STYLED:
+        text = pattern.sub(f"\x1b[{code}m\\1\x1b[{'22;39' if code[0] == '1' and not bold else '39'}m", text)
+    return f"\x1b[1m{text}\x1b[0m" if bold else text
+
+
+def wrapped(text: str, hanging: int = 2, columns: int | None = None) -> list[str]:
+    """Break a line between words where it is wider than standard output.
 
     Args:
-        table: the lines of the table, the header first, columns at least two blanks apart.
+        hanging: blanks in front of all further lines, after those that the first line begins with.
+        columns: another width.
     """
-    if not has_colour(sys.stdout):
-        print(table)
-        return
-    from rich.text import Text
-
-    text = Text(table)
-    # the table of a sweep has a line above its header, which names the computed quantity
-    header = re.match(r"(?:.* by\n)?.*", table)
-    text.stylize("bold", 0, header.end() if header else 0)
-    for words, style in STYLES.items():
-        text.highlight_regex(rf"(?m)(?:(?<=  )|(?<=^))(?:{words})(?=  |$)", style)
-    _console(sys.stdout).print(text, soft_wrap=True)
+    blanks = " " * (len(text) - len(text.lstrip(" ")) + hanging)
+    return textwrap.wrap(text, columns or width(), subsequent_indent=blanks, **_WHOLE_WORDS) or [""]
 
 
 def _console(stream: TextIO) -> Any:
@@ -210,9 +230,19 @@ def _bars(*columns: Any) -> Progress:
     """Return a display on standard error that vanishes when it stops, and does not redirect other output."""
     from rich.progress import Progress
 
-    return Progress(
-        *columns, console=_console(sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False
-    )
+    class Bars(Progress):
+        def start(self) -> None:
+            if _watch is not None:
+                _watch.bars.add(id(self))
+                _watch.erase()
+            super().start()
+
+        def stop(self) -> None:
+            super().stop()
+            if _watch is not None:
+                _watch.bars.discard(id(self))
+
+    return Bars(*columns, console=_console(sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False)
 
 
 class Training:
@@ -283,28 +313,15 @@ def counting(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 @contextlib.contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Show on a terminal how long work has taken, after ``DELAY`` seconds."""
-    if not is_live(sys.stderr):
-        yield
-        return
-    with _delayed(what, {"total": None}):
-        yield
-
-
-@contextlib.contextmanager
 def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
-    """Start a display after ``DELAY`` seconds in another thread, unless the work is done; yield its update function."""
+    """Start a bar after ``DELAY`` seconds in another thread, unless the work is done; yield its update function."""
     shown: list[tuple[Progress, TaskID]] = []
 
     def start() -> None:
-        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
-        known = state["total"] is not None
-        count = (BarColumn(BAR_WIDTH), TextColumn("{task.completed:.0f} of {task.total:.0f}"), TimeRemainingColumn())
-        bars = _bars(
-            TextColumn("{task.description}"), *(count if known else (SpinnerColumn("line"), TimeElapsedColumn()))
-        )
+        count = TextColumn("{task.completed:.0f} of {task.total:.0f}")
+        bars = _bars(TextColumn("{task.description}"), BarColumn(BAR_WIDTH), count, TimeRemainingColumn())
         bars.start()
         shown.append((bars, bars.add_task(what, **state)))
 
@@ -320,23 +337,113 @@ def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
         yield update
     finally:
         timer.cancel()
-        timer.join()  # a display that is about to start must have started before it is stopped
+        timer.join()  # a bar that is about to start must have started before it is stopped
         for bars, _ in shown:
             bars.stop()
+
+
+class _Watch:
+    """A line on a terminal that says what is done and for how long, whenever nothing was printed for ``DELAY`` seconds.
+
+    It is erased before anything else is printed, and does not show beside a bar.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.process, self.lock, self.ended = stream, os.getpid(), threading.Lock(), threading.Event()
+        self.bars: set[int] = set()
+        self.shown = ""
+        self.begin("working")
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def begin(self, what: str) -> None:
+        """Name what is done from now on."""
+        self.what, self.since, self.last = what, time.monotonic(), time.monotonic()
+
+    def erase(self) -> None:
+        """Erase the line, and wait for the next silence."""
+        if os.getpid() != self.process:  # a fork has no thread, and perhaps a lock that nobody opens
+            return
+        with self.lock:
+            self.last = time.monotonic()
+            self._write("")
+
+    def end(self) -> None:
+        """Erase the line for good."""
+        self.ended.set()
+        self.thread.join()
+        self.erase()
+
+    def _run(self) -> None:
+        while not self.ended.wait(min(DELAY, 0.2)):
+            with self.lock:
+                now = time.monotonic()
+                if now - self.last >= DELAY and not self.bars:
+                    seconds = int(now - self.since)
+                    self._write(f"wpriv: {self.what}, {seconds // 60}:{seconds % 60:02}")
+
+    def _write(self, text: str) -> None:
+        if text == self.shown:
+            return
+        self.shown = text
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.write(f"\r\x1b[2K{text[: width(self.stream) - 1]}")
+            self.stream.flush()
+
+
+_watch: _Watch | None = None  # of the command that runs, where standard error is a terminal
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[None]:
+    """Show on a terminal what a command does whenever it prints nothing for ``DELAY`` seconds."""
+    global _watch
+    if not is_live(sys.stderr):
+        yield
+        return
+    _watch = watch = _Watch(getattr(sys.stderr, "_stream", sys.stderr))
+    try:
+        yield
+    finally:
+        _watch = None
+        watch.end()
+
+
+def doing(what: str) -> None:
+    """Name what is done from now on, such as "calibrating", for a terminal on which nothing is printed meanwhile."""
+    if _watch is not None:
+        _watch.begin(what)
 
 
 # Print lines, tables and JSON to standard output, notes and warnings to standard error.
 
 
 def emit(*lines: str) -> None:
-    """Print lines of a result to standard output."""
+    """Print lines of a result to standard output as they are."""
     for line in lines:
         print(line)
 
 
+def emit_words(*lines: str) -> None:
+    """Print sentences of a result, broken between words at the width of standard output."""
+    emit(*(coloured(part) for line in lines for part in wrapped(line)))
+
+
 def emit_bold(line: str, *others: str) -> None:
-    """Print a result, its first line in bold where standard output is a terminal that may have colour."""
-    emit(f"\x1b[1m{line}\x1b[0m" if has_colour(sys.stdout) else line, *others)
+    """Print sentences, the first one in bold where standard output is a terminal that may have colour."""
+    emit(*(coloured(part, bold=True) for part in wrapped(line)))
+    emit_words(*others)
+
+
+def emit_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """Print labels and their texts as two columns; a label that is repeated is shown once."""
+    column = max((len(label) for label, _ in facts), default=0) + 4
+    shown = ""
+    for label, text in facts:
+        name = "" if label == shown else label
+        shown = label
+        for number, part in enumerate(textwrap.wrap(text, max(width() - column, 30), **_WHOLE_WORDS)):
+            print(f"{'' if number else '  ' + name:<{column}}{part}")
 
 
 def emit_json(data: Mapping[str, object]) -> None:
@@ -354,19 +461,43 @@ def emit_rows(rows: Sequence[Mapping[str, object]], schema: str, **more: object)
     emit_result(schema, rows=list(rows), **more)
 
 
-def emit_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, above: str = "", below: str = "") -> None:
-    """Print a table, on a terminal with a bold header and coloured claims and verdicts.
+def emit_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: int = 0, notes: Sequence[str] = ()
+) -> None:
+    """Print a table, on a terminal at its width, with a bold header and coloured claims and verdicts.
+
+    Off a terminal a row is one line, since programs read it.
 
     Args:
-        above, below: text around the table, with its line breaks.
+        notes: a text for each row, which stands below it.
     """
-    print_table(f"{above}{table(header, rows)}{below}")
+    broken = is_live(sys.stdout) or "COLUMNS" in os.environ
+    head, body = table(header, rows, width() - indent if broken else sys.maxsize)
+    emit(*(coloured(" " * indent + line, bold=True) for line in head))
+    texts = iter(notes)
+    for lines in body:
+        emit(*(coloured(" " * indent + line) for line in lines))
+        emit(*wrapped(f"    {next(texts, '')}", 0) if notes else ())
+
+
+def fits(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Tell whether a table is no wider than standard output without breaking its cells."""
+    head, body = table(header, rows)
+    return max(map(len, (*head, *(lines[0] for lines in body)))) <= width()
 
 
 def say(kind: str, *lines: str) -> None:
-    """Print notes or warnings to standard error, with arguments in backticks as flags; file names stay unchanged."""
+    """Print notes or warnings to standard error, with arguments in backticks as flags; file names stay unchanged.
+
+    Each is one line, which a terminal breaks between words.
+    """
+    live = is_live(sys.stderr)
+    begin = f"wpriv: {kind}:"
+    yellow = kind == "warning" and has_colour(sys.stderr)
     for line in lines:
-        print(f"wpriv: {kind}: {line if kind == 'wrote' else as_flags(line)}", file=sys.stderr)
+        whole = f"{begin} {line if kind == 'wrote' else as_flags(line)}"
+        for part in wrapped(whole, columns=width(sys.stderr)) if live else [whole]:
+            print(part.replace(begin, f"\x1b[33m{begin}\x1b[0m", 1) if yellow else part, file=sys.stderr)
 
 
 def print_with_certificate(show: Callable[[], None], row: Callable[[], Guarantee], path: str | None) -> None:
@@ -395,13 +526,33 @@ def warn(lines: Iterable[str]) -> None:
     say("warning", *lines)
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of columns padded to their widest cell, two spaces apart, without rules."""
-    lines = [header, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], columns: int = sys.maxsize
+) -> tuple[list[str], list[list[str]]]:
+    """Return the lines of the header and of each row of a table, its columns two blanks apart.
+
+    Columns without any text are left out. Where the table is wider than ``columns``, the widest columns of several
+    words are broken between words.
+    """
+    kept = [i for i in range(len(header)) if not rows or any(row[i] for row in rows)]
+    lines = [[line[i] for i in kept] for line in (header, *rows)]
+    cells = list(zip(*lines, strict=True))
+    widths = [max(map(len, each)) for each in cells]
+    least = [max(len(word) for text in each for word in (text.split() or [""])) for each in cells]
+    for i in sorted(range(len(widths)), key=lambda i: widths[i], reverse=True):
+        excess = sum(widths) + 2 * (len(widths) - 1) - columns
+        widths[i] = max(widths[i] - max(excess, 0), min(least[i], widths[i]), min(LEAST_CELL, widths[i]))
+    printed = []
+    for line in lines:
+        parts = [textwrap.wrap(text, max(size, 1), **_WHOLE_WORDS) for text, size in zip(line, widths, strict=True)]
+        printed.append(
+            [
+                "  ".join(text.ljust(size) for text, size in zip(row, widths, strict=True)).rstrip()
+                for row in itertools.zip_longest(*parts, fillvalue="")
+            ]
+            or [""]
+        )
+    return printed[0], printed[1:]
 
 
 def cell(value: object) -> str:

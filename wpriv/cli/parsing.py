@@ -16,13 +16,14 @@ import itertools
 import re
 import shutil
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from wpriv.errors import UsageError
+from wpriv.hints import instead, plain, plain_key
 
 # Typer exports the errors of its parser, but not their base class
 ParserError: type[Exception] = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
@@ -109,23 +110,37 @@ def expand_record(
 # The parser of commands and groups: commands load on first use, unknown words get hints, no option counts twice.
 
 GROUPS = {
-    "Calculator": ("budget", "calibrate", "compare", "verify"),
+    "Calculator": ("budget", "calibrate", "compare", "verify", "explain"),
     "Training": ("train", "audit", "privatize"),
     "Results": ("reproduce", "report", "plot"),
-    "What there is": ("list", "recipe", "data"),
+    "What there is": ("list", "recipe", "data", "completion"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 SETTINGS: dict[str, object] = {"help_option_names": ["-h", "--help"]}
 MAX_WIDTH = 100  # of help, on a wider terminal
 
 
+def _plain_options(args: Sequence[str], options: Collection[str]) -> list[str]:
+    """The arguments with options of other programs, such as --epsilon and --batch_size=256, by their names here."""
+    words = list(args)
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if word == "--":
+            break
+        if name.startswith("--") and name not in options:
+            option = f"--{plain_key(name[2:]).replace('_', '-')}"
+            words[index] = option + equals + value if option in options else word
+    return words
+
+
 class _Once:
-    """A command that refuses an option given twice, where only the last one would count, and writes its own help."""
+    """A command that knows options by other names too, refuses one given twice, and writes its own help."""
 
     def get_help(self: Any, ctx: Any) -> str:
         return help_text(ctx.command_path, self, terminal_width(), ctx.meta.get(WORDS, ()))
 
     def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
+        args[:] = _plain_options(args, {name for parameter in self.params for name in parameter.opts})
         ctx.meta[WORDS] = list(args)
         seen = set()
         for parameter in self.make_parser(ctx).parse_args(list(args))[2]:
@@ -152,7 +167,7 @@ class Group(_Once, TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if self.get_command(ctx, args[0]) is None:
-            known = unknown_word(args[0], self.list_commands(ctx))
+            known = instead(args[0], self.list_commands(ctx), help=f"{ctx.command_path} --help")
             raise UsageError(f"{ctx.command_path} has no command {args[0]!r}{known}")
         return super().resolve_command(ctx, args)
 
@@ -177,18 +192,6 @@ class LazyGroup(Group):
         command = typer.main.get_command(app)
         keep_text(command, SETTINGS)
         return command
-
-
-def unknown_word(word: str, known: Sequence[str], prefix: str = "") -> str:
-    """Return '; did you mean ...? Known: ...' for an unknown command or option.
-
-    Args:
-        prefix: what options begin with.
-    """
-    from wpriv.hints import did_you_mean
-
-    names = ", ".join(prefix + name for name in known) or "none"
-    return f"{did_you_mean(word, known, prefix) or '.'} Known: {names}"
 
 
 # Help: a command's first sentence, examples, the rest of its docstring, and its options under their headings.
@@ -254,11 +257,11 @@ def _option_groups(options: Iterable[Any]) -> list[tuple[str, list[tuple[str, st
 def _mechanism_of(words: Sequence[str]) -> str | None:
     """The mechanism that the words of a command line name, if there is one of that name."""
     from wpriv.core import registry
-    from wpriv.hints import fold
 
     given = [after for word, after in itertools.pairwise(words) if word == "--mech"]
     given += [word.removeprefix("--mech=") for word in words if word.startswith("--mech=")]
-    return next((fold(name) for name in given if registry.known("mechanisms", fold(name))), None)
+    known = (plain("mechanisms", name) for name in given)
+    return next((name for name in known if registry.known("mechanisms", name)), None)
 
 
 def _commands(heading: str, commands: dict[str, Any], width: int) -> str:

@@ -26,13 +26,13 @@ def command(
     mech: Annotated[Text, option("NAME", "local-gauss (l2 ball, needs --delta) or local-laplace (l1 ball).")] = None,
     eps: flags.Eps = None,
     delta: flags.Delta = None,
-    sigma: Annotated[Text, option("X", "Instead of --eps: standard deviation of Gauss noise.")] = None,
+    sigma: Annotated[Text, option("X", "Instead of --eps: standard deviation of Gaussian noise.")] = None,
     scale: Annotated[Text, option("X", "Instead of --eps: scale b of Laplace noise.")] = None,
     radius: Annotated[Text, option("X", "Norm that records are clipped to, chosen without looking at them.")] = None,
     center: Annotated[Text, option("X", "Center of the ball, for every number (default 0).")] = None,
-    formula: Annotated[Text, option("NAME", "Gauss noise for --eps: analytic (default, least) or eq4.")] = None,
+    formula: Annotated[Text, option("NAME", "Gaussian noise for --eps: analytic (default, least) or eq4.")] = None,
     nonnegative: Annotated[
-        bool, switch("--nonnegative", "Make negative numbers 0; Gauss noise is then smaller by sqrt 2.")
+        bool, switch("--nonnegative", "Make negative numbers 0; Gaussian noise is then smaller by sqrt 2.")
     ] = False,
     dct: Annotated[bool, switch("--dct", "Clip and publish the orthonormal cosine transform of each record.")] = False,
     quantile: Annotated[Text, option("Q", "Clamp each number to this quantile of --public records.")] = None,
@@ -105,20 +105,14 @@ def _of_recipe(recipe: str, given: dict[str, object], param: list[str] | None) -
 def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
     """Print the guarantee, the facts of the statement and the written files."""
     from wpriv.cli import output
-    from wpriv.training.local import local_statement
-    from wpriv.training.reports import words
 
     statement = result.statement
     if as_json:
         output.emit_json({**statement, "written": [str(file) for file in result.files]})
     else:
-        shape = " x ".join(str(side) for side in statement["data"]["shape"])
-        action = "would be privatised" if dry_run else "privatised"
-        records = f"{statement['data']['records']} records of {shape}"
-        reports = local_statement.read(statement)
-        facts = [f"{name}: {fact}" for name, fact in words.report_facts(reports)]
-        written = [f"written: {file}" for file in result.files]
-        output.emit_bold(f"{records} {action}: {words.headline(reports)}", *facts, *written)
+        records, _, guarantee = str(result).partition(": ")
+        output.emit_bold(f"{records} {'would be privatised' if dry_run else 'privatised'}: {guarantee}")
+        output.emit_facts(result.facts())
     output.say("note", *statement["data"]["read_as"])
     output.warn(statement["warnings"])
     output.say(

@@ -7,20 +7,19 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from wpriv.accounting import repeated_selection
 from wpriv.accounting.plausibility import weak_figures
 from wpriv.cli import comparison_output, guarantee_output, output
 from wpriv.config.recipe import Recipe
-from wpriv.numerics.numbers import text
+from wpriv.core.process import SAMPLING_WORDS
+from wpriv.numerics.numbers import short, text
 from wpriv.results import storage
 from wpriv.results.expectations import DEVIATION, RUN, SEEDS
 from wpriv.results.model import Row
 from wpriv.training import all_trainings, train_data, training_grid, training_statement
 from wpriv.training.all_trainings import Together
-from wpriv.training.audit.audit import CONSISTENT, POWERLESS, VIOLATED, Audit
-from wpriv.training.audit.coin_tests import CONFIDENCE
+from wpriv.training.audit.audit import Audit
 from wpriv.training.plan import Duration, Plan, duration_of_plan, duration_of_sweep, stated_duration
 from wpriv.training.reports import words
 from wpriv.training.run_folder import RunFolder
@@ -31,11 +30,6 @@ from wpriv.training.tuning_plan import TuningPlan
 MAX_EPOCHS = 12  # lines of the table of eps after each epoch
 # columns of metrics.csv that are no measured result, or are measured on training records
 NO_RESULTS = ("epoch", "step", "seconds", "loss", "clipped")
-AUDIT_VERDICTS = {
-    VIOLATED: "the audit's lower bound exceeds the certified upper end",
-    CONSISTENT: "the audit's lower bound does not exceed the certified upper end",
-    POWERLESS: "no outcome of this audit could have exceeded the certified upper end",
-}
 
 
 def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
@@ -71,15 +65,25 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
             }
         )
         return
-    sampling = f"{plan.sampling.kind} sampling at rate {plan.sampling.rate:.6g}"
-    sampling = "all records each step" if plan.sampling.kind == "none" else sampling
+    kind = plan.sampling.kind
+    drawn = "all records each step" if kind == "none" else f"{SAMPLING_WORDS[kind]} at rate {plan.sampling.rate:.6g}"
     batch = f"{plan.batch}" if isinstance(plan.batch, int) else f"{plan.batch:g}"
-    if plan.sampling.kind == "allocation":
-        sampling = f"{sampling}, passes of {plan.sampling.pass_steps} steps"
-    output.emit_bold(f"{plan.recipe.name}: {plan.steps} steps of {batch} of {plan.records} records, {sampling}")
-    _print_privacy(plan, rows)
-    output.emit(*(f"read as: {note}" for note in plan.notes), _cost_line(duration, estimate, plan))
-    output.emit(f"writes: {folder.path}{os.sep} {', '.join(files)}")
+    if kind == "allocation":
+        drawn = f"{drawn}, passes of {plan.sampling.pass_steps} steps"
+    output.emit_bold(f"{plan.recipe.name}: {plan.steps} steps of {batch} of {plan.records} records, {drawn}")
+    output.emit_facts(
+        [
+            *_privacy(plan),
+            *(("read as", note) for note in plan.notes),
+            ("takes", _cost(duration, estimate, plan)),
+            ("writes", f"{folder.path}{os.sep} {', '.join(files)}"),
+        ]
+    )
+    if plan.private is not None and plan.release is not None:
+        ends = ["none" if row["epsilon"] is None else text(float(row["epsilon"]), up=True) for row in rows]
+        body = [[str(row["epoch"]), str(row["step"]), end] for row, end in zip(rows, ends, strict=True)]
+        output.emit("")
+        output.emit_table(["epoch", "step", "eps"], body, indent=2)
     output.warn(warnings)
 
 
@@ -100,14 +104,15 @@ def print_training(trained: Trained, as_json: bool) -> None:
         return
     results = [f"{key} {last[key]:.4g}" for key in last if key not in (*NO_RESULTS, "epsilon")]
     steps = f"{last['step']} step{'s' * (last['step'] != 1)}"
-    guarantees = map(guarantee_output.headline, trained.guarantees)
-    output.emit_bold(f"{recipe.name}: {', '.join(results)} after {steps}", *guarantees)
+    output.emit_bold(f"{recipe.name}: {', '.join(results)} after {steps}", *map(str, trained.guarantees))
     if trained.plan.private is None:
         reports = "reports" in trained.statement
-        output.emit(f"promise: {trained.statement['promise']}" if reports else "trained without privacy: no guarantee")
+        output.emit_words(
+            f"promise: {trained.statement['promise']}" if reports else "trained without privacy: no guarantee"
+        )
     comparison_output.print_verdicts(trained.verdicts)
     comparison_output.print_claims(recipe)
-    output.say("note", *(f"{each.accountant} has no answer: {each.reason}" for each in trained.refused))
+    guarantee_output.say_refused([{"accountant": each.accountant, "reason": each.reason} for each in trained.refused])
     if order := train_data.class_words(trained.statement["data"]):
         output.say("note", order)
     output.warn(trained.statement.get("warnings", []))
@@ -118,26 +123,22 @@ def print_training(trained: Trained, as_json: bool) -> None:
     output.say("note", f"the weights of {trained.plan.train.model.name}: {load}, a state_dict{average}")
 
 
-def _print_privacy(plan: Plan, rows: list[dict[str, Any]]) -> None:
-    """Print eps after each epoch and the noise."""
+def _privacy(plan: Plan) -> list[tuple[str, str]]:
+    """eps after the last step, and the noise."""
     private = plan.private
     if private is None or plan.release is None:
-        output.emit("privacy: none")
-        return
+        return [("privacy", "none")]
     eps = plan.eps()
     cost = "no finite eps" if eps is None else f"eps = {text(eps, up=True)}"
     assert private.delta is not None  # a recipe without it is refused
-    delta = text(private.delta, up=True)
-    output.emit(f"privacy: {cost} at delta = {delta} after the last step, {plan.adjacency} neighbours")
     clip = private.clip if isinstance(private.clip, str) else f"{plan.release.clip:g}"
     clip += " at first" if private.adapt is not None else ""
     multiplier = f"multiplier sigma = {plan.multiplier:.12g} (standard deviation over sensitivity)"
-    output.emit(f"noise: {multiplier}, clipping {clip}")
-    body = []
-    for row in rows:
-        epsilon = "none" if row["epsilon"] is None else text(float(row["epsilon"]), up=True)
-        body.append([str(row["epoch"]), str(row["step"]), epsilon])
-    output.emit_table(["epoch", "step", "eps"], body)
+    return [
+        ("privacy", f"{cost} at delta {short(private.delta)} after the last step"),
+        ("neighbours", str(plan.adjacency)),
+        ("noise", f"{multiplier}, clipping {clip}"),
+    ]
 
 
 def cost_estimate(plan: Plan) -> dict[str, object] | None:
@@ -153,15 +154,15 @@ def cost_estimate(plan: Plan) -> dict[str, object] | None:
     }
 
 
-def _cost_line(duration: Duration | None, estimate: dict[str, object] | None, plan: Plan) -> str:
+def _cost(duration: Duration | None, estimate: dict[str, object] | None, plan: Plan) -> str:
     """The time and memory that a training takes, as far as known."""
     if duration is None:
         train = plan.train
-        return f"takes: not known for the model {train.model.name} on {train.data.name} in the task {train.task}"
+        return f"not known for the model {train.model.name} on {train.data.name} in the task {train.task}"
     if estimate is None:
-        return f"takes: {duration}"
+        return str(duration)
     size = f"{estimate['weights']:,} weights, up to {estimate['records_at_once']} records through the model at once"
-    return f"takes: {duration}; about {estimate['megabytes']:.0f} MB; {size}"
+    return f"{duration}; about {estimate['megabytes']:.0f} MB; {size}"
 
 
 # Print the plans and the results of several trainings: a sweep, repeated runs, or a tuned training.
@@ -202,12 +203,15 @@ def print_sweep_plan(
     lines = lines if repeated else rows
     columns = [key for key in lines[0] if key != "seconds" or any(row[key] for row in lines)]
     output.emit_table(columns, [[_cell(row, key) for key in columns] for row in lines])
-    if together.trainings:
-        output.emit(str(together))
-    output.emit(f"takes: {'not known' if duration is None else duration} (the trainings that are not done)")
-    if tasks is not None:
-        output.emit(f"submits: {len(open_plans)} tasks to {tasks}")
-    output.emit(f"writes: {out}{os.sep} table.csv and a folder for each training")
+    output.emit("")
+    output.emit_facts(
+        [
+            *([("together", str(together))] if together.trainings else []),
+            ("takes", f"{'not known' if duration is None else duration} (the trainings that are not done)"),
+            *([("submits", f"{len(open_plans)} tasks to {tasks}")] if tasks is not None else []),
+            ("writes", f"{out}{os.sep} table.csv and a folder for each training"),
+        ]
+    )
     output.warn(warnings)
 
 
@@ -245,10 +249,10 @@ def print_sweep(result: SweepResult, as_json: bool) -> None:
         output.emit_bold(f"{result.recipe.name}: {result.finished} of {result.cells} trainings are done")
         _print_table(result.rows)
         if result.runs and len(result.runs) <= MAX_RUNS:
-            output.emit("\neach run:")
+            output.emit("", "each run:")
             _print_table(result.runs)
         if result.together.trainings:
-            output.emit(str(result.together))
+            output.emit_words(str(result.together))
         comparison_output.print_verdicts(result.verdicts)
         comparison_output.print_claims(result.recipe)
         output.warn(result.statement["warnings"])
@@ -312,20 +316,22 @@ def print_tuning_plan(plan: TuningPlan, out: Path, as_json: bool) -> None:
         f"(at most {most} with probability {OFTEN:g}), each of one of {len(candidates)} candidates"
     )
     for row in rows:
-        output.emit(guarantee_output.headline(row))
-        for line in repeated_selection.lines(row.extra["repeats"], "epsilon"):
-            output.emit(line)
-    for refusal in refused:
-        output.say("note", f"{refusal.accountant} has no answer: {refusal.reason}")
+        output.emit_words(str(row))
+        output.emit_facts(repeated_selection.facts(row.extra["repeats"], "epsilon"))
+    guarantee_output.say_refused([{"accountant": each.accountant, "reason": each.reason} for each in refused])
+    output.emit("")
     output.emit_table(
         list(candidates[0]), [[output.cell(value) for value in candidate.values()] for candidate in candidates]
     )
-    for note in plan.notes:
-        output.emit(f"read as: {note}")
-    output.emit(f"takes: {'not known' if duration is None else duration} (for the mean number of runs)")
-    output.emit(f"writes: {out}{os.sep} the files of the best run alone")
-    for line in warnings:
-        output.say("warning", line)
+    output.emit("")
+    output.emit_facts(
+        [
+            *(("read as", note) for note in plan.notes),
+            ("takes", f"{'not known' if duration is None else duration} (for the mean number of runs)"),
+            ("writes", f"{out}{os.sep} the files of the best run alone"),
+        ]
+    )
+    output.warn(warnings)
 
 
 def print_nothing(trained: Trained, as_json: bool) -> None:
@@ -335,8 +341,7 @@ def print_nothing(trained: Trained, as_json: bool) -> None:
         output.emit_json({**answer, "files": [str(path) for path in trained.files]})
         return
     output.emit_bold("the number of runs was drawn as 0: nothing is released")
-    for row in trained.guarantees:
-        output.emit(guarantee_output.headline(row))
+    output.emit_words(*map(str, trained.guarantees))
     output.say("note", "this is one of the outcomes that the guarantee covers; to begin again would be a second tuning")
     output.say("wrote", f"{trained.out}{os.sep} {', '.join(path.name for path in trained.files)}")
 
@@ -359,23 +364,14 @@ def print_audit(result: Audit, as_json: bool) -> None:
     if as_json:
         output.emit_json({**answer, "files": [str(path) for path in result.files]})
         return
-    certified, best = result.certified, result.best
-    at_least = text(best.epsilon_at_least, up=False)
-    delta = text(certified.delta.safe, up=False)  # a lower bound of eps at one delta holds at smaller ones too
-    canaries = "1 canary" if result.canaries == 1 else f"{result.canaries} canaries"
-    output.emit_bold(
-        f"{result.verdict}: {AUDIT_VERDICTS[result.verdict]}",
-        f"certified: {guarantee_output.headline(certified)}",
-        f"audit: eps at least {at_least} at delta = {delta} with {CONFIDENCE:.0%} confidence "
-        f"(statistical, not a guarantee)",
-        f"ceiling: eps at least {text(result.ceiling, up=False)}, for a training without any noise",
-        f"method: {result.method}, {result.runs} run{'s' * (result.runs != 1)} of {canaries}",
-    )
+    output.emit_bold(str(result))
+    output.emit_facts(result.facts())
     rows = [
         [test.statistic, str(test.guesses), str(test.correct), text(test.epsilon_at_least, up=False)]
         for test in result.tests
     ]
-    output.emit_table(["statistic", "guesses", "correct", "eps at least"], rows)
+    output.emit("")
+    output.emit_table(["statistic", "guesses", "correct", "eps at least"], rows, indent=2)
     output.warn(answer["warnings"])
     if result.files:
         folder = result.files[0].parent

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 from wpriv.cli import flags
 from wpriv.cli.parsing import argument, option, switch
 from wpriv.errors import CheckFailed, UsageError
+from wpriv.files import STDIN, read_bytes, shown_path
 
 if TYPE_CHECKING:
     from wpriv.verify.prove import Proof
 
 SCHEMA = "wpriv.verification/1"
-Source = Annotated[
-    Path | None,
+Words = Annotated[
+    list[str] | None,
     argument(
         "FILE|RUN-DIR|RECIPE",
         "A certificate, a guarantee (--json), a training, or a recipe of kind verify; with --claim also a "
-        "recipe of kind budget, or words such as 'gauss sigma=4 n=10'.",
+        "recipe of kind budget, or words such as 'gauss sigma=4 n=10'; - is standard input.",
     ),
 ]
 Width = Annotated[
@@ -39,7 +40,7 @@ Seed = Annotated[str | None, option("N", "With --claim: seed of the simulation (
 @flags.with_job
 def command(
     job: flags.Job,
-    source: Source = None,
+    words: Words = None,
     history: flags.History = None,
     claim: ClaimText = None,
     why: Why = False,
@@ -66,8 +67,9 @@ def command(
     from wpriv.training.reports import model_check
 
     if claim is not None:
-        claim_output.decide(claim, job, source, history, why=why, seed=seed, width=width, as_json=as_json)
+        claim_output.decide(claim, job, words, history, why=why, seed=seed, width=width, as_json=as_json)
         return
+    source = Path(" ".join(words)) if words else None
     for name, value in {**vars(job), "history": history, "why": why, "seed": seed}.items():
         if value and (name != "seed" or not _is_recipe(source)):
             option = f"--{name.replace('_', '-')}"
@@ -100,7 +102,7 @@ def command(
             output.emit(model.words)
     if failed is not None:
         raise CheckFailed(
-            f"{source}: {failed.name} is {failed.verdict}: claimed {_claim(failed)}; the verifier finds "
+            f"{shown_path(source)}: {failed.name} is {failed.verdict}: claimed {_claim(failed)}; the verifier finds "
             f"{_finding(failed)}"
         )
 
@@ -109,6 +111,8 @@ def _is_recipe(source: Path | None) -> bool:
     """Tell whether the argument of ``verify`` names a recipe and not a certificate or a folder."""
     if source is None or source.is_dir():
         return False
+    if str(source) == STDIN:
+        return not read_bytes(STDIN, 1000).lstrip().startswith(b"{")
     return source.suffix in (".yaml", ".yml") or (not source.suffix and not source.exists())
 
 

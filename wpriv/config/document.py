@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from wpriv.errors import MissingResource, UsageError, WprivError
-from wpriv.hints import did_you_mean
+from wpriv.hints import did_you_mean, instead
 
 MAX_DIAGNOSTICS = 20
 
@@ -110,7 +110,10 @@ def refusal(document: Document, diagnostics: Iterable[Diagnostic]) -> WprivError
     if len(distinct) > MAX_DIAGNOSTICS:
         lines.append(f"... and {len(distinct) - MAX_DIAGNOSTICS} more")
     kind = MissingResource if all(each.is_missing for each in distinct) else UsageError
-    return kind("\n".join(lines))
+    error = kind("\n".join(lines))
+    if distinct and document.lines:
+        error.place = (document.name, *distinct[0].place)
+    return error
 
 
 # Diagnostics of form: pydantic's errors in plain words, at the place they are about; and texts about unknown names.
@@ -153,6 +156,8 @@ def _form_diagnostic(document: Document, model: type[BaseModel], details: Any, p
         message = f"{name}: {message}"
     if kind != "value_error":
         message += f"; found {abbreviate(details['input'])}"
+    if kind == "literal_error" and isinstance(details["input"], str):
+        message += did_you_mean(details["input"], re.findall(r"'([^']+)'", details["ctx"]["expected"]))
     return document.diagnostic(path, message)
 
 
@@ -188,8 +193,8 @@ def known_keys(model: type[BaseModel], location: Iterable[str | int]) -> list[st
 
 
 def unknown_name(kind: str, word: str, known: list[str]) -> str:
-    """Say that there is no such name, with the nearest one and all that there are."""
-    return f"no {kind} called {word[:60]!r}{did_you_mean(word, known) or '.'} Known: {', '.join(known) or 'none'}"
+    """Say that there is no such name, with the nearest one."""
+    return f"no {kind} called {word[:60]!r}{instead(word, known, kind)}"
 
 
 def unknown_parameter(owner: str, word: str, known: Iterable[str], others: Iterable[str] = ()) -> str:

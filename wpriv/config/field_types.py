@@ -19,7 +19,7 @@ from wpriv.core import registry, repeats
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.errors import UsageError, WprivError
 from wpriv.numerics import ball_projection
-from wpriv.numerics.numbers import to_int
+from wpriv.numerics.numbers import number, to_int
 
 MAX_POINTS = 10_000
 _SPREADS = {"linspace": "[0, 4, 81]", "geomspace": "[0.1, 10, 41]", "powers": "[2, 0, 16]"}
@@ -92,11 +92,27 @@ Count = Annotated[
     Field(ge=1, le=MAX_COUNT),
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": MAX_COUNT}, {"type": "string"}]}),
 ]
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Probability = Annotated[float, Field(gt=0, lt=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Tolerance = Annotated[float, Field(ge=1e-9, le=0.5)]
+
+
+def read_real(value: object) -> object:
+    """A number of text such as 1%, 60_000, 256/60000 or 2^-3; anything else as it is, for a validator to refuse."""
+    if not (isinstance(value, str) and re.search(r"\d.*[%_,/^*]", value)):
+        return value
+    try:
+        return number(value, "the number")
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+
+
+READ = BeforeValidator(read_real)
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False), READ]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), READ]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False), READ]
+Probability = Annotated[float, Field(gt=0, lt=1), READ]
+Delta = Annotated[float, Field(ge=0, lt=1), READ]
+Share = Annotated[float, Field(ge=0, le=1), READ]
+Rate = Annotated[float, Field(gt=0, le=1), READ]
+Tolerance = Annotated[float, Field(ge=1e-9, le=0.5), READ]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 Grid = Annotated[
@@ -227,14 +243,14 @@ class LocalNoise(StrictModel):
     )
     eps: Positive | None = optional("eps of every report; the noise is solved for")
     delta: Probability | None = optional("delta of every report; 0 where left out with local-laplace")
-    sigma: Positive | None = optional("instead of eps: standard deviation of Gauss noise")
+    sigma: Positive | None = optional("instead of eps: standard deviation of Gaussian noise")
     scale: Positive | None = optional("instead of eps: scale b of Laplace noise")
     radius: Positive | None = optional("norm to which every record is clipped, chosen without looking at the records")
     center: Number | None = optional("middle of the ball, for every number of a record (default 0)")
     formula: Literal["analytic", "eq4"] | None = optional(
         "noise of local-gauss for eps: the least one (default), or equation (4) of Reshetova et al."
     )
-    nonnegative: bool = key("negative numbers become 0, and Gauss noise is smaller by sqrt 2", False)
+    nonnegative: bool = key("negative numbers become 0, and Gaussian noise is smaller by sqrt 2", False)
     dct: bool = key("clip and publish the orthonormal cosine transform of each record", False)
     quantile: Annotated[float, Field(gt=0, le=1)] | None = optional(
         "each number is clamped to this quantile of its magnitude in public records"

@@ -9,6 +9,7 @@ from typing import Any
 from wpriv.config import resolve as resolve_train
 from wpriv.config.document import Document, refusal
 from wpriv.config.field_types import Claim, Expect, Time
+from wpriv.config.plain_document import plain_document
 from wpriv.config.resolve import Resolved, panel, resolve
 from wpriv.config.schema import Compare, Panel
 from wpriv.config.train_schema import Train
@@ -80,6 +81,7 @@ def check(document: Document, *, quick: bool = False, folder: Path | None = None
         UsageError: the recipe is faulty; the message lists every fault with its line and column.
         MissingResource: it is sound, but files of observations that it names do not exist.
     """
+    document = plain_document(document)
     resolved = resolve(document, quick=quick, folder=folder)
     if diagnostics := validate(resolved):
         raise refusal(document, diagnostics)

@@ -9,16 +9,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, field_validator
 
+from wpriv.config.claim import parse_claim
 from wpriv.config.document import Key, abbreviate, as_keys
 from wpriv.config.field_types import (
     Claim,
     Count,
+    Delta,
     Expect,
     Grid,
     LocalNoise,
+    NotNegative,
     Number,
     Positive,
-    Probability,
+    Rate,
     Repeats,
     StrictModel,
     Time,
@@ -32,7 +35,6 @@ from wpriv.config.field_types import (
 )
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
-from wpriv.core.claim import parse_claim
 from wpriv.core.parameters import type_words
 from wpriv.spec import KEYS
 
@@ -56,9 +58,10 @@ class Step(StrictModel):
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     mech: Word = Field(description="a mechanism; its parameters (sigma, scale, ...) stand beside this key")
+    noise_multiplier: Positive | None = declared("noise_multiplier")
     n: Count | None = declared("n")
     sampling: Literal["none", "poisson", "fixed", "allocation", "shuffle"] | None = declared("sampling")
-    rate: Annotated[float, Field(gt=0, le=1)] | None = declared("rate")
+    rate: Rate | None = declared("rate")
     batch: Count | None = declared("batch")
     records: Count | None = declared("records")
     epochs: Positive | None = declared("epochs")
@@ -67,12 +70,13 @@ class Step(StrictModel):
     observed: Word | None = declared("observed")
 
     def varies(self, name: str) -> bool:
-        """Return whether an axis over ``name`` changes the step: n, a sampled step's rate, or a parameter."""
-        if name == "rate":
+        """Return whether an axis over ``name`` changes the step: n, the sampling of a sampled one, or a parameter."""
+        if name in ("rate", "batch", "records", "epochs"):
             return self.sampling not in (None, "none")
         if name in ("max_batch", "bands"):
             return self.sampling == "poisson"
-        return name == "n" or name in plugin_fields("mechanisms", self.mech)
+        fields = plugin_fields("mechanisms", self.mech)
+        return name == "n" or name in fields or (name == "noise_multiplier" and "sigma" in fields)
 
 
 BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
@@ -86,10 +90,11 @@ PROCESS_TABLES = {
 
 
 class Sweep(StrictModel):
-    """One axis of a grid: eps, delta, n, rate, group, max_batch, bands, or a parameter of a mechanism; its values."""
+    """One axis of a grid: a number of the question or of a step, or a parameter of a mechanism; its values."""
 
     over: Word = key(
-        "eps, delta, n, rate, group, max_batch, bands, or a parameter of the mechanism, accountant or table"
+        "eps, delta, n, epochs, rate, batch, records, group, max_batch, bands, noise_multiplier, or a parameter of the "
+        "mechanism, accountant or table"
     )
     values: Grid
 
@@ -115,14 +120,12 @@ class Part(StrictModel):
     )
     params: dict[str, Any] | None = optional("parameters of a table that is neither bounds, class nor loss")
     accountants: Annotated[list[Word], Field(min_length=1)] | None = optional(
-        "for table: bounds: names, with options as name:option=value; or all"
+        "for table: bounds: names, with options as name:option=value; or all; pld where left out"
     )
     tol: Tolerance | None = optional("relative width of a certified bracket; 1e-3 where left out")
-    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = optional("the eps at which delta is computed")
-    eps_per_n: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = optional(
-        "instead of eps: eps divided by the number of compositions"
-    )
-    delta: Probability | None = optional("the delta at which eps is computed")
+    eps: NotNegative | None = optional("the eps at which delta is computed")
+    eps_per_n: NotNegative | None = optional("instead of eps: eps divided by the number of compositions")
+    delta: Delta | None = optional("the delta at which eps is computed")
     repeats: Repeats | None = declared("repeats")
     sweep: Sweeps | None = optional("one axis, or a list of axes whose product is the grid")
     bins: Annotated[int, Field(ge=2, le=100_000)] | None = optional("number of cells of a loss table")
@@ -146,7 +149,7 @@ class Panel(Part):
 
     def accountant_names(self) -> list[str]:
         """Return the accountants with ``all`` expanded; one empty name for a table that no accountant computes."""
-        words = self.accountants or [] if self.table == "bounds" else [""]
+        words = self.accountants or ["pld"] if self.table == "bounds" else [""]
         return registry.names("accountants") if "all" in words else list(dict.fromkeys(words))
 
     def axes(self) -> list[tuple[str, list[float]]]:
@@ -175,7 +178,7 @@ class Panel(Part):
         """Tell whether a quantity takes whole numbers alone: n, or a parameter of that type."""
         if self.table not in PROCESS_TABLES:
             candidates = [plugin_fields("tables", self.table)]
-        elif name in ("n", "group", "max_batch", "bands"):
+        elif name in ("n", "batch", "records", "group", "max_batch", "bands"):
             return True
         else:
             steps = [step for steps in self.processes().values() for step in steps]
@@ -209,8 +212,8 @@ class Budget(StrictModel):
     group: Count | None = declared("group")
     accountants: list[Word] | None = optional("names, with options as name:option=value; pld where left out")
     tol: Tolerance | None = optional("relative width of a certified bracket; 1e-6 where left out")
-    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = optional("the eps at which delta is computed")
-    delta: Probability | None = optional("the delta at which eps is computed")
+    eps: NotNegative | None = optional("the eps at which delta is computed")
+    delta: Delta | None = optional("the delta at which eps is computed")
     repeats: Repeats | None = declared("repeats")
 
     def rules(self) -> Iterator[tuple[Key, str]]:
@@ -223,7 +226,7 @@ class Calibrate(Budget):
 
     kind: Literal["calibrate"]  # type: ignore[assignment]
     eps: Positive = key("the eps of the target")
-    delta: Probability = key("the delta of the target")
+    delta: Delta | None = optional("the delta of the target; left out, pure DP (delta = 0)")
 
     @field_validator("process")
     @classmethod
@@ -240,7 +243,7 @@ class Calibrate(Budget):
         return words
 
     def rules(self) -> Iterator[tuple[Key, str]]:
-        yield from ()  # both eps and delta are given
+        yield from ()  # eps is given, and delta may be
 
 
 class Rows(StrictModel):

@@ -17,7 +17,8 @@ from wpriv.core import registry
 from wpriv.core.kinds import STANDARD_ADJACENCIES
 from wpriv.core.parameters import type_words
 from wpriv.errors import UsageError
-from wpriv.hints import did_you_mean
+from wpriv.hints import did_you_mean, instead
+from wpriv.spec import SCHEDULE
 
 # a key of a part, and what is wrong there
 Fault = tuple[str, str]
@@ -76,7 +77,9 @@ def _combinations(each: Panel, names_known: bool) -> Iterator[Fault]:
     if each.table in PROCESS_TABLES:
         yield from _process_table(each, swept)
         known = (
-            {"n", "rate", "eps", "delta", "group", "max_batch", "bands"} | each.parameters() | _numeric_options(each)
+            {*SCHEDULE, "eps", "delta", "group", "noise_multiplier"} - {"sampling"}
+            | each.parameters()
+            | _numeric_options(each)
         )
         known |= {"fpr"} if each.table == "trade-off" else set()
     else:
@@ -85,8 +88,7 @@ def _combinations(each: Panel, names_known: bool) -> Iterator[Fault]:
         known = set(plugin_fields("tables", each.table))
     for name in swept if names_known else ():
         if name not in known:
-            near = did_you_mean(name, sorted(known))
-            yield "sweep", f"cannot sweep over {name!r}{near}. Known: {', '.join(sorted(known)) or 'none'}"
+            yield "sweep", f"cannot sweep over {name!r}{instead(name, sorted(known))}"
 
 
 def _numeric_options(each: Panel) -> set[str]:
@@ -115,8 +117,6 @@ def _process_table(each: Panel, swept: list[str]) -> Iterator[Fault]:
     if len(questions) != 1:
         count = " and ".join(questions) or "none"
         yield "sweep", f"ask at one eps or at one delta, fixed or swept (eps, eps_per_n, delta); found {count}"
-    if each.accountants is None:
-        yield "accountants", "the key 'accountants' is missing; it lists the accountants to compare, as [pld, rdp]"
 
 
 def _useless_keys(each: Panel, keys: Iterable[str]) -> Iterator[Fault]:
@@ -172,9 +172,9 @@ def _swept_values(each: Panel) -> Iterator[Fault]:
 
 
 def _questions(name: str, values: list[float]) -> Iterator[Fault]:
-    wanted = "lie strictly between 0 and 1" if name == "delta" else "be a finite number of at least 0"
+    wanted = "be at least 0 and below 1" if name == "delta" else "be a finite number of at least 0"
     for value in values:
-        if not (0 < value < 1 if name == "delta" else 0 <= value < math.inf):
+        if not (0 <= value < 1 if name == "delta" else 0 <= value < math.inf):
             yield "sweep", f"{name} must {wanted}; found {value:g} in the sweep"
             return
 

@@ -10,11 +10,12 @@ from pydantic import ValidationError
 
 from wpriv.config import generators
 from wpriv.config.document import Diagnostic, Document, Key, abbreviate, as_keys, unknown_name, unknown_parameter
-from wpriv.config.field_types import Expect
+from wpriv.config.field_types import Expect, read_real
+from wpriv.config.plain_words import plain_step
 from wpriv.config.schema import Step, plugin_fields
 from wpriv.core import kinds, process, registry
 from wpriv.core.parameters import type_words
-from wpriv.core.repetition import repetition
+from wpriv.core.repetition import repetition, with_repetition
 from wpriv.core.sampled_step import defined_under
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
@@ -49,8 +50,7 @@ def step_diagnostics(
         if key not in fields:
             message = unknown_parameter(mech, key, fields, Step.model_fields)
             diagnostics.append(document.diagnostic((*path, key), message, at_key=True))
-        elif type_words(fields[key]) & {"float", "int"} and type(value) not in (int, float):
-            message = f"{key} must be a number; found {abbreviate(value)}"
+        elif type_words(fields[key]) & {"float", "int"} and (message := _no_number(key, value)):
             diagnostics.append(document.diagnostic((*path, key), message))
     try:
         model = Step.model_validate(step)
@@ -65,6 +65,15 @@ def step_diagnostics(
     return diagnostics
 
 
+def _no_number(key: str, value: object) -> str:
+    """Why the value of a parameter is no number; "" where it is one."""
+    try:
+        value = read_real(value)
+    except ValueError as error:
+        return f"{key}: {error}"
+    return "" if type(value) in (int, float) else f"{key} must be a number; found {abbreviate(value)}"
+
+
 def in_type(f: dataclasses.Field[object], value: float) -> float:
     """A number in the type of a parameter: rounded where it takes whole numbers alone."""
     words = type_words(f)
@@ -73,18 +82,22 @@ def in_type(f: dataclasses.Field[object], value: float) -> float:
 
 def _messages(step: Step, swept: Mapping[str, float], calibrated: bool) -> list[str]:
     """Parameters that are missing or out of range, and contradictions about n and the rate."""
-    fields, given = plugin_fields("mechanisms", step.mech), step.model_extra or {}
+    fields, given = plugin_fields("mechanisms", step.mech), _given(step)
     values = {
-        name: in_type(fields[name], value)
+        name: in_type(fields[name], value) if name in fields else value
         for name, value in swept.items()
-        if name in fields and name not in given and "str" not in type_words(fields[name])
+        if step.varies(name) and name not in given and "str" not in type_words(fields.get(name))
     }
+    step = step.model_copy(update={name: value for name, value in values.items() if name in Step.model_fields})
+    given = _given(step)
     messages = [message for message in (_schedule(step, rate_needed=not calibrated),) if message]
     if calibrated:
         noise = registry.mechanism(step.mech).noise
-        values |= {noise: 1} if noise is not None and noise not in given else {}
+        if noise is not None and noise not in given and "noise_multiplier" not in given:
+            values[noise] = 1
         messages += [message for message in (_unsolvable(step, noise),) if message and not messages]
-    required = [f for f in fields.values() if f.default is dataclasses.MISSING and f.name not in {**given, **values}]
+    present = {*given, *values, *(("sigma",) if "noise_multiplier" in given else ())}
+    required = [f for f in fields.values() if f.default is dataclasses.MISSING and f.name not in present]
     if required:
         missing = [f"{f.name} ({f.metadata.get('help', 'a parameter of the mechanism')})" for f in required]
         return [*messages, f"{step.mech} needs {' and '.join(missing)}; found none"]
@@ -103,14 +116,18 @@ def build(step: Step, values: Mapping[str, object]) -> process.Step:
     Raises:
         UsageError: a parameter, n or the rate is out of range.
     """
-    fields = plugin_fields("mechanisms", step.mech)
-    row = {**(step.model_extra or {}), "mech": step.mech, "n": step.n}
-    drawn = {key: values.get(key, getattr(step, key)) for key in ("sampling", "rate", "max_batch")}
-    row |= {} if None in (drawn["sampling"], drawn["rate"]) else drawn
-    row |= {name: value for name, value in values.items() if name in fields or name == "n"}
-    # a number that is solved for, or follows from epochs, is one of whole passes
+    written = {**_given(step), **{name: value for name, value in values.items() if name != "group"}}
+    row, _ = with_repetition(plain_step({key: value for key, value in written.items() if key != "observed"}))
+    if row["rate"] is None:
+        row = {key: value for key, value in row.items() if key not in kinds.SAMPLING_KEYS}
+    # a number that is solved for is one of whole passes
     count = kinds.Sampling.from_dict(row).pass_steps if row["n"] is None else row["n"]
     return process.Step.from_dict({**row, "n": count})
+
+
+def _given(step: Step) -> dict[str, object]:
+    """The keys of a step that have a value."""
+    return {key: value for key, value in {**dict(iter(step)), **(step.model_extra or {})}.items() if value is not None}
 
 
 def swept_fault(written: Mapping[str, object], swept: Collection[str]) -> str | None:
@@ -148,7 +165,7 @@ def _schedule(step: Step, *, rate_needed: bool) -> str | None:
 
 def _unsolvable(step: Step, noise: str | None) -> str | None:
     """Why calibrate cannot solve for the one of the noise, n and the rate that is missing: none is, or two are."""
-    no_noise = noise is not None and noise not in (step.model_extra or {})
+    no_noise = noise is not None and noise not in (step.model_extra or {}) and step.noise_multiplier is None
     no_n = step.n is None and step.epochs is None
     no_rate = step.sampling not in (None, "none") and step.rate is None and step.batch is None
     if no_rate and (no_noise or no_n):

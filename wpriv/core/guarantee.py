@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,8 +12,9 @@ from wpriv.core.membership import ErrorRates, Membership
 from wpriv.core.process import Process
 from wpriv.core.trade_off import DEFAULT_FPR, GaussianMu
 from wpriv.errors import Unsupported, UsageError
+from wpriv.files.shown import Shown, html_of, latex, latex_row
 from wpriv.numerics.bracket import TINY, Bracket
-from wpriv.numerics.numbers import finite_number
+from wpriv.numerics.numbers import finite_number, short, text
 from wpriv.numerics.root_finding import smallest_meeting
 
 CLAIMS = {
@@ -27,6 +28,17 @@ CLAIMS = {
 STATISTICAL = "statistical"
 # the claims on which a guarantee of (eps, delta)-DP may rest
 RIGOROUS = ("exact", "certified", "upper-bound")
+# claims as an answer says them
+CLAIM_WORDS = {
+    "upper-bound": "upper bound",
+    "approximate": "APPROXIMATE, not a guarantee",
+    "as-published": "as published, not an (eps, delta) guarantee",
+}
+# the order of the neighbours, by what a false positive of an attack is there
+ORDERS = {
+    "remove": "where a false positive is a non-member flagged as a member (order remove)",
+    "add": "where a false positive is a member flagged as a non-member (order add)",
+}
 # rounding of ln delta of a pair in closed form, relative to 1 + |ln delta|: ten times the largest that was seen
 ROUNDING = 1e-13
 # brackets wider than this, relative to eps or delta and for eps below 1 absolute, are no longer called exact
@@ -36,11 +48,13 @@ SCHEMA = "wpriv.guarantee/1"
 OrderDelta = Callable[..., Bracket]
 
 
-@dataclass(frozen=True)
-class Guarantee:
+@dataclass(frozen=True, repr=False)
+class Guarantee(Shown):
     """One point of a privacy curve: eps and delta with their bounds, the kind of claim, the process and the source.
 
-    ``float(guarantee.epsilon)`` and ``float(guarantee.delta)`` are the ends that may be promised, as plain numbers.
+    ``float(guarantee)`` is the end of the answer that may be promised (of eps where delta was given, of delta where eps
+    was); ``float(guarantee.epsilon)`` and ``float(guarantee.delta)`` are those of both. ``str(guarantee)`` is a
+    sentence, ``guarantee.headline()`` its beginning, ``guarantee.facts()`` the rest of what the command line prints.
 
     Args:
         notion: approximate-dp, probabilistic-dp, rdp, wdp or bdp.
@@ -98,9 +112,131 @@ class Guarantee:
     def with_extra(self, **extra: Any) -> Guarantee:
         return replace(self, extra={**self.extra, **extra})
 
+    def __float__(self) -> float:
+        return self.answered()[1].safe
 
-@dataclass(frozen=True)
-class Curve:
+    def __str__(self) -> str:
+        runs = f", {best}" if (best := self._best_of_runs()) else ""
+        return f"{self.headline()} by {self.accountant}: {self.process}{runs}"
+
+    def answered(self) -> tuple[str, Bracket]:
+        """The name and the bracket of the computed quantity: eps, delta, mu or TPR."""
+        asked = self.extra.get("asked")
+        if asked == "mu":
+            return "mu", _mu_of(self.extra)
+        if asked == "tpr":
+            (point,) = self.extra["attack"]["tpr_at_fpr"]
+            return "TPR", Bracket(point["tpr_upper"], point["tpr_lower"], point["tpr_upper"])
+        return ("delta", self.delta) if asked == "delta" else ("eps", self.epsilon)
+
+    def at_words(self) -> str:
+        """Where the answer holds: ``delta 1e-5``, ``eps 3``, ``FPR 0.01``, or the rates of the attacks for mu."""
+        name, _ = self.answered()
+        if "order" in self.extra:
+            return ""
+        if name == "mu":
+            return range_words(self.extra["mu_fpr"])
+        if name == "TPR":
+            return f"FPR {short(self.extra['attack']['tpr_at_fpr'][0]['fpr'])}"
+        return f"eps {short(self.epsilon.safe)}" if name == "delta" else f"delta {short(self.delta.safe)}"
+
+    def headline(self, limit: float | None = None) -> str:
+        """The answer with its claim: ``eps = 2.30077 (certified, delta 1e-4)``, rounded up.
+
+        Args:
+            limit: a bound on eps; eps gets as many digits as show on which side of it eps lies.
+        """
+        name, bracket = self.answered()
+        name = f"Renyi divergence of order {short(self.extra['order'])}" if "order" in self.extra else name
+        # a number too small for a double is known as a bound only, whatever the claim
+        sign = "<=" if bracket.safe == TINY else "="
+        value = text(bracket.safe, up=True, limit=limit)
+        notion = "" if self.notion == "approximate-dp" or "order" in self.extra else self.notion
+        words = [CLAIM_WORDS.get(self.claim, self.claim), notion, self.at_words()]
+        if calibrated := self.extra.get("calibrated"):
+            words.insert(2, f"{name} {value}" if sign == "=" else f"{name} {sign} {value}")
+            name, sign, value = calibrated["parameter"], "=", f"{calibrated['value']:.13g}"
+        return f"{name} {sign} {value} ({', '.join(filter(None, words))})"
+
+    def facts(self, limit: float | None = None) -> list[tuple[str, str]]:
+        """What the answer is about and rests on: process, neighbours, bracket, accountant, source and more."""
+        rows = self.process.facts()
+        if best := self._best_of_runs():
+            rows.append(("runs", best))
+        name, bracket = self.answered()
+        if self.claim == "certified" or (self.claim == "upper-bound" and bracket.lower):
+            rows.append(("bracket", f"{name} in {bracket.text(limit)}"))
+        elif self.claim == "upper-bound":
+            rows.append(("bracket", "no lower bound"))
+        rows += [("accountant", self.accountant), ("source", self.source)]
+        rows += [("read as", note) for note in self.extra.get("reading", [])]
+        return rows + self._distance_to_best() + self._mu()
+
+    def _best_of_runs(self) -> str:
+        chosen = self.extra.get("repeats")
+        return f"the best of K runs, K {chosen['kind']} with mean {chosen['mean']:g}" if chosen else ""
+
+    def attacks(self) -> list[tuple[str, str, str]]:
+        """The best membership attack: its advantage and true-positive rates, each with a lower and an upper end.
+
+        The lower ends are empty where none is known: of the best of several runs, chosen by a given score.
+        """
+        attack = self.extra.get("attack")
+        if attack is None:
+            return []
+        ends = [("advantage (TPR minus FPR)", attack["advantage_lower"], attack["advantage_upper"])]
+        ends += [(f"TPR at FPR {short(p['fpr'])}", p["tpr_lower"], p["tpr_upper"]) for p in attack["tpr_at_fpr"]]
+        from_above = "repeats" in self.extra
+        return [(name, "" if from_above else text(low, up=False), text(high, up=True)) for name, low, high in ends]
+
+    def _distance_to_best(self) -> list[tuple[str, str]]:
+        """How far the calibrated value lies from the best one."""
+        calibrated = self.extra.get("calibrated")
+        if not calibrated or self.extra.get("room", {}).get("accountant"):
+            return []
+        best = "most" if "most" in calibrated else "least"
+        if not (calibrated["misses"] and calibrated["within"]):
+            known = {True: "the next larger value misses the target", False: "a larger value may meet the target too"}
+            return [(best, known[calibrated["most"]])] if "most" in calibrated else []
+        within = text(calibrated["within"], up=True, digits=2)
+        misses = f"{calibrated['misses']:.13g} misses the target"
+        return [(best, f"{misses}; {calibrated['value']:.13g} is within {within} (relative) of the {best}")]
+
+    def _mu(self) -> list[tuple[str, str]]:
+        """mu of Gaussian DP, where it is not the answer, and that of each order of the neighbours."""
+        if "mu" not in self.extra:
+            return []
+        rows = [] if self.extra["asked"] == "mu" else [(self.extra, range_words(self.extra["mu_fpr"]))]
+        orders = self.extra["mu_orders"]
+        rows += [(each, ORDERS.get(each["order"], each["order"])) for each in (orders if len(orders) > 1 else [])]
+        return [("mu", f"{_mu_of(each).text()}, {words}") for each, words in rows]
+
+    def to_latex(self) -> str:
+        """A row of a LaTeX table, escaped: process, accountant, claim, and the answer with where it holds."""
+        name, bracket = self.answered()
+        answer = f"{name} = {text(bracket.safe, up=True)}"
+        cells = [str(self.process), self.accountant, self.claim, answer, self.at_words()]
+        return latex_row(cells)
+
+    def _repr_html_(self) -> str:
+        attacks = [(name, f"[{low}, {high}]" if low else f"at most {high}") for name, low, high in self.attacks()]
+        return html_of(self.headline(), [*self.facts(), *attacks])
+
+    def _repr_latex_(self) -> str:
+        return latex(self.headline())
+
+
+def _mu_of(keys: Mapping[str, Any]) -> Bracket:
+    return Bracket(keys["mu_upper"], keys["mu_lower"], keys["mu_upper"])
+
+
+def range_words(fpr: float) -> str:
+    """The attacks for which mu holds: those whose error rates are at least ``fpr``, all of them where it is 0."""
+    return f"at every FPR >= {short(fpr)} with FNR >= {short(fpr)}" if fpr else "at every FPR"
+
+
+@dataclass(frozen=True, repr=False)
+class Curve(Shown):
     """The privacy curve of a process by one accountant: delta at every eps, and eps at every delta.
 
     ``curve.epsilon(delta=...)`` and ``curve.delta(eps=...)`` are plain numbers on the safe side; ``curve.at(...)`` is a
@@ -114,6 +250,8 @@ class Curve:
         source: paper and theorem.
         delta_bracket: maps eps >= 0 to a Bracket of delta.
         epsilon_bracket: maps delta in (0, 1) to a Bracket of eps >= 0.
+        pure_epsilon: the Bracket of eps at delta = 0, which is the largest privacy loss; None where the accountant has
+            no answer.
         warnings: what every answer must say beside it.
         tol: relative width asked of a bracket, where a wider one gets a warning.
         orders: the delta of each order of the neighbours alone, as in ``Process.directions``, at an eps and a
@@ -132,12 +270,21 @@ class Curve:
     tol: float | None = None
     orders: tuple[OrderDelta, ...] = ()
     order: float | None = None
+    pure_epsilon: Callable[[], Bracket] | None = None
+
+    def __str__(self) -> str:
+        claim = CLAIM_WORDS.get(self.claim, self.claim)
+        return f"privacy curve ({claim}) by {self.accountant}: {self.process}"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What the curve is about, and its source."""
+        return [*self.process.facts(), ("accountant", self.accountant), ("source", self.source)]
 
     def epsilon(self, *, delta: float) -> float:
         """The smallest eps that may be promised at this delta: the upper end; inf where no finite eps holds.
 
         Raises:
-            UsageError: delta is outside (0, 1).
+            UsageError: delta is below 0, or 1 or more.
             Unsupported: the accountant has no answer.
         """
         return self.at(delta=delta).epsilon.safe
@@ -175,7 +322,7 @@ class Curve:
         """The guarantee at one eps or at one delta; exactly one must be given.
 
         Raises:
-            UsageError: both or neither are given, eps is negative or not finite, or delta is outside (0, 1).
+            UsageError: both or neither are given, eps is negative or not finite, or delta is not in [0, 1).
             Unsupported: the accountant has no answer.
         """
         if (eps is None) == (delta is None):
@@ -185,18 +332,24 @@ class Curve:
             eps = finite_number(eps, "eps")
             if eps < 0:
                 raise UsageError(f"eps must be a finite number of at least 0; found {eps}")
-            return self._row(Bracket.exact(eps), self._known(self.delta_bracket(eps)))
+            return self._row("delta", Bracket.exact(eps), self._known(self.delta_bracket(eps)))
         delta = finite_number(delta, "delta")
-        if not 0 < delta < 1:
-            raise UsageError(f"delta must lie strictly between 0 and 1; found {delta}")
-        return self._row(self._known(self.epsilon_bracket(delta)), Bracket.exact(delta))
+        if not 0 <= delta < 1:
+            raise UsageError(f"delta must be at least 0 and below 1; found {delta}")
+        if delta > 0:
+            return self._row("eps", self._known(self.epsilon_bracket(delta)), Bracket.exact(delta))
+        if self.pure_epsilon is None:
+            raise Unsupported(f"{self.accountant} has no eps at delta = 0. Give a larger `delta`, or use pld")
+        row = self._row("eps", self.pure_epsilon(), Bracket.exact(0.0))
+        is_exact = self.claim == "certified" and _is_narrow(row.epsilon, least_scale=1.0)
+        return replace(row, claim="exact") if is_exact else row
 
     def _known(self, bracket: Bracket) -> Bracket:
         """The upper end alone of a closed form about a pair that only bounds those of all data sets."""
         is_bound = self.claim == "exact" and not self.process.has_attained_mechanisms()
         return Bracket.above(bracket.safe) if is_bound else bracket
 
-    def _row(self, epsilon: Bracket, delta: Bracket) -> Guarantee:
+    def _row(self, asked: str, epsilon: Bracket, delta: Bracket) -> Guarantee:
         notes = []
         for name, bracket in (("eps", epsilon), ("delta", delta)):
             if bracket.refusal:
@@ -212,7 +365,8 @@ class Curve:
         is_exact = _is_narrow(epsilon, least_scale=1.0) and _is_narrow(delta, least_scale=0.0)
         claim = "upper-bound" if self.claim == "exact" and not is_exact else self.claim
         source = "; ".join([self.source, *(bracket.by for bracket in (epsilon, delta) if bracket.by)])
-        return Guarantee(self.notion, claim, self.accountant, epsilon, delta, self.process, source, warnings)
+        extra = {"asked": asked}
+        return Guarantee(self.notion, claim, self.accountant, epsilon, delta, self.process, source, warnings, extra)
 
     @property
     def is_proven(self) -> bool:
@@ -231,7 +385,7 @@ def unit_notes(notions: Iterable[str | None]) -> list[str]:
     distinct = list(dict.fromkeys(notion for notion in notions if notion))
     if len(distinct) < 2:
         return []
-    notes = [f"{', '.join(distinct)} have different units: compare figures of the same notion only"]
+    notes = [f"{', '.join(distinct)} have different units: compare numbers of the same notion only"]
     if "wdp" in distinct:
         notes.append(
             "a wdp eps has the unit of the output and may grow with the noise: a small one does not mean more privacy"

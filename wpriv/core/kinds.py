@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wpriv.core.parameters import MAX_COUNT
-from wpriv.errors import UsageError
+from wpriv.errors import UnknownName, UsageError
+from wpriv.hints import plain
 from wpriv.numerics.numbers import finite_number, number, whole
 
 
@@ -58,6 +59,18 @@ SAMPLINGS = {
     "allocation": "each record takes part in one random step of every pass of 1 / `rate` steps",
     "shuffle": "shuffled batches: the records are shuffled and cut into the equal batches of a pass",
 }
+
+
+def sampling_kind(word: object) -> str:
+    """The kind of sampling that a word means, synonyms included; ``none`` for None.
+
+    Raises:
+        UsageError: it means none.
+    """
+    kind = plain("samplings", word) if isinstance(word, str) else "none" if word is None else ""
+    if kind not in SAMPLINGS:
+        raise UnknownName("sampling", word if isinstance(word, str) else reprlib.repr(word), list(SAMPLINGS))
+    return kind
 
 
 class Release(StrEnum):
@@ -143,8 +156,7 @@ class Sampling:
     parts: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kind, str) or self.kind not in SAMPLINGS:
-            raise UsageError(f"sampling must be one of {', '.join(SAMPLINGS)}; found {reprlib.repr(self.kind)}")
+        object.__setattr__(self, "kind", sampling_kind(self.kind))
         object.__setattr__(self, "rate", finite_number(self.rate, "the sampling rate"))
         if not 0 < self.rate <= 1:
             raise UsageError(f"the sampling rate must lie in (0, 1]; found {self.rate}")
@@ -184,14 +196,14 @@ class Sampling:
             UsageError: a sampling without a rate, or as for ``Sampling``.
         """
         kind, rate, cut, parts = (row.get(key) for key in SAMPLING_KEYS)
-        kind = "none" if kind is None else kind
-        if kind in SAMPLINGS and kind != "none" and rate is None:
+        kind = sampling_kind(kind)
+        if kind != "none" and rate is None:
             raise UsageError(f"`sampling='{kind}'` needs a rate: give `rate`, or `batch` with `records`")
         most = 0 if cut is None else whole(cut, "max_batch")
         if cut is not None and most < 1:
             raise UsageError(f"`max_batch`, the largest number of records of a step, must be at least 1; found {most}")
         share = 1.0 if rate is None else number(rate, "rate")
-        return cls(str(kind), share, most, 1 if parts is None else whole(parts, "parts"))
+        return cls(kind, share, most, 1 if parts is None else whole(parts, "parts"))
 
     @property
     def pass_steps(self) -> int:

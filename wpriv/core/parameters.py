@@ -16,9 +16,9 @@ from wpriv.numerics.numbers import finite_number, number, whole
 MAX_COUNT = 2**40
 
 
-def type_words(f: dataclasses.Field[object]) -> set[str]:
+def type_words(f: dataclasses.Field[object] | None) -> set[str]:
     """The words of a field's type, which is a class, or text after ``from __future__ import annotations``."""
-    return set(re.findall(r"\w+", str(f.type)))
+    return set() if f is None else set(re.findall(r"\w+", str(f.type)))
 
 
 def plugin_name(plugin: type) -> str:

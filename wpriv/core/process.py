@@ -24,10 +24,19 @@ from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import MAX_COUNT, field_value, flag, plugin_name
 from wpriv.core.sampled_step import check_together, combination, defined_under, sampled_pair
 from wpriv.core.theorems import SAME_COLUMN, Premise
-from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.numbers import finite_number, shown, whole
+from wpriv.errors import UnknownName, Unsupported, UsageError
+from wpriv.hints import plain
+from wpriv.numerics.numbers import finite_number, short, shown, whole
 
 UNSAMPLED = Sampling()
+UNSAMPLED_WORDS = "no sampling"
+SAMPLING_WORDS = {
+    "poisson": "Poisson sampling",
+    "fixed": "fixed-size sampling",
+    "allocation": "random allocation",
+    "shuffle": "shuffled batches",
+}
+MAX_STEPS = 20  # kinds of step that are listed in words
 # keys of a step beside the parameters of its mechanism
 STEP_KEYS = ("mech", "n", *SAMPLING_KEYS, "observed")
 
@@ -153,11 +162,12 @@ class Process:
         if not isinstance(self.adjacency, str):
             known = ", ".join(STANDARD_ADJACENCIES)
             raise UsageError(f"adjacency must be one of {known}; found {reprlib.repr(self.adjacency)}")
+        object.__setattr__(self, "adjacency", plain("adjacencies", self.adjacency))
         kinds = {step.sampling.kind for step in self.steps}
         check_together(kinds, self.adjacency)
         object.__setattr__(self, "adjacency", str(self.adjacency or _default_adjacency(self.steps)))
         if self.adjacency not in tuple(Adjacency):
-            raise UsageError(f"adjacency must be one of {', '.join(sorted(Adjacency))}; found {self.adjacency!r}")
+            raise UnknownName("adjacency", self.adjacency, sorted(Adjacency))
         for name, least in (("group", 1), ("records", 0)):
             count = finite_number(getattr(self, name), f"`{name}`", whole=True)
             if not least <= count <= MAX_COUNT:
@@ -228,6 +238,35 @@ class Process:
         """The steps as plain data."""
         return [step.describe() for step in self.steps]
 
+    def __str__(self) -> str:
+        """The process in a line: ``gauss (sigma 4, sensitivity 1), n = 10, no sampling, add-remove neighbours``."""
+        steps = self.describe()
+        samplings = list(dict.fromkeys(map(sampling_words, steps)))
+        what = f"{_mechanism_words(steps[0])}, n = {steps[0]['n']}" if len(steps) == 1 else self._size()
+        drawn = samplings[0] if len(samplings) == 1 else f"{len(samplings)} samplings"
+        return f"{what}, {drawn}, {self._relation()} neighbours"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The steps (up to ``MAX_STEPS`` kinds), how they are sampled, and the neighbours: labels with their text."""
+        steps = self.describe()
+        samplings = list(dict.fromkeys(map(sampling_words, steps)))
+        one = len(samplings) == 1
+        rows = [
+            f"{_mechanism_words(step)}, n = {step['n']}"
+            + (f" composition{'s' * (step['n'] > 1)}" if one else f", {sampling_words(step)}")
+            for step in steps[:MAX_STEPS]
+        ]
+        rows += [f"and {len(steps) - MAX_STEPS} more kinds of step"] if len(steps) > MAX_STEPS else []
+        facts = [("process", row) for row in rows] + ([("in all", self._size())] if len(steps) > 1 else [])
+        drawn = "none" if samplings[0] == UNSAMPLED_WORDS else samplings[0].replace(" sampling", "")
+        return [*facts, *([("sampling", drawn)] if one else []), ("neighbours", self._relation())]
+
+    def _size(self) -> str:
+        return f"n = {sum(step.n for step in self.steps)} compositions in {len(self.steps)} kinds of step"
+
+    def _relation(self) -> str:
+        return self.adjacency + (f", groups of {self.group} records" if self.group > 1 else "")
+
     def has_attained_mechanisms(self) -> bool:
         """Tell whether the pair of each mechanism is that of some two data sets, and no mere bound of them."""
         return all(step.mechanism.attained() == step.mechanism for step in self.steps)
@@ -242,6 +281,21 @@ class Process:
         """The reservations of mechanisms and samplings about every figure of this process, without repetitions."""
         lines = [line for step in self.steps for line in (*step.mechanism.caveats(), *step.sampling.caveats())]
         return tuple(dict.fromkeys(lines))
+
+
+def sampling_words(step: Mapping[str, Any]) -> str:
+    """How the records of a step are drawn, from its description: ``Poisson sampling at rate 0.01``."""
+    if step["sampling"] == "none":
+        return UNSAMPLED_WORDS
+    cut = f" in batches of at most {step['max_batch']}" if "max_batch" in step else ""
+    return f"{SAMPLING_WORDS[step['sampling']]} at rate {step['rate']:.6g}{cut}"
+
+
+def _mechanism_words(step: Mapping[str, Any]) -> str:
+    """``gauss (sigma 4, sensitivity 1)`` from the description of a step."""
+    values = {k: v for k, v in step.items() if k not in ("mech", "n", *SAMPLING_KEYS) and v is not None}
+    words = ", ".join(f"{k} {short(v)}" if isinstance(v, float) else f"{k} {v}" for k, v in values.items())
+    return f"{step['mech']} ({words})"
 
 
 def _both_orders(forward: WeightedPairs) -> list[WeightedPairs]:

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import UnknownName, UsageError
-from wpriv.hints import ALIASES, did_you_mean
+from wpriv.hints import ALIASES, LISTS, SYNONYMS, did_you_mean, plain
 from wpriv.numerics.numbers import number, shown
 
 if TYPE_CHECKING:
@@ -47,7 +47,13 @@ def names(kind: str) -> list[str]:
 
 def known(kind: str, name: str) -> bool:
     """Whether there is a plug-in of that name; other installed packages are asked for names that are not here."""
-    return name in _own(kind) or name in _entry_points(kind)
+    return _plain(kind, name) in _own(kind) or name in _entry_points(kind)
+
+
+def _plain(kind: str, name: str) -> str:
+    """The name of a plug-in here that a synonym stands for; the word itself where it is none."""
+    word = plain(kind, name) if kind in SYNONYMS and isinstance(name, str) else name
+    return word if word in _own(kind) else name
 
 
 def _own(kind: str) -> dict[str, str]:
@@ -93,12 +99,14 @@ def load(kind: str, name: str) -> Any:
     """Return the module of one plug-in, or the object that a package declares under its name.
 
     Raises:
-        UsageError: there is no plug-in of that name; the message suggests the nearest one and lists all.
+        UsageError: there is no plug-in of that name; the message suggests the nearest one.
     """
     noun = "data set" if kind == "data" else kind.rstrip("s")
     if not isinstance(name, str):
-        listed = ", ".join(names(kind))
-        raise UsageError(f"the name of a {noun} must be text; found {reprlib.repr(name)}. Known: {listed}")
+        raise UsageError(
+            f"the name of a {noun} must be text; found {reprlib.repr(name)}. `wpriv list {LISTS[noun]}` names all"
+        )
+    name = _plain(kind, name)
     folder = _own(kind).get(name, "")
     if folder:
         module = module_of(kind, name)
@@ -165,8 +173,9 @@ def mechanism(mech: object) -> type[Mechanism]:
     if isinstance(mech, type) and issubclass(mech, Mechanism):
         return mech
     if not isinstance(mech, str):
-        known = ", ".join(names("mechanisms"))
-        raise UsageError(f"a step needs a mechanism, as in `mech='gauss'`; found {shown(mech)}. Known: {known}")
+        raise UsageError(
+            f"a step needs a mechanism, as in `mech='gauss'`; found {shown(mech)}. `wpriv list mechanisms` names all"
+        )
     return _mechanism(mech)
 
 
@@ -192,6 +201,12 @@ def accountant(text: str) -> tuple[ModuleType, dict[str, str | float]]:
     name, given = split(text) if isinstance(text, str) else (text, {})
     module = load("accountants", name)
     return module, typed(name, given, options(module))
+
+
+def plain_accountant(text: str) -> str:
+    """The text of an accountant, with or without options, with the name here in the place of a synonym."""
+    name, colon, rest = text.partition(":")
+    return plain("accountants", name) + colon + rest
 
 
 def options(module: ModuleType) -> dict[str, str | float]:

@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wpriv.core.kinds import PASSES, SAMPLINGS, Sampling, whole_pass_rate
+from wpriv.core.kinds import PASSES, Sampling, sampling_kind, whole_pass_rate
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.core.theorems import PARTS
 from wpriv.errors import UsageError, WprivError
-from wpriv.numerics.numbers import number, shown, whole
+from wpriv.numerics.numbers import number, whole
 
 ONE_RELEASE = "n = 1, since neither n nor epochs was given"
 REPETITION_KEYS = ("n", "rate", "batch", "records", "epochs", "bands")
@@ -57,7 +57,7 @@ def repetition(*, bands: object = None, sampling: object = None, **written: obje
     Raises:
         UsageError: the keys contradict each other, or one of them lacks another.
     """
-    kind = "none" if sampling is None else sampling
+    kind = sampling_kind(sampling)
     plain = _repetition(kind, *(written.get(key) for key in ("n", "rate", "batch", "records", "epochs")))
     return plain if bands is None else _banded(plain, whole(bands, "bands"), kind)
 
@@ -93,8 +93,6 @@ def _repetition(
     sampling: object, n: object, rate: object, batch: object, records: object, epochs: object
 ) -> Repetition:
     """n and the sampling rate without bands."""
-    if not isinstance(sampling, str) or sampling not in SAMPLINGS:
-        raise UsageError(f"`sampling` must be one of {', '.join(SAMPLINGS)}; found {shown(sampling)}")
     notes = []
     if batch is not None:
         if rate is not None:

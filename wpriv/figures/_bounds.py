@@ -22,28 +22,24 @@ DIGITS = 4
 GAP = 2.0  # letters between columns
 LOGARITHMIC_BELOW = 5e-3  # smallest false-positive rate, below which both axes are so, and the true-positive rate drawn
 CLASS_AXES = ("sensitivity", "sigma", "scale", "rate", "n")
-CLASS_DASHES = {"mean": "solid", "variance": (0, (5, 2))}
+CLASS_DASHES = {"mean": "solid", "variance": "--"}
 
 
 @figure("A table of bounds without a sweep: one line for each case, one mark for each accountant.")
 def budgets(rows: Rows, axes: Any) -> None:
-    """Draw the answer of each accountant for each case; the comparable bounds of one privacy notion share a colour."""
+    """Draw the answer of each accountant for each case, in the colour and the mark that it has in all figures."""
     y = _answer(rows)
     cases = list(dict.fromkeys(str(row.get("case") or "") for row in rows))
     accountants = list(dict.fromkeys(row["accountant"] for row in rows))
-    notions = list(dict.fromkeys(row.get("notion") for row in rows if row.get("notion")))
+    _palette.of(axes).reserve(accountants)
     for index, accountant in enumerate(accountants):
         answers = [row for row in rows if row["accountant"] == accountant and row.get(y) is not None]
         if not answers:
             axes.plot([], [], linestyle="none", label=f"{_names.accountant(accountant)} (no answer)")
             continue
         offset = 0.7 * ((index + 0.5) / len(accountants) - 0.5)
-        style = {
-            "color": _draw.COLOURS[notions.index(answers[0]["notion"]) % len(_draw.COLOURS)],
-            "marker": _draw.MARKS[1 + index % (len(_draw.MARKS) - 1)],
-            "markersize": 6,
-            "linestyle": "none",
-        }
+        colour, mark = _palette.of(axes).style(accountant)
+        style = {"color": colour, "marker": mark or "o", "markersize": 6, "linestyle": "none"}
         places = [cases.index(str(row.get("case") or "")) + offset for row in answers]
         label = _draw.labelled(_names.accountant(accountant), answers)
         axes.plot([row[y] or math.nan for row in answers], places, label=label, **style)
@@ -51,7 +47,7 @@ def budgets(rows: Rows, axes: Any) -> None:
     axes.set_yticks(range(len(cases)), cases)
     axes.set_ylim(len(cases) - 0.4, -0.6)
     axes.set_xscale("log")
-    _draw.frame(axes, _draw.NAMES[y], "case", axis="x")
+    _draw.frame(axes, _draw.NAMES[y], "case" if len(cases) > 1 else "", axis="x")
     axes.legend(fontsize="x-small")
     _draw.unit_note(axes, rows)
 
@@ -204,22 +200,25 @@ def trade_off(rows: Rows, axes: Any) -> None:
         raise UsageError("trade-off draws a curve; give the sweep over fpr at least two values")
     log = min(rates) < LOGARITHMIC_BELOW
     name = "tpr" if log else "fnr"
-    handles, labels = [], []
+    handles, labels, gaussian = [], [], None
     for case in dict.fromkeys(row.get("case") for row in rows):
         line = sorted((row for row in rows if row.get("case") == case), key=lambda row: float(row["fpr"]))
-        colour = _palette.of(axes).colour(str(case or "pld"))
+        colour, mark = _palette.of(axes).style(str(case or "pld"))
         x = [row["fpr"] for row in line]
         ends = [[row[f"{name}_{end}"] for row in line] for end in ("lower", "upper")]
         axes.fill_between(x, *ends, color=colour, alpha=0.35, linewidth=0)
-        (curve,) = axes.plot(x, ends[1] if log else ends[0], color=colour, linewidth=2.2)
-        handles.append(curve)
+        every = {"marker": mark, "markersize": 4.5, "markevery": max(1, len(x) // 8)}
+        handles += axes.plot(x, ends[1] if log else ends[0], color=colour, linewidth=2.2, **every)
         labels.append(f"{case}: best attack (certified band)" if case else "best attack (certified band)")
         if line[0].get("mu_upper") is not None:
             mu = float(line[0]["mu_upper"])
-            handles.append(_gaussian(axes, x, mu, log))
-            labels.append(f"μ-GDP, μ = {text(mu, up=True, digits=4)} from FPR {echo(min(x))}")
+            gaussian = _gaussian(axes, x, mu, log)
+            labels[-1] += f";\nμ = {text(mu, up=True, digits=4)} from false-positive rate {echo(min(x))}"
+    if gaussian is not None:
+        handles.append(gaussian)
+        labels.append("Gaussian DP with this μ")
     grid = np.geomspace(min(rates), 1, 200) if log else np.linspace(0, 1, 200)
-    (guess,) = axes.plot(grid, grid if log else 1 - grid, color="#000000", linewidth=1.0, linestyle=(0, (1, 1.5)))
+    (guess,) = axes.plot(grid, grid if log else 1 - grid, color="#000000", linewidth=1.0, linestyle=":")
     if log:
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -233,7 +232,7 @@ def _gaussian(axes: Any, x: list[float], mu: float, log: bool) -> Any:
 
     grid = np.geomspace(min(x), max(x), 400)
     tpr = ndtr(ndtri(grid) + mu)
-    (curve,) = axes.plot(grid, tpr if log else 1 - tpr, color="#000000", linewidth=1.0, linestyle=(0, (5, 3)), zorder=3)
+    (curve,) = axes.plot(grid, tpr if log else 1 - tpr, color="#000000", linewidth=1.0, linestyle="--", zorder=3)
     return curve
 
 
@@ -272,7 +271,7 @@ def _draw_densities(finite: Rows, axes: Any) -> None:
     edges = [row["loss"] - row["width"] / 2 for row in finite] + [finite[-1]["loss"] + finite[-1]["width"] / 2]
     densities, normal_densities = ([row[key] for row in finite] for key in ("density", "class_density"))
     stairs = axes.stairs(densities, edges, fill=True, color="#56B4E9", label="privacy loss distribution")
-    style = {"color": "#D55E00", "linewidth": 1.6, "linestyle": (0, (5, 2))}
+    style = {"color": "#D55E00", "linewidth": 1.6, "linestyle": "--"}
     (normal,) = axes.plot([row["loss"] for row in finite], normal_densities, **style)
     # an atom is a cell far above the others: the axis covers the others, and the mass of the atom is written beside it
     usual = sorted(densities)[int(0.95 * (len(densities) - 1))]
@@ -296,10 +295,7 @@ def _draw_infinity(losses: list[float], mass: float, axes: Any) -> None:
     axes.set_xlim(min(losses) - 0.5 * span, place + 0.5 * span)
     if span == 1.0 and len(losses) == 1:
         axes.set_xticks([losses[0], place], [f"{losses[0]:g}", "∞"])
-    drawn = axes.get_legend()
-    handles = [] if drawn is None else [*drawn.legend_handles]
-    labels = [] if drawn is None else [text.get_text() for text in drawn.get_texts()]
-    _draw.legend(axes, [*handles, bar], [*labels, "distinguishing events (loss ∞)"])
+    _draw.extend_legend(axes, bar, "distinguishing events (loss ∞)")
 
 
 @figure("Mean and variance of privacy loss classes over a swept quantity.")
@@ -318,8 +314,9 @@ def loss_class(rows: Rows, axes: Any) -> None:
     for y, dashes in CLASS_DASHES.items():
         for group in _draw.series([row for row in rows if row.get(y) is not None], x, y):
             points = [row[x] for row in group.rows], [row[y] for row in group.rows]
-            colour = _palette.of(axes).colour(group.key)
-            line = axes.plot(*points, color=colour, linestyle=dashes, linewidth=1.6)[0]
+            colour, mark = _palette.of(axes).style(group.key)
+            every = {"marker": mark, "markersize": 4.5, "markevery": max(1, len(group.rows) // 8)}
+            line = axes.plot(*points, color=colour, linestyle=dashes, linewidth=1.6, **every)[0]
             entries.append((group.rows[-1][y], line, f"{y}, {group.label}" if group.label else y))
     _draw.frame(axes, _draw.NAMES[x], "privacy loss: mean (nats), variance (nats²)")
     _draw.sorted_legend(axes, entries)

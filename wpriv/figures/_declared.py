@@ -8,7 +8,7 @@ from typing import Any
 from wpriv.figures import _draw, _palette
 from wpriv.figures._figure import Points, Rows
 
-DOTTED = (0, (1, 1.5))
+DOTTED = ":"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class LineFigure:
             place = {"xy": (0.98, 1), "xycoords": ("axes fraction", "data"), "ha": "right"}
             offset = {"xytext": (0, -11), "textcoords": "offset points"}
             axes.annotate(self.reference_note, **place, **offset, fontsize="x-small")
-        if self.x_log:
+        if self.x_log and axes.get_xscale() == "linear":
             axes.set_xscale("log")
         if self.from_zero and axes.get_yscale() == "linear":
             axes.set_ylim(bottom=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -15,6 +16,7 @@ from wpriv.figures._series import Series, axis_of, finite, geometric, series, wi
 __all__ = ["axis_of", "finite", "series"]
 
 LegendEntry = tuple[float, Any, str]  # the value at the right end, by which entries are sorted; the artist; its label
+Curve = tuple[Series, LegendEntry, Rows]  # with the rows that have an answer
 
 COLOURS = _palette.COLOURS[:8]
 MARKS = ("", "o", "s", "^", "D", "v")
@@ -24,8 +26,9 @@ TICKS, APART = 8, 0.08
 NOTE = 46  # letters of a line below an axis
 BAND, PUBLISHED = "shaded: certified bracket", "published"
 _STAR = {"marker": "*", "markersize": 10, "markeredgecolor": "#000000", "markeredgewidth": 0.6, "linestyle": "none"}
+_LABEL = re.compile(r"(.*?)(?: \(([^()]*)\))?", re.DOTALL)
 _CLAIMS = ("exact", "certified", "upper-bound", "as-published", "approximate")  # the strongest first
-_DASHES = {"approximate": (0, (5, 2)), "as-published": (0, (1, 1.5))}
+_DASHES = {"approximate": "--", "as-published": ":"}
 
 
 def curves(rows: Rows, axes: Any, x: str, y: str) -> None:
@@ -40,7 +43,8 @@ def curves(rows: Rows, axes: Any, x: str, y: str) -> None:
     groups = series(rows, x, y)
     _palette.of(axes).reserve(group.key for group in groups)
     entries: list[LegendEntry] = []
-    bands = False
+    drawn: list[Curve] = []
+    shaded: list[tuple[str, str]] = []
     for index, group in enumerate(groups):
         answers = [row for row in group.rows if finite(row.get(y)) is not None]
         shown = [row for row in answers if not log_y or row[y] > 0]
@@ -52,9 +56,10 @@ def curves(rows: Rows, axes: Any, x: str, y: str) -> None:
         style = _style(axes, group, index, len(shown), claim)
         xs = [row[x] for row in shown]
         artist = axes.plot(xs, [row[y] for row in shown], **style)[0]
-        bands |= _band(axes, xs, shown, y, bottom, style["color"])
-        label = labelled(group.label, answers)
-        entries.append((shown[-1][y], artist, label))
+        if _band(axes, xs, shown, y, bottom, style["color"]):
+            shaded.append((group.label if len(groups) > 1 else "", style["color"]))
+        entries.append((shown[-1][y], artist, labelled(group.label, answers)))
+        drawn.append((group, entries[-1], answers))
     if not entries:
         raise KeyError(f"rows with both {x} and {y}")
     if log_y:
@@ -63,24 +68,69 @@ def curves(rows: Rows, axes: Any, x: str, y: str) -> None:
     xs = [v for row in rows if (v := finite(row.get(x))) is not None]
     if wide(xs) and min(xs) > 0 and geometric(xs):
         axes.set_xscale("log", base=2 if x == "n" else 10)
-    _ticks(axes, sorted(set(xs)))
-    if bands:
-        entries.append((-math.inf, _band_handle(), BAND))
-    _finish(axes, x, y, entries)
+    ticks(axes, sorted(set(xs)))
+    if len(drawn) == len(entries):
+        entries = _crossed_entries(drawn) or entries
+    _finish(axes, x, y, [*entries, *_band_entries(shaded)])
     unit_note(axes, rows)
 
 
-def _ticks(axes: Any, xs: list[float]) -> None:
+def _crossed_entries(drawn: Sequence[Curve]) -> list[LegendEntry]:
+    """An entry for each colour and one for each mark, where curves of cases by accountants have both.
+
+    Empty where these entries were not fewer, or the claim of an accountant were not the same in all cases.
+    """
+    colours = {group.key: (group, entry) for group, entry, _ in reversed(drawn)}
+    marks = {group.mark: (group, entry) for group, entry, _ in reversed(drawn)}
+    claims = {(group.names[group.by_case], weakest_claim(rows)) for group, _, rows in drawn}
+    is_mixed = len(claims) > len({name for name, _ in claims})
+    if is_mixed or None in marks or len(drawn) <= len(colours) + len(marks):
+        return []
+    rows = {id(group): answers for group, _, answers in drawn}
+    coloured, marked = (
+        [
+            (entry, labelled(group.names[number], rows[id(group)]) if number == group.by_case else group.names[number])
+            for group, entry in found.values()
+        ]
+        for number, found in enumerate((colours, marks))
+    )
+    by_height = sorted(coloured, key=lambda pair: -pair[0][0])
+    handles = crossed([(entry[1], label) for entry, label in by_height], [(entry[1], label) for entry, label in marked])
+    return [(-math.inf, handle, label) for handle, label in handles]
+
+
+def crossed(coloured: Iterable[tuple[Any, str]], marked: Iterable[tuple[Any, str]]) -> list[tuple[Any, str]]:
+    """Return handles and labels of lines that have one thing by their colour and another by their mark and dashes.
+
+    Args:
+        coloured: a line of each colour with its label. marked: a line of each mark with its label.
+    """
+    from matplotlib.lines import Line2D
+
+    marked = list(marked)
+    plain = len({line.get_linestyle() for line, _ in marked}) > 1
+    colours = [
+        (Line2D([], [], color=line.get_color(), linestyle="-" if plain else line.get_linestyle(), linewidth=2), label)
+        for line, label in coloured
+    ]
+    shapes = {"color": "#555555", "markersize": 4.5}
+    return colours + [
+        (Line2D([], [], **shapes, marker=line.get_marker(), linestyle=line.get_linestyle() if plain else "-"), label)
+        for line, label in marked
+    ]
+
+
+def ticks(axes: Any, xs: Sequence[float]) -> None:
     """Put the ticks of the x axis at its values, where these are few and apart; else at whole numbers, if all are."""
+    from matplotlib.ticker import MaxNLocator, NullLocator
+
     logarithmic = axes.get_xscale() == "log"
     places = [math.log(x) for x in xs] if logarithmic else xs
     apart = min((after - before for before, after in pairwise(places)), default=math.inf)
     if len(xs) <= TICKS and (len(xs) == 1 or apart >= APART * (places[-1] - places[0])):
         axes.set_xticks(xs, [f"{x:g}" for x in xs])
-        axes.minorticks_off()
+        axes.xaxis.set_minor_locator(NullLocator())
     elif not logarithmic and all(x == round(x) for x in xs):
-        from matplotlib.ticker import MaxNLocator
-
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
@@ -109,12 +159,8 @@ def published(axes: Any, points: Iterable[tuple[float, float, str]], label: str 
     drawn = [axes.plot([x], [y], color=colour, **_STAR)[0] for x, y, colour in points]
     if not drawn:
         return
-    legend_of_axes = axes.get_legend()
-    handles, labels = axes.get_legend_handles_labels()
-    if legend_of_axes is not None:
-        handles, labels = legend_of_axes.legend_handles, [text.get_text() for text in legend_of_axes.get_texts()]
     handle = axes.plot([], [], color="#555555", **_STAR)[0]
-    legend(axes, [*handles, handle], [*labels, label])
+    extend_legend(axes, handle, label)
 
 
 def lines(rows: Rows, axes: Any, x: str, y: str) -> None:
@@ -139,20 +185,26 @@ def lines(rows: Rows, axes: Any, x: str, y: str) -> None:
         colour = colours[case]
         # the line that is right is wide and drawn first, so that one that agrees with it does not hide it
         width = 3.2 if case == wide_case else 1.6
+        mark = "" if any(row.get("marked") for row in rows) else _palette.of(axes).style(str(case))[1]
+        spacing = max(1, len(line) // 8)
+        style: dict[str, Any] = {"color": colour, "linewidth": width, "marker": mark, "markersize": 4.5}
+        style["markevery"] = (cases.index(case) * spacing // 4 % spacing, spacing)
         for claim in dict.fromkeys(row.get("claim") for row in line):
             part = [row for row in line if row.get("claim") == claim]
             start = line[max(0, line.index(part[0]) - 1)]  # the end of the part with the previous claim
             points = [start[x], *(row[x] for row in part)], [start[y], *(row[y] for row in part)]
-            artist = axes.plot(*points, color=colour, linestyle=_DASHES.get(claim or "", "solid"), linewidth=width)[0]
+            artist = axes.plot(*points, linestyle=_DASHES.get(claim or "", "solid"), **style)[0]
             label = _names.method(str(case))
-            entries.append((part[-1][y], artist, f"{label} ({_names.claim(claim)})" if claim else label))
+            words = label if claim in (None, case) else f"{label} ({_names.claim(claim)})"
+            entries.append((part[-1][y], artist, words))
         marked = [row for row in line if row.get("marked")]
         points = [row[x] for row in marked], [row[y] for row in marked]
         axes.plot(*points, color=colour, marker="o", markersize=4.5, linestyle="none")
     for axis, name in (("x", x), ("y", y)):
         values = [float(row[name]) for row in rows]
         if wide(values) and min(values) > 0 and (axis == "y" or geometric(values)):
-            getattr(axes, f"set_{axis}scale")("log")
+            getattr(axes, f"set_{axis}scale")("log", base=2 if (axis, name) == ("x", "n") else 10)
+    ticks(axes, sorted({float(row[x]) for row in rows}))
     _finish(axes, x, y, entries)
 
 
@@ -180,9 +232,45 @@ def sorted_legend(axes: Any, entries: list[LegendEntry]) -> None:
     legend(axes, [entry[1] for entry in entries], [entry[2] for entry in entries])
 
 
-def legend(axes: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """Add a legend, in smaller type if it has more than eight entries."""
-    axes.legend(handles, labels, fontsize="small" if len(labels) <= 8 else "x-small", framealpha=0.85, loc="best")
+def legend(axes: Any, handles: Sequence[Any], labels: Sequence[str], title: str | None = None) -> None:
+    """Add a legend, in smaller type if it has more than eight entries.
+
+    Args:
+        title: of the legend; None for what three or more labels have in common, which is then left out of each.
+    """
+    if title is None:
+        title, labels = _common(labels)
+    size = "small" if len(labels) <= 8 else "x-small"
+    style = {"fontsize": size, "title_fontsize": size, "framealpha": 0.85, "loc": "best", "alignment": "left"}
+    axes.legend(handles, labels, title=title or None, **style)
+
+
+def extend_legend(axes: Any, handle: Any, label: str) -> None:
+    """Add an entry to the legend of axes, below the others."""
+    old = axes.get_legend()
+    if old is None:
+        handles, labels = axes.get_legend_handles_labels()
+        legend(axes, [*handles, handle], [*labels, label])
+        return
+    labels = [text.get_text() for text in old.get_texts()]
+    legend(axes, [*old.legend_handles, handle], [*labels, label], old.get_title().get_text())
+
+
+def _common(labels: Sequence[str]) -> tuple[str, list[str]]:
+    """Split labels, such as ``a, b, c = 1 (claim)``, into the parts that all of them have, and what is left of each."""
+    split = {label: _LABEL.fullmatch(label) for label in labels if not label.startswith((BAND, PUBLISHED))}
+    parts, claims = [each[1].split(", ") for each in split.values()], {each[2] or "" for each in split.values()}
+    shared = [part for part in parts[0] if all(part in each for each in parts)] if parts else []
+    stated = claims.pop() if len(claims) == 1 else ""
+    stated = stated if shared or ", " in stated else ""
+    if len(parts) < 3 or any(set(each) == set(shared) for each in parts) or not (shared or stated):
+        return "", list(labels)
+    rest = {
+        label: ", ".join(part for part in each[1].split(", ") if part not in shared)
+        + (f" ({each[2]})" if each[2] and not stated else "")
+        for label, each in split.items()
+    }
+    return ", ".join([*shared, *([stated] if stated else [])]), [rest.get(label, label) for label in labels]
 
 
 def unit_note(axes: Any, rows: Rows) -> None:
@@ -197,6 +285,8 @@ def unit_note(axes: Any, rows: Rows) -> None:
 def _style(axes: Any, group: Series, index: int, count: int, claim: str) -> dict[str, Any]:
     """The style of a curve of ``count`` points; the marks of neighbouring curves do not coincide."""
     colour, mark = _palette.of(axes).style(group.key)
+    if group.mark is not None:
+        mark = _palette.of(axes).mark(group.mark)
     # the tight answer is wide and lies below the others, so that a bound that agrees with it does not hide it
     tight = group.key in ("pld", "gdp")
     spacing = max(1, count // 8)
@@ -215,20 +305,28 @@ def _style(axes: Any, group: Series, index: int, count: int, claim: str) -> dict
 def _band(axes: Any, xs: list[float], rows: Rows, y: str, bottom: float, colour: str) -> bool:
     """Shade the certified bracket, and tell whether it is wide enough to be seen.
 
-    An upper bound, whose lower end is the trivial 0, has no band.
+    An upper bound, whose lower end is the trivial 0 everywhere, has no band.
     """
-    if any(row.get("claim") != "certified" for row in rows):
+    if any(row.get("claim") != "certified" for row in rows) or not any(finite(row.get(f"{y}_lower")) for row in rows):
         return False
     lower = [max(finite(row.get(f"{y}_lower")) or 0.0, bottom) for row in rows]
     upper = [row[y] for row in rows]
     axes.fill_between(xs, lower, upper, color=colour, alpha=0.13, linewidth=0, zorder=1.0)
-    return any(high > 1.02 * low for low, high in zip(lower, upper, strict=True))
+    seen = any(high > 1.02 * low for low, high in zip(lower, upper, strict=True))
+    if seen:
+        # the lower end has a line, since shades of several brackets overlap
+        axes.plot(xs, [low if low > bottom else math.nan for low in lower], color=colour, linewidth=0.7, alpha=0.6)
+    return seen
 
 
-def _band_handle() -> Any:
+def _band_entries(shaded: Sequence[tuple[str, str]]) -> list[LegendEntry]:
+    """The entries of brackets that are seen: one for each of up to two, or one for all of them."""
     from matplotlib.patches import Patch
 
-    return Patch(facecolor="#555555", alpha=0.25, linewidth=0)
+    entries = [(f"{BAND} of {label}" if label else BAND, colour) for label, colour in shaded]
+    if len(entries) > 2:
+        entries = [(f"{BAND}s, by colour", "#555555")]
+    return [(-math.inf, Patch(facecolor=colour, alpha=0.25, linewidth=0), label) for label, colour in entries]
 
 
 def band(axes: Any, xs: Sequence[float], rows: Rows, column: str, colour: str) -> None:

@@ -21,7 +21,7 @@ ACCOUNTANTS = {
     "clt": "central limit",
     "gdp": "Gaussian DP",
     "gdp-clt": "Gaussian DP, central limit",
-    "kov": "optimal composition (KOV)",
+    "kov": "optimal composition",
     "markov": "Markov",
     "moments": "moments accountant",
     "nagaev": "Nagaev",
@@ -55,7 +55,7 @@ VALUES = {
     "prop9": "Proposition 9",
     "prop10": "Proposition 10",
     "prop11": "Proposition 11",
-    "clt": "CLT",
+    "clt": "central limit",
     "quantile": "true quantile",
     "bernstein": "Bernstein",
     "bernstein-code": "Bernstein, authors' program",
@@ -107,21 +107,21 @@ MEASURES = {
     "transductive": "accuracy, adapted records",
     "on_source": "accuracy, source",
     "logistic": "accuracy, logistic regression",
-    "mlp": "accuracy, MLP",
+    "mlp": "accuracy, multilayer perceptron",
     "w2": "W₂ to test records",
     "sliced": "sliced W₂",
     "distance": "distance",
     "noisy_distance": "distance to noisy records",
     "wavelet_distance": "distance of wavelets",
-    "frechet-small-cnn": "Fréchet distance (small CNN)",
+    "frechet-small-cnn": "Fréchet distance (small network)",
     "disparate_impact": "disparate impact",
     "parity_gap": "parity gap",
     "odds_gap": "odds gap",
     "marginal_error": "error of the marginals",
-    "od0": "OD0",
-    "od1": "OD1",
-    "eo0": "EO0",
-    "eo1": "EO1",
+    "od0": "share of group 0 above the diagonal",
+    "od1": "share of group 1 above the diagonal",
+    "eo0": "ratio of decisions 1, label 0",
+    "eo1": "ratio of decisions 1, label 1",
 }
 AXES = {
     "epsilon": "ε",
@@ -134,7 +134,11 @@ AXES = {
     "order": "order",
     "beta": "β",
     "alpha": "weight α of the Wasserstein term",
-    "lipschitz_z": "clip L2 of the gradients of Z's scores",
+    "lipschitz_z": "clip L₂ of the gradients of Z's scores",
+    "group": "records of one person",
+    "max_batch": "largest batch",
+    "eps0": "ε₀",
+    "delta0": "δ₀",
     "records": "records n",
     "target": "ε asked for",
     "radius": "radius",
@@ -142,21 +146,54 @@ AXES = {
     "epoch": "epoch",
     "step": "step",
 }
+# letters of other alphabets, by the words that stand for them in text
+LETTERS = {
+    **{"epsilon": "ε", "eps": "ε", "delta": "δ", "Delta": "Δ", "sigma": "σ", "alpha": "α", "beta": "β", "lambda": "λ"},
+    **{"theta": "θ", "Phi": "Φ", "rho": "ρ", "mu": "μ", "pi": "π", "xi": "ξ", "omega": "ω"},
+}
+SHORT = {
+    **{"RDP": "Rényi DP", "WDP": "Wasserstein DP", "BDP": "Bayesian DP", "ADP": "approximate DP"},
+    **{"PDP": "probabilistic DP", "CLT": "central limit", "KL": "Kullback–Leibler", "MLP": "multilayer perceptron"},
+}
+_BELOW, _ABOVE = (str.maketrans("0123456789-", digits) for digits in ("₀₁₂₃₄₅₆₇₈₉₋", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"))
 _SYMBOLS = {
-    "epsilon": "ε",
-    "eps": "ε",
-    "delta": "δ",
-    "sigma": "σ",
     "scale": "b",
     "rate": "q",
-    "beta": "β",
-    "alpha": "α",
-    "order": "order",
-    "rho": "ρ",
-    "mu": "μ",
     "lam": "λ",
     "first": "n",  # the first records of a data set
 }
+
+
+def symbols(text: str) -> str:
+    """Return a text of a figure in the notation of all figures: letters and powers as such, abbreviations in full.
+
+    Text with a formula of matplotlib, between dollar signs, is returned as it is.
+
+    >>> symbols("eps=0.5, delta=1e-05, n=2^16"), symbols("6.94e-05"), symbols("(2, 1)-RDP"), symbols("W_p^p")
+    ('ε=0.5, δ=10⁻⁵, n=2¹⁶', '6.94·10⁻⁵', '(2, 1)-Rényi DP', 'W$_{p}$$^{p}$')
+    """
+    if "$" in text:
+        return text
+    text = re.sub(rf"\b({'|'.join(SHORT)})\b", lambda match: SHORT[match[1]], text)
+    text = re.sub(rf"(?<![A-Za-z])({'|'.join(LETTERS)})(\d*)(?![A-Za-z])", _letter, text)
+    text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?|\.\d+)e([+-]?)0*(\d+)\b", _power_of_ten, text)
+    text = re.sub(r"\^(?:(-?\d+)|\((-?\d+)\))(?![\d./])", lambda m: (m[1] or m[2]).translate(_ABOVE), text)
+    text = re.sub(r"(\b[A-Za-z]|\|)_(\d+)", lambda match: match[1] + match[2].translate(_BELOW), text)
+    text = re.sub(r"\^(?:(-?[A-Za-zα-ω]+)|\(([^()$]+)\))", _above, text)
+    return re.sub(r"(\b[A-Za-z])_([A-Za-z]{1,2})\b", r"\1$_{\2}$", text)
+
+
+def _letter(match: re.Match[str]) -> str:
+    return LETTERS[match[1]] + match[2].translate(_BELOW)
+
+
+def _above(match: re.Match[str]) -> str:
+    return "$^{" + (match[1] or match[2]).replace(" ", r"\ ") + "}$"
+
+
+def _power_of_ten(match: re.Match[str]) -> str:
+    power = "10" + f"{match[2].strip('+')}{match[3]}".translate(_ABOVE)
+    return power if match[1] == "1" else f"{match[1]}·{power}"
 
 
 def accountant(text: str) -> str:
@@ -216,7 +253,7 @@ def value(name: str, number: Any) -> str:
     >>> value("delta", 1e-5), value("n", 65536), value("eps", "inf")
     ('δ = 10⁻⁵', 'n = 65536', 'ε = ∞')
     """
-    return f"{_SYMBOLS.get(name, name.replace('_', ' '))} = {_number(number)}"
+    return f"{_SYMBOLS.get(name) or symbols(name.replace('_', ' '))} = {_number(number)}"
 
 
 def claim(word: Any) -> str:
@@ -238,11 +275,7 @@ def _option(base: str, name: str, text: str) -> str:
 
 def _number(number: Any) -> str:
     text = f"{number:g}" if isinstance(number, (int, float)) else str(number)
-    power = re.fullmatch(r"1e([+-])0*(\d+)", text)
-    if power is None:
-        return "∞" if text == "inf" else text
-    sign = "⁻" if power[1] == "-" else ""
-    return "10" + sign + power[2].translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return "∞" if text == "inf" else symbols(text)
 
 
 def _of_plugin(folder: str, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from colorsys import hls_to_rgb, rgb_to_hls
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,10 +14,12 @@ COLOURS = (
     *("#7A0403", "#5D3FD3", "#7FB800", "#1B4F4A", "#FF6F91", "#00B5AD", "#A0522D", "#B39DDB", "#C2B200", "#3D5A80"),
 )
 MARKS = ("", "o", "s", "^", "D", "v", "P", "X", "<", ">")
+NIGHT, DAY = "#14181D", "#E6E9EC"  # ground and type of dark figures
+LEAST_CONTRAST = 4.5  # of type and lines on the dark ground, by the Web Content Accessibility Guidelines
 # the colour and the mark of known methods: the tight answer has no mark, and is drawn wide instead
 FIXED: dict[str, tuple[int, str]] = {
     "pld": (0, ""),
-    "exact": (0, ""),
+    "exact": (6, ""),
     "rdp": (1, "o"),
     "markov": (2, "s"),
     "clt": (3, "^"),
@@ -65,6 +68,7 @@ class Palette:
     def __init__(self, max_width: float | None = None) -> None:
         self.max_width = max_width
         self._styles: dict[str, tuple[str, str]] = {}
+        self._marks: dict[str, str] = {}
         self._reserved: set[int] = set()
 
     def reserve(self, keys: Iterable[str]) -> None:
@@ -80,6 +84,13 @@ class Palette:
     def colour(self, key: str) -> str:
         """Return the colour of a method."""
         return self.style(key)[0]
+
+    def mark(self, key: str) -> str:
+        """Return the mark of what has no colour of its own, such as an accountant where colours are those of cases."""
+        if key not in self._marks:
+            known = FIXED[key][1] if key in FIXED else ""
+            self._marks[key] = known or MARKS[1 + len(self._marks) % (len(MARKS) - 1)]
+        return self._marks[key]
 
     def _new(self, key: str) -> tuple[str, str]:
         if key in FIXED:
@@ -106,3 +117,46 @@ def prepare(figure: Any, methods: Iterable[str], max_width: float | None) -> Non
     palette = Palette(max_width)
     palette.reserve(methods)
     _PALETTES[figure] = palette
+
+
+def contrast(colour: Any, ground: Any = NIGHT) -> float:
+    """Return the contrast of two colours, 1 to 21, by the Web Content Accessibility Guidelines 2."""
+    light, dark = sorted((_luminance(colour), _luminance(ground)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: Any) -> float:
+    from matplotlib.colors import to_rgb
+
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def on_dark(colour: Any) -> tuple[float, ...]:
+    """Return a colour for the dark ground: black and white trade places, and dark colours become lighter."""
+    from matplotlib.colors import to_rgb, to_rgba
+
+    *rgb, alpha = to_rgba(colour)
+    if alpha == 0 or tuple(rgb) == to_rgb(NIGHT):
+        return (*rgb, alpha)
+    if max(rgb) == 0 or min(rgb) == 1:
+        return (*to_rgb(NIGHT if min(rgb) == 1 else DAY), alpha)
+    hue, lightness, saturation = rgb_to_hls(*rgb)
+    while contrast(rgb) < LEAST_CONTRAST:
+        lightness = 0.95 * lightness + 0.05
+        rgb = list(hls_to_rgb(hue, lightness, saturation))
+    return (*rgb, alpha)
+
+
+def darken(figure: Any) -> None:
+    """Turn the colours of lines, marks, areas and texts of a drawn figure into those for a dark ground."""
+    from matplotlib.colors import to_rgba_array
+
+    for artist in figure.findobj():
+        for name in ("color", "markerfacecolor", "markeredgecolor", "facecolor", "edgecolor", "hatchcolor"):
+            get, put = (getattr(artist, f"{verb}_{name}", None) for verb in ("get", "set"))
+            colours = get() if get and put else "none"
+            # an edge may have the colour of its area, "face"
+            new = [on_dark(each) for each in to_rgba_array("none" if str(colours) == "face" else colours)]
+            if put and new:
+                put(new if len(new) > 1 else new[0])

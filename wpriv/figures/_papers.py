@@ -15,14 +15,14 @@ from wpriv.numerics.numbers import text
 WRONG = 2e-3  # of a chance printed with three digits
 VERDICT_COLOURS = {"holds": "#007A5A", "fails": "#D55E00"}
 VERDICT_MARKS = {"holds": "o", "fails": "X"}
-VERDICT_LABELS = ["holds", "fails: smallest counterexample"]
+VERDICT_LABELS = ["holds", "fails: smallest counterexample", "beyond the axis, or no ratio"]
 CLAIM_LINE = 0.18  # inches of one claim, by which a table with many claims makes the figure higher
 CLAIM_PLOT, CLAIM_LETTER = 2.2, 0.06  # inches of the axes, and of a letter: long names and inputs make the figure wider
 NARROW = 5.0  # inches, below which a figure leaves out the inputs
 LOW, HIGH = 0.04, 25.0  # ratios beyond these, or not positive, are drawn as arrows at the edge
-DASHED = (0, (4, 3))
+DASHED = "--"
 ERROR_LINES = (
-    ("w2", "distance W₂ to the data (r.m.s. ± 2 standard errors)", -0.5),
+    ("w2", "distance W₂ to the data (root mean square ± 2 standard errors)", -0.5),
     ("excess", "cost above its least (mean)", -1.0),
 )
 VARIANCE_LINES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -32,7 +32,7 @@ VARIANCE_LINES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 TAIL_BOUNDS = {
     "bernstein": ("Bernstein", "#CC79A7"),
-    "clt": ("CLT quantile", "#D55E00"),
+    "clt": ("central limit", "#D55E00"),
     "quantile": ("true quantile", "#009E73"),
 }
 WAYS = {
@@ -43,26 +43,25 @@ WAYS = {
     "certified": ("certified", "D", _draw.COLOURS[0]),
 }
 PAPER_EPS = 10.0  # of tables that do not state theirs
+ROW = 0.55  # inches of one row of marks
 TICKS = (0.2, 0.5, 1, 2, 5, 10)
 CLOSED_FORM = "closed form"
 SLICED_COLOURS = {"SWD": _draw.COLOURS[0], "DP-SWD": _draw.COLOURS[1], CLOSED_FORM: _draw.COLOURS[6]}
 BAR_WIDTH = 0.4  # outcomes are whole numbers
 GRADIENT_CURVES = (
-    ("value", "slope", "x_i = i/n", _draw.COLOURS[0]),
+    ("value", "slope", "$x_i = i/n$", _draw.COLOURS[0]),
     ("value_replaced", "slope_replaced", "one record replaced", _draw.COLOURS[1]),
 )
 
 
-@figure(
-    "Delta of approximate and of probabilistic DP as areas between the two densities of a (truncated) Gauss mechanism."
-)
+@figure("Delta of approximate and of probabilistic DP as areas between two (truncated) Gaussian densities.")
 def adp_pdp(rows: Rows, axes: Any) -> None:
     """Draw the densities of A = noise and B = noise + sensitivity, e^eps A, the ADP area above it and the tail of PDP.
 
     The rows are those of the accountants pld and pdp at one eps; sigma, sensitivity and bound are read from them.
 
     Raises:
-        UsageError: the rows are not those of a Gauss mechanism with moderate parameters.
+        UsageError: the rows are not those of a Gaussian mechanism with moderate parameters.
     Source:
         Sommer, Meiser, Mohammadi (2019), Figure 4.
     """
@@ -71,7 +70,7 @@ def adp_pdp(rows: Rows, axes: Any) -> None:
     bound = float(row.get("bound") or math.inf)
     if not (1e-9 < sigma < 1e9 and 0 < shift < 1e9 and bound > 1e-9 and eps < 100):
         raise UsageError(
-            "adp-pdp draws a Gauss mechanism with moderate parameters; "
+            "adp-pdp draws a Gaussian mechanism with moderate parameters; "
             f"found sigma {sigma:g}, sensitivity {shift:g}, bound {bound:g}, eps {eps:g}"
         )
     reach = min(bound, 4.5 * sigma)
@@ -81,17 +80,17 @@ def adp_pdp(rows: Rows, axes: Any) -> None:
     above = b > scaled
     (line_a,) = axes.plot(x, a, color="#0072B2", linewidth=1.6)
     (line_b,) = axes.plot(x, b, color="#D55E00", linewidth=1.6)
-    (line_scaled,) = axes.plot(x, scaled, color="#0072B2", linewidth=1.2, linestyle=(0, (1, 1.5)))
+    (line_scaled,) = axes.plot(x, scaled, color="#0072B2", linewidth=1.2, linestyle=":")
     tail = axes.fill_between(x, 0, b, where=above, color="#E69F00", alpha=0.45, linewidth=0)
     hatched = {"facecolor": "none", "edgecolor": "#000000", "hatch": "////"}
     area = axes.fill_between(x, scaled, b, where=above, linewidth=0, **hatched)
     deltas = {r.get("accountant"): r.get("delta") for r in rows}
     labels = [
-        "A",
-        "B",
+        "A: the noise",
+        "B: the noise, shifted by the sensitivity",
         r"$e^{\varepsilon}A$ (no probability distribution)",
-        _with_value(r"PDP δ: mass of B where it exceeds $e^{\varepsilon}A$", deltas.get("pdp")),
-        _with_value(r"ADP δ: area between B and $e^{\varepsilon}A$", deltas.get("pld")),
+        _with_value(r"probabilistic DP, δ: mass of B where it exceeds $e^{\varepsilon}A$", deltas.get("pdp")),
+        _with_value(r"approximate DP, δ: area between B and $e^{\varepsilon}A$", deltas.get("pld")),
     ]
     axes.set_ylim(0, 1.5 * math.exp(eps) * float(a.max()))
     axes.set_xlabel("outcome (units of the sensitivity)" if shift == 1 else "outcome")
@@ -132,7 +131,7 @@ def attack_chances(rows: Rows, axes: Any) -> None:
     for row in rows:
         if abs(row["difference"]) > WRONG:
             x, printed, computed = row["eps_printed"], row["printed"], row["computed"]
-            axes.plot([x, x], [printed, computed], color="#D55E00", linewidth=1, linestyle=(0, (2, 2)))
+            axes.plot([x, x], [printed, computed], color="#D55E00", linewidth=1, linestyle="--")
             words = f"{row['data']}: {printed:g},\ncomputed {computed:.3f}"
             axes.annotate(words, (x, min(printed, computed)), xytext=(6, -3), textcoords="offset points", va="top")
     _draw.frame(axes, "ε as printed (of three notions, which share no unit)", "chance of a successful attack")
@@ -150,18 +149,19 @@ def claims(rows: Rows, axes: Any) -> None:
     """
     ratios = [row["ratio"] for row in rows if row.get("ratio")]
     if not ratios:
-        raise KeyError("rows with a ratio of published to exact figures")
+        raise KeyError("rows with a ratio of published to exact numbers")
     inside = [ratio for ratio in ratios if LOW <= ratio <= HIGH]
     low, high = min(*inside, 0.5, 0.5) / 1.2, max(*inside, 1.2, 1.2) * 1.2
     texts = _texts(rows, _palette.of(axes).max_width)
     beside = {"xycoords": ("axes fraction", "data"), "xytext": (8, 0), "textcoords": "offset points", "va": "center"}
     for index, (row, words) in enumerate(zip(rows, texts, strict=True)):
         colour, ratio = VERDICT_COLOURS[row["verdict"]], row.get("ratio")
-        if ratio is not None:
-            end = min(max(ratio, low), high)
-            mark = "<" if ratio < low else ">" if ratio > high else VERDICT_MARKS[row["verdict"]]
-            axes.plot([1, end], [index, index], color=colour, linewidth=1.4, zorder=2)
-            axes.plot([end], [index], color=colour, marker=mark, markersize=6, zorder=3, clip_on=False)
+        if ratio is None:  # the exact number is 0
+            ratio = math.copysign(math.inf, row["published"] - row["exact"])
+        end = min(max(ratio, low), high)
+        mark = "<" if ratio < low else ">" if ratio > high else VERDICT_MARKS[row["verdict"]]
+        axes.plot([1, end], [index, index], color=colour, linewidth=1.4, zorder=2)
+        axes.plot([end], [index], color=colour, marker=mark, markersize=6, zorder=3, clip_on=False)
         axes.annotate(words, (1.0, index), **beside, fontsize="x-small", color=colour, annotation_clip=False)
     axes.axvline(1, color="#000000", linewidth=0.8, zorder=1)
     steps = (1, 2, 5) if high < 200 * low else (1,)
@@ -178,9 +178,10 @@ def claims(rows: Rows, axes: Any) -> None:
     wide = _palette.of(axes).max_width or max(width, CLAIM_PLOT + CLAIM_LETTER * letters)
     axes.figure.set_size_inches(wide, max(height, CLAIM_LINE * len(rows) + 1))
     styles = [{"color": VERDICT_COLOURS[name], "marker": VERDICT_MARKS[name]} for name in VERDICT_COLOURS]
+    styles += [{"color": "#555555", "marker": ">"}]
     handles = [axes.plot([], [], linestyle="none", **style)[0] for style in styles]
     place = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.14 * min(1.0, 20 / len(rows)))}
-    columns = 1 if (_palette.of(axes).max_width or NARROW) < NARROW else 2
+    columns = 1 if (_palette.of(axes).max_width or NARROW) < NARROW else 3
     axes.legend(handles, VERDICT_LABELS, fontsize="x-small", ncols=columns, frameon=False, **place)
 
 
@@ -210,11 +211,12 @@ def error_over_records(rows: Rows, axes: Any) -> None:
             continue
         values = [float(row[column]) for row in rows]
         errors = [2 * row["spread"] * row[column] for row in rows] if column == "w2" else None
-        axes.errorbar(n, values, yerr=errors, color=colour, marker="o", markersize=4, capsize=2, label=label)
+        mark = "o" if column == "w2" else "s"
+        axes.errorbar(n, values, yerr=errors, color=colour, marker=mark, markersize=4, capsize=2, label=label)
         # the line of the expected power passes through the geometric mean of the points
         middle = math.exp(math.fsum(math.log(v) - power * math.log(k) for v, k in zip(values, n, strict=True)) / len(n))
         heights = [middle * k**power for k in n]
-        axes.plot(n, heights, color=colour, linewidth=0.9, linestyle=DASHED, label=f"n^({power:g})")
+        axes.plot(n, heights, color=colour, linewidth=0.9, linestyle=DASHED, label=f"$n^{{{power:g}}}$")
     axes.set_xscale("log")
     axes.set_yscale("log")
     _draw.frame(axes, _draw.NAMES["records"], "error")
@@ -237,12 +239,11 @@ def linear_generator(rows: Rows, axes: Any) -> None:
             handles += axes.plot(*zip(*points, strict=True), color=colour, **style)
             labels.append(label)
     variance = next((row["data"] for row in rows), None)
-    handles.append(axes.axhline(variance, color="#000000", linewidth=0.9, linestyle=(0, (4, 3)), zorder=1))
+    handles.append(axes.axhline(variance, color="#000000", linewidth=0.9, linestyle="--", zorder=1))
     labels.append("variance of the data")
     if x == "batch":
         axes.set_xscale("log")
-        axes.set_xticks([row[x] for row in rows], [f"{row[x]:g}" for row in rows])
-        axes.minorticks_off()
+    _draw.ticks(axes, sorted({float(row[x]) for row in rows}))
     _draw.frame(axes, "λ, as a multiple of the theorem's" if x == "lam" else "batch size", "variance learned")
     _draw.legend(axes, handles, labels)
 
@@ -266,9 +267,9 @@ def projection_law(rows: Rows, axes: Any) -> None:
     edges = [x[0] - half, *(v + half for v in x)]
     histogram = axes.stairs(drawn, edges, fill=True, color="#BBD7EA", label="draws of H")
     (exact,) = axes.plot(x, density, color="#0072B2", linewidth=1.8)
-    (normal,) = axes.plot(x, normal_density, color="#D55E00", linewidth=1.4, linestyle=(0, (5, 2)))
+    (normal,) = axes.plot(x, normal_density, color="#D55E00", linewidth=1.4, linestyle="--")
     bounds = {row["name"]: row["x"] for row in rows if row["part"] == "bound"}
-    right = max(x[-1], bounds.get("quantile", 0.0), bounds.get("clt", 0.0)) * 1.12
+    right = max(x[-1], bounds.get("quantile", 0.0), bounds.get("clt", 0.0)) * 1.05
     marks = _mark_bounds(bounds, right, axes)
     axes.set_xlim(0 if edges[0] < 0.2 * right else edges[0], right)
     axes.set_ylim(0, 1.1 * max(*drawn, *normal_density))
@@ -278,7 +279,7 @@ def projection_law(rows: Rows, axes: Any) -> None:
 
 
 def _mark_bounds(bounds: dict[str, float], right: float, axes: Any) -> dict[str, Any]:
-    """Mark each bound by a vertical line, or at the right edge if it lies beyond; returns the lines by label."""
+    """Mark each bound by a vertical line, or by an arrow at the right edge if it lies beyond; returns them by label."""
     marks = {}
     for name, (label, colour) in TAIL_BOUNDS.items():
         if name not in bounds:
@@ -288,8 +289,8 @@ def _mark_bounds(bounds: dict[str, float], right: float, axes: Any) -> dict[str,
             dashes = ":" if name == "clt" else "-"
             marks[words] = axes.axvline(bounds[name], color=colour, linewidth=1.4, linestyle=dashes)
         else:
-            place = {"xy": (0.985, 0.5), "xycoords": "axes fraction", "ha": "right"}
-            axes.annotate(f"{words} →", **place, color=colour, fontsize="small", backgroundcolor="white")
+            style = {"color": colour, "marker": ">", "linestyle": "none", "clip_on": False}
+            (marks[f"{words}, beyond the axis"],) = axes.plot([1], [0.5], transform=axes.transAxes, **style)
     return marks
 
 
@@ -306,18 +307,24 @@ def projection_noise(rows: Rows, axes: Any) -> None:
     for place, row in zip(places, rows, strict=True):
         values = [row[column] for column in WAYS]
         axes.plot([min(values), max(values)], [place, place], color="#999999", linewidth=1, zorder=1)
-    for column, (label, mark, colour) in WAYS.items():
-        size = {"markersize": 8 if column == "printed" else 6, "zorder": 3 if column == "printed" else 2}
-        style = {"marker": mark, "color": colour, "linestyle": "none"}
-        axes.plot([row[column] for row in rows], places, label=label, **style, **size)
+        axes.axhspan(place - 0.45, place + 0.45, color="#999999", alpha=0.12 * (place % 2), linewidth=0, zorder=0)
+    for number, (column, (label, mark, colour)) in enumerate(WAYS.items()):
+        # each way has a height of its own, since several give the same noise
+        heights = [place + 0.72 * (number / (len(WAYS) - 1) - 0.5) for place in places]
+        style = {"marker": mark, "color": colour, "linestyle": "none", "markersize": 5.5}
+        axes.plot([row[column] for row in rows], heights, label=label, **style)
+    width, height = axes.figure.get_size_inches()
+    axes.figure.set_size_inches(width, max(height, ROW * len(rows)))
     axes.set_xscale("log")
-    axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
-    axes.set_xticks([], minor=True)
+    axes.margins(x=0.05)
+    low, high = axes.get_xlim()
+    axes.set_xticks(ticks := [tick for tick in TICKS if low <= tick <= high], [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
     axes.set_yticks(places, [row["data"] for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     eps = rows[0].get("eps", PAPER_EPS)
     _draw.frame(axes, f"noise σ for ε = {eps:g}, records at most 1 apart", "row of Table 4", axis="x")
-    axes.legend(fontsize="x-small", framealpha=0.85, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
+    axes.legend(fontsize="small")
 
 
 @figure(
@@ -340,7 +347,7 @@ def sliced_distance(rows: Rows, axes: Any) -> None:
             xs, ys, spreads = ([float(row[key]) for row in curve] for key in ("c", "distance", "spread"))
             if case == CLOSED_FORM:
                 label = "limit of many records (closed form)"
-                style = {"marker": "", "linestyle": (0, (5, 2)), "zorder": 3}
+                style = {"marker": "", "linestyle": "--", "zorder": 3}
             else:
                 label = f"{case}, {count:g} records"
                 mark = _draw.MARKS[1 + index % (len(_draw.MARKS) - 1)]
@@ -350,7 +357,7 @@ def sliced_distance(rows: Rows, axes: Any) -> None:
             low, high = ([y + sign * s for y, s in zip(ys, spreads, strict=True)] for sign in (-1, 1))
             axes.fill_between(xs, low, high, color=colour, alpha=0.12, linewidth=0)
     axes.set_ylim(bottom=0)
-    _draw.frame(axes, "c: every coordinate of the second mean", "sliced distance SW₂")
+    _draw.frame(axes, "c: every coordinate of the second mean", "sliced distance")
     axes.legend(fontsize="small", framealpha=0.85, loc="best")
 
 
@@ -380,7 +387,7 @@ def uniform_outputs(rows: Rows, axes: Any) -> None:
             places = [outcome + (index - 0.5) * BAR_WIDTH for outcome, _ in bars]
             axes.bar(places, [height for _, height in bars], BAR_WIDTH, label=label, **style)
     axes.set_xticks(sorted(support[0] | support[1]))
-    axes.set_ylim(0, 1.6 * max(row["probability"] for row in rows))
+    axes.set_ylim(0, 1.1 * max(row["probability"] for row in rows))
     _draw.frame(axes, "outcome", "probability", axis="y")
     axes.set_axisbelow(True)
     axes.legend(fontsize="small", framealpha=0.85)
@@ -399,8 +406,8 @@ def wp_gradient(rows: Rows, axes: Any) -> None:
 def _loss_name(row: Row) -> str:
     """Return the loss with its order; the sensitivity of W_p is the same for every p."""
     if row["case"] == "W_p":
-        return "W_p, every p"
-    return f"W_p^p, p = {row['order']:g}" if row["case"] == "W_p^p" else str(row["case"])
+        return "$W_p$, every p"
+    return f"$W_p^p$, p = {row['order']:g}" if row["case"] == "W_p^p" else str(row["case"]).replace("W_2^2", "$W_2^2$")
 
 
 def _draw_shifts(rows: Rows, axes: Any) -> None:
@@ -412,5 +419,5 @@ def _draw_shifts(rows: Rows, axes: Any) -> None:
         axes.plot(theta, [row[column] for row in rows], color=colour, linewidth=1.8, label=label)
         if centre is not None:
             axes.plot([0], [centre[column]], color=colour, marker="o", markersize=6)
-    _draw.frame(axes, "shift θ of the sample that trains", "W_p")
+    _draw.frame(axes, "shift θ of the sample that trains", "$W_p$")
     axes.legend(fontsize="small")

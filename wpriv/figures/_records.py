@@ -18,7 +18,7 @@ GAP = 1  # pixels between images
 MAX_POINTS = 2000
 MANY = 200  # points from which they are drawn as pixels in vector files
 POINT_COLOURS = {"target": _draw.COLOURS[1], "moved": _draw.COLOURS[0]}
-SCORE_DASHES = ("solid", (0, (2, 1.5)))
+SCORE_DASHES = ("solid", "--")
 
 
 @figure("Samples of a generator: a grid of images, or points of the plane beside their target.")
@@ -84,7 +84,7 @@ def codes(rows: Rows, axes: Any) -> None:
     """
     for group in sorted({row["group"] for row in rows}):
         members = [row for row in rows if row["group"] == group]
-        _scatter(axes, members, _draw.COLOURS[int(group)], f"A = {group:g}", alpha=0.35, linewidths=0)
+        _scatter(axes, members, _draw.COLOURS[int(group)], f"group {group:g}", alpha=0.35, linewidths=0)
     _draw.frame(axes, "first number of the code", "second number of the code")
     axes.legend(fontsize="small", framealpha=0.85, markerscale=2)
 
@@ -117,17 +117,21 @@ def scores(rows: Rows, axes: Any) -> None:
     for label in sorted({row.get("label") for row in rows}, key=str):
         for group in (0, 1):
             members = [row for row in rows if row["group"] == group and row.get("label") == label]
-            text, colour = f"A = {group}" + ("" if label is None else f", Y = {label}"), _draw.COLOURS[group]
+            text, colour = f"group {group}" + ("" if label is None else f", label {label}"), _draw.COLOURS[group]
             if members and plane:
                 _scatter(axes, members, colour, text, marker="x" if label == 1 else "o", alpha=0.35, linewidths=0.4)
             elif members:
                 _draw_density(members, axes, colour, label, text)
     if plane:
-        axes.plot([0, 1], [1, 0], color=_draw.COLOURS[-2], linewidth=0.8, linestyle=(0, (5, 2)))
+        axes.plot([0, 1], [1, 0], color=_draw.COLOURS[-2], linewidth=0.8, linestyle="--")
         axes.set_aspect("equal")
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
-    labels = ("predicted Y1", "predicted Y2") if plane else ("score", "density in the group (test records)")
+    labels = (
+        ("first predicted number", "second predicted number")
+        if plane
+        else ("score", "density in the group (test records)")
+    )
     _draw.frame(axes, *labels)
     axes.legend(fontsize="small", framealpha=0.85, markerscale=2)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -22,11 +22,21 @@ _ANSWERS |= {"mean", "variance", "third", "infinity"}
 
 @dataclass(frozen=True)
 class Series:
-    """One curve: its label, the key of its colour and mark, and its rows sorted by x."""
+    """One curve.
+
+    Attributes:
+        label: in the legend. key: of its colour and mark. rows: sorted by x.
+        mark: key of its mark where that is another one, because cases and accountants vary.
+        names: the labels of the colour and of the mark alone, in that case.
+        by_case: whether the colour is that of the case, and the mark that of the accountant.
+    """
 
     label: str
     key: str
     rows: list[Row]
+    mark: str | None = None
+    names: tuple[str, str] = ("", "")
+    by_case: bool = False
 
 
 def series(rows: list[Row], x: str, y: str) -> list[Series]:
@@ -53,7 +63,10 @@ def series(rows: list[Row], x: str, y: str) -> list[Series]:
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in varying), []).append(row)
-    return [_labelled(varying, values, group, x) for values, group in groups.items()]
+    lines = [_labelled(varying, values, group, x) for values, group in groups.items()]
+    if varying == ["case", "accountant"] and all(all(values) for values in groups):
+        return [_crossed(line, values, list(groups)) for line, values in zip(lines, groups, strict=True)]
+    return lines
 
 
 def implied(rows: list[Row], names: list[str]) -> set[str]:
@@ -72,6 +85,15 @@ def _labelled(names: list[str], values: tuple[Any, ...], group: list[Row], x: st
     return Series(label, key, sorted(group, key=lambda row: float(row[x])))
 
 
+def _crossed(line: Series, values: tuple[Any, ...], groups: list[tuple[Any, ...]]) -> Series:
+    """The curve of a case and an accountant: one of them has a colour, that with more values, and the other a mark."""
+    case, accountant = map(str, values)
+    words = (_names.method(case), _names.accountant(accountant))
+    if by_case := len({group[0] for group in groups}) > len({group[1] for group in groups}):
+        return replace(line, key=case, mark=accountant, names=words, by_case=by_case)
+    return replace(line, key=accountant, mark=case, names=words[::-1])
+
+
 def swept(rows: list[Row]) -> list[str]:
     """Return the numeric parameters of the process that vary over the table."""
     names = [name for name in dict.fromkeys(k for row in rows for k in row) if name not in _DESCRIPTIONS | _ANSWERS]
@@ -85,8 +107,9 @@ def axis_of(rows: list[Row]) -> tuple[str, str]:
     varied = swept(rows)
     # a parameter that tells the cases apart is no axis, if another one varies within them
     varied = [name for name in varied if name not in implied(rows, varied)] or varied
-    candidates = [given, *varied] if len({row.get(given) for row in rows}) > 1 and "n" not in varied else varied
-    return max(candidates, key=lambda name: len({row.get(name) for row in rows}), default=given), y
+    counts = {name: len({row[name] for row in rows if row.get(name) is not None}) for name in (given, *varied)}
+    candidates = [given, *varied] if counts[given] > 1 and "n" not in varied else varied
+    return max(candidates, key=counts.__getitem__, default=given), y
 
 
 def _answer(rows: list[Row]) -> str:

@@ -13,12 +13,12 @@ from wpriv.figures._figure import Points, Rows, figure
 NOT_DRAWN = {"epoch", "step", "epsilon", "seconds", "loss", "clipped", "clip_norm", "seeds", "run"}
 MOST_MARKED = 40  # points of a line with marks
 MEASURE_MARKS = "osDv^<>P"
-_DASHED = (0, (4, 2))
+_DASHED = "--"
 ACCURACIES = {
     "accuracy": ("held out", "-"),
     "transductive": ("adapted to", _DASHED),
-    "mlp": ("MLP", "-"),
-    "logistic": ("LogReg", _DASHED),
+    "mlp": ("multilayer perceptron", "-"),
+    "logistic": ("logistic regression", _DASHED),
 }
 DISTANCE_AXES = {
     "data.privatize.sigma": "noise σ on every number",
@@ -31,9 +31,9 @@ DISTANCE_GROUPS = ("options.loss", "options.lam", "model.name", "seed")
 SETTING = "noise"
 """The column of a sweep over named kinds of noise; where it holds a number it is the noise of the trainings."""
 NOTION = "options.notion"
-NOISE_DASHES = ("solid", (0, (5, 2)))
+NOISE_DASHES = ("solid", "--")
 ALPHA, EPS, FORMULA = "options.alpha", "privacy.eps", "options.sensitivity"
-FAIR_DASHES = ("solid", (0, (5, 2)), (0, (1, 1.5)))
+FAIR_DASHES = ("solid", "--", ":")
 FAIR_MARKS = ("o", "s", "^")
 FAIR_PREFIXES = {ALPHA: "α = ", EPS: "ε = ", FORMULA: ""}
 
@@ -80,7 +80,7 @@ def training(rows: Rows, axes: Any) -> None:
         _write_values(rows[0], names, axes)
     if any(row.get("epsilon") is not None for row in rows):
         right = axes.twinx()
-        style = {"color": _draw.COLOURS[-2], "linestyle": (0, (5, 2))}
+        style = {"color": _draw.COLOURS[-2], "linestyle": "--"}
         label = "ε of one run so far (right)" if rows[0].get("seeds") else "ε so far (right)"
         right.plot(epochs, [row.get("epsilon") for row in rows], label=label, **style)
         right.set_ylabel(_draw.NAMES["epsilon"])
@@ -187,6 +187,7 @@ def accuracy_over_eps(rows: Rows, axes: Any) -> None:
                 if spread:
                     axes.axhspan(level - spread, level + spread, color=style["color"], alpha=0.12, linewidth=0)
     _draw.frame(axes, _draw.NAMES["epsilon"], "share classified correctly")
+    _draw.ticks(axes, sorted({eps for row in rows if (eps := _eps(row)) is not None}))
     axes.legend(fontsize="small")
 
 
@@ -243,16 +244,14 @@ def distance(rows: Rows, axes: Any) -> None:
         axes.plot(places, values, color=colour, marker=mark, markersize=4, label=label)
         _draw.bars(axes, places, values, spreads, colour)
     if x == "data.privatize.eps":
-        ticks = sorted({float(row[x]) for row in rows})
         axes.set_xscale("log")
-        axes.set_xticks(ticks, [f"{eps:g}" for eps in ticks])
-        axes.minorticks_off()
     if x == "data.first":
         axes.set_xscale("log")
         axes.set_yscale("log")
         # the values span less than a decade: 7 is easier to read than 7 x 10^0
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}")
+    _draw.ticks(axes, sorted({float(row[x]) for row in rows}))
     if grouped_by:
         axes.legend(fontsize="small")
 
@@ -266,7 +265,7 @@ def _draw_columns(groups: dict[str, Rows], axes: Any, keys: dict[str, str]) -> N
         _draw.bars(axes, [place], [value], [spread], "#000000")
         axes.annotate(f"{value:.3g}", (place, value + spread), xytext=(0, 3), textcoords="offset points", ha="center")
     axes.set_xticks(range(len(groups)), list(groups))
-    axes.margins(y=0.15)
+    axes.margins(x=0.05, y=0.15)
 
 
 def _distance_key(row: dict[str, Any], grouped_by: list[str], label: str) -> str:
@@ -276,7 +275,7 @@ def _distance_key(row: dict[str, Any], grouped_by: list[str], label: str) -> str
 
 def _distance_label(key: str, value: Any) -> str:
     if key == SETTING:
-        return str(value).replace(", ", ",\n").replace("eps", "ε")
+        return str(value).replace(", ", ",\n")
     name = key.rpartition(".")[2]
     return _names.loss(str(value)) if name in ("loss", "name") else _names.value(name, value)
 
@@ -365,10 +364,12 @@ def _draw_fairness(rows: Rows, axes: Any, measures: Mapping[str, str]) -> None:
     places = ticks if x == ALPHA else range(len(ticks))
     others = [key for key in (ALPHA, EPS, FORMULA) if key != x and len({row.get(key) for row in rows}) > 1]
     cases = list(dict.fromkeys(tuple(row.get(key) for key in others) for row in rows))
+    suffixes = []
     for case in cases:
         colour = _palette.of(axes).colour(", ".join(map(str, case)))
         case_rows = [row for row in rows if tuple(row.get(key) for key in others) == case]
         suffix = [f"{FAIR_PREFIXES[key]}{_tick(value)}" for key, value in zip(others, case, strict=True)]
+        suffixes.append(", ".join(suffix))
         for number, (column, label) in enumerate(shown.items()):
             values = [_finite_values(case_rows, x, tick, column) for tick in ticks]
             means = [sum(group) / len(group) for group in values]
@@ -378,9 +379,17 @@ def _draw_fairness(rows: Rows, axes: Any, measures: Mapping[str, str]) -> None:
             axes.fill_between(places, *zip(*ends, strict=True), color=colour, alpha=0.12, linewidth=0)
     if x == EPS:
         axes.set_xticks(range(len(ticks)), [_tick(tick) for tick in ticks])
+    else:
+        _draw.ticks(axes, ticks)
     _draw.frame(axes, _draw.NAMES["alpha" if x == ALPHA else "epsilon"], "measured on test records")
-    size = "x-small" if len(cases) * len(shown) > 6 else "small"
-    axes.legend(fontsize=size, framealpha=0.85, ncols=2 if len(cases) > 2 else 1)
+    lines, names = axes.get_legend_handles_labels()
+    if len(lines) > len(cases) + len(shown):
+        entries = _draw.crossed(
+            [(lines[place * len(shown)], suffix) for place, suffix in enumerate(suffixes)],
+            zip(lines, shown.values(), strict=False),
+        )
+        lines, names = map(list, zip(*entries, strict=True))
+    _draw.legend(axes, lines, names)
 
 
 def _is_measured(rows: Rows, column: str) -> bool:
@@ -415,10 +424,11 @@ def odds(rows: Rows, axes: Any) -> None:
 
 
 @figure(
-    "Accuracy beside disparate impact (1 is statistical parity) or, for a regression, OD0 and OD1 (equal under "
-    "parity). Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 5 and 9, which give both above each panel."
+    "Accuracy beside disparate impact (1 is statistical parity) or, for a regression, each group's share of "
+    "predictions above the diagonal (equal under parity). Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 5 and 9, "
+    "which give both above each panel."
 )
 def parity(rows: Rows, axes: Any) -> None:
     """Draw what there is of them over alpha or eps."""
-    words = {"accuracy": "accuracy", "disparate_impact": "disparate impact", "od0": "OD0", "od1": "OD1"}
-    _draw_fairness(rows, axes, words)
+    columns = ("accuracy", "disparate_impact", "od0", "od1")
+    _draw_fairness(rows, axes, {column: _names.measure(column) for column in columns})

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from wpriv.numerics import numbers
+
 # smaller positive deltas are rounded up to this: below it doubles lose digits, and then underflow to zero
 TINY = 1e-300
 LOG_TINY = math.log(TINY)
@@ -65,6 +67,12 @@ class Bracket:
 
     def __float__(self) -> float:
         return self.safe
+
+    def text(self, limit: float | None = None) -> str:
+        """Both ends, rounded outwards; ``limit`` as for ``numbers.text``."""
+        if self.lower is None or self.upper is None:
+            return f"about {self.estimate:.6g}"
+        return f"[{numbers.text(self.lower, up=False)}, {numbers.text(self.upper, up=True, limit=limit)}]"
 
 
 def safe_exp(log_value: float) -> float:

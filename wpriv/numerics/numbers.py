@@ -172,7 +172,7 @@ def quotient_up(a: float, b: float) -> float:
     return _up(a / b, lambda x: Fraction(x) * Fraction(b) >= Fraction(a))
 
 
-def total_up(terms: Iterable[tuple[int, float]]) -> float:
+def total_up(terms: Iterable[tuple[int, float | Fraction]]) -> float:
     """Return the sum of n x over finite or infinite numbers x, rounded up; exact where it is a double."""
     parts = list(terms)
     total = math.fsum(n * x for n, x in parts)
@@ -203,6 +203,15 @@ def rounded(x: float, *, up: bool, digits: int = DIGITS) -> float:
 def echo(x: float) -> str:
     """Format an input number with exactly its own digits: 1, 0.1, 1.0000001, 1e-05."""
     return repr(float(x)).removesuffix(".0")
+
+
+def short(x: float) -> str:
+    """``echo``, with small numbers as people write them.
+
+    >>> short(0.0001), short(1e-05), short(0.01), short(4.0)
+    ('1e-4', '1e-5', '0.01', '4')
+    """
+    return f"{Decimal(repr(float(x))).normalize():e}" if 0 < abs(x) < 1e-3 else echo(x)
 
 
 def text(x: float, *, up: bool, digits: int = DIGITS, limit: float | None = None) -> str:

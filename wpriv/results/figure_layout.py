@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import MissingResource, UnknownName, UsageError
+from wpriv.figures import _names, _palette
 from wpriv.files import durable_writes
 
 if TYPE_CHECKING:
@@ -77,15 +78,25 @@ def save(figure: Figure, out: Path, formats: Sequence[str], stem: str) -> list[P
     return files
 
 
-SCREEN, PAPER = "screen", "paper"
-NAMES = (SCREEN, PAPER)
+SCREEN, PAPER, DARK = "screen", "paper", "dark"
+NAMES = (SCREEN, PAPER, DARK)
 # widths of a text column and of a page in inches: 85 mm and 175 mm fit the common journals and proceedings
 COLUMN, PAGE = 3.35, 6.89
 POINTS = 72.0  # of an inch
 MOST_LINES, MOST_SIDE_BY_SIDE = 6, 4  # of panels of a grid on a screen
 MARGIN = 0.62  # inches of a row of panels above and below the axes: label, numbers and title
 # fonts as TrueType, which publishers can embed; the same identifiers in every file of the same table
-_COMMON = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "wpriv", "axes.formatter.use_mathtext": True}
+_COMMON: dict[str, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "wpriv"}
+# axes end a little beyond the data
+_COMMON |= {"axes.formatter.use_mathtext": True, "axes.xmargin": 0.02}
+_SCREEN = {**_COMMON, "savefig.dpi": 160}
+_DARK = {
+    **_SCREEN,
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor", "legend.facecolor"), _palette.NIGHT),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _palette.DAY),
+    "grid.color": "#8A939C",
+    "legend.edgecolor": "#5B6570",
+}
 _PAPER = {
     "savefig.dpi": 300,
     **{key: 8.0 for key in ("font.size", "axes.labelsize", "axes.titlesize", "legend.title_fontsize")},
@@ -106,7 +117,7 @@ class Style:
     """How figures are set.
 
     Attributes:
-        name: ``screen`` or ``paper``.
+        name: ``screen``, ``paper`` or ``dark``.
         width: inches of the whole figure; 0 where each panel has a fixed size.
         lines: factor of the widths of lines and the sizes of marks.
         smallest: the least size of type, in points.
@@ -119,7 +130,7 @@ class Style:
     lines: float = 1.0
     smallest: float = 0.0
     legend_inside: int = 6
-    settings: Mapping[Any, Any] = field(default_factory=lambda: {**_COMMON, "savefig.dpi": 160})
+    settings: Mapping[Any, Any] = field(default_factory=lambda: _SCREEN)
 
     @property
     def is_paper(self) -> bool:
@@ -157,6 +168,7 @@ def of(name: str = SCREEN, columns: int | None = None) -> Style:
     """Return a style by its name.
 
     Args:
+        name: ``screen``; ``dark``, the same on a dark ground; or ``paper``.
         columns: of the page that a figure for a paper is as wide as: 1 (the default) or 2.
     Raises:
         UsageError: no such style, another number of columns, or columns of a figure for the screen.
@@ -165,10 +177,10 @@ def of(name: str = SCREEN, columns: int | None = None) -> Style:
         raise UnknownName("style", name, NAMES, "--style")
     if columns not in (None, 1, 2):
         raise UsageError(f"--columns takes 1 or 2, the columns of the page that the figure spans; found {columns}")
-    if name == SCREEN:
+    if name != PAPER:
         if columns is not None:
             raise UsageError("--columns is the width of a figure for a paper: give --style paper with it")
-        return Style(SCREEN)
+        return Style(SCREEN) if name == SCREEN else Style(DARK, settings=_DARK)
     width = PAGE if columns == 2 else COLUMN
     inside = 4 if columns == 2 else 3
     return Style(PAPER, width, 0.65, 6.0, inside, {**_COMMON, **_PAPER})
@@ -179,10 +191,9 @@ Entries = dict[str, Any]  # the handles of a legend by their labels
 # entries of a legend for all panels that any single panel may lack
 EXTRA = 4
 MOST_ENTRIES = 48
-# entries of a legend that is set below the axes where it would cover a curve
-LARGE = 4
+LARGEST = 0.25  # of its panel, the share that a legend within the axes may take
 TITLE, GAP = 0.45, 0.25  # inches above a picture, and beside it
-LABEL = 0.8  # of the size of a panel, the most that a line of a label takes
+LABEL = 0.8  # of the size of a panel, the most that a line of a label or a title takes
 LINE_HEIGHT, LETTER_WIDTH, HANDLE = 1.55, 0.56, 4.5  # of the size of type
 
 
@@ -198,8 +209,11 @@ def finish(figure: Figure, panels: Sequence[LetteredPanel], columns: int, style:
     _drop_repeated_labels([axes for axes, _, _ in panels], columns)
     _wrap_labels(figure, columns, -(-len(panels) // columns))
     _set_lines(figure, style)
+    _set_symbols(figure)
     _set_legends(figure, [axes for axes, _, _ in panels], columns, style)
     _set_least_type(figure, style)
+    if style.name == DARK:
+        _palette.darken(figure)
 
 
 def _fit_pictures(figure: Figure, panels: Sequence[Axes], columns: int, style: Style) -> None:
@@ -207,12 +221,17 @@ def _fit_pictures(figure: Figure, panels: Sequence[Axes], columns: int, style: S
     if not all(axes.images for axes in panels):
         return
     width, height = figure.get_size_inches()
-    ratio = max(high / wide for axes in panels for high, wide in (image.get_size() for image in axes.images))
-    lines = -(-len(panels) // columns)
-    needed = lines * (width / columns * ratio + TITLE)
-    if needed > height and not style.is_paper and not any(axes.get_yticklabels() for axes in panels):
-        width = columns * ((height / lines - TITLE) / ratio + GAP)
-    figure.set_size_inches(width, min(height, needed))
+    ratios = [max(high / wide for high, wide in (image.get_size() for image in axes.images)) for axes in panels]
+    # a line of panels is as high as its highest one, below whose top all of it begin
+    heights = [
+        width / columns * max(ratios[start : start + columns]) + TITLE for start in range(0, len(panels), columns)
+    ]
+    panels[0].get_gridspec().set_height_ratios(heights)
+    for axes in panels:
+        axes.set_anchor("N")
+    if sum(heights) > height and not style.is_paper and not any(axes.get_yticklabels() for axes in panels):
+        width = columns * ((height / len(heights) - TITLE) / max(ratios) + GAP)
+    figure.set_size_inches(width, min(height, sum(heights)))
 
 
 def _fit_squares(figure: Figure, panels: Sequence[Axes], columns: int, style: Style) -> None:
@@ -254,7 +273,8 @@ def _set_titles(panels: Sequence[LetteredPanel], style: Style, width: float) -> 
         if not words:
             continue
         size = style.settings.get("axes.titlesize", 10.0)
-        letters = max(12, int(width * POINTS * 0.92 / (size * LETTER_WIDTH)))
+        share = LABEL if len(panels) > 1 else 1.0
+        letters = max(12, int(width * POINTS * share / (size * LETTER_WIDTH)))
         lines = [part for line in words.splitlines() for part in textwrap.wrap(line, letters)]
         axes.set_title("\n".join(lines), fontsize=size, loc="left" if len(panels) > 1 else "center")
 
@@ -297,6 +317,20 @@ def _set_lines(figure: Figure, style: Style) -> None:
                 artist.set_markersize(artist.get_markersize() * style.lines)
 
 
+def _set_symbols(figure: Figure) -> None:
+    """Write letters and powers in one notation, also in the names of cases and panels: ε for eps, 10⁻⁵ for 1e-5."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedLocator
+
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if isinstance(axis.get_major_locator(), FixedLocator):
+                names = [_names.symbols(label.get_text()) for label in axis.get_majorticklabels()]
+                axis.set_ticks(axis.get_majorticklocs(), names)
+    for text in figure.findobj(Text):
+        text.set_text(_names.symbols(text.get_text()))
+
+
 def _set_legends(figure: Figure, panels: Sequence[Axes], columns: int, style: Style) -> None:
     """Replace the legends of the panels by one below them if they agree.
 
@@ -307,43 +341,49 @@ def _set_legends(figure: Figure, panels: Sequence[Axes], columns: int, style: St
     longest = max(map(len, entries.values()), default=0)
     if longest > MOST_ENTRIES:
         raise unfit(f"the figure does not fit this table: its legend would have {longest} entries")
-    together = _together(list(entries.values()))
+    from matplotlib.transforms import ScaledTranslation
+
+    titles = {axes: legend.get_title().get_text() for axes, legend in legends.items()}
+    together = _together(list(entries.values())) if len(set(titles.values())) == 1 else {}
+    if not legends:
+        return
+    covering = _covering(figure, legends)
+    long = [axes for axes in entries if axes in covering or len(entries[axes]) > style.legend_inside]
     if len(panels) == 1:
-        together = together if longest > style.legend_inside else {}
+        together = together if long else {}
     if together:
         for legend in legends.values():
             legend.remove()
-        options = _below(figure, list(together), 1, style)
+        options = _below(figure, list(together), 1, style, title=next(iter(titles.values())))
         figure.legend(handles=list(together.values()), loc="outside lower center", **options)
         return
-    rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
-    covering = _covering(figure, legends)
-    for row in rows:
-        long = [axes for axes in row if axes in covering or len(entries.get(axes, ())) > style.legend_inside]
-        for axes in long:
+    for start in range(0, len(panels), columns):
+        row = [axes for axes in panels[start : start + columns] if axes in long]
+        for axes in row:
             legends[axes].remove()
-            options = _below(figure, list(entries[axes]), columns, style, grow=axes is long[0])
-            lower = -0.22 if axes.get_xlabel() else -0.12
-            axes.legend(
-                handles=list(entries[axes].values()), loc="upper center", bbox_to_anchor=(0.5, lower), **options
-            )
+            options = _below(figure, list(entries[axes]), columns, style, title=titles[axes], grow=axes is row[0])
+            lower = axes.get_window_extent().y0 - axes.xaxis.get_tightbbox().y0
+            place = axes.transAxes + ScaledTranslation(0, -lower / figure.dpi, figure.dpi_scale_trans)
+            options |= {"bbox_to_anchor": (0.5, 0), "bbox_transform": place}
+            axes.legend(handles=list(entries[axes].values()), loc="upper center", **options)
 
 
 def _covering(figure: Figure, legends: dict[Axes, Legend]) -> set[Axes]:
-    """The axes whose legend, of several entries, covers a part of a curve or a text."""
-    large = {axes: legend for axes, legend in legends.items() if len(legend.get_texts()) >= LARGE}
-    if not large:
-        return set()
+    """The axes whose legend covers a part of a curve, a bar or a text, or more than a quarter of the panel."""
     with warnings.catch_warnings():
         # a layout that leaves no room for the axes is refused where the file is written
         warnings.filterwarnings("ignore", message="constrained_layout not applied")
         figure.draw_without_rendering()
     covering = set()
-    for axes, legend in large.items():
-        box = legend.get_window_extent()
-        paths = (line.get_transform().transform_path(line.get_path()) for line in axes.lines if len(line.get_path()))
-        texts = (text.get_window_extent() for text in axes.texts)
-        if any(path.intersects_bbox(box, filled=False) for path in paths) or any(map(box.overlaps, texts)):
+    for axes, legend in legends.items():
+        box, panel = legend.get_window_extent(), axes.get_window_extent()
+        if not panel.overlaps(box):
+            continue
+        lines = (line for line in axes.lines if len(line.get_path()))
+        paths = [line.get_transform().transform_path(line.get_path()) for line in lines]
+        boxes = [artist.get_window_extent() for artist in [*axes.texts, *axes.patches]]
+        is_large = box.width * box.height > LARGEST * panel.width * panel.height
+        if is_large or any(path.intersects_bbox(box, filled=False) for path in paths) or any(map(box.overlaps, boxes)):
             covering.add(axes)
     return covering
 
@@ -353,18 +393,23 @@ def _entries(legend: Legend) -> Entries:
 
 
 def _together(entries: list[Entries]) -> Entries:
-    """The entries of all panels, if each label looks the same in each and the panels share most; else nothing."""
+    """The entries of all panels, if each label has one look, and no two have the same, and the panels share most."""
     together: Entries = {}
     for label, handle in (entry for each in entries for entry in each.items()):
         if label in together and _look(together[label]) != _look(handle):
             return {}
         together.setdefault(label, handle)
     longest = max(map(len, entries), default=0)
+    looks = [_look(handle) for handle in together.values() if _is_seen(handle)]
+    if len(entries) > 1 and len(set(looks)) < len(looks):
+        return {}
     is_shared = len(entries) == 1 or len(together) < sum(map(len, entries))
     return together if is_shared and len(together) <= longest + EXTRA else {}
 
 
-def _below(figure: Figure, labels: list[str], columns: int, style: Style, *, grow: bool = True) -> dict[str, Any]:
+def _below(
+    figure: Figure, labels: list[str], columns: int, style: Style, *, title: str, grow: bool = True
+) -> dict[str, Any]:
     """Labels, columns and type of a legend below axes of a part of the width; the figure becomes as much higher."""
     size = style.settings.get("legend.fontsize", 9.0)
     width, height = figure.get_size_inches()
@@ -373,16 +418,22 @@ def _below(figure: Figure, labels: list[str], columns: int, style: Style, *, gro
     wrapped = ["\n".join(textwrap.wrap(label, max(letters, 12))) for label in labels]
     widest = min(letters, max(map(len, labels))) * LETTER_WIDTH + HANDLE
     side_by_side = max(1, min(len(labels), int(room / widest), 4))
-    lines = sum(label.count("\n") + 1 for label in wrapped) / side_by_side + 1
+    lines = sum(label.count("\n") + 1 for label in wrapped) / side_by_side + 1 + bool(title)
     if grow:
         figure.set_size_inches(width, height + (lines + 0.5) * LINE_HEIGHT * size / POINTS)
-    return {"labels": wrapped, "ncols": side_by_side, "fontsize": size, "frameon": False}
+    options = {"title": title or None, "title_fontsize": size, "fontsize": size}
+    return {"labels": wrapped, "ncols": side_by_side, "frameon": False, **options}
 
 
 def _look(handle: object) -> tuple[str, ...]:
     """What tells a handle of a legend from others."""
-    names = ("get_color", "get_linestyle", "get_marker", "get_facecolor")
-    return tuple(str(getattr(handle, name)()) for name in names if hasattr(handle, name))
+    names = ("get_color", "get_linestyle", "get_marker", "get_markerfacecolor", "get_facecolor", "get_hatch")
+    return (type(handle).__name__, *(str(getattr(handle, name)()) for name in names if hasattr(handle, name)))
+
+
+def _is_seen(handle: Any) -> bool:
+    """Tell whether a handle shows anything: a method without an answer has an entry without line and mark."""
+    return not hasattr(handle, "get_marker") or (handle.get_linestyle(), handle.get_marker()) != ("None", "None")
 
 
 def _set_least_type(figure: Figure, style: Style) -> None:

@@ -90,7 +90,7 @@ def together(releases: Sequence[Release]) -> Together:
         names = " and ".join(sorted({release.process.adjacency for release in releases}))
         return Together(count, problem=f"they are accounted for under {names} neighbours")
     if len({release.process.group for release in releases}) > 1:
-        return Together(count, problem="they protect persons with different numbers of records")
+        return Together(count, problem="they protect people with different numbers of records")
     if len(units := list(dict.fromkeys(release.unit for release in releases))) > 1:
         return Together(count, problem=f"they protect different things: {'; and '.join(units)}")
     streams = [stream for release in releases for stream in release.streams]

@@ -17,6 +17,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.errors import UnknownName, UsageError, require
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK, locked
+from wpriv.files.shown import Shown
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.expectations import RUN, Verdict, means
 from wpriv.results.model import Json, OfTrainings, Row
@@ -33,8 +34,8 @@ BACKENDS = ("loky", "multiprocessing", "threading", "sequential", cluster.BACKEN
 # the eps of all runs of a setting together, beside the eps of one run
 ALL_RUNS = "epsilon_all_runs"
 # columns of metrics.csv by the names of the paper; of several fairness measures the first that fits is shown
-FIRST_TERMS = {"risk": "L", "reconstruction": "RL"}
-LAST = {"core": "RLc", "accuracy": "ACC"}
+FIRST_TERMS = {"risk": "loss without penalty", "reconstruction": "reconstruction loss"}
+LAST = {"core": "of the core", "accuracy": "accuracy"}
 ALPHA = "options.alpha"
 SCHEMA = "wpriv.statement-of-trainings/1"
 
@@ -64,8 +65,8 @@ class Finished:
         return self.trained.out.name
 
 
-@dataclass(frozen=True)
-class SweepResult:
+@dataclass(frozen=True, repr=False)
+class SweepResult(Shown):
     """The finished trainings of a recipe with several.
 
     Args:
@@ -85,6 +86,16 @@ class SweepResult:
     together: Together
     statement: Json
     runs: list[Row] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        done = f"{self.recipe.name}: {self.finished} of {self.cells} trainings are done"
+        return f"{done}; {self.together}" if self.together.trainings else done
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The table of the results, and the expected numbers that were met."""
+        met = sum(not verdict.is_missed for verdict in self.verdicts)
+        expected = [("expected", f"{met} of {len(self.verdicts)} numbers are met")] if self.verdicts else []
+        return [*expected, ("table", str(self.table))]
 
     def require(self) -> None:
         """Raise CheckFailed if an expected number was missed."""
@@ -327,12 +338,12 @@ def panel_header(labels: Row, folder: Path, options: Row) -> str:
         return ""
     term, distance = float(metrics[first]), float(metrics["distance"])
     loss = (1 - float(alpha)) * term + float(alpha) * distance
-    upper = [("noise", _noise(folder)), ("loss", loss), (FIRST_TERMS[first], term), ("W", distance)]
+    upper = [("noise", _noise(folder)), ("loss", loss), (FIRST_TERMS[first], term), ("distance", distance)]
     fairness = _fairness_names(metrics, labels.get("options.notion", options.get("notion")))
     lower = [
         (name, metrics[column]) for column, name in {**LAST, **fairness}.items() if metrics.get(column) is not None
     ]
-    return "; ".join(", ".join(f"{name} {float(value):.3g}" for name, value in line) for line in (upper, lower))
+    return "; ".join(", ".join(f"{name} = {float(value):.3g}" for name, value in line) for line in (upper, lower))
 
 
 def _noise(folder: Path) -> float:
@@ -343,8 +354,10 @@ def _noise(folder: Path) -> float:
 
 def _fairness_names(metrics: Row, notion: object) -> dict[str, str]:
     if metrics.get("od0") is not None:
-        return {"od0": "OD0", "od1": "OD1"}
-    return {"eo0": "EO0", "eo1": "EO1"} if notion == "odds" else {"disparate_impact": "DI"}
+        return {"od0": "above the diagonal: group 0", "od1": "group 1"}
+    if notion == "odds":
+        return {"eo0": "ratio of decisions 1: label 0", "eo1": "label 1"}
+    return {"disparate_impact": "disparate impact"}
 
 
 # The privacy statement of all trainings together.

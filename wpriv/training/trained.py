@@ -10,7 +10,7 @@ from wpriv.accounting import evaluate
 from wpriv.accounting.evaluate import Refusal
 from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.numbers import text
+from wpriv.files.shown import Shown
 from wpriv.results import expectations, storage
 from wpriv.results.expectations import Verdict
 from wpriv.results.model import Json, Row
@@ -20,7 +20,7 @@ from wpriv.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True, repr=False)
-class Trained:
+class Trained(Shown):
     """A finished training.
 
     Args:
@@ -47,18 +47,21 @@ class Trained:
     model: Any = None
     averaged: Any = None
 
-    def __repr__(self) -> str:
-        """The last metrics, the guarantee and the folder, in one line."""
+    def __str__(self) -> str:
+        """The last metrics, the guarantee and the folder."""
         last = self._last
         names = [name for name in ("accuracy", "test_loss", "loss") if isinstance(last.get(name), float)]
         words = [f"{name} {last[name]:.4g}" for name in names[:1]] + [f"{self.plan.steps} steps"]
         if self.proven:
-            first = self.proven[0]
-            delta = text(first.delta.safe, up=True)
-            words.append(f"eps = {text(first.epsilon.safe, up=True)} at delta = {delta}")
+            words.append(self.proven[0].headline())
         else:
             words.append("no guarantee")
-        return f"Trained({self.plan.recipe.name}: {', '.join(words)}; {self.out})"
+        return f"{self.plan.recipe.name}: {', '.join(words)}; results in {self.out}"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The last metrics, and every guarantee."""
+        metrics = [(name, f"{value:.6g}") for name, value in self._last.items() if isinstance(value, float)]
+        return [*metrics, *(("guarantee", str(row)) for row in self.guarantees)]
 
     @property
     def classes(self) -> tuple[int | str, ...]:

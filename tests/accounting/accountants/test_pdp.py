@@ -15,7 +15,7 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
 from wpriv.accounting.accountants.pdp import account
-from wpriv.accounting.explain import explain
+from wpriv.accounting.basis import explain
 from wpriv.accounting.mechanisms.dp import Dp
 from wpriv.accounting.mechanisms.gauss import Gauss, GaussPair
 from wpriv.accounting.mechanisms.gdp import Gdp

@@ -9,7 +9,7 @@ import pytest
 import wpriv
 from tests.points import GOLDEN
 from wpriv.accounting import evaluate
-from wpriv.accounting.explain import explain
+from wpriv.accounting.basis import explain
 from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.cli.main import main
 from wpriv.core.kinds import Sampling

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from statistics import NormalDist
 
@@ -12,7 +11,7 @@ import pytest
 import wpriv
 from tests.training.reports.pages import Balanced, browser, console
 from tests.training.test_training_statement import RECIPE
-from wpriv.accounting import explain
+from wpriv.accounting.claims import explain
 from wpriv.errors import Unsupported, UsageError
 from wpriv.results import storage
 from wpriv.results.model import Protection
@@ -145,20 +144,6 @@ def test_an_audit_has_a_page_and_no_other_report(tmp_path):
         (tmp_path / "audit.json").write_text(damage)
         with pytest.raises(UsageError, match=words):
             report(tmp_path, "html")
-
-
-@pytest.mark.parametrize(("eps", "delta"), [(0.0, 0.0), (1.0, 1e-5), (0.3, 0.1), (50.0, 1e-9), (5.0, 1.0)])
-@pytest.mark.parametrize("fpr", [0.0, 0.001, 0.1, 1.0])
-def test_no_threshold_test_of_the_least_private_mechanism_exceeds_the_reading(eps, delta, fpr):
-    # oracle: the mechanism of Kairouz, Oh and Viswanath that dominates every (eps, delta)-DP one, on four outcomes,
-    # by the lemma of Neyman and Pearson
-    p = [delta, (1 - delta) * math.exp(eps) / (1 + math.exp(eps)), (1 - delta) / (1 + math.exp(eps)), 0.0]
-    q = [p[3], p[2], p[1], p[0]]
-    tpr, left = 0.0, fpr
-    for high, low in zip(p, q, strict=True):
-        share = 1.0 if low <= left else left / low
-        tpr, left = tpr + share * high, max(0.0, left - low)
-    assert explain.most_true_positives(eps, delta, fpr) == pytest.approx(min(1.0, tpr), abs=1e-12)
 
 
 def reading_of(process, adjacency="add-remove", **more):

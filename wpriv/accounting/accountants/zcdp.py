@@ -21,11 +21,11 @@ ROUNDING = 1e-15
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
 SOURCE = (
-    "Bun, Steinke 2016, Propositions 1.3 and 1.6; Canonne, Kamath, Steinke 2020, Theorem 4 (discrete Gauss); "
+    "Bun, Steinke 2016, Propositions 1.3 and 1.6; Canonne, Kamath, Steinke 2020, Theorem 4 (discrete Gaussian); "
     "Harrison, Manurangsi 2025 (pure DP, Laplace, bounded range)"
 )
 EXPLAIN = """\
-eps = rho + 2 sqrt(rho ln(1/delta)), rho = sum of sensitivity^2/(2 sigma^2) for (discrete) Gauss noise, of
+eps = rho + 2 sqrt(rho ln(1/delta)), rho = sum of sensitivity^2/(2 sigma^2) for (discrete) Gaussian noise, of
 eps_i tanh(eps_i/2) for pure eps_i-DP, of eps_i - 1 + e^-eps_i for Laplace noise (the mean loss, as for discrete Laplace
 noise), of x - 1 - ln x, x = eps_i/(1 - e^-eps_i), for exponential mechanisms, and of given rho_i.
 A rigorous upper bound, looser than rdp and gdp; subsampled Gaussian steps have no useful finite rho and are refused."""
@@ -71,6 +71,6 @@ def _rho(step: Step, forward: LossPair, backward: LossPair) -> float:
     if bounds:
         return min(bounds)
     raise Unsupported(
-        f"zcdp covers Gauss and discrete Gauss noise without sampling, given zCDP guarantees and steps with a bounded "
+        f"zcdp covers (discrete) Gaussian noise without sampling, given zCDP guarantees and steps with a bounded "
         f"loss (pure DP); {step.mechanism.name} with sampling {step.sampling.kind!r} is none of these. Use rdp or pld"
     )

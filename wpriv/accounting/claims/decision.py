@@ -21,19 +21,18 @@ from wpriv.accounting.claims.loss_threshold import (
     threshold_test,
     trials_needed,
 )
-from wpriv.accounting.evaluate import alike, is_bound_only, is_drawn
-from wpriv.core.claim import Claim
+from wpriv.accounting.evaluate import alike, has_endless_loss, is_bound_only, is_drawn
+from wpriv.config.claim import Claim
 from wpriv.core.guarantee import Curve, OrderDelta
 from wpriv.core.kinds import Adjacency
 from wpriv.core.process import Process, WeightedPairs, sandwich
 from wpriv.core.theorems import STATED
 from wpriv.errors import Unsupported
+from wpriv.files.shown import Shown
 from wpriv.numerics.bracket import Bracket
-from wpriv.numerics.numbers import echo
+from wpriv.numerics.numbers import echo, short, text
 
 PROVED, REFUTED, OPEN = "proved", "refuted", "open"
-# accountants asked in this order where none is named: the first that answers decides
-ACCOUNTANTS = ("pld", "rdp", "zcdp")
 # relative width of the points beside a threshold
 POINT_TOL = 1e-5
 # relative difference that counts as the rounding of a closed form
@@ -42,8 +41,8 @@ ROUNDING = 1e-12
 DEVIATIONS, MIN_TRIALS = 6.0, 10_000
 
 
-@dataclass(frozen=True)
-class Decision:
+@dataclass(frozen=True, repr=False)
+class Decision(Shown):
     """The verdict on one claim.
 
     Args:
@@ -73,6 +72,46 @@ class Decision:
     simulation: Simulation | None = None
     not_simulated: str = ""
     caveats: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.claim} is {self.verdict}: {self.reason}"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What the verdict is about and rests on, and the test that breaks a refuted claim."""
+        rows = [*self.process.facts(), *(("read as", note) for note in self.notes)]
+        if self.epsilon is not None and self.claim.notion == "approximate-dp" and self.claim.delta > 0:
+            rows.append(("eps", f"{self.epsilon.text()} at delta {short(self.claim.delta)}"))
+        if self.delta is not None and self.at_eps is not None:
+            rows.append(("delta", f"{self.delta.text()} at eps {short(self.at_eps)}"))
+        if self.accountant:
+            rows += [("accountant", self.accountant), ("source", self.source)]
+        return rows + self._refutation() if self.verdict == REFUTED else rows
+
+    def _refutation(self) -> list[tuple[str, str]]:
+        """The test, its rates, and the simulation of the two worlds."""
+        rows, test, seen = [], self.test, self.simulation
+        if test is not None:
+            rates = [
+                f"[{text(low, up=False, digits=4)}, {text(high, up=True, digits=4)}]"
+                for low, high in ((test.fpr_lower, test.fpr_upper), (test.tpr_lower, test.tpr_upper))
+            ]
+            words = (
+                f'say "in" where the privacy loss exceeds {short(test.threshold)} (order of the neighbours: '
+                f"{self.order}): FPR in {rates[0]}, TPR in {rates[1]}, TPR - e^eps FPR at least "
+                f"{text(test.delta_lower, up=False)}"
+            )
+            rows.append(("test", words))
+        if seen is not None and self.allowed is not None:
+            deviations = (seen.advantage - self.allowed) / seen.standard_error if seen.standard_error else 0.0
+            words = (
+                f"{seen.trials} runs in each world (seed {seen.seed}): TPR {seen.tpr:.6g}, FPR {seen.fpr:.6g}, "
+                f"TPR - e^eps FPR = {seen.advantage:.4g} with a standard error of {seen.standard_error:.2g}, "
+                f"{deviations:.1f} standard errors above the claimed {self.allowed:.6g}"
+            )
+            rows.append(("simulation", words))
+        elif self.not_simulated:
+            rows.append(("simulation", f"none: {self.not_simulated}"))
+        return rows
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of the command line (schema ``wpriv.decision/1``), with infinities still floats."""
@@ -105,7 +144,7 @@ class Question:
     """A claim about a process, with what is needed to decide it.
 
     Args:
-        accountant: a name, or "" for the first of ``ACCOUNTANTS`` that answers. tol: relative width of brackets.
+        accountant: a name, or "" for the first of ``evaluate.PROVING`` that answers. tol: relative width of brackets.
         simulated: whether a refuted claim is simulated. seed: of the simulation.
     """
 
@@ -125,7 +164,7 @@ class Question:
         """
         width = tol or self.tol or evaluate.answer_tol(self.process)
         refusal, count = None, 0
-        for name in (self.accountant,) if self.accountant else ACCOUNTANTS:
+        for name in (self.accountant,) if self.accountant else evaluate.PROVING:
             try:
                 curve = evaluate.curve(self.process, name, width, of_pair=True)
             except Unsupported as error:
@@ -133,7 +172,7 @@ class Question:
                 continue
             if not curve.is_proven:
                 raise Unsupported(
-                    f"a claim is decided by proven bounds of (eps, delta)-DP; {name} gives {curve.notion} figures of "
+                    f"a claim is decided by proven bounds of (eps, delta)-DP; {name} gives {curve.notion} numbers of "
                     f"the claim {curve.claim}. Use `accountant='pld'`"
                 )
             count += 1
@@ -230,12 +269,9 @@ def exceeding_loss(process: Process, eps: float) -> str:
     if math.isfinite(rare):
         power = math.floor(rare / math.log(10))
         return f"outcomes whose privacy loss exceeds {echo(eps)} have a probability of at least 10^{power}"
-    for step in process.steps:
-        noise = step.mechanism.additive_noise()
-        # also for the mixtures of samplings, in the order in which the record takes part in the first world
-        if noise is not None and noise.family == "gauss" and not noise.truncated:
-            return f"the privacy loss of {step.mechanism.name} has no upper bound"
-    return ""
+    # of samplings, in the order in which the record takes part in the first world
+    endless = [step.mechanism.name for step in process.steps if has_endless_loss(step.mechanism)]
+    return f"the privacy loss of {endless[0]} has no upper bound" if endless else ""
 
 
 def _log_mass_above(pairs: WeightedPairs, eps: float) -> float:

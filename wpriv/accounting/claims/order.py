@@ -25,11 +25,20 @@ from wpriv.core.membership import exact_mu
 from wpriv.core.process import Process
 from wpriv.core.trade_off import PROFILE_ROUNDING
 from wpriv.errors import Unsupported, UsageError
+from wpriv.files.shown import Shown
 from wpriv.numerics import counted_work
 from wpriv.numerics.arrays import Array
-from wpriv.numerics.numbers import finite_number
+from wpriv.numerics.bracket import Bracket
+from wpriv.numerics.numbers import finite_number, short, text
 
 DOMINATES, DOMINATED, EQUAL, CROSSES, UNDECIDED = "dominates", "dominated", "equal", "crosses", "undecided"
+WORDS = {
+    DOMINATES: "A is more private than B",
+    DOMINATED: "B is more private than A",
+    EQUAL: "A and B are equally private",
+    CROSSES: "the curves of A and B cross",
+    UNDECIDED: "the order of A and B is undecided",
+}
 # cells at the beginning; the most points; the width in eps up to which a crossing is narrowed
 FIRST_CELLS, MAX_POINTS, CROSSING_WIDTH = 16, 500, 1e-3
 # relative rounding of lines and chords, with a margin
@@ -55,6 +64,12 @@ class Crossing:
     delta_lower: float
     delta_upper: float
     first: str
+
+    def __str__(self) -> str:
+        eps = Bracket(self.eps_upper, self.eps_lower, self.eps_upper).text()
+        delta = Bracket(self.delta_upper, self.delta_lower, self.delta_upper).text()
+        after = "B" if self.first == "A" else "A"
+        return f"at an eps in {eps}, delta in {delta}: before it {self.first} has the smaller delta, after it {after}"
 
 
 @dataclass(frozen=True)
@@ -244,8 +259,8 @@ FARTHEST, MAX_WORK = 10.0, 15e9
 MAX_EPS = 500.0
 
 
-@dataclass(frozen=True)
-class PrivacyOrder:
+@dataclass(frozen=True, repr=False)
+class PrivacyOrder(Shown):
     """The order of two processes, A beside B.
 
     Args:
@@ -265,6 +280,24 @@ class PrivacyOrder:
     orders: dict[str, CurveOrder]
     reason: str
     warnings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        top = text(self.top, up=False)
+        if math.isinf(self.top):
+            return WORDS[self.verdict] + (" at every eps" if self.verdict != CROSSES else "")
+        if self.verdict == EQUAL:
+            return f"{WORDS[EQUAL]}, within {short(self.within)} of delta (relative), for every eps from 0 to {top}"
+        every = self.verdict in (DOMINATES, DOMINATED)
+        return WORDS[self.verdict] + (f" for every eps from 0 to {top}" if every else f" between eps = 0 and {top}")
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Both processes, the crossings, the order for each order of the neighbours, and the reason."""
+        rows = [("A", str(self.a)), ("B", str(self.b))]
+        rows += [("crossing", str(each)) for each in self.worst.crossings]
+        for name, one in self.orders.items():
+            rows.append((f"order {name}", WORDS[one.verdict]))
+            rows += [(f"order {name}", str(each)) for each in one.crossings]
+        return [*rows, ("reason", self.reason)]
 
     @property
     def verdict(self) -> str:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
-from typing import Any
 
 from wpriv.accounting import build_process
 from wpriv.accounting.build_process import DescribedProcess
-from wpriv.core import registry
+from wpriv.config import plain_words
 from wpriv.errors import Unsupported, UsageError, of_file
+from wpriv.files import STDIN, read_bytes, shown_path
 from wpriv.files.durable_writes import unique_keys
 from wpriv.results import storage
 
 FORMS = (
     'the folder of a training, a recipe of kind budget, a guarantee (--json) or a certificate, or words such as "gauss '
-    'sigma=4 n=1000 sampling=poisson rate=0.01", several steps joined by " + "'
+    'sigma=4 n=1000 poisson 0.01", several steps joined by " + "'
 )
 SUFFIXES = (".json", ".jsonl")
-# keys of words that are about the whole process
-SHARED = ("adjacency", "group")
 MAX_BYTES = 2**24
 
 
@@ -33,6 +30,8 @@ def described(text: str | Path) -> DescribedProcess:
     word = str(text)
     if not word.strip():
         raise UsageError(f"wanted a process: {FORMS}; found an empty text")
+    if word == STDIN:
+        return _of_standard_input()
     path = Path(word)
     try:
         is_folder, is_file = path.is_dir(), path.is_file()
@@ -44,19 +43,24 @@ def described(text: str | Path) -> DescribedProcess:
         return build_process.described_process(history=str(path / storage.LEDGER))
     if path.suffix in SUFFIXES and (is_file or " " not in word):
         return _of_json(path)
-    first = word.split()[0]
-    if registry.known("mechanisms", first):
-        return _of_words(word)
-    if ("=" in word or " " in word.strip()) and not is_file:
-        registry.mechanism(first)  # an unknown name, with a suggestion
+    if not is_file and (plain_words.is_sentence(word) or " " in word.strip()):
+        words = plain_words.parse(word)
+        return build_process.described_steps(words.steps, **words.shared)
     return _of_recipe(word)
+
+
+def _of_standard_input() -> DescribedProcess:
+    """The process that standard input describes: JSON, a recipe, or words."""
+    text = read_bytes(STDIN, MAX_BYTES).decode("utf-8", "replace").strip()
+    if text[:1] in ("{", "["):
+        return _of_json(Path(STDIN))
+    return _of_recipe(STDIN) if ":" in text else described(text if text != STDIN else "")
 
 
 def _of_json(path: Path) -> DescribedProcess:
     """The process of a guarantee or of a certificate, or else of a history."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = read_bytes(path, MAX_BYTES)
     except OSError as error:
         raise of_file(error, path, "read", f"give {FORMS}") from None
     try:
@@ -66,9 +70,11 @@ def _of_json(path: Path) -> DescribedProcess:
     if isinstance(data, dict) and isinstance(data.get("process"), list):
         steps = [dict(step) for step in data["process"] if isinstance(step, dict)]
         if len(steps) != len(data["process"]) or not steps:
-            raise UsageError(f"{path}: `process` must be a list of steps; found {str(data['process'])[:80]}")
+            raise UsageError(
+                f"{shown_path(path)}: `process` must be a list of steps; found {str(data['process'])[:80]}"
+            )
         if "repeats" in data:
-            raise _best_run(str(path))
+            raise _best_run(shown_path(path))
         if data.get("records") is not None:
             steps = [{**step, "records": data["records"]} for step in steps]
         adjacency = data.get("adjacency")
@@ -83,11 +89,11 @@ def _of_recipe(name: str) -> DescribedProcess:
     if loaded.kind == "budget":
         described, _, question = load_recipe.budget(name)
         if "repeats" in question:
-            raise _best_run(name)
+            raise _best_run(shown_path(name))
         return described
     advice = "give the folder of its training" if loaded.kind == "train" else "give its process in words"
     raise UsageError(
-        f"{name} is a recipe of kind {loaded.kind!r}, which describes no single process; {advice}: {FORMS}"
+        f"{shown_path(name)} is a recipe of kind {loaded.kind!r}, which describes no single process; {advice}: {FORMS}"
     )
 
 
@@ -105,34 +111,3 @@ def _best_run(name: str) -> Unsupported:
         f"{name} is about the best of a random number of runs (repeats), whose curve is known from above only, and "
         f"which is no process of steps. Leave out repeats for one run, or ask `wpriv budget`"
     )
-
-
-def _of_words(text: str) -> DescribedProcess:
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        raise UsageError(f"{text[:80]!r} has a quote without its end") from None
-    steps: list[dict[str, Any]] = [{}]
-    for word in words:
-        if word == "+":
-            steps.append({})
-            continue
-        key, equals, value = word.partition("=")
-        key = key.lstrip("-").replace("-", "_") if equals else "mech"
-        if key == "mech" and not equals:
-            value = word
-        if key in steps[-1]:
-            raise UsageError(
-                f"{text[:80]!r}: {key} is given twice in one step; words are a mechanism and key=value, and steps are "
-                f'joined by " + "'
-            )
-        steps[-1][key] = value
-    shared: dict[str, Any] = {}
-    for step in steps:
-        for key in SHARED:
-            value = step.pop(key, None)
-            if value is not None and shared.setdefault(key, value) != value:
-                raise UsageError(f"{text[:80]!r}: all steps have one {key}; found {shared[key]} and {value}")
-    if any("mech" not in step for step in steps):
-        raise UsageError(f"{text[:80]!r}: every step begins with a mechanism, as in gauss sigma=4")
-    return build_process.described_steps(steps, shared.get("adjacency"), shared.get("group"))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from wpriv.accounting import best_of_runs, evaluate, load_recipe, membership_figures
-from wpriv.accounting.comparison import grid
+from wpriv.accounting.comparison import grid, tables
 from wpriv.accounting.comparison.grid import Cell
 from wpriv.accounting.evaluate import EPS_DELTA
 from wpriv.accounting.interpretations import compare_interpretations
+from wpriv.config.plain_words import in_plain_words
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES
 from wpriv.core import registry
@@ -20,6 +21,7 @@ from wpriv.core.guarantee import RIGOROUS, unit_notes
 from wpriv.core.process import Process
 from wpriv.core.repeats import parse
 from wpriv.errors import Unsupported, UsageError
+from wpriv.files.shown import Shown, html_of, html_table, latex_table
 from wpriv.numerics.bracket import Bracket, monotone
 from wpriv.results import expectations, storage
 from wpriv.results.expectations import Verdict
@@ -57,8 +59,8 @@ Progress = Callable[[int, int], None]
 MAX_CURVES = 64
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """A finished comparison.
 
     Args:
@@ -68,6 +70,7 @@ class Comparison:
         out: the folder of the results, if there is one.
         files: those that were written.
         reused: number of cells that an earlier run had finished.
+        notes: what else happened, such as why no figure was drawn.
     """
 
     recipe: Recipe
@@ -76,12 +79,50 @@ class Comparison:
     out: Path | None = None
     files: tuple[Path, ...] = ()
     reused: int = 0
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        answered = [row for row in self.rows if not row.get("reason")]
+        by = dict.fromkeys(str(row["accountant"]) for row in answered if row.get("accountant"))
+        missed = sum(verdict.is_missed for verdict in self.verdicts)
+        what = self.recipe.panels[0].title or self.recipe.source or tables.title(self.rows)
+        words = [f"{what}: {len(answered)} of {len(self.rows)} cells have an answer"]
+        words += [f"by {', '.join(by)}"] if by else []
+        words += [f"{missed} of {len(self.verdicts)} expected numbers are missed"] if self.verdicts else []
+        return ", ".join(words)
+
+    def to_latex(self) -> str:
+        """The table of each panel of privacy curves for LaTeX, escaped, with the rules of the package booktabs.
+
+        A comment above it says what its values are.
+        """
+        lines = []
+        for about, table in self._tables():
+            lines += [*(f"% {name}: {words}" for name, words in about), latex_table(*table), ""]
+        return "\n".join(lines)
+
+    def _tables(self) -> Iterator[tuple[list[tuple[str, str]], tuple[list[str], list[list[str]]]]]:
+        """What the values of each panel of privacy curves are, and the header and the lines of its table."""
+        for panel in self.recipe.panels:
+            rows = [row for row in self.rows if row.get("panel", "") == panel.name]
+            if panel.table == "bounds":
+                table = tables.bounds_table(panel, rows)
+                answer = tables.NAMES[tables.answer_of(rows)]
+                yield tables.about(rows), table.grid() or (table.wide() if table.axes else table.tall(answer))
+
+    def _repr_html_(self) -> str:
+        parts = [html_of(words, []) + html_table(*table) for about, table in self._tables() for _, words in about[:1]]
+        return html_of(str(self), []) + "".join(parts)
+
+    def _repr_latex_(self) -> str:
+        return self.to_latex()
 
     def require(self) -> None:
         """Raise CheckFailed if an expected number was missed."""
         expectations.require(self.verdicts)
 
 
+@in_plain_words
 def compare(
     recipe: str | Path | None = None,
     *,
@@ -147,6 +188,7 @@ def run(
         raise Unsupported(f"no accountant has an answer anywhere on the grid; the first reason: {rows[0]['reason']}")
     verdicts = expectations.verdicts(recipe, rows)
     files: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
     if out is not None:
         about = _provenance(recipe, rows, cells=len(cells), reused=reused)
         storage.results(out, rows, {**about, "wall_seconds": round(time.perf_counter() - started, 3)})
@@ -156,8 +198,11 @@ def run(
             from wpriv.results import plot  # loads matplotlib
 
             numbers = expectations.of_recipe(recipe)
-            files += tuple(plot.draw(rows, plot.panels_of(recipe), out, ("png",), required=False, numbers=numbers))
-    return Comparison(recipe, rows, verdicts, out, files, reused)
+            try:
+                files += tuple(plot.draw(rows, plot.panels_of(recipe), out, ("png",), required=False, numbers=numbers))
+            except UsageError as error:
+                notes += (f"no figure was drawn: {error}",)
+    return Comparison(recipe, rows, verdicts, out, files, reused, notes)
 
 
 def readings(spec: dict[str, object], *, repeats: str | None = None, **question: float) -> list[Row]:

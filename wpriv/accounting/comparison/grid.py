@@ -21,6 +21,7 @@ from scipy.special import ndtr
 
 from wpriv._version import __version__
 from wpriv.accounting import build_process
+from wpriv.config.plain_words import plain_step
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import PROCESS_TABLES, Panel
 from wpriv.core import registry
@@ -246,17 +247,18 @@ def _panel(panel: Panel) -> Iterator[Cell]:
         written = [{**step.model_dump(exclude_none=True), **(step.model_extra or {})} for step in steps]
         for point in itertools.product(*axes):
             group = dict(point).get("group", panel.group)
-            specs = tuple(
-                _spec({**keys, **{name: value for name, value in point if step.varies(name)}})
+            here = [
+                {**keys, **{name: value for name, value in point if step.varies(name)}}
                 for keys, step in zip(written, steps, strict=True)
-            )
-            records = build_process.data_set_size(written, group)
-            yield replace(_cell(panel, case, specs, accountant, dict(point)), records=records)
+            ]
+            records = build_process.data_set_size(here, group)
+            cell = _cell(panel, case, tuple(map(_spec, here)), accountant, dict(point))
+            yield replace(cell, records=records)
 
 
 def _spec(written: dict[str, object]) -> dict[str, object]:
     """A step of a point of the grid with n and rate, without keys of steps that have no value."""
-    planned, _ = with_repetition(written)
+    planned, _ = with_repetition(plain_step(written))
     spec = {**planned, "n": 1 if planned["n"] is None else planned["n"]}
     return {key: value for key, value in spec.items() if value is not None or key not in STEP_KEYS}
 

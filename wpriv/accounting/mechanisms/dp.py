@@ -18,6 +18,17 @@ from wpriv.errors import Unsupported
 from wpriv.numerics.numbers import echo, text
 
 
+def group_bound(eps: float, delta: float, records: int) -> tuple[float, float]:
+    """(m eps, delta (e^(m eps) - 1)/(e^eps - 1)) for groups of m records; delta is at most 1.
+
+    Source:
+        Vadhan (2017), Lemma 2.2, with the geometric sum that its proof gives.
+    """
+    total = records * eps
+    growth = math.expm1(total) / math.expm1(eps) if 0 < total < 700 else math.inf if total else records
+    return total, min(delta * growth, 1.0) if delta else 0.0
+
+
 @dataclass(frozen=True)
 class Dp(Mechanism):
     """A release of which only (eps0, delta0)-DP is known; nothing else about it is assumed.
@@ -59,9 +70,7 @@ class Dp(Mechanism):
         if records == 1 or (self.eps0 == 0 and self.delta0 == 0):
             return self
         if self.delta0 > 0:
-            eps0 = records * self.eps0
-            growth = math.expm1(eps0) / math.expm1(self.eps0) if 0 < eps0 < 700 else math.inf if eps0 else records
-            delta0 = min(self.delta0 * growth, 1.0)
+            eps0, delta0 = group_bound(self.eps0, self.delta0, records)
             bound = f"eps0 = {text(eps0, up=True)} and delta0 = {text(delta0, up=True)}"
             raise Unsupported(
                 f"dp with delta0 above 0 has no exact pair for groups of records; a bound for groups of {records} is "

@@ -20,7 +20,7 @@ class LocalGauss(Mechanism):
     """Send one person's vector, clipped to an l2 ball, + N(0, sigma^2 I) to an untrusted collector.
 
     Any two inputs are neighbours, so the sensitivity is the DIAMETER of the ball, 2 radius; of its nonnegative part,
-    sqrt(2) radius, since ``|x - x'|^2 <= |x|^2 + |x'|^2``. Exact: the analytic Gauss mechanism. n counts the
+    sqrt(2) radius, since ``|x - x'|^2 <= |x|^2 + |x'|^2``. Exact: the analytic Gaussian mechanism. n counts the
     reports of one person about the same data.
 
     Source:

@@ -28,7 +28,7 @@ LOG_CONFIDENCE = math.log1p(-FAILURE)
 
 
 def log_moments(distances: Array, rate: float, sigma: float, order: int) -> Array:
-    """[pairs] lambda times the Renyi divergence of order lambda + 1 of the Poisson-subsampled Gauss mechanism.
+    """[pairs] lambda times the Renyi divergence of order lambda + 1 of the Poisson-subsampled Gaussian mechanism.
 
     It is ln of the sum over k <= lambda+1 of Binom(k; lambda+1, q) e^(k(k-1) d^2/(2 s^2)) at sensitivity d.
 
@@ -85,7 +85,7 @@ SOURCE = "Triastcyn, Faltings 2020, Theorem 4"
 EXPLAIN = """\
 eps = min over l of (sum of step costs - ln(delta - f))/l, f = 1 - (1 - 2^-53)^n for one confidence limit a step.
 A step's cost is (1/T) ln of the upper t-limit of the mean of e^(T c_l(d)) over the observed pairs at distance d,
-c_l the log moment of the subsampled Gauss mechanism.
+c_l the log moment of the subsampled Gaussian mechanism.
 Strong form: P(loss >= eps) <= delta; weak form: like (eps, delta)-DP, by the conversion of 2020.
 Both hold on average over the record drawn."""
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -110,7 +110,7 @@ def account(
     pairs: str = "combinations",
     steps: float = 0.0,
 ) -> Curve:
-    """Account for Gauss steps, without or with Poisson sampling, by the Bayesian accountant; ``tol`` is not used.
+    """Account for Gaussian steps, without or with Poisson sampling, by the Bayesian accountant; ``tol`` is not used.
 
     Args:
         order: lambda, whole and from 1 to 16,384; 0 takes the best of ``ORDERS``. form: ``strong`` or ``weak``.
@@ -168,8 +168,8 @@ def _cost(step: Step, order: int, pairs: str, declared: int) -> float:
         )
     if noise is None or not noise.is_textbook("gauss") or sampling.kind == "fixed":
         raise Unsupported(
-            f"bdp is stated for Gauss noise, without or with Poisson sampling; found {step.mechanism.name}, sampling "
-            f"{sampling.kind}"
+            f"bdp is stated for Gaussian noise, without or with Poisson sampling; found {step.mechanism.name}, "
+            f"sampling {sampling.kind}"
         )
     return observed.total(_costs(noise.scale, sampling.rate, observed, order, pairs, declared), step.n)
 

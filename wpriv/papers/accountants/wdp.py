@@ -187,8 +187,8 @@ def _published(step: Step, variant: str, order: float, coordinates: float) -> Ar
     noise, observed, rate = step.mechanism.additive_noise(), step.observed, step.sampling.rate
     if noise is None or not noise.is_textbook("gauss"):
         raise Unsupported(
-            f"wdp:variant={variant} is stated for Gauss noise; found {step.mechanism.name}. Use wdp:variant=exact, or "
-            f"pld"
+            f"wdp:variant={variant} is stated for Gaussian noise; found {step.mechanism.name}. Use wdp:variant=exact, "
+            f"or pld"
         )
     if observed is None:
         raise Unsupported(f"wdp:variant={variant} {_NO_OBSERVATIONS}")
@@ -219,7 +219,7 @@ def _exact(step: Step, order: float) -> Array:
         return np.array([wasserstein_1d.shift(d) for d in distances])
     if sampling.kind != "poisson" or not noise.is_textbook(noise.family):
         raise Unsupported(
-            f"wdp:variant=exact covers Gauss and Laplace noise under Poisson sampling; found "
+            f"wdp:variant=exact covers Gaussian and Laplace noise under Poisson sampling; found "
             f"{mechanism.name}, sampling {sampling.kind}. Use `sampling='poisson'`, or pld"
         )
     distance = {"gauss": wasserstein_1d.subsampled_gauss, "laplace": wasserstein_1d.subsampled_laplace}[noise.family]
@@ -247,7 +247,7 @@ def _basic(step: Step, variant: str, order: float, option: float) -> float:
         if noise is not None and noise.is_textbook("laplace"):
             return _wdp_formulas.published_laplace(sensitivity, noise.scale, order)
         raise Unsupported(
-            f"Table 1 has budgets of Gauss and Laplace noise; found {mechanism.name}. Use wdp:variant=exact"
+            f"Table 1 has budgets of Gaussian and Laplace noise; found {mechanism.name}. Use wdp:variant=exact"
         )
     pair = mechanism.pair()
     if variant == "prop9":

@@ -14,7 +14,7 @@ from typing import Any
 
 from wpriv._version import __version__
 from wpriv.accounting import load_recipe
-from wpriv.config import recipe_files, yaml_document
+from wpriv.config import recipe_files, shipped, yaml_document
 from wpriv.config.document import Document, Key
 from wpriv.config.field_types import Expect
 from wpriv.config.recipe import Check, Recipe
@@ -213,7 +213,7 @@ def selected(word: str) -> list[str]:
         UsageError: there is no such recipe, or it has no own numbers.
     """
     if word == "all":
-        return [name for name, path in recipe_files.shipped().items() if own_numbers(yaml_document.read(path))]
+        return [name for name, path in shipped().items() if own_numbers(yaml_document.read(path))]
     path = recipe_files.find(word)
     if not own_numbers(yaml_document.read(path)):
         raise UsageError(

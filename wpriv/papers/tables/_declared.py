@@ -78,7 +78,7 @@ class AttackChances(_Table):
 
 @dataclass(frozen=True)
 class GaussFormulas(_Table):
-    """Sigma of Gauss noise on data in a ball, by formulas in use and by the exact privacy profile, with its exact eps.
+    """Sigma of Gaussian noise on data in a ball, by formulas in use and by the exact profile, with its exact eps.
 
     For local differential privacy, in which any two inputs are neighbours and the sensitivity is the diameter of the
     ball.

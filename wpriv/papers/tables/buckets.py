@@ -1,4 +1,4 @@
-"""Delta of n Gauss releases by buckets of the privacy loss on a fixed budget of memory, beside the exact delta.
+"""Delta of n Gaussian releases by buckets of the privacy loss on a fixed budget of memory, beside the exact delta.
 
 The losses of one release are rounded to the multiples of a cell, up for an upper bound and down for a lower one, and
 the distribution is convolved with itself until n = 2^m releases are reached. The number of cells is fixed: when the

@@ -1,8 +1,8 @@
 """The variance that a linear generator a Z learns from privatised data Y = X + N by entropic transport.
 
-X ~ N(0, s^2), Z ~ N(0, 1). With Gauss noise of variance sigma^2 (p = 2), the population loss W_{2,lambda}(a Z, Y) has
-its minimum at a^2 = s^2 + sigma^2 - lambda / 2, or at 0 if that is negative: lambda = 2 sigma^2 removes the noise, a
-smaller one only part of it. With Laplace noise of scale b (p = 1), the minimum is at s^2 for lambda = b. On batches
+X ~ N(0, s^2), Z ~ N(0, 1). With Gaussian noise of variance sigma^2 (p = 2), the population loss W_{2,lambda}(a Z, Y)
+has its minimum at a^2 = s^2 + sigma^2 - lambda / 2, or at 0 if that is negative: lambda = 2 sigma^2 removes the noise,
+a smaller one only part of it. With Laplace noise of scale b (p = 1), the minimum is at s^2 for lambda = b. On batches
 of finite size, as in training, the minimum differs.
 
 Source:
@@ -31,7 +31,7 @@ COLUMNS = ("data", "exact", "grid", "sampled", "marginal_error")
 SHOWN = ("data", "exact", "grid", "sampled", "marginal_error")
 ORDERS = {"gauss": 2, "laplace": 1}
 MAX_AXIS = 801
-"""The largest number of points of Z, and for Gauss noise of Y, of a quadrature."""
+"""The largest number of points of Z, and for Gaussian noise of Y, of a quadrature."""
 LAPLACE_POINTS, AGREEMENT = (801, 1201, 1601), 1e-2
 """Points of Y for Laplace noise, and how far the variances of two of these grids may lie apart, as a share."""
 
@@ -43,7 +43,7 @@ class Params(Parameters):
     noise: str = parameter("gauss (p = 2) or laplace (p = 1)", default="gauss", choices=tuple(ORDERS))
     s: float = parameter("standard deviation of the data X", default=1.0, exclusive_minimum=0)
     scale: float = parameter(
-        "sigma of Gauss noise, b of Laplace noise; far from s, the column grid stays empty",
+        "sigma of Gaussian noise, b of Laplace noise; far from s, the column grid stays empty",
         default=1.0,
         exclusive_minimum=0,
     )
@@ -142,7 +142,7 @@ def population_grids(params: Params, count: int = LAPLACE_POINTS[0]) -> tuple[Te
     """Return uniform grids for Z and Y and their weights, proportional to the densities, for quadrature.
 
     Args:
-        count: points of Y for Laplace noise. For Gauss noise there are as many as the kernel requires.
+        count: points of Y for Laplace noise. For Gaussian noise there are as many as the kernel requires.
     Raises:
         Unsupported: so fine a grid has too many points, or this one is too coarse for the data.
     """

@@ -35,7 +35,7 @@ class Params(Parameters):
     noise: str = parameter("gauss (p = 2) or laplace (p = 1)", default="gauss", choices=("gauss", "laplace"))
     s: float = parameter("standard deviation of the data X", default=1.0, exclusive_minimum=0)
     scale: float = parameter(
-        "sigma of Gauss noise, b of Laplace noise; lambda is 2 sigma^2, or b", default=1.0, exclusive_minimum=0
+        "sigma of Gaussian noise, b of Laplace noise; lambda is 2 sigma^2, or b", default=1.0, exclusive_minimum=0
     )
     records: int = parameter("privatised records", default=1000, minimum=2)
     draws: int = parameter("number of data sets", default=32, minimum=2)
@@ -83,7 +83,7 @@ def cost(a: float, problem: linear_generator.Params) -> float:
         UsageError: the noise is not Gauss.
     """
     if problem.noise != "gauss":
-        raise UsageError(f"the cost has a closed form for Gauss noise only; found {problem.noise!r}")
+        raise UsageError(f"the cost has a closed form for Gaussian noise only; found {problem.noise!r}")
     lam, product = problem.regularisation, a * a * (problem.s**2 + problem.scale**2)
     if product == 0:
         return problem.s**2 + problem.scale**2

@@ -40,7 +40,7 @@ class Options(_generation.Options):
     features: Count = Field(2000, description="random features of an image: half of them cosines, half sines")
     length: Positive = Field(
         10.2,
-        description="length scale of the Gauss kernel, in units of pixels: a public number, not computed from records",
+        description="length scale of the Gaussian kernel, in pixels: a public number, not computed from records",
     )
     moves: Count = Field(100, description="updates of the generator in one step of the engine")
 

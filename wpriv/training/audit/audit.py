@@ -15,6 +15,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.core.guarantee import STATISTICAL, Guarantee
 from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError, require
 from wpriv.files import durable_writes
+from wpriv.files.shown import Shown
 from wpriv.numerics.numbers import echo, text
 from wpriv.results import plot, storage
 from wpriv.results.model import Json, Row
@@ -42,8 +43,15 @@ NOT_PRIVATE = (
 )
 
 
-@dataclass(frozen=True)
-class Audit:
+VERDICTS = {
+    VIOLATED: "the audit's lower bound exceeds the certified upper end",
+    CONSISTENT: "the audit's lower bound does not exceed the certified upper end",
+    POWERLESS: "no outcome of this audit could have exceeded the certified upper end",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Audit(Shown):
     """The answer of an audit.
 
     Args:
@@ -62,6 +70,22 @@ class Audit:
     runs: int
     ceiling: float
     files: tuple[Path, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {VERDICTS[self.verdict]}"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The certified guarantee, the lower bound of the audit, the most that it could have shown, and the method."""
+        # a lower bound of eps at one delta holds at smaller ones too
+        at = f"at delta {text(self.certified.delta.safe, up=False)}"
+        least = text(self.best.epsilon_at_least, up=False)
+        canaries = "1 canary" if self.canaries == 1 else f"{self.canaries} canaries"
+        return [
+            ("certified", str(self.certified)),
+            ("audit", f"eps at least {least} {at} with {CONFIDENCE:.0%} confidence (statistical, not a guarantee)"),
+            ("ceiling", f"eps at least {text(self.ceiling, up=False)}, for a training without any noise"),
+            ("method", f"{self.method}, {self.runs} run{'s' * (self.runs != 1)} of {canaries}"),
+        ]
 
     @property
     def best(self) -> Test:
@@ -135,12 +159,12 @@ class Audit:
         }
 
     def _group(self) -> list[str]:
-        """The warning where the recipe protects persons with several records."""
+        """The warning where the recipe protects people with several records."""
         group = self.certified.process.group
         if group == 1:
             return []
         return [
-            f"the certified eps is that of persons with up to {group} records, as the recipe promises it; a canary is "
+            f"the certified eps is that of people with up to {group} records, as the recipe promises it; a canary is "
             f"one record, so that faults which only show with several records of a person are not met"
         ]
 

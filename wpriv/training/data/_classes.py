@@ -204,7 +204,7 @@ def _require_unambiguous(name: str, values: dict[int, int], declared: Sequence[s
 
 
 def by_outputs(data: Data, outputs: int) -> Data:
-    """Return a data set whose whole labels are the places of a network's outputs, of which no class is read."""
+    """Return a data set whose whole labels are places of a network's outputs, so that no class is read from them."""
     labels = [
         y if response is None or response.dtype.kind == "f" else response[:, 0]
         for y, response in ((data.y_train, data.response_train), (data.y_test, data.response_test))

@@ -30,7 +30,7 @@ class RecordNoise:
     """Independent noise on every number of the training records, from local privatisation.
 
     Args:
-        p: 2 for Gauss noise, 1 for Laplace noise. scale: its sigma, or b.
+        p: 2 for Gaussian noise, 1 for Laplace noise. scale: its sigma, or b.
         domain: ``as read``, or ``dct`` if the training records are orthonormal cosine coefficients.
         statement: the privacy statement of ``wpriv privatize``.
     """

@@ -159,7 +159,7 @@ def _check_noise_options(options: LocalMechanism) -> None:
     if options.p == 2:
         if options.delta is None:
             raise UsageError(
-                "Gauss noise has no finite eps at delta = 0: give `delta`, well below 1 / records, such as 1e-5"
+                "Gaussian noise has no finite eps at delta = 0: give `delta`, well below 1 / records, such as 1e-5"
             )
     elif options.nonnegative:
         raise UsageError(
@@ -167,7 +167,7 @@ def _check_noise_options(options: LocalMechanism) -> None:
             "Leave it out"
         )
     elif formula == "eq4":
-        raise UsageError("`formula` eq4 is for Gauss noise; Laplace noise has an exact formula. Leave it out")
+        raise UsageError("`formula` eq4 is for Gaussian noise; Laplace noise has an exact formula. Leave it out")
 
 
 def _noise(options: LocalMechanism, step: Json) -> tuple[float, str]:

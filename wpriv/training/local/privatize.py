@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from wpriv import randomness
 from wpriv.errors import UsageError
+from wpriv.files.shown import Shown
 from wpriv.numerics import ball_projection
 from wpriv.numerics.numbers import shown, whole
 from wpriv.randomness import report_key
@@ -25,6 +26,7 @@ from wpriv.training.local import local_mechanism, local_statement
 from wpriv.training.local.local_mechanism import LocalMechanism, Plan
 from wpriv.training.local.local_statement import ReportFile, ReportFiles
 from wpriv.training.local.records import Records, records
+from wpriv.training.reports import words
 
 Array = NDArray[Any]
 # numbers processed together; also the blocks of the noise stream, so that a seed gives the same file whatever the
@@ -35,8 +37,8 @@ FEW, DIGESTED = 10, 4096
 SECONDS = 5.0  # between two lines of progress
 
 
-@dataclass(frozen=True, eq=False)
-class Privatized:
+@dataclass(frozen=True, eq=False, repr=False)
+class Privatized(Shown):
     """Records with noise, and their privacy statement.
 
     Args:
@@ -50,6 +52,16 @@ class Privatized:
     labels: Array | None
     statement: Json
     files: tuple[Path, ...] = ()
+
+    def __str__(self) -> str:
+        data = self.statement["data"]
+        shape = " x ".join(str(side) for side in data["shape"])
+        return f"{data['records']} records of {shape}: {words.headline(local_statement.read(self.statement))}"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The facts of the statement, and the written files."""
+        written = [("written", str(file)) for file in self.files]
+        return [*words.report_facts(local_statement.read(self.statement)), *written]
 
 
 def privatize(
@@ -91,12 +103,12 @@ def privatize(
         mech: ``local-gauss`` (l2 ball, needs delta) or ``local-laplace`` (l1 ball).
         eps: eps of every record, for which the noise is found.
         delta: delta of every record; for Laplace noise 0 by default.
-        sigma: instead of eps, the standard deviation of Gauss noise.
+        sigma: instead of eps, the standard deviation of Gaussian noise.
         scale: instead of eps, the scale b of Laplace noise.
         radius: of the ball, in the units of the data (bytes are divided by 255); defaults to the norm of the bounds.
-        formula: of Gauss noise for a target, ``analytic`` (default, the least noise) or ``eq4``.
+        formula: of Gaussian noise for a target, ``analytic`` (default, the least noise) or ``eq4``.
         center: of the ball, for every number; public, such as 0.5 for pixels (default 0).
-        nonnegative: negative numbers become 0 first, which reduces Gauss noise by a factor of sqrt 2.
+        nonnegative: negative numbers become 0 first, which reduces Gaussian noise by a factor of sqrt 2.
         dct: clip and publish the orthonormal cosine transform of each record.
         quantile: clamp each number to this quantile of its magnitude in public records.
         public: these public records, given like ``data``.

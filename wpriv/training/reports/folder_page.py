@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wpriv.accounting import explain
+from wpriv.accounting.claims import explain
 from wpriv.config import yaml_document
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.numerics import numbers

@@ -17,6 +17,7 @@ from typing import Any
 
 from wpriv.config import yaml_document
 from wpriv.errors import CheckFailed, MissingResource, UnknownName, Unsupported, UsageError, of_file
+from wpriv.files.shown import Shown, html_of
 from wpriv.results import model, storage
 from wpriv.results.model import AuditAnswer, Json, Releases, Reports, Statement
 from wpriv.training.reports import folder_page, model_check, render, words
@@ -203,8 +204,8 @@ FORMS = ("summary", "html", "registry", "checklist")
 SCHEMA = "wpriv.report/1"
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Shown):
     """What a results folder says.
 
     Args:
@@ -218,6 +219,12 @@ class Report:
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        return f"<Report: {self.form}, {len(self.text.splitlines())} lines>"
+
+    def _repr_html_(self) -> str:
+        return self.text if self.form == "html" else html_of(self.text, [])
 
 
 def report(source: str | Path, form: str = "summary", changes: Mapping[str, Any] | None = None) -> Report:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wpriv.errors import UsageError
-from wpriv.hints import did_you_mean
-from wpriv.numerics.numbers import echo, number
+from wpriv.hints import did_you_mean, plain_key
+from wpriv.numerics.numbers import echo, number, short
 
 KEYS = ("eps", "delta", "mu", "fpr", "rho")
 FORMS = (
@@ -42,11 +42,11 @@ class Claim:
 
     def __str__(self) -> str:
         if self.notion == "gdp":
-            tests = f", for tests with both error rates at least {echo(self.fpr)}" if self.fpr else ""
-            return f"{echo(self.mu)}-GDP{tests}"
+            tests = f", for tests with both error rates at least {short(self.fpr)}" if self.fpr else ""
+            return f"{short(self.mu)}-GDP{tests}"
         if self.notion == "zcdp":
-            return f"{echo(self.rho)}-zCDP"
-        return f"({echo(self.eps)}, {echo(self.delta)})-DP"
+            return f"{short(self.rho)}-zCDP"
+        return f"({short(self.eps)}, {short(self.delta)})-DP"
 
     def as_dict(self) -> dict[str, str | float]:
         """The claim as plain data, with the keys that were given."""
@@ -63,16 +63,16 @@ def parse_claim(text: str) -> Claim:
     values: dict[str, float] = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")
-        key = key.strip().lower()
+        key = plain_key(key.strip().lower())
         if not equals or key not in KEYS:
             near = did_you_mean(key, KEYS) or ""
-            raise UsageError(f"a claim (`claim`) is one of {FORMS}; found {text[:80]!r}{near}")
+            raise UsageError(f"a claim is one of {FORMS}; found {text[:80]!r}{near}")
         if key in values:
             raise UsageError(f"the claim {text[:80]!r} gives {key} twice; give it once")
         values[key] = number(value.strip(), f"{key} of the claim")
     notion = NOTIONS.get(frozenset(values))
     if notion is None:
-        raise UsageError(f"a claim (`claim`) is one of {FORMS}; found {text[:80]!r}")
+        raise UsageError(f"a claim is one of {FORMS}; found {text[:80]!r}")
     claim = Claim(notion, **values)
     if claim.eps < 0 or claim.mu < 0 or claim.rho < 0:
         raise UsageError(f"eps, mu and rho of a claim are at least 0; found {text[:80]!r}")

@@ -1,0 +1,88 @@
+"""wpriv explain"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wpriv.cli import flags
+from wpriv.cli.parsing import option
+
+if TYPE_CHECKING:
+    from wpriv.accounting.claims.explain import Explanation
+
+What = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="WHAT...",
+        help="eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5 (zCDP); a training's folder, a history, or words.",
+    ),
+]
+Delta = Annotated[
+    flags.Text,
+    option("X", "Beside mu, rho or a process: the delta of its pair of eps and delta (default 1e-5).", "--delta"),
+]
+Prior = Annotated[str, option("P", "The probability beforehand that the record was used.", "--prior")]
+People = Annotated[str, option("N", "How many people are looked at together, each of them a record.", "--people")]
+Releases = Annotated[str, option("K", "How many such releases are looked at together.", "--releases")]
+Unit = Annotated[
+    str, option("UNIT", "What compared deployments protect: person, period, event or household.", "--unit")
+]
+
+
+def command(
+    what: What,
+    delta: Delta = None,
+    prior: Prior = "0.01",
+    people: People = "4",
+    releases: Releases = "10",
+    unit: Unit = "person",
+    as_json: flags.Json = False,
+) -> None:
+    """Say what a guarantee means: attacks at most, several people and releases, deployments, and its limits.
+
+    wpriv explain eps=3,delta=1e-5
+
+    wpriv explain mu=1 --prior 0.001
+
+    wpriv explain gauss sigma=4 n=100 --people 2
+    """
+    from wpriv.accounting.claims.explain import explain
+    from wpriv.cli import output
+
+    row = explain(" ".join(what), delta=delta, prior=prior, people=people, releases=releases, unit=flags.folded(unit))
+    if as_json:
+        output.emit_json(row.as_dict())
+    else:
+        _print(row)
+    output.warn(row.warnings)
+
+
+def _print(row: Explanation) -> None:
+    """Print the explanation in sections."""
+    from wpriv.accounting.claims.explain import UNITS, percent
+    from wpriv.cli import output
+    from wpriv.numerics.numbers import short
+
+    output.emit_bold(f"{row.about}: what an attacker can do at most who knows all other records")
+    output.emit_facts(row.facts())
+    output.emit("")
+    output.emit_table(
+        ("FPR", "TPR at most", f"used if flagged (prior {percent(row.prior)})"),
+        [(short(rate.fpr), percent(rate.tpr), percent(rate.posterior)) for rate in row.rates],
+        indent=2,
+    )
+    output.emit_words("  The TPR at FPR 1/M also bounds guessing one of M equally likely values.")
+    if row.together:
+        output.emit("")
+        cases = [(str(case), case.guarantee, percent(case.right_guess)) for case in row.together]
+        output.emit_table(("together", "guarantee", "right at even odds"), cases, indent=2)
+    if row.deployments:
+        output.emit("")
+        output.emit_words(f"Beside published deployments that protect {UNITS[row.unit]}:")
+        near = [(each.shown_epsilon(), each.guarantee, each.unit, str(each)) for each in row.deployments]
+        output.emit_table(("eps", "published", "protects", "by, year: what"), near, indent=2)
+        output.emit_words("  eps of a rho is at the delta above, at most 1e-5. Other units: see --unit.")
+    output.emit("", "What it does not say:")
+    output.emit_words(*(f"  - {line}" for line in row.limits))

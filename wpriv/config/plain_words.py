@@ -1,0 +1,248 @@
+"""Steps and keywords in the words of other programs, and processes in words: "gauss sigma=4 n=10 + laplace scale=20".
+
+All become the words here (see ``SYNONYMS`` of ``wpriv.hints``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import shlex
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+from wpriv.core import registry
+from wpriv.core.kinds import SAMPLINGS, Adjacency
+from wpriv.core.mechanism import Mechanism
+from wpriv.errors import UsageError
+from wpriv.hints import DP_SGD, did_you_mean, fold, plain, plain_key
+from wpriv.numerics.numbers import echo, number
+
+P = ParamSpec("P")
+T = TypeVar("T")
+# the kind of synonyms that the value of a key has
+VALUES = {"mech": "mechanisms", "sampling": "samplings", "adjacency": "adjacencies"}
+
+
+def renamed(written: Mapping[str, object]) -> dict[str, str]:
+    """The key here of every key of a step, with parameters of its mechanism as they are.
+
+    Raises:
+        UsageError: two keys mean the same, and both have a value.
+    """
+    mech = next((written[key] for key in written if plain_key(key) == "mech"), None)
+    fields = _parameters(mech)
+    names = {key: key if key in fields else plain_key(key) for key in written}
+    given: dict[str, str] = {}
+    for key, name in names.items():
+        if written[key] is not None and given.setdefault(name, key) != key:
+            raise UsageError(f"`{given[name]}` and `{key}` mean the same; give one of them")
+    return names
+
+
+def plain_step(written: Mapping[str, object]) -> dict[str, Any]:
+    """A step in the words here: its keys, its mechanism and its sampling; a noise multiplier becomes sigma.
+
+    The mechanism ``dpsgd`` is Gaussian noise, with Poisson sampling where no other is named.
+
+    Raises:
+        UsageError: something is given twice under two names, or a noise multiplier has no meaning.
+    """
+    names = renamed(written)
+    step: dict[str, Any] = {}
+    for key, value in written.items():
+        if value is not None or names[key] not in step:
+            step[names[key]] = value
+    return with_sigma(plain_values(step))
+
+
+def plain_values(written: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a step or of a question with the names here of mechanism, sampling and adjacency."""
+    step = dict(written)
+    if isinstance(step.get("mech"), str) and fold(step["mech"]) in DP_SGD:
+        step["mech"] = "gauss"
+        step["sampling"] = "poisson" if step.get("sampling") in (None, "none") else step["sampling"]
+    for key, kind in VALUES.items():
+        if isinstance(step.get(key), str):
+            step[key] = plain(kind, step[key])
+    if isinstance(step.get("accountant"), str):
+        step["accountant"] = registry.plain_accountant(step["accountant"])
+    return step
+
+
+def with_sigma(step: dict[str, Any]) -> dict[str, Any]:
+    """The step with sigma = noise multiplier x sensitivity in the place of a noise multiplier.
+
+    Raises:
+        UsageError: sigma is given as well, or the mechanism has none, or none that is a multiple of a sensitivity.
+    """
+    multiplier = step.pop("noise_multiplier", None)
+    if multiplier is None:
+        return step
+    fields = _parameters(step.get("mech"))
+    if step.get("sigma") is not None:
+        raise UsageError("`sigma` and `noise_multiplier` both set the noise; give one of them")
+    if not {"sigma", "sensitivity"} <= fields.keys():
+        raise UsageError(
+            f"`noise_multiplier` is sigma / sensitivity, and {step.get('mech')} does not have both; its parameters: "
+            f"{', '.join(fields) or 'none'}"
+        )
+    sensitivity = step.get("sensitivity")
+    least: Any = fields["sensitivity"].default
+    factor = number(multiplier, "`noise_multiplier`")
+    sensitivity = least if sensitivity is None else number(sensitivity, "sensitivity")
+    if not factor > 0:
+        raise UsageError(f"`noise_multiplier` must be greater than 0; found {echo(factor)}")
+    return {**step, "sigma": factor * sensitivity}
+
+
+def _parameters(mech: object) -> dict[str, dataclasses.Field[object]]:
+    """The parameters of a mechanism by name; none where there is no such mechanism."""
+    if isinstance(mech, str):
+        name = "gauss" if fold(mech) in DP_SGD else mech
+        mech = registry.mechanism(name) if registry.known("mechanisms", name) else None
+    is_class = isinstance(mech, Mechanism) or (isinstance(mech, type) and issubclass(mech, Mechanism))
+    return {f.name: f for f in dataclasses.fields(mech)} if is_class else {}  # type: ignore[arg-type]
+
+
+def plain_question(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Keywords in the words here, as far as these are among ``names``.
+
+    Raises:
+        UsageError: two keywords mean the same.
+    """
+    question: dict[str, Any] = {}
+    for key, value in given.items():
+        name = plain_key(key) if plain_key(key) in names and key not in names else key
+        if name in question:
+            raise UsageError(f"`{name}` and `{key}` mean the same; give one of them")
+        question[name] = value
+    return plain_values(question)
+
+
+def in_plain_words(verb: Callable[P, T]) -> Callable[P, T]:
+    """A verb that takes the keywords of other programs, such as ``epsilon`` and ``batch_size``."""
+    names = inspect.signature(verb).parameters.keys()
+
+    @functools.wraps(verb)
+    def spoken(*args: P.args, **given: P.kwargs) -> T:
+        return verb(*args, **plain_question(given, names))
+
+    return spoken
+
+
+# Processes in words.
+
+EXAMPLE = "gauss sigma=4 n=10 poisson 0.01 + laplace scale=20 n=5"
+# keys that are about the whole process
+SHARED = ("adjacency", "group")
+# the value of a key that calibrate solves for
+UNKNOWN = "?"
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """The steps of a process in words, as in a recipe, and the keys that are about all of them."""
+
+    steps: tuple[dict[str, Any], ...]
+    shared: dict[str, Any]
+
+    def one_step(self, verb: str) -> dict[str, Any]:
+        """The only step, with the shared keys.
+
+        Raises:
+            UsageError: there are several.
+        """
+        if len(self.steps) > 1:
+            raise UsageError(
+                f"{verb} is about one step; found {len(self.steps)} steps. Put the others into a file of `history`"
+            )
+        return {**self.steps[0], **self.shared}
+
+
+def is_sentence(text: object) -> bool:
+    """Tell whether text describes a process: its first word is a mechanism, or further words have ``key=value``."""
+    if not isinstance(text, str) or not text.strip():
+        return False
+    first, *rest = text.split()
+    return first in DP_SGD or registry.known("mechanisms", first) or any("=" in word for word in rest)
+
+
+def parse(text: str) -> Sentence:
+    """Read a process in words.
+
+    A step begins with its mechanism; then stand key=value, a kind of sampling, perhaps with its rate behind it, and a
+    neighbouring relation. Steps are joined by " + ".
+
+    Raises:
+        UsageError: a word has no meaning, or something is given twice.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        raise UsageError(f"{text[:80]!r} has a quote without its end") from None
+    steps: list[dict[str, Any]] = [{}]
+    for word in words:
+        if word == "+":
+            steps.append({})
+        else:
+            _add(steps[-1], word, text)
+    shared: dict[str, Any] = {}
+    for step in steps:
+        if "mech" not in step:
+            raise UsageError(f"{text[:80]!r}: every step begins with a mechanism, as in {EXAMPLE}")
+        for key in [key for key in step if renamed(step)[key] in SHARED]:
+            name, value = renamed(step)[key], step.pop(key)
+            if shared.setdefault(name, value) != value:
+                raise UsageError(f"{text[:80]!r}: all steps have one {name}; found {shared[name]} and {value}")
+    return Sentence(tuple(steps), shared)
+
+
+def _add(step: dict[str, Any], word: str, text: str) -> None:
+    """Add what a word says to a step."""
+    key, equals, value = word.partition("=")
+    key = key.lstrip("-").replace("-", "_")
+    if not equals:
+        key, value = _bare(step, word, text)
+    if key in step:
+        raise UsageError(
+            f"{text[:80]!r}: {key} is given twice in one step; words are a mechanism and key=value, and steps are "
+            f'joined by " + "'
+        )
+    if value != UNKNOWN:
+        step[key] = value
+
+
+def _bare(step: dict[str, Any], word: str, text: str) -> tuple[str, str]:
+    """The key that a word without "=" gives, and its value."""
+    if not step:
+        if fold(word) not in DP_SGD:
+            registry.mechanism(word)  # an unknown name, with a suggestion
+        return "mech", word
+    if plain("samplings", word) in SAMPLINGS:
+        return "sampling", plain("samplings", word)
+    if plain("adjacencies", word) in tuple(Adjacency):
+        return "adjacency", plain("adjacencies", word)
+    if word[0] in "0123456789." and next(reversed(step)) == "sampling":
+        return "rate", word
+    near = did_you_mean(word, [*SAMPLINGS, *Adjacency, *registry.names("mechanisms")]) or "."
+    raise UsageError(
+        f'{text[:80]!r}: {word[:40]!r} says nothing here{near} Words are as in "{EXAMPLE}"; steps are joined by " + "'
+    )
+
+
+def with_words(mech: object, keys: Mapping[str, Any], verb: str) -> dict[str, Any]:
+    """The keys of one step; where ``mech`` is a sentence, those that it gives take the place of those left out.
+
+    Raises:
+        UsageError: the sentence has several steps, or gives a key that is given beside it.
+    """
+    if not is_sentence(mech) or not isinstance(mech, str) or len(mech.split()) == 1:
+        return {"mech": mech, **keys}
+    step = plain_step(parse(mech).one_step(verb))
+    for key in step:
+        if keys.get(key) not in (None, "none"):
+            raise UsageError(f"{key} is given twice: in {mech[:80]!r}, and as `{key}`")
+    return {**keys, **step}
