@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from wpriv.core.guarantee import SCHEMA as GUARANTEE
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process
 from wpriv.errors import UnknownName, Unsupported, UsageError
+from wpriv.files import STDIN, read_bytes
 from wpriv.files.shown import Shown
 from wpriv.numerics.numbers import echo, number, rounded, short, shown, text, whole
 
@@ -30,6 +32,7 @@ SCHEMA = "wpriv.explanation/1"
 RATES = (1e-2, 1e-3, 1e-4, 1e-5)
 PRIOR, DELTA, PEOPLE, RELEASES = 0.01, 1e-5, 4, 10
 MOST = 10**6  # people or releases
+MOST_BYTES = 2**24  # of a guarantee in a file
 # published deployments by what they protect; how many are shown
 UNITS = {
     "person": "all data of a person, device or user",
@@ -284,6 +287,8 @@ def _known(what: object, given: dict[str, object]) -> tuple[Known, Sequence[str]
 
 
 def _of_text(what: str, delta: float | None) -> tuple[Known, Sequence[str]]:
+    piped = read_bytes(STDIN, MOST_BYTES).decode("utf-8", "replace").strip() if what == STDIN else ""
+    what = piped if re.match(r"\w+\s*=", piped) else what
     words = what.replace(",", " ").split()
     # unlike those of a Path, these functions take any text
     if words and "=" in words[0] and not os.path.exists(what):
@@ -306,9 +311,12 @@ def _stated(what: str) -> Figure | None:
     """The guarantee that a file of ``--json`` holds; None of anything else."""
     from wpriv.results import model
 
-    if not (what.endswith(".json") and os.path.isfile(what)):
+    if what != STDIN and not (what.endswith(".json") and os.path.isfile(what)):
         return None
-    data = json.loads(Path(what).read_bytes())
+    try:
+        data = json.loads(read_bytes(what, MOST_BYTES))
+    except ValueError:  # words or a recipe on standard input
+        return None
     is_guarantee = isinstance(data, dict) and data.get("schema") == GUARANTEE
     return model.checked(model.Figure, data, Path(what), "Write it again by --json") if is_guarantee else None
 
