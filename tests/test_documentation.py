@@ -17,7 +17,8 @@ import wpriv.accounting.mechanisms
 from tests import nightly
 from tests.documents import PAGES, README, blocks, run_page
 from tests.points import ROOT
-from wpriv.cli.main import COMMANDS, main
+from wpriv.cli.main import main
+from wpriv.cli.parsing import COMMANDS
 from wpriv.core import registry
 from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError
 from wpriv.training import list_data

@@ -82,7 +82,7 @@ def test_a_curve_with_lower_ends_is_not_called_unknown_from_below(capsys):
     line = "budget --mech gauss --sigma 4 --curve --eps 1"
     _, out, _ = call(capsys, f"{line} --repeats geometric:mean=5")
     assert "delta at least" in out
-    assert "the best of K, K geometric with mean 5" in out
+    assert "the best of K runs, K geometric with mean 5" in out
     _, out, _ = call(capsys, f"{line} --accountant zcdp")
     assert out.startswith("delta over eps (upper bound) by zcdp\n")
     assert "delta at least" not in out

@@ -139,6 +139,8 @@ def account_for_history(
     Raises:
         Unsupported: there is no finite figure, or a step of random allocation or of shuffled batches.
     """
+    if delta == 0:
+        raise Unsupported("parameters that depend on earlier outputs are accounted for at a delta above 0 only")
     fixed = _fixed(process, eps, delta, tol) if fixed is None else fixed
     filters = registry.load("accountants", FILTER)
     plain = is_unsampled_gaussian(process)
