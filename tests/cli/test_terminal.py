@@ -114,7 +114,7 @@ def test_a_training_shows_a_bar_with_steps_and_eps_on_a_terminal_and_the_same_li
     assert len(kept) == 2
     for line in off.splitlines():
         words = re.sub(r"\d+ s$", "", line)  # the seconds of a run are its own
-        assert words in plain
+        assert " ".join(words.split()) in " ".join(plain.split())
 
 
 @pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.nightly)])
@@ -139,12 +139,12 @@ def test_tables_have_the_same_words_on_a_terminal_and_colour_beside_them(tmp_pat
     off, _, code = run(tmp_path / "a", *words, FORCE_COLOR="1")
     assert code == 0
     assert "\x1b" not in off
-    seen, _, _ = run(tmp_path / "b", *words, out=True, COLUMNS="40")
+    seen, _, _ = run(tmp_path / "b", *words, out=True, COLUMNS="80")
     assert "\x1b[1m" in seen
     assert len(set(COLOURS.findall(seen))) > 2  # bold, none, and a colour
     assert COLOURS.sub("", seen) == off
     for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-        assert run(tmp_path / f"c{len(env)}{min(env)}", *words, out=True, **env)[0] == off
+        assert run(tmp_path / f"c{len(env)}{min(env)}", *words, out=True, COLUMNS="80", **env)[0] == off
 
 
 @pytest.mark.parametrize("form", ["--json", "--csv"])
@@ -163,13 +163,18 @@ def noted(*columns):
     start = display.start
     display.start = lambda: (start(), up.set())
     return display
+write = t._Watch._write
+def written(watch, text):
+    write(watch, text)
+    if text:
+        up.set()
 def waiting(work):
     def late(*args, **given):
         if sys.stderr.isatty() and "--quiet" not in sys.argv:
             up.wait()
         return work(*args, **given)
     return late
-t._bars, k.WORK = noted, waiting(k.WORK)
+t._bars, t._Watch._write, k.WORK = noted, written, waiting(k.WORK)
 """
 
 
@@ -181,7 +186,7 @@ t._bars, k.WORK = noted, waiting(k.WORK)
             ["calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5"],
             "wpriv.accounting.calibrate",
             "calibrate",
-            r"calibrating +[-\\|/] \d:\d\d:\d\d",
+            r"wpriv: calibrating, \d:\d\d",
         ),
     ],
     ids=["compare", "calibrate"],
@@ -207,7 +212,7 @@ def test_short_work_shows_nothing(tmp_path):
 
 
 def fail_late(stream):
-    with output.waiting("working"):
+    with output.watched():
         while b"working" not in b"".join(stream.parts):
             stream.more.wait()
             stream.more.clear()
@@ -224,7 +229,7 @@ def test_a_display_stops_with_the_work_that_fails(monkeypatch):
             fail_late(stream)
     seen = stream.read()
     assert "working" in seen
-    assert seen.count("\x1b[?25l") == seen.count("\x1b[?25h") == 1  # the cursor is shown again
+    assert seen.endswith("\r\x1b[2K")
 
 
 def test_errors_while_a_bar_is_up_are_plain_lines(tmp_path):

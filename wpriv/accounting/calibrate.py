@@ -157,7 +157,7 @@ def calibrate(
         compare_classical: add what older formulas ask for (Gaussian and Laplace), in ``guarantee.extra["classical"]``.
         tol: relative width of the accountant's bracket, and so of the distance from the best possible value; by default
             1e-6 (1e-4 where a step's loss is only known between two others, as of projection; 1e-5 for ``tpr``).
-        advantage: instead of eps and delta: the largest true- less false-positive rate of a membership attack, which is
+        advantage: instead of eps and delta: the largest TPR minus FPR of a membership attack, which is
             delta at eps = 0.
         tpr: instead of eps and delta: the largest true-positive rate of a membership attack at the rate ``fpr``.
         fpr: the false-positive rate at which ``tpr`` holds, or the smallest rate for which ``max_mu`` does.
@@ -203,6 +203,11 @@ def calibrate(
     spent = None
     if history is not None:
         spent = build_process.described_process(history=history, adjacency=adjacency, group=group, records=records)
+    if target.argument == "eps" and delta is None and math.isinf(evaluate.largest_loss(at(unknown.clamp(1.0)))):
+        raise UsageError(
+            f"calibrate needs `delta` beside `eps`: no largest privacy loss of {spec['mech']} is known, so that it has "
+            f"no finite eps at delta = 0 (pure DP). Give `delta`, well below 1 / records, such as 1e-5"
+        )
     process_at = at if spent is None else spent_history.followed_by(spent, adjacency, at)
     width = max(default_tol(unknown, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
 

@@ -42,8 +42,8 @@ def command(kind: Word = None, name: Name = None, as_json: flags.Json = False) -
         rows = [[each, flags.as_flags(about)] for each, about in catalog.about(wanted).items()]
         _print_rows(["name", "what it is"], rows, as_json)
         return
-    with output.waiting("trying accountants"):
-        entries = [catalog.entry(*place) for place in places]
+    output.doing("trying accountants")
+    entries = [catalog.entry(*place) for place in places]
     if as_json:
         output.emit_rows([entry.as_dict() for entry in entries], SCHEMA)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,10 +34,10 @@ CLAIM_WORDS = {
     "approximate": "APPROXIMATE, not a guarantee",
     "as-published": "as published, not an (eps, delta) guarantee",
 }
-# a false positive of an attack in each order of the neighbours
-FALSE_POSITIVES = {
-    "remove": "a non-member flagged as a member",
-    "add": "a member flagged as a non-member",
+# the order of the neighbours, by what a false positive of an attack is there
+ORDERS = {
+    "remove": "where a false positive is a non-member flagged as a member (order remove)",
+    "add": "where a false positive is a member flagged as a non-member (order add)",
 }
 # rounding of ln delta of a pair in closed form, relative to 1 + |ln delta|: ten times the largest that was seen
 ROUNDING = 1e-13
@@ -116,13 +116,14 @@ class Guarantee(Shown):
         return self.answered()[1].safe
 
     def __str__(self) -> str:
-        return f"{self.headline()} by {self.accountant}: {self.process}"
+        runs = f", {best}" if (best := self._best_of_runs()) else ""
+        return f"{self.headline()} by {self.accountant}: {self.process}{runs}"
 
     def answered(self) -> tuple[str, Bracket]:
         """The name and the bracket of the computed quantity: eps, delta, mu or TPR."""
         asked = self.extra.get("asked")
         if asked == "mu":
-            return "mu", Bracket(self.extra["mu_upper"], self.extra["mu_lower"], self.extra["mu_upper"])
+            return "mu", _mu_of(self.extra)
         if asked == "tpr":
             (point,) = self.extra["attack"]["tpr_at_fpr"]
             return "TPR", Bracket(point["tpr_upper"], point["tpr_lower"], point["tpr_upper"])
@@ -160,8 +161,8 @@ class Guarantee(Shown):
     def facts(self, limit: float | None = None) -> list[tuple[str, str]]:
         """What the answer is about and rests on: process, neighbours, bracket, accountant, source and more."""
         rows = self.process.facts()
-        if chosen := self.extra.get("repeats"):
-            rows.append(("runs", f"the best of K, K {chosen['kind']} with mean {chosen['mean']:g}"))
+        if best := self._best_of_runs():
+            rows.append(("runs", best))
         name, bracket = self.answered()
         if self.claim == "certified" or (self.claim == "upper-bound" and bracket.lower):
             rows.append(("bracket", f"{name} in {bracket.text(limit)}"))
@@ -170,6 +171,10 @@ class Guarantee(Shown):
         rows += [("accountant", self.accountant), ("source", self.source)]
         rows += [("read as", note) for note in self.extra.get("reading", [])]
         return rows + self._distance_to_best() + self._mu()
+
+    def _best_of_runs(self) -> str:
+        chosen = self.extra.get("repeats")
+        return f"the best of K runs, K {chosen['kind']} with mean {chosen['mean']:g}" if chosen else ""
 
     def attacks(self) -> list[tuple[str, str, str]]:
         """The best membership attack: its advantage and true-positive rates, each with a lower and an upper end.
@@ -201,17 +206,10 @@ class Guarantee(Shown):
         """mu of Gaussian DP, where it is not the answer, and that of each order of the neighbours."""
         if "mu" not in self.extra:
             return []
-        ends = Bracket(self.extra["mu_upper"], self.extra["mu_lower"], self.extra["mu_upper"])
-        rows = [] if self.extra["asked"] == "mu" else [("mu", f"{ends.text()}, {range_words(self.extra['mu_fpr'])}")]
+        rows = [] if self.extra["asked"] == "mu" else [(self.extra, range_words(self.extra["mu_fpr"]))]
         orders = self.extra["mu_orders"]
-        for order in orders if len(orders) > 1 else []:
-            false_positive = FALSE_POSITIVES.get(order["order"])
-            what = (
-                f"a false positive is {false_positive} (order {order['order']})" if false_positive else order["order"]
-            )
-            ends = Bracket(order["mu_upper"], order["mu_lower"], order["mu_upper"])
-            rows.append(("mu", f"{ends.text()} where {what}" if false_positive else f"{ends.text()}, order {what}"))
-        return rows
+        rows += [(each, ORDERS.get(each["order"], each["order"])) for each in (orders if len(orders) > 1 else [])]
+        return [("mu", f"{_mu_of(each).text()}, {words}") for each, words in rows]
 
     def to_latex(self) -> str:
         """A row of a LaTeX table, escaped: process, accountant, claim, and the answer with where it holds."""
@@ -226,6 +224,10 @@ class Guarantee(Shown):
 
     def _repr_latex_(self) -> str:
         return latex(self.headline())
+
+
+def _mu_of(keys: Mapping[str, Any]) -> Bracket:
+    return Bracket(keys["mu_upper"], keys["mu_lower"], keys["mu_upper"])
 
 
 def range_words(fpr: float) -> str:
@@ -248,6 +250,8 @@ class Curve(Shown):
         source: paper and theorem.
         delta_bracket: maps eps >= 0 to a Bracket of delta.
         epsilon_bracket: maps delta in (0, 1) to a Bracket of eps >= 0.
+        pure_epsilon: the Bracket of eps at delta = 0, which is the largest privacy loss; None where the accountant has
+            no answer.
         warnings: what every answer must say beside it.
         tol: relative width asked of a bracket, where a wider one gets a warning.
         orders: the delta of each order of the neighbours alone, as in ``Process.directions``, at an eps and a
@@ -266,6 +270,7 @@ class Curve(Shown):
     tol: float | None = None
     orders: tuple[OrderDelta, ...] = ()
     order: float | None = None
+    pure_epsilon: Callable[[], Bracket] | None = None
 
     def __str__(self) -> str:
         claim = CLAIM_WORDS.get(self.claim, self.claim)
@@ -279,7 +284,7 @@ class Curve(Shown):
         """The smallest eps that may be promised at this delta: the upper end; inf where no finite eps holds.
 
         Raises:
-            UsageError: delta is outside (0, 1).
+            UsageError: delta is below 0, or 1 or more.
             Unsupported: the accountant has no answer.
         """
         return self.at(delta=delta).epsilon.safe
@@ -317,7 +322,7 @@ class Curve(Shown):
         """The guarantee at one eps or at one delta; exactly one must be given.
 
         Raises:
-            UsageError: both or neither are given, eps is negative or not finite, or delta is outside (0, 1).
+            UsageError: both or neither are given, eps is negative or not finite, or delta is not in [0, 1).
             Unsupported: the accountant has no answer.
         """
         if (eps is None) == (delta is None):
@@ -329,9 +334,15 @@ class Curve(Shown):
                 raise UsageError(f"eps must be a finite number of at least 0; found {eps}")
             return self._row("delta", Bracket.exact(eps), self._known(self.delta_bracket(eps)))
         delta = finite_number(delta, "delta")
-        if not 0 < delta < 1:
-            raise UsageError(f"delta must lie strictly between 0 and 1; found {delta}")
-        return self._row("eps", self._known(self.epsilon_bracket(delta)), Bracket.exact(delta))
+        if not 0 <= delta < 1:
+            raise UsageError(f"delta must be at least 0 and below 1; found {delta}")
+        if delta > 0:
+            return self._row("eps", self._known(self.epsilon_bracket(delta)), Bracket.exact(delta))
+        if self.pure_epsilon is None:
+            raise Unsupported(f"{self.accountant} has no eps at delta = 0. Give a larger `delta`, or use pld")
+        row = self._row("eps", self.pure_epsilon(), Bracket.exact(0.0))
+        is_exact = self.claim == "certified" and _is_narrow(row.epsilon, least_scale=1.0)
+        return replace(row, claim="exact") if is_exact else row
 
     def _known(self, bracket: Bracket) -> Bracket:
         """The upper end alone of a closed form about a pair that only bounds those of all data sets."""
@@ -374,7 +385,7 @@ def unit_notes(notions: Iterable[str | None]) -> list[str]:
     distinct = list(dict.fromkeys(notion for notion in notions if notion))
     if len(distinct) < 2:
         return []
-    notes = [f"{', '.join(distinct)} have different units: compare figures of the same notion only"]
+    notes = [f"{', '.join(distinct)} have different units: compare numbers of the same notion only"]
     if "wdp" in distinct:
         notes.append(
             "a wdp eps has the unit of the output and may grow with the noise: a small one does not mean more privacy"

@@ -149,7 +149,7 @@ def claims(rows: Rows, axes: Any) -> None:
     """
     ratios = [row["ratio"] for row in rows if row.get("ratio")]
     if not ratios:
-        raise KeyError("rows with a ratio of published to exact figures")
+        raise KeyError("rows with a ratio of published to exact numbers")
     inside = [ratio for ratio in ratios if LOW <= ratio <= HIGH]
     low, high = min(*inside, 0.5, 0.5) / 1.2, max(*inside, 1.2, 1.2) * 1.2
     texts = _texts(rows, _palette.of(axes).max_width)

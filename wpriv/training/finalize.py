@@ -263,7 +263,7 @@ def _adaptive_figures(
         )
     except Unsupported as error:
         return {}, [
-            f"the figures assume that no run was planned after seeing another; for a fork no other figure is known "
+            f"the numbers assume that no run was planned after seeing another; for a fork no other number is known "
             f"({error})"
         ]
     eps = figures.adaptive.epsilon.safe

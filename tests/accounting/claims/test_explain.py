@@ -122,6 +122,9 @@ def test_words_objects_and_histories_give_the_same_bounds(tmp_path):
         ("eps=1", {"releases": 10**7}, "from 1"),
         ("eps=1", {"unit": "persn"}, "did you mean 'person'"),
         (7, {}, "found 7"),
+        ("eps=" + 5000 * "9", {}, "finite"),
+        ("gauss " + 5000 * "x", {}, "gauss x"),
+        ("a\0b", {}, "a"),
     ],
 )
 def test_what_is_no_guarantee_is_refused(what, keywords, words):
