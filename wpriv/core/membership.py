@@ -142,7 +142,7 @@ class Membership:
         return ("remove", "add") if self.curve.process.adjacency == Adjacency.ADD_REMOVE else ("P over Q", "Q over P")
 
     def advantage(self) -> tuple[float, float]:
-        """Bounds of the largest true- less false-positive rate: delta at eps = 0, the total variation distance."""
+        """Bounds of the largest TPR minus FPR: delta at eps = 0, the total variation distance."""
         self._enough = 0.0
         ends = [self._ends(index)(0.0) for index in range(len(self._known))]
         low = 0.0 if self.curve.claim == "upper-bound" else max(low for low, _ in ends)
