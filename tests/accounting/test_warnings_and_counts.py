@@ -49,9 +49,11 @@ def test_calibrated_n_of_a_closed_form_is_the_most(sigma):
     assert gauss_delta(1, sigma, n) <= 1e-5 < gauss_delta(1, sigma, n + 1)
 
 
-def test_the_headline_says_the_most_of_n_and_enough_of_noise(capsys):
-    assert call(capsys, "calibrate --mech gauss --sigma 40 --eps 1 --delta 1e-5")[1].startswith("n = 114 is the most: ")
-    assert call(capsys, "calibrate --mech gauss --n 10 --eps 1 --delta 1e-5")[1].split(":")[0].endswith("is enough")
+def test_an_answer_says_the_most_of_n_and_the_least_of_noise(capsys):
+    out = call(capsys, "calibrate --mech gauss --sigma 40 --eps 1 --delta 1e-5")[1]
+    assert out.startswith("n = 114 (exact, eps 0.995396, delta 1e-5)\n")
+    assert "  most        the next larger value misses the target\n" in out
+    assert "\n  least       " in call(capsys, "calibrate --mech gauss --n 10 --eps 1 --delta 1e-5")[1]
 
 
 def test_an_n_that_is_not_shown_to_be_the_most_says_so(capsys):

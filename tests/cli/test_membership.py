@@ -26,7 +26,7 @@ SAMPLED = "--mech gauss --sigma 2 --sampling poisson --rate 0.1 --n 50"
 def test_mu_of_plain_noise_is_exact_and_holds_everywhere(capsys):
     code, out, _ = call(capsys, f"budget {PLAIN} --mu")
     assert code == 0
-    assert out.startswith("mu = 0.79057 at every FPR, exact, by pld")
+    assert out.startswith("mu = 0.79057 (exact, at every FPR)\n")
     row = json.loads(call(capsys, f"budget {PLAIN} --mu --json")[1])
     assert row["mu_lower"] == row["mu_upper"] == pytest.approx(math.sqrt(10) / 4, rel=1e-14)
     assert row["mu_fpr"] == 0
@@ -44,7 +44,7 @@ def test_json_has_both_ends_and_both_orders_and_keeps_to_the_schema(capsys):
 
 def test_every_format_shows_the_same_mu(capsys):
     _, text, _ = call(capsys, f"budget {SAMPLED} --mu")
-    shown = float(re.match(r"mu = (\S+) at every FPR >= 1e-09 with FNR >= 1e-09, certified", text)[1])
+    shown = float(re.match(r"mu = (\S+) \(certified, at every FPR >= 1e-9 with FNR >= 1e-9\)", text)[1])
     assert float(call(capsys, f"budget {SAMPLED} --mu --quiet")[1]) == shown
     row = next(csv.DictReader(io.StringIO(call(capsys, f"budget {SAMPLED} --mu --csv")[1])))
     assert float(row["mu"]) <= shown <= float(row["mu"]) * (1 + 1e-5)
@@ -53,7 +53,7 @@ def test_every_format_shows_the_same_mu(capsys):
 def test_mu_stands_beside_an_eps_that_is_asked(capsys):
     _, out, _ = call(capsys, f"budget {SAMPLED} --delta 1e-5 --mu")
     assert out.startswith("eps = ")
-    assert re.search(r"^mu: \S+ \[\S+, \S+\] at every FPR >= 1e-09", out, re.M)
+    assert re.search(r"^  mu +\[\S+, \S+\], at every FPR >= 1e-9", out, re.M)
 
 
 def test_a_distinguishing_event_is_named_where_mu_depends_on_the_cut(capsys):
@@ -149,4 +149,4 @@ def test_several_accountants_have_a_column_of_mu(capsys):
 
 def test_a_bound_on_attacks_names_its_false_positive_rate_with_all_digits(capsys):
     assert main(["calibrate", "--mech", "gauss", "--tpr", "0.02", "--fpr", "0.0123456789"]) == 0
-    assert "at a false-positive rate of 0.0123456789" in capsys.readouterr().out
+    assert "TPR at FPR 0.0123456789 " in capsys.readouterr().out

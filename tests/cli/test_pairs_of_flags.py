@@ -48,7 +48,7 @@ def test_why_refuses_sampling_without_a_rate(capsys, flags, words):
 def test_the_largest_loss_of_a_release_is_that_of_all_that_moves(capsys, flags, bound):
     code, out, _ = call(capsys, f"budget {flags} --delta 0.1 --explain --tol 0.01")
     assert code == 0
-    assert f"one release has a privacy loss of at most {bound.removeprefix('at most ')}\n" in out
+    assert f"one release has a privacy loss of {bound} " in f"{' '.join(out.split())} "
 
 
 def test_outputs_about_groups_say_so(capsys):
@@ -81,10 +81,11 @@ def test_the_guarantee_of_the_best_run_is_no_process(capsys, tmp_path):
 def test_a_curve_with_lower_ends_is_not_called_unknown_from_below(capsys):
     line = "budget --mech gauss --sigma 4 --curve --eps 1"
     _, out, _ = call(capsys, f"{line} --repeats geometric:mean=5")
-    assert "an upper bound by pld, and a lower one" in out.splitlines()[0]
-    assert "the best of K runs (geometric, mean 5)" in out.splitlines()[0]
+    assert "delta at least" in out
+    assert "the best of K runs, K geometric with mean 5" in out
     _, out, _ = call(capsys, f"{line} --accountant zcdp")
-    assert "nothing known from below" in out
+    assert out.startswith("delta over eps (upper bound) by zcdp\n")
+    assert "delta at least" not in out
 
 
 def test_a_curve_ends_at_the_largest_eps(capsys):
@@ -124,7 +125,7 @@ def test_a_copy_that_cannot_be_written_is_not_sent_to_a_flag_that_cp_lacks(capsy
 def test_curves_say_how_flags_were_read(capsys, more):
     job = "--mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 40 --bands 4 --tol 0.001"
     _, out, _ = call(capsys, f"budget {job} {more}")
-    assert "read as: 4 bands: n = 40 steps at rate 0.01 = 10 steps at rate 0.04 of plain noise" in out
+    assert "read as 4 bands: n = 40 steps at rate 0.01 = 10 steps at rate 0.04 of plain noise" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("more", ["--delta 1e-5 --accountant rdp", "--eps 3 --curve", "--fpr 0.1 --curve tradeoff"])

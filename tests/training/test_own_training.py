@@ -249,10 +249,11 @@ def test_data_files_may_lie_beside_the_recipe(tmp_path, monkeypatch):
 
 def test_a_finished_training_prints_as_one_line(tmp_path):
     trained = wpriv.train(network(), (X, Y), test=TEST, out=tmp_path / "r", **OPTIONS)
-    line = repr(trained)
+    line = str(trained)
+    assert repr(trained) == f"<Trained: {line}>"
     assert "\n" not in line
-    assert line.startswith("Trained(Sequential: accuracy 0.")
-    assert "eps = 3 at delta = 1e-05" in line
+    assert line.startswith("Sequential: accuracy 0.")
+    assert "eps = 3 (certified, delta 1e-5)" in line
 
 
 def test_classification_of_numbers_to_predict_is_refused_and_not_trained_as_one_class(tmp_path):

@@ -79,7 +79,7 @@ def kept(accountant: str, process: Process) -> str:
     if accountant == GAUSS:
         return "the sum of (sensitivity / sigma)^2"
     leak = evaluate.infinity_mass(process)
-    return "this figure" + (LEAK.format(leak=text(leak, up=True)) if leak > 0 else "")
+    return "this number" + (LEAK.format(leak=text(leak, up=True)) if leak > 0 else "")
 
 
 def _figure(row: Guarantee, assumes: str) -> dict[str, object]:

@@ -223,7 +223,7 @@ def _beyond_sensitivity(process: Process, accountant: str) -> list[str]:
         if largest > allowed * (1 + 1e-9):
             warnings.append(
                 f"{accountant} accounts for a sensitivity of {noise.sensitivity:g}, and observed pairs are up to "
-                f"{largest:g} apart, in the same unit: its figure does NOT hold for them. Clip the gradients, or give "
+                f"{largest:g} apart, in the same unit: its number does NOT hold for them. Clip the gradients, or give "
                 f"their largest change as `sensitivity`"
             )
     return list(dict.fromkeys(warnings))
@@ -313,7 +313,7 @@ def no_guarantee(row: Guarantee) -> str | None:
     if row.notion == "approximate-dp" and row.claim in RIGOROUS:
         return None
     what = (
-        f"a figure of the notion {row.notion!r}"
+        f"a number of the notion {row.notion!r}"
         if row.notion != "approximate-dp"
         else f"an answer of the claim {row.claim!r}"
     )

@@ -290,7 +290,7 @@ def _ledger(file: Path) -> History:
     for aside in sorted(file.parent.glob("before-*")):
         if (aside / storage.LEDGER).is_file():
             notes.append(
-                f"{aside.name} holds an earlier run that this figure does not include; see the statement of this run"
+                f"{aside.name} holds an earlier run that this number does not include; see the statement of this run"
             )
     notes += map(str, ledger.cut_passes(entries))
     process = ledger.process(entries)

@@ -185,10 +185,13 @@ def _print_bounds(table: BoundsTable, rows: list[Row]) -> None:
     output.emit_facts(
         [(name, words) for name, words in tables.about(rows) if words and (name != "claims" or not is_tall)]
     )
-    output.emit("")
     if is_tall:
-        output.emit_table(*tall)
+        # notions, which share no units, have tables of their own
+        for notion in dict.fromkeys(row[0].partition(" [")[2] for row in tall[1]):
+            output.emit("")
+            output.emit_table(tall[0], [row for row in tall[1] if row[0].partition(" [")[2] == notion])
         return
+    output.emit("")
     keys = first = 1 if table.grid() else len(table.axes)
     while first < len(header):
         last = first + 1

@@ -19,6 +19,7 @@ CSV_COLUMNS = (
     *("accountant", "notion", "claim", "epsilon", "epsilon_lower", "epsilon_upper"),
     *("delta", "delta_lower", "delta_upper", "adjacency", "process", "source", "warnings"),
 )
+ABOUT = ("process", "in all", "sampling", "neighbours", "runs")
 MU_COLUMNS = ("mu", "mu_lower", "mu_upper", "mu_fpr")
 
 
@@ -63,9 +64,8 @@ def print_guarantees(
         first = next((row for row in rows if "order" not in row.extra), rows[0])
         output.emit_bold(f"{first.answered()[0]} at {first.at_words().removeprefix('at ')} by {len(rows)} accountants")
         readings = dict.fromkeys(note for row in rows for note in row.extra.get("reading", []))
-        output.emit_facts([*first.process.facts(), *(("read as", note) for note in readings)])
-        output.emit("")
-        output.emit_table(*_comparison(rows, limit))
+        output.emit_facts([*_circumstances(first), *(("read as", note) for note in readings)])
+        _print_comparison(rows, limit)
         for row in rows:
             _print_explanation(row)
         say_refused(refused)
@@ -96,7 +96,7 @@ def print_curve(rows: Sequence[Guarantee], mode: str) -> None:
         first = rows[0]
         claim = CLAIM_WORDS.get(first.claim, first.claim)
         output.emit_bold(f"delta over eps ({claim}) by {first.accountant}")
-        output.emit_facts([*first.process.facts(), *(("read as", note) for note in first.extra["reading"])])
+        output.emit_facts([*_circumstances(first), *(("read as", note) for note in first.extra["reading"])])
         lowers = ["" if row.delta.lower is None else text(row.delta.lower, up=False) for row in rows]
         # of an upper bound no lower one is known, unless some other accountant gives it
         lowers = [""] * len(rows) if first.claim == "upper-bound" and set(lowers) == {"0"} else lowers
@@ -134,22 +134,27 @@ def print_trade_off(rows: Sequence[Mapping[str, Any]], described: DescribedProce
     output.warn([*process.caveats(), *runs_in_advance(described, accountant)])
 
 
+def _circumstances(row: Guarantee) -> list[tuple[str, str]]:
+    """What a guarantee is about, without what it rests on."""
+    return [(name, words) for name, words in row.facts() if name in ABOUT]
+
+
 def _rate(name: str, value: float | None) -> str:
     return "" if value is None else text(value, up=name.endswith("_upper") or name == "fpr")
 
 
-def _comparison(rows: Sequence[Guarantee], limit: float | None = None) -> tuple[list[str], list[list[str]]]:
-    """Several accountants on one process as a table; notions that share no units get columns of their own."""
-    notions = list(dict.fromkeys(row.notion for row in rows))
+def _print_comparison(rows: Sequence[Guarantee], limit: float | None = None) -> None:
+    """Several accountants on one process; notions, which share no units, have tables of their own."""
     name, _ = rows[0].answered()
-    columns = [name if notion == "approximate-dp" else f"{name} [{notion}]" for notion in notions]
-    body = []
-    for row in rows:
-        bracket = row.answered()[1]
-        safe = text(bracket.safe, up=True, limit=limit)
-        low = "" if row.claim == "exact" or not bracket.lower else text(bracket.lower, up=False)
-        body.append([row.accountant, row.claim, *(safe if row.notion == notion else "" for notion in notions), low])
-    return ["accountant", "claim", *columns, "at least"], body
+    for notion in dict.fromkeys(row.notion for row in rows):
+        body = []
+        for row in (row for row in rows if row.notion == notion):
+            bracket = row.answered()[1]
+            low = "" if row.claim == "exact" or not bracket.lower else text(bracket.lower, up=False)
+            body.append([row.accountant, row.claim, text(bracket.safe, up=True, limit=limit), low])
+        output.emit("")
+        answer = name if notion == "approximate-dp" else f"{name} [{notion}]"
+        output.emit_table(["accountant", "claim", answer, "at least"], body)
 
 
 def _csv(rows: Sequence[Guarantee]) -> str:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from wpriv._version import __version__
 from wpriv.cli.flags import as_flags
+from wpriv.cli.parsing import width
 from wpriv.errors import MissingResource, WprivError
 from wpriv.files.durable_writes import plain
 
@@ -167,7 +168,6 @@ def _null_stream(number: int) -> TextIO:
 DELAY = 1.0  # seconds before work that is usually short shows its progress
 BAR_WIDTH = 24
 LEAST_CELL = 16  # of a cell whose text is broken, in characters
-WIDTH, LEAST_WIDTH = 80, 40  # of results where standard output is no terminal, and of all
 # of claims and verdicts: in cells, which are at least two blanks apart, behind a bracket, and in "X is proved:"
 STYLES = {
     "certified|exact|ok|holds|proved|consistent": "32",
@@ -188,16 +188,6 @@ def is_live(stream: TextIO) -> bool:
 def has_colour(stream: TextIO) -> bool:
     """Tell whether a stream is a terminal that may have colour: NO_COLOR is kept."""
     return is_live(stream) and not os.environ.get("NO_COLOR")
-
-
-def width(stream: TextIO | None = None) -> int:
-    """Return the number of columns of a stream, by default standard output: ``COLUMNS``, or of its terminal, or 80."""
-    given = os.environ.get("COLUMNS", "")
-    columns = int(given) if given.isdecimal() and len(given) < 6 else 0
-    if not columns:
-        with contextlib.suppress(OSError, ValueError):  # no terminal, or no file at all
-            columns = os.get_terminal_size((stream or sys.stdout).fileno()).columns
-    return max(columns or WIDTH, LEAST_WIDTH)
 
 
 def coloured(text: str, *, bold: bool = False) -> str:
@@ -464,12 +454,15 @@ def emit_rows(rows: Sequence[Mapping[str, object]], schema: str, **more: object)
 def emit_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: int = 0, notes: Sequence[str] = ()
 ) -> None:
-    """Print a table at the width of standard output, on a terminal with a bold header and coloured claims and verdicts.
+    """Print a table, on a terminal at its width, with a bold header and coloured claims and verdicts.
+
+    Off a terminal a row is one line, since programs read it.
 
     Args:
         notes: a text for each row, which stands below it.
     """
-    head, body = table(header, rows, width() - indent)
+    broken = is_live(sys.stdout) or "COLUMNS" in os.environ
+    head, body = table(header, rows, width() - indent if broken else sys.maxsize)
     emit(*(coloured(" " * indent + line, bold=True) for line in head))
     texts = iter(notes)
     for lines in body:
@@ -478,10 +471,9 @@ def emit_table(
 
 
 def fits(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Tell whether a table is no wider than standard output without breaking its cells, apart from its header."""
-    head, body = table(header, rows, width())
-    whole = all(len(lines) == 1 for lines in body)
-    return whole and max(map(len, (*head, *(lines[0] for lines in body)))) <= width()
+    """Tell whether a table is no wider than standard output without breaking its cells."""
+    head, body = table(header, rows)
+    return max(map(len, (*head, *(lines[0] for lines in body)))) <= width()
 
 
 def say(kind: str, *lines: str) -> None:

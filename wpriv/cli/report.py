@@ -54,7 +54,10 @@ def command(
         else result.text.rstrip("\n")
     )
     if out is None:
-        output.emit(text)
+        if form == "summary" and not as_json:
+            output.emit_words(*text.splitlines())
+        else:
+            output.emit(text)
         return
     if Path(out).is_dir():
         raise UsageError(f"--out wants a file; {out} is a folder")

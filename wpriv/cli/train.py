@@ -68,7 +68,7 @@ Log = Annotated[
     list[str] | None,
     option(
         "NAME",
-        "Send figures to mlflow, tensorboard or wandb at the end: eps, delta, parameters, final test metrics; "
+        "Send numbers to mlflow, tensorboard or wandb at the end: eps, delta, parameters, final test metrics; "
         "repeatable.",
         "--log",
         group=OUTPUT,

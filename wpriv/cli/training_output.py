@@ -12,6 +12,7 @@ from wpriv.accounting import repeated_selection
 from wpriv.accounting.plausibility import weak_figures
 from wpriv.cli import comparison_output, guarantee_output, output
 from wpriv.config.recipe import Recipe
+from wpriv.core.process import SAMPLING_WORDS
 from wpriv.numerics.numbers import short, text
 from wpriv.results import storage
 from wpriv.results.expectations import DEVIATION, RUN, SEEDS
@@ -64,12 +65,12 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
             }
         )
         return
-    sampling = f"{plan.sampling.kind} sampling at rate {plan.sampling.rate:.6g}"
-    sampling = "all records each step" if plan.sampling.kind == "none" else sampling
+    kind = plan.sampling.kind
+    drawn = "all records each step" if kind == "none" else f"{SAMPLING_WORDS[kind]} at rate {plan.sampling.rate:.6g}"
     batch = f"{plan.batch}" if isinstance(plan.batch, int) else f"{plan.batch:g}"
-    if plan.sampling.kind == "allocation":
-        sampling = f"{sampling}, passes of {plan.sampling.pass_steps} steps"
-    output.emit_bold(f"{plan.recipe.name}: {plan.steps} steps of {batch} of {plan.records} records, {sampling}")
+    if kind == "allocation":
+        drawn = f"{drawn}, passes of {plan.sampling.pass_steps} steps"
+    output.emit_bold(f"{plan.recipe.name}: {plan.steps} steps of {batch} of {plan.records} records, {drawn}")
     output.emit_facts(
         [
             *_privacy(plan),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,10 +34,10 @@ CLAIM_WORDS = {
     "approximate": "APPROXIMATE, not a guarantee",
     "as-published": "as published, not an (eps, delta) guarantee",
 }
-# a false positive of an attack in each order of the neighbours
-FALSE_POSITIVES = {
-    "remove": "a non-member flagged as a member",
-    "add": "a member flagged as a non-member",
+# the order of the neighbours, by what a false positive of an attack is there
+ORDERS = {
+    "remove": "where a false positive is a non-member flagged as a member (order remove)",
+    "add": "where a false positive is a member flagged as a non-member (order add)",
 }
 # rounding of ln delta of a pair in closed form, relative to 1 + |ln delta|: ten times the largest that was seen
 ROUNDING = 1e-13
@@ -110,13 +110,14 @@ class Guarantee(Shown):
         return self.answered()[1].safe
 
     def __str__(self) -> str:
-        return f"{self.headline()} by {self.accountant}: {self.process}"
+        runs = f", {best}" if (best := self._best_of_runs()) else ""
+        return f"{self.headline()} by {self.accountant}: {self.process}{runs}"
 
     def answered(self) -> tuple[str, Bracket]:
         """The name and the bracket of the computed quantity: eps, delta, mu or TPR."""
         asked = self.extra.get("asked")
         if asked == "mu":
-            return "mu", Bracket(self.extra["mu_upper"], self.extra["mu_lower"], self.extra["mu_upper"])
+            return "mu", _mu_of(self.extra)
         if asked == "tpr":
             (point,) = self.extra["attack"]["tpr_at_fpr"]
             return "TPR", Bracket(point["tpr_upper"], point["tpr_lower"], point["tpr_upper"])
@@ -154,8 +155,8 @@ class Guarantee(Shown):
     def facts(self, limit: float | None = None) -> list[tuple[str, str]]:
         """What the answer is about and rests on: process, neighbours, bracket, accountant, source and more."""
         rows = self.process.facts()
-        if chosen := self.extra.get("repeats"):
-            rows.append(("runs", f"the best of K, K {chosen['kind']} with mean {chosen['mean']:g}"))
+        if best := self._best_of_runs():
+            rows.append(("runs", best))
         name, bracket = self.answered()
         if self.claim == "certified" or (self.claim == "upper-bound" and bracket.lower):
             rows.append(("bracket", f"{name} in {bracket.text(limit)}"))
@@ -164,6 +165,10 @@ class Guarantee(Shown):
         rows += [("accountant", self.accountant), ("source", self.source)]
         rows += [("read as", note) for note in self.extra.get("reading", [])]
         return rows + self._distance_to_best() + self._mu()
+
+    def _best_of_runs(self) -> str:
+        chosen = self.extra.get("repeats")
+        return f"the best of K runs, K {chosen['kind']} with mean {chosen['mean']:g}" if chosen else ""
 
     def attacks(self) -> list[tuple[str, str, str]]:
         """The best membership attack: its advantage and true-positive rates, each with a lower and an upper end.
@@ -195,17 +200,10 @@ class Guarantee(Shown):
         """mu of Gaussian DP, where it is not the answer, and that of each order of the neighbours."""
         if "mu" not in self.extra:
             return []
-        ends = Bracket(self.extra["mu_upper"], self.extra["mu_lower"], self.extra["mu_upper"])
-        rows = [] if self.extra["asked"] == "mu" else [("mu", f"{ends.text()}, {range_words(self.extra['mu_fpr'])}")]
+        rows = [] if self.extra["asked"] == "mu" else [(self.extra, range_words(self.extra["mu_fpr"]))]
         orders = self.extra["mu_orders"]
-        for order in orders if len(orders) > 1 else []:
-            false_positive = FALSE_POSITIVES.get(order["order"])
-            what = (
-                f"a false positive is {false_positive} (order {order['order']})" if false_positive else order["order"]
-            )
-            ends = Bracket(order["mu_upper"], order["mu_lower"], order["mu_upper"])
-            rows.append(("mu", f"{ends.text()} where {what}" if false_positive else f"{ends.text()}, order {what}"))
-        return rows
+        rows += [(each, ORDERS.get(each["order"], each["order"])) for each in (orders if len(orders) > 1 else [])]
+        return [("mu", f"{_mu_of(each).text()}, {words}") for each, words in rows]
 
     def to_latex(self) -> str:
         """A row of a LaTeX table, escaped: process, accountant, claim, and the answer with where it holds."""
@@ -220,6 +218,10 @@ class Guarantee(Shown):
 
     def _repr_latex_(self) -> str:
         return latex(self.headline())
+
+
+def _mu_of(keys: Mapping[str, Any]) -> Bracket:
+    return Bracket(keys["mu_upper"], keys["mu_lower"], keys["mu_upper"])
 
 
 def range_words(fpr: float) -> str:
@@ -377,7 +379,7 @@ def unit_notes(notions: Iterable[str | None]) -> list[str]:
     distinct = list(dict.fromkeys(notion for notion in notions if notion))
     if len(distinct) < 2:
         return []
-    notes = [f"{', '.join(distinct)} have different units: compare figures of the same notion only"]
+    notes = [f"{', '.join(distinct)} have different units: compare numbers of the same notion only"]
     if "wdp" in distinct:
         notes.append(
             "a wdp eps has the unit of the output and may grow with the noise: a small one does not mean more privacy"

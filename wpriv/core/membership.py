@@ -98,7 +98,7 @@ class Membership:
         if not curve.is_proven:
             raise Unsupported(
                 f"bounds on attacks need proven bounds of (eps, delta)-DP at every eps; {curve.accountant} gives "
-                f"{curve.notion} figures of the claim {curve.claim}. Use `accountant='pld'`"
+                f"{curve.notion} numbers of the claim {curve.claim}. Use `accountant='pld'`"
             )
         self.curve = curve
         self._is_out_of_work = counted_work.limit(work)
@@ -132,7 +132,7 @@ class Membership:
         return order_names(self.curve.process, len(self.trade_offs))
 
     def advantage(self) -> tuple[float, float]:
-        """Bounds of the largest true- less false-positive rate: delta at eps = 0, the total variation distance."""
+        """Bounds of the largest TPR minus FPR: delta at eps = 0, the total variation distance."""
         self._enough = 0.0
         ends = [self._ends(index)(0.0) for index in range(len(self._known))]
         low = 0.0 if self.curve.claim == "upper-bound" else max(low for low, _ in ends)

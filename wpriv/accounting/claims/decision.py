@@ -168,7 +168,7 @@ class Question:
                 continue
             if not curve.is_proven:
                 raise Unsupported(
-                    f"a claim is decided by proven bounds of (eps, delta)-DP; {name} gives {curve.notion} figures of "
+                    f"a claim is decided by proven bounds of (eps, delta)-DP; {name} gives {curve.notion} numbers of "
                     f"the claim {curve.claim}. Use `accountant='pld'`"
                 )
             count += 1
