@@ -231,9 +231,7 @@ def compose_sides(
     pairs = zip(sides, counts, strict=True)
     finite = sum(float(n @ np.log1p(-np.broadcast_to(side.beyond, n.shape))) for side, n in pairs)
     upper = compose([(side.upper, 0.0) for side in sides], finite)
-    return TwoSidedComposition(
-        upper, lambda: compose([side.lower() for side in sides], log_finite), slack, slack, deviation
-    )
+    return TwoSidedComposition(upper, lambda: compose([side.lower() for side in sides], log_finite), slack, deviation)
 
 
 def compose_window(

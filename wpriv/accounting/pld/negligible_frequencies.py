@@ -317,9 +317,8 @@ def wrap_around(
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = logs + kernel.log_moment(tilts) + tilts * kernel.shift + 1e-9
         logs = np.where(np.isfinite(logs), logs, np.inf)
-        periods = np.array(
-            [np.where(np.isfinite(logs), (logs - tilts * eps - log_allowance) / np.abs(other), np.inf) for eps in near]
-        )
+        excess = [(logs - tilts * eps - log_allowance) / np.abs(other) for eps in near]
+        periods = np.where(np.isfinite(logs), np.array(excess), np.inf)
     above_period = float(periods[:, : shifts.size].min(axis=1).max())
     below_period = float(periods[:, shifts.size :].min(axis=1).max())
     period = max(above_period, below_period, deviation)
