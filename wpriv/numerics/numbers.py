@@ -104,9 +104,7 @@ def to_int(value: object) -> Any:
             return whole(value, "")
         if (power := _power(value)) is not None:
             return power
-    except _TooLargeError:
-        return value
-    except UsageError:
+    except (_TooLargeError, UsageError):
         return value
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
@@ -191,10 +189,8 @@ def rounded(x: float, *, up: bool, digits: int = DIGITS) -> float:
         return float(x)
     # from the shortest text, so that the float nearest to 1e-5, which lies slightly above 1e-5, stays 1e-5
     exact = Decimal(repr(float(x)))
-    decimal = exact.quantize(
-        Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=ROUND_CEILING if up else ROUND_FLOOR
-    )
-    return float(decimal)
+    place = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    return float(exact.quantize(place, rounding=ROUND_CEILING if up else ROUND_FLOOR))
 
 
 def echo(x: float) -> str:

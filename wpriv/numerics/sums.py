@@ -256,7 +256,10 @@ def score_sum_rates(
     mean = float(usual @ scores)
     first = round(count * mean) - size // 2
     centred = np.asarray(scores - mean, dtype=float)
-    rest, *one = (np.fft.rfft(_on_circle(scores, masses, size)) for masses in (usual, *others))
+    circles = np.zeros((1 + len(others), size), dtype=np.longdouble)
+    for circle, masses in zip(circles, (usual, *others), strict=True):
+        np.add.at(circle, scores % size, masses)
+    rest, *one = map(np.fft.rfft, circles)
     unit = max(float(np.finfo(rest.real.dtype).eps) / 2, EXTENDED_ROUNDOFF)
     layers = LAYER_ROUNDINGS * unit * (math.log2(size) + 4)
     # masses carry a rounding each, and one for every other cell of the same score
@@ -274,12 +277,6 @@ def score_sum_rates(
         above.append(np.append(np.cumsum(masses[::-1])[::-1], 0.0))
         below.append(np.append(0.0, np.cumsum(masses)))
     return above, below, error + max(_wrapped(centred, usual, masses, count, size) for masses in others)
-
-
-def _on_circle(scores: Counts, masses: Array, size: int) -> np.ndarray:
-    circle = np.zeros(size, dtype=np.longdouble)
-    np.add.at(circle, scores % size, masses)
-    return circle
 
 
 def _wrapped(centred: Array, usual: Array, other: Array, count: int, size: int) -> float:
