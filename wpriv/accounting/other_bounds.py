@@ -118,7 +118,7 @@ class OtherBounds:
     def epsilon_lower_bound(self, delta: float) -> Callable[[], float]:
         """A lower bound of eps at delta."""
         # loaded here, since most questions need no lower bound
-        from wpriv.accounting.pld.chernoff_bound import epsilon_far_below
+        from wpriv.accounting.pld.step_groups import epsilon_far_below
 
         return lambda: max(max(_one_epsilon(run, delta), epsilon_far_below(run, delta)) for run in self.dominated)
 

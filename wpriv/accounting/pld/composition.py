@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 
 from wpriv.accounting.pld import constants
-from wpriv.accounting.pld.chernoff_bound import chernoff_suffices, delta_far_below
 from wpriv.accounting.pld.few_atoms import compose_few_atoms
 from wpriv.accounting.pld.inversion import compose_by_transform
 from wpriv.accounting.pld.lattice import compose_on_lattice
@@ -31,6 +30,8 @@ from wpriv.accounting.pld.step_groups import (
     Steps,
     TwoSidedComposition,
     approximate_single_loss_delta,
+    chernoff_suffices,
+    delta_far_below,
     expected_eps,
     log_delta_guess,
     ordered,
