@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wpriv.config import document, recipe, resolve, validate, yaml_document
+from wpriv.config import document, recipe, resolve, yaml_document
 from wpriv.config.document import known_keys
 from wpriv.config.schema import Compare
 from wpriv.config.train_schema import Train
@@ -29,7 +29,7 @@ quick: {sweep: {over: eps, values: [1]}}
 
 
 def diagnostics(text: str) -> list[document.Diagnostic]:
-    return validate.validate(resolve.resolve(yaml_document.parse(text, "r.yaml")))
+    return recipe.validate(resolve.resolve(yaml_document.parse(text, "r.yaml")))
 
 
 def places(text: str) -> list[str]:

@@ -89,10 +89,8 @@ def with_sigma(step: dict[str, Any]) -> dict[str, Any]:
             f"`noise_multiplier` is sigma / sensitivity, and {step.get('mech')} does not have both; its parameters: "
             f"{', '.join(fields) or 'none'}"
         )
-    sensitivity = step.get("sensitivity")
-    least: Any = fields["sensitivity"].default
-    factor = number(multiplier, "`noise_multiplier`")
-    sensitivity = least if sensitivity is None else number(sensitivity, "sensitivity")
+    factor, given = number(multiplier, "`noise_multiplier`"), step.get("sensitivity")
+    sensitivity: Any = fields["sensitivity"].default if given is None else number(given, "sensitivity")
     if not factor > 0:
         raise UsageError(f"`noise_multiplier` must be greater than 0; found {echo(factor)}")
     return {**step, "sigma": factor * sensitivity}
