@@ -32,4 +32,6 @@ def _synonyms() -> str:
     return "\n".join(lines) + "\n"
 
 
-PARTS = {"synonyms": _synonyms} | {f"help-{name.replace(' ', '-')}": _part(name, command) for name, command in commands()}
+PARTS = {"synonyms": _synonyms} | {
+    f"help-{name.replace(' ', '-')}": _part(name, command) for name, command in commands()
+}
