@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv import randomness
+from wpriv.config.plain_words import in_plain_words
 from wpriv.errors import UsageError
 from wpriv.files.shown import Shown
 from wpriv.numerics import ball_projection
@@ -64,6 +65,7 @@ class Privatized(Shown):
         return [*words.report_facts(local_statement.read(self.statement)), *written]
 
 
+@in_plain_words
 def privatize(
     data: Any,
     mech: str | None = None,
