@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import shlex
 from collections.abc import Iterable
 
@@ -31,6 +32,13 @@ def call_alone(words: Iterable[object]) -> tuple[int, str, str]:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([str(word) for word in words])
     return code, out.getvalue(), err.getvalue()
+
+
+def ends_in_error(err: str, words: Iterable[str], code: int) -> bool:
+    """Whether standard error ends in an error: under --json an object with the exit code, else a paragraph."""
+    if "--json" not in words:
+        return "wpriv: " in err
+    return bool(json.loads(err.splitlines()[-1])["exit_code"] == code)
 
 
 def _split(words: tuple[object, ...]) -> list[str]:

@@ -102,10 +102,12 @@ def browser(built, tmp_path_factory):
     if shutil.which("chromedriver") is None:
         pytest.skip("chromedriver is not installed (apt-get install chromium chromium-driver)")
     browser = Browser(tmp_path_factory.mktemp("profile"))
-    browser.call("POST", "/url", url=(built / "verify.html").as_uri())
-    browser.wait("return document.getElementById('prove').disabled ? 'no' : 'yes'", {"yes"})
-    yield browser
-    browser.close()
+    try:
+        browser.call("POST", "/url", url=(built / "verify.html").as_uri())
+        browser.wait("return document.getElementById('prove').disabled ? 'no' : 'yes'", {"yes"})
+        yield browser
+    finally:
+        browser.close()
 
 
 def outcome(browser: Browser) -> str:
@@ -190,6 +192,7 @@ def test_a_file_is_proved_in_chromium(browser, tmp_path):
     path = tmp_path / "laplace.json"
     job = "budget --mech laplace --scale 20 --n 1000 --eps 3 --quiet --certificate"
     subprocess.run([sys.executable, "-m", "wpriv", *job.split(), str(path)], check=True, capture_output=True)
+    browser.run("document.getElementById('result').hidden = true")  # a file is read later than it is given
     browser.call("POST", f"/element/{browser.element('file')}/value", text=str(path))
     assert outcome(browser) == "proved"
     assert "laplace (scale = 20.0, sensitivity = 1.0), n = 1000" in browser.text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import runpy
@@ -16,7 +17,8 @@ import wpriv.accounting.mechanisms
 from tests import nightly
 from tests.documents import PAGES, README, blocks, run_page
 from tests.points import ROOT
-from wpriv.cli.main import COMMANDS, main
+from wpriv.cli.main import main
+from wpriv.cli.parsing import COMMANDS
 from wpriv.core import registry
 from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError
 from wpriv.training import list_data
@@ -151,3 +153,33 @@ def test_the_site_loads_nothing_from_a_network(site):
         assert not re.findall(r"""<link[^>]*rel="stylesheet"[^>]*href="(?:https?:)?//""", page)
     assert sum(page.count("<math") for page in pages) >= 2000
     assert re.findall(r"url\(\"([^\"]*)\"\)", (site / "_static" / "wpriv.css").read_text()) == ["stix-two-math.woff2"]
+
+
+SEARCHED = """
+Gaussian mechanism, Laplace mechanism, exponential mechanism, counting query, histogram, SQL, regulator,
+auditor, user-level, client-level, federated learning, central model, local model, random allocation,
+balls in bins, sampling without replacement, privacy budget, privacy loss, composition, noise multiplier,
+epsilon, delta, sensitivity, zCDP, f-DP, GDP, RDP, matrix mechanism, partition selection,
+bounded differential privacy, census, sparse vector, privacy unit, membership inference attack, Opacus,
+DP-FTRL
+"""
+
+
+@pytest.mark.slow
+def test_the_standard_words_are_found_by_the_search_of_the_site(site):
+    """As searchtools.js does: a page is found that has the stems of all words, in its text or in a title."""
+    from sphinx.search.en import SearchEnglish
+
+    text = (site / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    language = SearchEnglish({})
+
+    def pages_with(word: str) -> set[int]:
+        hits = [index[kind].get(language.stem(word.lower()), []) for kind in ("terms", "titleterms")]
+        return {page for hit in hits for page in ([hit] if isinstance(hit, int) else hit)}
+
+    for query in re.split(r",\s", SEARCHED.strip()):
+        words = [word for word in re.findall(r"\w+", query) if word not in language.stopwords]
+        found = set.intersection(*map(pages_with, words))
+        assert found, query
+        assert index["docnames"].index("glossary") in found or len(found) >= 2, query

@@ -49,6 +49,7 @@ def loaded_by_command(*argv: str) -> set[str]:
         ("data", "--help"),
         ("privatize", "--help"),
         ("verify", "--help"),
+        ("explain", "--help"),
         ("report", "--help"),
     ],
     ids=" ".join,
@@ -64,9 +65,10 @@ def test_version_and_help_load_no_numpy(argv):
         "budget --mech laplace --scale 20 --n 1000 --eps 3 --json",
         "budget --mech gauss --sigma 4 --delta 1e-4 --accountant all",
         "calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000",
+        "explain eps=3,delta=1e-5",
     ],
 )
-def test_budget_and_calibrate_load_nothing_heavy(argv):
+def test_budget_calibrate_and_explain_load_nothing_heavy(argv):
     modules = loaded_by_command(*argv.split())
     assert "numpy" in modules  # the figures come from somewhere: this is not an empty process
     assert not modules & {*HEAVY, "flint", "pydantic"}  # typer would load pydantic to read a flag of the type Path
@@ -125,6 +127,7 @@ def test_the_calculator_needs_no_module_of_posix_alone(tmp_path, monkeypatch):
     lines = (
         "budget --mech gauss --sigma 4 --delta 1e-4",
         "calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000",
+        "explain eps=3,delta=1e-5",
         "compare --mech gauss --sigma 4 --n 10 --eps 1 --accountant pld --accountant rdp --out compared",
         "verify --claim eps=9,delta=1e-5 --mech gauss --sigma 1",
     )

@@ -31,10 +31,18 @@ EXIT_CODES = {
 }
 
 
+# the place of a fault: the file as the user named it, line and column from 1
+Place = tuple[str, int, int]
+
+
 class WprivError(Exception):
-    """Base of all errors raised on purpose; the message is one short paragraph: wanted, found, what to change."""
+    """Base of all errors raised on purpose; the message is one short paragraph: wanted, found, what to change.
+
+    ``place`` is where the fault stands in a file, if that is known.
+    """
 
     exit_code = 70
+    place: Place | None = None
 
     def at(self, place: str) -> WprivError:
         """Return this error with the place of the fault, such as a file and an entry, before its message."""

@@ -93,7 +93,11 @@ class Job(Question, Schedule, Mechanism):
 class More:
     """More steps, observations and runs."""
 
-    history: Text = key("FILE", "a ledger.jsonl, or a JSON list of steps or of [noise_multiplier, rate, steps]")
+    history: Text = key(
+        "FILE",
+        "the results folder of a training or its ledger.jsonl; or a JSON list of steps or of [noise_multiplier, rate, "
+        "steps]; - is standard input",
+    )
     observed: Text = key("FILE", "for wdp and bdp: pair distances or gradients: .npz, .csv, or weibull:shape=0.5,...")
     repeats: Text = key(
         "DIST", "only the best of K such runs is released; K as geometric:mean=20, poisson:mean=20, ..."

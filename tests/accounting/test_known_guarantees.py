@@ -90,13 +90,13 @@ def test_the_bounds_of_mu_are_those_of_two_normal_distributions(mu):
             assert most == pytest.approx(float(mpmath.ncdf(quantile + mu)), rel=1e-11)
 
 
-@pytest.mark.parametrize("rho", [1e-6, 0.05, 0.5, 2.63, 30.0])
+@pytest.mark.parametrize("rho", [1e-30, 1e-14, 1e-6, 0.05, 0.5, 2.63, 30.0])
 def test_the_bounds_of_rho_lie_above_gaussian_noise_and_binary_responses_and_not_above_rdp(rho):
     bounds = Rho(rho, 1e-5).attacks(RATES)
     # Gaussian noise has mu^2 / 2-zCDP; a binary response of eps has at most eps^2 / 2-zCDP (Bun, Steinke 2016)
     mu = eps = math.sqrt(2 * rho)
     assert bounds.advantage >= max(Mu(mu, 1e-5).attacks(()).advantage, Pair(eps, 0.0).attacks(()).advantage) - 1e-12
-    assert bounds.advantage <= math.sqrt(rho / 2)  # Pinsker
+    assert bounds.advantage <= math.sqrt(rho / 2) * (1 + 1e-11)  # Pinsker
     assert bounds.advantage <= math.sqrt(-math.expm1(-rho))  # Bretagnolle, Huber
     curve = Membership(rdp.account(Process((Step(wpriv.Zcdp(rho)),)), tol=1e-6))
     assert bounds.advantage <= curve.advantage()[1]

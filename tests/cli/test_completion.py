@@ -116,7 +116,7 @@ def test_what_cannot_be_completed_offers_nothing(capsys):
     for line in (
         ("nothing", "b"),
         ("budget", "--eps", "1"),
-        ("budget", "a", "b"),
+        ("train", "a", "b"),
         ("budget", "--mech", "nothing", "--param", ""),
     ):
         assert call(capsys, "completion", "bash", "--", *line)[:2] == (0, "")

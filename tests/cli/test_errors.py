@@ -124,7 +124,7 @@ def test_an_error_is_one_plain_paragraph_with_its_exit_code(capsys, line, code, 
     out, err = capsys.readouterr()
     told = [text for text in err.splitlines() if not text.startswith(("wpriv: warning", "wpriv: note"))]
     assert len(told) == 1, err
-    assert told[0].startswith("wpriv: ")
+    assert told[0].startswith('{"schema": "wpriv.error/1"' if "--json" in line else "wpriv: ")
     for word in words:
         assert word in told[0]
     assert "Traceback" not in err

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.command_line import call_alone as run
+from tests.command_line import ends_in_error
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +66,7 @@ def check(words: list[str]) -> None:
     assert "Traceback" not in out + err
     if code > 1:
         assert out == "" or "--help" in words or "-h" in words
-        assert "wpriv: " in err
+        assert ends_in_error(err, words, code)
     if code == 0 and "--json" in words:
         found = json.loads(out)
         for row in found.get("rows", [found]):

@@ -63,7 +63,8 @@ def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(capsys, monkey
     text = page(capsys, words)
     assert set(text.split()) - {"\\"} == whole - {"\\"}
     lines = [line for line in text.splitlines() if len(line) > min(width, MAX_WIDTH)]
-    assert not [line for line in lines if len(line.split()) > 2]  # a flag or a word that is itself too wide
+    # a flag or a word that is itself too wide, or words in quotes
+    assert not [line for line in lines if len(line.split()) > 2 and '"' not in line]
 
 
 @pytest.mark.parametrize("words", PAGES)

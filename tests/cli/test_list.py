@@ -42,7 +42,8 @@ def test_a_kind_lists_each_name_with_what_it_is(capsys, kind):
     assert all(len(row["what it is"]) > 5 and "\n" not in row["what it is"] for row in listed)
     code, out, _ = call(capsys, f"list {kind}")
     assert code == 0
-    assert len(out.splitlines()) == len(listed) + 1
+    # the rest of a text that is wider than the terminal is indented
+    assert [line.split()[0] for line in out.splitlines() if line[0] != " "] == ["name", *catalog.names(kind)]
 
 
 @pytest.mark.parametrize("name", registry.names("mechanisms"))

@@ -163,13 +163,18 @@ def noted(*columns):
     start = display.start
     display.start = lambda: (start(), up.set())
     return display
+write = t._Watch._write
+def written(watch, text):
+    write(watch, text)
+    if text:
+        up.set()
 def waiting(work):
     def late(*args, **given):
         if sys.stderr.isatty() and "--quiet" not in sys.argv:
             up.wait()
         return work(*args, **given)
     return late
-t._bars, k.WORK = noted, waiting(k.WORK)
+t._bars, t._Watch._write, k.WORK = noted, written, waiting(k.WORK)
 """
 
 
@@ -181,10 +186,22 @@ t._bars, k.WORK = noted, waiting(k.WORK)
             ["calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5"],
             "wpriv.accounting.calibrate",
             "calibrate",
-            r"calibrating +[-\\|/] \d:\d\d:\d\d",
+            r"wpriv: calibrating, \d:\d\d",
+        ),
+        (
+            ["train", "quick/digits", "--dry-run"],
+            "wpriv.training.training_run",
+            "planned",
+            r"wpriv: planning, \d:\d\d",
+        ),
+        (
+            ["budget", "--mech", "gauss", "--sigma", "4", "--delta", "1e-5"],
+            "wpriv.accounting.budget",
+            "answer",
+            r"wpriv: working, \d:\d\d",
         ),
     ],
-    ids=["compare", "calibrate"],
+    ids=["compare", "calibrate", "dry run", "budget"],
 )
 def test_work_that_takes_long_is_shown_until_it_is_done(tmp_path, words, module, work, shown):
     slow = WAITS.replace("MODULE", module).replace("WORK", work)
@@ -194,6 +211,8 @@ def test_work_that_takes_long_is_shown_until_it_is_done(tmp_path, words, module,
     assert seen.endswith("\x1b[2K") or "\x1b[2K" in seen.rpartition(BAR)[2]  # the line is cleared at the end
     _, off, _ = run(tmp_path / "b", *words, code=slow)
     assert not set(f"\x1b\r{BAR}") & set(off)
+    if words[0] == "train":
+        return
     _, quiet, _ = run(tmp_path / "c", *words, "--quiet", err=True, code=slow)
     assert not set(f"\x1b{BAR}") & set(quiet)
 
@@ -207,7 +226,7 @@ def test_short_work_shows_nothing(tmp_path):
 
 
 def fail_late(stream):
-    with output.waiting("working"):
+    with output.watched():
         while b"working" not in b"".join(stream.parts):
             stream.more.wait()
             stream.more.clear()
@@ -224,7 +243,7 @@ def test_a_display_stops_with_the_work_that_fails(monkeypatch):
             fail_late(stream)
     seen = stream.read()
     assert "working" in seen
-    assert seen.count("\x1b[?25l") == seen.count("\x1b[?25h") == 1  # the cursor is shown again
+    assert seen.endswith("\r\x1b[2K")
 
 
 def test_errors_while_a_bar_is_up_are_plain_lines(tmp_path):

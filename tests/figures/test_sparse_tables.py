@@ -8,6 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from wpriv.core import registry
+from wpriv.results import figure_layout, plot
+from wpriv.results.plot import View
 
 
 def drawn(name, rows):
@@ -102,3 +104,71 @@ def test_the_course_of_one_training_is_not_drawn_from_a_table_of_several(figure)
     rows = [{"epoch": 3, "step": 9, "accuracy": value} for value in (0.5, 0.75)]
     with pytest.raises(ValueError, match="some epoch has several rows"):
         drawn(figure, rows)
+
+
+def test_a_statement_without_a_ratio_has_a_mark_at_the_side_on_which_the_published_number_lies():
+    rows = [
+        {"proposition": name, "verdict": "fails", "published": published, "exact": 0.0, "ratio": None, "at": "n=1"}
+        for name, published in (("above", 2.0), ("below", -1.0))
+    ]
+    rows.append({"proposition": "even", "verdict": "holds", "published": 1.0, "exact": 1.0, "ratio": 1.0, "at": "n=1"})
+    axes = drawn("claims", rows)
+    marks = {
+        line.get_ydata()[0]: line
+        for line in axes.lines
+        if line.get_marker() not in ("None", "") and len(line.get_xdata())
+    }
+    low, high = axes.get_xlim()
+    assert [(marks[place].get_marker(), marks[place].get_xdata()[0]) for place in (0, 1)] == [(">", high), ("<", low)]
+    assert marks[2].get_xdata()[0] == 1
+
+
+@pytest.mark.parametrize("claims", [("certified", "upper-bound"), ("certified", "certified")])
+def test_panels_share_a_legend_unless_one_look_had_two_meanings(claims, tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(figure_layout, "save", lambda figure, *_: figures.append(figure) or [])
+    rows = [
+        bound(1.0 + n, claim if name == "pld" else "upper-bound", panel=panel, accountant=name, n=n)
+        for panel, claim in zip("ab", claims, strict=True)
+        for name in ("pld", "rdp")
+        for n in (1, 2, 4)
+    ]
+    plot.draw(rows, [View("a", "eps-over-n"), View("b", "eps-over-n")], tmp_path, ["png"])
+    panels = [axes.get_legend() for axes in figures[0].axes]
+    if claims[0] == claims[1]:
+        assert len(figures[0].legends) == 1
+        assert panels == [None, None]
+    else:
+        assert not figures[0].legends
+        assert [len(legend.get_texts()) for legend in panels] == [2, 2]
+
+
+def test_cases_by_accountants_have_an_entry_for_each_colour_and_each_mark():
+    rows = [
+        bound(k + len(name) + x, claim, accountant=name, case=f"b = {k}", order=x)
+        for name, claim in (("renyi", "exact"), ("wdp", "as-published"))
+        for k in (1, 2, 3)
+        for x in (1, 2)
+    ]
+    axes = drawn("curves", rows)
+    assert set(entries(axes)) == {
+        "b = 1",
+        "b = 2",
+        "b = 3",
+        "Rényi divergence (exact)",
+        "Wasserstein DP (as published)",
+    }
+    styles = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in axes.lines}
+    assert len(styles) == 6
+    assert len({colour for colour, _, _ in styles}) == 3
+
+
+def test_what_all_labels_have_in_common_stands_once_above_them():
+    rows = [
+        bound(k + x, "as-published", accountant="wdp", notion="wdp", beta=k, order=x)
+        for k in (1, 2, 3)
+        for x in (1, 2, 3, 4)
+    ]
+    axes = drawn("curves", [{**row, "delta": 1e-5} for row in rows])
+    assert entries(axes) == ["β = 3", "β = 2", "β = 1"]
+    assert axes.get_legend().get_title().get_text() == "Wasserstein DP, as published"

@@ -80,7 +80,7 @@ def test_whole_keeps_every_digit(written, value):
 
 @pytest.mark.parametrize("written", ["1.5", 2.5, "1/3", math.inf, "x", "100%", "1,5"])
 def test_whole_refuses_fractions(written):
-    with pytest.raises(UsageError, match="n (must be|is a count|has a comma)"):
+    with pytest.raises(UsageError, match=r"n (must be|is a count|has a comma)"):
         numbers.whole(written, "n")
 
 

@@ -189,7 +189,7 @@ def test_mlflow_files_hold_the_same_figures(tmp_path, monkeypatch):
     assert run.data.metrics["private/loss"] == trained.metrics[-1]["loss"]
     assert run.data.params == metric_logs.figures(trained, private=False).parameters
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "unknown://nowhere")
-    with pytest.raises(MissingResource, match="sending its figures to mlflow failed"):
+    with pytest.raises(MissingResource, match="sending its numbers to mlflow failed"):
         train(tmp_path / "r", log="mlflow")
 
 

@@ -145,7 +145,7 @@ def test_a_sweep_of_repeated_runs_has_means_by_setting_and_bars_in_its_figures(r
     assert "same noise" in answer["statement"]["together"]["problem"]
     assert {path.name for path in plot.plot(tmp_path / "grid")} == {"figure.png", "losses.png"}
     assert main(["report", "grid"]) == 0
-    assert "together   no figure, since some of them drew the same noise" in capsys.readouterr().out
+    assert "together   no number, since some of them drew the same noise" in capsys.readouterr().out
 
 
 @pytest.mark.slow

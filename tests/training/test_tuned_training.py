@@ -227,7 +227,7 @@ def test_weights_report_and_checklist_state_the_guarantee_of_the_whole(recipe, t
 
 @pytest.mark.slow
 def test_a_tuned_training_sends_no_figures(recipe):
-    with pytest.raises(UsageError, match="`log` sends the figures of one training"):
+    with pytest.raises(UsageError, match="`log` sends the numbers of one training"):
         train.run(train.recipe_of(recipe), recipe.parent / "out", logs=Logs(("tensorboard",)))
 
 

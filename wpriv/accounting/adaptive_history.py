@@ -79,7 +79,7 @@ def kept(accountant: str, process: Process) -> str:
     if accountant == GAUSS:
         return "the sum of (sensitivity / sigma)^2"
     leak = evaluate.infinity_mass(process)
-    return "this figure" + (LEAK.format(leak=text(leak, up=True)) if leak > 0 else "")
+    return "this number" + (LEAK.format(leak=text(leak, up=True)) if leak > 0 else "")
 
 
 def _figure(row: Guarantee, assumes: str) -> dict[str, object]:
@@ -139,6 +139,8 @@ def account_for_history(
     Raises:
         Unsupported: there is no finite figure, or a step of random allocation or of shuffled batches.
     """
+    if delta == 0:
+        raise Unsupported("parameters that depend on earlier outputs are accounted for at a delta above 0 only")
     fixed = _fixed(process, eps, delta, tol) if fixed is None else fixed
     filters = registry.load("accountants", FILTER)
     plain = is_unsampled_gaussian(process)

@@ -415,7 +415,14 @@ def repeated(run: OneRun, repeats: Repeats) -> Curve:
 
     source = f"{curve.source}; {SOURCE}"
     return dataclasses.replace(
-        curve, claim="upper-bound", source=source, delta_bracket=delta, epsilon_bracket=epsilon, tol=None, orders=()
+        curve,
+        claim="upper-bound",
+        source=source,
+        delta_bracket=delta,
+        epsilon_bracket=epsilon,
+        tol=None,
+        orders=(),
+        pure_epsilon=lambda: Bracket.above(pure),
     )
 
 

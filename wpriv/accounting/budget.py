@@ -242,7 +242,8 @@ def answer(
         row = evaluate.with_warnings(row, runs_in_advance(subject, accountant))
     if attack:
         coarse = attacks.WIDEST_TOL if slow else min(ATTACK_FACTOR * subject.tol(), attacks.WIDEST_TOL)
-        bounds = attacks.attack_bounds(evaluate.curve(subject.process, accountant, max(tol, coarse)))
+        curve = evaluate.curve(subject.process, accountant, max(tol, coarse))
+        bounds = attacks.attack_bounds(curve, largest=evaluate.largest_loss(subject.process))
         guess = attacks.chance_of_right_guess(row)
         extra |= {"attack": bounds} if bounds else {"attack_reading": guess} if guess else {}
     row = row.with_extra(**extra)

@@ -18,6 +18,7 @@ from wpriv.core.parameters import flag
 from wpriv.core.process import Process, Step
 from wpriv.core.repetition import ONE_RELEASE, sampling_keys, with_repetitions
 from wpriv.errors import UsageError, WprivError
+from wpriv.files import shown_path
 from wpriv.hints import plain
 from wpriv.numerics.numbers import number, shown, whole
 
@@ -205,7 +206,7 @@ def _from_history(history: str | Path, adjacency: str | None, group: object, rec
     specs, places = merged(specs, steps.places)
     built = process(specs, relation, places, group=group, records=size)
     kinds = "1 kind of step" if len(specs) == 1 else f"{len(specs)} kinds of steps"
-    read = [f"{kinds} read from {history}", *steps.notes, *(note for note in notes if note != ONE_RELEASE)]
+    read = [f"{kinds} read from {shown_path(history)}", *steps.notes, *(note for note in notes if note != ONE_RELEASE)]
     return DescribedProcess(built, (*dict.fromkeys(read), *_readings(built)), size, steps.runs)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from wpriv._version import __version__
 from wpriv.core.guarantee import RIGOROUS, Guarantee
 from wpriv.errors import CheckFailed, Unsupported, UsageError, of_file, require
-from wpriv.files import durable_writes
+from wpriv.files import durable_writes, read_bytes, shown_path
 from wpriv.numerics.bracket import Bracket
 from wpriv.results import storage
 from wpriv.verify import certificate
@@ -42,7 +42,9 @@ def of_guarantee(row: Guarantee, width: float) -> dict[str, object]:
         )
     question = row.extra.get("asked", "eps" if row.delta.lower == row.delta.upper else "delta")
     eps, delta = _ends(row.epsilon), _ends(row.delta)
-    if question == "eps":
+    if delta == (0.0, 0.0) and question == "eps":  # pure DP: that no loss exceeds eps is what can be proved
+        question, eps = "delta", (eps[1] * (1 + width),) * 2
+    elif question == "eps":
         eps = (eps[0] * (1 - width), eps[1] * (1 + width))
     else:
         delta = (delta[0] * (1 - width), delta[1] * (1 + width))
@@ -119,7 +121,8 @@ def verify(path: Path, width: float | None = None) -> list[tuple[str, tuple[str,
     """Prove or refute the claims of a certificate, or of the statement of a finished training.
 
     Args:
-        path: a certificate, the output of ``budget --json``, or a folder with a statement and a ledger.
+        path: a certificate, the output of ``budget --json``, or a folder with a statement and a ledger; ``-`` is
+            standard input.
         width: share by which the claimed ends of the answer are moved outwards before they are proven; by default 0 for
             a certificate, and 1e-9 for a guarantee, whose exact figures are rounded to doubles.
     Returns:
@@ -131,13 +134,13 @@ def verify(path: Path, width: float | None = None) -> list[tuple[str, tuple[str,
     require("flint", "the verifier")
     from wpriv.verify import prove
 
-    texts = _of_folder(path) if path.is_dir() else [(path.name, _read(path))]
+    texts = _of_folder(path) if path.is_dir() else [(shown_path(path.name), _read(path))]
     results = []
     for name, text in texts:
         try:
             claim = certificate.read(text)
         except (UsageError, Unsupported) as error:
-            raise error.at(str(path)) from None
+            raise error.at(shown_path(path)) from None
         is_certificate = json.loads(text)["schema"] == certificate.SCHEMA
         share = Fraction(0 if is_certificate else WIDTHS[0]) if width is None else Fraction(width)
         results.append((name, claim.premises, prove.verify(claim.widened(share))))
@@ -183,13 +186,12 @@ def _without_distances(steps: list[dict[str, object]]) -> list[dict[str, object]
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(certificate.MAX_BYTES + 1)
+        content = read_bytes(path, certificate.MAX_BYTES)
     except OSError as error:
         raise of_file(error, path, "read", "give the path of a certificate or of a finished training") from None
     if len(content) > certificate.MAX_BYTES:
-        raise UsageError(f"{path}: a certificate has at most {certificate.MAX_BYTES:,} bytes; found more")
+        raise UsageError(f"{shown_path(path)}: a certificate has at most {certificate.MAX_BYTES:,} bytes; found more")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
-        raise UsageError(f"{path}: wanted a certificate, which is JSON text; found other bytes") from None
+        raise UsageError(f"{shown_path(path)}: wanted a certificate, which is JSON text; found other bytes") from None

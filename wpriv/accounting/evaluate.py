@@ -11,11 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
 
 from wpriv.core import registry
 from wpriv.core.guarantee import RIGOROUS, Curve, Guarantee, OrderDelta
 from wpriv.core.kinds import PASSES, Adjacency, Poisson
-from wpriv.core.process import Process, log_finite, sandwich
+from wpriv.core.loss_pair import LossPair
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.process import Process, WeightedPairs, log_finite, sandwich
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.numbers import finite_number, total_up
@@ -181,6 +187,8 @@ def curve(
         return _within_doubles(answer) if answer.is_proven else answer
 
     answer = account(process)
+    if answer.is_proven:
+        answer = replace(answer, pure_epsilon=partial(pure_epsilon, process, answer.claim))
     if answer.notion not in DATA_DEPENDENT and (beyond := _beyond_sensitivity(process, answer.accountant)):
         answer = replace(answer, warnings=(*answer.warnings, *beyond))
     return answer if of_pair else curve_with_data_sets(answer, account)
@@ -215,7 +223,7 @@ def _beyond_sensitivity(process: Process, accountant: str) -> list[str]:
         if largest > allowed * (1 + 1e-9):
             warnings.append(
                 f"{accountant} accounts for a sensitivity of {noise.sensitivity:g}, and observed pairs are up to "
-                f"{largest:g} apart, in the same unit: its figure does NOT hold for them. Clip the gradients, or give "
+                f"{largest:g} apart, in the same unit: its number does NOT hold for them. Clip the gradients, or give "
                 f"their largest change as `sensitivity`"
             )
     return list(dict.fromkeys(warnings))
@@ -305,7 +313,7 @@ def no_guarantee(row: Guarantee) -> str | None:
     if row.notion == "approximate-dp" and row.claim in RIGOROUS:
         return None
     what = (
-        f"a figure of the notion {row.notion!r}"
+        f"a number of the notion {row.notion!r}"
         if row.notion != "approximate-dp"
         else f"an answer of the claim {row.claim!r}"
     )
@@ -354,6 +362,10 @@ def _why_infinite(row: Guarantee) -> str:
             f"no finite eps holds at delta = {delta:g}: the distinguishing events alone have probability "
             f"{revealed:.6g} > delta. Ask for a larger delta, or use a mechanism whose supports overlap"
         )
+    if delta == 0:
+        endless = [step.mechanism.name for step in row.process.steps if has_endless_loss(step.mechanism)]
+        why = f"the privacy loss of {endless[0]} has no upper bound" if endless else "no largest privacy loss is known"
+        return f"no finite eps holds at delta = 0 (pure DP): {why}. Give a `delta` above 0"
     if row.notion not in EPS_DELTA:
         return f"{row.accountant} has no finite {row.notion} eps here, at any delta. Use `accountant='pld'`"
     if row.accountant == "pld":
@@ -362,6 +374,12 @@ def _why_infinite(row: Guarantee) -> str:
         f"no finite eps holds at delta = {delta:g} by {row.accountant}, whose bound never falls that low. "
         f"Raise `delta`, or use `accountant='pld'`"
     )
+
+
+def has_endless_loss(mechanism: Mechanism) -> bool:
+    """Tell whether the privacy loss of a mechanism has no upper bound, nor has that of its mixtures by sampling."""
+    noise = mechanism.additive_noise()
+    return noise is not None and noise.family == "gauss" and not noise.truncated
 
 
 def infinity_mass(process: Process) -> float:
@@ -380,7 +398,44 @@ def largest_loss(process: Process) -> float:
         return math.inf
     if any(pair.mass_at_plus_infinity > 0 for run in directions for pair, _ in run):
         return math.inf
-    return max(total_up((n, max(pair.support[1], 0.0)) for pair, n in run) for run in directions)
+    return max(total_up((n, max(_top(pair), 0)) for pair, n in run) for run in directions)
+
+
+def _top(pair: LossPair) -> float | Fraction:
+    return pair.support[1] if pair.largest is None else pair.largest
+
+
+PURE = "the largest privacy losses of all steps add up"
+# relative distance from the end of a support within which losses are taken to have a positive probability
+NEAR_TOP = 1e-13
+
+
+def pure_epsilon(process: Process, claim: str) -> Bracket:
+    """The bracket of eps at delta = 0: the sum of the largest losses of all steps, which bounds every composition.
+
+    From below by losses of positive probability, each within ``NEAR_TOP`` of the largest one of its step, of the
+    dominating pair, or of two data sets where that is a bound; 0 where none are known.
+
+    Args:
+        claim: of the curve; an upper bound has no lower end.
+    """
+    top = largest_loss(process)
+    if math.isinf(top):
+        return Bracket(math.inf, math.inf, math.inf)
+    attained = alike(process) if is_bound_only(process) else process
+    if claim == "upper-bound" or attained is None:
+        return replace(Bracket.above(top), by=PURE)
+    low = max(_attained_loss(run) for run in attained.directions())
+    return Bracket(top, min(low, top), top, by=PURE)
+
+
+def _attained_loss(run: WeightedPairs) -> float:
+    """A sum of losses of the steps that each has a positive probability to exceed; 0 where none is known."""
+    ends = sandwich(run, 1.0)
+    losses = [(n, max(float(_top(pair)), 0.0) * (1 - NEAR_TOP), pair) for pair, n in (run if ends is None else ends[0])]
+    if any(loss > 0 and not pair.tails(np.array([loss])).sf_p[0] > -math.inf for _, loss, pair in losses):
+        return 0.0
+    return math.fsum(n * loss for n, loss, _ in losses)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from wpriv.config.plain_words import plain_step
 from wpriv.core.kinds import PASSES, Adjacency
 from wpriv.core.pair_distances import Observed, of_distances, of_gradients
 from wpriv.errors import MissingResource, Unsupported, UsageError
-from wpriv.files import array_files, csv_tables
+from wpriv.files import array_files, csv_tables, read_bytes, shown_path
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.files.durable_writes import unique_keys
 from wpriv.numerics.numbers import number, shown, whole
@@ -170,44 +170,45 @@ class History:
 def read_history(path: str | Path) -> History:
     """Read the steps of a JSON file, as they are written there.
 
-    The file is the ledger of a training (``ledger.jsonl``), or holds a list of step mappings, or a history of Opacus: a
-    list of [noise_multiplier, sample_rate, steps], or the state of its accountant with such a list under ``history``
-    (Poisson-sampled Gaussian steps of sensitivity 1). The statement of ``wpriv privatize`` is one step,
-    alone or in a list.
+    The file is the ledger of a training (``ledger.jsonl``, or the folder that has it), or holds a list of step
+    mappings, or a history of Opacus: a list of [noise_multiplier, sample_rate, steps], or the state of its accountant
+    with such a list under ``history`` (Poisson-sampled Gaussian steps of sensitivity 1). The statement of
+    ``wpriv privatize`` is one step, alone or in a list. ``-`` is standard input.
 
     Raises:
         MissingResource: the file cannot be read. UsageError: it is not such a list.
     """
     if not isinstance(path, (str, Path)):
         raise UsageError(f"`history` must be the path of a JSON file; found {shown(path)}")
-    file = Path(path)
+    file, name = Path(path), shown_path(path)
     try:
-        file.stat()
+        if file.is_dir():
+            return _of_folder(file)
         if file.suffix == ".jsonl":
+            file.stat()
             return _ledger(file)
-        with file.open("rb") as stream:  # a pipe or a device has no size
-            content = stream.read(MAX_HISTORY_BYTES + 1)
+        content = read_bytes(path, MAX_HISTORY_BYTES)
         if len(content) > MAX_HISTORY_BYTES:
             raise UsageError(
-                f"`history` {file}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first"
+                f"`history` {name}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first"
             )
         data = json.loads(content.decode("utf-8"), object_pairs_hook=unique_keys)
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError):
             raise MissingResource(
-                f"`history` {file}: cannot be read ({error.strerror}); give the path of a JSON file"
+                f"`history` {name}: cannot be read ({error.strerror}); give the path of a JSON file"
             ) from None
-        raise UsageError(f"`history` {file}: not a JSON file of steps ({_first_line(error)})") from None
+        raise UsageError(f"`history` {name}: not a JSON file of steps ({_first_line(error)})") from None
     if isinstance(data, dict) and "history" in data:
         data = data["history"]
     if isinstance(data, dict) and "task" in data:  # a statement of wpriv
         data = [data]
     if not isinstance(data, list) or not data:
         raise UsageError(
-            f"`history` {file}: wanted a list of steps, or of [noise_multiplier, sample_rate, steps]; found "
+            f"`history` {name}: wanted a list of steps, or of [noise_multiplier, sample_rate, steps]; found "
             f"{shown(data)}"
         )
-    places = tuple(f"`history` {file}, entry {number}" for number in range(1, len(data) + 1))
+    places = tuple(f"`history` {name}, entry {number}" for number in range(1, len(data) + 1))
     steps = [_history_step(item, place) for item, place in zip(data, places, strict=True)]
     reports = any(isinstance(item, dict) and "task" in item for item in data)
     multipliers = any(isinstance(item, list) for item in data)
@@ -227,6 +228,22 @@ def merged(
         first.setdefault(key, places[index] if places else "")
         sums[key] = {**spec, "n": spec["n"] + sums[key]["n"] if key in sums else spec["n"]}
     return list(sums.values()), tuple(first.values()) if places else ()
+
+
+def _of_folder(folder: Path) -> History:
+    """Read the ledger in the results folder of a training.
+
+    Raises:
+        MissingResource: there is none.
+    """
+    from wpriv.results import storage
+
+    if not (folder / storage.LEDGER).is_file():
+        raise MissingResource(
+            f"`history` {folder}: the folder has no {storage.LEDGER}; give the results folder of a private training, "
+            f"or the path of a JSON file"
+        )
+    return _ledger(folder / storage.LEDGER)
 
 
 def _ledger(file: Path) -> History:
@@ -273,7 +290,7 @@ def _ledger(file: Path) -> History:
     for aside in sorted(file.parent.glob("before-*")):
         if (aside / storage.LEDGER).is_file():
             notes.append(
-                f"{aside.name} holds an earlier run that this figure does not include; see the statement of this run"
+                f"{aside.name} holds an earlier run that this number does not include; see the statement of this run"
             )
     notes += map(str, ledger.cut_passes(entries))
     process = ledger.process(entries)

@@ -23,6 +23,7 @@ from wpriv.core import registry
 from wpriv.core.parameters import field_value
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
+from wpriv.files import shown_path
 from wpriv.hints import plain_key
 from wpriv.numerics.numbers import number, whole
 
@@ -39,7 +40,8 @@ def read(name: str | Path, *, quick: bool = False, kind: str | None = None) -> R
     loaded = replace(check(document, quick=quick, folder=path.parent), name=short_name(path))
     if kind is not None and loaded.kind != kind:
         raise UsageError(
-            f"{path} is a recipe of kind {loaded.kind!r}, not {kind!r}. Run it with `wpriv {loaded.kind} {name}`"
+            f"{shown_path(path)} is a recipe of kind {loaded.kind!r}, not {kind!r}. Run it with "
+            f"`wpriv {loaded.kind} {name}`"
         )
     return loaded
 

@@ -24,7 +24,7 @@ from wpriv.core.membership import Membership
 from wpriv.core.process import Process, Step
 from wpriv.core.trade_off import DEFAULT_FPR, GaussianMu
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.numbers import echo, finite_number, raised, rounded, text
+from wpriv.numerics.numbers import echo, finite_number, raised, rounded, short
 
 RATES = (1e-3, 1e-2)
 # the widest relative brackets of the points that bounds are derived from
@@ -56,7 +56,9 @@ def chance_of_right_guess(row: Guarantee) -> dict[str, object] | None:
     return None
 
 
-def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES, *, from_above: bool = False) -> dict[str, Any] | None:
+def attack_bounds(
+    curve: Curve, rates: tuple[float, ...] = RATES, *, from_above: bool = False, largest: float = math.inf
+) -> dict[str, Any] | None:
     """Bound the advantage (largest TPR - FPR) and the TPR at each false-positive rate from both sides.
 
     The advantage is delta(0), the total variation distance. The rates are those of the better test of either order of
@@ -65,16 +67,17 @@ def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES, *, from_above:
     Args:
         curve: a curve of notion approximate-dp and claim exact or certified; None is returned for any other.
         from_above: admit curves of claim upper-bound, whose lower bounds are the trivial ones.
+        largest: the largest privacy loss, which bounds the rates where a curve takes too much work.
     Source:
         Dong, Roth, Su (2019), Proposition 2.12 (f-DP and its dual); Wasserman and Zhou (2010).
     """
     claims = RIGOROUS if from_above else ("exact", "certified")
     if curve.notion != "approximate-dp" or curve.claim not in claims:
         return None
-    membership = Membership(curve)
+    membership, pure = Membership(curve), Pair(largest, 0.0).attacks(rates)
     low, high = membership.advantage()
     rows = [
-        {"fpr": point.fpr, "tpr_lower": point.tpr_lower, "tpr_upper": point.tpr_upper}
+        {"fpr": point.fpr, "tpr_lower": point.tpr_lower, "tpr_upper": min(point.tpr_upper, pure.tpr[point.fpr])}
         for point in membership.error_rates(rates)
     ]
     return {"advantage_lower": low, "advantage_upper": high, "tpr_at_fpr": rows}
@@ -215,11 +218,14 @@ def trade_off_rows(
 
 # relative errors of the closed forms below lie far under it
 ROUNDING = 1e-12
+# several roundings of a double near 1
+UNIT = 1e-15
 # relative width of the points of a privacy curve: four digits of a bound
 CURVE_TOL = 1e-4
 # orders at which the Renyi divergences of two outcomes are compared with rho, beside the order 1
 ORDERS = 1 + np.geomspace(1e-3, 1e5, 800)
 BISECTIONS = 60
+NOTHING = "no guarantee: delta is 1"
 
 
 @dataclass(frozen=True)
@@ -273,13 +279,16 @@ class Pair:
     releases: int = 1
 
     def __str__(self) -> str:
-        eps, delta = self.pair()
-        return f"({text(eps, up=True)}, {text(delta, up=True)})-DP" if delta < 1 else "no guarantee: delta is 1"
+        eps, delta = map(_short, self.pair())
+        return f"({eps}, {delta})-DP" if float(delta) not in (0, 1) else f"pure {eps}-DP" if delta == "0" else NOTHING
 
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """The trade-off region of Kairouz, Oh and Viswanath (2015); for several releases that of their composition."""
         if self.releases > 1:
-            return _of_curve(evaluate.curve(_process(Dp(self.eps, self.delta), self.releases), "pld"), fprs)
+            try:
+                return _of_curve(evaluate.curve(_process(Dp(self.eps, self.delta), self.releases), "pld"), fprs)
+            except Unsupported:  # some release reveals the record, almost certainly
+                return Pair(*self.pair()).attacks(fprs)
         grown, margin = math.exp(min(self.eps, 700.0)), 1 + ROUNDING if self.eps else 1.0
         advantage = (grown - 1 + 2 * self.delta) / (grown + 1)
         rates = {fpr: min(1.0, margin * most_true_positives(self.eps, self.delta, fpr)) for fpr in fprs}
@@ -328,7 +337,7 @@ class Mu:
     delta: float
 
     def __str__(self) -> str:
-        return f"{text(self.mu, up=True)}-GDP"
+        return f"{_short(self.mu)}-GDP"
 
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """Tests between N(0, 1) and N(mu, 1): Dong, Roth, Su (2022), Definition 2.6."""
@@ -354,7 +363,7 @@ class Rho:
     delta: float
 
     def __str__(self) -> str:
-        return f"{text(self.rho, up=True)}-zCDP"
+        return f"{_short(self.rho)}-zCDP"
 
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """The rates of two-outcome tests whose Renyi divergences are at most rho alpha at every order, both ways.
@@ -364,9 +373,11 @@ class Rho:
             Gaboardi, Hsu, Sato (2020). The best sum of errors is at TPR = 1 - FPR, since the region of allowed rates
             is convex and symmetric.
         """
-        rates = {fpr: self._most(lambda tpr, fpr=fpr: (tpr, fpr), fpr) for fpr in fprs}
         tpr = self._most(lambda tpr: (tpr, 1 - tpr), 0.5)
-        return Attacks(2 * tpr - 1, rates, "upper-bound", "Balle, Barthe, Gaboardi, Hsu, Sato 2020")
+        # the second by Pinsker's inequality, which keeps its digits where rho is tiny
+        advantage = min(2 * tpr - 1, math.sqrt(self.rho / 2) * (1 + ROUNDING))
+        rates = {fpr: min(self._most(lambda tpr, fpr=fpr: (tpr, fpr), fpr), fpr + advantage) for fpr in fprs}
+        return Attacks(advantage, rates, "upper-bound", "Balle, Barthe, Gaboardi, Hsu, Sato 2020")
 
     def _most(self, rates: TestRates, low: float) -> float:
         """The largest TPR from ``low`` on whose test is allowed, rounded up; divergences grow with it."""
@@ -380,10 +391,14 @@ class Rho:
         for p, q in ((tpr, fpr), (fpr, tpr)):
             with np.errstate(divide="ignore"):
                 in_p, in_q = np.log([p, 1 - p]), np.log([q, 1 - q])
-            outcomes = ORDERS[:, None] * in_p + (1 - ORDERS[:, None]) * in_q
-            if np.any(np.logaddexp.reduce(outcomes, axis=1) > (ORDERS - 1) * ORDERS * self.rho * (1 + ROUNDING)):
+            parts = ORDERS[:, None] * in_p, (1 - ORDERS[:, None]) * in_q
+            outcomes = parts[0] + parts[1]
+            # of the sums, and of the logarithms
+            rounding = np.where(np.isfinite(outcomes), np.abs(parts[0]) + np.abs(parts[1]), 0.0).max(axis=1) * UNIT
+            allowed = (ORDERS - 1) * ORDERS * self.rho * (1 + ROUNDING) + rounding + UNIT
+            if np.any(np.logaddexp.reduce(outcomes, axis=1) > allowed):
                 return False
-            if rel_entr(p, q) + rel_entr(1 - p, 1 - q) > self.rho * (1 + ROUNDING) + ROUNDING**2:
+            if rel_entr(p, q) + rel_entr(1 - p, 1 - q) > self.rho * (1 + ROUNDING) + UNIT:
                 return False
         return True
 
@@ -405,17 +420,16 @@ class TestRates(Protocol):
 
 @dataclass(frozen=True)
 class Ran:
-    """A process that ran, by its certified privacy curve; a pair of eps and delta that holds for it, and remarks."""
+    """A process that ran, by its certified privacy curve, and a pair of eps and delta that holds for it."""
 
     process: Process
     eps: float
     delta: float
-    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if math.isinf(self.eps):
-            return f"no finite eps at delta = {text(self.delta, up=True)}"
-        return f"({text(self.eps, up=True)}, {text(self.delta, up=True)})-DP"
+            return f"no finite eps at delta {_short(self.delta)}"
+        return f"({_short(self.eps)}, {_short(self.delta)})-DP"
 
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """From the whole curve; and from its pair and the largest loss, where the work for the curve was too much."""
@@ -442,14 +456,14 @@ class Ran:
         return ran(self.process.with_steps(steps), self.delta)
 
 
-def ran(process: Process, delta: float, notes: tuple[str, ...] = ()) -> Ran:
+def ran(process: Process, delta: float) -> Ran:
     """What is known of a process at one delta; at delta = 0 eps is the largest privacy loss.
 
     Raises:
         Unsupported: no accountant has proven bounds.
     """
     curve = curve_of(process, evaluate.answer_tol(process))
-    return Ran(process, curve.epsilon(delta=delta) if delta else evaluate.largest_loss(process), delta, notes)
+    return Ran(process, curve.epsilon(delta=delta) if delta else evaluate.largest_loss(process), delta)
 
 
 def curve_of(process: Process, tol: float = CURVE_TOL) -> Curve:
@@ -478,12 +492,10 @@ def _of_curve(curve: Curve, fprs: Sequence[float]) -> Attacks:
     return Attacks(bounds.advantage()[1], rates, curve.claim, curve.accountant)
 
 
+def _short(value: float) -> str:
+    """A number with its own digits where they are few, else rounded up."""
+    return short(value if len(echo(value)) <= 8 else rounded(value, up=True))
+
+
 def _process(mechanism: Mechanism, n: int = 1) -> Process:
     return Process((Step(mechanism, n),))
-
-
-def describe(known: Known) -> str:
-    """The name of what is known, with the numbers as they were given."""
-    if isinstance(known, Pair) and known.releases == 1:
-        return f"({echo(known.eps)}, {echo(known.delta)})-DP" if known.delta else f"pure {echo(known.eps)}-DP"
-    return str(known)

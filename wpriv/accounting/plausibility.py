@@ -112,7 +112,7 @@ def runs_in_advance(subject: DescribedProcess, accountant: str) -> list[str]:
     ):
         return []
     return [
-        f"this history has {subject.runs} runs, and the figure assumes that noise, rate and length of all "
+        f"this history has {subject.runs} runs, and the number assumes that noise, rate and length of all "
         f"were fixed before the first release. `adaptive=True` gives the eps or delta that holds if later ones were "
         f"chosen from what earlier ones showed, as a fork does"
     ]
@@ -129,7 +129,7 @@ def _later_runs(row: Guarantee) -> list[str]:
         return []
     symbol = "eps" if name == "epsilon" else name
     return [
-        f"this history has {parameters['runs']} runs, and the figure assumes that noise, rate and length of all were "
+        f"this history has {parameters['runs']} runs, and the number assumes that noise, rate and length of all were "
         f"fixed before the first release. If later ones were chosen from what earlier ones showed, as a fork does, "
         f"{symbol} = {text(adaptive[name], up=True)} by {adaptive['accountant']} holds instead (`adaptive=True`)"
     ]

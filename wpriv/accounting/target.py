@@ -38,6 +38,8 @@ FINEST = 5e-8
 SEARCH_WORK, ATTACK_WORK = 4e9, 1e9
 # relative accuracy of exact figures
 ROUNDING = 1e-11
+# delta of the first guess for a target of pure DP
+NO_DELTA = 1e-30
 # a bound of a probability so near to 1 does not show how far the target is
 SATURATED = 1 - 1e-6
 
@@ -99,7 +101,7 @@ class Target:
         elif self.fpr is not None:
             mu = float(ndtri(self.delta) - ndtri(self.fpr))
         else:
-            mu = 1 / conversions.exact(self.eps, self.delta)
+            mu = 1 / conversions.exact(self.eps, self.delta or NO_DELTA)
         return min(max(mu, 1e-150), 1e150) ** 2
 
 
@@ -117,15 +119,17 @@ def read_target(**arguments: object) -> Target:
         return _true_positive_rate(given["tpr"], given["fpr"])
     if names in (("max_mu",), ("fpr", "max_mu")):
         return _mu(given["max_mu"], given.get("fpr", DEFAULT_FPR))
-    if names == ("eps", "delta"):
-        eps, delta = given["eps"], given["delta"]
+    if names in (("eps", "delta"), ("eps",)):
+        eps, delta = given["eps"], given.get("delta", 0.0)
         if not 0 <= eps < math.inf:
             raise UsageError(f"`eps` must be a finite number of at least 0; found {eps}")
-        if not 0 < delta < 1:
-            raise UsageError(f"`delta` must lie strictly between 0 and 1; found {delta}")
+        if not 0 <= delta < 1:
+            raise UsageError(f"`delta` must be at least 0 and below 1; found {delta}")
+        if eps == delta == 0:
+            raise UsageError("eps = 0 at `delta` = 0 allows no dependence on the data; give a larger `eps`")
         return Target(eps, delta)
     if set(names) <= {"eps", "delta"}:
-        raise UsageError("calibrate needs a target: give both `eps` and `delta`")
+        raise UsageError("calibrate needs a target: give `eps` and `delta`, or `eps` alone for pure DP")
     words = " and ".join(f"`{name}`" for name in names)
     raise UsageError(
         f"calibrate needs one target: `eps` with `delta`, `advantage` alone, `max_mu` (perhaps "

@@ -41,6 +41,8 @@ def command(
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from wpriv.cli import output, training_output
+
+    output.doing("loading torch")
     from wpriv.training import train as training
     from wpriv.training.audit import audit
 
@@ -48,6 +50,7 @@ def command(
         raise UsageError(f"--device must be cpu or cuda; found {device!r}")
     loaded = training.recipe_of(recipe, quick=quick, changes=train.changed_keys(changes or []))
     folder = out or loaded.default_out.with_name(f"{loaded.default_out.name}-audit")
+    output.doing("preparing the audit")
     with output.counting("audit") as counting:
         result = audit.run(
             loaded,

@@ -60,8 +60,6 @@ def command(
 
     wpriv budget --mech laplace --scale 20 --n 1000 --eps 3 --quiet
 
-    wpriv budget --mech gauss --sigma 4 --n 10 --delta 1e-5 --accountant pld --accountant rdp
-
     wpriv budget --mech gauss --sigma 4 --n 10 --curve
 
     wpriv budget "gauss sigma=4 n=10 poisson 0.01 + laplace scale=20 n=5" --delta 1e-5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Annotated
 
 from wpriv import spec
@@ -83,8 +82,8 @@ def command(
         attacks = {"advantage": advantage, "tpr": tpr, "fpr": fpr, "max_mu": max_mu}
         flags.no_flags(recipe, job, history=history, adaptive=adaptive, repeats=repeats, **attacks)
         arguments = load_recipe.calibrate(recipe)
-    with contextlib.nullcontext() if quiet else output.waiting("calibrating"):
-        row = calibrate(**arguments, adaptive=adaptive, compare_classical=compare_classical).guarantee
+    output.doing("calibrating")
+    row = calibrate(**arguments, adaptive=adaptive, compare_classical=compare_classical).guarantee
     if explain:
         from wpriv.accounting.basis import explain as explanation
 

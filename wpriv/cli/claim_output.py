@@ -14,8 +14,9 @@ from wpriv.accounting.claims.decision import OPEN, REFUTED, Decision, Question
 from wpriv.accounting.claims.verify_claim import Reading
 from wpriv.cli import flags, output
 from wpriv.cli.flags import as_flags
-from wpriv.core.claim import Claim, parse_claim
+from wpriv.config.claim import Claim, parse_claim
 from wpriv.errors import CheckFailed, Unsupported, UsageError
+from wpriv.files import STDIN, read_bytes, shown_path
 from wpriv.numerics.numbers import text, whole
 
 DECISION_SCHEMA = "wpriv.decision/1"
@@ -38,7 +39,7 @@ def decide(
     Raises:
         CheckFailed: the claim is refuted. Unsupported: it is open. UsageError: the flags are wrong.
     """
-    claim = parse_claim(claim_text)
+    claim = parse_claim(_line_of_stdin() if claim_text == STDIN else claim_text)
     spec.check(claim=claim, width=width, eps=job.eps, delta=job.delta, several=job.several)
     source, steps, job = flags.subject(words, job)
     described = _described(job, source, steps, history)
@@ -56,6 +57,10 @@ def decide(
         _print_readings(rows)
     output.warn(decision.caveats)
     _set_exit_code(decision)
+
+
+def _line_of_stdin() -> str:
+    return read_bytes(STDIN, 1000).decode("utf-8", "replace").strip()
 
 
 def decide_recipe(source: Path, *, seed: str | None, width: str | None, as_json: bool) -> None:
@@ -76,10 +81,10 @@ def decide_recipe(source: Path, *, seed: str | None, width: str | None, as_json:
         output.emit_bold(recipe.source)
         body = [[row.name, row.claim, row.verdict, row.expected or "", as_flags(row.reason)] for row in rows]
         output.emit_table(["claim of", "claim", "verdict", "expected", "reason"], body)
-    verify_claim.require_expected(source, rows)
+    verify_claim.require_expected(shown_path(source), rows)
     refuted = [row.name for row in rows if row.expected is None and row.verdict == REFUTED]
     if refuted:
-        raise CheckFailed(f"{source}: refuted: {', '.join(refuted)}")
+        raise CheckFailed(f"{shown_path(source)}: refuted: {', '.join(refuted)}")
 
 
 def _described(

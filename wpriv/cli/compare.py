@@ -29,7 +29,7 @@ def command(
     quick: Annotated[bool, switch("--quick", "Apply the recipe's quick overrides: a small grid.")] = False,
     fresh: Annotated[bool, switch("--fresh", "Compute again, replacing the results in DIR.", RESULTS)] = False,
     why: Annotated[
-        bool, switch("--why", "Show one job under every interpretation, with the assumption that changes each figure.")
+        bool, switch("--why", "Show one job under every interpretation, with the assumption that changes each number.")
     ] = False,
     order: Annotated[
         bool,

@@ -13,7 +13,7 @@ from wpriv.cli import catalog
 from wpriv.cli.parsing import LazyGroup, argument
 from wpriv.config import shipped
 from wpriv.errors import UnknownName
-from wpriv.hints import fold
+from wpriv.hints import fold, plain
 
 # Each script hands over the words up to the cursor, whole (bash splits them at = and : as well), and offers files where
 # nothing is offered. A word that ends in = or / is followed by no blank.
@@ -219,7 +219,7 @@ def _values(parameter: Any, line: _Line, current: str, described: bool) -> Itera
         yield from ((each, text) for each, text in _names(NAMES[name], described) if not local or each[:6] == "local-")
         yield from [("all", "all accountants")] * (name == "accountant")
         yield from _files(current, RECORDS) if name == "data" else ()
-    elif name in ("recipe", "recipes", "source", "beginning"):
+    elif name in ("recipe", "recipes", "source", "beginning", "words") and path != "completion":
         yield from _recipes(path) if path not in ("report", "plot") else ()
         yield from _files(current, RECIPES if name != "source" else (*RECIPES, ".json"))
 
@@ -243,8 +243,9 @@ def _parameters(line: _Line) -> Iterator[tuple[str, str]]:
     """The parameters of the mechanism, or of the reader of data, that the line names; given ones are left out."""
     kind, named = ("mechanisms", line.options.get("mech")) if "mech" in line.options else ("data", line.arguments)
     named = line.options.get("data", named)
+    word = plain("mechanisms", named[0]) if named else ""
     given = {entry.partition("=")[0] for entry in line.options.get("param", ())}
-    for name, text in catalog.parameter_names(kind, fold(named[0])).items() if named else ():
+    for name, text in catalog.parameter_names(kind, word).items():
         if name not in given:
             yield f"{name}=", text
 

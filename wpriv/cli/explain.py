@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,9 +10,8 @@ from wpriv.cli import flags
 from wpriv.cli.parsing import option
 
 if TYPE_CHECKING:
-    from wpriv.accounting.claims.explain import Deployment, Explanation
+    from wpriv.accounting.claims.explain import Explanation
 
-WIDTH = 80
 What = Annotated[
     list[str],
     typer.Argument(
@@ -51,96 +48,41 @@ def command(
 
     wpriv explain gauss sigma=4 n=100 --people 2
     """
-    from wpriv.accounting.claims import explain
+    from wpriv.accounting.claims.explain import explain
     from wpriv.cli import output
 
-    row = explain.explain(
-        " ".join(what), delta=delta, prior=prior, people=people, releases=releases, unit=flags.folded(unit)
-    )
+    row = explain(" ".join(what), delta=delta, prior=prior, people=people, releases=releases, unit=flags.folded(unit))
     if as_json:
         output.emit_json(row.as_dict())
-        return
-    first, *others = _lines(row)
-    output.emit_bold(first, *others)
+    else:
+        _print(row)
     output.warn(row.warnings)
 
 
-def _lines(row: Explanation) -> Iterator[str]:
-    """The explanation in sections, which fit 80 columns."""
+def _print(row: Explanation) -> None:
+    """Print the explanation in sections."""
     from wpriv.accounting.claims.explain import UNITS, percent
-    from wpriv.numerics.numbers import echo, text
+    from wpriv.cli import output
+    from wpriv.numerics.numbers import short
 
-    def up(value: float) -> str:
-        shown = text(value, up=True, digits=4)
-        return shown if len(shown) < 10 else f"{float(shown):.4g}"
-
-    if row.process is not None:
-        yield f"process: {row.process}"
-    yield f"{row.about}: what an attacker can do at most who knows all other records"
-    yield from textwrap.wrap(_origin(row), WIDTH, initial_indent="  ", subsequent_indent="  ")
-    yield from _table(
-        ("", "", ""),
-        [
-            ("right at even odds", percent(row.right_guess), "a guess whether the record was used; blind: 50%"),
-            ("advantage", up(row.advantage), "largest TPR - FPR of any test"),
-            ("Bayes factor", up(row.bayes_factor), "how much an answer raises the odds"),
-            (f"from {percent(row.prior)} to", percent(row.posterior), "probability of use, before and after an answer"),
-        ],
+    output.emit_bold(f"{row.about}: what an attacker can do at most who knows all other records")
+    output.emit_facts(row.facts())
+    output.emit("")
+    output.emit_table(
+        ("FPR", "TPR at most", f"used if flagged (prior {percent(row.prior)})"),
+        [(short(rate.fpr), percent(rate.tpr), percent(rate.posterior)) for rate in row.rates],
+        indent=2,
     )
-    if row.beyond:
-        yield f"  A share of at most {up(row.beyond)} of the answers may go beyond the last two."
-    yield ""
-    yield from _table(
-        ("FPR", "TPR at most", f"used if flagged, prior {percent(row.prior)}"),
-        [(echo(rate.fpr), percent(rate.tpr), percent(rate.posterior)) for rate in row.rates],
-    )
-    yield "  The TPR at FPR 1/M also bounds guessing one of M equally likely values."
+    output.emit_words("  The TPR at FPR 1/M also bounds guessing one of M equally likely values.")
     if row.together:
-        yield ""
-        cases = [
-            (_case(case.people, case.releases), case.guarantee, percent(case.right_guess)) for case in row.together
-        ]
-        yield from _table(("together", "guarantee", "right at even odds"), cases)
+        output.emit("")
+        cases = [(str(case), case.guarantee, percent(case.right_guess)) for case in row.together]
+        output.emit_table(("together", "guarantee", "right at even odds"), cases, indent=2)
     if row.deployments:
-        yield ""
-        yield from textwrap.wrap(f"Beside published deployments that protect {UNITS[row.unit]}:", WIDTH)
-        yield from _table(
-            ("eps", "published", "protects", "by, year: what"),
-            [
-                (up(each.epsilon), each.guarantee, each.unit, f"{each.by} {each.year}: {each.name}{_local(each)}")
-                for each in row.deployments
-            ],
-        )
-        yield "  eps of a rho is at the delta above, at most 1e-5. Other units: see --unit."
-    yield ""
-    yield "What it does not say:"
-    for line in row.limits:
-        yield from textwrap.wrap(line, WIDTH, initial_indent="  - ", subsequent_indent="    ")
-
-
-def _origin(row: Explanation) -> str:
-    """Where the numbers come from, and whether they are attained."""
-    if row.notion == "process":
-        kind = {"exact": "computed exactly", "certified": "certified"}.get(row.claim, "bounded from above")
-        return f"{kind} by {row.source} from the whole privacy curve of this process"
-    attained = "the worst release with this guarantee allows as much" if row.claim == "exact" else "upper bounds"
-    return f"{attained}: {row.source}"
-
-
-def _local(each: Deployment) -> str:
-    return "" if each.model == "central" else f" ({each.model})"
-
-
-def _case(people: int, releases: int) -> str:
-    return f"{people} people" if people > 1 else f"{releases} such releases"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A table with a margin, its last column wrapped; without its header where that is empty."""
-    lines = [header, *rows] if any(header) else list(rows)
-    widths = [max((len(line[i]) for line in lines), default=0) for i in range(len(header) - 1)]
-    for line in lines:
-        cells = "".join(cell.ljust(width + 2) for cell, width in zip(line, widths, strict=False))
-        yield from textwrap.wrap(
-            line[-1], WIDTH, initial_indent=f"  {cells}", subsequent_indent=" " * (len(cells) + 2)
-        ) or [f"  {cells}".rstrip()]
+        output.emit("")
+        output.emit_words(f"Beside published deployments that protect {UNITS[row.unit]}:")
+        near = [(each.shown_epsilon(), each.guarantee, each.unit, str(each)) for each in row.deployments]
+        output.emit_table(("eps", "published", "protects", "by, year: what"), near, indent=2)
+        output.emit_words("  eps of a rho is at the delta above, at most 1e-5. Other units: see --unit.")
+    output.emit("", "What it does not say:")
+    output.emit_words(*(f"  - {line}" for line in row.limits))

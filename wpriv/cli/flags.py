@@ -67,8 +67,8 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="RECIPE|STEPS",
-        help="Instead of flags: the path or the name of a recipe, such as plc/fig7-dpsgd; or a process in words, such "
-        "as gauss sigma=4 n=10 poisson 0.01 + laplace scale=20.",
+        help="Instead of flags: a recipe, by its path or its name, such as plc/fig7-dpsgd, or - for standard input; or "
+        "a process in words, such as gauss sigma=4 n=10 poisson 0.01 + laplace scale=20.",
     ),
 ]
 Eps = Annotated[Text, option("eps")]

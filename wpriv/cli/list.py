@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from wpriv.cli import flags
-from wpriv.cli.parsing import argument, fill, section, terminal_width
+from wpriv.cli.parsing import MAX_WIDTH, argument, fill, section, width
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
 
@@ -42,8 +42,8 @@ def command(kind: Word = None, name: Name = None, as_json: flags.Json = False) -
         rows = [[each, flags.as_flags(about)] for each, about in catalog.about(wanted).items()]
         _print_rows(["name", "what it is"], rows, as_json)
         return
-    with output.waiting("trying accountants"):
-        entries = [catalog.entry(*place) for place in places]
+    output.doing("trying accountants")
+    entries = [catalog.entry(*place) for place in places]
     if as_json:
         output.emit_rows([entry.as_dict() for entry in entries], SCHEMA)
     else:
@@ -90,12 +90,12 @@ def _print_rows(header: list[str], rows: list[list[str]], as_json: bool) -> None
 
 def _text(entry: Entry) -> str:
     """One name in paragraphs: what it is, its parameters, and what else is known."""
-    width = terminal_width()
-    parts = [fill(f"{entry.name} ({entry.kind.removesuffix('s')}): {flags.as_flags(entry.about)}", width, "")]
+    columns = min(width(), MAX_WIDTH)
+    parts = [fill(f"{entry.name} ({entry.kind.removesuffix('s')}): {flags.as_flags(entry.about)}", columns, "")]
     if entry.parameters:
         rows = [(f"{each.typed(entry.kind)} ({each.value})", each.sentence) for each in entry.parameters]
-        parts.append(section("Parameters", rows, width))
+        parts.append(section("Parameters", rows, columns))
     facts = [(key, text) for key, text in entry.facts.items() if text]
     if facts:
-        parts.append(section("Facts", facts, width))
+        parts.append(section("Facts", facts, columns))
     return "\n\n".join(parts)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from wpriv._version import __version__
 from wpriv.cli import output
-from wpriv.cli.parsing import COMMANDS, SETTINGS, LazyGroup, ParserError, keep_text
-from wpriv.errors import MissingResource, Unsupported, UsageError, WprivError, lacking
+from wpriv.cli.parsing import SETTINGS, LazyGroup, ParserError, keep_text
+from wpriv.errors import EXIT_CODES, MissingResource, Place, Unsupported, UsageError, WprivError, lacking
 from wpriv.hints import did_you_mean
 
 BUG, INTERRUPTED = 70, 130
+SCHEMA = "wpriv.error/1"
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -56,7 +58,15 @@ def top(
     full or not permitted); 70 a bug; 75 interrupted and resumable; 130 interrupted; 141 the output pipe was closed.
     """
     if ctx.invoked_subcommand is None:
-        raise UsageError(f"no command given. Known: {', '.join(COMMANDS)}. Try wpriv --help")
+        raise UsageError("no command given. `wpriv --help` names all, and `wpriv list` what they can be given")
+
+
+class _Failure(NamedTuple):
+    """How a command ended without an answer: the message, the exit code, and the place of the fault in a file."""
+
+    message: str
+    code: int
+    place: Place | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,35 +74,48 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Results go to standard output, everything else to standard error.
     """
+    words = sys.argv[1:] if argv is None else list(argv)
     with output.notes():
         try:
-            with output.results(), _warnings_as_notes():
-                return _run(sys.argv[1:] if argv is None else list(argv))
+            quiet = contextlib.nullcontext() if "--quiet" in words else output.watched()
+            with output.results(), quiet, _warnings_as_notes():
+                return _run(words)
         except output.ReaderGone as error:
             return error.exit_code
         except WprivError as error:
-            return _fail(_with_flags(str(error), sys.argv[1:] if argv is None else argv), error.exit_code)
+            failure = _Failure(_with_flags(str(error), words), error.exit_code, error.place)
         except ParserError as error:
-            return _fail(_parser_message(error), UsageError.exit_code)
+            failure = _Failure(_parser_message(error), UsageError.exit_code)
         except (KeyboardInterrupt, typer.Abort) as error:
             inner = error.__cause__ or error.__context__
-            if isinstance(inner, EOFError):  # the parser takes every EOFError for the end of input
-                return _unexpected(inner)
-            return _fail("interrupted", INTERRUPTED)
+            # the parser takes every EOFError for the end of input
+            failure = _unexpected(inner) if isinstance(inner, EOFError) else _Failure("interrupted", INTERRUPTED)
         except MemoryError:
-            return _fail(
-                "this job needs more memory than is free. Raise --tol, or use --accountant rdp", Unsupported.exit_code
-            )
+            message = "this job needs more memory than is free. Raise --tol, or use --accountant rdp"
+            failure = _Failure(message, Unsupported.exit_code)
         except OSError as error:
-            return _environment(error)
+            failure = _environment(error)
         except SystemExit as error:  # the parser turns a broken pipe inside the program into this
-            if isinstance(error.__context__, OSError):
-                return _environment(error.__context__)
-            raise
+            if not isinstance(error.__context__, OSError):
+                raise
+            failure = _environment(error.__context__)
         except Exception as error:  # the only place where a bug becomes an exit code
             if os.environ.get("WPRIV_DEBUG") == "1":
                 raise
-            return _unexpected(error)
+            failure = _unexpected(error)
+        _report(failure, as_json="--json" in words)
+        return failure.code
+
+
+def _report(failure: _Failure, as_json: bool) -> None:
+    """Print a failure on standard error: one paragraph, or one line of JSON (error.schema.json)."""
+    if not as_json:
+        print(f"wpriv: {failure.message}", file=sys.stderr)
+        return
+    kind, _ = EXIT_CODES[failure.code]
+    place = {} if failure.place is None else dict(zip(("file", "line", "column"), failure.place, strict=True))
+    data = {"schema": SCHEMA, "error": kind, "message": failure.message, "exit_code": failure.code, **place}
+    print(json.dumps({**data, "version": __version__}), file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -138,23 +161,23 @@ def _with_flags(message: str, words: Sequence[str]) -> str:
     return as_flags(message, [option for parameter in command.params for option in parameter.opts])
 
 
-def _unexpected(error: BaseException) -> int:
+def _unexpected(error: BaseException) -> _Failure:
     """Report an error in a Python file of the user's, a package that is not installed, or else a bug."""
     from wpriv.files import python_file
 
     if (failure := python_file.failure(error)) is not None:
-        return _fail(f"{failure}. WPRIV_DEBUG=1 shows the traceback", UsageError.exit_code)
+        return _Failure(f"{failure}. WPRIV_DEBUG=1 shows the traceback", UsageError.exit_code)
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if package not in ("", "wpriv") and importlib.util.find_spec(package) is None:
-        return _fail(str(lacking(package, "this command")), MissingResource.exit_code)
-    return _fail(
+        return _Failure(str(lacking(package, "this command")), MissingResource.exit_code)
+    return _Failure(
         f"a bug in wpriv ({type(error).__name__}: {error}). Please report it with the command line; "
         f"WPRIV_DEBUG=1 shows the traceback",
         BUG,
     )
 
 
-def _environment(error: OSError) -> int:
+def _environment(error: OSError) -> _Failure:
     """Report an error of the operating system for which no command has a message of its own."""
     if os.environ.get("WPRIV_DEBUG") == "1":
         raise error
@@ -163,7 +186,7 @@ def _environment(error: OSError) -> int:
     ]
     operation = " and ".join(paths) or "a system call"
     reason = error.strerror or str(error) or type(error).__name__
-    return _fail(
+    return _Failure(
         f"{operation} failed: {reason}. Check the path, the free space on the disk and the permissions",
         MissingResource.exit_code,
     )
@@ -180,8 +203,3 @@ def _parser_message(error: Any) -> str:
     near = did_you_mean(word, known, "--") or "."
     advice = f" A parameter without a flag is --param {word}=VALUE." if "param" in known and near == "." else ""
     return f"{ctx.command_path} has no option {option}{near}{advice} `{ctx.command_path} --help` names all"
-
-
-def _fail(message: str, code: int) -> int:
-    print(f"wpriv: {message}", file=sys.stderr)
-    return code

@@ -16,12 +16,13 @@ import re
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from wpriv._version import __version__
 from wpriv.cli.flags import as_flags
-from wpriv.cli.parsing import terminal_width
+from wpriv.cli.parsing import width
 from wpriv.errors import MissingResource, WprivError
 from wpriv.files.durable_writes import plain
 
@@ -53,6 +54,8 @@ class _Stream:
         """Write text and return the number of its characters."""
         if text == "":
             return 0  # the parser tries whether a stream takes text
+        if _watch is not None:
+            _watch.erase()
         with self._guarded():
             try:
                 self._stream.write(text)
@@ -187,11 +190,6 @@ def has_colour(stream: TextIO) -> bool:
     return is_live(stream) and not os.environ.get("NO_COLOR")
 
 
-def width(stream: TextIO | None = None) -> int:
-    """Return the number of columns of a stream, by default standard output; of any number."""
-    return terminal_width(sys.maxsize, stream)
-
-
 def coloured(text: str, *, bold: bool = False) -> str:
     """Return text of a result as it is printed: on a terminal bold if asked, and with claims and verdicts in colour."""
     if not has_colour(sys.stdout):
@@ -222,9 +220,19 @@ def _bars(*columns: Any) -> Progress:
     """Return a display on standard error that vanishes when it stops, and does not redirect other output."""
     from rich.progress import Progress
 
-    return Progress(
-        *columns, console=_console(sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False
-    )
+    class Bars(Progress):
+        def start(self) -> None:
+            if _watch is not None:
+                _watch.bars.add(id(self))
+                _watch.erase()
+            super().start()
+
+        def stop(self) -> None:
+            super().stop()
+            if _watch is not None:
+                _watch.bars.discard(id(self))
+
+    return Bars(*columns, console=_console(sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False)
 
 
 class Training:
@@ -295,28 +303,15 @@ def counting(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 @contextlib.contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Show on a terminal how long work has taken, after ``DELAY`` seconds."""
-    if not is_live(sys.stderr):
-        yield
-        return
-    with _delayed(what, {"total": None}):
-        yield
-
-
-@contextlib.contextmanager
 def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
-    """Start a display after ``DELAY`` seconds in another thread, unless the work is done; yield its update function."""
+    """Start a bar after ``DELAY`` seconds in another thread, unless the work is done; yield its update function."""
     shown: list[tuple[Progress, TaskID]] = []
 
     def start() -> None:
-        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
-        known = state["total"] is not None
-        count = (BarColumn(BAR_WIDTH), TextColumn("{task.completed:.0f} of {task.total:.0f}"), TimeRemainingColumn())
-        bars = _bars(
-            TextColumn("{task.description}"), *(count if known else (SpinnerColumn("line"), TimeElapsedColumn()))
-        )
+        count = TextColumn("{task.completed:.0f} of {task.total:.0f}")
+        bars = _bars(TextColumn("{task.description}"), BarColumn(BAR_WIDTH), count, TimeRemainingColumn())
         bars.start()
         shown.append((bars, bars.add_task(what, **state)))
 
@@ -332,9 +327,82 @@ def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
         yield update
     finally:
         timer.cancel()
-        timer.join()  # a display that is about to start must have started before it is stopped
+        timer.join()  # a bar that is about to start must have started before it is stopped
         for bars, _ in shown:
             bars.stop()
+
+
+class _Watch:
+    """A line on a terminal that says what is done and for how long, whenever nothing was printed for ``DELAY`` seconds.
+
+    It is erased before anything else is printed, and does not show beside a bar.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.process, self.lock, self.ended = stream, os.getpid(), threading.Lock(), threading.Event()
+        self.bars: set[int] = set()
+        self.shown = ""
+        self.begin("working")
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def begin(self, what: str) -> None:
+        """Name what is done from now on."""
+        self.what, self.since, self.last = what, time.monotonic(), time.monotonic()
+
+    def erase(self) -> None:
+        """Erase the line, and wait for the next silence."""
+        if os.getpid() != self.process:  # a fork has no thread, and perhaps a lock that nobody opens
+            return
+        with self.lock:
+            self.last = time.monotonic()
+            self._write("")
+
+    def end(self) -> None:
+        """Erase the line for good."""
+        self.ended.set()
+        self.thread.join()
+        self.erase()
+
+    def _run(self) -> None:
+        while not self.ended.wait(min(DELAY, 0.2)):
+            with self.lock:
+                now = time.monotonic()
+                if now - self.last >= DELAY and not self.bars:
+                    seconds = int(now - self.since)
+                    self._write(f"wpriv: {self.what}, {seconds // 60}:{seconds % 60:02}")
+
+    def _write(self, text: str) -> None:
+        if text == self.shown:
+            return
+        self.shown = text
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.write(f"\r\x1b[2K{text[: width(self.stream) - 1]}")
+            self.stream.flush()
+
+
+_watch: _Watch | None = None  # of the command that runs, where standard error is a terminal
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[None]:
+    """Show on a terminal what a command does whenever it prints nothing for ``DELAY`` seconds."""
+    global _watch
+    if not is_live(sys.stderr):
+        yield
+        return
+    _watch = watch = _Watch(getattr(sys.stderr, "_stream", sys.stderr))
+    try:
+        yield
+    finally:
+        _watch = None
+        watch.end()
+
+
+def doing(what: str) -> None:
+    """Name what is done from now on, such as "calibrating", for a terminal on which nothing is printed meanwhile."""
+    if _watch is not None:
+        _watch.begin(what)
 
 
 # Print lines, tables and JSON to standard output, notes and warnings to standard error.

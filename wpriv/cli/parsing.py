@@ -139,7 +139,7 @@ class _Once:
     """A command that knows options by other names too, refuses one given twice, and writes its own help."""
 
     def get_help(self: Any, ctx: Any) -> str:
-        return help_text(ctx.command_path, self, terminal_width(), ctx.meta.get(WORDS, ()))
+        return help_text(ctx.command_path, self, min(width(), MAX_WIDTH), ctx.meta.get(WORDS, ()))
 
     def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
         args[:] = _plain_options(args, {name for parameter in self.params for name in parameter.opts})
@@ -202,14 +202,14 @@ WORDS = "wpriv.words"  # the words of the command line after the command, kept f
 _HELP = ("-h, --help", "Show this message and exit.")
 
 
-def terminal_width(most: int = MAX_WIDTH, stream: TextIO | None = None) -> int:
-    """Return the columns of $COLUMNS, or of the terminal of a stream (standard output), or 80: from 40 to ``most``."""
+def width(stream: TextIO | None = None) -> int:
+    """Return the columns of a stream, by default standard output: ``COLUMNS``, those of its terminal, or 80."""
     given = os.environ.get("COLUMNS", "")
     columns = int(given) if given.isdecimal() and len(given) < 6 else 0
     if not columns:
         with contextlib.suppress(OSError, ValueError):  # no terminal, or no file at all
             columns = os.get_terminal_size((stream or sys.stdout).fileno()).columns
-    return max(40, min(columns or 80, most))
+    return max(columns or 80, 40)
 
 
 def help_text(path: str, command: Any, width: int, words: Sequence[str] = ()) -> str:

@@ -38,7 +38,7 @@ def command(
     data_root: flags.DataRoot = None,
     keep: Annotated[
         Path | None,
-        option("DIR", "Keep what is finished in this folder, in small, and show all it holds.", group=RESULTS),
+        option("DIR", "Keep finished results in this folder, in reduced form, and show all it holds.", group=RESULTS),
     ] = None,
     kept: Annotated[
         Path | None,

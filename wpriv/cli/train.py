@@ -26,7 +26,9 @@ SEVERAL = (
 )
 IN_TURN = SEVERAL.replace(". ", ", and the runs of a tuned training are made one after another. ")
 
-Recipe = Annotated[str, argument("RECIPE", "The path or the name of a recipe of kind train, such as dpsgd/mnist.")]
+Recipe = Annotated[
+    str, argument("RECIPE", "A recipe of kind train, by its path or its name, as dpsgd/mnist; - is standard input.")
+]
 Device = Annotated[str, option("NAME", "cpu or cuda.", "--device", group=MACHINE)]
 Out = Annotated[Path | None, option("DIR", "Folder of all results (default results/<name>).", "--out", group=RESULTS)]
 Set = Annotated[list[str] | None, option("KEY=VALUE", "Change a key: privacy.eps=2; repeatable.", "--set")]
@@ -66,7 +68,7 @@ Log = Annotated[
     list[str] | None,
     option(
         "NAME",
-        "Send figures to mlflow, tensorboard or wandb at the end: eps, delta, parameters, final test metrics; "
+        "Send numbers to mlflow, tensorboard or wandb at the end: eps, delta, parameters, final test metrics; "
         "repeatable.",
         "--log",
         group=OUTPUT,
@@ -123,6 +125,8 @@ def command(
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from wpriv.cli import output, training_output
+
+    output.doing("loading torch")
     from wpriv.training import cluster, metric_logs, sweep, train, training_run, tuning
 
     if device not in ("cpu", "cuda"):
@@ -151,6 +155,7 @@ def command(
     start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
     train.require_one(loaded, fork=fork, fresh=fresh)
     folder = out or loaded.default_out
+    output.doing("planning" if dry_run else "preparing the training")
     if several and dry_run:
         planned = sweep.planned(loaded, folder, part=shard or "1/1", root=data_root)
         tasks = cluster.words(cluster.request_of(loaded), device) if backend == cluster.BACKEND else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from wpriv.cli import flags
 from wpriv.cli.parsing import argument, option, switch
 from wpriv.errors import CheckFailed, UsageError
+from wpriv.files import STDIN, read_bytes, shown_path
 
 if TYPE_CHECKING:
     from wpriv.verify.prove import Proof
@@ -18,7 +19,7 @@ Words = Annotated[
     argument(
         "FILE|RUN-DIR|RECIPE",
         "A certificate, a guarantee (--json), a training, or a recipe of kind verify; with --claim also a "
-        "recipe of kind budget, or words such as 'gauss sigma=4 n=10'.",
+        "recipe of kind budget, or words such as 'gauss sigma=4 n=10'; - is standard input.",
     ),
 ]
 Width = Annotated[
@@ -101,7 +102,7 @@ def command(
             output.emit(model.words)
     if failed is not None:
         raise CheckFailed(
-            f"{source}: {failed.name} is {failed.verdict}: claimed {_claim(failed)}; the verifier finds "
+            f"{shown_path(source)}: {failed.name} is {failed.verdict}: claimed {_claim(failed)}; the verifier finds "
             f"{_finding(failed)}"
         )
 
@@ -110,6 +111,8 @@ def _is_recipe(source: Path | None) -> bool:
     """Tell whether the argument of ``verify`` names a recipe and not a certificate or a folder."""
     if source is None or source.is_dir():
         return False
+    if str(source) == STDIN:
+        return not read_bytes(STDIN, 1000).lstrip().startswith(b"{")
     return source.suffix in (".yaml", ".yml") or (not source.suffix and not source.exists())
 
 

@@ -110,7 +110,10 @@ def refusal(document: Document, diagnostics: Iterable[Diagnostic]) -> WprivError
     if len(distinct) > MAX_DIAGNOSTICS:
         lines.append(f"... and {len(distinct) - MAX_DIAGNOSTICS} more")
     kind = MissingResource if all(each.is_missing for each in distinct) else UsageError
-    return kind("\n".join(lines))
+    error = kind("\n".join(lines))
+    if distinct and document.lines:
+        error.place = (document.name, *distinct[0].place)
+    return error
 
 
 # Diagnostics of form: pydantic's errors in plain words, at the place they are about; and texts about unknown names.

@@ -12,7 +12,7 @@ from typing import Any
 from wpriv.config import shipped, yaml_document
 from wpriv.config.field_types import Time
 from wpriv.errors import UsageError
-from wpriv.files import durable_writes
+from wpriv.files import STDIN, durable_writes
 from wpriv.hints import did_you_mean
 
 # former names of shipped recipes and those of today
@@ -38,11 +38,14 @@ class Listed:
 def find(name: str) -> Path:
     """Find a recipe by its path, or a shipped one by its name, with or without its folder and its ``.yaml``.
 
-    A former name finds the recipe as well, with the warning ``RenamedRecipe``.
+    ``-`` is standard input, whose folder is the current one. A former name finds the recipe as well, with the warning
+    ``RenamedRecipe``.
 
     Raises:
         UsageError: there is none of that name, or several.
     """
+    if name == STDIN:
+        return Path(name)
     with_suffix = name if name.endswith((".yaml", ".yml")) else f"{name}.yaml"
     try:
         for candidate in (Path(name), Path(with_suffix)):
@@ -69,8 +72,11 @@ def find(name: str) -> Path:
 def short_name(path: Path) -> str:
     """Return the name of a recipe, which its results take by default: that of its file, without the suffix.
 
-    Where several shipped recipes have the same, such as ``claims``, it is ``wdp-claims``.
+    That of standard input is ``stdin``. Where several shipped recipes have the same, such as ``claims``, it is
+    ``wdp-claims``.
     """
+    if str(path) == STDIN:
+        return "stdin"
     known = shipped()
     shared = sum(key.rpartition("/")[2] == path.stem for key in known) > 1
     key = next((key for key, file in known.items() if shared and file == path.resolve()), path.stem)

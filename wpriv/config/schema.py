@@ -9,17 +9,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, field_validator
 
+from wpriv.config.claim import parse_claim
 from wpriv.config.document import Key, abbreviate, as_keys
 from wpriv.config.field_types import (
     Claim,
     Count,
+    Delta,
     Expect,
     Grid,
     LocalNoise,
     NotNegative,
     Number,
     Positive,
-    Probability,
     Rate,
     Repeats,
     StrictModel,
@@ -34,7 +35,6 @@ from wpriv.config.field_types import (
 )
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
-from wpriv.core.claim import parse_claim
 from wpriv.core.parameters import type_words
 from wpriv.spec import KEYS
 
@@ -125,7 +125,7 @@ class Part(StrictModel):
     tol: Tolerance | None = optional("relative width of a certified bracket; 1e-3 where left out")
     eps: NotNegative | None = optional("the eps at which delta is computed")
     eps_per_n: NotNegative | None = optional("instead of eps: eps divided by the number of compositions")
-    delta: Probability | None = optional("the delta at which eps is computed")
+    delta: Delta | None = optional("the delta at which eps is computed")
     repeats: Repeats | None = declared("repeats")
     sweep: Sweeps | None = optional("one axis, or a list of axes whose product is the grid")
     bins: Annotated[int, Field(ge=2, le=100_000)] | None = optional("number of cells of a loss table")
@@ -213,7 +213,7 @@ class Budget(StrictModel):
     accountants: list[Word] | None = optional("names, with options as name:option=value; pld where left out")
     tol: Tolerance | None = optional("relative width of a certified bracket; 1e-6 where left out")
     eps: NotNegative | None = optional("the eps at which delta is computed")
-    delta: Probability | None = optional("the delta at which eps is computed")
+    delta: Delta | None = optional("the delta at which eps is computed")
     repeats: Repeats | None = declared("repeats")
 
     def rules(self) -> Iterator[tuple[Key, str]]:
@@ -226,7 +226,7 @@ class Calibrate(Budget):
 
     kind: Literal["calibrate"]  # type: ignore[assignment]
     eps: Positive = key("the eps of the target")
-    delta: Probability = key("the delta of the target")
+    delta: Delta | None = optional("the delta of the target; left out, pure DP (delta = 0)")
 
     @field_validator("process")
     @classmethod
@@ -243,7 +243,7 @@ class Calibrate(Budget):
         return words
 
     def rules(self) -> Iterator[tuple[Key, str]]:
-        yield from ()  # both eps and delta are given
+        yield from ()  # eps is given, and delta may be
 
 
 class Rows(StrictModel):

@@ -172,9 +172,9 @@ def _swept_values(each: Panel) -> Iterator[Fault]:
 
 
 def _questions(name: str, values: list[float]) -> Iterator[Fault]:
-    wanted = "lie strictly between 0 and 1" if name == "delta" else "be a finite number of at least 0"
+    wanted = "be at least 0 and below 1" if name == "delta" else "be a finite number of at least 0"
     for value in values:
-        if not (0 < value < 1 if name == "delta" else 0 <= value < math.inf):
+        if not (0 <= value < 1 if name == "delta" else 0 <= value < math.inf):
             yield "sweep", f"{name} must {wanted}; found {value:g} in the sweep"
             return
 

@@ -108,7 +108,7 @@ def tuning_faults(model: Train) -> Iterator[str]:
         )
     observing = model.observing
     if observing:
-        yield f"tune: {observing[0]} observes gradients of one run, and has no figure of the best of several; use pld"
+        yield f"tune: {observing[0]} observes gradients of one run, and bounds nothing for the best of several; use pld"
     changes = [change for axis in tune.sweep for _, keys in axis.points() for change in keys.items()]
     if ("privacy.clip", "batch-mean") in changes:
         yield PUBLISHED

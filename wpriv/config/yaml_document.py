@@ -16,6 +16,7 @@ import yaml
 
 from wpriv.config.document import Diagnostic, Document, Key, Place, refusal
 from wpriv.errors import UsageError, of_file
+from wpriv.files import read_bytes, shown_path
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 16
@@ -28,26 +29,24 @@ _NOT_FINITE = {".inf", "-.inf", "+.inf", ".nan", "inf", "-inf", "+inf", "nan"}
 
 
 def read(path: Path, name: str | None = None) -> Document:
-    """Read a YAML file of at most 1 MB.
+    """Read a YAML file of at most 1 MB, or standard input for ``-``.
 
     Raises:
         UsageError: the file cannot be read, is too large, not UTF-8, or not strict YAML; the message lists every
             fault with its line and column.
         MissingResource: the user may not read the file.
     """
-    name = name or str(path)
+    name = name or shown_path(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UsageError(
-                f"{name}: a recipe may have up to {MAX_BYTES:,} bytes; found {path.stat().st_size:,}. Is this a recipe?"
-            )
-        raw = path.read_bytes()
+        raw = read_bytes(path, MAX_BYTES)
     except PermissionError as error:
         raise of_file(error, name, "read", "allow reading it") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         advice = "Check the path; `wpriv recipe ls` lists the shipped ones"
         raise UsageError(f"the recipe {name} cannot be read: {reason}. {advice}") from None
+    if len(raw) > MAX_BYTES:
+        raise UsageError(f"{name}: a recipe may have up to {MAX_BYTES:,} bytes; found more. Is this a recipe?")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -250,6 +250,8 @@ class Curve(Shown):
         source: paper and theorem.
         delta_bracket: maps eps >= 0 to a Bracket of delta.
         epsilon_bracket: maps delta in (0, 1) to a Bracket of eps >= 0.
+        pure_epsilon: the Bracket of eps at delta = 0, which is the largest privacy loss; None where the accountant has
+            no answer.
         warnings: what every answer must say beside it.
         tol: relative width asked of a bracket, where a wider one gets a warning.
         orders: the delta of each order of the neighbours alone, as in ``Process.directions``, at an eps and a
@@ -268,6 +270,7 @@ class Curve(Shown):
     tol: float | None = None
     orders: tuple[OrderDelta, ...] = ()
     order: float | None = None
+    pure_epsilon: Callable[[], Bracket] | None = None
 
     def __str__(self) -> str:
         claim = CLAIM_WORDS.get(self.claim, self.claim)
@@ -281,7 +284,7 @@ class Curve(Shown):
         """The smallest eps that may be promised at this delta: the upper end; inf where no finite eps holds.
 
         Raises:
-            UsageError: delta is outside (0, 1).
+            UsageError: delta is below 0, or 1 or more.
             Unsupported: the accountant has no answer.
         """
         return self.at(delta=delta).epsilon.safe
@@ -319,7 +322,7 @@ class Curve(Shown):
         """The guarantee at one eps or at one delta; exactly one must be given.
 
         Raises:
-            UsageError: both or neither are given, eps is negative or not finite, or delta is outside (0, 1).
+            UsageError: both or neither are given, eps is negative or not finite, or delta is not in [0, 1).
             Unsupported: the accountant has no answer.
         """
         if (eps is None) == (delta is None):
@@ -331,9 +334,15 @@ class Curve(Shown):
                 raise UsageError(f"eps must be a finite number of at least 0; found {eps}")
             return self._row("delta", Bracket.exact(eps), self._known(self.delta_bracket(eps)))
         delta = finite_number(delta, "delta")
-        if not 0 < delta < 1:
-            raise UsageError(f"delta must lie strictly between 0 and 1; found {delta}")
-        return self._row("eps", self._known(self.epsilon_bracket(delta)), Bracket.exact(delta))
+        if not 0 <= delta < 1:
+            raise UsageError(f"delta must be at least 0 and below 1; found {delta}")
+        if delta > 0:
+            return self._row("eps", self._known(self.epsilon_bracket(delta)), Bracket.exact(delta))
+        if self.pure_epsilon is None:
+            raise Unsupported(f"{self.accountant} has no eps at delta = 0. Give a larger `delta`, or use pld")
+        row = self._row("eps", self.pure_epsilon(), Bracket.exact(0.0))
+        is_exact = self.claim == "certified" and _is_narrow(row.epsilon, least_scale=1.0)
+        return replace(row, claim="exact") if is_exact else row
 
     def _known(self, bracket: Bracket) -> Bracket:
         """The upper end alone of a closed form about a pair that only bounds those of all data sets."""
@@ -376,7 +385,7 @@ def unit_notes(notions: Iterable[str | None]) -> list[str]:
     distinct = list(dict.fromkeys(notion for notion in notions if notion))
     if len(distinct) < 2:
         return []
-    notes = [f"{', '.join(distinct)} have different units: compare figures of the same notion only"]
+    notes = [f"{', '.join(distinct)} have different units: compare numbers of the same notion only"]
     if "wdp" in distinct:
         notes.append(
             "a wdp eps has the unit of the output and may grow with the noise: a small one does not mean more privacy"

@@ -106,7 +106,7 @@ class Membership:
         if not curve.is_proven:
             raise Unsupported(
                 f"bounds on attacks need proven bounds of (eps, delta)-DP at every eps; {curve.accountant} gives "
-                f"{curve.notion} figures of the claim {curve.claim}. Use `accountant='pld'`"
+                f"{curve.notion} numbers of the claim {curve.claim}. Use `accountant='pld'`"
             )
         self.curve = curve
         self._is_out_of_work = counted_work.limit(work)

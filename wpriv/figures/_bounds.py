@@ -22,7 +22,7 @@ DIGITS = 4
 GAP = 2.0  # letters between columns
 LOGARITHMIC_BELOW = 5e-3  # smallest false-positive rate, below which both axes are so, and the true-positive rate drawn
 CLASS_AXES = ("sensitivity", "sigma", "scale", "rate", "n")
-CLASS_DASHES = {"mean": "solid", "variance": (0, (5, 2))}
+CLASS_DASHES = {"mean": "solid", "variance": "--"}
 
 
 @figure("A table of bounds without a sweep: one line for each case, one mark for each accountant.")
@@ -47,7 +47,7 @@ def budgets(rows: Rows, axes: Any) -> None:
     axes.set_yticks(range(len(cases)), cases)
     axes.set_ylim(len(cases) - 0.4, -0.6)
     axes.set_xscale("log")
-    _draw.frame(axes, _draw.NAMES[y], "case", axis="x")
+    _draw.frame(axes, _draw.NAMES[y], "case" if len(cases) > 1 else "", axis="x")
     axes.legend(fontsize="x-small")
     _draw.unit_note(axes, rows)
 
@@ -218,7 +218,7 @@ def trade_off(rows: Rows, axes: Any) -> None:
         handles.append(gaussian)
         labels.append("Gaussian DP with this μ")
     grid = np.geomspace(min(rates), 1, 200) if log else np.linspace(0, 1, 200)
-    (guess,) = axes.plot(grid, grid if log else 1 - grid, color="#000000", linewidth=1.0, linestyle=(0, (1, 1.5)))
+    (guess,) = axes.plot(grid, grid if log else 1 - grid, color="#000000", linewidth=1.0, linestyle=":")
     if log:
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -232,7 +232,7 @@ def _gaussian(axes: Any, x: list[float], mu: float, log: bool) -> Any:
 
     grid = np.geomspace(min(x), max(x), 400)
     tpr = ndtr(ndtri(grid) + mu)
-    (curve,) = axes.plot(grid, tpr if log else 1 - tpr, color="#000000", linewidth=1.0, linestyle=(0, (5, 3)), zorder=3)
+    (curve,) = axes.plot(grid, tpr if log else 1 - tpr, color="#000000", linewidth=1.0, linestyle="--", zorder=3)
     return curve
 
 
@@ -271,7 +271,7 @@ def _draw_densities(finite: Rows, axes: Any) -> None:
     edges = [row["loss"] - row["width"] / 2 for row in finite] + [finite[-1]["loss"] + finite[-1]["width"] / 2]
     densities, normal_densities = ([row[key] for row in finite] for key in ("density", "class_density"))
     stairs = axes.stairs(densities, edges, fill=True, color="#56B4E9", label="privacy loss distribution")
-    style = {"color": "#D55E00", "linewidth": 1.6, "linestyle": (0, (5, 2))}
+    style = {"color": "#D55E00", "linewidth": 1.6, "linestyle": "--"}
     (normal,) = axes.plot([row["loss"] for row in finite], normal_densities, **style)
     # an atom is a cell far above the others: the axis covers the others, and the mass of the atom is written beside it
     usual = sorted(densities)[int(0.95 * (len(densities) - 1))]

@@ -8,7 +8,7 @@ from typing import Any
 from wpriv.figures import _draw, _palette
 from wpriv.figures._figure import Points, Rows
 
-DOTTED = (0, (1, 1.5))
+DOTTED = ":"
 
 
 @dataclass(frozen=True)

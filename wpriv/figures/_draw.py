@@ -28,7 +28,7 @@ BAND, PUBLISHED = "shaded: certified bracket", "published"
 _STAR = {"marker": "*", "markersize": 10, "markeredgecolor": "#000000", "markeredgewidth": 0.6, "linestyle": "none"}
 _LABEL = re.compile(r"(.*?)(?: \(([^()]*)\))?", re.DOTALL)
 _CLAIMS = ("exact", "certified", "upper-bound", "as-published", "approximate")  # the strongest first
-_DASHES = {"approximate": (0, (5, 2)), "as-published": (0, (1, 1.5))}
+_DASHES = {"approximate": "--", "as-published": ":"}
 
 
 def curves(rows: Rows, axes: Any, x: str, y: str) -> None:
@@ -122,15 +122,15 @@ def crossed(coloured: Iterable[tuple[Any, str]], marked: Iterable[tuple[Any, str
 
 def ticks(axes: Any, xs: Sequence[float]) -> None:
     """Put the ticks of the x axis at its values, where these are few and apart; else at whole numbers, if all are."""
+    from matplotlib.ticker import MaxNLocator, NullLocator
+
     logarithmic = axes.get_xscale() == "log"
     places = [math.log(x) for x in xs] if logarithmic else xs
     apart = min((after - before for before, after in pairwise(places)), default=math.inf)
     if len(xs) <= TICKS and (len(xs) == 1 or apart >= APART * (places[-1] - places[0])):
         axes.set_xticks(xs, [f"{x:g}" for x in xs])
-        axes.minorticks_off()
+        axes.xaxis.set_minor_locator(NullLocator())
     elif not logarithmic and all(x == round(x) for x in xs):
-        from matplotlib.ticker import MaxNLocator
-
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 

@@ -151,6 +151,10 @@ LETTERS = {
     **{"epsilon": "ε", "eps": "ε", "delta": "δ", "Delta": "Δ", "sigma": "σ", "alpha": "α", "beta": "β", "lambda": "λ"},
     **{"theta": "θ", "Phi": "Φ", "rho": "ρ", "mu": "μ", "pi": "π", "xi": "ξ", "omega": "ω"},
 }
+SHORT = {
+    **{"RDP": "Rényi DP", "WDP": "Wasserstein DP", "BDP": "Bayesian DP", "ADP": "approximate DP"},
+    **{"PDP": "probabilistic DP", "CLT": "central limit", "KL": "Kullback–Leibler", "MLP": "multilayer perceptron"},
+}
 _BELOW, _ABOVE = (str.maketrans("0123456789-", digits) for digits in ("₀₁₂₃₄₅₆₇₈₉₋", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"))
 _SYMBOLS = {
     "scale": "b",
@@ -161,15 +165,16 @@ _SYMBOLS = {
 
 
 def symbols(text: str) -> str:
-    """Return a text of a figure with the letters and powers that its words stand for: one notation in all figures.
+    """Return a text of a figure in the notation of all figures: letters and powers as such, abbreviations in full.
 
     Text with a formula of matplotlib, between dollar signs, is returned as it is.
 
-    >>> symbols("eps=0.5, delta=1e-05, n=2^16"), symbols("6.94e-05"), symbols("sigma1"), symbols("W_p^p")
-    ('ε=0.5, δ=10⁻⁵, n=2¹⁶', '6.94·10⁻⁵', 'σ₁', 'W$_{p}$$^{p}$')
+    >>> symbols("eps=0.5, delta=1e-05, n=2^16"), symbols("6.94e-05"), symbols("(2, 1)-RDP"), symbols("W_p^p")
+    ('ε=0.5, δ=10⁻⁵, n=2¹⁶', '6.94·10⁻⁵', '(2, 1)-Rényi DP', 'W$_{p}$$^{p}$')
     """
     if "$" in text:
         return text
+    text = re.sub(rf"\b({'|'.join(SHORT)})\b", lambda match: SHORT[match[1]], text)
     text = re.sub(rf"(?<![A-Za-z])({'|'.join(LETTERS)})(\d*)(?![A-Za-z])", _letter, text)
     text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?|\.\d+)e([+-]?)0*(\d+)\b", _power_of_ten, text)
     text = re.sub(r"\^(?:(-?\d+)|\((-?\d+)\))(?![\d./])", lambda m: (m[1] or m[2]).translate(_ABOVE), text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from colorsys import hls_to_rgb, rgb_to_hls
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,7 +15,7 @@ COLOURS = (
 )
 MARKS = ("", "o", "s", "^", "D", "v", "P", "X", "<", ">")
 NIGHT, DAY = "#14181D", "#E6E9EC"  # ground and type of dark figures
-LEAST_CONTRAST = 3.5  # of a line on the dark ground, by the Web Content Accessibility Guidelines
+LEAST_CONTRAST = 4.5  # of type and lines on the dark ground, by the Web Content Accessibility Guidelines
 # the colour and the mark of known methods: the tight answer has no mark, and is drawn wide instead
 FIXED: dict[str, tuple[int, str]] = {
     "pld": (0, ""),
@@ -132,7 +133,7 @@ def _luminance(colour: Any) -> float:
 
 
 def on_dark(colour: Any) -> tuple[float, ...]:
-    """Return a colour for the dark ground: black and white trade places, and dark colours are mixed with white."""
+    """Return a colour for the dark ground: black and white trade places, and dark colours become lighter."""
     from matplotlib.colors import to_rgb, to_rgba
 
     *rgb, alpha = to_rgba(colour)
@@ -140,18 +141,22 @@ def on_dark(colour: Any) -> tuple[float, ...]:
         return (*rgb, alpha)
     if max(rgb) == 0 or min(rgb) == 1:
         return (*to_rgb(NIGHT if min(rgb) == 1 else DAY), alpha)
+    hue, lightness, saturation = rgb_to_hls(*rgb)
     while contrast(rgb) < LEAST_CONTRAST:
-        rgb = [0.95 * c + 0.05 for c in rgb]
+        lightness = 0.95 * lightness + 0.05
+        rgb = list(hls_to_rgb(hue, lightness, saturation))
     return (*rgb, alpha)
 
 
 def darken(figure: Any) -> None:
     """Turn the colours of lines, marks, areas and texts of a drawn figure into those for a dark ground."""
+    from matplotlib.colors import to_rgba_array
+
     for artist in figure.findobj():
-        for name in ("color", "markerfacecolor", "markeredgecolor", "facecolor", "edgecolor"):
+        for name in ("color", "markerfacecolor", "markeredgecolor", "facecolor", "edgecolor", "hatchcolor"):
             get, put = (getattr(artist, f"{verb}_{name}", None) for verb in ("get", "set"))
-            colours = get() if get and put else "face"  # "face": of an edge with the colour of its area
-            if isinstance(colours, str | tuple) and colours != "face":
-                put(on_dark(colours))
-            elif not isinstance(colours, str | tuple):
-                put([on_dark(each) for each in colours])
+            colours = get() if get and put else "none"
+            # an edge may have the colour of its area, "face"
+            new = [on_dark(each) for each in to_rgba_array("none" if str(colours) == "face" else colours)]
+            if put and new:
+                put(new if len(new) > 1 else new[0])

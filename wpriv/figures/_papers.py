@@ -12,7 +12,6 @@ from wpriv.figures import _draw, _palette
 from wpriv.figures._figure import Row, Rows, figure
 from wpriv.numerics.numbers import text
 
-FRAMEWORKS = {"BDP": "Bayesian DP", "WDP": "Wasserstein DP"}
 WRONG = 2e-3  # of a chance printed with three digits
 VERDICT_COLOURS = {"holds": "#007A5A", "fails": "#D55E00"}
 VERDICT_MARKS = {"holds": "o", "fails": "X"}
@@ -21,7 +20,7 @@ CLAIM_LINE = 0.18  # inches of one claim, by which a table with many claims make
 CLAIM_PLOT, CLAIM_LETTER = 2.2, 0.06  # inches of the axes, and of a letter: long names and inputs make the figure wider
 NARROW = 5.0  # inches, below which a figure leaves out the inputs
 LOW, HIGH = 0.04, 25.0  # ratios beyond these, or not positive, are drawn as arrows at the edge
-DASHED = (0, (4, 3))
+DASHED = "--"
 ERROR_LINES = (
     ("w2", "distance W₂ to the data (root mean square ± 2 standard errors)", -0.5),
     ("excess", "cost above its least (mean)", -1.0),
@@ -81,7 +80,7 @@ def adp_pdp(rows: Rows, axes: Any) -> None:
     above = b > scaled
     (line_a,) = axes.plot(x, a, color="#0072B2", linewidth=1.6)
     (line_b,) = axes.plot(x, b, color="#D55E00", linewidth=1.6)
-    (line_scaled,) = axes.plot(x, scaled, color="#0072B2", linewidth=1.2, linestyle=(0, (1, 1.5)))
+    (line_scaled,) = axes.plot(x, scaled, color="#0072B2", linewidth=1.2, linestyle=":")
     tail = axes.fill_between(x, 0, b, where=above, color="#E69F00", alpha=0.45, linewidth=0)
     hatched = {"facecolor": "none", "edgecolor": "#000000", "hatch": "////"}
     area = axes.fill_between(x, scaled, b, where=above, linewidth=0, **hatched)
@@ -128,11 +127,11 @@ def attack_chances(rows: Rows, axes: Any) -> None:
         points = [(row["eps_printed"], row["printed"]) for row in rows if row["framework"] == framework]
         style = {"color": _draw.COLOURS[index], "marker": _draw.MARKS[1 + index % 5], "linestyle": "none"}
         handles += axes.plot(*zip(*points, strict=True), **style)
-        labels.append(f"{FRAMEWORKS.get(framework, framework)}, as printed")
+        labels.append(f"{framework}, as printed")
     for row in rows:
         if abs(row["difference"]) > WRONG:
             x, printed, computed = row["eps_printed"], row["printed"], row["computed"]
-            axes.plot([x, x], [printed, computed], color="#D55E00", linewidth=1, linestyle=(0, (2, 2)))
+            axes.plot([x, x], [printed, computed], color="#D55E00", linewidth=1, linestyle="--")
             words = f"{row['data']}: {printed:g},\ncomputed {computed:.3f}"
             axes.annotate(words, (x, min(printed, computed)), xytext=(6, -3), textcoords="offset points", va="top")
     _draw.frame(axes, "ε as printed (of three notions, which share no unit)", "chance of a successful attack")
@@ -150,7 +149,7 @@ def claims(rows: Rows, axes: Any) -> None:
     """
     ratios = [row["ratio"] for row in rows if row.get("ratio")]
     if not ratios:
-        raise KeyError("rows with a ratio of published to exact figures")
+        raise KeyError("rows with a ratio of published to exact numbers")
     inside = [ratio for ratio in ratios if LOW <= ratio <= HIGH]
     low, high = min(*inside, 0.5, 0.5) / 1.2, max(*inside, 1.2, 1.2) * 1.2
     texts = _texts(rows, _palette.of(axes).max_width)
@@ -240,7 +239,7 @@ def linear_generator(rows: Rows, axes: Any) -> None:
             handles += axes.plot(*zip(*points, strict=True), color=colour, **style)
             labels.append(label)
     variance = next((row["data"] for row in rows), None)
-    handles.append(axes.axhline(variance, color="#000000", linewidth=0.9, linestyle=(0, (4, 3)), zorder=1))
+    handles.append(axes.axhline(variance, color="#000000", linewidth=0.9, linestyle="--", zorder=1))
     labels.append("variance of the data")
     if x == "batch":
         axes.set_xscale("log")
@@ -268,9 +267,9 @@ def projection_law(rows: Rows, axes: Any) -> None:
     edges = [x[0] - half, *(v + half for v in x)]
     histogram = axes.stairs(drawn, edges, fill=True, color="#BBD7EA", label="draws of H")
     (exact,) = axes.plot(x, density, color="#0072B2", linewidth=1.8)
-    (normal,) = axes.plot(x, normal_density, color="#D55E00", linewidth=1.4, linestyle=(0, (5, 2)))
+    (normal,) = axes.plot(x, normal_density, color="#D55E00", linewidth=1.4, linestyle="--")
     bounds = {row["name"]: row["x"] for row in rows if row["part"] == "bound"}
-    right = max(x[-1], bounds.get("quantile", 0.0), bounds.get("clt", 0.0)) * 1.12
+    right = max(x[-1], bounds.get("quantile", 0.0), bounds.get("clt", 0.0)) * 1.05
     marks = _mark_bounds(bounds, right, axes)
     axes.set_xlim(0 if edges[0] < 0.2 * right else edges[0], right)
     axes.set_ylim(0, 1.1 * max(*drawn, *normal_density))
@@ -317,8 +316,10 @@ def projection_noise(rows: Rows, axes: Any) -> None:
     width, height = axes.figure.get_size_inches()
     axes.figure.set_size_inches(width, max(height, ROW * len(rows)))
     axes.set_xscale("log")
-    axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
-    axes.set_xticks([], minor=True)
+    axes.margins(x=0.05)
+    low, high = axes.get_xlim()
+    axes.set_xticks(ticks := [tick for tick in TICKS if low <= tick <= high], [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
     axes.set_yticks(places, [row["data"] for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     eps = rows[0].get("eps", PAPER_EPS)
@@ -346,7 +347,7 @@ def sliced_distance(rows: Rows, axes: Any) -> None:
             xs, ys, spreads = ([float(row[key]) for row in curve] for key in ("c", "distance", "spread"))
             if case == CLOSED_FORM:
                 label = "limit of many records (closed form)"
-                style = {"marker": "", "linestyle": (0, (5, 2)), "zorder": 3}
+                style = {"marker": "", "linestyle": "--", "zorder": 3}
             else:
                 label = f"{case}, {count:g} records"
                 mark = _draw.MARKS[1 + index % (len(_draw.MARKS) - 1)]
@@ -356,7 +357,7 @@ def sliced_distance(rows: Rows, axes: Any) -> None:
             low, high = ([y + sign * s for y, s in zip(ys, spreads, strict=True)] for sign in (-1, 1))
             axes.fill_between(xs, low, high, color=colour, alpha=0.12, linewidth=0)
     axes.set_ylim(bottom=0)
-    _draw.frame(axes, "c: every coordinate of the second mean", "sliced distance SW₂")
+    _draw.frame(axes, "c: every coordinate of the second mean", "sliced distance")
     axes.legend(fontsize="small", framealpha=0.85, loc="best")
 
 
@@ -386,7 +387,7 @@ def uniform_outputs(rows: Rows, axes: Any) -> None:
             places = [outcome + (index - 0.5) * BAR_WIDTH for outcome, _ in bars]
             axes.bar(places, [height for _, height in bars], BAR_WIDTH, label=label, **style)
     axes.set_xticks(sorted(support[0] | support[1]))
-    axes.set_ylim(0, 1.6 * max(row["probability"] for row in rows))
+    axes.set_ylim(0, 1.1 * max(row["probability"] for row in rows))
     _draw.frame(axes, "outcome", "probability", axis="y")
     axes.set_axisbelow(True)
     axes.legend(fontsize="small", framealpha=0.85)

@@ -18,7 +18,7 @@ GAP = 1  # pixels between images
 MAX_POINTS = 2000
 MANY = 200  # points from which they are drawn as pixels in vector files
 POINT_COLOURS = {"target": _draw.COLOURS[1], "moved": _draw.COLOURS[0]}
-SCORE_DASHES = ("solid", (0, (2, 1.5)))
+SCORE_DASHES = ("solid", "--")
 
 
 @figure("Samples of a generator: a grid of images, or points of the plane beside their target.")
@@ -123,7 +123,7 @@ def scores(rows: Rows, axes: Any) -> None:
             elif members:
                 _draw_density(members, axes, colour, label, text)
     if plane:
-        axes.plot([0, 1], [1, 0], color=_draw.COLOURS[-2], linewidth=0.8, linestyle=(0, (5, 2)))
+        axes.plot([0, 1], [1, 0], color=_draw.COLOURS[-2], linewidth=0.8, linestyle="--")
         axes.set_aspect("equal")
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)

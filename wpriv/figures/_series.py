@@ -107,8 +107,9 @@ def axis_of(rows: list[Row]) -> tuple[str, str]:
     varied = swept(rows)
     # a parameter that tells the cases apart is no axis, if another one varies within them
     varied = [name for name in varied if name not in implied(rows, varied)] or varied
-    candidates = [given, *varied] if len({row.get(given) for row in rows}) > 1 and "n" not in varied else varied
-    return max(candidates, key=lambda name: len({row.get(name) for row in rows}), default=given), y
+    counts = {name: len({row[name] for row in rows if row.get(name) is not None}) for name in (given, *varied)}
+    candidates = [given, *varied] if counts[given] > 1 and "n" not in varied else varied
+    return max(candidates, key=counts.__getitem__, default=given), y
 
 
 def _answer(rows: list[Row]) -> str:

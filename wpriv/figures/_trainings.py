@@ -13,7 +13,7 @@ from wpriv.figures._figure import Points, Rows, figure
 NOT_DRAWN = {"epoch", "step", "epsilon", "seconds", "loss", "clipped", "clip_norm", "seeds", "run"}
 MOST_MARKED = 40  # points of a line with marks
 MEASURE_MARKS = "osDv^<>P"
-_DASHED = (0, (4, 2))
+_DASHED = "--"
 ACCURACIES = {
     "accuracy": ("held out", "-"),
     "transductive": ("adapted to", _DASHED),
@@ -31,9 +31,9 @@ DISTANCE_GROUPS = ("options.loss", "options.lam", "model.name", "seed")
 SETTING = "noise"
 """The column of a sweep over named kinds of noise; where it holds a number it is the noise of the trainings."""
 NOTION = "options.notion"
-NOISE_DASHES = ("solid", (0, (5, 2)))
+NOISE_DASHES = ("solid", "--")
 ALPHA, EPS, FORMULA = "options.alpha", "privacy.eps", "options.sensitivity"
-FAIR_DASHES = ("solid", (0, (5, 2)), (0, (1, 1.5)))
+FAIR_DASHES = ("solid", "--", ":")
 FAIR_MARKS = ("o", "s", "^")
 FAIR_PREFIXES = {ALPHA: "α = ", EPS: "ε = ", FORMULA: ""}
 
@@ -80,7 +80,7 @@ def training(rows: Rows, axes: Any) -> None:
         _write_values(rows[0], names, axes)
     if any(row.get("epsilon") is not None for row in rows):
         right = axes.twinx()
-        style = {"color": _draw.COLOURS[-2], "linestyle": (0, (5, 2))}
+        style = {"color": _draw.COLOURS[-2], "linestyle": "--"}
         label = "ε of one run so far (right)" if rows[0].get("seeds") else "ε so far (right)"
         right.plot(epochs, [row.get("epsilon") for row in rows], label=label, **style)
         right.set_ylabel(_draw.NAMES["epsilon"])
@@ -265,7 +265,7 @@ def _draw_columns(groups: dict[str, Rows], axes: Any, keys: dict[str, str]) -> N
         _draw.bars(axes, [place], [value], [spread], "#000000")
         axes.annotate(f"{value:.3g}", (place, value + spread), xytext=(0, 3), textcoords="offset points", ha="center")
     axes.set_xticks(range(len(groups)), list(groups))
-    axes.margins(y=0.15)
+    axes.margins(x=0.05, y=0.15)
 
 
 def _distance_key(row: dict[str, Any], grouped_by: list[str], label: str) -> str:
@@ -425,8 +425,8 @@ def odds(rows: Rows, axes: Any) -> None:
 
 @figure(
     "Accuracy beside disparate impact (1 is statistical parity) or, for a regression, each group's share of "
-    "predictions above the diagonal (equal under parity). Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 5 and 9, which "
-    "give both above each panel."
+    "predictions above the diagonal (equal under parity). Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 5 and 9, "
+    "which give both above each panel."
 )
 def parity(rows: Rows, axes: Any) -> None:
     """Draw what there is of them over alpha or eps."""

@@ -1,0 +1,35 @@
+"""Reading and writing files. The path ``-`` is standard input, which is read once and may be asked for again."""
+
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import TextIO
+
+from wpriv.errors import MissingResource
+
+STDIN = "-"
+MAX_STDIN_BYTES = 50_000_000
+
+
+def read_bytes(path: str | Path, limit: int) -> bytes:
+    """Return the content of a file or of standard input, at most one byte more than ``limit``.
+
+    Raises:
+        OSError: the file cannot be read. MissingResource: standard input is closed.
+    """
+    if str(path) == STDIN:
+        return _of_stream(sys.stdin)[: limit + 1]
+    with Path(path).open("rb") as file:  # a pipe or a device has no size
+        return file.read(limit + 1)
+
+
+@lru_cache(maxsize=1)
+def _of_stream(stream: TextIO | None) -> bytes:
+    if stream is None:
+        raise MissingResource("- is standard input, and it is closed. Give the path of a file")
+    return stream.buffer.read(MAX_STDIN_BYTES + 1)
+
+
+def shown_path(path: str | Path) -> str:
+    """Return a path as messages name it: ``<stdin>`` for standard input."""
+    return "<stdin>" if str(path) == STDIN else str(path)

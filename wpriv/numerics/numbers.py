@@ -172,7 +172,7 @@ def quotient_up(a: float, b: float) -> float:
     return _up(a / b, lambda x: Fraction(x) * Fraction(b) >= Fraction(a))
 
 
-def total_up(terms: Iterable[tuple[int, float]]) -> float:
+def total_up(terms: Iterable[tuple[int, float | Fraction]]) -> float:
     """Return the sum of n x over finite or infinite numbers x, rounded up; exact where it is a double."""
     parts = list(terms)
     total = math.fsum(n * x for n, x in parts)

@@ -273,7 +273,8 @@ def _set_titles(panels: Sequence[LetteredPanel], style: Style, width: float) -> 
         if not words:
             continue
         size = style.settings.get("axes.titlesize", 10.0)
-        letters = max(12, int(width * POINTS * LABEL / (size * LETTER_WIDTH)))
+        share = LABEL if len(panels) > 1 else 1.0
+        letters = max(12, int(width * POINTS * share / (size * LETTER_WIDTH)))
         lines = [part for line in words.splitlines() for part in textwrap.wrap(line, letters)]
         axes.set_title("\n".join(lines), fontsize=size, loc="left" if len(panels) > 1 else "center")
 
@@ -319,13 +320,13 @@ def _set_lines(figure: Figure, style: Style) -> None:
 def _set_symbols(figure: Figure) -> None:
     """Write letters and powers in one notation, also in the names of cases and panels: ε for eps, 10⁻⁵ for 1e-5."""
     from matplotlib.text import Text
-    from matplotlib.ticker import FixedFormatter
+    from matplotlib.ticker import FixedLocator
 
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
-            names = axis.get_major_formatter()
-            if isinstance(names, FixedFormatter):
-                axis.set_ticks(axis.get_majorticklocs(), [_names.symbols(str(name)) for name in names.seq])
+            if isinstance(axis.get_major_locator(), FixedLocator):
+                names = [_names.symbols(label.get_text()) for label in axis.get_majorticklabels()]
+                axis.set_ticks(axis.get_majorticklocs(), names)
     for text in figure.findobj(Text):
         text.set_text(_names.symbols(text.get_text()))
 

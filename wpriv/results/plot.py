@@ -331,7 +331,9 @@ def _default_figure(rows: list[Row]) -> str:
         return "trade-off"
     if any("variance" in row for row in rows):
         return "loss-class"
-    return "curves"
+    # without a swept quantity there is one answer of each accountant, and no curve
+    places = {(row.get("case"), row.get("accountant")) for row in rows}
+    return "budgets" if "accountant" in rows[0] and len(places) == len(rows) else "curves"
 
 
 SAMPLES = "samples"

@@ -95,12 +95,12 @@ def warning(runs: list[EarlierRun], process: Process, delta: float, streams: set
             difference.
     """
     names = "; ".join(map(str, runs[:SHOWN])) + (f"; and {len(runs) - SHOWN} more" if len(runs) > SHOWN else "")
-    sentence = f"{what} are not included in these figures ({names}): what recipients saw of them costs privacy as well"
+    sentence = f"{what} are not included in these numbers ({names}): what recipients saw of them costs privacy as well"
     all_streams = [streams, *(run.streams for run in runs)]
     if sum(map(len, all_streams)) != len(frozenset().union(*all_streams)):
         return (
             f"{sentence}. Some of them drew the same noise, by one fixed seed or from one checkpoint, so that there is "
-            f"no figure for all runs together"
+            f"no number for all runs together"
         )
     if any(run.problem or run.adjacency != process.adjacency or not run.alike for run in runs):
         return sentence

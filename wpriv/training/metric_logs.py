@@ -138,7 +138,7 @@ def send(logs: Logs, trained: Trained) -> None:
 def _failed(name: str, sent: Figures, error: BaseException) -> MissingResource:
     words = (str(error).splitlines() or [type(error).__name__])[0][:200]
     return MissingResource(
-        f"the training is finished, and its results are in {sent.folder}; sending its figures to {name} failed: "
+        f"the training is finished, and its results are in {sent.folder}; sending its numbers to {name} failed: "
         f"{words}. Give the same command again to send them"
     )
 

@@ -237,7 +237,7 @@ def run(
         require_one(recipe, fork=fork, fresh=fresh)
         if logs.names:
             raise UsageError(
-                f"`log` sends the figures of one training, and {recipe.name} keeps the best of a random number of runs "
+                f"`log` sends the numbers of one training, and {recipe.name} keeps the best of a random number of runs "
                 f"(tune). Leave it out"
             )
         return tuning.run(recipe, out, device=device, resume=resume, root=root, say=say, stop=stop)

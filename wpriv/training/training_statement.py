@@ -37,7 +37,7 @@ PERSON = "a person with up to {group} records, each {unit}"
 PUBLISHED = (
     "NOT differentially private in any useful sense. The published procedure clips the mean gradient of a batch and "
     "not each record's, so that one record can move it by up to 2 C, and adds noise of {sigma:g} C. WDP and BDP "
-    "figures are printed as published: they are no (eps, delta) guarantee. The only proven figure of this run is that "
+    "numbers are printed as published: they are no (eps, delta) guarantee. The only proven number of this run is that "
     "of a Gaussian mechanism of noise multiplier {multiplier:g}"
 )
 EXCEEDED = (
@@ -126,13 +126,7 @@ def to_markdown(statement: Json) -> str:
 
 
 def _guaranteed(
-    plan: Plan,
-    process: Process,
-    rows: list[Guarantee],
-    refused: list[Refusal],
-    about: Json,
-    *,
-    observed: bool,
+    plan: Plan, process: Process, rows: list[Guarantee], refused: list[Refusal], about: Json, *, observed: bool
 ) -> Json:
     """The entries of a private training: unit, noise, guarantees, and limits of what they cover."""
     release, private = plan.release, plan.private

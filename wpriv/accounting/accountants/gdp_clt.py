@@ -22,7 +22,7 @@ from wpriv.numerics.conversions import normal_log_delta
 NOTION = "approximate-dp"
 CLAIM = "approximate"
 SOURCE = "Dong, Roth, Su 2019, Corollary 4; Bu, Dong, Long, Su 2020, Theorem 5"
-WARNING = "gdp-clt is a limit, not a bound, and often lies below the true value; use pld for a certified figure"
+WARNING = "gdp-clt is a limit, not a bound, and often lies below the true value; use pld for a certified bound"
 OTHER = "gdp-clt:formula={0} is the limit of {1}, and some step of this process is sampled otherwise"
 EXPLAIN = """\
 mu^2 = sum of q^2 n (e^(1/s^2) - 1) for Poisson sampling, n/s^2 without sampling, and

@@ -30,7 +30,7 @@ slope of the convex profile f between the secants of its certified bracket. As (
 neighbours. Not closed under post-processing."""
 PAIR = (
     "pdp is about neighbours that differ as much as they may at every step: others can have a loss above eps more "
-    "often. As (eps, delta)-DP its figures hold for all neighbours"
+    "often. As (eps, delta)-DP its numbers hold for all neighbours"
 )
 # a smaller probability is bounded from above only
 NEGLIGIBLE_PROBABILITY = 1e-100

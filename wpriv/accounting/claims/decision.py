@@ -21,8 +21,8 @@ from wpriv.accounting.claims.loss_threshold import (
     threshold_test,
     trials_needed,
 )
-from wpriv.accounting.evaluate import alike, is_bound_only, is_drawn
-from wpriv.core.claim import Claim
+from wpriv.accounting.evaluate import alike, has_endless_loss, is_bound_only, is_drawn
+from wpriv.config.claim import Claim
 from wpriv.core.guarantee import Curve, OrderDelta
 from wpriv.core.kinds import Adjacency
 from wpriv.core.process import Process, WeightedPairs, sandwich
@@ -172,7 +172,7 @@ class Question:
                 continue
             if not curve.is_proven:
                 raise Unsupported(
-                    f"a claim is decided by proven bounds of (eps, delta)-DP; {name} gives {curve.notion} figures of "
+                    f"a claim is decided by proven bounds of (eps, delta)-DP; {name} gives {curve.notion} numbers of "
                     f"the claim {curve.claim}. Use `accountant='pld'`"
                 )
             count += 1
@@ -269,12 +269,9 @@ def exceeding_loss(process: Process, eps: float) -> str:
     if math.isfinite(rare):
         power = math.floor(rare / math.log(10))
         return f"outcomes whose privacy loss exceeds {echo(eps)} have a probability of at least 10^{power}"
-    for step in process.steps:
-        noise = step.mechanism.additive_noise()
-        # also for the mixtures of samplings, in the order in which the record takes part in the first world
-        if noise is not None and noise.family == "gauss" and not noise.truncated:
-            return f"the privacy loss of {step.mechanism.name} has no upper bound"
-    return ""
+    # of samplings, in the order in which the record takes part in the first world
+    endless = [step.mechanism.name for step in process.steps if has_endless_loss(step.mechanism)]
+    return f"the privacy loss of {endless[0]} has no upper bound" if endless else ""
 
 
 def _log_mass_above(pairs: WeightedPairs, eps: float) -> float:

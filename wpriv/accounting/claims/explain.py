@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+import os
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +15,15 @@ from wpriv.accounting import build_process, evaluate
 from wpriv.accounting import membership_figures as attacks
 from wpriv.accounting.membership_figures import Attacks, Known, Mu, Pair, Ran, Rho
 from wpriv.accounting.plausibility import runs_in_advance
-from wpriv.core.claim import Claim, parse_claim
+from wpriv.config.claim import Claim, parse_claim
 from wpriv.core.guarantee import RIGOROUS, Guarantee
+from wpriv.core.guarantee import SCHEMA as GUARANTEE
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process
 from wpriv.errors import UnknownName, Unsupported, UsageError
-from wpriv.numerics.numbers import echo, number, shown, text, whole
+from wpriv.files import STDIN, read_bytes
+from wpriv.files.shown import Shown
+from wpriv.numerics.numbers import echo, number, rounded, short, shown, text, whole
 
 if TYPE_CHECKING:
     from wpriv.results.model import Figure, Releases, Reports
@@ -27,6 +32,7 @@ SCHEMA = "wpriv.explanation/1"
 RATES = (1e-2, 1e-3, 1e-4, 1e-5)
 PRIOR, DELTA, PEOPLE, RELEASES = 0.01, 1e-5, 4, 10
 MOST = 10**6  # people or releases
+MOST_BYTES = 2**24  # of a guarantee in a file
 # published deployments by what they protect; how many are shown
 UNITS = {
     "person": "all data of a person, device or user",
@@ -73,6 +79,9 @@ class Together:
     delta: float
     right_guess: float
 
+    def __str__(self) -> str:
+        return f"{self.people} people" if self.people > 1 else f"{self.releases} such releases"
+
 
 @dataclass(frozen=True)
 class Deployment:
@@ -97,9 +106,16 @@ class Deployment:
     source: str
     registry: str
 
+    def __str__(self) -> str:
+        return f"{self.by} {self.year}: {self.name}{'' if self.model == 'central' else f' ({self.model})'}"
 
-@dataclass(frozen=True)
-class Explanation:
+    def shown_epsilon(self) -> str:
+        """eps as text, rounded up."""
+        return _up(self.epsilon)
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation(Shown):
     """What a guarantee means. All numbers are upper bounds for every attacker, who may know all else.
 
     Args:
@@ -154,6 +170,23 @@ class Explanation:
             f"{percent(self.right_guess)}"
         )
 
+    def facts(self) -> list[tuple[str, str]]:
+        """What the guarantee is about, and what an attacker can do at most: labels with their text."""
+        rows = [] if self.process is None else self.process.facts()
+        rows += [
+            ("right at even odds", f"{percent(self.right_guess)}, a guess whether a record was used (blind: 50%)"),
+            ("advantage", f"{_up(self.advantage)}, largest TPR minus FPR of any test"),
+            ("Bayes factor", f"{_up(self.bayes_factor)}, by which an answer raises the odds of use"),
+            (f"from {percent(self.prior)} to", f"{percent(self.posterior)}, probability of use after an answer"),
+        ]
+        if self.beyond:
+            rows.append(("except for", f"at most {_up(self.beyond)} of the answers, which may exceed the last two"))
+        if self.notion == "process":
+            kind = "upper bounds" if self.claim == "upper-bound" else self.claim
+            return [*rows, ("claim", f"{kind} by {self.source}, from the whole privacy curve")]
+        attained = "the worst release with this guarantee allows as much" if self.claim == "exact" else "upper bounds"
+        return [*rows, ("claim", f"{attained} ({self.source})")]
+
 
 def explain(
     what: str | Path | Guarantee | Process | Mechanism | None = None,
@@ -182,7 +215,7 @@ def explain(
     >>> explain("eps=3,delta=1e-5").advantage < 0.90515
     True
     """
-    known = _known(what, {"eps": eps, "delta": delta, "mu": mu, "rho": rho})
+    known, notes = _known(what, {"eps": eps, "delta": delta, "mu": mu, "rho": rho})
     before, several, times = number(prior, "`prior`"), whole(people, "`people`"), whole(releases, "`releases`")
     if not 0 < before < 1:
         raise UsageError(f"`prior` is a probability above 0 and below 1; found {echo(before)}")
@@ -194,7 +227,7 @@ def explain(
     bounds, (epsilon, at) = known.attacks(RATES), known.pair()
     factor, beyond = _bayes_factor(epsilon, at)
     return Explanation(
-        attacks.describe(known),
+        str(known),
         known.process if isinstance(known, Ran) else None,
         {Mu: "gdp", Rho: "zcdp", Ran: "process"}.get(type(known), "approximate-dp"),
         bounds.claim,
@@ -211,8 +244,8 @@ def explain(
         tuple(_together(known, several, times)),
         unit,
         tuple(_nearest(epsilon, min(at, DELTA) or DELTA, unit)),
-        tuple(_warnings(known, bounds)),
-        tuple(_limits(at)),
+        tuple(_warnings(known, bounds, notes)),
+        tuple(_limits(known)),
     )
 
 
@@ -232,41 +265,60 @@ def _posterior(prior: float, positives: float, negatives: float) -> float:
     return prior / (prior + (1 - prior) * negatives / positives)
 
 
-def _known(what: object, given: dict[str, object]) -> Known:
-    """What is known of the release that the arguments name."""
+def _known(what: object, given: dict[str, object]) -> tuple[Known, Sequence[str]]:
+    """What is known of the release that the arguments name, and notes on it."""
     keywords = {name: value for name, value in given.items() if value is not None}
     if what is None:
         if not keywords:
             raise UsageError(f"wanted a guarantee or a process: {FORMS}; found none")
-        return _of_claim(parse_claim(",".join(f"{name}={value}" for name, value in keywords.items())), None)
+        return _of_claim(parse_claim(",".join(f"{name}={value}" for name, value in keywords.items())), None), ()
     if others := keywords.keys() - {"delta"}:
         raise UsageError(f"`{min(others)}` is a guarantee of its own; leave it out, or {shown(what)}")
     delta = number(keywords["delta"], "`delta`") if keywords else None
     if delta is not None and not 0 <= delta < 1:
         raise UsageError(f"`delta` is at least 0 and below 1; found {echo(delta)}")
     if isinstance(what, Guarantee):
-        return _of_guarantee(what, delta)
+        return _of_guarantee(what, delta), what.warnings
     if isinstance(what, (Process, Mechanism)):
-        return attacks.ran(build_process.described_process(what).process, DELTA if delta is None else delta)
+        return attacks.ran(build_process.described_process(what).process, DELTA if delta is None else delta), ()
     if not isinstance(what, (str, Path)):
         raise UsageError(f"wanted a guarantee or a process: {FORMS}; found {shown(what)}")
     return _of_text(str(what), delta)
 
 
-def _of_text(what: str, delta: float | None) -> Known:
+def _of_text(what: str, delta: float | None) -> tuple[Known, Sequence[str]]:
+    piped = read_bytes(STDIN, MOST_BYTES).decode("utf-8", "replace").strip() if what == STDIN else ""
+    what = piped if re.match(r"\w+\s*=", piped) else what
     words = what.replace(",", " ").split()
-    path = Path(what)
-    if words and "=" in words[0] and not path.exists():
-        return _of_claim(parse_claim(",".join(words)), delta)
+    # unlike those of a Path, these functions take any text
+    if words and "=" in words[0] and not os.path.exists(what):
+        return _of_claim(parse_claim(",".join(words)), delta), ()
     if len(words) == 1 and words[0].replace(".", "", 1).isdigit():
         raise UsageError(f"wanted a guarantee or a process: {FORMS}; found {what}. Did you mean eps={what}?")
-    if (path / "statement.json").is_file():
-        return _of_folder(path, delta)
+    if os.path.isfile(os.path.join(what, "statement.json")):
+        return _of_folder(Path(what), delta)
     from wpriv.accounting.claims import subject  # which loads pydantic
 
-    described = subject.described(what)
-    notes = tuple(runs_in_advance(described, evaluate.PROVING[0]))
-    return attacks.ran(described.process, DELTA if delta is None else delta, notes)
+    described, stated = subject.described(what), _stated(what)
+    if stated is not None and stated.is_proven and stated.accountant not in evaluate.PROVING:
+        return _pair_alone(float(stated.epsilon), float(stated.delta), delta), ()
+    share = DELTA if stated is None else float(stated.delta)
+    known = attacks.ran(described.process, share if delta is None else delta)
+    return known, runs_in_advance(described, evaluate.PROVING[0])
+
+
+def _stated(what: str) -> Figure | None:
+    """The guarantee that a file of ``--json`` holds; None of anything else."""
+    from wpriv.results import model
+
+    if what != STDIN and not (what.endswith(".json") and os.path.isfile(what)):
+        return None
+    try:
+        data = json.loads(read_bytes(what, MOST_BYTES))
+    except ValueError:  # words or a recipe on standard input
+        return None
+    is_guarantee = isinstance(data, dict) and data.get("schema") == GUARANTEE
+    return model.checked(model.Figure, data, Path(what), "Write it again by --json") if is_guarantee else None
 
 
 def _of_guarantee(row: Guarantee, delta: float | None) -> Known:
@@ -276,13 +328,15 @@ def _of_guarantee(row: Guarantee, delta: float | None) -> Known:
             f"only proven (eps, delta)-DP bounds attackers; this is {row.claim} {row.notion} by {row.accountant}. Use "
             f"`accountant='pld'`"
         )
-    if row.accountant in evaluate.PROVING and "repeats" not in row.extra:
-        if delta is not None:
-            return attacks.ran(row.process, delta)
-        return Ran(row.process, row.epsilon.safe, row.delta.safe)
+    if row.accountant not in evaluate.PROVING or "repeats" in row.extra:
+        return _pair_alone(row.epsilon.safe, row.delta.safe, delta)
+    return Ran(row.process, row.epsilon.safe, row.delta.safe) if delta is None else attacks.ran(row.process, delta)
+
+
+def _pair_alone(eps: float, at: float, delta: float | None) -> Pair:
     if delta is not None:
-        raise UsageError("only the pair of this guarantee is known; leave out `delta`")
-    return Pair(row.epsilon.safe, row.delta.safe)
+        raise UsageError(f"only eps at delta = {short(at)} is known of this guarantee; leave out `delta`")
+    return Pair(eps, at)
 
 
 def _of_claim(claim: Claim, delta: float | None) -> Known:
@@ -300,7 +354,7 @@ def _of_claim(claim: Claim, delta: float | None) -> Known:
     return Mu(claim.mu, share) if claim.mu else Rho(claim.rho, share)
 
 
-def _of_folder(path: Path, delta: float | None) -> Known:
+def _of_folder(path: Path, delta: float | None) -> tuple[Known, Sequence[str]]:
     """A finished training: its process at the delta of its statement; of the best of several runs the pair alone."""
     from wpriv.results import model, storage
 
@@ -309,12 +363,14 @@ def _of_folder(path: Path, delta: float | None) -> Known:
     row = None if source is None else source.best
     if source is None or row is None:
         raise Unsupported(f"{path} has no proven guarantee, so that nothing bounds an attacker")
+    compared = () if statement.releases is None else statement.releases.for_comparison
+    others = {line for each in compared for line in each.warnings}
+    notes = [line for line in statement.warnings if line not in others]
     process = process_of(source, row)
-    if process is None and delta is not None:
-        raise UsageError(f"only (eps, delta)-DP at delta = {row.delta:g} is known of {path}; leave out `delta`")
     if process is None:
-        return Pair(float(row.epsilon), float(row.delta))
-    return attacks.ran(process, delta) if delta is not None else Ran(process, float(row.epsilon), float(row.delta))
+        return _pair_alone(float(row.epsilon), float(row.delta), delta), notes
+    stated = Ran(process, float(row.epsilon), float(row.delta))
+    return stated if delta is None else attacks.ran(process, delta), notes
 
 
 def _together(known: Known, people: int, releases: int) -> Iterable[Together]:
@@ -338,28 +394,30 @@ def _deployments(delta: float, unit: str) -> Iterable[Deployment]:
         if row["protects"] != unit:
             continue
         stated = {name: row.pop(name) for name in ("eps", "delta", "rho") if name in row}
-        claim = ", ".join(f"{name} {echo(value)}" for name, value in stated.items())
+        claim = ", ".join(f"{name} {short(value)}" for name, value in stated.items())
         eps, share = Rho(stated["rho"], delta).pair() if "rho" in stated else (stated["eps"], stated.get("delta", 0.0))
         yield Deployment(**row, guarantee=claim, epsilon=eps, delta=share)
 
 
-def _warnings(known: Known, bounds: Attacks) -> Iterable[str]:
+def _warnings(known: Known, bounds: Attacks, notes: Sequence[str]) -> Iterable[str]:
     if bounds.right_guess >= NEARLY_SURE:
         yield (
             f"this excludes almost nothing: a guess at even odds may be right with {percent(bounds.right_guess)}. A "
             f"smaller eps says more, or the whole privacy curve of what ran"
         )
-    if isinstance(known, Ran):
-        yield from dict.fromkeys([*known.notes, *known.process.caveats()])
+    caveats = known.process.caveats() if isinstance(known, Ran) else ()
+    yield from dict.fromkeys([*notes, *caveats])
 
 
-def _limits(delta: float) -> Iterable[str]:
+def _limits(known: Known) -> Iterable[str]:
     yield "It bounds what one record adds: what statistics of a population tell about a person, they tell anyway."
     yield "A record is what neighbours differ in: a person with several records counts as several people."
     yield "Other data and other releases about the same people add to it; so do timings, errors and logs."
     yield "It is about a mechanism on paper: not whether a program adds that noise, nor how accurate its answers are."
-    if delta:
-        yield f"delta = {echo(delta)} lets a record be published with that probability: keep it far below 1 / records."
+    # a pair alone allows that; mu, rho and the curve of a process do not
+    if isinstance(known, Pair) and known.pair()[1]:
+        delta = short(known.pair()[1])
+        yield f"delta = {delta} lets a record be published with that probability: keep it far below 1 / records."
 
 
 # What a statement of a training says of an attacker, in sentences.
@@ -407,6 +465,12 @@ def of_statement(source: Releases | Reports, row: Figure) -> list[str]:
         *sentences,
         origin,
     ]
+
+
+def _up(value: float) -> str:
+    """A number with four digits, rounded up."""
+    digits = short(rounded(value, up=True, digits=DIGITS))
+    return digits if len(digits) < 10 else f"{float(digits):.{DIGITS}g}"
 
 
 def percent(share: float) -> str:

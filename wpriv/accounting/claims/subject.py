@@ -9,6 +9,7 @@ from wpriv.accounting import build_process
 from wpriv.accounting.build_process import DescribedProcess
 from wpriv.config import plain_words
 from wpriv.errors import Unsupported, UsageError, of_file
+from wpriv.files import STDIN, read_bytes, shown_path
 from wpriv.files.durable_writes import unique_keys
 from wpriv.results import storage
 
@@ -29,6 +30,8 @@ def described(text: str | Path) -> DescribedProcess:
     word = str(text)
     if not word.strip():
         raise UsageError(f"wanted a process: {FORMS}; found an empty text")
+    if word == STDIN:
+        return _of_standard_input()
     path = Path(word)
     try:
         is_folder, is_file = path.is_dir(), path.is_file()
@@ -46,11 +49,18 @@ def described(text: str | Path) -> DescribedProcess:
     return _of_recipe(word)
 
 
+def _of_standard_input() -> DescribedProcess:
+    """The process that standard input describes: JSON, a recipe, or words."""
+    text = read_bytes(STDIN, MAX_BYTES).decode("utf-8", "replace").strip()
+    if text[:1] in ("{", "["):
+        return _of_json(Path(STDIN))
+    return _of_recipe(STDIN) if ":" in text else described(text if text != STDIN else "")
+
+
 def _of_json(path: Path) -> DescribedProcess:
     """The process of a guarantee or of a certificate, or else of a history."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = read_bytes(path, MAX_BYTES)
     except OSError as error:
         raise of_file(error, path, "read", f"give {FORMS}") from None
     try:
@@ -60,10 +70,12 @@ def _of_json(path: Path) -> DescribedProcess:
     if isinstance(data, dict) and isinstance(data.get("process"), list):
         steps = [dict(step) for step in data["process"] if isinstance(step, dict)]
         if len(steps) != len(data["process"]) or not steps:
-            raise UsageError(f"{path}: `process` must be a list of steps; found {str(data['process'])[:80]}")
+            raise UsageError(
+                f"{shown_path(path)}: `process` must be a list of steps; found {str(data['process'])[:80]}"
+            )
         if "repeats" in data:
-            raise _best_run(str(path))
-        if data.get("records") is not None:
+            raise _best_run(shown_path(path))
+        if data.get("records"):
             steps = [{**step, "records": data["records"]} for step in steps]
         adjacency = data.get("adjacency")
         return build_process.described_steps(steps, None if adjacency is None else str(adjacency), data.get("group"))
@@ -77,11 +89,11 @@ def _of_recipe(name: str) -> DescribedProcess:
     if loaded.kind == "budget":
         described, _, question = load_recipe.budget(name)
         if "repeats" in question:
-            raise _best_run(name)
+            raise _best_run(shown_path(name))
         return described
     advice = "give the folder of its training" if loaded.kind == "train" else "give its process in words"
     raise UsageError(
-        f"{name} is a recipe of kind {loaded.kind!r}, which describes no single process; {advice}: {FORMS}"
+        f"{shown_path(name)} is a recipe of kind {loaded.kind!r}, which describes no single process; {advice}: {FORMS}"
     )
 
 

@@ -48,8 +48,7 @@ class Laplace(Mechanism):
         return AdditiveNoise("laplace", self.scale, self.sensitivity)
 
     def pair(self) -> LossPair:
-        t = quotient_up(self.sensitivity, self.scale)
-        return LaplacePair(t, float(Fraction(self.sensitivity) / Fraction(self.scale) - Fraction(t)))
+        return LaplacePair.of_ratio(self.sensitivity, self.scale)
 
 
 class LaplacePair(KeyedPair):
@@ -64,6 +63,14 @@ class LaplacePair(KeyedPair):
         self.key = (t, rest)
         self.t, self.rest = t, rest
         self.support, self.atoms = (-t, t), np.array([-t, t])
+
+    @classmethod
+    def of_ratio(cls, sensitivity: float, scale: float) -> LaplacePair:
+        """The pair of a sensitivity and a scale, whose largest loss is their quotient."""
+        t, exact = quotient_up(sensitivity, scale), Fraction(sensitivity) / Fraction(scale)
+        pair = cls(t, float(exact - Fraction(t)))
+        pair.largest = exact
+        return pair
 
     def tails(self, eps: Array) -> Tails:
         y = np.asarray(eps, dtype=float)

@@ -56,7 +56,7 @@ class LocalLaplace(Mechanism):
         return ClipBall(self.radius)
 
     def pair(self) -> LossPair:
-        return LaplacePair(self.sensitivity / self.scale)
+        return LaplacePair.of_ratio(self.sensitivity, self.scale)
 
     def reading(self) -> tuple[str, ...]:
         eps = self.sensitivity / self.scale

@@ -14,7 +14,7 @@ from wpriv.papers.accountants._normal_approximation import composed
 NOTION = "approximate-dp"
 CLAIM = "approximate"
 SOURCE = "Sommer, Meiser, Mohammadi 2019, Lemma 12 and Theorem 4"
-WARNING = "clt is a limit, not a bound: the true delta and eps may be larger; use pld for a certified figure"
+WARNING = "clt is a limit, not a bound: the true delta and eps may be larger; use pld for a certified bound"
 EXPLAIN = """\
 delta ~ w + (1-w)/2 [erfc((eps-m)/(sqrt2 s)) - e^(eps-m+s^2/2) erfc((eps-m+s^2)/(sqrt2 s))],
 m and s^2 the sums of the steps' means and variances, w = 1 - prod (1-w_i) the mass of distinguishing events;

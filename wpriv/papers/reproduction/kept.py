@@ -1,4 +1,4 @@
-"""Keep the results of a reproduction in small, to be read without a run: one report, pages and pictures.
+"""Keep the results of a reproduction in reduced form, to be read without a run: one report, pages and pictures.
 
 ``report.json`` has of each recipe its data as it ran, the expected numbers beside ours, the tables in short and the
 origin; a Markdown page for each paper, which hosts of repositories show, has the pictures. Later runs replace the

@@ -117,7 +117,7 @@ def check(folder: Path, *, thorough: bool = False) -> ModelCheck:
         return ModelCheck(DIFFERS, difference)
     also = f" and {beside.name}" if averaged and beside.is_file() else ""
     verb = "fit" if also else "fits"
-    return ModelCheck(FITS, f"{path.name}{also} {verb} {file.name}: weights, figures and digests agree")
+    return ModelCheck(FITS, f"{path.name}{also} {verb} {file.name}: weights, numbers and digests agree")
 
 
 def require(folder: Path, *, thorough: bool = False) -> ModelCheck:

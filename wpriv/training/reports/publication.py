@@ -46,7 +46,7 @@ NOT_PRIVATE = "the training had no privacy: it was computed from the records wit
 REPORTS = "computed from reports only: post-processing"
 CLEAR = "it depends on a choice that was made by looking at clear test records"
 OBSERVED = (
-    "it holds bdp or wdp figures, or a digest of the statement that does: they were computed from distances of "
+    "it holds bdp or wdp numbers, or a digest of the statement that does: they were computed from distances of "
     "gradients of training records, without noise"
 )
 

@@ -87,7 +87,7 @@ def promise(statement: Statement) -> str:
 def guarantee_of_all(together: Together) -> str:
     """Return the guarantee of several trainings together; or why there is none."""
     if together.epsilon is None:
-        return f"no figure, since {together.problem}"
+        return f"no number, since {together.problem}"
     figures = f"eps = {up(together.epsilon)} at delta = {up(together.delta)}"
     return f"{figures}, {together.claim} by {together.accountant}"
 

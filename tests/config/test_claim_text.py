@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wpriv.core.claim import Claim, parse_claim
+from wpriv.config.claim import Claim, parse_claim
 from wpriv.errors import UsageError
 
 
@@ -31,7 +31,7 @@ def test_a_claim_is_read(text, claim):
 @pytest.mark.parametrize(
     "text",
     ["", "3", "eps", "eps=", "eps=x", "eps=-1", "eps=1,eps=2", "eps=nan", "eps=1,delta=1", "eps=1,delta=-1e-9",
-     "delta=1e-5", "mu=-1", "mu=1,eps=1", "mu=1,fpr=0", "mu=1,fpr=0.6", "rho=-1", "rho=1,delta=0.1", "epsilon=1"],
+     "delta=1e-5", "mu=-1", "mu=1,eps=1", "mu=1,fpr=0", "mu=1,fpr=0.6", "rho=-1", "rho=1,delta=0.1", "gamma=1"],
 )  # fmt: skip
 def test_anything_else_is_refused(text):
     with pytest.raises(UsageError):
@@ -40,10 +40,14 @@ def test_anything_else_is_refused(text):
 
 def test_a_misspelt_key_is_suggested():
     with pytest.raises(UsageError, match="did you mean 'eps'"):
-        parse_claim("epsilon=1")
+        parse_claim("epsilo=1")
 
 
 @given(st.text(max_size=40))
 def test_no_text_ends_in_another_error(text):
     with contextlib.suppress(UsageError):
         assert isinstance(parse_claim(text), Claim)
+
+
+def test_words_of_other_programs_and_percentages_are_read():
+    assert parse_claim("epsilon=1,target_delta=1%") == parse_claim("eps=1,delta=0.01")
