@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from wpriv.accounting import build_process, evaluate, repeated_selection, spent_history
-from wpriv.accounting.budget import MechanismParameters
+from wpriv.accounting.budget import Keywords
 from wpriv.accounting.build_process import neighbour_readings
 from wpriv.accounting.plausibility import plausibility_warnings
 from wpriv.accounting.search import Unknown
@@ -139,7 +139,7 @@ def calibrate(
     tpr: float | None = None,
     fpr: float | None = None,
     max_mu: float | None = None,
-    **params: Unpack[MechanismParameters],
+    **params: Unpack[Keywords],
 ) -> Calibration:
     """Solve for what is left out: the mechanism's noise, or with the noise given n, or with both given the rate.
 
@@ -149,7 +149,7 @@ def calibrate(
     Args:
         mech: a mechanism's name (``"gauss"``) or class (``Gauss``); its known parameters are keywords of their own.
         eps: the eps of the target.
-        delta: the delta of the target. All arguments that are not listed here are those of ``budget``; n is 1 where
+        delta: the delta of the target; left out, 0 (pure DP). All arguments that are not listed here are those of ``budget``; n is 1 where
             noise is solved for and none is given.
         history: a JSON file of steps that ran before; the target is that of all together, n that of the further steps.
         adaptive: the further steps are decided from what the history showed.

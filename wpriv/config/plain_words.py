@@ -113,8 +113,11 @@ def plain_question(given: Mapping[str, Any], names: Collection[str]) -> dict[str
         UsageError: two keywords mean the same.
     """
     question: dict[str, Any] = {}
+    # of a training, sigma is a multiple of the sensitivity
+    others = {} if "mech" in names else {"noise_multiplier": "sigma"}
     for key, value in given.items():
-        name = plain_key(key) if plain_key(key) in names and key not in names else key
+        word = others.get(key, plain_key(key))
+        name = word if word in names and key not in names else key
         if name in question:
             raise UsageError(f"`{name}` and `{key}` mean the same; give one of them")
         question[name] = value

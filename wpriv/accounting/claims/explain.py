@@ -245,7 +245,7 @@ def explain(
         unit,
         tuple(_nearest(epsilon, min(at, DELTA) or DELTA, unit)),
         tuple(_warnings(known, bounds, notes)),
-        tuple(_limits(at)),
+        tuple(_limits(known)),
     )
 
 
@@ -409,13 +409,15 @@ def _warnings(known: Known, bounds: Attacks, notes: Sequence[str]) -> Iterable[s
     yield from dict.fromkeys([*notes, *caveats])
 
 
-def _limits(delta: float) -> Iterable[str]:
+def _limits(known: Known) -> Iterable[str]:
     yield "It bounds what one record adds: what statistics of a population tell about a person, they tell anyway."
     yield "A record is what neighbours differ in: a person with several records counts as several people."
     yield "Other data and other releases about the same people add to it; so do timings, errors and logs."
     yield "It is about a mechanism on paper: not whether a program adds that noise, nor how accurate its answers are."
-    if delta:
-        yield f"delta = {short(delta)} lets a record be published with that probability: keep it far below 1 / records."
+    # a pair alone allows that; mu, rho and the curve of a process do not
+    if isinstance(known, Pair) and known.pair()[1]:
+        delta = short(known.pair()[1])
+        yield f"delta = {delta} lets a record be published with that probability: keep it far below 1 / records."
 
 
 # What a statement of a training says of an attacker, in sentences.
