@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -388,7 +389,9 @@ def repeated(run: OneRun, repeats: Repeats) -> Curve:
         # where one run has distinguishing events, a smaller delta has no eps
         tops = (run.top(share * delta / max(mean, 1.0)) for share in (0.03, 0.3, 0.95))
         # a score that ranks all runs alike releases one of them, if any
-        alike = _lower_epsilon(curve, delta / float(repeats.reach(1.0)))
+        alike, share = 0.0, delta / float(repeats.reach(1.0))
+        with contextlib.suppress(Unsupported):
+            alike = float(curve.epsilon_bracket(share).lower or 0.0) if share < 1 else 0.0
         if math.isinf(alike):
             return Bracket(math.inf, math.inf, math.inf)
         selection = run.selection(repeats, next((top for top in tops if top > 0), 0.0))
@@ -451,14 +454,6 @@ def _solved(selection: Selection, delta: float) -> tuple[float, float]:
             low += step
         step /= 2
     return high, low
-
-
-def _lower_epsilon(curve: Curve, delta: float) -> float:
-    """The lower end of the eps of one run; 0 where none is known."""
-    try:
-        return float(curve.epsilon_bracket(delta).lower or 0.0) if delta < 1 else 0.0
-    except Unsupported:
-        return 0.0
 
 
 def profile_tol(process: Process, tol: float) -> float:

@@ -1,6 +1,6 @@
 """Steps and keywords in the words of other programs, and processes in words: "gauss sigma=4 n=10 + laplace scale=20".
 
-All become the words here (see ``SYNONYMS`` of ``wpriv.hints``). `wpriv budget` reads this module, which loads no pydantic.
+All become the words here (see ``SYNONYMS`` of ``wpriv.hints``). No pydantic is loaded, since `wpriv budget` needs none.
 """
 
 from __future__ import annotations

@@ -233,20 +233,14 @@ def _crossings(
         while high - low > CROSSING_WIDTH:
             middle = (low + high) / 2
             evaluate([middle])
-            sign = _sign(known.get(middle))
+            ends = known.get(middle, (0.0, 1.0, 0.0, 1.0))
+            sign = -1 if ends[1] < ends[2] else 1 if ends[0] > ends[3] else 0
             if sign == 0:
                 break
             low, high = (middle, high) if sign == signs[left] else (low, middle)
-        ends = known[high], known[low]
-        delta = max(min(ends[0][0], ends[0][2]), 0.0), max(ends[1][1], ends[1][3])
+        delta = max(min(known[high][0], known[high][2]), 0.0), max(known[low][1], known[low][3])
         crossings.append(Crossing(low, high, *delta, "A" if signs[left] < 0 else "B"))
     return tuple(crossings)
-
-
-def _sign(ends: tuple[float, float, float, float] | None) -> int:
-    if ends is None:
-        return 0
-    return -1 if ends[1] < ends[2] else 1 if ends[0] > ends[3] else 0
 
 
 # relative width of the brackets, the relative difference of curves that are called equal, the end of the range
