@@ -63,7 +63,7 @@ def dominated_pair(rates: ErrorRates) -> AtomicPair:
 
 
 def _increments(rate: Array, complement: Array, is_below: NDArray[np.bool_]) -> Array:
-    """[k + 1] differences of increasing rates from 0 to 1: of rates up to a place, and beyond it of their complements."""
+    """[k + 1] differences of increasing rates from 0 to 1: of rates up to a place, of complements beyond it."""
     place = int(np.count_nonzero(is_below))
     below, above = np.append(0.0, rate[:place]), np.append(complement[place:], 0.0)
     return np.concatenate([np.diff(below), [1 - below[-1] - above[0]], -np.diff(above)])
