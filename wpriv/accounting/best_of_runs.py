@@ -141,10 +141,8 @@ class Selection:
         """
         table, falls, t = self.table, np.exp(-self.table.eps[:0:-1]), np.exp(self.table.eps)
         e = np.concatenate([falls, t])
-        d, most = (
-            np.concatenate([-np.expm1(-table.eps[:0:-1]) + falls * known[:0:-1], known])
-            for known in (table.lower, table.upper)
-        )
+        rest, bounds = -np.expm1(-table.eps[:0:-1]), (table.lower, table.upper)
+        d, most = (np.concatenate([rest + falls * known[:0:-1], known]) for known in bounds)
         rise, rounding = most[None, :] - d[:, None], 1e-15 * (most[None, :] + d[:, None])
         gap = e[:, None] - e[None, :]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -412,17 +410,9 @@ def repeated(run: OneRun, repeats: Repeats) -> Curve:
         alike = float(repeats.reach(1.0)) * delta_ends(curve.delta_bracket, eps)[0] * (1 - 1e-12)
         return Bracket(high, min(max(low, alike), high), high)
 
+    best = dataclasses.replace(curve, delta_bracket=delta, epsilon_bracket=epsilon, tol=None, orders=())
     source = f"{curve.source}; {SOURCE}"
-    return dataclasses.replace(
-        curve,
-        claim="upper-bound",
-        source=source,
-        delta_bracket=delta,
-        epsilon_bracket=epsilon,
-        tol=None,
-        orders=(),
-        pure_epsilon=lambda: Bracket.above(pure),
-    )
+    return dataclasses.replace(best, claim="upper-bound", source=source, pure_epsilon=lambda: Bracket.above(pure))
 
 
 def curve_for_attacks(run: OneRun, repeats: Repeats) -> Curve:

@@ -298,19 +298,13 @@ class PrivacyOrder(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of the command line (schema ``wpriv.order/1``), with infinities still floats."""
-        processes = [
-            {"adjacency": str(p.adjacency), "group": p.group, "process": p.describe()} for p in (self.a, self.b)
-        ]
+        both = {"a": self.a, "b": self.b}
         return {
-            "verdict": self.verdict,
-            "eps_lower": 0.0,
-            "eps_upper": self.top,
-            "within": self.within,
+            **{"verdict": self.verdict, "eps_lower": 0.0, "eps_upper": self.top, "within": self.within},
             **{key: value for key, value in asdict(self.worst).items() if key != "verdict"},
             "orders": {name: asdict(order) for name, order in self.orders.items()},
             "reason": self.reason,
-            "a": processes[0],
-            "b": processes[1],
+            **{k: {"adjacency": str(p.adjacency), "group": p.group, "process": p.describe()} for k, p in both.items()},
             "warnings": list(self.warnings),
         }
 

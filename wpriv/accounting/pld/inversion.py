@@ -151,13 +151,10 @@ def invert_transform(
     allowance = min(size, 0.1 / ((1 + deviation * tilt) * (1 + tilt)))
     allowance = constants.FREQUENCY_ERROR_SHARE * relative * allowance
     atoms = sum(p.weight.size for p in parts)
-    chosen = (
-        SignificantFrequencies([(0, count)])
-        if count * atoms <= constants.CHEAP_TRANSFORM_WORK
-        else significant_frequencies(
-            parts, tilt, deviation, spacing, count, kernel, allowance, constants.MAX_TRANSFORM_WORK, bulk
-        )
-    )
+    chosen = SignificantFrequencies([(0, count)])
+    if count * atoms > constants.CHEAP_TRANSFORM_WORK:
+        work = constants.MAX_TRANSFORM_WORK
+        chosen = significant_frequencies(parts, tilt, deviation, spacing, count, kernel, allowance, work, bulk)
     t, value, density, errors = _weighted_values(parts, chosen, tilt, spacing, kernel, bulk, allowance)
     beyond = _beyond_edge(kernel, tilt, count, spacing)
     infinity = -math.expm1(sum(float(p.counts @ np.log1p(-p.mass_at_plus_infinity)) for p in parts))

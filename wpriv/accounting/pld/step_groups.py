@@ -261,19 +261,14 @@ def rare_cut(steps: Steps, eps: float, log_allowance: float) -> float | None:
 
 def single_loss_delta(groups: Sequence[StepGroup], eps: float) -> float:
     """The sum of the deltas of all steps at eps; at eps = 0, of their total variation distances."""
-    return sum(
-        float(n) * math.exp(float(pair.log_delta(eps)))
-        for group in groups
-        for pair, n in zip(group.members, group.counts.tolist(), strict=True)
-    )
+    each = (step for group in groups for step in zip(group.members, group.counts.tolist(), strict=True))
+    return sum(float(n) * math.exp(float(pair.log_delta(eps))) for pair, n in each)
 
 
 def approximate_single_loss_delta(steps: Steps, eps: float) -> float:
     """As ``single_loss_delta``, from the approximate PMFs: less accurate, and faster for many kinds of steps."""
-    return sum(
-        float(n @ pmf.mass @ -np.expm1(np.minimum(eps - pmf.y, 0.0)))
-        for n, pmf in zip(steps.counts, steps.pmfs, strict=True)
-    )
+    each = zip(steps.counts, steps.pmfs, strict=True)
+    return sum(float(n @ pmf.mass @ -np.expm1(np.minimum(eps - pmf.y, 0.0))) for n, pmf in each)
 
 
 def single_loss_slope(steps: Steps, eps: float) -> float:
