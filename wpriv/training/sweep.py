@@ -386,12 +386,7 @@ def _other_trainings(out: Path, names: Collection[str]) -> list[str]:
 
 
 def _statement(
-    recipe: Recipe,
-    runs: Sequence[Finished],
-    trainings: int,
-    together: Together,
-    versions: Json,
-    others: Sequence[str],
+    recipe: Recipe, runs: Sequence[Finished], trainings: int, together: Together, versions: Json, others: Sequence[str]
 ) -> Json:
     """Return the statement of all finished trainings of a recipe as plain data.
 
