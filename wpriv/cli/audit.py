@@ -41,8 +41,6 @@ def command(
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from wpriv.cli import output, training_output
-
-    output.doing("loading torch")
     from wpriv.training import train as training
     from wpriv.training.audit import audit
 
@@ -51,17 +49,16 @@ def command(
     loaded = training.recipe_of(recipe, quick=quick, changes=train.changed_keys(changes or []))
     folder = out or loaded.default_out.with_name(f"{loaded.default_out.name}-audit")
     output.doing("preparing the audit")
-    with output.counting("audit") as counting:
-        result = audit.run(
-            loaded,
-            folder,
-            method=flags.folded(method) or method,
-            canaries=canaries,
-            runs=runs,
-            device=device,
-            root=data_root,
-            counting=counting,
-        )
+    result = audit.run(
+        loaded,
+        folder,
+        method=flags.folded(method) or method,
+        canaries=canaries,
+        runs=runs,
+        device=device,
+        root=data_root,
+        counting=output.counting("audit"),
+    )
     training_output.print_audit(result, as_json)
     result.require()
     result.require_power()

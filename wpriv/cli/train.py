@@ -125,8 +125,6 @@ def command(
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from wpriv.cli import output, training_output
-
-    output.doing("loading torch")
     from wpriv.training import cluster, metric_logs, sweep, train, training_run, tuning
 
     if device not in ("cpu", "cuda"):
@@ -161,9 +159,8 @@ def command(
         tasks = cluster.words(cluster.request_of(loaded), device) if backend == cluster.BACKEND else None
         training_output.print_sweep_plan(loaded, planned, folder, as_json, tasks)
     elif several:
-        with output.training() as say:
-            how: dict[str, Any] = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
-            result = sweep.run(loaded, folder, root=data_root, say=say, **how)
+        how: dict[str, Any] = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
+        result = sweep.run(loaded, folder, root=data_root, say=output.training(), **how)
         training_output.print_sweep(result, as_json)
     elif tuned and dry_run:
         training_output.print_tuning_plan(
@@ -173,8 +170,8 @@ def command(
         plan, state = training_run.planned(loaded, folder, root=data_root, **start)
         training_output.print_plan(plan, state, as_json)
     else:
-        with output.training() as say:
-            trained = train.run(loaded, folder, device=device, root=data_root, say=say, logs=logs, **start)
+        say = output.training()
+        trained = train.run(loaded, folder, device=device, root=data_root, say=say, logs=logs, **start)
         _print_trained(trained, as_json, certificate)
 
 
