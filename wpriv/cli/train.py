@@ -125,6 +125,8 @@ def command(
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from wpriv.cli import output, training_output
+
+    output.doing("loading torch")
     from wpriv.training import cluster, metric_logs, sweep, train, training_run, tuning
 
     if device not in ("cpu", "cuda"):
