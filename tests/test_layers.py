@@ -59,6 +59,7 @@ HOMES = {
     "torch": ("transport", "training", "papers", "files/checkpoint.py"),
     "matplotlib": ("figures", "results", "papers/reproduction"),
     "cryptography": ("randomness",),
+    "rich": ("cli",),
     "typer": ("cli",),
     "joblib": ("accounting/comparison", "training"),
     "submitit": ("training/cluster.py",),
@@ -212,6 +213,7 @@ def test_the_house_stays_small():
         ("accounting/x.py", "import torch"),
         ("cli/x.py", "import matplotlib.pyplot"),
         ("training/data/x.py", "import pandas"),
+        ("training/x.py", "from rich.progress import Progress"),
         ("attic/x.py", ""),
     ],
 )

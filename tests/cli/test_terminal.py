@@ -157,7 +157,13 @@ def test_what_scripts_read_has_no_colour_even_on_a_terminal(tmp_path, form):
 WAITS = """
 import sys, threading
 import wpriv.cli.output as t, MODULE as k
-t.DELAY, write, up = 0.01, t._Watch._write, threading.Event()
+t.DELAY, bars, up = 0.01, t._bars, threading.Event()
+def noted(*columns):
+    display = bars(*columns)
+    start = display.start
+    display.start = lambda: (start(), up.set())
+    return display
+write = t._Watch._write
 def written(watch, text):
     write(watch, text)
     if text:
@@ -168,14 +174,14 @@ def waiting(work):
             up.wait()
         return work(*args, **given)
     return late
-t._Watch._write, k.WORK = written, waiting(k.WORK)
+t._bars, t._Watch._write, k.WORK = noted, written, waiting(k.WORK)
 """
 
 
 @pytest.mark.parametrize(
     ("words", "module", "work", "shown"),
     [
-        (COMPARE, "wpriv.accounting.comparison.compare", "compute", r"wpriv: cells[ ,]"),
+        (COMPARE, "wpriv.accounting.comparison.compare", "compute", rf"cells +{BARS} +\d+ of \d+"),
         (
             ["calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5"],
             "wpriv.accounting.calibrate",
@@ -241,8 +247,7 @@ def test_a_display_stops_with_the_work_that_fails(monkeypatch):
 
 
 def test_errors_while_a_bar_is_up_are_plain_lines(tmp_path):
-    patient = "import wpriv.cli.output as t; t.DELAY = 600"
-    _, seen, code = run(tmp_path, "train", "quick/digits", "--set", "model.name=nothing", err=True, code=patient)
+    _, seen, code = run(tmp_path, "train", "quick/digits", "--set", "model.name=nothing", err=True)
     assert code == 2
     assert not set("╭│╰─\x1b") & set(seen)
 
@@ -253,19 +258,3 @@ def test_an_unknown_backend_is_refused_with_the_known_ones(capsys, more):
     error = capsys.readouterr().err
     assert "did you mean 'loky'" in error
     assert all(name in error for name in ("loky", "threading", "submitit"))
-
-
-def test_a_count_of_a_known_total_is_a_bar_with_the_time_left(monkeypatch):
-    stream = Stream(True)
-    monkeypatch.setattr(output, "DELAY", 600.0)
-    monkeypatch.setenv("TERM", "xterm")
-    with os.fdopen(os.dup(stream.inner), "w") as file:
-        monkeypatch.setattr(sys, "stderr", file)
-        with output.watched():
-            output.training().advance(6, 24, 1.5)
-            output.training().cells(24, 24)
-    shown = stream.read().split("\r\x1b[2K")
-    assert re.fullmatch(rf"wpriv: step {BAR * 6}╺{{18}} 6 of 24 eps 1.5, 0:00 left", shown[1])
-    assert re.fullmatch(rf"wpriv: training {BAR * 24} 24 of 24, 0:00 left", shown[2])
-    assert shown[3] == ""
-    assert output.counting("cells") is None  # nothing is shown off a terminal

@@ -51,16 +51,17 @@ def command(
     loaded = training.recipe_of(recipe, quick=quick, changes=train.changed_keys(changes or []))
     folder = out or loaded.default_out.with_name(f"{loaded.default_out.name}-audit")
     output.doing("preparing the audit")
-    result = audit.run(
-        loaded,
-        folder,
-        method=flags.folded(method) or method,
-        canaries=canaries,
-        runs=runs,
-        device=device,
-        root=data_root,
-        counting=output.counting("audit"),
-    )
+    with output.counting("audit") as counting:
+        result = audit.run(
+            loaded,
+            folder,
+            method=flags.folded(method) or method,
+            canaries=canaries,
+            runs=runs,
+            device=device,
+            root=data_root,
+            counting=counting,
+        )
     training_output.print_audit(result, as_json)
     result.require()
     result.require_power()

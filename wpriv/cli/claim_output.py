@@ -73,7 +73,8 @@ def decide_recipe(source: Path, *, seed: str | None, width: str | None, as_json:
     if width is not None:
         raise UsageError("--width moves the ends of a certificate; leave it out beside a recipe")
     recipe = load_recipe.read(str(source), kind="verify")
-    rows = verify_claim.decide_published(recipe, seed=_seed(seed), progress=output.counting("claims"))
+    with output.counting("claims") as progress:
+        rows = verify_claim.decide_published(recipe, seed=_seed(seed), progress=progress)
     if as_json:
         output.emit_rows([row.as_dict() for row in rows], DECISION_SCHEMA, source=recipe.source)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -93,7 +94,8 @@ def command(
         loaded = load_recipe.from_flags(_recipe(job, steps, {**source, "figure": flags.folded(figure)}, axes))
         if figure is not None and out is None:
             raise UsageError("--figure draws into the folder of the results; give --out DIR")
-    comparison = compare.run(loaded, out, fresh=fresh, progress=output.counting("cells"))
+    with contextlib.nullcontext() if quiet else output.counting("cells") as progress:
+        comparison = compare.run(loaded, out, fresh=fresh, progress=progress)
     comparison_output.print_comparison(comparison, mode)
     comparison.require()
 

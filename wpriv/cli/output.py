@@ -18,7 +18,6 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from wpriv._version import __version__
@@ -28,6 +27,8 @@ from wpriv.errors import MissingResource, WprivError
 from wpriv.files.durable_writes import plain
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from wpriv.core.guarantee import Guarantee
 
 
@@ -162,7 +163,7 @@ def _null_stream(number: int) -> TextIO:
 # Colour and live progress, on a terminal only.
 #
 # Words and numbers do not depend on the terminal, which adds colour, and on standard error progress that vanishes when
-# the work is done.
+# the work is done. rich is imported only if a stream is a terminal.
 
 DELAY = 1.0  # seconds before work that is usually short shows its progress
 BAR_WIDTH = 24
@@ -209,15 +210,138 @@ def wrapped(text: str, hanging: int = 2, columns: int | None = None) -> list[str
     return textwrap.wrap(text, columns or width(), subsequent_indent=blanks, **_WHOLE_WORDS) or [""]
 
 
-class _Watch:
-    """A line on a terminal that says what is done and how far it is, and vanishes before anything else is printed.
+def _console(stream: TextIO) -> Any:
+    from rich.console import Console
 
-    It shows after ``DELAY`` seconds without output, in a thread; a training shows each step at once.
+    return Console(file=stream, force_terminal=True, highlight=False, markup=False, emoji=False)
+
+
+def _bars(*columns: Any) -> Progress:
+    """Return a display on standard error that vanishes when it stops, and does not redirect other output."""
+    from rich.progress import Progress
+
+    class Bars(Progress):
+        def start(self) -> None:
+            if _watch is not None:
+                _watch.bars.add(id(self))
+                _watch.erase()
+            super().start()
+
+        def stop(self) -> None:
+            super().stop()
+            if _watch is not None:
+                _watch.bars.discard(id(self))
+
+    return Bars(*columns, console=_console(sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False)
+
+
+class Training:
+    """Progress of trainings: a bar with steps, eps and the time left, below the lines that stay.
+
+    It is a listener and a meter of ``wpriv.training.progress``.
+    """
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+
+        count, field = TextColumn("{task.completed:.0f} of {task.total:.0f}"), TextColumn("{task.fields[eps]}")
+        self.bars = _bars(TextColumn("{task.description}"), BarColumn(BAR_WIDTH), count, field, TimeRemainingColumn())
+        self.task: TaskID | None = None
+        self.sweep: TaskID | None = None
+
+    def __call__(self, line: str) -> None:
+        """Print a line above the bar."""
+        from rich.text import Text
+
+        self.bars.console.print(Text(f"wpriv: {line}"), soft_wrap=True)
+
+    def advance(self, step: int, steps: int, eps: float | None) -> None:
+        """Show that a step is done, and eps at the end of the last epoch."""
+        spent = "" if eps is None else f"eps {eps:.4g}"
+        if self.task is None:
+            self.bars.start()
+            self.task = self.bars.add_task("step", total=steps, completed=step - 1, eps=spent)
+        self.bars.update(self.task, completed=step, total=steps, eps=spent)
+
+    def cells(self, done: int, total: int) -> None:
+        """Show how many trainings of a sweep are done."""
+        if self.task is not None:
+            self.bars.remove_task(self.task)
+            self.task = None
+        if self.sweep is None:
+            self.bars.start()
+            self.sweep = self.bars.add_task("training", total=total, eps="")
+        self.bars.update(self.sweep, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def training() -> Iterator[Callable[[str], None]]:
+    """Yield a listener to the progress of trainings: it prints their lines, on a terminal above a bar."""
+    if not is_live(sys.stderr):
+        yield _line
+        return
+    listener = Training()
+    try:
+        yield listener
+    finally:
+        listener.bars.stop()
+
+
+def _line(line: str) -> None:
+    print(f"wpriv: {line}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a function of (done, total) that shows a bar after ``DELAY`` seconds; None off a terminal."""
+    if not is_live(sys.stderr):
+        yield None
+        return
+    state = {"completed": 0, "total": 1}
+    with _delayed(what, state) as update:
+        yield lambda done, total: update(completed=done, total=total)
+
+
+@contextlib.contextmanager
+def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
+    """Start a bar after ``DELAY`` seconds in another thread, unless the work is done; yield its update function."""
+    shown: list[tuple[Progress, TaskID]] = []
+
+    def start() -> None:
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+
+        count = TextColumn("{task.completed:.0f} of {task.total:.0f}")
+        bars = _bars(TextColumn("{task.description}"), BarColumn(BAR_WIDTH), count, TimeRemainingColumn())
+        bars.start()
+        shown.append((bars, bars.add_task(what, **state)))
+
+    def update(**values: Any) -> None:
+        state.update(values)
+        for bars, task in shown:
+            bars.update(task, **values)
+
+    timer = threading.Timer(DELAY, start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield update
+    finally:
+        timer.cancel()
+        timer.join()  # a bar that is about to start must have started before it is stopped
+        for bars, _ in shown:
+            bars.stop()
+
+
+class _Watch:
+    """A line on a terminal that says what is done and for how long, whenever nothing was printed for ``DELAY`` seconds.
+
+    It is erased before anything else is printed, and does not show beside a bar.
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self.stream, self.process, self.lock, self.ended = stream, os.getpid(), threading.RLock(), threading.Event()
-        self.shown, self.drawn = "", 0.0
+        self.stream, self.process, self.lock, self.ended = stream, os.getpid(), threading.Lock(), threading.Event()
+        self.bars: set[int] = set()
+        self.shown = ""
         self.begin("working")
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -225,16 +349,6 @@ class _Watch:
     def begin(self, what: str) -> None:
         """Name what is done from now on."""
         self.what, self.since, self.last = what, time.monotonic(), time.monotonic()
-        self.done = self.total = 0
-        self.more = ""
-
-    def count(self, what: str, done: int, total: int, more: str = "", *, at_once: bool = False) -> None:
-        """Say how much of a known number is done."""
-        if what != self.what:
-            self.begin(what)
-        self.done, self.total, self.more = done, total, more
-        if at_once and (done == total or time.monotonic() - self.drawn > 0.05):
-            self._draw()
 
     def erase(self) -> None:
         """Erase the line, and wait for the next silence."""
@@ -252,32 +366,19 @@ class _Watch:
 
     def _run(self) -> None:
         while not self.ended.wait(min(DELAY, 0.2)):
-            if time.monotonic() - self.last >= DELAY:
-                self._draw()
-
-    def _draw(self) -> None:
-        seconds = time.monotonic() - self.since
-        line = f"wpriv: {self.what}, {_minutes(seconds)}"
-        if self.total:
-            filled = BAR_WIDTH * min(self.done, self.total) // self.total
-            bar = "\u2501" * filled + "\u257a" * (BAR_WIDTH - filled)
-            left = f", {_minutes(seconds / self.done * (self.total - self.done))} left" if self.done else ""
-            line = f"wpriv: {self.what} {bar} {self.done} of {self.total}{self.more}{left}"
-        with self.lock:
-            self.drawn = time.monotonic()
-            self._write(line)
+            with self.lock:
+                now = time.monotonic()
+                if now - self.last >= DELAY and not self.bars:
+                    seconds = int(now - self.since)
+                    self._write(f"wpriv: {self.what}, {seconds // 60}:{seconds % 60:02}")
 
     def _write(self, text: str) -> None:
-        text = text[: width(self.stream) - 1]
-        if text != self.shown:
-            self.shown = text
-            with contextlib.suppress(OSError, ValueError):  # the terminal is gone, or lacks the characters of the bar
-                self.stream.write(f"\r\x1b[2K{text}")
-                self.stream.flush()
-
-
-def _minutes(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+        if text == self.shown:
+            return
+        self.shown = text
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.write(f"\r\x1b[2K{text[: width(self.stream) - 1]}")
+            self.stream.flush()
 
 
 _watch: _Watch | None = None  # of the command that runs, where standard error is a terminal
@@ -302,45 +403,6 @@ def doing(what: str) -> None:
     """Name what is done from now on, such as "calibrating", for a terminal on which nothing is printed meanwhile."""
     if _watch is not None:
         _watch.begin(what)
-
-
-def counting(what: str) -> Callable[[int, int], None] | None:
-    """Return a function of (done, total) that shows how far work is; None off a terminal."""
-    doing(what)
-    return None if _watch is None else partial(_watch.count, what)
-
-
-def training() -> Callable[[str], None]:
-    """Return a listener to the progress of trainings: it prints their lines, on a terminal above a bar."""
-    return _line if _watch is None else Training(_watch)
-
-
-class Training:
-    """Progress of trainings: a bar with steps, eps and the time left, below the lines that stay.
-
-    It is a listener and a meter of ``wpriv.training.progress``.
-    """
-
-    def __init__(self, watch: _Watch) -> None:
-        self.watch = watch
-
-    def __call__(self, line: str) -> None:
-        _line(line)
-
-    def advance(self, step: int, steps: int, eps: float | None) -> None:
-        """Show that a step is done, and eps at the end of the last epoch."""
-        from wpriv.numerics.numbers import text
-
-        spent = "" if eps is None else f" eps {text(eps, up=True, digits=4)}"
-        self.watch.count("step", step, steps, spent, at_once=True)
-
-    def cells(self, done: int, total: int) -> None:
-        """Show how many trainings of a sweep are done."""
-        self.watch.count("training", done, total, at_once=True)
-
-
-def _line(line: str) -> None:
-    print(f"wpriv: {line}", file=sys.stderr, flush=True)
 
 
 # Print lines, tables and JSON to standard output, notes and warnings to standard error.

@@ -161,8 +161,9 @@ def command(
         tasks = cluster.words(cluster.request_of(loaded), device) if backend == cluster.BACKEND else None
         training_output.print_sweep_plan(loaded, planned, folder, as_json, tasks)
     elif several:
-        how: dict[str, Any] = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
-        result = sweep.run(loaded, folder, root=data_root, say=output.training(), **how)
+        with output.training() as say:
+            how: dict[str, Any] = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
+            result = sweep.run(loaded, folder, root=data_root, say=say, **how)
         training_output.print_sweep(result, as_json)
     elif tuned and dry_run:
         training_output.print_tuning_plan(
@@ -172,8 +173,8 @@ def command(
         plan, state = training_run.planned(loaded, folder, root=data_root, **start)
         training_output.print_plan(plan, state, as_json)
     else:
-        say = output.training()
-        trained = train.run(loaded, folder, device=device, root=data_root, say=say, logs=logs, **start)
+        with output.training() as say:
+            trained = train.run(loaded, folder, device=device, root=data_root, say=say, logs=logs, **start)
         _print_trained(trained, as_json, certificate)
 
 
