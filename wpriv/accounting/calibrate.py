@@ -149,8 +149,8 @@ def calibrate(
     Args:
         mech: a mechanism's name (``"gauss"``) or class (``Gauss``); its known parameters are keywords of their own.
         eps: the eps of the target.
-        delta: the delta of the target; left out, 0 (pure DP). All arguments that are not listed here are those of ``budget``; n is 1 where
-            noise is solved for and none is given.
+        delta: the delta of the target; left out, 0 (pure DP). All arguments that are not listed here are those of
+            ``budget``; n is 1 where noise is solved for and none is given.
         history: a JSON file of steps that ran before; the target is that of all together, n that of the further steps.
         adaptive: the further steps are decided from what the history showed.
         repeats: the step is one of K runs of which only the best is released, as for ``budget``.
