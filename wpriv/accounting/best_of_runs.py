@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from wpriv.accounting import evaluate
-from wpriv.core.guarantee import RIGOROUS, Curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.membership import delta_ends
 from wpriv.core.process import Process
 from wpriv.core.repeats import Repeats
@@ -238,7 +238,7 @@ class OneRun:
 
     def __post_init__(self) -> None:
         curve = self.curve
-        if curve.notion != "approximate-dp" or curve.claim not in RIGOROUS:
+        if not curve.is_proven:
             raise Unsupported(
                 f"`repeats` needs a proven curve of (eps, delta)-DP of one run; {curve.accountant} gives one of "
                 f"{curve.notion}, claim {curve.claim}. Use `accountant='pld'` or `accountant='rdp'`"
