@@ -13,7 +13,6 @@ from wpriv._version import __version__
 from wpriv.core.guarantee import RIGOROUS, Guarantee
 from wpriv.errors import CheckFailed, Unsupported, UsageError, of_file, require
 from wpriv.files import durable_writes, read_bytes, shown_path
-from wpriv.numerics.bracket import Bracket
 from wpriv.results import storage
 from wpriv.verify import certificate
 
@@ -41,7 +40,7 @@ def of_guarantee(row: Guarantee, width: float) -> dict[str, object]:
             "runs; leave out `repeats`, or the certificate"
         )
     question = row.extra.get("asked", "eps" if row.delta.lower == row.delta.upper else "delta")
-    eps, delta = _ends(row.epsilon), _ends(row.delta)
+    eps, delta = ((bracket.lower or 0.0, bracket.safe) for bracket in (row.epsilon, row.delta))
     if delta == (0.0, 0.0) and question == "eps":  # pure DP: that no loss exceeds eps is what can be proved
         question, eps = "delta", (eps[1] * (1 + width),) * 2
     elif question == "eps":
@@ -111,10 +110,6 @@ def best(rows: Sequence[Guarantee]) -> Guarantee:
     if not proven:
         raise Unsupported("this training has no guarantee of (eps, delta)-DP, and so no certificate")
     return min(proven, key=lambda row: row.epsilon.safe)
-
-
-def _ends(bracket: Bracket) -> tuple[float, float]:
-    return bracket.lower or 0.0, bracket.safe
 
 
 def verify(path: Path, width: float | None = None) -> list[tuple[str, tuple[str, ...], list[Proof]]]:

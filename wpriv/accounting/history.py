@@ -180,9 +180,7 @@ def read_history(path: str | Path) -> History:
         raise UsageError(f"`history` must be the path of a JSON file; found {shown(path)}")
     file, name = Path(path), shown_path(path)
     try:
-        if file.is_dir():
-            return _of_folder(file)
-        if file.suffix == ".jsonl":
+        if file.is_dir() or file.suffix == ".jsonl":
             file.stat()
             return _ledger(file)
         content = read_bytes(path, MAX_HISTORY_BYTES)
@@ -229,28 +227,23 @@ def merged(
     return list(sums.values()), tuple(first.values()) if places else ()
 
 
-def _of_folder(folder: Path) -> History:
-    """Read the ledger in the results folder of a training."""
-    from wpriv.results import storage
-
-    if not (folder / storage.LEDGER).is_file():
-        raise MissingResource(
-            f"`history` {folder}: the folder has no {storage.LEDGER}; give the results folder of a private training, "
-            f"or the path of a JSON file"
-        )
-    return _ledger(folder / storage.LEDGER)
-
-
 def _ledger(file: Path) -> History:
-    """Read the steps of a training's ledger, all of its runs together.
+    """Read the steps of a training's ledger, or of that in its results folder, all of its runs together.
 
     Raises:
+        MissingResource: a folder has none.
         UsageError: it has no steps; it does not match the statement (or else the checkpoint and the model) beside it;
             or it has fewer steps than planned, and no checkpoint beside it shows that the run is unfinished.
     """
     from wpriv.accounting import ledger
     from wpriv.results import storage  # loads pydantic, which a process in flags does without
 
+    if file.is_dir() and not (file / storage.LEDGER).is_file():
+        raise MissingResource(
+            f"`history` {file}: the folder has no {storage.LEDGER}; give the results folder of a private training, "
+            f"or the path of a JSON file"
+        )
+    file = file / storage.LEDGER if file.is_dir() else file
     file = file.resolve()  # the run's folder is that of the file itself, not of a link to it
     entries = ledger.entries(file)
     if not entries:

@@ -191,10 +191,8 @@ def _least(lines: list[tuple[Array, Array]]) -> Array:
             for r, s in lines[k + 1 :]:
                 share = (r - p) / ((q - p) - (s - r))
                 shares.append(np.where((share > 0) & (share < 1), share, 0.0))
-        values = [
-            np.max([np.where(np.isneginf(p), -np.inf, (1 - share) * p + share * q) for p, q in lines], axis=0)
-            for share in shares
-        ]
+        each = ([np.where(np.isneginf(p), -np.inf, (1 - s) * p + s * q) for p, q in lines] for s in shares)
+        values = [np.max(heights, axis=0) for heights in each]
     return np.asarray(np.min(values, axis=0))
 
 
