@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -192,6 +193,15 @@ def test_an_axis_of_whole_numbers_has_no_other_ticks(name, kind, style):
         if WHOLE.search(axes.get_xlabel()) and axes.get_xscale() == "linear":
             low, high = sorted(axes.get_xlim())
             assert all(tick == round(tick) for tick in axes.get_xticks() if low <= tick <= high)
+
+
+@in_every_style
+def test_the_numbers_of_an_axis_do_not_overlap(name, kind, style):
+    for axes in finished(name, kind, style).axes:
+        low, high = sorted(axes.get_xlim())
+        pairs = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+        boxes = [label.get_window_extent() for tick, label in pairs if low <= tick <= high and label.get_text()]
+        assert all(one.x1 <= other.x0 for one, other in pairwise(boxes))
 
 
 @in_every_style

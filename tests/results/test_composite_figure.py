@@ -72,7 +72,6 @@ def test_an_item_shows_its_figure_where_two_recipes_are_done_and_keeps_it_where_
         "wgrad", "Figure 4", "losses", ("a/one", "a/two"), "", ("losses", (("a/one", "A"), ("a/two", "B")))
     )
     done = [RecipeResult(f"a/{name}", folders / name, "done", "") for name in ("one", "two")]
-    monkeypatch.setattr(page, "command_of", lambda result: "wpriv train")
     monkeypatch.setattr(kept, "_entry", lambda result, seconds: {})
     result = ItemResult(item, done, "reproduced")
     assert "<svg" in page.together_figure(result)

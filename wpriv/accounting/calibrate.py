@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from wpriv.accounting import build_process, evaluate, repeated_selection, spent_history
-from wpriv.accounting.budget import MechanismParameters
+from wpriv.accounting.budget import Keywords
 from wpriv.accounting.build_process import neighbour_readings
 from wpriv.accounting.plausibility import plausibility_warnings
 from wpriv.accounting.search import Unknown
@@ -139,7 +139,7 @@ def calibrate(
     tpr: float | None = None,
     fpr: float | None = None,
     max_mu: float | None = None,
-    **params: Unpack[MechanismParameters],
+    **params: Unpack[Keywords],
 ) -> Calibration:
     """Solve for what is left out: the mechanism's noise, or with the noise given n, or with both given the rate.
 
@@ -149,15 +149,15 @@ def calibrate(
     Args:
         mech: a mechanism's name (``"gauss"``) or class (``Gauss``); its known parameters are keywords of their own.
         eps: the eps of the target.
-        delta: the delta of the target. All arguments that are not listed here are those of ``budget``; n is 1 where
-            noise is solved for and none is given.
+        delta: the delta of the target; left out, 0 (pure DP). All arguments that are not listed here are those of
+            ``budget``; n is 1 where noise is solved for and none is given.
         history: a JSON file of steps that ran before; the target is that of all together, n that of the further steps.
         adaptive: the further steps are decided from what the history showed.
         repeats: the step is one of K runs of which only the best is released, as for ``budget``.
         compare_classical: add what older formulas ask for (Gaussian and Laplace), in ``guarantee.extra["classical"]``.
         tol: relative width of the accountant's bracket, and so of the distance from the best possible value; by default
             1e-6 (1e-4 where a step's loss is only known between two others, as of projection; 1e-5 for ``tpr``).
-        advantage: instead of eps and delta: the largest TPR minus FPR of a membership attack, which is
+        advantage: instead of eps and delta: the largest advantage (TPR minus FPR) of a membership attack, which is
             delta at eps = 0.
         tpr: instead of eps and delta: the largest true-positive rate of a membership attack at the rate ``fpr``.
         fpr: the false-positive rate at which ``tpr`` holds, or the smallest rate for which ``max_mu`` does.

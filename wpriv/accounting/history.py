@@ -198,7 +198,8 @@ def read_history(path: str | Path) -> History:
             raise MissingResource(
                 f"`history` {name}: cannot be read ({error.strerror}); give the path of a JSON file"
             ) from None
-        raise UsageError(f"`history` {name}: not a JSON file of steps ({_first_line(error)})") from None
+        reason = (str(error).splitlines() or ["nested too deeply"])[0][:120]
+        raise UsageError(f"`history` {name}: not a JSON file of steps ({reason})") from None
     if isinstance(data, dict) and "history" in data:
         data = data["history"]
     if isinstance(data, dict) and "task" in data:  # a statement of wpriv
@@ -231,11 +232,7 @@ def merged(
 
 
 def _of_folder(folder: Path) -> History:
-    """Read the ledger in the results folder of a training.
-
-    Raises:
-        MissingResource: there is none.
-    """
+    """Read the ledger in the results folder of a training."""
     from wpriv.results import storage
 
     if not (folder / storage.LEDGER).is_file():
@@ -334,30 +331,18 @@ def _history_step(item: Any, place: str) -> dict[str, object]:
         if isinstance(item, list) and len(item) == 3:
             rate = number(item[1], "sample_rate")
             sampled = {"sampling": "poisson", "rate": rate} if rate != 1 else {}
-            return {
-                "mech": "gauss",
-                "sigma": number(item[0], "noise_multiplier"),
-                **sampled,
-                "n": whole(item[2], "steps"),
-            }
+            sigma = number(item[0], "noise_multiplier")
+            return {"mech": "gauss", "sigma": sigma, **sampled, "n": whole(item[2], "steps")}
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from None
     raise UsageError(f"{place}: wanted a step mapping or [noise_multiplier, sample_rate, steps]; found {shown(item)}")
 
 
 def _reports(statement: dict[str, object]) -> dict[str, object]:
-    """The step of a statement of ``wpriv privatize``: one report of every record.
-
-    Raises:
-        UsageError: it is of a training, or is no such statement.
-    """
+    """The step of a statement of ``wpriv privatize``: one report of every record."""
     mechanism = statement.get("mechanism")
     if statement["task"] != "privatize" or not isinstance(mechanism, dict):
         raise UsageError(
             "a privacy statement of something else than `wpriv privatize`; of a training give ledger.jsonl beside it"
         )
     return {**mechanism, "n": 1}
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or ["nested too deeply"])[0][:120]

@@ -108,7 +108,12 @@ class OtherBounds:
 
     def delta_lower_bound(self, eps: float) -> Callable[[], float]:
         """A lower bound of delta at eps."""
-        return lambda: max(max(-math.expm1(log_finite(run)), _one_delta(run, eps)) for run in self.dominated)
+
+        # from the largest loss of equal releases; dropping the others is post-processing
+        def alone(run: WeightedPairs) -> float:
+            return max(math.exp(min(_log_largest(pair, n, eps), 0.0)) for pair, n in run) * (1 - 1e-12)
+
+        return lambda: max(max(-math.expm1(log_finite(run)), alone(run)) for run in self.dominated)
 
     def epsilon_lower_bound(self, delta: float) -> Callable[[], float]:
         """A lower bound of eps at delta."""
@@ -149,7 +154,7 @@ class OtherBounds:
             end = _answer(other, ask)
             if end < high * (1 - GAIN):
                 high, upper = end, f"upper end by {name}" + ("" if other.source == name else f" ({other.source})")
-        optimal = self._optimal(ask)
+        optimal = Bracket.above(math.inf) if self.optimal is None else ask(self.optimal)
         if optimal.safe < high * (1 - GAIN):
             high, upper = optimal.safe, f"upper end by {OPTIMAL}"
         if refusal is not None and not high < maximum:
@@ -164,9 +169,6 @@ class OtherBounds:
             low, lower = end, f"lower end by {ONE}"
         by = "; ".join(part for part in (upper, lower) if part)
         return Bracket.between(min(low, high), high, by, str(refusal or ""))
-
-    def _optimal(self, ask: Ask) -> Bracket:
-        return Bracket.above(math.inf) if self.optimal is None else ask(self.optimal)
 
 
 def _optimal(process: Process, pair: LossPair) -> Curve | None:
@@ -262,11 +264,6 @@ def _by_second_moment(process: Process) -> Curve | None:
         return Bracket.above(math.log1p(x) * (1 + 1e-12) if x < math.inf else math.inf)
 
     return Curve(process, "pld", "approximate-dp", "upper-bound", SECOND_MOMENT, delta, epsilon)
-
-
-def _one_delta(run: WeightedPairs, eps: float) -> float:
-    """A lower bound of delta at eps from the largest loss of equal releases; dropping the others is post-processing."""
-    return max(math.exp(min(_log_largest(pair, n, eps), 0.0)) for pair, n in run) * (1 - 1e-12)
 
 
 def _one_epsilon(run: WeightedPairs, delta: float) -> float:

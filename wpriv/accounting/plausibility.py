@@ -105,11 +105,8 @@ def count_confusion(process: Process, records: int | None) -> list[str]:
 
 def runs_in_advance(subject: DescribedProcess, accountant: str) -> list[str]:
     """Warn about a history of several runs where the accountant assumes that all were fixed in advance."""
-    if (
-        subject.runs < 2
-        or accountant.partition(":")[0] in ADAPTIVE_ACCOUNTANTS
-        or is_unsampled_gaussian(subject.process)
-    ):
+    is_adaptive = accountant.partition(":")[0] in ADAPTIVE_ACCOUNTANTS
+    if subject.runs < 2 or is_adaptive or is_unsampled_gaussian(subject.process):
         return []
     return [
         f"this history has {subject.runs} runs, and the number assumes that noise, rate and length of all "

@@ -58,15 +58,10 @@ def require_room(target: Target, accountant: str, curve: Curve) -> Guarantee:
     """
     if target.eps == 0:
         row, name, limit, where = evaluate.ask(curve, eps=0.0), "delta", target.delta, "eps = 0"
-        safe = row.delta.safe
     else:
-        row, name, limit, where = (
-            evaluate.ask(curve, delta=target.delta),
-            "eps",
-            target.eps,
-            f"delta = {echo(target.delta)}",
-        )
-        safe = row.epsilon.safe
+        row, name, limit = evaluate.ask(curve, delta=target.delta), "eps", target.eps
+        where = f"delta = {echo(target.delta)}"
+    safe = (row.delta if name == "delta" else row.epsilon).safe
     if safe > limit:
         raise Unsupported(
             f"the history alone has {name} = {text(safe, up=True, limit=limit)} at {where} by {accountant}, which "

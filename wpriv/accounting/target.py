@@ -140,7 +140,7 @@ def read_target(**arguments: object) -> Target:
 def _advantage(advantage: float) -> Target:
     if not 0 < advantage < 1:
         raise UsageError(
-            f"`advantage`, the largest TPR minus FPR, must lie strictly between 0 and 1; found {advantage}"
+            f"`advantage`, the largest TPR minus FPR of an attack, must lie strictly between 0 and 1; found {advantage}"
         )
     note = f"advantage = {echo(advantage)} is delta at eps = 0, the total variation distance of neighbours"
     return Target(0.0, advantage, None, "advantage", (note,))
@@ -424,11 +424,10 @@ class _Answers:
         where = f"at {unknown.name} = {error.best:g}"
         if math.isinf(row.epsilon.safe):
             mass = evaluate.infinity_mass(row.process)
-            why = (
-                f": {where} the distinguishing events alone have probability {mass:.6g}" if mass > target.delta else ""
-            )
+            events = f": {where} the distinguishing events alone have probability {mass:.6g}"
+            why = events if mass > target.delta else ""
             return Unsupported(f"{wanted}; no finite eps was found{why}. Ask for a larger delta")
-        name = {"tpr": "TPR"}.get(target.asked, target.asked)
+        name = "TPR" if target.asked == "tpr" else target.asked
         best = f"{name} = {target.compared(row)[0].safe:.6g}{' at eps = 0' if name == 'delta' else ''}"
         best = f"{wanted}; the best found is {best} ({where})"
         if error.refusal:

@@ -22,7 +22,10 @@ def command(
         str, option("LIST", "Formats of the files, separated by commas: png, pdf, svg.", "--format")
     ] = "png",
     style: Annotated[
-        str, option("NAME", "screen; or paper: 8 point type and no titles, which FIGURE.txt holds for the caption.")
+        str,
+        option(
+            "NAME", "screen; dark, for dark pages; or paper: 8 point type, its titles in FIGURE.txt for the caption."
+        ),
     ] = "screen",
     columns: Annotated[
         int | None, option("1|2", "Width of a figure for a paper: one column (85 mm, the default) or two (175 mm).")

@@ -89,10 +89,8 @@ def with_sigma(step: dict[str, Any]) -> dict[str, Any]:
             f"`noise_multiplier` is sigma / sensitivity, and {step.get('mech')} does not have both; its parameters: "
             f"{', '.join(fields) or 'none'}"
         )
-    sensitivity = step.get("sensitivity")
-    least: Any = fields["sensitivity"].default
-    factor = number(multiplier, "`noise_multiplier`")
-    sensitivity = least if sensitivity is None else number(sensitivity, "sensitivity")
+    factor, given = number(multiplier, "`noise_multiplier`"), step.get("sensitivity")
+    sensitivity: Any = fields["sensitivity"].default if given is None else number(given, "sensitivity")
     if not factor > 0:
         raise UsageError(f"`noise_multiplier` must be greater than 0; found {echo(factor)}")
     return {**step, "sigma": factor * sensitivity}
@@ -114,8 +112,11 @@ def plain_question(given: Mapping[str, Any], names: Collection[str]) -> dict[str
         UsageError: two keywords mean the same.
     """
     question: dict[str, Any] = {}
+    # of a training, sigma is a multiple of the sensitivity
+    others = {} if "mech" in names else {"noise_multiplier": "sigma"}
     for key, value in given.items():
-        name = plain_key(key) if plain_key(key) in names and key not in names else key
+        word = others.get(key, plain_key(key))
+        name = word if word in names and key not in names else key
         if name in question:
             raise UsageError(f"`{name}` and `{key}` mean the same; give one of them")
         question[name] = value

@@ -1,20 +1,28 @@
-"""Recipes: documents that have been resolved and validated, ready to run."""
+"""Recipes: documents that have been resolved and validated, ready to run.
+
+Validation is one pass over form, names, parameters and combinations, in which nothing is solved, drawn or composed. The
+contents of input files (histograms, observations, data sets) are validated by the run that reads them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wpriv.config import resolve as resolve_train
-from wpriv.config.document import Document, refusal
-from wpriv.config.field_types import Claim, Expect, Time
-from wpriv.config.plain_document import plain_document
+from wpriv.config import validate_compare, validate_train
+from wpriv.config.document import Diagnostic, Document, Key, form_diagnostics, refusal, rule_diagnostics, unknown_name
+from wpriv.config.field_types import Claim, Expect, Time, expand_values
+from wpriv.config.plain_document import is_step, plain_document
 from wpriv.config.resolve import Resolved, panel, resolve
-from wpriv.config.schema import Compare, Panel
+from wpriv.config.schema import MODELS, PROCESS_TABLES, Compare, Panel
 from wpriv.config.train_schema import Train
-from wpriv.config.validate import validate
-from wpriv.config.validate_steps import ALIASES
+from wpriv.config.validate_steps import ALIASES, adjacencies, step_diagnostics
+from wpriv.core import registry
+from wpriv.core.kinds import STANDARD_ADJACENCIES
+from wpriv.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -113,3 +121,77 @@ def _training(name: str, resolved: Resolved) -> Recipe:
     data, checks = resolve_train.written_out(model), tuple(Check("", row) for row in model.expect)
     claims = tuple(model.claims)
     return Recipe(name, "train", model.source, data, (), checks, resolved.quick, model, claims, model.time)
+
+
+# keys whose value is the name of a plug-in: the folder, and names that are no plug-ins
+_NAMED: dict[str, tuple[str, tuple[str, ...]]] = {"figure": ("figures", ()), "table": ("tables", tuple(PROCESS_TABLES))}
+
+
+def validate(resolved: Resolved) -> list[Diagnostic]:
+    """Return all that is wrong with a recipe, sorted by line and column; an empty list for a sound recipe."""
+    document = resolved.document
+    kind, known = document.data.get("kind"), ", ".join(MODELS)
+    if "kind" not in document.data:
+        return [document.diagnostic(("kind",), f"the key 'kind' is missing; it is one of {known}")]
+    if not isinstance(kind, str) or kind not in MODELS:
+        return [document.diagnostic(("kind",), f"kind must be one of {known}; found {kind!r}")]
+    form = form_diagnostics(document, MODELS[kind])
+    names = _name_diagnostics(document)
+    combinations: list[Diagnostic] = []
+    if not form and kind == "train":
+        combinations = validate_train.diagnostics(resolved)
+    elif not form and kind == "compare":
+        combinations = validate_compare.diagnostics(resolved, names_known=not names)
+    elif not form:
+        combinations = list(rule_diagnostics(document, MODELS[kind].model_validate(document.data)))
+    return sorted({*form, *names, *combinations})
+
+
+def _name_diagnostics(document: Document) -> list[Diagnostic]:
+    """Steps that cannot be built, and names of accountants, figures, tables and adjacencies that do not exist."""
+    values = {path: document.at(path) for path in document.values}
+    steps = {path: value for path, value in values.items() if isinstance(value, dict) and is_step(path)}
+    swept, diagnostics = dict(_swept(document)), []
+    for path, step in steps.items():
+        diagnostics += step_diagnostics(document, path, step, swept, document.data["kind"] == "calibrate")
+    known = sorted(
+        {*STANDARD_ADJACENCIES, *(name for step in steps.values() for name in adjacencies(step.get("mech")))}
+    )
+    for path, value in values.items():
+        if not isinstance(value, str) or not path:
+            continue
+        if path[-1] == "adjacency" and value not in known:
+            diagnostics.append(document.diagnostic(path, unknown_name("adjacency", value, known)))
+        elif path[-2:-1] == ("accountants",):
+            diagnostics += _accountant(document, path, value)
+        elif path[-1] in _NAMED:
+            folder, others = _NAMED[str(path[-1])]
+            names = [*others, *registry.names(folder)]
+            if value not in names:
+                diagnostics.append(document.diagnostic(path, unknown_name(folder[:-1], value, names)))
+    return diagnostics
+
+
+def _swept(document: Document) -> Iterator[tuple[str, float]]:
+    """The quantities that sweeps anywhere in a document vary, each with its first value; 1 for faulty ones."""
+    for path in document.values:
+        if path[-1:] == ("over",) and "sweep" in path[-3:-1] and isinstance(document.at(path), str):
+            try:
+                first = expand_values(document.at((*path[:-1], "values")))[0]
+            except (ValueError, TypeError, LookupError):
+                first = 1
+            yield document.at(path), first
+
+
+def _accountant(document: Document, path: Key, word: str) -> list[Diagnostic]:
+    name, colon, _ = word.partition(":")
+    known = registry.names("accountants")
+    if word == "all":
+        return []
+    if name not in known:
+        return [document.diagnostic(path, unknown_name("accountant", name, ["all", *known]))]
+    try:
+        registry.accountant(word if colon else name)
+    except UsageError as error:
+        return [document.diagnostic(path, str(error))]
+    return []

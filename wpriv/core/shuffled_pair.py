@@ -1,7 +1,4 @@
-"""The pair of shuffled batches: its ends, and the worst pair of neighbours that is known.
-
-A pair that is dominated by any pair with tests of given error rates.
-"""
+"""The pair of shuffled batches: its ends, and the worst pair of neighbours that is known."""
 
 from __future__ import annotations
 

@@ -80,23 +80,21 @@ def _crossed_entries(drawn: Sequence[Curve]) -> list[LegendEntry]:
 
     Empty where these entries were not fewer, or the claim of an accountant were not the same in all cases.
     """
-    colours = {group.key: (group, entry) for group, entry, _ in reversed(drawn)}
-    marks = {group.mark: (group, entry) for group, entry, _ in reversed(drawn)}
+    colours = {curve[0].key: curve for curve in reversed(drawn)}
+    marks = {curve[0].mark: curve for curve in reversed(drawn)}
     claims = {(group.names[group.by_case], weakest_claim(rows)) for group, _, rows in drawn}
     is_mixed = len(claims) > len({name for name, _ in claims})
     if is_mixed or None in marks or len(drawn) <= len(colours) + len(marks):
         return []
-    rows = {id(group): answers for group, _, answers in drawn}
-    coloured, marked = (
-        [
-            (entry, labelled(group.names[number], rows[id(group)]) if number == group.by_case else group.names[number])
-            for group, entry in found.values()
-        ]
-        for number, found in enumerate((colours, marks))
-    )
-    by_height = sorted(coloured, key=lambda pair: -pair[0][0])
-    handles = crossed([(entry[1], label) for entry, label in by_height], [(entry[1], label) for entry, label in marked])
-    return [(-math.inf, handle, label) for handle, label in handles]
+
+    def entry(curve: Curve, number: int) -> tuple[Any, str]:
+        group, (_, artist, _), rows = curve
+        name = group.names[number]
+        return artist, labelled(name, rows) if number == group.by_case else name
+
+    by_height = sorted(colours.values(), key=lambda curve: -curve[1][0])
+    entries = crossed([entry(curve, 0) for curve in by_height], [entry(curve, 1) for curve in marks.values()])
+    return [(-math.inf, handle, label) for handle, label in entries]
 
 
 def crossed(coloured: Iterable[tuple[Any, str]], marked: Iterable[tuple[Any, str]]) -> list[tuple[Any, str]]:
@@ -108,15 +106,15 @@ def crossed(coloured: Iterable[tuple[Any, str]], marked: Iterable[tuple[Any, str
     from matplotlib.lines import Line2D
 
     marked = list(marked)
-    plain = len({line.get_linestyle() for line, _ in marked}) > 1
-    colours = [
-        (Line2D([], [], color=line.get_color(), linestyle="-" if plain else line.get_linestyle(), linewidth=2), label)
-        for line, label in coloured
-    ]
-    shapes = {"color": "#555555", "markersize": 4.5}
-    return colours + [
-        (Line2D([], [], **shapes, marker=line.get_marker(), linestyle=line.get_linestyle() if plain else "-"), label)
-        for line, label in marked
+    # dashes are those of the marks where these differ in them, else those of the colours
+    of_marks = len({line.get_linestyle() for line, _ in marked}) > 1
+
+    def handle(line: Any, has_dashes: bool, **style: Any) -> Any:
+        return Line2D([], [], linestyle=line.get_linestyle() if has_dashes else "-", markersize=4.5, **style)
+
+    return [
+        *((handle(line, not of_marks, color=line.get_color(), linewidth=2), label) for line, label in coloured),
+        *((handle(line, of_marks, color="#555555", marker=line.get_marker()), label) for line, label in marked),
     ]
 
 
@@ -258,19 +256,20 @@ def extend_legend(axes: Any, handle: Any, label: str) -> None:
 
 def _common(labels: Sequence[str]) -> tuple[str, list[str]]:
     """Split labels, such as ``a, b, c = 1 (claim)``, into the parts that all of them have, and what is left of each."""
-    split = {label: _LABEL.fullmatch(label) for label in labels if not label.startswith((BAND, PUBLISHED))}
-    parts, claims = [each[1].split(", ") for each in split.values()], {each[2] or "" for each in split.values()}
+    own = [label for label in labels if not label.startswith((BAND, PUBLISHED))]
+    split = {label: match.groups("") for label in own if (match := _LABEL.fullmatch(label))}
+    parts, claims = [words.split(", ") for words, _ in split.values()], {claim for _, claim in split.values()}
     shared = [part for part in parts[0] if all(part in each for each in parts)] if parts else []
     stated = claims.pop() if len(claims) == 1 else ""
     stated = stated if shared or ", " in stated else ""
     if len(parts) < 3 or any(set(each) == set(shared) for each in parts) or not (shared or stated):
         return "", list(labels)
     rest = {
-        label: ", ".join(part for part in each[1].split(", ") if part not in shared)
-        + (f" ({each[2]})" if each[2] and not stated else "")
-        for label, each in split.items()
+        label: ", ".join(part for part in words.split(", ") if part not in shared)
+        + (f" ({claim})" if claim and not stated else "")
+        for label, (words, claim) in split.items()
     }
-    return ", ".join([*shared, *([stated] if stated else [])]), [rest.get(label, label) for label in labels]
+    return ", ".join([*shared, *filter(None, [stated])]), [rest.get(label, label) for label in labels]
 
 
 def unit_note(axes: Any, rows: Rows) -> None:

@@ -164,7 +164,8 @@ def claims(rows: Rows, axes: Any) -> None:
         axes.plot([end], [index], color=colour, marker=mark, markersize=6, zorder=3, clip_on=False)
         axes.annotate(words, (1.0, index), **beside, fontsize="x-small", color=colour, annotation_clip=False)
     axes.axvline(1, color="#000000", linewidth=0.8, zorder=1)
-    steps = (1, 2, 5) if high < 200 * low else (1,)
+    is_narrow = (_palette.of(axes).max_width or NARROW) < NARROW
+    steps = (1, 2, 5) if high < 200 * low and not is_narrow else (1,)
     ticks = [k * 10.0**e for e in range(-3, 4) for k in steps if low <= k * 10.0**e <= high]
     axes.set_xscale("log")
     axes.set_xlim(low, high)
@@ -181,8 +182,7 @@ def claims(rows: Rows, axes: Any) -> None:
     styles += [{"color": "#555555", "marker": ">"}]
     handles = [axes.plot([], [], linestyle="none", **style)[0] for style in styles]
     place = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.14 * min(1.0, 20 / len(rows)))}
-    columns = 1 if (_palette.of(axes).max_width or NARROW) < NARROW else 3
-    axes.legend(handles, VERDICT_LABELS, fontsize="x-small", ncols=columns, frameon=False, **place)
+    axes.legend(handles, VERDICT_LABELS, fontsize="x-small", ncols=1 if is_narrow else 3, frameon=False, **place)
 
 
 def _texts(rows: Rows, max_width: float | None) -> list[str]:

@@ -1,10 +1,8 @@
 """Sums of independent variables: their distributions, and rates of tests on them.
 
-Distributions of a sum of independent variables on geometric cells, above and below it in convex order.
-
-Cell k holds the values from e^{kh} to e^{(k+1)h}. The sum of a value in cell i and one in cell i + d lies in or near
-cell i + floor(ln(1 + e^{dh}) / h), so that all pairs of cells are added up by shifting arrays. No mass is transformed
-or subtracted: each, however small, is right to a small relative error.
+Bounds of a sum in convex order have geometric cells: cell k holds the values from e^{kh} to e^{(k+1)h}. The sum of a
+value in cell i and one in cell i + d lies in or near cell i + floor(ln(1 + e^{dh}) / h), so that all pairs of cells are
+added up by shifting arrays. No mass is transformed or subtracted: each, however small, keeps a small relative error.
 
 - ``spread`` divides the mass of every cell between its ends so that the mean stays the same: a distribution *above*.
 - ``grouped`` keeps the mass and the mean of every cell, as if all of it were at the mean: a distribution *below*.
@@ -258,7 +256,10 @@ def score_sum_rates(
     mean = float(usual @ scores)
     first = round(count * mean) - size // 2
     centred = np.asarray(scores - mean, dtype=float)
-    rest, *one = (np.fft.rfft(_on_circle(scores, masses, size)) for masses in (usual, *others))
+    circles = np.zeros((1 + len(others), size), dtype=np.longdouble)
+    for circle, masses in zip(circles, (usual, *others), strict=True):
+        np.add.at(circle, scores % size, masses)
+    rest, *one = map(np.fft.rfft, circles)
     unit = max(float(np.finfo(rest.real.dtype).eps) / 2, EXTENDED_ROUNDOFF)
     layers = LAYER_ROUNDINGS * unit * (math.log2(size) + 4)
     # masses carry a rounding each, and one for every other cell of the same score
@@ -276,12 +277,6 @@ def score_sum_rates(
         above.append(np.append(np.cumsum(masses[::-1])[::-1], 0.0))
         below.append(np.append(0.0, np.cumsum(masses)))
     return above, below, error + max(_wrapped(centred, usual, masses, count, size) for masses in others)
-
-
-def _on_circle(scores: Counts, masses: Array, size: int) -> np.ndarray:
-    circle = np.zeros(size, dtype=np.longdouble)
-    np.add.at(circle, scores % size, masses)
-    return circle
 
 
 def _wrapped(centred: Array, usual: Array, other: Array, count: int, size: int) -> float:

@@ -13,6 +13,7 @@ import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,9 +50,8 @@ def figure_class() -> type[Figure]:
                 f"MPLBACKEND is {backend[:60]!r}, which matplotlib does not know; unset it to draw figures"
             ) from None
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise MissingResource(
-            f"figures need matplotlib, which does not load here: {reason}. Check its settings"
-        ) from None
+        text = f"figures need matplotlib, which does not load here: {reason}. Check its settings"
+        raise MissingResource(text) from None
     return Figure
 
 
@@ -191,6 +191,7 @@ Entries = dict[str, Any]  # the handles of a legend by their labels
 # entries of a legend for all panels that any single panel may lack
 EXTRA = 4
 MOST_ENTRIES = 48
+FEW_TICKS = 4  # intervals of an axis whose numbers would overlap
 LARGEST = 0.25  # of its panel, the share that a legend within the axes may take
 TITLE, GAP = 0.45, 0.25  # inches above a picture, and beside it
 LABEL = 0.8  # of the size of a panel, the most that a line of a label or a title takes
@@ -210,6 +211,7 @@ def finish(figure: Figure, panels: Sequence[LetteredPanel], columns: int, style:
     _wrap_labels(figure, columns, -(-len(panels) // columns))
     _set_lines(figure, style)
     _set_symbols(figure)
+    _lay_out(figure)
     _set_legends(figure, [axes for axes, _, _ in panels], columns, style)
     _set_least_type(figure, style)
     if style.name == DARK:
@@ -223,12 +225,12 @@ def _fit_pictures(figure: Figure, panels: Sequence[Axes], columns: int, style: S
     width, height = figure.get_size_inches()
     ratios = [max(high / wide for high, wide in (image.get_size() for image in axes.images)) for axes in panels]
     # a line of panels is as high as its highest one, below whose top all of it begin
-    heights = [
-        width / columns * max(ratios[start : start + columns]) + TITLE for start in range(0, len(panels), columns)
-    ]
-    panels[0].get_gridspec().set_height_ratios(heights)
+    starts = range(0, len(panels), columns)
+    heights = [width / columns * max(ratios[start : start + columns]) + TITLE for start in starts]
     for axes in panels:
         axes.set_anchor("N")
+        if (grid := axes.get_gridspec()) is not None:
+            grid.set_height_ratios(heights)
     if sum(heights) > height and not style.is_paper and not any(axes.get_yticklabels() for axes in panels):
         width = columns * ((height / len(heights) - TITLE) / max(ratios) + GAP)
     figure.set_size_inches(width, min(height, sum(heights)))
@@ -309,12 +311,10 @@ def _set_lines(figure: Figure, style: Style) -> None:
         handles = [] if legend is None else [each for each in legend.legend_handles if hasattr(each, "set_linewidth")]
         artists: list[Any] = [*axes.lines, *axes.collections, *handles]
         for artist in artists:
-            widths = artist.get_linewidth()
-            artist.set_linewidth(
-                [w * style.lines for w in widths] if hasattr(widths, "__len__") else widths * style.lines
-            )
+            widths, factor = artist.get_linewidth(), style.lines
+            artist.set_linewidth([w * factor for w in widths] if hasattr(widths, "__len__") else widths * factor)
             if hasattr(artist, "get_markersize"):
-                artist.set_markersize(artist.get_markersize() * style.lines)
+                artist.set_markersize(artist.get_markersize() * factor)
 
 
 def _set_symbols(figure: Figure) -> None:
@@ -347,7 +347,7 @@ def _set_legends(figure: Figure, panels: Sequence[Axes], columns: int, style: St
     together = _together(list(entries.values())) if len(set(titles.values())) == 1 else {}
     if not legends:
         return
-    covering = _covering(figure, legends)
+    covering = _covering(legends)
     long = [axes for axes in entries if axes in covering or len(entries[axes]) > style.legend_inside]
     if len(panels) == 1:
         together = together if long else {}
@@ -362,18 +362,29 @@ def _set_legends(figure: Figure, panels: Sequence[Axes], columns: int, style: St
         for axes in row:
             legends[axes].remove()
             options = _below(figure, list(entries[axes]), columns, style, title=titles[axes], grow=axes is row[0])
-            lower = axes.get_window_extent().y0 - axes.xaxis.get_tightbbox().y0
+            labels = axes.xaxis.get_tightbbox()
+            lower = axes.get_window_extent().y0 - labels.y0 if labels else 0.0
             place = axes.transAxes + ScaledTranslation(0, -lower / figure.dpi, figure.dpi_scale_trans)
             options |= {"bbox_to_anchor": (0.5, 0), "bbox_transform": place}
             axes.legend(handles=list(entries[axes].values()), loc="upper center", **options)
 
 
-def _covering(figure: Figure, legends: dict[Axes, Legend]) -> set[Axes]:
-    """The axes whose legend covers a part of a curve, a bar or a text, or more than a quarter of the panel."""
+def _lay_out(figure: Figure) -> None:
+    """Give everything its place, with fewer numbers on an axis where they would overlap."""
+    from matplotlib.ticker import MaxNLocator
+
     with warnings.catch_warnings():
         # a layout that leaves no room for the axes is refused where the file is written
         warnings.filterwarnings("ignore", message="constrained_layout not applied")
         figure.draw_without_rendering()
+    for axes in figure.axes:
+        boxes = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+        if axes.get_xscale() == "linear" and any(one.x1 > other.x0 > one.x0 for one, other in pairwise(boxes)):
+            axes.xaxis.set_major_locator(MaxNLocator(FEW_TICKS))
+
+
+def _covering(legends: dict[Axes, Legend]) -> set[Axes]:
+    """The axes whose legend covers a part of a curve, a bar or a text, or more than a quarter of the panel."""
     covering = set()
     for axes, legend in legends.items():
         box, panel = legend.get_window_extent(), axes.get_window_extent()
@@ -437,9 +448,7 @@ def _is_seen(handle: Any) -> bool:
 
 
 def _set_least_type(figure: Figure, style: Style) -> None:
-    if style.smallest:
-        texts: list[Any] = figure.findobj(
-            lambda artist: hasattr(artist, "set_fontsize") and hasattr(artist, "get_text")
-        )
-        for text in texts:
-            text.set_fontsize(max(style.smallest, text.get_fontsize()))
+    artists: list[Any] = figure.findobj() if style.smallest else []
+    for artist in artists:
+        if hasattr(artist, "set_fontsize") and hasattr(artist, "get_text"):
+            artist.set_fontsize(max(style.smallest, artist.get_fontsize()))

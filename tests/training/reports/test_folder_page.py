@@ -65,6 +65,10 @@ def test_the_page_of_a_comparison_escapes_every_name_and_has_figure_numbers_and_
     assert result.text.count("&lt;script&gt;") >= 4
     for words in ("Expected numbers beside ours", "<svg", "The numbers of the figure", "wpriv compare recipe.yaml"):
         assert words in result.text
+    # a figure has the ground and the ink of the page, which are those of the reader's light or dark scheme
+    pictures = re.findall("<svg.*?</svg>", result.text, re.S)
+    assert pictures
+    assert all("var(--paper)" in each and not re.search("#ffffff|#000000", each) for each in pictures)
     assert result.data["kind"] == "comparison"
 
 

@@ -231,9 +231,8 @@ class Composition:
         def read(composition: TwoSidedComposition, slope: float) -> tuple[float, float]:
             return composition.delta(at) if delta is None else composition.epsilon(delta, at, 1 / slope)
 
-        best, composed = bracket_rare_losses(
-            self.steps, at, delta or alone, tol, delta is not None, read, self._out_of_work
-        )
+        target, is_eps = delta or alone, delta is not None
+        best, composed = bracket_rare_losses(self.steps, at, target, tol, is_eps, read, self._out_of_work)
         self.recent = [*self.recent[1 - constants.RETAINED_COMPOSITIONS :], *composed]
         self._answered = bool(composed) and best[1] < math.inf
         return best, best[1] - best[0] <= max(tol, constants.RARE_WIDTH) * best[1] < math.inf

@@ -114,7 +114,7 @@ def compose_few_atoms(
     budget = constants.MAX_ATOM_SUMS
     for group in steps.groups:
         for pair, n in zip(group.members, group.counts.tolist(), strict=True):
-            power: AtomicSum | None = _atoms(pair, share) if isinstance(pair, AtomicPair) else None
+            power = _atoms(pair, share) if isinstance(pair, AtomicPair) else None
             if power is None:
                 return None
             while True:
@@ -136,7 +136,7 @@ def compose_few_atoms(
     composition = AtomicComposition(composed, infinite, state.mean)
     slack = composed.shift + 8 * UNIT * float(np.abs(composed.losses).max(initial=0.0))
     # a loss that is nearly constant has no deviation by which to search for an eps
-    return TwoSidedComposition(composition, lambda: composition, slack, slack, max(deviation, abs(state.mean)))
+    return TwoSidedComposition(composition, lambda: composition, slack, max(deviation, abs(state.mean)))
 
 
 def _sum(one: AtomicSum, other: AtomicSum, width: float, share: float) -> AtomicSum:

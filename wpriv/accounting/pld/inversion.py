@@ -165,21 +165,12 @@ def invert_transform(
     t, value, density, errors = _weighted_values(parts, chosen, tilt, spacing, kernel, bulk, allowance)
     beyond = _beyond_edge(kernel, tilt, count, spacing)
     infinity = -math.expm1(sum(float(p.counts @ np.log1p(-p.mass_at_plus_infinity)) for p in parts))
-    return TransformComposition(
-        tilt=tilt,
-        centre=centre + shift,
-        log_scale=log_scale,
-        t=t,
-        value=value,
-        density=density,
-        slack=errors[0] + chosen.omitted_value + beyond[0],
-        density_slack=errors[1] + chosen.omitted_density + beyond[1],
-        gap_factor=kernel.gap_factor(),
-        wraps=wraps,
-        mass_at_plus_infinity=infinity,
-        cells=sum(p.y.size for p in parts),
-        least_eps=-math.inf if bulk is None else bulk.end * step_count(parts) + shift + kernel.width + 1e-9,
-    )
+    slack = errors[0] + chosen.omitted_value + beyond[0]
+    density_slack = errors[1] + chosen.omitted_density + beyond[1]
+    cells, gap = sum(p.y.size for p in parts), kernel.gap_factor()
+    least_eps = -math.inf if bulk is None else bulk.end * step_count(parts) + shift + kernel.width + 1e-9
+    sums = t, value, density, slack, density_slack
+    return TransformComposition(tilt, centre + shift, log_scale, *sums, gap, wraps, infinity, cells, least_eps)
 
 
 def _kernel(scale: float, tilt: float, error: float) -> SmoothingKernel:
@@ -279,7 +270,7 @@ def compose_by_transform(
 
     upper = compose([upper for upper, _ in sides])
     slack = steps.rounding_shift(state)
-    return TwoSidedComposition(upper, lambda: compose([lower() for _, lower in sides]), slack, slack, deviation)
+    return TwoSidedComposition(upper, lambda: compose([lower() for _, lower in sides]), slack, deviation)
 
 
 def _node_tilt(steps: Steps, state: Cumulants, tilt: float) -> float:

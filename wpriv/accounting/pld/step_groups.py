@@ -1,7 +1,4 @@
-"""The records of a composition: its steps, its two ends, its scale, and single large losses.
-
-The steps of one composition: groups of like pairs, their counts, and approximate PMFs of their losses.
-"""
+"""The records of a composition: its steps, its two ends, its scale, and single large losses."""
 
 from __future__ import annotations
 
@@ -76,22 +73,13 @@ class Steps:
     def least_spacing(self) -> float:
         """Spacing of nodes (nats) below which the rounding of tails would decide the masses on them."""
         ends = np.array([0.0]), np.array([1e-9])
-        deviation = (
-            sum(
-                float(group.counts @ np.sqrt(variance))
-                for group, variance in zip(self.groups, self.cumulants(0.0).variances, strict=True)
-                if group.pair.cell_parts(*ends) is None
-            )
-            / self.total
-        )
+        each = zip(self.groups, self.cumulants(0.0).variances, strict=True)
+        unknown = [(group.counts, variance) for group, variance in each if group.pair.cell_parts(*ends) is None]
+        deviation = sum(float(n @ np.sqrt(variance)) for n, variance in unknown) / self.total
         return math.sqrt(constants.SPACING_ROUNDINGS * constants.UNIT_ROUNDOFF * deviation)
 
     def negligible_bottom(self, share: float) -> float:
-        """Tilted mass of one step that may lie below its lowest node.
-
-        Args:
-            share: share of the tilted mass that decides delta.
-        """
+        """Tilted mass of one step that may lie below its lowest node; ``share`` of the tilted mass decides delta."""
         return max(constants.NEGLIGIBLE_BOTTOM_SHARE * share / self.total, constants.MASS_FLOOR)
 
 
@@ -124,16 +112,14 @@ class TwoSidedComposition:
     Attributes:
         upper: the pessimistic composition.
         compose_lower: makes the optimistic composition, once it is needed.
-        upper_eps_slack: by how much in eps the pessimistic composition may lie too low, from rounding of the tails and
-            splitting off of jumps.
-        lower_eps_slack: by how much in eps the optimistic composition may lie too high.
+        eps_slack: by how much in eps the pessimistic composition may lie too low, and the optimistic one too high, from
+            rounding of the tails and splitting off of jumps.
         deviation: standard deviation of the tilted loss.
     """
 
     upper: OneSidedComposition
     compose_lower: Callable[[], OneSidedComposition]
-    upper_eps_slack: float
-    lower_eps_slack: float
+    eps_slack: float
     deviation: float
 
     @cached_property
@@ -149,11 +135,11 @@ class TwoSidedComposition:
     def delta(self, eps: float) -> tuple[float, float]:
         """Lower and upper delta at eps."""
         constants.add("reading", 1)
-        return self.lower.delta(eps + self.lower_eps_slack, -1), self.upper.delta(eps - self.upper_eps_slack, +1)
+        return self.lower.delta(eps + self.eps_slack, -1), self.upper.delta(eps - self.eps_slack, +1)
 
     def meets_target(self, eps: float, delta: float) -> bool:
         """Tell whether the pessimistic composition alone proves (eps, delta), eps >= 0."""
-        return eps >= 0 and self.upper.delta(eps - self.upper_eps_slack, +1) <= delta
+        return eps >= 0 and self.upper.delta(eps - self.eps_slack, +1) <= delta
 
     def epsilon(self, delta: float, guess: float, deviation: float) -> tuple[float, float]:
         """Lower and upper eps >= 0 at delta; an end many standard deviations away from the guess is 0 or inf.
@@ -254,13 +240,12 @@ def rare_cut(steps: Steps, eps: float, log_allowance: float) -> float | None:
     for share in constants.RARE_CUTS:
         cut = share * eps
         tilts = np.geomspace(*constants.BULK_TILTS, constants.BULK_TILT_COUNT) / cut
-        jumps = sum(
-            float(n @ pmf.mass[:, pmf.y > cut].sum(axis=1)) for pmf, n in zip(steps.pmfs, steps.counts, strict=True)
-        )
+        each = list(zip(steps.pmfs, steps.counts, strict=True))
+        jumps = sum(float(n @ pmf.mass[:, pmf.y > cut].sum(axis=1)) for pmf, n in each)
         if jumps > constants.MAX_RARE_JUMPS:
             return None
         logs = -tilts * eps
-        for pmf, n in zip(steps.pmfs, steps.counts, strict=True):
+        for pmf, n in each:
             bulk = pmf.y <= cut
             growth = np.expm1(tilts[:, None] * np.maximum(pmf.y[bulk], -cut))
             logs = logs + np.log1p(growth @ pmf.mass[:, bulk].T) @ n
@@ -298,12 +283,9 @@ def small_tilt(steps: Steps, tilt: float, eps: float, delta: float, cut: float, 
     shares = []
     tilts = [share * tilt for share in constants.RARE_TILTS]
     for candidate in tilts:
-        moments = [pmf.tilted_moments(candidate)[0] for pmf in steps.pmfs]
-        jump = sum(
-            float(n @ tilted_weights(pmf, candidate)[:, pmf.y > cut].sum(axis=1))
-            for n, pmf in zip(steps.counts, steps.pmfs, strict=True)
-        )
-        cgf = sum(float(n @ m) for n, m in zip(steps.counts, moments, strict=True))
+        each = list(zip(steps.counts, steps.pmfs, strict=True))
+        jump = sum(float(n @ tilted_weights(pmf, candidate)[:, pmf.y > cut].sum(axis=1)) for n, pmf in each)
+        cgf = sum(float(n @ pmf.tilted_moments(candidate)[0]) for n, pmf in each)
         shares.append(math.log(delta) + candidate * eps - cgf - math.log(max(jump, constants.MASS_FLOOR)))
     wanted = min(max(shares), math.log(min(constants.RARE_SHARE_ROUNDING * steps.total / relative, 0.1)))
     return next(candidate for candidate, share in zip(tilts, shares, strict=True) if share >= wanted)

@@ -120,8 +120,8 @@ def origin_line(provenance: Mapping[str, object]) -> str:
 
 
 def _inline(picture: str, name: str) -> str:
-    """An SVG file without its prologue, its identifiers made unique on the page."""
-    picture = picture[picture.index("<svg") :]
+    """An SVG file without its prologue, its identifiers made unique on the page, in the colours of the page."""
+    picture = picture[picture.index("<svg") :].replace("#ffffff", "var(--paper)").replace("#000000", "var(--ink)")
     width = re.search(r'<svg[^>]* width="([0-9.]+)pt"', picture)
     if width is not None:  # a small figure is not stretched over the whole page
         picture = picture.replace("<svg", f'<svg style="max-width: {1.4 * float(width[1]):.0f}pt"', 1)
