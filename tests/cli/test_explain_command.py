@@ -20,7 +20,8 @@ from tests.command_line import call
         ("gauss", "sigma=4", "n=10", "--unit", "household"),
     ],
 )
-def test_the_text_fits_80_columns_and_every_section_is_there(capsys, words):
+def test_the_text_fits_80_columns_and_every_section_is_there(capsys, monkeypatch, words):
+    monkeypatch.setenv("COLUMNS", "80")
     code, out, err = call(capsys, "explain", *words)
     assert code == 0, err
     lines = out.splitlines()

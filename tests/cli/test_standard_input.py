@@ -167,3 +167,15 @@ def test_a_folder_without_a_ledger_is_no_history(piped, tmp_path):
     code, out, err = piped("", "budget --history empty --delta 1e-5")
     assert (code, out) == (4, "")
     assert "the folder has no ledger.jsonl" in err
+
+
+def test_a_guarantee_or_a_process_from_standard_input_is_explained(piped, tmp_path):
+    assert piped("eps=3,delta=1e-5\n", "explain -") == piped("", "explain eps=3,delta=1e-5")
+    known = piped("", f"explain {WORDS} --delta 1e-6")
+    assert known[0] == 0
+    for text in (WORDS, RECIPE):
+        assert piped(text, "explain - --delta 1e-6") == known
+    # a guarantee has its delta
+    _, guarantee, _ = piped("", f"budget {FLAGS.replace('1e-5', '1e-6')} --json")
+    assert piped(guarantee, "explain -") == known
+    assert piped("", "explain -")[0] == 2

@@ -188,8 +188,20 @@ t._bars, t._Watch._write, k.WORK = noted, written, waiting(k.WORK)
             "calibrate",
             r"wpriv: calibrating, \d:\d\d",
         ),
+        (
+            ["train", "quick/digits", "--dry-run"],
+            "wpriv.training.training_run",
+            "planned",
+            r"wpriv: planning, \d:\d\d",
+        ),
+        (
+            ["budget", "--mech", "gauss", "--sigma", "4", "--delta", "1e-5"],
+            "wpriv.accounting.budget",
+            "answer",
+            r"wpriv: working, \d:\d\d",
+        ),
     ],
-    ids=["compare", "calibrate"],
+    ids=["compare", "calibrate", "dry run", "budget"],
 )
 def test_work_that_takes_long_is_shown_until_it_is_done(tmp_path, words, module, work, shown):
     slow = WAITS.replace("MODULE", module).replace("WORK", work)
@@ -199,6 +211,8 @@ def test_work_that_takes_long_is_shown_until_it_is_done(tmp_path, words, module,
     assert seen.endswith("\x1b[2K") or "\x1b[2K" in seen.rpartition(BAR)[2]  # the line is cleared at the end
     _, off, _ = run(tmp_path / "b", *words, code=slow)
     assert not set(f"\x1b\r{BAR}") & set(off)
+    if words[0] == "train":
+        return
     _, quiet, _ = run(tmp_path / "c", *words, "--quiet", err=True, code=slow)
     assert not set(f"\x1b{BAR}") & set(quiet)
 

@@ -62,7 +62,7 @@ def test_a_profile_that_never_gets_there_is_infinite() -> None:
         {},
         {"eps": 1.0, "delta": 0.1},
         *({"eps": x} for x in (-1.0, math.inf, math.nan)),
-        *({"delta": x} for x in (0.0, 1.0, math.nan)),
+        *({"delta": x} for x in (-0.1, 1.0, math.nan)),
     ],
 )
 def test_a_question_without_an_answer_is_a_usage_error(question: dict[str, float]) -> None:

@@ -157,7 +157,7 @@ def calibrate(
         compare_classical: add what older formulas ask for (Gaussian and Laplace), in ``guarantee.extra["classical"]``.
         tol: relative width of the accountant's bracket, and so of the distance from the best possible value; by default
             1e-6 (1e-4 where a step's loss is only known between two others, as of projection; 1e-5 for ``tpr``).
-        advantage: instead of eps and delta: the largest TPR minus FPR of a membership attack, which is
+        advantage: instead of eps and delta: the largest advantage (TPR minus FPR) of a membership attack, which is
             delta at eps = 0.
         tpr: instead of eps and delta: the largest true-positive rate of a membership attack at the rate ``fpr``.
         fpr: the false-positive rate at which ``tpr`` holds, or the smallest rate for which ``max_mu`` does.

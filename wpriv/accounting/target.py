@@ -140,7 +140,7 @@ def read_target(**arguments: object) -> Target:
 def _advantage(advantage: float) -> Target:
     if not 0 < advantage < 1:
         raise UsageError(
-            f"`advantage`, the largest TPR minus FPR, must lie strictly between 0 and 1; found {advantage}"
+            f"`advantage`, the largest TPR minus FPR of an attack, must lie strictly between 0 and 1; found {advantage}"
         )
     note = f"advantage = {echo(advantage)} is delta at eps = 0, the total variation distance of neighbours"
     return Target(0.0, advantage, None, "advantage", (note,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from wpriv.cli import flags
-from wpriv.cli.parsing import argument, fill, section, terminal_width
+from wpriv.cli.parsing import MAX_WIDTH, argument, fill, section, width
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
 
@@ -90,12 +90,12 @@ def _print_rows(header: list[str], rows: list[list[str]], as_json: bool) -> None
 
 def _text(entry: Entry) -> str:
     """One name in paragraphs: what it is, its parameters, and what else is known."""
-    width = terminal_width()
-    parts = [fill(f"{entry.name} ({entry.kind.removesuffix('s')}): {flags.as_flags(entry.about)}", width, "")]
+    columns = min(width(), MAX_WIDTH)
+    parts = [fill(f"{entry.name} ({entry.kind.removesuffix('s')}): {flags.as_flags(entry.about)}", columns, "")]
     if entry.parameters:
         rows = [(f"{each.typed(entry.kind)} ({each.value})", each.sentence) for each in entry.parameters]
-        parts.append(section("Parameters", rows, width))
+        parts.append(section("Parameters", rows, columns))
     facts = [(key, text) for key, text in entry.facts.items() if text]
     if facts:
-        parts.append(section("Facts", facts, width))
+        parts.append(section("Facts", facts, columns))
     return "\n\n".join(parts)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from wpriv._version import __version__
 from wpriv.cli.flags import as_flags
+from wpriv.cli.parsing import width
 from wpriv.errors import MissingResource, WprivError
 from wpriv.files.durable_writes import plain
 
@@ -167,7 +168,6 @@ def _null_stream(number: int) -> TextIO:
 DELAY = 1.0  # seconds before work that is usually short shows its progress
 BAR_WIDTH = 24
 LEAST_CELL = 16  # of a cell whose text is broken, in characters
-WIDTH, LEAST_WIDTH = 80, 40  # of results where standard output is no terminal, and of all
 # of claims and verdicts: in cells, which are at least two blanks apart, behind a bracket, and in "X is proved:"
 STYLES = {
     "certified|exact|ok|holds|proved|consistent": "32",
@@ -188,16 +188,6 @@ def is_live(stream: TextIO) -> bool:
 def has_colour(stream: TextIO) -> bool:
     """Tell whether a stream is a terminal that may have colour: NO_COLOR is kept."""
     return is_live(stream) and not os.environ.get("NO_COLOR")
-
-
-def width(stream: TextIO | None = None) -> int:
-    """Return the number of columns of a stream, by default standard output: ``COLUMNS``, or of its terminal, or 80."""
-    given = os.environ.get("COLUMNS", "")
-    columns = int(given) if given.isdecimal() and len(given) < 6 else 0
-    if not columns:
-        with contextlib.suppress(OSError, ValueError):  # no terminal, or no file at all
-            columns = os.get_terminal_size((stream or sys.stdout).fileno()).columns
-    return max(columns or WIDTH, LEAST_WIDTH)
 
 
 def coloured(text: str, *, bold: bool = False) -> str:

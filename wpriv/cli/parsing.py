@@ -8,16 +8,18 @@ other commands. Tried with Typer 0.19.0, 0.21.1, 0.23.1, 0.25.0, 0.26.0, 0.26.8,
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
 import inspect
 import itertools
+import os
 import re
-import shutil
+import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TextIO, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -137,7 +139,7 @@ class _Once:
     """A command that knows options by other names too, refuses one given twice, and writes its own help."""
 
     def get_help(self: Any, ctx: Any) -> str:
-        return help_text(ctx.command_path, self, terminal_width(), ctx.meta.get(WORDS, ()))
+        return help_text(ctx.command_path, self, min(width(), MAX_WIDTH), ctx.meta.get(WORDS, ()))
 
     def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
         args[:] = _plain_options(args, {name for parameter in self.params for name in parameter.opts})
@@ -200,9 +202,14 @@ WORDS = "wpriv.words"  # the words of the command line after the command, kept f
 _HELP = ("-h, --help", "Show this message and exit.")
 
 
-def terminal_width() -> int:
-    """Return the columns of the terminal, or of $COLUMNS, from 40 to ``MAX_WIDTH``; 80 off a terminal."""
-    return max(40, min(shutil.get_terminal_size().columns, MAX_WIDTH))
+def width(stream: TextIO | None = None) -> int:
+    """Return the columns of a stream, by default standard output: ``COLUMNS``, those of its terminal, or 80."""
+    given = os.environ.get("COLUMNS", "")
+    columns = int(given) if given.isdecimal() and len(given) < 6 else 0
+    if not columns:
+        with contextlib.suppress(OSError, ValueError):  # no terminal, or no file at all
+            columns = os.get_terminal_size((stream or sys.stdout).fileno()).columns
+    return max(columns or 80, 40)
 
 
 def help_text(path: str, command: Any, width: int, words: Sequence[str] = ()) -> str:

@@ -279,7 +279,9 @@ def _set_titles(panels: Sequence[LetteredPanel], style: Style, width: float) -> 
         size = style.settings.get("axes.titlesize", 10.0)
         share = LABEL if len(panels) > 1 else 1.0
         letters = max(12, int(width * POINTS * share / (size * LETTER_WIDTH)))
-        lines = [part for line in words.splitlines() for part in textwrap.wrap(line, letters)]
+        # a name and its value stay on one line
+        whole = (line.replace(" = ", "\xa0=\xa0") for line in words.splitlines())
+        lines = [part.replace("\xa0", " ") for line in whole for part in textwrap.wrap(line, letters)]
         axes.set_title("\n".join(lines), fontsize=size, loc="left" if len(panels) > 1 else "center")
 
 

@@ -88,13 +88,7 @@ def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entr
     return process.with_steps((replace(process.steps[0], observed=observed),))
 
 
-def conclude(
-    job: Plan,
-    folder: RunFolder,
-    about: Json,
-    reports: Json | None,
-    elsewhere: Sequence[Path] = (),
-) -> None:
+def conclude(job: Plan, folder: RunFolder, about: Json, reports: Json | None, elsewhere: Sequence[Path] = ()) -> None:
     """Write the statement, the figures and model.safetensors; statement.json is last, and marks the run as finished.
 
     Args:

@@ -33,9 +33,8 @@ def listing(root: Path | None = None) -> list[Row]:
     for name in registry.names("data"):
         reader = registry.load("data", name)
         row: Json = {"name": name, "about": reader.ABOUT, "get": reader.GET}
-        if getattr(reader, "OWN", False) or any(
-            f.default is dataclasses.MISSING for f in dataclasses.fields(reader.Params)
-        ):
+        needs = any(field.default is dataclasses.MISSING for field in dataclasses.fields(reader.Params))
+        if getattr(reader, "OWN", False) or needs:
             rows.append({**row, "status": "own"})
             continue
         try:

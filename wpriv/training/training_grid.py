@@ -144,15 +144,9 @@ class Grid:
     def train(self, cell: Cell, say: Say | None = None, stop: Stop | None = None) -> Trained:
         """Train one cell in its folder, after other trainings of this process, or load it if it is finished."""
         with _TRAINING:
+            place = self.out / cell.name
             return training_run.train(
-                cell.recipe,
-                self.out / cell.name,
-                device=self.device,
-                root=self.root,
-                data=self.data,
-                say=say,
-                stop=stop,
-                resume=True,
+                cell.recipe, place, device=self.device, root=self.root, data=self.data, resume=True, say=say, stop=stop
             )
 
     def run_here(self, say: Say | None = None, stop: Stop | None = None) -> list[Trained]:

@@ -126,13 +126,7 @@ def to_markdown(statement: Json) -> str:
 
 
 def _guaranteed(
-    plan: Plan,
-    process: Process,
-    rows: list[Guarantee],
-    refused: list[Refusal],
-    about: Json,
-    *,
-    observed: bool,
+    plan: Plan, process: Process, rows: list[Guarantee], refused: list[Refusal], about: Json, *, observed: bool
 ) -> Json:
     """The entries of a private training: unit, noise, guarantees, and limits of what they cover."""
     release, private = plan.release, plan.private

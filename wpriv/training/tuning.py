@@ -24,16 +24,8 @@ from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK, locked
 from wpriv.results import expectations, plot, storage
 from wpriv.results.model import Json
-from wpriv.training import (
-    finalize,
-    progress,
-    run_folder,
-    tasks,
-    train_data,
-    training_run,
-    training_statement,
-    tuning_plan,
-)
+from wpriv.training import finalize, progress, run_folder, tasks, train_data, training_run, training_statement
+from wpriv.training import tuning_plan as planning
 from wpriv.training.data import Data
 from wpriv.training.reports import publication, render
 from wpriv.training.run_folder import RunFolder
@@ -51,14 +43,8 @@ UNSEEN = (
 )
 # files of a run that are written for the whole, or not kept: they hold timings of the run or its eps alone
 REWRITTEN = (
-    storage.STATEMENT,
-    storage.STATEMENT_TEXT,
-    storage.METRICS,
-    storage.WEIGHTS,
-    storage.FIGURE,
-    storage.DIAGNOSTICS,
-    storage.RECIPE,
-    storage.PROVENANCE,
+    *(storage.STATEMENT, storage.STATEMENT_TEXT, storage.METRICS, storage.WEIGHTS),
+    *(storage.FIGURE, storage.DIAGNOSTICS, storage.RECIPE, storage.PROVENANCE),
 )
 RUN_COLUMNS = ("seconds", "epsilon")
 State = Literal["in training", "chosen", "done"]  # chosen: only the deletion of runs is left
@@ -67,7 +53,7 @@ State = Literal["in training", "chosen", "done"]  # chosen: only the deletion of
 def planned(recipe: Recipe, out: Path, *, root: str | Path | None = None, resume: bool = False) -> TuningPlan:
     """Return the plan of a tuned training, without running it; records are not loaded if their sizes are known."""
     inspect(out, recipe, resume=resume)
-    return tuning_plan.tuning_plan(recipe, train_data.sizes(recipe, root))
+    return planning.tuning_plan(recipe, train_data.sizes(recipe, root))
 
 
 def run(
@@ -95,7 +81,7 @@ def run(
     if inspect(out, recipe, resume=resume) != "done":
         require("torch", "training")
     data = train_data.data(recipe, root)
-    plan = tuning_plan.tuning_plan(recipe, train_data.sizes_of(recipe, data))
+    plan = planning.tuning_plan(recipe, train_data.sizes_of(recipe, data))
     busy = f"another process is training in {out}. Wait until it ends, or name another folder with --out"
     with locked(out / LOCK, busy):
         state = inspect(out, recipe, resume=resume)
@@ -145,10 +131,10 @@ def _train_runs(
     durable_writes.make_folder(out)
     durable_writes.replace(out / storage.RECIPE, yaml_document.as_yaml(plan.recipe.data))
     durable_writes.make_folder(runs)
-    choices = tuning_plan.read(runs, data.fingerprint)
+    choices = planning.read(runs, data.fingerprint)
     if choices is None:
-        choices = tuning_plan.draw(plan.repeats, len(plan.candidates), data.fingerprint, plan.recipe.train.seed)
-        tuning_plan.write(choices, runs)
+        choices = planning.draw(plan.repeats, len(plan.candidates), data.fingerprint, plan.recipe.train.seed)
+        planning.write(choices, runs)
     for line in (*(f"read as: {note}" for note in plan.notes), UNSEEN):
         if say is not None:
             say(line)
@@ -172,7 +158,7 @@ def _best(plan: TuningPlan, choices: Draw, cells: list[Cell], trained: list[Trai
     """The run with the best score, its candidate under ``statement["chosen"]``; None if there was no run."""
     score = plan.tune.score
     ranks = [
-        (tuning_plan.score_of(run.metrics, score.column, score.best), tie, number)
+        (planning.score_of(run.metrics, score.column, score.best), tie, number)
         for number, (run, tie) in enumerate(zip(trained, choices.ties, strict=True))
     ]
     if not ranks:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wpriv
+from wpriv.accounting import certificates
 from wpriv.accounting.claims import explain as verb
 from wpriv.accounting.membership_figures import Mu, Pair, Rho
 from wpriv.errors import Unsupported, UsageError
@@ -94,6 +95,15 @@ def test_words_objects_and_histories_give_the_same_bounds(tmp_path):
     assert len({(row.epsilon, row.delta, row.advantage, row.rates) for row in rows}) == 1
     assert rows[0].epsilon == guarantee.epsilon.safe
     assert (rows[0].notion, rows[0].process) == ("process", process)
+    certificates.write(guarantee, tmp_path / "certificate.json")
+    assert wpriv.explain(tmp_path / "certificate.json").process == process
+    # a saved guarantee has its delta
+    saved = tmp_path / "guarantee.json"
+    for delta, accountant in ((1e-6, "pld"), (1e-7, "rdp-filter")):
+        row = wpriv.budget(process, delta=delta, accountant=accountant)
+        saved.write_text(json.dumps(row.as_dict()))
+        from_file, from_object = wpriv.explain(saved), wpriv.explain(row)
+        assert (from_file.delta, from_file.advantage) == (delta, from_object.advantage)
     # a guarantee that holds for more than its process is explained by its pair of eps and delta
     tuned = wpriv.budget(process, delta=1e-5, repeats="geometric:mean=20")
     assert wpriv.explain(tuned).advantage == Pair(tuned.epsilon.safe, 1e-5).attacks(()).advantage

@@ -51,16 +51,10 @@ class SingleRelease:
 
 def single_releases(process: Process) -> list[SingleRelease]:
     """The releases of a process with their counts; steps of equal mechanism and sampling are merged into one entry."""
-    kinds: list[tuple[object, object]] = []
-    counts: list[int] = []
-    pairs: list[tuple[LossPair, ...]] = []
+    kinds = [(step.mechanism, step.sampling) for step in process.steps]
+    counts: dict[int, int] = {}
+    for step, kind in zip(process.steps, kinds, strict=True):
+        first = kinds.index(kind)
+        counts[first] = counts.get(first, 0) + step.n
     directions = process.directions()
-    for place, step in enumerate(process.steps):
-        kind = (step.mechanism, step.sampling)
-        if kind in kinds:
-            counts[kinds.index(kind)] += step.n
-            continue
-        kinds.append(kind)
-        counts.append(step.n)
-        pairs.append(tuple(weighted[place][0] for weighted in directions))
-    return [SingleRelease(each, n) for each, n in zip(pairs, counts, strict=True)]
+    return [SingleRelease(tuple(weighted[place][0] for weighted in directions), n) for place, n in counts.items()]

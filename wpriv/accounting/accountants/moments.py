@@ -39,10 +39,5 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 0.0) -> Curve
         )
     check_order("moments", order)
     lam = np.array([order]) if order else ORDERS
-    return moment_curve(
-        process,
-        accountant="moments",
-        source=SOURCE + (f"; order {order:g}" if order else ""),
-        conversion="tail",
-        lam=lam,
-    )
+    source = f"{SOURCE}; order {order:g}" if order else SOURCE
+    return moment_curve(process, accountant="moments", source=source, conversion="tail", lam=lam)

@@ -43,16 +43,14 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
         require_exact_plds(directions, "renyi, where there is no closed form,")
     value = max(_divergence(pairs, order) for pairs in directions)
     given = any(step.mechanism.renyi_bound() is not None for step in process.steps)
-    if math.isinf(value) and given:
-        raise Unsupported(
-            f"renyi has no bound of the divergence of order {order:g}: none is given for it, or for a higher order. "
-            f"Take a smaller order, or use rdp, which chooses the order for each delta"
-        )
     if math.isinf(value):
-        raise Unsupported(
-            f"renyi cannot resolve the divergence of order {order:g} here: it is dominated by losses too far in the "
-            f"tail. Take a smaller order, or use rdp, which chooses the order for each delta"
+        fault = (
+            f"renyi has no bound of the divergence of order {order:g}: none is given for it, or for a higher order"
+            if given
+            else f"renyi cannot resolve the divergence of order {order:g} here: it is dominated by losses too far in "
+            f"the tail"
         )
+        raise Unsupported(f"{fault}. Take a smaller order, or use rdp, which chooses the order for each delta")
 
     def delta(eps: float) -> Bracket:
         return Bracket.exact(float(eps < value))

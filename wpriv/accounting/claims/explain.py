@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,9 +17,11 @@ from wpriv.accounting.membership_figures import Attacks, Known, Mu, Pair, Ran, R
 from wpriv.accounting.plausibility import runs_in_advance
 from wpriv.config.claim import Claim, parse_claim
 from wpriv.core.guarantee import RIGOROUS, Guarantee
+from wpriv.core.guarantee import SCHEMA as GUARANTEE
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process
 from wpriv.errors import UnknownName, Unsupported, UsageError
+from wpriv.files import STDIN, read_bytes
 from wpriv.files.shown import Shown
 from wpriv.numerics.numbers import echo, number, rounded, short, shown, text, whole
 
@@ -29,6 +32,7 @@ SCHEMA = "wpriv.explanation/1"
 RATES = (1e-2, 1e-3, 1e-4, 1e-5)
 PRIOR, DELTA, PEOPLE, RELEASES = 0.01, 1e-5, 4, 10
 MOST = 10**6  # people or releases
+MOST_BYTES = 2**24  # of a guarantee in a file
 # published deployments by what they protect; how many are shown
 UNITS = {
     "person": "all data of a person, device or user",
@@ -241,7 +245,7 @@ def explain(
         unit,
         tuple(_nearest(epsilon, min(at, DELTA) or DELTA, unit)),
         tuple(_warnings(known, bounds, notes)),
-        tuple(_limits(at)),
+        tuple(_limits(known)),
     )
 
 
@@ -283,6 +287,8 @@ def _known(what: object, given: dict[str, object]) -> tuple[Known, Sequence[str]
 
 
 def _of_text(what: str, delta: float | None) -> tuple[Known, Sequence[str]]:
+    piped = read_bytes(STDIN, MOST_BYTES).decode("utf-8", "replace").strip() if what == STDIN else ""
+    what = piped if re.match(r"\w+\s*=", piped) else what
     words = what.replace(",", " ").split()
     # unlike those of a Path, these functions take any text
     if words and "=" in words[0] and not os.path.exists(what):
@@ -293,9 +299,26 @@ def _of_text(what: str, delta: float | None) -> tuple[Known, Sequence[str]]:
         return _of_folder(Path(what), delta)
     from wpriv.accounting.claims import subject  # which loads pydantic
 
-    described = subject.described(what)
-    known = attacks.ran(described.process, DELTA if delta is None else delta)
+    described, stated = subject.described(what), _stated(what)
+    if stated is not None and stated.is_proven and stated.accountant not in evaluate.PROVING:
+        return _pair_alone(float(stated.epsilon), float(stated.delta), delta), ()
+    share = DELTA if stated is None else float(stated.delta)
+    known = attacks.ran(described.process, share if delta is None else delta)
     return known, runs_in_advance(described, evaluate.PROVING[0])
+
+
+def _stated(what: str) -> Figure | None:
+    """The guarantee that a file of ``--json`` holds; None of anything else."""
+    from wpriv.results import model
+
+    if what != STDIN and not (what.endswith(".json") and os.path.isfile(what)):
+        return None
+    try:
+        data = json.loads(read_bytes(what, MOST_BYTES))
+    except ValueError:  # words or a recipe on standard input
+        return None
+    is_guarantee = isinstance(data, dict) and data.get("schema") == GUARANTEE
+    return model.checked(model.Figure, data, Path(what), "Write it again by --json") if is_guarantee else None
 
 
 def _of_guarantee(row: Guarantee, delta: float | None) -> Known:
@@ -305,13 +328,15 @@ def _of_guarantee(row: Guarantee, delta: float | None) -> Known:
             f"only proven (eps, delta)-DP bounds attackers; this is {row.claim} {row.notion} by {row.accountant}. Use "
             f"`accountant='pld'`"
         )
-    if row.accountant in evaluate.PROVING and "repeats" not in row.extra:
-        if delta is not None:
-            return attacks.ran(row.process, delta)
-        return Ran(row.process, row.epsilon.safe, row.delta.safe)
+    if row.accountant not in evaluate.PROVING or "repeats" in row.extra:
+        return _pair_alone(row.epsilon.safe, row.delta.safe, delta)
+    return Ran(row.process, row.epsilon.safe, row.delta.safe) if delta is None else attacks.ran(row.process, delta)
+
+
+def _pair_alone(eps: float, at: float, delta: float | None) -> Pair:
     if delta is not None:
-        raise UsageError("only the pair of this guarantee is known; leave out `delta`")
-    return Pair(row.epsilon.safe, row.delta.safe)
+        raise UsageError(f"only eps at delta = {short(at)} is known of this guarantee; leave out `delta`")
+    return Pair(eps, at)
 
 
 def _of_claim(claim: Claim, delta: float | None) -> Known:
@@ -342,10 +367,8 @@ def _of_folder(path: Path, delta: float | None) -> tuple[Known, Sequence[str]]:
     others = {line for each in compared for line in each.warnings}
     notes = [line for line in statement.warnings if line not in others]
     process = process_of(source, row)
-    if process is None and delta is not None:
-        raise UsageError(f"only (eps, delta)-DP at delta = {row.delta:g} is known of {path}; leave out `delta`")
     if process is None:
-        return Pair(float(row.epsilon), float(row.delta)), notes
+        return _pair_alone(float(row.epsilon), float(row.delta), delta), notes
     stated = Ran(process, float(row.epsilon), float(row.delta))
     return stated if delta is None else attacks.ran(process, delta), notes
 
@@ -386,13 +409,15 @@ def _warnings(known: Known, bounds: Attacks, notes: Sequence[str]) -> Iterable[s
     yield from dict.fromkeys([*notes, *caveats])
 
 
-def _limits(delta: float) -> Iterable[str]:
+def _limits(known: Known) -> Iterable[str]:
     yield "It bounds what one record adds: what statistics of a population tell about a person, they tell anyway."
     yield "A record is what neighbours differ in: a person with several records counts as several people."
     yield "Other data and other releases about the same people add to it; so do timings, errors and logs."
     yield "It is about a mechanism on paper: not whether a program adds that noise, nor how accurate its answers are."
-    if delta:
-        yield f"delta = {short(delta)} lets a record be published with that probability: keep it far below 1 / records."
+    # a pair alone allows that; mu, rho and the curve of a process do not
+    if isinstance(known, Pair) and known.pair()[1]:
+        delta = short(known.pair()[1])
+        yield f"delta = {delta} lets a record be published with that probability: keep it far below 1 / records."
 
 
 # What a statement of a training says of an attacker, in sentences.

@@ -75,7 +75,7 @@ def _of_json(path: Path) -> DescribedProcess:
             )
         if "repeats" in data:
             raise _best_run(shown_path(path))
-        if data.get("records") is not None:
+        if data.get("records"):
             steps = [{**step, "records": data["records"]} for step in steps]
         adjacency = data.get("adjacency")
         return build_process.described_steps(steps, None if adjacency is None else str(adjacency), data.get("group"))

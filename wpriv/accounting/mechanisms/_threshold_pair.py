@@ -159,11 +159,7 @@ class ThresholdPair(ThresholdSupremum):
     """
 
     def __init__(
-        self,
-        key: tuple[object, ...],
-        parts: Sequence[Part],
-        attained: Sequence[Part],
-        delta: float = USUAL_DELTA,
+        self, key: tuple[object, ...], parts: Sequence[Part], attained: Sequence[Part], delta: float = USUAL_DELTA
     ):
         super().__init__((*key, delta), parts)
         self.exact_alone = attained is parts

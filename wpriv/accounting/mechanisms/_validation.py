@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.core.mechanism import Mechanism
-from wpriv.errors import Unsupported, UsageError
+from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.numerics.arrays import Array
 
+CSV_FILE = "a CSV file as 'file'"
 NO_BATCH = "each person sends one report, so there is no batch to draw. Leave out `sampling` and `rate`"
 MAX_EPS0 = 1e100  # losses up to this can be added up over any number of compositions
 
@@ -48,3 +53,18 @@ class RenyiBound(LossPair):
 
     def tails(self, eps: Array) -> Tails:
         raise Unsupported("bounds of Renyi divergences do not determine the tails of the privacy loss. Use rdp")
+
+
+@contextmanager
+def reading(mechanism: str, path: str, wanted: str, not_a_path: str) -> Iterator[tuple[int, ...]]:
+    """Yield what changes with the content of a regular file; its size is last. Errors within are about that file."""
+    try:
+        status = Path(path).stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise MissingResource(f"{mechanism}: {path!r} is not a regular file. Give {wanted}")
+        yield status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise MissingResource(f"{mechanism}: cannot read {path!r}: {reason}. Give {wanted}") from error
+    except ValueError as error:
+        raise UsageError(f"{mechanism}: {not_a_path}; found {path!r}") from error

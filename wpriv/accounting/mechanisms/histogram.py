@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import stat
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,12 +13,13 @@ from typing import ClassVar, NamedTuple, NoReturn
 import numpy as np
 from scipy.special import ndtr
 
+from wpriv.accounting.mechanisms._validation import CSV_FILE, reading
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.kinds import Release
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
-from wpriv.errors import MissingResource, UsageError
+from wpriv.errors import UsageError
 from wpriv.files import csv_tables
 from wpriv.files.csv_tables import CsvError
 from wpriv.numerics.arrays import Array
@@ -56,22 +56,13 @@ def read(path: str, bin_width: float) -> Table:
         MissingResource: the file does not exist or cannot be read.
         UsageError: the file is not such a table; the message names the line.
     """
-    try:
-        status = Path(path).stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise MissingResource(f"histogram: {path!r} is not a regular file. Give a CSV file as 'file'")
-        if status.st_size > MAX_MEGABYTES * 2**20:
+    with reading("histogram", path, CSV_FILE, "file must be a path") as identity:
+        if identity[-1] > MAX_MEGABYTES * 2**20:
             raise UsageError(
-                f"{path}: a table of at most {MAX_MEGABYTES} MB was wanted; found {status.st_size >> 20} MB. "
+                f"{path}: a table of at most {MAX_MEGABYTES} MB was wanted; found {identity[-1] >> 20} MB. "
                 "Bin the data first"
             )
-        return _read(path, bin_width, (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size))
-    except OSError as error:
-        raise MissingResource(
-            f"histogram: cannot read {path!r}: {error.strerror or error}. Give a CSV file as 'file'"
-        ) from error
-    except ValueError as error:
-        raise UsageError(f"histogram: file must be a path; found {path!r}") from error
+        return _read(path, bin_width, identity)
 
 
 @lru_cache(maxsize=4)

@@ -8,7 +8,6 @@ proofs.
 from __future__ import annotations
 
 import math
-import stat
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,13 +16,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wpriv.accounting.mechanisms._validation import reading
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.core import registry
 from wpriv.core.kinds import Adjacency, Neighbours, Release
 from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
-from wpriv.errors import MissingResource, UsageError
+from wpriv.errors import UsageError
 from wpriv.files import array_files
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.numbers import text, whole
@@ -261,20 +261,11 @@ def _identity(strategy: str) -> tuple[int, ...]:
     kind, colon, _ = strategy.partition(":")
     if colon and (kind in KINDS or Path(strategy).suffix != ".npy"):
         return ()
-    try:
-        status = Path(strategy).stat()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise MissingResource(f"matrix-gauss: cannot read {strategy!r}: {reason}. Give {HELP}") from error
-    except ValueError as error:
-        raise UsageError(f"matrix-gauss: strategy must be {HELP}; found {strategy!r}") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise MissingResource(f"matrix-gauss: {strategy!r} is not a regular file. Give {HELP}")
-    if status.st_size > MAX_BYTES:
-        raise UsageError(
-            f"{strategy}: a matrix of at most {MAX_STEPS} steps was wanted; found a file of {status.st_size >> 20} MB"
-        )
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+    with reading("matrix-gauss", strategy, HELP, f"strategy must be {HELP}") as identity:
+        if identity[-1] > MAX_BYTES:
+            size = f"{identity[-1] >> 20} MB"
+            raise UsageError(f"{strategy}: a matrix of at most {MAX_STEPS} steps was wanted; found a file of {size}")
+        return identity
 
 
 @lru_cache(maxsize=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from wpriv.accounting.mechanisms._validation import RenyiBound, RenyiGuarantee
+from wpriv.accounting.mechanisms._validation import CSV_FILE, RenyiBound, RenyiGuarantee, reading
 from wpriv.core.kinds import Release
 from wpriv.core.loss_pair import KeyedPair
 from wpriv.core.parameters import parameter
-from wpriv.errors import MissingResource, UsageError
+from wpriv.errors import UsageError
 from wpriv.files import csv_tables
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.numerics.arrays import Array
@@ -104,21 +103,14 @@ class RdpCurvePair(RenyiBound, KeyedPair):
 
 def read(path: str) -> RdpCurvePair:
     """Read a table of Renyi divergences; arguments and errors as in ``RdpCurve``."""
-    try:
-        status = Path(path).stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise MissingResource(f"rdp-curve: {path!r} is not a regular file. Give a CSV file as 'file'")
-        if status.st_size > MAX_BYTES:
-            raise UsageError(f"{path}: a table of at most 16 MB was wanted; found {status.st_size >> 20} MB")
-        return _read(path, (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise MissingResource(f"rdp-curve: cannot read {path!r}: {reason}. Give a CSV file as 'file'") from error
-    except CsvError as error:
-        where = f"{path}:{error.line}" if error.line else path
-        raise UsageError(f"{where}: a table of order,epsilon was wanted; {error.reason}") from error
-    except ValueError as error:
-        raise UsageError(f"rdp-curve: file must be a path; found {path!r}") from error
+    with reading("rdp-curve", path, CSV_FILE, "file must be a path") as identity:
+        if identity[-1] > MAX_BYTES:
+            raise UsageError(f"{path}: a table of at most 16 MB was wanted; found {identity[-1] >> 20} MB")
+        try:
+            return _read(path, identity)
+        except CsvError as error:
+            where = f"{path}:{error.line}" if error.line else path
+            raise UsageError(f"{where}: a table of order,epsilon was wanted; {error.reason}") from error
 
 
 @lru_cache(maxsize=4)

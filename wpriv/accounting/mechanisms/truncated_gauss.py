@@ -37,10 +37,7 @@ class TruncatedGauss(Mechanism):
 
     release: ClassVar[Release] = Release.BOUNDED
     noise: ClassVar[str | None] = "bound"
-    ratios: ClassVar[tuple[tuple[str, str], ...]] = (
-        ("sensitivity", "sigma"),
-        ("bound", "sigma"),
-    )
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "sigma"), ("bound", "sigma"))
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Figure 4"
     example: ClassVar[dict[str, object]] = {"bound": 2.5}
 

@@ -34,10 +34,7 @@ class TruncatedLaplace(Mechanism):
 
     release: ClassVar[Release] = Release.BOUNDED
     noise: ClassVar[str | None] = "bound"
-    ratios: ClassVar[tuple[tuple[str, str], ...]] = (
-        ("sensitivity", "scale"),
-        ("bound", "scale"),
-    )
+    ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "scale"), ("bound", "scale"))
     source: ClassVar[str] = "Geng, Ding, Guo, Kumar 2020 (truncated Laplace noise)"
     example: ClassVar[dict[str, object]] = {"bound": 3.0}
 

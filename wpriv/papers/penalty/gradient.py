@@ -206,20 +206,31 @@ def _score_slopes(
     scores: Tensor, points: Tensor | None, directions: Tensor | None, penalty: Penalty
 ) -> tuple[Tensor, Tensor]:
     """Return the derivatives [n, d] of the sum of all distances in the projected scores, and the mean distance."""
-    projected = project(scores, penalty.bound)
-    pieces, costs = [], []
+    bounded = None if points is None else project(points.to(scores.dtype), penalty.bound)
+    return pair_slopes(project(scores, penalty.bound), bounded, directions, penalty.sizes)
+
+
+def pair_slopes(
+    scores: Tensor, points: Tensor | None, directions: Tensor | None, sizes: tuple[tuple[int, int], ...]
+) -> tuple[Tensor, Tensor]:
+    """Return the derivatives [n, d] of the sum of the distances of all pairs of groups, and the mean distance.
+
+    Args:
+        scores: [n, d] of both groups of each pair in order, or with ``points`` [m, d], the second ones, of the first.
+    """
     if points is None:
-        groups = iter(torch.split(projected, [size for pair in penalty.sizes for size in pair]))
-        pairs = list(zip(groups, groups, strict=True))
+        groups = torch.split(scores, [size for pair in sizes for size in pair])
+        firsts, seconds = groups[::2], groups[1::2]
     else:
-        targets = project(points.to(projected.dtype), penalty.bound)
-        firsts, seconds = zip(*penalty.sizes, strict=True)
-        pairs = list(zip(torch.split(projected, list(firsts)), torch.split(targets, list(seconds)), strict=True))
-    for x, z in pairs:
+        firsts, seconds = (
+            torch.split(values, [pair[side] for pair in sizes]) for side, values in enumerate((scores, points))
+        )
+    slopes, costs = [], []
+    for x, z in zip(firsts, seconds, strict=True):
         distance = weights(x, z, directions)
-        pieces.extend([distance.x] if points is not None else [distance.x, distance.z])
+        slopes += [distance.x] if points is not None else [distance.x, distance.z]
         costs.append(distance.cost)
-    return torch.cat(pieces), torch.stack(costs).mean()
+    return torch.cat(slopes), torch.stack(costs).mean()
 
 
 def _check(penalty: Penalty, loss: Loss | None, inputs: Tensor, targets: Tensor | None, points: Tensor | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 from wpriv.config.train_schema import Privacy
 from wpriv.core.kinds import Adjacency
-from wpriv.papers.penalty.gradient import method_for, penalised_gradient, weights
+from wpriv.papers.penalty.gradient import method_for, pair_slopes, penalised_gradient
 from wpriv.papers.penalty.penalty import Penalty
 from wpriv.training.clipping.example_gradients import Loss, losses_of
 from wpriv.training.engine.batch_gradient import BatchGradient
@@ -67,16 +66,10 @@ class Objective:
         Raises:
             UsageError, Unsupported: as ``penalised_gradient``.
         """
-        inputs, targets = self.fetch(indices)
+        records = self.fetch(indices)
+        directions, points = self._compared(indices)
         gradient = penalised_gradient(
-            self.model,
-            self.loss,
-            inputs,
-            targets,
-            self.penalty,
-            directions=self._axes(),
-            scores=self.scores,
-            points=self._points(indices),
+            self.model, self.loss, *records, self.penalty, directions=directions, points=points, scores=self.scores
         )
         over = math.nan if gradient.norms is None else (gradient.norms > self.penalty.clip).sum()
         return BatchGradient(gradient.total, DIVISOR, self._diagnostics(gradient.losses, gradient.cost, over))
@@ -87,7 +80,7 @@ class Objective:
         with torch.enable_grad():
             outputs = self.model(inputs)
             scores = self.scores(outputs)
-            value, cost = penalty_of(scores, self.penalty.sizes, self._axes(), self._points(indices))
+            value, cost = penalty_of(scores, self.penalty.sizes, *self._compared(indices))
             objective, losses = self.penalty.alpha * value, None
             if self.loss is not None and targets is not None:
                 losses = losses_of(outputs, targets, self.loss)
@@ -100,11 +93,10 @@ class Objective:
             self._diagnostics(None if losses is None else losses.detach(), cost, math.nan),
         )
 
-    def _axes(self) -> Tensor | None:
-        return None if self.directions is None else self.directions()
-
-    def _points(self, indices: Indices) -> Tensor | None:
-        return None if self.points is None else self.points(indices)
+    def _compared(self, indices: Indices) -> tuple[Tensor | None, Tensor | None]:
+        """The directions and the points of a step, in this order of their draws."""
+        directions = None if self.directions is None else self.directions()
+        return directions, None if self.points is None else self.points(indices)
 
     def _diagnostics(self, losses: Tensor | None, cost: Tensor, over: Tensor | float) -> Tensor:
         value = self.penalty.alpha * cost
@@ -125,17 +117,5 @@ def penalty_of(
     Returns:
         A number with the derivatives of the mean in the scores (but not its value), and the mean itself.
     """
-    if points is None:
-        groups = torch.split(scores.detach(), list(itertools.chain.from_iterable(sizes)))
-        firsts, seconds = groups[::2], groups[1::2]
-    else:
-        firsts, seconds = (
-            torch.split(values, [pair[side] for pair in sizes])
-            for side, values in enumerate((scores.detach(), points.to(scores.dtype)))
-        )
-    slopes, costs = [], []
-    for x, z in zip(firsts, seconds, strict=True):
-        distance = weights(x, z, directions)
-        slopes += [distance.x] if points is not None else [distance.x, distance.z]
-        costs.append(distance.cost)
-    return (scores * torch.cat(slopes)).sum() / len(sizes), torch.stack(costs).mean()
+    slopes, cost = pair_slopes(scores.detach(), None if points is None else points.to(scores.dtype), directions, sizes)
+    return (scores * slopes).sum() / len(sizes), cost

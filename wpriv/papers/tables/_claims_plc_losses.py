@@ -28,11 +28,7 @@ from wpriv.papers.tables._statement import Case, Claims, panels
 
 UNIFORM, NONUNIFORM = 0.4748, 25.80  # constants of Lemma 13
 # pairs (A, B) of distributions on few outcomes, the simplest first
-PAIRS = (
-    ([0.9, 0.1], [0.5, 0.5]),
-    ([0.2, 0.3, 0.5], [0.4, 0.4, 0.2]),
-    ([0.5, 0.3, 0.2, 0.0], [0.4, 0.35, 0.0, 0.25]),
-)
+PAIRS = (([0.9, 0.1], [0.5, 0.5]), ([0.2, 0.3, 0.5], [0.4, 0.4, 0.2]), ([0.5, 0.3, 0.2, 0.0], [0.4, 0.35, 0.0, 0.25]))
 
 
 def published_response_delta(n: int, xi: float, reveal: float, eps: float) -> float:

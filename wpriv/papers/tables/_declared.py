@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any, ClassVar
@@ -29,13 +28,7 @@ DIAMETER = 2.0
 PAPER = (25, 30, 35, 41, 1268)  # the eps of Gaussian noise in Reshetova, Chen, Ozgur (2023)
 TOL = 1e-4
 # the claim of each tail bound w, as a statement about P(H > w) <= p
-CLAIMS = {
-    "bernstein": "upper-bound",
-    "bernstein-code": "upper-bound",
-    "root": "upper-bound",
-    "clt": "approximate",
-    "quantile": "exact",
-}
+CLAIMS = {**dict.fromkeys(projected_length.WIDTHS, "upper-bound"), "clt": "approximate", "quantile": "exact"}
 INPUTS = ("M(x0)", "M(x1)")
 CASES = {"as published": "paper", "corrected": "tight"}
 MAX_RECORDS = 10**6
@@ -219,18 +212,10 @@ class ProjectionLaw(_Table):
             for x, e, h, n in zip(middle.tolist(), exact.tolist(), heights.tolist(), normal.tolist(), strict=True)
         ]
         log_inverse = -math.log(self.delta)
-        bounds = {name: width(k, d, log_inverse) for name, width in projected_length.WIDTHS.items()}
+        empty = {"density": None, "drawn": None, "normal": None}
         return bins + [
-            {
-                "part": "bound",
-                "name": name,
-                "x": w,
-                "density": None,
-                "drawn": None,
-                "normal": None,
-                "claim": CLAIMS[name],
-            }
-            for name, w in bounds.items()
+            {"part": "bound", "name": name, "x": width(k, d, log_inverse), **empty, "claim": CLAIMS[name]}
+            for name, width in projected_length.WIDTHS.items()
         ]
 
 
@@ -309,13 +294,11 @@ class UniformOutputs(_Table):
             )
         shown = range(self.least, self.least + self.outcomes + self.sensitivity)
         starts = (self.least, self.least + self.sensitivity)
-        return [row for case, start in zip(INPUTS, starts, strict=True) for row in _rows(self, case, start, shown)]
-
-
-def _rows(params: UniformOutputs, case: str, start: int, shown: Iterable[int]) -> list[dict[str, Any]]:
-    support = range(start, start + params.outcomes)
-    share = 1 / params.outcomes
-    return [{"case": case, "outcome": x, "probability": share if x in support else 0.0} for x in shown]
+        return [
+            {"case": case, "outcome": x, "probability": float(start <= x < start + self.outcomes) / self.outcomes}
+            for case, start in zip(INPUTS, starts, strict=True)
+            for x in shown
+        ]
 
 
 @dataclass(frozen=True)
@@ -392,13 +375,8 @@ class WpGradient(_Table):
             }
             table.append(row)
         if p == 2 and self.theta == 0:  # scores and sample lie in [0, 1], and the gradient of the score is 1
-            bound = {
-                "case": "bound on W_2^2",
-                "order": p,
-                "sensitivity": wasserstein_gradient(1, 1, 0, n),
-                "claim": "upper-bound",
-            }
-            table.append(dict.fromkeys(self.COLUMNS) | bound)
+            bound = {"case": "bound on W_2^2", "order": p, "sensitivity": wasserstein_gradient(1, 1, 0, n)}
+            table.append(dict.fromkeys(self.COLUMNS) | bound | {"claim": "upper-bound"})
         return table
 
 
@@ -423,13 +401,7 @@ def _loss(gap: Array, p: float, *, root: bool) -> tuple[float, float | None]:
 DECLARED = {
     table.name: table
     for table in (
-        AttackChances,
-        GaussFormulas,
-        LimitError,
-        ProjectionLaw,
-        SlicedDistance,
-        UniformOutputs,
-        WgradSensitivity,
-        WpGradient,
+        *(AttackChances, GaussFormulas, LimitError, ProjectionLaw),
+        *(SlicedDistance, UniformOutputs, WgradSensitivity, WpGradient),
     )
 }

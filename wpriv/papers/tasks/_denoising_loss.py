@@ -114,11 +114,8 @@ class DenoisingGenerator(nn.Module):
         if self.options.loss == "sinkhorn-divergence":
             result = divergence(x, y, lam, self.p, **limits)
             plans = (result.between, result.first, result.second)
-            error, iterations = (
-                max(float(plan.marginal_error) for plan in plans),
-                sum(plan.iterations for plan in plans),
-            )
-            self._record_plan(error, iterations, bool(result.converged))
+            error = max(float(plan.marginal_error) for plan in plans)
+            self._record_plan(error, sum(plan.iterations for plan in plans), bool(result.converged))
             return result.value
         plan = entropic(x, y, lam, self.p, **limits)
         self._record_plan(float(plan.marginal_error), plan.iterations, bool(plan.converged))

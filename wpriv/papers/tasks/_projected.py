@@ -74,14 +74,11 @@ class ProjectionStep:
         self.pending = nn.Module()
         self.pending.register_buffer("count", torch.zeros((), dtype=torch.long))
         self.pending.register_buffer("seeds", torch.zeros(options.releases, dtype=torch.long))
-        self.pending.register_buffer(
-            "released", torch.zeros(options.releases, batch, options.directions, device=device)
-        )
+        shape = (options.releases, batch)
+        self.pending.register_buffer("released", torch.zeros(*shape, options.directions, device=device))
         self.pending.register_buffer("loss", torch.zeros((), device=device))
         if options.labels == "public":
-            self.pending.register_buffer(
-                "labels", torch.zeros(options.releases, batch, dtype=torch.long, device=device)
-            )
+            self.pending.register_buffer("labels", torch.zeros(shape, dtype=torch.long, device=device))
         if options.means == "all":
             self.pending.register_buffer("mean", torch.zeros(self.groups, options.row, device=device))
             self.pending.register_buffer("averaged", torch.zeros(self.groups, device=device))

@@ -44,10 +44,8 @@ def validate(recipe: Train) -> Iterator[Fault]:
     if private is None:
         return
     if private.sampling != "fixed":
-        yield (
-            ("privacy", "sampling"),
-            (f"a Wasserstein gradient needs batches of a fixed size: write sampling: fixed; found {private.sampling}"),
-        )
+        message = "a Wasserstein gradient needs batches of a fixed size: write sampling: fixed"
+        yield ("privacy", "sampling"), f"{message}; found {private.sampling}"
     if private.clip == "batch-mean":
         message = "clip is C, the norm to which the gradient of each record's loss is clipped: give a number"
         yield ("privacy", "clip"), message

@@ -63,11 +63,8 @@ def validate(recipe: Train) -> Iterator[Fault]:
     if method not in PRIVATE_METHODS and private is not None:
         yield ("privacy",), f"method {method} is not private: write privacy: none, or choose dp-dann or dp-swd"
     if published_swd and private is not None:
-        message = (
-            "dp-swd as published satisfies no finite eps (see the statement): write privacy: none, and give its noise "
-            "by options.sigma"
-        )
-        yield ("privacy",), message
+        message = "dp-swd as published satisfies no finite eps (see the statement): write privacy: none"
+        yield ("privacy",), f"{message}, and give its noise by options.sigma"
     if published_swd and options.sigma is None:
         message = "dp-swd as published needs sigma, the noise on a projection (Table 4: 4.74 and 5.34 for digits)"
         yield ("options",), message
@@ -82,18 +79,12 @@ def validate(recipe: Train) -> Iterator[Fault]:
         message = each if method == "dp-dann" else "dp-swd clips no mean gradient: leave clip out"
         yield ("privacy", "clip"), f"{message}; found batch-mean"
     if method == "dp-swd" and options.variant == "sound" and options.route == "projections" and not options.dimension:
-        message = (
-            "route projections needs dimension, the number of features that are projected, on which the noise depends"
-        )
-        yield ("options",), message
+        message = "route projections needs dimension, the number of features that are projected"
+        yield ("options",), f"{message}, on which the noise depends"
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
-    """Return the release of a step: a sum of clipped gradients, a clipped Wasserstein gradient, or noisy projections.
-
-    Raises:
-        UsageError: the method is not private, or the batch is larger than the target.
-    """
+    """Return the release of a step: clipped gradients, a clipped Wasserstein gradient, or noisy projections."""
     options, records = Options.model_validate(recipe.options), sizes["records"]
     if options.method == "dp-dann":
         return _release_dann(recipe, options, records)
@@ -193,11 +184,7 @@ def remarks(recipe: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """Build the networks of a recipe and its step on a pair of data sets.
-
-    Raises:
-        UsageError: the data are not a pair, or the model has no features. Unsupported: a layer cannot be clipped.
-    """
+    """Build the networks of a recipe and its step on a pair of data sets."""
     from wpriv.papers.tasks import _adapt_steps
 
     return _adapt_steps.build_job(recipe, Options.model_validate(recipe.options), data, device, adjacency)

@@ -72,11 +72,7 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """Build the autoencoder of a recipe on its data.
-
-    Raises:
-        UsageError: the model has no codes. Unsupported: samples are to be judged and the records are not images.
-    """
+    """Build the autoencoder of a recipe on its data."""
     import torch
 
     from wpriv.training.engine.job import Job

@@ -51,11 +51,7 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """Build generator and discriminator, and the step that updates one and then the other.
-
-    Raises:
-        UsageError: the data are not those that the recipe declares.
-    """
+    """Build generator and discriminator, and the step that updates one and then the other."""
     import torch
     from torch import nn
     from torch.nn.functional import one_hot

@@ -44,11 +44,7 @@ def validate(recipe: Train) -> Iterator[Fault]:
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """Build the generator, its loss and its step on noisy records (``privatized``, or any data set with ``privatize``).
-
-    Raises:
-        UsageError: the model is not a generator, or the data have no noise and the recipe does not give lambda.
-    """
+    """Build the generator, its loss and its step on noisy records (``privatized``, or data with ``privatize``)."""
     import numpy as np
     import torch
 

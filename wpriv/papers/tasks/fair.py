@@ -74,9 +74,6 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
     """Return the numbers of records, in all and of each group, pair by pair.
 
     They are public, since neighbouring data sets share them.
-
-    Raises:
-        UsageError: they are not those that the recipe declares (unless it limits the data), or there are no two groups.
     """
     options = Options.model_validate(recipe.options)
     groups = _fairness.groups(data, by_label=options.notion == "odds")
@@ -102,10 +99,6 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
 
     A classifier has the scores sigmoid(output) and binary cross-entropy as loss; a regression has sigmoid(outputs) -
     1/2 and the squared distance of sigmoid(outputs) from the response.
-
-    Raises:
-        UsageError, Unsupported: the data have no two groups, two classes or responses in [0, 1], or the model does not
-            fit them.
     """
     import torch
 

@@ -77,11 +77,7 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """Build the network of a recipe on its data.
-
-    Raises:
-        UsageError: the data are not rows of two classes.
-    """
+    """Build the network of a recipe on its data."""
     import torch
 
     from wpriv.papers.penalty.objective import Objective

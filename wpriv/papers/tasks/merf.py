@@ -81,11 +81,7 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """Build the generator and the step that embeds all records (the first step only) and updates the generator.
-
-    Raises:
-        UsageError: the data are not those that the recipe declares.
-    """
+    """Build the generator and the step that embeds all records (the first step only) and updates the generator."""
     import torch
     from torch import nn
 

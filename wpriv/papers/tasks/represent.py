@@ -50,11 +50,7 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """Build the autoencoder of a recipe on its data.
-
-    Raises:
-        UsageError: the data have no two groups or two classes, no test records of a group, or the model has no codes.
-    """
+    """Build the autoencoder of a recipe on its data."""
     import torch
 
     from wpriv.training.engine.job import Job

@@ -115,11 +115,7 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """Build the generator and the step that releases projections and updates it.
-
-    Raises:
-        UsageError: the data are not those that the recipe declares.
-    """
+    """Build the generator and the step that releases projections and updates it."""
     import torch
 
     from wpriv.papers.tasks import _projected
@@ -154,10 +150,4 @@ def _class_batches(y: torch.Tensor, options: Options, recipe: Train) -> list[Any
     return [(indices, recipe.batch // options.classes) for indices in classes]
 
 
-TASK = TaskSpec(
-    options=Options,
-    build_job=build_job,
-    validate=validate,
-    release=release,
-    **_generation.FIELDS,
-)
+TASK = TaskSpec(options=Options, build_job=build_job, validate=validate, release=release, **_generation.FIELDS)

@@ -62,12 +62,7 @@ def validate(recipe: Train) -> Iterator[Fault]:
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """Build generator and critic, and the step that updates them on the records of a data set.
-
-    Raises:
-        UsageError: the model is not a generator or does not fit, or ``conditional`` is set and there are no labels.
-        MissingResource: wavelets are chosen and PyWavelets is not installed.
-    """
+    """Build generator and critic, and the step that updates them on the records of a data set."""
     import numpy as np
     import torch
 
@@ -153,11 +148,9 @@ def _pixels(data: Any) -> Any:
     from wpriv.papers.tasks import _denoising_loss
 
     x = scaled(data.x_train)
-    return (
-        _denoising_loss.inverse(torch.from_numpy(x)).numpy()
-        if data.noise is not None and data.noise.domain == "dct"
-        else x
-    )
+    if data.noise is None or data.noise.domain != "dct":
+        return x
+    return _denoising_loss.inverse(torch.from_numpy(x)).numpy()
 
 
 def _figure_arrays(samples: Any, clear: Any, inputs: dict[str, Any]) -> dict[str, Any]:

@@ -169,12 +169,7 @@ class Classes:
 
 
 def of_whole(
-    name: str,
-    y: Array,
-    y_test: Array,
-    *,
-    declared: Sequence[str] | None = None,
-    ignored: int | None = IGNORED,
+    name: str, y: Array, y_test: Array, *, declared: Sequence[str] | None = None, ignored: int | None = IGNORED
 ) -> Classes | None:
     """Return the classes of whole labels, [N] int64, which keep their numbers unless other classes are declared.
 

@@ -16,14 +16,8 @@ from wpriv.training.data._files import File
 Array = NDArray[Any]
 Arrays = tuple[Array, Array, Array, Array]  # x_train, y_train, x_test, y_test
 ARRAYS = (
-    "x_train",
-    "y_train",
-    "x_test",
-    "y_test",
-    "sensitive_train",
-    "sensitive_test",
-    "response_train",
-    "response_test",
+    *("x_train", "y_train", "x_test", "y_test"),
+    *("sensitive_train", "sensitive_test", "response_train", "response_test"),
 )
 # where classes were read, where they are not known without the records or declared
 FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS = "labels", "largest label", "outputs"

@@ -161,17 +161,8 @@ def per_example(
     for number, chunk in enumerate(chunks(indices, batches.physical) or [indices]):
         inputs, targets = batches.fetch(chunk)
         check = None if number else batches.check.seed
-        clipped = clipped_sum(
-            batches.model,
-            batches.loss,
-            inputs,
-            targets,
-            norm=norm,
-            adjacency=adjacency,
-            method=method,
-            exact=exact,
-            check=check,
-        )
+        network = (batches.model, batches.loss, inputs, targets)
+        clipped = clipped_sum(*network, norm=norm, adjacency=adjacency, method=method, exact=exact, check=check)
         parts.append(clipped.total)
         losses = clipped.losses.detach()
         # losses may have half precision under autocast, which would round the counts that an adapted norm releases

@@ -195,11 +195,7 @@ class TrainingState:
     def _position(self) -> dict[str, Any]:
         """Return the run, its position in the ledger, and whether the weights were trained without noise."""
         assert self.ledger is not None
-        return {
-            "run": self.schedule.run,
-            "ledger": self.ledger.position().as_dict(),
-            "clear": self.without_noise,
-        }
+        return {"run": self.schedule.run, "ledger": self.ledger.position().as_dict(), "clear": self.without_noise}
 
     def _content(self) -> dict[str, Any]:
         return {

@@ -21,13 +21,7 @@ __all__ = ["DECLARED", "build"]
 
 
 def build(model: PluginRef, shape: Sequence[int], classes: int) -> Any:
-    """Build the model that a recipe names for examples of shape ``shape``.
-
-    Raises:
-        UsageError: there is no such model or parameter, the model does not accept examples of this shape, or a model in
-            a file of the user's fails or is no torch.nn.Module.
-        MissingResource: that file cannot be read.
-    """
+    """Build the model that a recipe names for examples of shape ``shape``."""
     if isinstance(model, OwnCode) and model.own:
         return _build_own(model, tuple(shape), classes)
     params = registry.params("models", model.name, model.parameters())

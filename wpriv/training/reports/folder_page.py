@@ -120,7 +120,7 @@ def origin_line(provenance: Mapping[str, object]) -> str:
 
 
 def _inline(picture: str, name: str) -> str:
-    """An SVG file without its prologue, with identifiers of its own and with the ground and the ink of the page."""
+    """An SVG file without its prologue, its identifiers made unique on the page, in the colours of the page."""
     picture = picture[picture.index("<svg") :].replace("#ffffff", "var(--paper)").replace("#000000", "var(--ink)")
     width = re.search(r'<svg[^>]* width="([0-9.]+)pt"', picture)
     if width is not None:  # a small figure is not stretched over the whole page

@@ -103,13 +103,7 @@ def require_shares(data: Data) -> None:
 
 
 def require_fit(
-    model: nn.Module,
-    loss: Loss,
-    inputs: Tensor,
-    targets: Tensor,
-    vocabulary: int,
-    classes: int,
-    indexed: bool,
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, vocabulary: int, classes: int, indexed: bool
 ) -> None:
     """Refuse a model or a loss that fails on zeros, or the last token, with the targets that the records have.
 

@@ -68,11 +68,7 @@ def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: in
 
 
 def build_job(recipe: Train, data: Data, device: torch.device, *, adjacency: str) -> Job:
-    """Build the model of a recipe on its data.
-
-    Raises:
-        UsageError, Unsupported: the model does not fit the data, or mixes or keeps examples where each one is clipped.
-    """
+    """Build the model of a recipe on its data."""
     import torch
     from torch.nn.functional import cross_entropy
 

@@ -67,8 +67,6 @@ def build_job(
 
     Args:
         targets: what they are, as ``_record_loss.targets_of`` says of the loss; by default that of the recipe.
-    Raises:
-        UsageError, Unsupported: model or loss do not fit the data, or mix or keep examples where each one is clipped.
     """
     options = Options.model_validate(recipe.options)
     targets = targets or _record_loss.targets_of(options.loss)
