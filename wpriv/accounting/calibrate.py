@@ -205,8 +205,8 @@ def calibrate(
         spent = build_process.described_process(history=history, adjacency=adjacency, group=group, records=records)
     if target.argument == "eps" and delta is None and math.isinf(evaluate.largest_loss(at(unknown.clamp(1.0)))):
         raise UsageError(
-            f"calibrate needs `delta` beside `eps`: no largest privacy loss of {spec['mech']} is known, so that it has "
-            f"no finite eps at delta = 0 (pure DP). Give `delta`, well below 1 / records, such as 1e-5"
+            f"calibrate needs `delta` beside `eps`: no bound of the privacy loss of {spec['mech']} is known, and so no "
+            f"eps at delta = 0 (pure DP). Give `delta`, well below 1 / records, such as 1e-5"
         )
     process_at = at if spent is None else spent_history.followed_by(spent, adjacency, at)
     width = max(default_tol(unknown, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
