@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
-from wpriv.accounting import build_process, evaluate, repeated_selection, spent_history
+from wpriv.accounting import best_of_runs, build_process, evaluate, spent_history
 from wpriv.accounting.budget import Keywords
 from wpriv.accounting.build_process import neighbour_readings
 from wpriv.accounting.plausibility import plausibility_warnings
@@ -217,8 +217,8 @@ def calibrate(
     extra: dict[str, Any] = {}
     if repeats is not None:
         runs = parse(repeats)
-        solution = solve(lambda process, tol: repeated_selection.curve_of(process, accountant, tol, runs))
-        row, calibrated = repeated_selection.with_note(solution.row, runs), solution.as_dict()
+        solution = solve(lambda process, tol: best_of_runs.curve_of(process, accountant, tol, runs))
+        row, calibrated = best_of_runs.with_note(solution.row, runs), solution.as_dict()
         notes += row.extra["reading"]
     elif spent is None:
         solution = solve()
