@@ -197,9 +197,9 @@ def _more_facts(row: Guarantee) -> list[tuple[str, str]]:
 
         facts += best_of_runs.facts(extra["repeats"], row.answered()[0])
     if "room" in extra:
-        from wpriv.accounting import spent_history
+        from wpriv.accounting import adaptive_history
 
-        facts += spent_history.facts(extra["room"])
+        facts += adaptive_history.facts(extra["room"])
     if "parameters" in extra:
         from wpriv.accounting import adaptive_history
 
