@@ -373,21 +373,15 @@ def _curve(process: Process, tol: float | None) -> Curve:
 def _warnings(a: Process, b: Process) -> tuple[str, ...]:
     lines = [*a.caveats(), *b.caveats()]
     if a.adjacency != b.adjacency:
-        lines.append(
-            f"A has {a.adjacency} neighbours and B {b.adjacency} ones: their curves are compared, but they protect "
-            f"against different changes"
-        )
+        both = f"A has {a.adjacency} neighbours and B {b.adjacency} ones"
+        lines.append(f"{both}: their curves are compared, but they protect against different changes")
     for name, process in (("A", a), ("B", b)):
         if is_bound_only(process) and sum(step.n for step in process.steps) > 1:
-            lines.append(
-                f"the curve of {name} is that of the pair that bounds its steps, which no two data sets are known to "
-                f"have: {name} may be more private than it"
-            )
+            curve = f"the curve of {name} is that of the pair that bounds its steps"
+            lines.append(f"{curve}, which no two data sets are known to have: {name} may be more private than it")
         for given in known_by_guarantee(process):
-            lines.append(
-                f"only a guarantee of {given} is given: the curve of {name} is that of the worst release that has it, "
-                f"and {name} may be more private than it"
-            )
+            curve = f"the curve of {name} is that of the worst release that has it"
+            lines.append(f"only a guarantee of {given} is given: {curve}, and {name} may be more private than it")
     if a.group != b.group:
         lines.append(f"A protects groups of {a.group} records and B groups of {b.group}")
     return tuple(dict.fromkeys(lines))
