@@ -162,17 +162,14 @@ def _of_folder(path: Path) -> list[tuple[str, str]]:
     ran = build_process.described_process(history=str(ledger)).process
     steps = ran.describe()
     if neighbours != {ran.adjacency}:
-        raise CheckFailed(
-            f"{file}: the neighbours are {' and '.join(sorted(neighbours))}; those of {ledger.name} are {ran.adjacency}"
-        )
+        found = " and ".join(sorted(neighbours))
+        raise CheckFailed(f"{file}: the neighbours are {found}; those of {ledger.name} are {ran.adjacency}")
     for name, described in [("process", process), *((row["accountant"], row["process"]) for row in rows)]:
         if _without_distances(described) != _without_distances(steps):
             raise CheckFailed(f"{file}: the steps under {name} are not those of {ledger.name}; the ledger says {steps}")
-    return [
-        (row["accountant"], json.dumps({**row, "process": _without_distances(row["process"])}))
-        for row in rows
-        if isinstance(row["epsilon_upper"], float) and math.isfinite(row["epsilon_upper"])
-    ]
+    finite = [row for row in rows if isinstance(row["epsilon_upper"], float) and math.isfinite(row["epsilon_upper"])]
+    texts = [json.dumps({**row, "process": _without_distances(row["process"])}) for row in finite]
+    return [(row["accountant"], text) for row, text in zip(finite, texts, strict=True)]
 
 
 def _without_distances(steps: list[dict[str, object]]) -> list[dict[str, object]]:

@@ -43,9 +43,8 @@ def observed(value: object) -> Observed:
         try:
             about = path.stat()
         except (OSError, ValueError) as error:
-            raise MissingResource(
-                f"`observed` {text}: cannot be read ({getattr(error, 'strerror', error)}); wanted {OBSERVED}"
-            ) from None
+            reason = getattr(error, "strerror", error)
+            raise MissingResource(f"`observed` {text}: cannot be read ({reason}); wanted {OBSERVED}") from None
         if about.st_size > MAX_BYTES:
             raise UsageError(f"`observed` {text}: a file may have up to {MAX_BYTES:,} bytes; found {about.st_size:,}")
         return _read(text, about.st_mtime_ns, about.st_size)
@@ -114,9 +113,8 @@ def _csv(text: str) -> Observed:
     rest = table[:, [i for i, name in enumerate(header) if name != "step"]]
     parts = [rest[step == value] for value in np.unique(step)]
     if len({len(part) for part in parts}) > 1:
-        raise UsageError(
-            f"every step needs the same number of rows; found from {min(map(len, parts))} to {max(map(len, parts))}"
-        )
+        least, most = min(map(len, parts)), max(map(len, parts))
+        raise UsageError(f"every step needs the same number of rows; found from {least} to {most}")
     stacked = np.array(parts)
     if "distance" in header:
         return of_distances(stacked[:, :, 0], origin=text)
@@ -185,15 +183,13 @@ def read_history(path: str | Path) -> History:
             return _ledger(file)
         content = read_bytes(path, MAX_HISTORY_BYTES)
         if len(content) > MAX_HISTORY_BYTES:
-            raise UsageError(
-                f"`history` {name}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first"
-            )
+            fault = f"the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first"
+            raise UsageError(f"`history` {name}: {fault}")
         data = json.loads(content.decode("utf-8"), object_pairs_hook=unique_keys)
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError):
-            raise MissingResource(
-                f"`history` {name}: cannot be read ({error.strerror}); give the path of a JSON file"
-            ) from None
+            fault = f"cannot be read ({error.strerror}); give the path of a JSON file"
+            raise MissingResource(f"`history` {name}: {fault}") from None
         reason = (str(error).splitlines() or ["nested too deeply"])[0][:120]
         raise UsageError(f"`history` {name}: not a JSON file of steps ({reason})") from None
     if isinstance(data, dict) and "history" in data:
