@@ -15,6 +15,7 @@ from wpriv.hints import plain_key
 from wpriv.spec import SCHEDULE
 
 QUESTION = ("eps", "delta", "adjacency")
+TRAINING = ("batch", "epochs")
 # quantities of a sweep that are keys of a step or of the question
 SWEPT = (*QUESTION, *SCHEDULE)
 
@@ -48,6 +49,15 @@ def plain_document(document: Document) -> Document:
     return replace(document, data=data, keys=keys, values=values)
 
 
+def plain_path(path: str) -> str:
+    """The dotted path of a key of a training in the words here: ``privacy.epsilon`` is privacy.eps."""
+    *around, key = path.split(".")
+    known = QUESTION if around == ["privacy"] else TRAINING if not around else ()
+    if around == ["privacy"] and key == "noise_multiplier":
+        key = "sigma"
+    return ".".join([*around, plain_key(key) if plain_key(key) in known else key])
+
+
 def is_step(path: Key) -> bool:
     """Tell whether the value at a path is a step of a process or of a case."""
     return path[-2:-1] == ("process",) or path[-3:-2] == ("cases",)
@@ -64,7 +74,7 @@ def _names(path: Key, value: Mapping[str, object], kind: object) -> dict[str, st
     if path[-1:] == ("privacy",):
         known = QUESTION
     elif path in ((), ("quick",)) or path[-2:-1] == ("panels",) or path[:1] + path[-1:] == ("panels", "quick"):
-        known = ("batch", "epochs") if kind == "train" else QUESTION
+        known = TRAINING if kind == "train" else QUESTION
     elif path[-2:-1] == ("published",):
         known = QUESTION
     names = {key: plain_key(key) for key in value if plain_key(key) in known and plain_key(key) not in value}
