@@ -15,7 +15,8 @@ task: classify
 data: {{name: digits}}
 model: {{name: logistic}}
 optimizer: {{name: sgd, lr: 0.5}}
-privacy: {{{target}, sampling: {sampling}, adjacency: {adjacency}, accountant: {accountant}}}
+privacy: {{{target}, sampling: {sampling}, adjacency: {adjacency}}}
+accountants: [{accountant}]
 {batch}: 64
 {epochs}: 1
 """
