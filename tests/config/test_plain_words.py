@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wpriv.config import recipe, yaml_document
-from wpriv.config.plain_document import plain_path
 from wpriv.config.plain_words import plain_step
+from wpriv.config.recipe import plain_path
 from wpriv.errors import UsageError
 
 TRAINING = """kind: train

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from wpriv.accounting import evaluate
-from wpriv.core.guarantee import RIGOROUS, Curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.membership import delta_ends
 from wpriv.core.process import Process
 from wpriv.core.repeats import Repeats
@@ -140,10 +141,8 @@ class Selection:
         """
         table, falls, t = self.table, np.exp(-self.table.eps[:0:-1]), np.exp(self.table.eps)
         e = np.concatenate([falls, t])
-        d, most = (
-            np.concatenate([-np.expm1(-table.eps[:0:-1]) + falls * known[:0:-1], known])
-            for known in (table.lower, table.upper)
-        )
+        rest, bounds = -np.expm1(-table.eps[:0:-1]), (table.lower, table.upper)
+        d, most = (np.concatenate([rest + falls * known[:0:-1], known]) for known in bounds)
         rise, rounding = most[None, :] - d[:, None], 1e-15 * (most[None, :] + d[:, None])
         gap = e[:, None] - e[None, :]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -239,7 +238,7 @@ class OneRun:
 
     def __post_init__(self) -> None:
         curve = self.curve
-        if curve.notion != "approximate-dp" or curve.claim not in RIGOROUS:
+        if not curve.is_proven:
             raise Unsupported(
                 f"`repeats` needs a proven curve of (eps, delta)-DP of one run; {curve.accountant} gives one of "
                 f"{curve.notion}, claim {curve.claim}. Use `accountant='pld'` or `accountant='rdp'`"
@@ -388,7 +387,9 @@ def repeated(run: OneRun, repeats: Repeats) -> Curve:
         # where one run has distinguishing events, a smaller delta has no eps
         tops = (run.top(share * delta / max(mean, 1.0)) for share in (0.03, 0.3, 0.95))
         # a score that ranks all runs alike releases one of them, if any
-        alike = _lower_epsilon(curve, delta / float(repeats.reach(1.0)))
+        alike, share = 0.0, delta / float(repeats.reach(1.0))
+        with contextlib.suppress(Unsupported):
+            alike = float(curve.epsilon_bracket(share).lower or 0.0) if share < 1 else 0.0
         if math.isinf(alike):
             return Bracket(math.inf, math.inf, math.inf)
         selection = run.selection(repeats, next((top for top in tops if top > 0), 0.0))
@@ -409,17 +410,9 @@ def repeated(run: OneRun, repeats: Repeats) -> Curve:
         alike = float(repeats.reach(1.0)) * delta_ends(curve.delta_bracket, eps)[0] * (1 - 1e-12)
         return Bracket(high, min(max(low, alike), high), high)
 
+    best = dataclasses.replace(curve, delta_bracket=delta, epsilon_bracket=epsilon, tol=None, orders=())
     source = f"{curve.source}; {SOURCE}"
-    return dataclasses.replace(
-        curve,
-        claim="upper-bound",
-        source=source,
-        delta_bracket=delta,
-        epsilon_bracket=epsilon,
-        tol=None,
-        orders=(),
-        pure_epsilon=lambda: Bracket.above(pure),
-    )
+    return dataclasses.replace(best, claim="upper-bound", source=source, pure_epsilon=lambda: Bracket.above(pure))
 
 
 def curve_for_attacks(run: OneRun, repeats: Repeats) -> Curve:
@@ -451,14 +444,6 @@ def _solved(selection: Selection, delta: float) -> tuple[float, float]:
             low += step
         step /= 2
     return high, low
-
-
-def _lower_epsilon(curve: Curve, delta: float) -> float:
-    """The lower end of the eps of one run; 0 where none is known."""
-    try:
-        return float(curve.epsilon_bracket(delta).lower or 0.0) if delta < 1 else 0.0
-    except Unsupported:
-        return 0.0
 
 
 def profile_tol(process: Process, tol: float) -> float:

@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.config import generators
-from wpriv.config.generators import HELP
-from wpriv.config.plain_words import plain_step
+from wpriv.config.plain_words import OBSERVED, is_generator, parse_generator, plain_step
 from wpriv.core.kinds import PASSES, Adjacency
 from wpriv.core.pair_distances import Observed, of_distances, of_gradients
 from wpriv.errors import MissingResource, Unsupported, UsageError
@@ -39,21 +37,21 @@ def observed(value: object) -> Observed:
         return value
     if isinstance(value, (str, Path)):
         text = str(value)
-        if generators.is_generator(text):
+        if is_generator(text):
             return generate(text)
         path = Path(text)
         try:
             about = path.stat()
         except (OSError, ValueError) as error:
             raise MissingResource(
-                f"`observed` {text}: cannot be read ({getattr(error, 'strerror', error)}); wanted {HELP}"
+                f"`observed` {text}: cannot be read ({getattr(error, 'strerror', error)}); wanted {OBSERVED}"
             ) from None
         if about.st_size > MAX_BYTES:
             raise UsageError(f"`observed` {text}: a file may have up to {MAX_BYTES:,} bytes; found {about.st_size:,}")
         return _read(text, about.st_mtime_ns, about.st_size)
     if isinstance(value, (list, tuple, np.ndarray)):
         return of_distances(value)
-    raise UsageError(f"observed must be {HELP}, or an array of distances; found {type(value).__name__}")
+    raise UsageError(f"observed must be {OBSERVED}, or an array of distances; found {type(value).__name__}")
 
 
 @functools.lru_cache(maxsize=8)
@@ -65,7 +63,7 @@ def generate(text: str) -> Observed:
     distribution. With ``quantile`` > 0 the unit of a step is that quantile of its gradient norms, and ``clip=1`` clips
     the gradients to it.
     """
-    plan = generators.parse(text)
+    plan = parse_generator(text)
     rng = np.random.default_rng(plan.seed)
     rows, units = [], []
     for _ in range(plan.steps):
@@ -107,7 +105,7 @@ def _csv(text: str) -> Observed:
         parsed = CsvTable.parse(csv_tables.decode(Path(text).read_bytes()))
         header, table = list(parsed.names), parsed.matrix()
     except (OSError, CsvError) as error:
-        raise UsageError(f"not a CSV of numbers with a header ({str(error)[:120]}); wanted {HELP}") from None
+        raise UsageError(f"not a CSV of numbers with a header ({str(error)[:120]}); wanted {OBSERVED}") from None
     if table.size == 0:
         raise UsageError(f"wanted rows of {len(header)} numbers below the header; found {table.shape[0]} rows")
     if "distance" in header and set(header) - {"distance", "step"}:

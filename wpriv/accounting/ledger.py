@@ -158,11 +158,6 @@ def fewest(release: str) -> Step:
 # noise of its release, so that no checkpoint continues behind lines whose noise it cannot draw again, and the adjacency
 # of the accounting.
 
-__all__ = [
-    *("CutPass", "Entry", "Ledger", "Position", "cut_passes", "describe", "entries", "holds", "last_run", "position"),
-    *("process", "require"),
-]
-
 
 @dataclass(frozen=True)
 class Position:

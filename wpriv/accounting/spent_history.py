@@ -121,7 +121,6 @@ def facts(room: dict[str, Any]) -> list[tuple[str, str]]:
     if name != "n":
         bound = "" if most is None else f"; {name} = {most:.13g} misses the target even if it was fixed in advance"
         return [*rows, ("room", f"{name} = {least:.13g} certainly fits, by {room['accountant']}{bound}")]
-    bound = (
-        "" if most is None else f"; at most {most:.13g} fit, since one more exceeds the target even if fixed in advance"
-    )
+    beyond = "fit, since one more exceeds the target even if fixed in advance"
+    bound = "" if most is None else f"; at most {most:.13g} {beyond}"
     return [*rows, ("room", f"at least {least:.13g} more steps fit, by {room['accountant']}{bound}")]

@@ -288,7 +288,9 @@ def solve_for(
         # narrower bounds on attacks than those that took so much are out of reach
         if is_out_of_work() or (is_slow and halfway()):
             break
-        if answers.is_final(root):
+        # where narrower brackets are needed there may be none
+        replies = [search.seen[x] for x in (root.value, root.beside) if x is not None]
+        if all(reply.refusal for reply in replies) and answers.rows[root.value].claim == "certified":
             root = search.solve(guess, slope, SEARCH_SHARE * tol, probes=0)
             best = root, answers.rows[root.value]
             break
@@ -360,11 +362,6 @@ class _Answers:
         if self._varies and any(row.claim == "upper-bound" for row in self.rows.values()):
             return True
         return any(reply.outcome is Outcome.OPEN for reply in self.search.seen.values())
-
-    def is_final(self, root: Root) -> bool:
-        """Tell whether narrower brackets are not available where they would be needed."""
-        replies = [self.search.seen[x] for x in (root.value, root.beside) if x is not None]
-        return all(reply.refusal for reply in replies) and self.rows[root.value].claim == "certified"
 
     def reply(self, value: float) -> Evaluation:
         """Evaluate one value; one beyond the accountant or outside the mechanism's range is refused, not missed."""

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wpriv.config import document, resolve
-from wpriv.config.plain_document import plain_path
-from wpriv.config.recipe import Recipe, check
+from wpriv.config.recipe import Recipe, check, plain_path
 from wpriv.config.train_schema import Axis
 from wpriv.errors import Interrupted, MissingResource, UsageError, WprivError
 from wpriv.results.expectations import RUN

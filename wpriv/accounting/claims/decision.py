@@ -181,11 +181,8 @@ class Question:
 
     def caveats(self) -> tuple[str, ...]:
         """The reservations about the process, and about mechanisms of which only a guarantee is known."""
-        lines = [
-            f"only a guarantee of {name} is given: a refutation is about the worst release that has it, not about "
-            f"each one"
-            for name in known_by_guarantee(self.process)
-        ]
+        worst = "is given: a refutation is about the worst release that has it, not about each one"
+        lines = [f"only a guarantee of {name} {worst}" for name in known_by_guarantee(self.process)]
         return (*self.process.caveats(), *lines)
 
 
@@ -215,11 +212,8 @@ def refuting_test(question: Question, eps: float, allowed: float) -> dict[str, A
     most = most_trials(directions[index])
     needed = trials_needed(test.tpr_upper, test.fpr_upper, eps, test.delta_lower - allowed, DEVIATIONS)
     if most < MIN_TRIALS or needed > most:
-        why = (
-            "the exact privacy loss distribution of some step is not known"
-            if most == 0
-            else f"about {needed:.1e} trials in each world would show it, and at most {most:,} are drawn"
-        )
+        why = f"about {needed:.1e} trials in each world would show it, and at most {most:,} are drawn"
+        why = why if most else "the exact privacy loss distribution of some step is not known"
         return {**shown, "not_simulated": why}
     trials = min(most, max(MIN_TRIALS, math.ceil(needed)))
     return {**shown, "simulation": simulate(directions[index], eps, trials, question.seed)}

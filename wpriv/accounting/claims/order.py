@@ -233,20 +233,14 @@ def _crossings(
         while high - low > CROSSING_WIDTH:
             middle = (low + high) / 2
             evaluate([middle])
-            sign = _sign(known.get(middle))
+            ends = known.get(middle, (0.0, 1.0, 0.0, 1.0))
+            sign = -1 if ends[1] < ends[2] else 1 if ends[0] > ends[3] else 0
             if sign == 0:
                 break
             low, high = (middle, high) if sign == signs[left] else (low, middle)
-        ends = known[high], known[low]
-        delta = max(min(ends[0][0], ends[0][2]), 0.0), max(ends[1][1], ends[1][3])
+        delta = max(min(known[high][0], known[high][2]), 0.0), max(known[low][1], known[low][3])
         crossings.append(Crossing(low, high, *delta, "A" if signs[left] < 0 else "B"))
     return tuple(crossings)
-
-
-def _sign(ends: tuple[float, float, float, float] | None) -> int:
-    if ends is None:
-        return 0
-    return -1 if ends[1] < ends[2] else 1 if ends[0] > ends[3] else 0
 
 
 # relative width of the brackets, the relative difference of curves that are called equal, the end of the range
@@ -304,19 +298,13 @@ class PrivacyOrder(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of the command line (schema ``wpriv.order/1``), with infinities still floats."""
-        processes = [
-            {"adjacency": str(p.adjacency), "group": p.group, "process": p.describe()} for p in (self.a, self.b)
-        ]
+        both = {"a": self.a, "b": self.b}
         return {
-            "verdict": self.verdict,
-            "eps_lower": 0.0,
-            "eps_upper": self.top,
-            "within": self.within,
+            **{"verdict": self.verdict, "eps_lower": 0.0, "eps_upper": self.top, "within": self.within},
             **{key: value for key, value in asdict(self.worst).items() if key != "verdict"},
             "orders": {name: asdict(order) for name, order in self.orders.items()},
             "reason": self.reason,
-            "a": processes[0],
-            "b": processes[1],
+            **{k: {"adjacency": str(p.adjacency), "group": p.group, "process": p.describe()} for k, p in both.items()},
             "warnings": list(self.warnings),
         }
 
