@@ -97,7 +97,7 @@ def test_explain_says_in_five_lines_what_a_wdp_eps_is(capsys):
         == 0
     )
     shown = capsys.readouterr().out
-    lines = shown.partition("formula\n")[2].partition("sources\n")[0].splitlines()
+    lines = shown.partition("formula\n  ")[2].partition("\nsources\n")[0].replace("\n    ", " ").split("\n  ")
     assert len(lines) == 5
     for word in ("promises", "not how well", "implies", "unit of the output", "GROWS with the noise"):
         assert any(word in line for line in lines)

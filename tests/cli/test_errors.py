@@ -28,7 +28,7 @@ CASES = [
     ("budget --mech gauss --sigma x --delta 1e-5", 2, ("sigma", "'x'")),
     (GAUSS, 2, ("eps", "delta")),
     (f"{GAUSS} --eps 1 --delta 1e-5", 2, ("eps", "delta")),
-    (f"{GAUSS} --delta 0", 2, ("delta", "0")),
+    (f"{GAUSS} --delta 0", 3, ("delta = 0",)),
     (f"{GAUSS} --delta 1.5", 2, ("delta", "1.5")),
     (f"{GAUSS} --eps -1", 2, ("eps", "-1")),
     (f"{GAUSS} --eps inf", 2, ("eps", "inf")),

@@ -28,7 +28,7 @@ def rows(capsys, words):
 
 
 def test_the_kinds_have_their_counts(capsys):
-    counts = {row["kind"]: int(row["count"]) for row in rows(capsys, "")}
+    counts = {row["kind"]: row["count"] for row in rows(capsys, "")}
     assert set(PLUGINS) <= set(counts)
     assert all(counts[kind] == len(registry.names(kind)) for kind in PLUGINS)
     assert counts["recipes"] == len(recipe_files.shipped())
@@ -39,7 +39,7 @@ def test_the_kinds_have_their_counts(capsys):
 def test_a_kind_lists_each_name_with_what_it_is(capsys, kind):
     listed = rows(capsys, kind)
     assert [row["name"] for row in listed] == catalog.names(kind)
-    assert all(len(row["what it is"]) > 5 and "\n" not in row["what it is"] for row in listed)
+    assert all(len(row["about"]) > 5 and "\n" not in row["about"] for row in listed)
     code, out, _ = call(capsys, f"list {kind}")
     assert code == 0
     # the rest of a text that is wider than the terminal is indented
@@ -113,6 +113,11 @@ def test_plug_ins_of_other_packages_appear(capsys, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     point = EntryPoint("theirs", "their_noise", "wpriv.mechanisms")
     monkeypatch.setattr(registry, "_entry_points", lambda kind: {"theirs": point} if kind == "mechanisms" else {})
-    assert {"name": "theirs", "what it is": "Noise of another package."} in rows(capsys, "mechanisms")
+    assert {"name": "theirs", "about": "Noise of another package."} in rows(capsys, "mechanisms")
     (entry,) = rows(capsys, "theirs")
     assert [each["name"] for each in entry["parameters"]] == ["strength"]
+
+
+@pytest.mark.parametrize(("word", "kind"), [("adjacency", "adjacencies"), ("data-sets", "data"), ("task", "tasks")])
+def test_every_kind_has_a_singular(capsys, word, kind):
+    assert rows(capsys, word) == rows(capsys, kind)

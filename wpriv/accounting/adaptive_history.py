@@ -7,6 +7,7 @@ sums of Renyi divergences of orders fixed in advance (``rdp-filter``).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -83,23 +84,16 @@ def kept(accountant: str, process: Process) -> str:
 
 
 def _figure(row: Guarantee, assumes: str) -> dict[str, object]:
-    ends = {
-        "epsilon": row.epsilon.safe,
-        "epsilon_lower": row.epsilon.lower,
-        "delta": row.delta.safe,
-        "delta_lower": row.delta.lower,
-    }
+    ends = {"epsilon": row.epsilon.safe, "epsilon_lower": row.epsilon.lower}
+    ends |= {"delta": row.delta.safe, "delta_lower": row.delta.lower}
     return {"accountant": row.accountant, "claim": row.claim, **ends, "assumes": assumes}
 
 
 def lines(parameters: Mapping[str, Any] | None) -> list[str]:
     """The figures of ``AdaptiveFigures.as_dict`` in words, each with its assumption."""
     words = []
-    for name, title in (
-        ("fixed", "fixed in advance"),
-        ("adaptive", "chosen from earlier outputs"),
-        ("loss", "chosen without a limit"),
-    ):
+    titles = {"fixed": "fixed in advance", "adaptive": "chosen from earlier outputs", "loss": "chosen without a limit"}
+    for name, title in titles.items():
         figure = None if parameters is None else parameters[name]
         if figure is not None:
             by = f", {figure['claim']} by {figure['accountant']}" if "claim" in figure else ""
@@ -141,7 +135,9 @@ def account_for_history(
     """
     if delta == 0:
         raise Unsupported("parameters that depend on earlier outputs are accounted for at a delta above 0 only")
-    fixed = _fixed(process, eps, delta, tol) if fixed is None else fixed
+    if fixed is None:
+        with contextlib.suppress(Unsupported):
+            fixed = evaluate.ask(evaluate.curve(process, "pld", tol), eps=eps, delta=delta)
     filters = registry.load("accountants", FILTER)
     plain = is_unsampled_gaussian(process)
     if not plain:
@@ -157,14 +153,6 @@ def account_for_history(
     if lower > upper * (1 + 1e-8):
         raise ArithmeticError(f"{FILTER} bounds {name} by {upper!r}, which pld certifies to be at least {lower!r}")
     bracket = Bracket(upper, min(lower, upper), upper)
-    row = dataclasses.replace(row, source=f"{row.source}; lower end by pld, for the same steps fixed in advance")
-    row = dataclasses.replace(row, epsilon=bracket) if name == "epsilon" else dataclasses.replace(row, delta=bracket)
+    source = f"{row.source}; lower end by pld, for the same steps fixed in advance"
+    row = dataclasses.replace(row, source=source, **{name: bracket})  # type: ignore[arg-type]
     return AdaptiveFigures(fixed, row, orders, loss, runs)
-
-
-def _fixed(process: Process, eps: float | None, delta: float | None, tol: float) -> Guarantee | None:
-    """The guarantee by pld; None where it has no answer."""
-    try:
-        return evaluate.ask(evaluate.curve(process, "pld", tol), eps=eps, delta=delta)
-    except Unsupported:
-        return None

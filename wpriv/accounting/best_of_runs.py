@@ -1,10 +1,8 @@
-"""The best of K runs, K random: bounds of its profile, and its privacy curve.
-
-Bounds of the privacy profile of the best of K runs from that of one run; docs/theory/tuning.md has the proofs.
-"""
+"""The best of K runs, K random: bounds of its profile, and its privacy curve (docs/theory/tuning.md)."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from wpriv.accounting import evaluate
-from wpriv.core.guarantee import RIGOROUS, Curve
+from wpriv.core.guarantee import Curve
+from wpriv.core.membership import delta_ends
 from wpriv.core.process import Process
 from wpriv.core.repeats import Repeats
 from wpriv.errors import Unsupported
@@ -142,10 +141,8 @@ class Selection:
         """
         table, falls, t = self.table, np.exp(-self.table.eps[:0:-1]), np.exp(self.table.eps)
         e = np.concatenate([falls, t])
-        d, most = (
-            np.concatenate([-np.expm1(-table.eps[:0:-1]) + falls * known[:0:-1], known])
-            for known in (table.lower, table.upper)
-        )
+        rest, bounds = -np.expm1(-table.eps[:0:-1]), (table.lower, table.upper)
+        d, most = (np.concatenate([rest + falls * known[:0:-1], known]) for known in bounds)
         rise, rounding = most[None, :] - d[:, None], 1e-15 * (most[None, :] + d[:, None])
         gap = e[:, None] - e[None, :]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -201,8 +198,6 @@ def _envelope(slopes: Array, heights: Array) -> tuple[Array, Array]:
 
 
 # Curves of the best of K runs, K random, from the certified profile of one run.
-#
-# ``docs/theory/tuning.md`` has the theorem and its proof; ``wpriv/accounting/best_of_runs.py`` computes it.
 
 SOURCE = "the best of K runs: Koskela, Redberg, Wang 2024 and Papernot, Steinke 2022, sharpened (docs/theory/tuning.md)"
 # intervals between points of the profile of one run, and the largest eps at which it is used
@@ -243,7 +238,7 @@ class OneRun:
 
     def __post_init__(self) -> None:
         curve = self.curve
-        if curve.notion != "approximate-dp" or curve.claim not in RIGOROUS:
+        if not curve.is_proven:
             raise Unsupported(
                 f"`repeats` needs a proven curve of (eps, delta)-DP of one run; {curve.accountant} gives one of "
                 f"{curve.notion}, claim {curve.claim}. Use `accountant='pld'` or `accountant='rdp'`"
@@ -267,7 +262,7 @@ class OneRun:
         top = top if is_quick(self.curve.process) else min(top * FARTHER, LARGEST_EPS)
         grid, points = self._points(max(min(top, self.largest), 1e-9))
         if grid[-1] < self.largest <= LARGEST_EPS:
-            grid, points = np.append(grid, self.largest), [*points, _bracket(self.curve, self.largest)]
+            grid, points = np.append(grid, self.largest), [*points, delta_ends(self.curve.delta_bracket, self.largest)]
         upper = np.minimum.accumulate([high for _, high in points])
         upper[grid >= self.largest] = 0.0
         lower = np.minimum(np.maximum.accumulate([low for low, _ in points][::-1])[::-1], upper)
@@ -289,7 +284,7 @@ class OneRun:
         for at in (*first, *(k for k in range(last) if k % 2 == 0), *range(1, last, 2), last):
             if at not in known and (at in first or at == last or counted_work.total() < end):
                 with counted_work.stop_at(end):
-                    known[at] = _bracket(self.curve, float(grid[at]))
+                    known[at] = delta_ends(self.curve.delta_bracket, float(grid[at]))
         return grid[sorted(known)], [known[at] for at in sorted(known)]
 
     def selection(self, repeats: Repeats, top: float) -> Selection:
@@ -354,7 +349,7 @@ def _mixture(curves: Sequence[Curve], weights: Sequence[float]) -> Curve:
     weak = next((curve for curve in curves if not curve.is_proven), curves[0])
 
     def delta(eps: float) -> Bracket:
-        ends = [_bracket(curve, eps) for curve in curves]
+        ends = [delta_ends(curve.delta_bracket, eps) for curve in curves]
         high = math.fsum(weight * high for weight, (_, high) in zip(weights, ends, strict=True))
         low = max(weight * low for weight, (low, _) in zip(weights, ends, strict=True))
         high = min(high * (1 + MEAN_ROUNDING), 1.0)
@@ -392,7 +387,9 @@ def repeated(run: OneRun, repeats: Repeats) -> Curve:
         # where one run has distinguishing events, a smaller delta has no eps
         tops = (run.top(share * delta / max(mean, 1.0)) for share in (0.03, 0.3, 0.95))
         # a score that ranks all runs alike releases one of them, if any
-        alike = _lower_epsilon(curve, delta / float(repeats.reach(1.0)))
+        alike, share = 0.0, delta / float(repeats.reach(1.0))
+        with contextlib.suppress(Unsupported):
+            alike = float(curve.epsilon_bracket(share).lower or 0.0) if share < 1 else 0.0
         if math.isinf(alike):
             return Bracket(math.inf, math.inf, math.inf)
         selection = run.selection(repeats, next((top for top in tops if top > 0), 0.0))
@@ -410,20 +407,12 @@ def repeated(run: OneRun, repeats: Repeats) -> Curve:
             top = run.top(max(0.03 * high / max(mean, 1.0), 1e-100))
             if top == 0 or not 0 < high < 0.99 * before:
                 break
-        alike = float(repeats.reach(1.0)) * _bracket(curve, eps)[0] * (1 - 1e-12)
+        alike = float(repeats.reach(1.0)) * delta_ends(curve.delta_bracket, eps)[0] * (1 - 1e-12)
         return Bracket(high, min(max(low, alike), high), high)
 
+    best = dataclasses.replace(curve, delta_bracket=delta, epsilon_bracket=epsilon, tol=None, orders=())
     source = f"{curve.source}; {SOURCE}"
-    return dataclasses.replace(
-        curve,
-        claim="upper-bound",
-        source=source,
-        delta_bracket=delta,
-        epsilon_bracket=epsilon,
-        tol=None,
-        orders=(),
-        pure_epsilon=lambda: Bracket.above(pure),
-    )
+    return dataclasses.replace(best, claim="upper-bound", source=source, pure_epsilon=lambda: Bracket.above(pure))
 
 
 def curve_for_attacks(run: OneRun, repeats: Repeats) -> Curve:
@@ -433,11 +422,7 @@ def curve_for_attacks(run: OneRun, repeats: Repeats) -> Curve:
     show less than the best run by the worst score.
     """
     selection = run.selection(repeats, run.top(ATTACK_DELTA / max(float(repeats.mean), 1.0)))
-
-    def delta(eps: float) -> Bracket:
-        return Bracket.above(selection.upper(eps))
-
-    return dataclasses.replace(repeated(run, repeats), delta_bracket=delta)
+    return dataclasses.replace(repeated(run, repeats), delta_bracket=lambda eps: Bracket.above(selection.upper(eps)))
 
 
 def largest_loss(processes: Iterable[Process]) -> float:
@@ -461,14 +446,6 @@ def _solved(selection: Selection, delta: float) -> tuple[float, float]:
     return high, low
 
 
-def _lower_epsilon(curve: Curve, delta: float) -> float:
-    """The lower end of the eps of one run; 0 where none is known."""
-    try:
-        return float(curve.epsilon_bracket(delta).lower or 0.0) if delta < 1 else 0.0
-    except Unsupported:
-        return 0.0
-
-
 def profile_tol(process: Process, tol: float) -> float:
     """The relative width of the profile of one run, where ``tol`` was asked."""
     return max(tol, PROFILE_TOL if is_quick(process) else CUT_TOL)
@@ -477,11 +454,3 @@ def profile_tol(process: Process, tol: float) -> float:
 def is_quick(process: Process) -> bool:
     """Return whether delta at one eps is quick to compute: not for shuffled batches, nor with a largest batch."""
     return not any(step.sampling.kind == "shuffle" or step.sampling.max_batch for step in process.steps)
-
-
-def _bracket(curve: Curve, eps: float) -> tuple[float, float]:
-    try:
-        bracket = curve.delta_bracket(eps)
-    except Unsupported:
-        return 0.0, 1.0
-    return float(bracket.lower or 0.0), min(1.0, float(bracket.safe))

@@ -63,6 +63,17 @@ class MechanismParameters(TypedDict, total=False):
     participations: int | str
 
 
+class Keywords(MechanismParameters, total=False):
+    """Parameters of mechanisms, and words of other programs for keywords of the verbs, the most usual ones."""
+
+    noise_multiplier: float | str
+    epsilon: float | str
+    steps: int | str
+    sample_rate: float | str
+    batch_size: int | str
+    dataset_size: int | str
+
+
 # bounds on attacks are derived from many points with fewer digits: how much wider their brackets may be
 ATTACK_FACTOR = 10
 # counted work (nanoseconds of a usual processor) of an answer from which on bounds on attacks are derived from the
@@ -95,15 +106,15 @@ def budget(
     repeats: str | Repeats | None = None,
     with_mu: bool = False,
     fpr: float | None = None,
-    **params: Unpack[MechanismParameters],
+    **params: Unpack[Keywords],
 ) -> Guarantee:
     """Compute eps at a given delta, or delta at a given eps, by one accountant.
 
     Args:
         mech: a mechanism (``Gauss(sigma=4)``), a ``Process``, or the name of a mechanism, whose parameters are then
-            keywords of their own (``"gauss", sigma=4``).
+            keywords of their own (``"gauss", sigma=4``); or a process in words (``"gauss sigma=4 n=10 poisson .01"``).
         eps: the eps at which delta is computed.
-        delta: the delta at which eps is computed; exactly one of the two is given.
+        delta: the delta at which eps is computed, 0 for pure DP; exactly one of the two is given.
         accountant: the name of an accountant, with options as ``"wdp:order=16"``.
         n: number of compositions (default 1).
         sampling: ``Poisson(0.01)``, ``FixedSize(0.01)``, ``Allocation(0.01)`` or ``Shuffle(0.01)``; or ``none``,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from wpriv.accounting import build_process, evaluate, repeated_selection, spent_history
-from wpriv.accounting.budget import MechanismParameters
+from wpriv.accounting.budget import Keywords
 from wpriv.accounting.build_process import neighbour_readings
 from wpriv.accounting.plausibility import plausibility_warnings
 from wpriv.accounting.search import Unknown
@@ -139,7 +139,7 @@ def calibrate(
     tpr: float | None = None,
     fpr: float | None = None,
     max_mu: float | None = None,
-    **params: Unpack[MechanismParameters],
+    **params: Unpack[Keywords],
 ) -> Calibration:
     """Solve for what is left out: the mechanism's noise, or with the noise given n, or with both given the rate.
 
@@ -149,8 +149,8 @@ def calibrate(
     Args:
         mech: a mechanism's name (``"gauss"``) or class (``Gauss``); its known parameters are keywords of their own.
         eps: the eps of the target.
-        delta: the delta of the target. All arguments that are not listed here are those of ``budget``; n is 1 where
-            noise is solved for and none is given.
+        delta: the delta of the target; left out, 0 (pure DP). All arguments that are not listed here are those of
+            ``budget``; n is 1 where noise is solved for and none is given.
         history: a JSON file of steps that ran before; the target is that of all together, n that of the further steps.
         adaptive: the further steps are decided from what the history showed.
         repeats: the step is one of K runs of which only the best is released, as for ``budget``.
@@ -205,8 +205,8 @@ def calibrate(
         spent = build_process.described_process(history=history, adjacency=adjacency, group=group, records=records)
     if target.argument == "eps" and delta is None and math.isinf(evaluate.largest_loss(at(unknown.clamp(1.0)))):
         raise UsageError(
-            f"calibrate needs `delta` beside `eps`: no largest privacy loss of {spec['mech']} is known, so that it has "
-            f"no finite eps at delta = 0 (pure DP). Give `delta`, well below 1 / records, such as 1e-5"
+            f"calibrate needs `delta` beside `eps`: no bound of the privacy loss of {spec['mech']} is known, and so no "
+            f"eps at delta = 0 (pure DP). Give `delta`, well below 1 / records, such as 1e-5"
         )
     process_at = at if spent is None else spent_history.followed_by(spent, adjacency, at)
     width = max(default_tol(unknown, process_at), target.least_tol) if tol is None else number(tol, "`tol`")

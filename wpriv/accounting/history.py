@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.config import generators
-from wpriv.config.generators import HELP
-from wpriv.config.plain_words import plain_step
+from wpriv.config.plain_words import OBSERVED, is_generator, parse_generator, plain_step
 from wpriv.core.kinds import PASSES, Adjacency
 from wpriv.core.pair_distances import Observed, of_distances, of_gradients
 from wpriv.errors import MissingResource, Unsupported, UsageError
@@ -39,21 +37,21 @@ def observed(value: object) -> Observed:
         return value
     if isinstance(value, (str, Path)):
         text = str(value)
-        if generators.is_generator(text):
+        if is_generator(text):
             return generate(text)
         path = Path(text)
         try:
             about = path.stat()
         except (OSError, ValueError) as error:
             raise MissingResource(
-                f"`observed` {text}: cannot be read ({getattr(error, 'strerror', error)}); wanted {HELP}"
+                f"`observed` {text}: cannot be read ({getattr(error, 'strerror', error)}); wanted {OBSERVED}"
             ) from None
         if about.st_size > MAX_BYTES:
             raise UsageError(f"`observed` {text}: a file may have up to {MAX_BYTES:,} bytes; found {about.st_size:,}")
         return _read(text, about.st_mtime_ns, about.st_size)
     if isinstance(value, (list, tuple, np.ndarray)):
         return of_distances(value)
-    raise UsageError(f"observed must be {HELP}, or an array of distances; found {type(value).__name__}")
+    raise UsageError(f"observed must be {OBSERVED}, or an array of distances; found {type(value).__name__}")
 
 
 @functools.lru_cache(maxsize=8)
@@ -65,7 +63,7 @@ def generate(text: str) -> Observed:
     distribution. With ``quantile`` > 0 the unit of a step is that quantile of its gradient norms, and ``clip=1`` clips
     the gradients to it.
     """
-    plan = generators.parse(text)
+    plan = parse_generator(text)
     rng = np.random.default_rng(plan.seed)
     rows, units = [], []
     for _ in range(plan.steps):
@@ -107,7 +105,7 @@ def _csv(text: str) -> Observed:
         parsed = CsvTable.parse(csv_tables.decode(Path(text).read_bytes()))
         header, table = list(parsed.names), parsed.matrix()
     except (OSError, CsvError) as error:
-        raise UsageError(f"not a CSV of numbers with a header ({str(error)[:120]}); wanted {HELP}") from None
+        raise UsageError(f"not a CSV of numbers with a header ({str(error)[:120]}); wanted {OBSERVED}") from None
     if table.size == 0:
         raise UsageError(f"wanted rows of {len(header)} numbers below the header; found {table.shape[0]} rows")
     if "distance" in header and set(header) - {"distance", "step"}:
@@ -198,7 +196,8 @@ def read_history(path: str | Path) -> History:
             raise MissingResource(
                 f"`history` {name}: cannot be read ({error.strerror}); give the path of a JSON file"
             ) from None
-        raise UsageError(f"`history` {name}: not a JSON file of steps ({_first_line(error)})") from None
+        reason = (str(error).splitlines() or ["nested too deeply"])[0][:120]
+        raise UsageError(f"`history` {name}: not a JSON file of steps ({reason})") from None
     if isinstance(data, dict) and "history" in data:
         data = data["history"]
     if isinstance(data, dict) and "task" in data:  # a statement of wpriv
@@ -231,11 +230,7 @@ def merged(
 
 
 def _of_folder(folder: Path) -> History:
-    """Read the ledger in the results folder of a training.
-
-    Raises:
-        MissingResource: there is none.
-    """
+    """Read the ledger in the results folder of a training."""
     from wpriv.results import storage
 
     if not (folder / storage.LEDGER).is_file():
@@ -334,30 +329,18 @@ def _history_step(item: Any, place: str) -> dict[str, object]:
         if isinstance(item, list) and len(item) == 3:
             rate = number(item[1], "sample_rate")
             sampled = {"sampling": "poisson", "rate": rate} if rate != 1 else {}
-            return {
-                "mech": "gauss",
-                "sigma": number(item[0], "noise_multiplier"),
-                **sampled,
-                "n": whole(item[2], "steps"),
-            }
+            sigma = number(item[0], "noise_multiplier")
+            return {"mech": "gauss", "sigma": sigma, **sampled, "n": whole(item[2], "steps")}
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from None
     raise UsageError(f"{place}: wanted a step mapping or [noise_multiplier, sample_rate, steps]; found {shown(item)}")
 
 
 def _reports(statement: dict[str, object]) -> dict[str, object]:
-    """The step of a statement of ``wpriv privatize``: one report of every record.
-
-    Raises:
-        UsageError: it is of a training, or is no such statement.
-    """
+    """The step of a statement of ``wpriv privatize``: one report of every record."""
     mechanism = statement.get("mechanism")
     if statement["task"] != "privatize" or not isinstance(mechanism, dict):
         raise UsageError(
             "a privacy statement of something else than `wpriv privatize`; of a training give ledger.jsonl beside it"
         )
     return {**mechanism, "n": 1}
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or ["nested too deeply"])[0][:120]

@@ -158,11 +158,6 @@ def fewest(release: str) -> Step:
 # noise of its release, so that no checkpoint continues behind lines whose noise it cannot draw again, and the adjacency
 # of the accounting.
 
-__all__ = [
-    *("CutPass", "Entry", "Ledger", "Position", "cut_passes", "describe", "entries", "holds", "last_run", "position"),
-    *("process", "require"),
-]
-
 
 @dataclass(frozen=True)
 class Position:
@@ -228,16 +223,12 @@ def process(rows: Sequence[Entry], adjacency: str = "") -> Process:
         )
     steps: list[Step] = []
     for (_, release), group in itertools.groupby(rows, key=lambda entry: (entry.run, entry.release)):
-        step = _step(release, sum(1 for _ in group))
+        # in whole passes under random allocation
+        step = fewest(release)
+        step = replace(step, n=step.sampling.whole_passes(sum(1 for _ in group)))
         before = steps.pop().n if steps and steps[-1].is_like(step) else 0
         steps.append(replace(step, n=before + step.n))
     return Process(tuple(steps), known[0] if known else "")
-
-
-def _step(release: str, count: int) -> Step:
-    """Return ``count`` releases as they are accounted for, in whole passes under random allocation."""
-    step = fewest(release)
-    return replace(step, n=step.sampling.whole_passes(count))
 
 
 @dataclass(frozen=True)
@@ -295,7 +286,9 @@ class Ledger:
                 f"them once. Continue with `resume=True`, continue from the weights at the cost of both with "
                 f"`fork=True`, or begin again with `fresh=True`"
             )
-        self._cut_torn_line()
+        # a line that a crash cut short
+        if path.is_file() and not (raw := path.read_bytes()).endswith(b"\n") and raw:
+            durable_writes.truncate(path, raw.rfind(b"\n") + 1)
         with durable_writes.reported(path):
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
@@ -347,7 +340,3 @@ class Ledger:
     def close(self) -> None:
         self.force()
         os.close(self._file)
-
-    def _cut_torn_line(self) -> None:
-        if self.path.is_file() and not (raw := self.path.read_bytes()).endswith(b"\n") and raw:
-            durable_writes.truncate(self.path, raw.rfind(b"\n") + 1)

@@ -229,7 +229,7 @@ def sweep(text: str) -> dict[str, object]:
     kind, colon, numbers = values.rpartition(":")
     if not equals or not over.strip() or not numbers.strip():
         raise UsageError(f"--sweep wants name=values, as in n=64,256,1024 or eps=linspace:0,4,81; found {text[:80]!r}")
-    over = plain_key(over.strip())
+    over = plain_key(over.strip()).replace("-", "_")
     if over in WORDS:
         return {"over": over, "words": [word.strip() for word in values.split(",")]}
     parts = [part.strip() for part in numbers.split(",")]

@@ -19,6 +19,7 @@ from wpriv.core.guarantee import Curve, OrderDelta, curve_of_pair, epsilon_at
 from wpriv.core.kinds import PASSES
 from wpriv.core.loss_moments import log_moment
 from wpriv.core.loss_pair import Bounds, LossPair, log_profile_ends
+from wpriv.core.membership import without_sampling
 from wpriv.core.process import Process, WeightedPairs, closed_form, log_finite, sandwich
 from wpriv.errors import Unsupported
 from wpriv.numerics.bracket import TINY, Bracket
@@ -108,12 +109,17 @@ class OtherBounds:
 
     def delta_lower_bound(self, eps: float) -> Callable[[], float]:
         """A lower bound of delta at eps."""
-        return lambda: max(max(-math.expm1(log_finite(run)), _one_delta(run, eps)) for run in self.dominated)
+
+        # from the largest loss of equal releases; dropping the others is post-processing
+        def alone(run: WeightedPairs) -> float:
+            return max(math.exp(min(_log_largest(pair, n, eps), 0.0)) for pair, n in run) * (1 - 1e-12)
+
+        return lambda: max(max(-math.expm1(log_finite(run)), alone(run)) for run in self.dominated)
 
     def epsilon_lower_bound(self, delta: float) -> Callable[[], float]:
         """A lower bound of eps at delta."""
         # loaded here, since most questions need no lower bound
-        from wpriv.accounting.pld.chernoff_bound import epsilon_far_below
+        from wpriv.accounting.pld.step_groups import epsilon_far_below
 
         return lambda: max(max(_one_epsilon(run, delta), epsilon_far_below(run, delta)) for run in self.dominated)
 
@@ -149,7 +155,7 @@ class OtherBounds:
             end = _answer(other, ask)
             if end < high * (1 - GAIN):
                 high, upper = end, f"upper end by {name}" + ("" if other.source == name else f" ({other.source})")
-        optimal = self._optimal(ask)
+        optimal = Bracket.above(math.inf) if self.optimal is None else ask(self.optimal)
         if optimal.safe < high * (1 - GAIN):
             high, upper = optimal.safe, f"upper end by {OPTIMAL}"
         if refusal is not None and not high < maximum:
@@ -164,9 +170,6 @@ class OtherBounds:
             low, lower = end, f"lower end by {ONE}"
         by = "; ".join(part for part in (upper, lower) if part)
         return Bracket.between(min(low, high), high, by, str(refusal or ""))
-
-    def _optimal(self, ask: Ask) -> Bracket:
-        return Bracket.above(math.inf) if self.optimal is None else ask(self.optimal)
 
 
 def _optimal(process: Process, pair: LossPair) -> Curve | None:
@@ -223,15 +226,10 @@ def _unsampled(process: Process) -> Curve | None:
     same way. Groups and Poisson sampling under replace-one mix in the same way (docs/theory/groups.md); a largest batch
     does not, since a record may take the place of another.
     """
-    if all(step.sampling.kind == "none" for step in process.steps) or any(
-        step.sampling.max_batch for step in process.steps
-    ):
+    samplings = [step.sampling for step in process.steps]
+    if all(each.kind == "none" for each in samplings) or any(each.max_batch for each in samplings):
         return None
-    steps = tuple(
-        dataclasses.replace(step, n=step.n // step.sampling.pass_steps, sampling=type(step.sampling)())
-        for step in process.steps
-    )
-    whole = process.with_steps(steps)
+    whole = without_sampling(process)
     pairs = [closed_form(run) for run in whole.directions()]
     known = [pair for pair in pairs if pair is not None]
     return curve_of_pair(whole, known, accountant="pld", source=UNSAMPLED) if len(known) == len(pairs) else None
@@ -262,11 +260,6 @@ def _by_second_moment(process: Process) -> Curve | None:
         return Bracket.above(math.log1p(x) * (1 + 1e-12) if x < math.inf else math.inf)
 
     return Curve(process, "pld", "approximate-dp", "upper-bound", SECOND_MOMENT, delta, epsilon)
-
-
-def _one_delta(run: WeightedPairs, eps: float) -> float:
-    """A lower bound of delta at eps from the largest loss of equal releases; dropping the others is post-processing."""
-    return max(math.exp(min(_log_largest(pair, n, eps), 0.0)) for pair, n in run) * (1 - 1e-12)
 
 
 def _one_epsilon(run: WeightedPairs, delta: float) -> float:

@@ -58,15 +58,10 @@ def require_room(target: Target, accountant: str, curve: Curve) -> Guarantee:
     """
     if target.eps == 0:
         row, name, limit, where = evaluate.ask(curve, eps=0.0), "delta", target.delta, "eps = 0"
-        safe = row.delta.safe
     else:
-        row, name, limit, where = (
-            evaluate.ask(curve, delta=target.delta),
-            "eps",
-            target.eps,
-            f"delta = {echo(target.delta)}",
-        )
-        safe = row.epsilon.safe
+        row, name, limit = evaluate.ask(curve, delta=target.delta), "eps", target.eps
+        where = f"delta = {echo(target.delta)}"
+    safe = (row.delta if name == "delta" else row.epsilon).safe
     if safe > limit:
         raise Unsupported(
             f"the history alone has {name} = {text(safe, up=True, limit=limit)} at {where} by {accountant}, which "
@@ -126,7 +121,6 @@ def facts(room: dict[str, Any]) -> list[tuple[str, str]]:
     if name != "n":
         bound = "" if most is None else f"; {name} = {most:.13g} misses the target even if it was fixed in advance"
         return [*rows, ("room", f"{name} = {least:.13g} certainly fits, by {room['accountant']}{bound}")]
-    bound = (
-        "" if most is None else f"; at most {most:.13g} fit, since one more exceeds the target even if fixed in advance"
-    )
+    beyond = "fit, since one more exceeds the target even if fixed in advance"
+    bound = "" if most is None else f"; at most {most:.13g} {beyond}"
     return [*rows, ("room", f"at least {least:.13g} more steps fit, by {room['accountant']}{bound}")]

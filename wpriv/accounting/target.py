@@ -288,7 +288,9 @@ def solve_for(
         # narrower bounds on attacks than those that took so much are out of reach
         if is_out_of_work() or (is_slow and halfway()):
             break
-        if answers.is_final(root):
+        # where narrower brackets are needed there may be none
+        replies = [search.seen[x] for x in (root.value, root.beside) if x is not None]
+        if all(reply.refusal for reply in replies) and answers.rows[root.value].claim == "certified":
             root = search.solve(guess, slope, SEARCH_SHARE * tol, probes=0)
             best = root, answers.rows[root.value]
             break
@@ -361,11 +363,6 @@ class _Answers:
             return True
         return any(reply.outcome is Outcome.OPEN for reply in self.search.seen.values())
 
-    def is_final(self, root: Root) -> bool:
-        """Tell whether narrower brackets are not available where they would be needed."""
-        replies = [self.search.seen[x] for x in (root.value, root.beside) if x is not None]
-        return all(reply.refusal for reply in replies) and self.rows[root.value].claim == "certified"
-
     def reply(self, value: float) -> Evaluation:
         """Evaluate one value; one beyond the accountant or outside the mechanism's range is refused, not missed."""
         if self.is_refinement and self.is_out_of_work():
@@ -424,11 +421,10 @@ class _Answers:
         where = f"at {unknown.name} = {error.best:g}"
         if math.isinf(row.epsilon.safe):
             mass = evaluate.infinity_mass(row.process)
-            why = (
-                f": {where} the distinguishing events alone have probability {mass:.6g}" if mass > target.delta else ""
-            )
+            events = f": {where} the distinguishing events alone have probability {mass:.6g}"
+            why = events if mass > target.delta else ""
             return Unsupported(f"{wanted}; no finite eps was found{why}. Ask for a larger delta")
-        name = {"tpr": "TPR"}.get(target.asked, target.asked)
+        name = "TPR" if target.asked == "tpr" else target.asked
         best = f"{name} = {target.compared(row)[0].safe:.6g}{' at eps = 0' if name == 'delta' else ''}"
         best = f"{wanted}; the best found is {best} ({where})"
         if error.refusal:

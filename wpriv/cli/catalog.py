@@ -71,10 +71,6 @@ class Entry:
     parameters: list[Parameter]
     facts: dict[str, str]
 
-    def as_dict(self) -> dict[str, object]:
-        """The JSON object of ``wpriv list``."""
-        return dataclasses.asdict(self)
-
 
 def _adjacencies() -> dict[str, str]:
     from wpriv.core.kinds import Adjacency
@@ -123,14 +119,18 @@ _WORDS: dict[str, Callable[[], Mapping[str, str]]] = {
     "recipes": _recipes,
     "exit-codes": lambda: {str(code): f"{word}: {text}" for code, (word, text) in EXIT_CODES.items()},
 }
-_SINGULARS = {"adjacency": "adjacencies", "data-set": "data", "data-sets": "data"}
+_SINGULARS = {"adjacencies": "adjacency", "data": "data-set"}
+
+
+def singular(kind: str) -> str:
+    """Return the word for one of a kind: mechanism, adjacency, data-set."""
+    return _SINGULARS.get(kind, kind.removesuffix("s"))
 
 
 def kind_of(word: str) -> str | None:
     """Return the kind that a word names, in the singular or the plural; None where it names none."""
     folded = fold(word)
-    kind = _SINGULARS.get(folded, folded)
-    return next((known for known in KINDS if kind in (known, known.removesuffix("s"))), None)
+    return next((kind for kind in KINDS if folded in (kind, singular(kind), f"{singular(kind)}s")), None)
 
 
 def names(kind: str) -> list[str]:

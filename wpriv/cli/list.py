@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from wpriv.cli import flags
@@ -33,19 +35,19 @@ def command(kind: Word = None, name: Name = None, as_json: flags.Json = False) -
     from wpriv.cli import catalog, output
 
     if kind is None:
-        rows = [[each, str(len(catalog.names(each))), about] for each, about in catalog.KINDS.items()]
-        _print_rows(["kind", "count", "what it names"], rows, as_json)
+        kinds = [(each, len(catalog.names(each)), about) for each, about in catalog.KINDS.items()]
+        _print_rows({"kind": "kind", "count": "count", "about": "what it names"}, kinds, as_json)
         return
     places = _places(kind, name)
     if not places:
         wanted = _kind(kind)
-        rows = [[each, flags.as_flags(about)] for each, about in catalog.about(wanted).items()]
-        _print_rows(["name", "what it is"], rows, as_json)
+        names = [(each, flags.as_flags(about)) for each, about in catalog.about(wanted).items()]
+        _print_rows({"name": "name", "about": "what it is"}, names, as_json)
         return
     output.doing("trying accountants")
     entries = [catalog.entry(*place) for place in places]
     if as_json:
-        output.emit_rows([entry.as_dict() for entry in entries], SCHEMA)
+        output.emit_rows([dataclasses.asdict(entry) for entry in entries], SCHEMA)
     else:
         output.emit("\n\n".join(map(_text, entries)))
 
@@ -79,19 +81,22 @@ def _places(kind: str, name: str | None) -> list[tuple[str, str]]:
     return places
 
 
-def _print_rows(header: list[str], rows: list[list[str]], as_json: bool) -> None:
+def _print_rows(header: dict[str, str], rows: Sequence[tuple[object, ...]], as_json: bool) -> None:
+    """Print rows; ``header`` has the key of each column with its heading."""
     from wpriv.cli import output
 
     if as_json:
         output.emit_rows([dict(zip(header, row, strict=True)) for row in rows], SCHEMA)
     else:
-        output.emit_table(header, rows)
+        output.emit_table([*header.values()], [[*map(str, row)] for row in rows])
 
 
 def _text(entry: Entry) -> str:
     """One name in paragraphs: what it is, its parameters, and what else is known."""
+    from wpriv.cli.catalog import singular
+
     columns = min(width(), MAX_WIDTH)
-    parts = [fill(f"{entry.name} ({entry.kind.removesuffix('s')}): {flags.as_flags(entry.about)}", columns, "")]
+    parts = [fill(f"{entry.name} ({singular(entry.kind)}): {flags.as_flags(entry.about)}", columns, "")]
     if entry.parameters:
         rows = [(f"{each.typed(entry.kind)} ({each.value})", each.sentence) for each in entry.parameters]
         parts.append(section("Parameters", rows, columns))

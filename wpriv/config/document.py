@@ -144,9 +144,8 @@ def _form_diagnostic(document: Document, model: type[BaseModel], details: Any, p
         return document.diagnostic(path, f"unknown key {str(location[-2])!r}; it {details['msg'][6:]}", at_key=True)
     if kind == "too_short":
         count = details["ctx"]["min_length"]
-        return document.diagnostic(
-            path, f"a list needs at least {count} item{'s' * (count > 1)}; found {abbreviate(details['input'])}"
-        )
+        text = f"a list needs at least {count} item{'s' * (count > 1)}; found {abbreviate(details['input'])}"
+        return document.diagnostic(path, text)
     message = str(details.get("ctx", {}).get("error") or details["msg"][0].lower() + details["msg"][1:])
     for old, new in _REWORDED:
         message = message.replace(old, new)

@@ -95,20 +95,17 @@ def listing(beginning: str | None = None) -> list[Listed]:
     if beginning is not None:
         start = beginning.lower().removeprefix("recipes/")
         papers = list(dict.fromkeys(name.partition("/")[0] for name in known))
-        known = {
-            name: path
-            for name, path in known.items()
-            if name.startswith(start) or name.rpartition("/")[2].startswith(start)
-        }
+        begin = [name for name in known if name.startswith(start) or name.rpartition("/")[2].startswith(start)]
+        known = {name: known[name] for name in begin}
         if not known:
             near = did_you_mean(beginning[:100], papers) or "."
             raise UsageError(f"no shipped recipe begins with {beginning[:100]!r}{near} Papers: {', '.join(papers)}")
-    return [_listed(name, yaml_document.read(path).data) for name, path in known.items()]
-
-
-def _listed(name: str, data: dict[str, object]) -> Listed:
-    time = None if data.get("time") is None else Time.model_validate(data["time"])
-    return Listed(name, str(data["kind"]), time, _data_of(data), str(data.get("source", "")))
+    rows = []
+    for name, path in known.items():
+        data = yaml_document.read(path).data
+        time = None if data.get("time") is None else Time.model_validate(data["time"])
+        rows.append(Listed(name, str(data["kind"]), time, _data_of(data), str(data.get("source", ""))))
+    return rows
 
 
 def _data_of(data: dict[str, Any]) -> str:

@@ -17,8 +17,6 @@ from wpriv.files import python_file
 
 # keys that describe a run without changing its results
 COSMETIC = ("source", "title", "figure", "expect", "claims", "time", "checkpoint", "cluster", "quick")
-# keys whose override replaces them as a whole: parts of two sweeps make no sense together
-REPLACED = ("sweep",)
 # keys whose value may name a Python file of the user's
 OWN_CODE = ("model", "data")
 # keys of a data set that name files and folders of the user's
@@ -37,10 +35,13 @@ def resolve_training(document: Document, *, quick: bool = False, folder: Path | 
         written = document.data.get("quick")
         overrides = written if isinstance(written, Mapping) else {}
         # expected numbers, claims and the time are about the full run, and so is the number of runs
-        dropped = {"expect", "claims", "time", "seeds", *(key for key in REPLACED if key in overrides)}
+        dropped = {"expect", "claims", "time", "seeds"}
+        # parts of two sweeps make no sense together
+        dropped |= {"sweep"} & overrides.keys()
         data = merged({key: value for key, value in data.items() if key not in dropped}, overrides)
-    named = [key for key in OWN_CODE if _names_code(data.get(key))]
-    data |= {key: _located(data[key], folder, python_file.digest) for key in named}
+    for key, entry in ((key, data.get(key)) for key in OWN_CODE):
+        if isinstance(entry, dict) and isinstance(entry.get("file"), str) and entry["file"].endswith(".py"):
+            data[key] = _located(entry, folder, python_file.digest)
     if isinstance(data.get("data"), dict) and folder is not None:
         data["data"] = {key: _beside(key, value, folder) for key, value in data["data"].items()}
     init = {"file": data["init"]} if isinstance(data.get("init"), str) else data.get("init")
@@ -58,11 +59,6 @@ def _beside(key: str, value: object, folder: Path) -> object:
     except OSError:  # a name that is too long
         return value
     return str((folder / value).resolve()) if elsewhere else value
-
-
-def _names_code(reference: object) -> bool:
-    """Tell whether a value names a Python file."""
-    return isinstance(reference, dict) and isinstance(reference.get("file"), str) and reference["file"].endswith(".py")
 
 
 def _located(entry: dict[str, Any], folder: Path | None, digest: Callable[[Path], str]) -> dict[str, object]:

@@ -54,10 +54,8 @@ def diagnostics(resolved: Resolved, *, names_known: bool) -> list[Diagnostic]:
         if names_known and not faults:
             count += each.cell_count()
             if count > MAX_CELLS:
-                faults = [
-                    ("sweep", f"{count:,} cells are more than {MAX_CELLS:,}; take fewer values, cases or accountants")
-                ]
-                count = 0
+                fault = f"{count:,} cells are more than {MAX_CELLS:,}; take fewer values, cases or accountants"
+                faults, count = [("sweep", fault)], 0
             else:
                 faults = list(_swept_values(each))
         process = each.table in PROCESS_TABLES
@@ -76,12 +74,8 @@ def _combinations(each: Panel, names_known: bool) -> Iterator[Fault]:
         yield "sweep", "each axis of a sweep needs a quantity of its own"
     if each.table in PROCESS_TABLES:
         yield from _process_table(each, swept)
-        known = (
-            {*SCHEDULE, "eps", "delta", "group", "noise_multiplier"} - {"sampling"}
-            | each.parameters()
-            | _numeric_options(each)
-        )
-        known |= {"fpr"} if each.table == "trade-off" else set()
+        known = {*SCHEDULE, "eps", "delta", "group", "noise_multiplier"} - {"sampling"}
+        known |= each.parameters() | _numeric_options(each) | ({"fpr"} if each.table == "trade-off" else set())
     else:
         yield from _useless_keys(each, _NOT_OF_PLUGINS)
         yield from _table_parameters(each)
@@ -145,7 +139,9 @@ def _swept_values(each: Panel) -> Iterator[Fault]:
     axes = each.axes()
     for name, values in axes:
         if each.table in PROCESS_TABLES and name in ("eps", "delta"):
-            yield from _questions(name, values)
+            wanted = "be at least 0 and below 1" if name == "delta" else "be a finite number of at least 0"
+            wrong = [value for value in values if not 0 <= value < (1 if name == "delta" else math.inf)]
+            yield from (("sweep", f"{name} must {wanted}; found {value:g} in the sweep") for value in wrong[:1])
         if each.table in PROCESS_TABLES and name == "fpr" and not all(0 < value <= 1 for value in values):
             listed = ", ".join(f"{value:g}" for value in values[:5])
             yield "sweep", f"a false-positive rate is above 0 and at most 1; found {listed}"
@@ -169,14 +165,6 @@ def _swept_values(each: Panel) -> Iterator[Fault]:
                 continue
             if varied:
                 yield from _first_refusal("sweep", varied, partial(build, step))
-
-
-def _questions(name: str, values: list[float]) -> Iterator[Fault]:
-    wanted = "be at least 0 and below 1" if name == "delta" else "be a finite number of at least 0"
-    for value in values:
-        if not (0 <= value < 1 if name == "delta" else 0 <= value < math.inf):
-            yield "sweep", f"{name} must {wanted}; found {value:g} in the sweep"
-            return
 
 
 def _first_refusal(key: str, axes: list[tuple[str, list[float]]], make: Any) -> Iterator[Fault]:

@@ -44,10 +44,9 @@ KEYS = {
 
 def sharding_fault(recipe: Train) -> tuple[Key, str] | None:
     """Return the first key that needs whole weights, and the message; None where the weights may be divided."""
-    parts: list[tuple[Key, Train | Optimizer | Privacy]] = [((), recipe), (("optimizer",), recipe.optimizer)]
     private = recipe.privacy
-    if private is not None:
-        parts.append((("privacy",), private))
+    parts: list[tuple[Key, Train | Optimizer | Privacy]] = [((), recipe), (("optimizer",), recipe.optimizer)]
+    parts += [] if private is None else [(("privacy",), private)]
     keys = [
         (*path, key)
         for path, part in parts
@@ -70,18 +69,7 @@ def sharding_fault(recipe: Train) -> tuple[Key, str] | None:
 
 # keys that describe records, neighbours, randomness or the question, and not a candidate; also those of ``privacy``
 FIXED = (
-    "task",
-    "data",
-    "seed",
-    "seeds",
-    "accountants",
-    "tune",
-    "sweep",
-    "kind",
-    "source",
-    "expect",
-    "claims",
-    "time",
+    *("task", "data", "seed", "seeds", "accountants", "tune", "sweep", "kind", "source", "expect", "claims", "time"),
     "quick",
 )
 PUBLISHED = "tune needs a guarantee of each run, and the published procedure (clip: batch-mean) has none of use"
@@ -106,9 +94,8 @@ def tuning_faults(model: Train) -> Iterator[str]:
             "with tune give eps (the noise is solved for) or sigma, and not both: a run is not cut short before eps "
             "is exceeded"
         )
-    observing = model.observing
-    if observing:
-        yield f"tune: {observing[0]} observes gradients of one run, and bounds nothing for the best of several; use pld"
+    for name in model.observing[:1]:
+        yield f"tune: {name} observes gradients of one run, and bounds nothing for the best of several; use pld"
     changes = [change for axis in tune.sweep for _, keys in axis.points() for change in keys.items()]
     if ("privacy.clip", "batch-mean") in changes:
         yield PUBLISHED
@@ -149,12 +136,8 @@ def diagnostics(resolved: Resolved) -> list[Diagnostic]:
         result.append(part.diagnostic(("figure",), message))
     if model.shard_weights and (fault := sharding_fault(model)) is not None:
         result.append(part.diagnostic(*fault, at_key=True))
-    return [
-        *result,
-        *_plugins(part, model),
-        *_tuning(part, model),
-        *expect_diagnostics(part, model.expect, columns, labels),
-    ]
+    expected = expect_diagnostics(part, model.expect, columns, labels)
+    return [*result, *_plugins(part, model), *_tuning(part, model), *expected]
 
 
 def _tuning(part: Document, model: Train) -> Iterator[Diagnostic]:
@@ -190,7 +173,10 @@ def _plugins(part: Document, model: Train) -> list[Diagnostic]:
             result += _parameters(part, key, folder, plugin.name, plugin.parameters())
         else:
             result.append(part.diagnostic((key, "name"), unknown_name(folder.rstrip("s"), plugin.name, known)))
-    for path, word in _accountants(model):
+    accountants: list[tuple[Key, str]] = [(("accountants",), word) for word in model.accountants]
+    if model.privacy is not None and model.privacy.accountant is not None:
+        accountants.append((("privacy", "accountant"), model.privacy.accountant))
+    for path, word in accountants:
         try:
             registry.accountant(word)
         except UsageError as error:
@@ -199,12 +185,6 @@ def _plugins(part: Document, model: Train) -> list[Diagnostic]:
     if model.task not in tasks:
         return [*result, part.diagnostic(("task",), unknown_name("task", model.task, tasks))]
     return result + _task(part, model, plugins_known=not result)
-
-
-def _accountants(model: Train) -> Iterator[tuple[Key, str]]:
-    yield from ((("accountants",), word) for word in model.accountants)
-    if model.privacy is not None and model.privacy.accountant is not None:
-        yield ("privacy", "accountant"), model.privacy.accountant
 
 
 def _task(part: Document, model: Train, *, plugins_known: bool) -> list[Diagnostic]:
@@ -216,10 +196,9 @@ def _task(part: Document, model: Train, *, plugins_known: bool) -> list[Diagnost
     if not result and plugins_known:
         result = [part.diagnostic(path, message) for path, message in task.validate(model)]
     if not result and model.privacy is not None and model.privacy.exact and not task.supports_exact_noise(model):
+        reason = f"the task {model.task} releases something else" + (" with these options" if model.options else "")
         if model.privacy.clip == "batch-mean":
             reason = "clip: batch-mean releases the clipped mean of a batch"
-        else:
-            reason = f"the task {model.task} releases something else" + (" with these options" if model.options else "")
         message = f"exact is for sums of records that are clipped one by one, and {reason}. Use rounded"
         result = [part.diagnostic(("privacy", "noise"), message)]
     return result
@@ -259,20 +238,16 @@ def _own_code(part: Document, key: str, code: OwnCode) -> list[Diagnostic]:
     return [part.diagnostic((key,), message)] if message else []
 
 
-def _kinds(value: object) -> set[str]:
-    """The words of types that a value of a recipe has."""
-    kind = type(value).__name__
-    return {kind, {"dict": "Mapping", "list": "Sequence"}.get(kind, kind)}
-
-
 def _parameters(part: Document, key: str, folder: str, name: str, given: Mapping[str, object]) -> list[Diagnostic]:
     """Parameters that a model or a reader does not have, of the wrong type, or out of range."""
     fields, result = dataclasses.fields(registry.load(folder, name).Params), []
     known = {field.name: type_words(field) for field in fields}
     for word, value in given.items():
+        kind = type(value).__name__
+        kinds = {kind, {"dict": "Mapping", "list": "Sequence"}.get(kind, kind)}
         if word not in known:
             result.append(part.diagnostic((key, word), unknown_parameter(name, word, known), at_key=True))
-        elif not known[word] & _kinds(value) and not ("float" in known[word] and type(value) is int):
+        elif not known[word] & kinds and not ("float" in known[word] and type(value) is int):
             wanted = " or ".join(sorted(known[word] - {"None", "object"}))
             message = f"{word} must be of type {wanted}; found {abbreviate(value)}"
             result.append(part.diagnostic((key, word), message))

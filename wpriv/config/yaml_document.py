@@ -159,11 +159,6 @@ def _scalar(event: Any, place: Place, diagnostics: list[Diagnostic]) -> Any:
     return text
 
 
-def _is_text(text: str) -> bool:
-    """Tell whether text written without quotes is read as text, not as a number, a truth value or a fault."""
-    return not (text in _WORDS or text.lower() in _NOT_FINITE or _INT.match(text) or _FLOAT.match(text))
-
-
 def _syntax_error(error: yaml.YAMLError, text: str) -> Diagnostic:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if mark is not None:
@@ -187,25 +182,18 @@ class _PlainDumper(yaml.SafeDumper):
         return True
 
 
-# inf and 1e5 are numbers to the reader above but not to PyYAML, so that as text they need quotes
-_PlainDumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if _is_text(text) else "'"),
-)
+def _represent_text(dumper: Any, text: str) -> Any:
+    # inf and 1e5 are numbers to the reader above but not to PyYAML, so that as text they need quotes
+    other = text in _WORDS or text.lower() in _NOT_FINITE or _INT.match(text) or _FLOAT.match(text)
+    lines = "|" if "\n" in text and isinstance(dumper, _BlockDumper) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=lines or ("'" if other else None))
+
+
+_PlainDumper.add_representer(str, _represent_text)
 
 
 class _BlockDumper(_PlainDumper):
     """Writes text of several lines as a block, line by line."""
-
-
-_BlockDumper.add_representer(
-    str,
-    lambda dumper, text: (
-        dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|")
-        if "\n" in text
-        else _PlainDumper.yaml_representers[str](dumper, text)
-    ),
-)
 
 
 def as_yaml(data: dict[str, object], *, blocks: bool = False) -> str:

@@ -1,7 +1,5 @@
 """The pair of random allocation, and the density ratio of one of its passes.
 
-The density ratio of a pass of random allocation, between a distribution below it and one above it.
-
 The ratio is the mean of t independent ratios of one step (docs/theory/allocation.md, Theorem 2). The sum is built by
 doubling, on geometric cells that become shorter as the sum concentrates, so that every level adds about the same error.
 """
@@ -92,7 +90,10 @@ def pass_ratio(base: LossPair, steps: int, tol: float, depth: float) -> PassRati
         The distributions below and above; None where the ratio of a step is too large for floating point.
     """
     cut = CUT_SHARE * tol * depth
-    losses = -_loss_with_rest(base, cut * steps**-CUT_EXPONENT), _loss_with_excess(base, cut)
+    # a loss of at most -y has Q-probability ``rest``, or all losses are above -y
+    rest = cut * steps**-CUT_EXPONENT
+    lowest = -_meeting(lambda y: float(base.tails(np.array(-y)).cdf_q), rest, -base.support[0])
+    losses = lowest, _loss_with_excess(base, cut)
     if max(losses[1], -losses[0]) > MAX_LOSS:
         return None
     plan = _plan(base, steps, tol, cut, losses)
@@ -189,24 +190,14 @@ def _loss_with_excess(base: LossPair, excess: float) -> float:
     return _meeting(lambda y: float(base.log_delta(y)), excess, base.support[1])
 
 
-def _loss_with_rest(base: LossPair, rest: float) -> float:
-    """The y for which a loss of at most -y has Q-probability ``rest``, or minus the least loss where that is finite."""
-    return _meeting(lambda y: float(base.tails(np.array(-y)).cdf_q), rest, -base.support[0])
-
-
 def _meeting(log_decreasing: Callable[[float], float], value: float, largest: float) -> float:
     """Where a decreasing function, given by its logarithm, meets a value, or ``largest`` where that is finite."""
     if math.isfinite(largest):
         return float(largest)
-    target = math.log(value)
-
-    def miss(y: float) -> float:
-        return log_decreasing(y) - target
-
-    top = LEAST_LOSS
-    while miss(top) > 0:
+    target, top = math.log(value), LEAST_LOSS
+    while log_decreasing(top) > target:
         top *= 2
-    return float(smallest_meeting(miss, top, low=top / 2, high=top, rtol=LOSS_RTOL))
+    return smallest_meeting(lambda y: log_decreasing(y) - target, top, low=top / 2, high=top, rtol=LOSS_RTOL)
 
 
 # The pair of random allocation: every record takes part in one uniformly random step of each pass.
@@ -278,11 +269,9 @@ class AllocatedPair(KeyedPair):
         narrowest = NARROWEST_TOL * (math.log(self.depth) / math.log(USUAL_DEPTH)) ** 2
         # rounded down to a power of two, so that nearly equal tolerances share their distributions
         accuracy = 2.0 ** math.floor(math.log2(min(max(tol, narrowest), WIDEST_TOL)))
-        ends = _ends(self.base, self.steps, accuracy, self.depth)
-        return ends.remove if self.forward else ends.add
+        return _ends(self.base, self.steps, accuracy, self.depth)[0 if self.forward else 1]
 
     def for_delta(self, delta: float) -> LossPair:
-        """Return the same pair with a ``sandwich`` that resolves a delta of one pass as small as this."""
         powers = math.ceil(math.log(max(delta, LEAST_DEPTH)) / math.log(DEPTH_FACTOR))
         return AllocatedPair(self.base, self.steps, self.forward, min(DEPTH_FACTOR**powers, USUAL_DEPTH))
 
@@ -290,28 +279,23 @@ class AllocatedPair(KeyedPair):
         return AllocatedPair(self.base, self.steps, not self.forward, self.depth)
 
     def tails(self, eps: Array) -> Tails:
-        """Compute ln of the four tail probabilities of a dominating pair, as ``LossPair.tails``."""
         return self.sandwich(USUAL_TOL)[1].tails(eps)
 
     def log_delta(self, eps: ArrayLike) -> Array:
-        """Compute ln of the profile of a dominating pair: an upper bound of delta at eps."""
         return self.sandwich(USUAL_TOL)[1].log_delta(eps)
 
 
-class _Ends(NamedTuple):
-    """The dominated and the dominating pair of a pass, for removing and for adding a record."""
-
-    remove: tuple[LossPair, LossPair]
-    add: tuple[LossPair, LossPair]
+Ends = tuple[LossPair, LossPair]
 
 
 @lru_cache(maxsize=16)
-def _ends(base: LossPair, steps: int, tol: float, depth: float) -> _Ends:
+def _ends(base: LossPair, steps: int, tol: float, depth: float) -> tuple[Ends, Ends]:
+    """The dominated and the dominating pair of a pass, for removing and for adding a record."""
     ratio = pass_ratio(base, steps, tol, depth)
     if ratio is None or max(ratio.above.mass_error, ratio.below.mass_error) > MAX_MASS_ERROR:
         # a single step is post-processing of the pass, and one release without sampling dominates it
         one_step = poisson(base, 1 / steps)
-        return _Ends((one_step, base), (one_step.reverse(), base.reverse()))
+        return (one_step, base), (one_step.reverse(), base.reverse())
     above, below = _Outcomes.of(ratio.above, steps), ratio.below
     dominated = _dominated(_Outcomes.of(below, steps), below.mass_error, below.value_error)
     rounding = ratio.above.mass_error + ratio.above.value_error
@@ -321,7 +305,7 @@ def _ends(base: LossPair, steps: int, tol: float, depth: float) -> _Ends:
     at_zero = growth * ratio.above.at_zero + UNDERFLOW_MASS
     remove = _dominating(above.losses + shift, growth * above.p, lost)
     add = _dominating(shift - above.losses[::-1], growth * above.q[::-1], at_zero)
-    return _Ends((dominated, remove), (dominated.reverse(), add))
+    return (dominated, remove), (dominated.reverse(), add)
 
 
 class _Outcomes(NamedTuple):

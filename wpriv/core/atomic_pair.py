@@ -180,11 +180,7 @@ def _product(a: AtomicPair, b: AtomicPair) -> AtomicPair:
     tolerance = LOSS_ROUNDING * (float(np.abs(a.losses).max(initial=0.0)) + float(np.abs(b.losses).max(initial=0.0)))
     # beside a loss of 1e17, losses near 1 remain what they are
     tolerance = min(tolerance, *(MERGED_SHARE * float(np.diff(pair.losses).min(initial=np.inf)) for pair in (a, b)))
-    starts = (
-        np.flatnonzero(np.concatenate([[True], np.diff(losses) > tolerance]))
-        if losses.size
-        else np.empty(0, dtype=np.int64)
-    )
+    starts = np.flatnonzero(np.diff(losses, prepend=-np.inf) > tolerance)
     masses = []
     for one, two in ((a.log_p, b.log_p), (a.log_q, b.log_q)):
         masses.append(np.logaddexp.reduceat(np.add.outer(one, two).ravel()[order], starts) if losses.size else losses)

@@ -1,7 +1,5 @@
 """Dominating pairs of sampling where a person has several records.
 
-Poisson sampling where a person has several records: the dominating pair under add-remove.
-
 A group of m records takes part in a step with j ~ Binomial(m, q) of them, so the pair is the mixture of the pairs of j
 records against the distribution without them. docs/theory/groups.md proves that contributions in one direction are the
 worst case: their density ratios are increasing functions of one outcome, and sums of such ratios are the largest in
@@ -68,20 +66,16 @@ class AlignedGroupPair(KeyedPair):
         inside = (y > self.support[0]) & (y < self.support[1])
         loss = self.aligned(self.position(np.where(inside, y, self.inner_loss)))
         terms = [w + pair.log_delta(at) for w, pair, at in zip(self.log_weights, self.pairs, loss, strict=True)]
-        low = log1mexp(np.minimum(y, 0.0))
-        return np.where(
-            inside, np.minimum(np.logaddexp.reduce(terms), 0.0), np.where(y <= self.support[0], low, -np.inf)
-        )
+        outside = np.where(y <= self.support[0], log1mexp(np.minimum(y, 0.0)), -np.inf)
+        return np.where(inside, np.minimum(np.logaddexp.reduce(terms), 0.0), outside)
 
     def reversed_log_delta_at(self, eps: Array) -> Array:
         # the same sum for the reversed pairs
         y = np.asarray(eps, dtype=float)
         inside = (-y > self.support[0]) & (-y < self.support[1])
         loss = self.aligned(self.position(np.where(inside, -y, self.inner_loss)))
-        terms = [
-            w + at + pair.reverse().log_delta(-at)
-            for w, pair, at in zip(self.log_weights, self.pairs, loss, strict=True)
-        ]
+        each = zip(self.log_weights, self.pairs, loss, strict=True)
+        terms = [w + at + pair.reverse().log_delta(-at) for w, pair, at in each]
         return np.where(inside, np.minimum(y + np.logaddexp.reduce(terms), 0.0), -np.inf)
 
     @property
@@ -236,12 +230,10 @@ class LaplaceGroupPair(AlignedGroupPair):
         above = np.where(distance > 0, smaller, 1 - smaller)
         below = np.where(distance > 0, 1 - smaller, smaller)
         weights = _column(np.array([self.none, *self.weights]), y)
-        all_above = y < self.support[0]
-        ends = (1.0, 0.0, 1.0, 0.0)
+        # above all losses below the support, and below all from its end on
+        outside = np.where(y < self.support[0], 1.0, 0.0), np.where(y < self.support[0], 0.0, 1.0)
         tails = ((weights * above).sum(axis=0), (weights * below).sum(axis=0), above[0], below[0])
-        return Tails(
-            *(np.where(inside, tail, np.where(all_above, end, 1 - end)) for tail, end in zip(tails, ends, strict=True))
-        )
+        return Tails(*(np.where(inside, tail, end) for tail, end in zip(tails, 2 * outside, strict=True)))
 
 
 # Fixed-size sampling where a person has several records: a dominating pair under replace-one, for Gaussian noise.
@@ -300,13 +292,8 @@ class FixedGaussGroupPair(KeyedPair):
         ends = self._outcomes(np.abs(y))
         shifted = ends - _column(np.array([0.0, *self.mu]), y)
         sf_p, cdf_p, sf_q, cdf_q = (total(cdf(at)) for at in (-shifted, shifted, -ends, ends))
-        up = y >= 0
-        return Tails(
-            *(
-                np.where(up, above, below)
-                for above, below in zip((sf_p, cdf_p, sf_q, cdf_q), (cdf_q, sf_q, cdf_p, sf_p), strict=True)
-            )
-        )
+        each = ((sf_p, cdf_q), (cdf_p, sf_q), (sf_q, cdf_p), (cdf_q, sf_p))
+        return Tails(*(np.where(y >= 0, above, below) for above, below in each))
 
     def log_delta(self, eps: ArrayLike) -> Array:
         y = np.asarray(eps, dtype=float)

@@ -176,9 +176,7 @@ class Sampling:
                 f"the parts of the records, for bands, are a whole number of at least 1 and need `sampling='poisson'`; "
                 f"found {self.parts} with sampling {self.kind!r}"
             )
-        if self.kind not in PASSES:
-            return
-        rate = whole_pass_rate(self.rate)
+        rate = whole_pass_rate(self.rate) if self.kind in PASSES else self.rate
         if rate is None:
             raise UsageError(
                 f"{PASSES[self.kind]} has passes of a whole number of steps t, and rate 1/t; found rate {self.rate:g}, "

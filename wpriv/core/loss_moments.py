@@ -155,7 +155,7 @@ def _concatenated(left: _Nodes | None, right: _Nodes | None) -> _Nodes:
 def _side(log_f: Callable[[Array], Array], centre: float, limit: float, atoms: Array, floor: float) -> _Nodes | None:
     """Nodes for a positive function that decreases from the centre towards ``limit``, as far as it exceeds e^floor."""
     sign = 1.0 if limit > centre else -1.0
-    reach = _reach(log_f, centre, sign, abs(limit - centre), floor)
+    reach = _reach(log_f, centre, sign, abs(limit - centre), floor) if limit != centre else 0.0
     if reach == 0:
         return None
     end = limit if reach >= abs(limit - centre) else centre + sign * reach
@@ -175,8 +175,6 @@ def _side(log_f: Callable[[Array], Array], centre: float, limit: float, atoms: A
 
 def _reach(log_f: Callable[[Array], Array], centre: float, sign: float, limit: float, floor: float) -> float:
     """Distance from the centre up to which a decreasing function exceeds e^floor, from 0 to ``limit``."""
-    if limit == 0:
-        return 0.0
     scale = np.exp2(np.arange(-110.0, 64.0))
     if math.isfinite(limit):
         scale = np.append(scale[scale < limit], limit)
@@ -267,10 +265,8 @@ def loss_class(pair: LossPair) -> LossClass:
         return pair.tails(y).cdf_p
 
     floor = max(-150.0, log_infinity - 30.0)
-    sides = [
-        _side(below, mean, pair.support[0], pair.atoms, -150.0),
-        _side(above, mean, pair.support[1], pair.atoms, floor),
-    ]
+    ends = (below, pair.support[0], -150.0), (above, pair.support[1], floor)
+    sides = [_side(tail, mean, end, pair.atoms, least) for tail, end, least in ends]
     deviations = [(np.abs(side.y - mean), np.exp(side.log_mass)) for side in sides if side is not None]
     variance = sum(2 * float(distance @ mass) for distance, mass in deviations) / finite
     third = sum(3 * float(distance**2 @ mass) for distance, mass in deviations) / finite

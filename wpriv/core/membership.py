@@ -29,6 +29,7 @@ from wpriv.core.trade_off import (
 )
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics import counted_work
+from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.numbers import finite_number
 
 # relative width of the bounds of an error rate
@@ -46,15 +47,6 @@ MAX_KINK = 50.0
 FIRST_SPACING, MARGIN, MAX_ROUNDS = 0.5, 0.75, 12
 
 
-class DeltaBracket(Protocol):
-    """A ``Bracket`` of delta."""
-
-    @property
-    def lower(self) -> float | None: ...
-    @property
-    def safe(self) -> float: ...
-
-
 class ProvenCurve(Protocol):
     """What is needed of a ``Curve``; see there."""
 
@@ -69,9 +61,9 @@ class ProvenCurve(Protocol):
     @property
     def is_proven(self) -> bool: ...
     @property
-    def delta_bracket(self) -> Callable[[float], DeltaBracket]: ...
+    def delta_bracket(self) -> Callable[[float], Bracket]: ...
     @property
-    def orders(self) -> Sequence[Callable[[float, float], DeltaBracket]]: ...
+    def orders(self) -> Sequence[Callable[[float, float], Bracket]]: ...
 
 
 @dataclass(frozen=True)
@@ -137,9 +129,7 @@ class Membership:
     @property
     def names(self) -> tuple[str, ...]:
         """The orders: "remove" has the neighbour without the record as null hypothesis, "add" the one with it."""
-        if len(self.trade_offs) == 1:
-            return ("both",)
-        return ("remove", "add") if self.curve.process.adjacency == Adjacency.ADD_REMOVE else ("P over Q", "Q over P")
+        return order_names(self.curve.process, len(self.trade_offs))
 
     def advantage(self) -> tuple[float, float]:
         """Bounds of the largest TPR minus FPR: delta at eps = 0, the total variation distance."""
@@ -226,12 +216,19 @@ class Membership:
 
     def _delta(self, index: int, eps: float, width: float) -> tuple[float, float]:
         if self.curve.orders:
-            low, high = _answer(lambda eps: self.curve.orders[index](eps, width), eps)
+            low, high = delta_ends(lambda eps: self.curve.orders[index](eps, width), eps)
         else:
             # which order a lower bound of the worse one belongs to is not known
-            low, high = 0.0, _answer(self.curve.delta_bracket, eps)[1]
+            low, high = 0.0, delta_ends(self.curve.delta_bracket, eps)[1]
         # bounds from above are refined as if they were exact; no lower end is made of them
         return (high if self.curve.claim == "upper-bound" else min(low, high)), high
+
+
+def order_names(process: Process, count: int) -> tuple[str, ...]:
+    """Names of the orders of the neighbours, which are one where both have the same curve: which world P stands for."""
+    if count == 1:
+        return ("both",)
+    return ("remove", "add") if process.adjacency == Adjacency.ADD_REMOVE else ("P over Q", "Q over P")
 
 
 def _first_points(fprs: Sequence[float], scale: float) -> list[float]:
@@ -265,13 +262,13 @@ def _worst(points: Sequence[ErrorRates]) -> ErrorRates:
     )
 
 
-def _answer(bracket_at: Callable[[float], DeltaBracket], eps: float) -> tuple[float, float]:
-    """Both ends of delta; the trivial ones where the accountant has no answer."""
+def delta_ends(bracket_at: Callable[[float], Bracket], eps: float) -> tuple[float, float]:
+    """Both ends of delta at eps; the trivial ones where the accountant has no answer."""
     try:
         bracket = bracket_at(eps)
     except Unsupported:
         return 0.0, 1.0
-    return float(bracket.lower or 0.0), float(bracket.safe)
+    return float(bracket.lower or 0.0), min(1.0, float(bracket.safe))
 
 
 def _between(known: Mapping[float, tuple[float, float]], eps: float) -> tuple[float, float]:
@@ -290,6 +287,12 @@ def exact_mu(curve: ProvenCurve) -> float | None:
     return None if pair is None else gaussian_mu(pair)
 
 
+def without_sampling(process: Process) -> Process:
+    """The process with all records in each step, and with one step in the place of each pass."""
+    steps = (replace(step, n=step.n // step.sampling.pass_steps, sampling=Sampling()) for step in process.steps)
+    return process.with_steps(tuple(steps))
+
+
 def mu_without_sampling(process: Process) -> float:
     """mu of Gaussian steps if all records took part, which bounds that of the sampled steps; inf for other steps.
 
@@ -298,9 +301,8 @@ def mu_without_sampling(process: Process) -> float:
     """
     if any(step.sampling.max_batch for step in process.steps):
         return math.inf
-    steps = tuple(replace(step, n=step.n // step.sampling.pass_steps, sampling=Sampling()) for step in process.steps)
     try:
-        pair = closed_form(process.with_steps(steps).directions()[0])
+        pair = closed_form(without_sampling(process).directions()[0])
     except Unsupported:
         return math.inf
     mu = None if pair is None else gaussian_mu(pair)

@@ -10,7 +10,7 @@ from wpriv.core.allocation_pair import allocated
 from wpriv.core.group_pairs import MAX_SAMPLED_GROUP, FixedGaussGroupPair, GaussGroupPair, LaplaceGroupPair
 from wpriv.core.kinds import Adjacency, Neighbours, Release, Sampling
 from wpriv.core.loss_pair import LossPair, gaussian_mu
-from wpriv.core.mechanism import AdditiveNoise, Mechanism
+from wpriv.core.mechanism import Mechanism
 from wpriv.core.shuffled_pair import shuffled
 from wpriv.core.subsampled_pairs import ReplacedGaussPair, fixed, poisson, truncated_poisson
 from wpriv.core.theorems import BANDS, GROUP, LARGEST_BATCH, OPTIONS, TABLE, Combination
@@ -29,29 +29,22 @@ def sampled_pair(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbour
         replaced = mechanism.grouped(2).pair()
         return truncated_poisson(pair, replaced, rate, sampling.max_batch, neighbours.records)
     if neighbours.group > 1:
-        return _group_pair(mechanism, sampling, neighbours)
+        pairs = [mechanism.grouped(count).pair() for count in range(1, neighbours.group + 1)]
+        if sampling.kind == "fixed":
+            return FixedGaussGroupPair(pairs, round(rate * neighbours.records), neighbours.records)
+        return (LaplaceGroupPair if gaussian_mu(pairs[0]) is None else GaussGroupPair)(pairs, rate)
     if sampling.kind == "allocation":
         return allocated(pair, sampling.pass_steps)
     if sampling.kind == "shuffle":
-        return shuffled(pair, _shuffled_noise(mechanism), sampling.pass_steps)
+        noise = mechanism.additive_noise()
+        assert noise is not None  # the table of theorems has shuffled batches for additive noise alone
+        return shuffled(pair, noise, sampling.pass_steps)
     if sampling.kind == "poisson" and neighbours.adjacency == Adjacency.REPLACE_ONE:
-        half = _halved(mechanism).pair()
+        # adding or removing a record moves the query by half the sensitivity
+        sensitivity = dataclasses.asdict(mechanism)["sensitivity"] / 2
+        half = dataclasses.replace(mechanism, sensitivity=sensitivity).pair()  # type: ignore[call-arg]
         return ReplacedGaussPair(half, gaussian_mu(half) or 0.0, rate)
     return (poisson if sampling.kind == "poisson" else fixed)(pair, rate)
-
-
-def _halved(mechanism: Mechanism) -> Mechanism:
-    """Gaussian noise at half the sensitivity, which is how far adding or removing a record moves the query."""
-    half = dataclasses.asdict(mechanism)["sensitivity"] / 2
-    return dataclasses.replace(mechanism, sensitivity=half)  # type: ignore[call-arg]
-
-
-def _group_pair(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours) -> LossPair:
-    pairs = [mechanism.grouped(count).pair() for count in range(1, neighbours.group + 1)]
-    if sampling.kind == "fixed":
-        batch = round(sampling.rate * neighbours.records)
-        return FixedGaussGroupPair(pairs, batch, neighbours.records)
-    return (LaplaceGroupPair if gaussian_mu(pairs[0]) is None else GaussGroupPair)(pairs, sampling.rate)
 
 
 def defined_under(mechanism: Mechanism | type[Mechanism]) -> tuple[Adjacency, ...]:
@@ -83,7 +76,9 @@ def combination(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours
     Raises:
         Unsupported: there is none, so that no pair is proven. UsageError: a number that the theorem needs is missing.
     """
-    adjacency, options = neighbours.adjacency, _options(sampling, neighbours)
+    adjacency = neighbours.adjacency
+    present = {GROUP: neighbours.group > 1, LARGEST_BATCH: sampling.max_batch > 0, BANDS: sampling.parts > 1}
+    options = [option for option, is_present in present.items() if is_present]
     # where all records take part there is nothing to be drawn
     whole = sampling.rate == 1 and options == [GROUP]
     kind = "none" if whole else sampling.kind
@@ -97,7 +92,12 @@ def combination(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours
         raise _refusal(mechanism, sampling, neighbours, kind, options)
     mechanism.between(neighbours)
     if kind == "allocation":
-        _check_finite(mechanism)
+        pair = mechanism.pair()
+        if pair.mass_at_plus_infinity or pair.mass_at_minus_infinity or pair.sandwich(1.0) is not None:
+            raise Unsupported(
+                f"random allocation needs a pair with finite losses that are known exactly; {mechanism.name} has none. "
+                f"Use `sampling='poisson'`"
+            )
     if kind == "fixed" and not mechanism.pair().symmetric:
         raise Unsupported(
             f"fixed-size sampling needs a pair with the same loss distribution in both orders of the neighbours; "
@@ -111,12 +111,6 @@ def combination(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours
     if options == [GROUP] and kind != "none":
         _check_group(sampling, neighbours)
     return row
-
-
-def _options(sampling: Sampling, neighbours: Neighbours) -> list[str]:
-    """What a step has beside its kind of sampling."""
-    present = {GROUP: neighbours.group > 1, LARGEST_BATCH: sampling.max_batch > 0, BANDS: sampling.parts > 1}
-    return [option for option, is_present in present.items() if is_present]
 
 
 def _refusal(
@@ -173,15 +167,6 @@ def _bound_of_group(mechanism: Mechanism, sampling: Sampling, neighbours: Neighb
     return f"; an upper bound is that of all {group} records at once (sensitivity times {group}) at rate {joined:.6g}"
 
 
-def _check_finite(mechanism: Mechanism) -> None:
-    pair = mechanism.pair()
-    if pair.mass_at_plus_infinity or pair.mass_at_minus_infinity or pair.sandwich(1.0) is not None:
-        raise Unsupported(
-            f"random allocation needs a pair with finite losses that are known exactly; {mechanism.name} has none. "
-            f"Use `sampling='poisson'`"
-        )
-
-
 def _check_group(sampling: Sampling, neighbours: Neighbours) -> None:
     """The numbers that groups under sampling need."""
     group, rate = neighbours.group, sampling.rate
@@ -201,9 +186,3 @@ def _check_group(sampling: Sampling, neighbours: Neighbours) -> None:
         )
     if group > neighbours.records:
         raise UsageError(f"`group` must be at most `records`; found {group} of {neighbours.records} records")
-
-
-def _shuffled_noise(mechanism: Mechanism) -> AdditiveNoise:
-    noise = mechanism.additive_noise()
-    assert noise is not None  # the table of theorems has shuffled batches for additive noise alone
-    return noise

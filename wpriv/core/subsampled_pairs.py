@@ -1,7 +1,4 @@
-"""Dominating pairs of Poisson and fixed-size sampling, of single records.
-
-What both kinds of subsampling share: mixtures of masses, the map of losses, and sampled atomic pairs.
-"""
+"""Dominating pairs of Poisson and fixed-size sampling, of single records."""
 
 from __future__ import annotations
 
@@ -29,6 +26,8 @@ from wpriv.core.loss_pair import (
 from wpriv.numerics.arrays import Array, CellParts, atom_parts
 from wpriv.numerics.log_space import inverse_log_mixture, log1mexp, log_binomial_excess, log_mixture
 from wpriv.numerics.numbers import raised
+
+Combine = Callable[[Array, Array, float], Array]
 
 
 def mix(log_q: Array, log_p: Array, rate: float) -> Array:
@@ -112,13 +111,11 @@ class SampledAtoms(AtomicPair):
         slope = base.losses[sampled] + math.log(rate) - log_mixture(base.losses[sampled], rate)
         error = base.errors[sampled] * np.exp(np.minimum(slope, 0.0))
         mirrored = error[::-1] if self.symmetric else error[:0]
-        # between or below them a loss of which no base loss decides
-        rest = np.zeros(self.losses.size - error.size - mirrored.size)
-        self.errors = self.errors + np.concatenate([mirrored, rest, error])
-        high = raised(self.support[1])
+        # between or below them is a loss of which no base loss decides
+        self.errors[: mirrored.size] += mirrored
+        self.errors[self.errors.size - error.size :] += error
+        high = math.inf if math.isinf(base.support[1]) else raised(self.support[1])
         self.support = (-high if self.symmetric else self.support[0], high)
-        if math.isinf(base.support[1]):
-            self.support = (-math.inf if self.symmetric else self.support[0], math.inf)
         return self
 
 
@@ -169,28 +166,23 @@ class _Poisson(_Sampled):
         self._map = LossMap(base.atoms, mixed, rate)
 
     def tails(self, eps: Array) -> Tails:
-        eps = np.asarray(eps, dtype=float)
-        base = self.base.tails(self._map.base(eps))
-        mixed = (mix(base.sf_q, base.sf_p, self.rate), mix(base.cdf_q, base.cdf_p, self.rate), base.sf_q, base.cdf_q)
-        # no loss is below ln(1-q), and outcomes with a base loss of -inf have exactly this loss
-        below = eps < self.floor
-        return Tails(
-            *(np.where(below, edge, tail) for edge, tail in zip((0.0, -np.inf, 0.0, -np.inf), mixed, strict=True))
-        )
+        return self._mixed(self.base.tails, mix, (0.0, -np.inf, 0.0, -np.inf), eps)
 
     def probabilities(self, eps: Array) -> Tails:
+        edges = (1.0, 0.0, 1.0, 0.0) if self.base.mass_at_minus_infinity > 0 else None
+        return self._mixed(self.base.probabilities, blend, edges, eps)
+
+    def _mixed(
+        self, tails: Callable[[Array], Tails], combine: Combine, edges: tuple[float, ...] | None, eps: Array
+    ) -> Tails:
         eps = np.asarray(eps, dtype=float)
-        base = self.base.probabilities(self._map.base(eps))
-        mixed = (
-            blend(base.sf_q, base.sf_p, self.rate),
-            blend(base.cdf_q, base.cdf_p, self.rate),
-            base.sf_q,
-            base.cdf_q,
-        )
-        if self.base.mass_at_minus_infinity == 0:
-            return Tails(*mixed)
-        below = eps < self.floor
-        return Tails(*(np.where(below, edge, tail) for edge, tail in zip((1.0, 0.0, 1.0, 0.0), mixed, strict=True)))
+        base = tails(self._map.base(eps))
+        mixed = combine(base.sf_q, base.sf_p, self.rate), combine(base.cdf_q, base.cdf_p, self.rate)
+        if edges is None:
+            return Tails(*mixed, base.sf_q, base.cdf_q)
+        # no loss is below ln(1-q), and outcomes with a base loss of -inf have exactly this loss
+        each = zip(edges, (*mixed, base.sf_q, base.cdf_q), strict=True)
+        return Tails(*(np.where(eps < self.floor, edge, tail) for edge, tail in each))
 
     def cell_parts(self, low: Array, high: Array) -> CellParts | None:
         # (1-q) Q + q P - e^a Q = q (P - e^x Q) with the base loss x of a; -inf at the floor ln(1-q), below which there
@@ -311,21 +303,15 @@ class _Fixed(_Sampled):
     def probabilities(self, eps: Array) -> Tails:
         return self._with_mirror_image(self.base.probabilities, blend, eps)
 
-    def _with_mirror_image(
-        self, tails: Callable[[Array], Tails], combine: Callable[[Array, Array, float], Array], eps: Array
-    ) -> Tails:
+    def _with_mirror_image(self, tails: Callable[[Array], Tails], combine: Combine, eps: Array) -> Tails:
         eps = np.asarray(eps, dtype=float)
         up = eps >= 0
         mirror = np.abs(eps)
         base = tails(np.where(up, self._map.base(mirror), self._map.base(mirror, "left")))
         upper_p, lower_p = combine(base.sf_q, base.sf_p, self.rate), combine(base.cdf_q, base.cdf_p, self.rate)
         # below zero the pair is the mirror image: L = -L' with the roles of P and Q exchanged
-        return Tails(
-            np.where(up, upper_p, base.cdf_q),
-            np.where(up, lower_p, base.sf_q),
-            np.where(up, base.sf_q, lower_p),
-            np.where(up, base.cdf_q, upper_p),
-        )
+        each = ((upper_p, base.cdf_q), (lower_p, base.sf_q), (base.sf_q, lower_p), (base.cdf_q, upper_p))
+        return Tails(*(np.where(up, above, below) for above, below in each))
 
     def cell_parts(self, low: Array, high: Array) -> CellParts | None:
         # as under Poisson sampling above 0, and the mirror image of that below

@@ -1,9 +1,7 @@
 """The theorems behind the pairs: their premises, and which combinations they cover.
 
-The premises of the theorems behind a pair: what must be true of a program beside its parameters.
-
-The sentences are fixed. Certificates carry them, and ``wpriv/verify/certificate.py`` has its own list of those that a
-proof needs; a test compares the two.
+The sentences of premises are fixed. Certificates carry them, and ``wpriv/verify/certificate.py`` has its own list of
+those that a proof needs; a test compares the two.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """The trade-off function of one order of neighbours, and the least mu of Gaussian differential privacy.
 
-The trade-off function of one order of neighbours, bounded from both sides by points of the privacy profile.
-
 A test of "the record is in the data" (distribution P) against "it is not" (Q) has a false-positive rate a under Q and a
 false-negative rate under P; T(a) is the least false-negative rate. The profile f(t) = H_t(P||Q) is its dual: T(a) is
 the supremum over t >= 0 of the lines 1 - t a - f(t). Upper bounds of f at a few t are thus lower bounds of T; lower
@@ -334,17 +332,13 @@ def _upper(trade_off: TradeOff, fpr: float) -> tuple[float, list[tuple[float, Li
     first, last = trade_off.active(0.5), trade_off.active(fpr)
     pieces = []
     for a, left, right in [(0.5, first, first), *inside, (fpr, last, last)]:
-        mu = max(_rounded_up(line, a) for line in {left, right})
-        pieces.append((mu, left, right))
+        mus = []
+        for line in {left, right}:
+            tpr, fnr = line.error_rates(a)
+            mu = _mu_of_tpr(tpr, fnr, a) if fnr > 0 else math.inf
+            mus.append(mu + MU_ROUNDING * (abs(mu) + abs(float(ndtri(a)))))
+        pieces.append((max(mus), left, right))
     return max(mu for mu, _, _ in pieces), pieces
-
-
-def _rounded_up(line: Line, fpr: float) -> float:
-    tpr, fnr = line.error_rates(fpr)
-    if fnr == 0:
-        return math.inf
-    mu = _mu_of_tpr(tpr, fnr, fpr)
-    return mu + MU_ROUNDING * (abs(mu) + abs(float(ndtri(fpr))))
 
 
 def _lower(trade_off: TradeOff, fpr: float) -> float:

@@ -1,7 +1,4 @@
-"""Files of NumPy arrays and of weights, read without running code.
-
-NumPy array files, read with a limit on their unpacked size and without pickled objects.
-"""
+"""Files of NumPy arrays and of weights, read without running code."""
 
 from __future__ import annotations
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import pickle
-import struct
 import warnings
-import zipfile
-import zlib
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 
 from wpriv.errors import MissingResource, UsageError
-from wpriv.files import durable_writes
+from wpriv.files import array_files, durable_writes
 
 FORMAT = "wpriv.checkpoint/5"
 Fields = dict[str, type]
@@ -22,10 +19,7 @@ POSITION: Fields = {"identity": str, "run": int, "ledger": dict, "clear": bool}
 WEIGHTS: Fields = {"weights": dict}
 METRICS: Fields = {"rows": str}
 # what torch raises for a damaged file, which it reads as far as it can
-DAMAGED = (
-    ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, MemoryError, OSError,
-    RuntimeError, TypeError, ValueError, pickle.PickleError, struct.error, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
+DAMAGED = (*array_files.DAMAGED, AssertionError, ImportError, pickle.PickleError)
 
 
 def save(path: Path, content: dict[str, object]) -> None:
@@ -54,27 +48,22 @@ def load(path: Path, device: torch.device | str = "cpu", fields: Fields = POSITI
     Raises:
         UsageError: it is missing, damaged, or not a file of wpriv. MissingResource: reading it is not permitted.
     """
+    again = "begin again with `fresh=True`"
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of files that it did not write
             stored = torch.load(file, map_location=device, weights_only=True)
     except FileNotFoundError:
-        raise UsageError(f"{path} is missing; put it back, or begin again with `fresh=True`") from None
+        raise UsageError(f"{path} is missing; put it back, or {again}") from None
     except PermissionError as error:
         raise MissingResource(f"{path} cannot be read: {error.strerror}. Allow reading it") from None
     except pickle.UnpicklingError:
         reason = "it holds something other than tensors and plain data"
-        raise UsageError(
-            f"the checkpoint {path} cannot be read: {reason}; put it back, or begin again with `fresh=True`"
-        ) from None
+        raise UsageError(f"the checkpoint {path} cannot be read: {reason}; put it back, or {again}") from None
     except DAMAGED:
-        raise UsageError(
-            f"the checkpoint {path} is damaged or cut short; put it back, or begin again with `fresh=True`"
-        ) from None
+        raise UsageError(f"the checkpoint {path} is damaged or cut short; put it back, or {again}") from None
     if not isinstance(stored, dict) or stored.get("format") != FORMAT:
-        raise UsageError(
-            f"{path} is not a checkpoint of this version of wpriv (wanted {FORMAT}); begin again with `fresh=True`"
-        )
+        raise UsageError(f"{path} is not a checkpoint of this version of wpriv (wanted {FORMAT}); {again}")
     return require(stored, path, fields)
 
 

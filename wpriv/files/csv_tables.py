@@ -170,11 +170,11 @@ class CsvTable:
     def _by_pandas(self, numeric: Sequence[str]) -> dict[str, Array]:
         import pandas as pd
 
-        types: Any = {name: np.float64 if name in numeric else object for name in self.names}
-        if set(numeric).issuperset(self.names):
-            types = np.float64
+        some: Any = {name: np.float64 if name in numeric else object for name in self.names}
+        types: Any = np.float64 if set(numeric).issuperset(self.names) else some
         # correct rounding is the default since pandas 3.1
-        precision: Any = {} if _release(pd.__version__) >= (3, 1) else {"float_precision": "round_trip"}
+        release = tuple(int(part) for part in re.findall(r"\d+", pd.__version__)[:2])
+        precision: Any = {} if release >= (3, 1) else {"float_precision": "round_trip"}
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows that are longer than the header
             frame = pd.read_csv(
@@ -241,8 +241,3 @@ def to_text(names: Sequence[str], body: Sequence[Mapping[str, object]]) -> str:
 
 def _not_a_number(cell: str, row: int, column: int, line: int) -> NotANumber:
     return NotANumber(f"could not convert string {cell[:40]!r} to a number at row {row}, column {column + 1}", line)
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """Return the major and the minor version."""
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])

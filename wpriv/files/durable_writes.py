@@ -1,7 +1,4 @@
-"""Files that are written whole or not at all: strict JSON values, atomic changes, locks.
-
-Values as strict JSON can hold them.
-"""
+"""Files that are written whole or not at all: strict JSON values, atomic changes, locks."""
 
 from __future__ import annotations
 
@@ -249,8 +246,10 @@ def _acquire(path: Path, busy: str, wait: bool) -> int:
                 raise error from None
         try:
             fcntl.flock(descriptor, kind)
-            if _is_at(descriptor, path):
-                return descriptor
+            with contextlib.suppress(FileNotFoundError):
+                # the open file is still the one at the path
+                if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                    return descriptor
         except BlockingIOError:
             os.close(descriptor)
             raise UsageError(busy) from None
@@ -267,11 +266,3 @@ def _acquire(path: Path, busy: str, wait: bool) -> int:
             ) from None
         os.close(descriptor)
     raise UsageError(busy)
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Return whether an open file is still the one at a path."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except FileNotFoundError:
-        return False

@@ -72,7 +72,8 @@ def definitions(path: str | Path) -> dict[str, Definition]:
         if isinstance(node, ast.FunctionDef):
             defined[node.name] = _parameters(node.args)
         elif isinstance(node, ast.ClassDef):
-            defined[node.name] = _of_class(node)
+            made = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
+            defined[node.name] = _parameters(made[0].args, 1) if made else Definition(None)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             defined |= {(alias.asname or alias.name).partition(".")[0]: Definition(None) for alias in node.names}
         elif isinstance(node, ast.Assign):
@@ -182,17 +183,9 @@ def _module(path: Path, content: str) -> ModuleType:
     return module
 
 
-def _of_class(node: ast.ClassDef) -> Definition:
-    for item in node.body:
-        if isinstance(item, ast.FunctionDef) and item.name == "__init__":
-            definition = _parameters(item.args)
-            return Definition((definition.parameters or ())[1:], definition.open)
-    return Definition(None)
-
-
-def _parameters(arguments: ast.arguments) -> Definition:
+def _parameters(arguments: ast.arguments, first: int = 0) -> Definition:
     names = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    return Definition(tuple(argument.arg for argument in names), arguments.kwarg is not None)
+    return Definition(tuple(argument.arg for argument in names[first:]), arguments.kwarg is not None)
 
 
 def _place(path: str | Path, error: BaseException) -> str:

@@ -1,7 +1,4 @@
-"""Array types of the numerical code, and the parts of the mass of a cell.
-
-Array types of the numerical code.
-"""
+"""Array types of the numerical code, and the parts of the mass of a cell."""
 
 from __future__ import annotations
 

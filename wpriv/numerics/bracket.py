@@ -68,6 +68,11 @@ class Bracket:
     def __float__(self) -> float:
         return self.safe
 
+    def as_dict(self, name: str) -> dict[str, float | None]:
+        """The end that may be promised, both ends and the estimate, under keys that begin with a name."""
+        ends = {"": self.safe, "_lower": self.lower, "_upper": self.upper, "_estimate": self.estimate}
+        return {name + end: value for end, value in ends.items()}
+
     def text(self, limit: float | None = None) -> str:
         """Both ends, rounded outwards; ``limit`` as for ``numbers.text``."""
         if self.lower is None or self.upper is None:

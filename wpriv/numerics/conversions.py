@@ -1,7 +1,4 @@
-"""Conversions between notions of privacy, and sigma of one Gaussian release.
-
-Conversions between notions of privacy, each a function with its source. Deltas are natural logarithms throughout.
-"""
+"""Conversions between notions of privacy, and sigma of one Gaussian release; deltas are natural logarithms."""
 
 from __future__ import annotations
 
@@ -129,9 +126,8 @@ def log_mills_drop(a: Array, width: float | Array) -> Array:
     half = np.asarray(np.minimum(width, 0.5) / 2)
     x = np.maximum(a, -30.0)[..., None] + half[..., None] * (_NODES + 1)
     integral = half * (_one_minus_x_mills(x) @ _WEIGHTS)
-    return np.where(
-        (a < -30) | (np.asarray(width) > 0.5), by_tails, -a * a / 2 - 0.5 * math.log(2 * math.pi) + np.log(integral)
-    )
+    by_integral = -a * a / 2 - 0.5 * math.log(2 * math.pi) + np.log(integral)
+    return np.where((a < -30) | (np.asarray(width) > 0.5), by_tails, by_integral)
 
 
 def _one_minus_x_mills(x: Array) -> Array:
@@ -157,11 +153,8 @@ def exact(eps: float, delta: float) -> float:
     Source:
         Balle, Wang (2018), Theorem 8.
     """
-    target = math.log(delta)
-    return smallest_meeting(
-        lambda sigma: _log_delta(eps, sigma) - target,
-        guess=classical(max(eps, 1.0), delta),
-    )
+    target, guess = math.log(delta), classical(max(eps, 1.0), delta)
+    return smallest_meeting(lambda sigma: _log_delta(eps, sigma) - target, guess)
 
 
 def _log_delta(eps: float, sigma: float) -> float:

@@ -1,7 +1,4 @@
-"""Logarithms that keep their digits: sums, differences, and binomial probabilities.
-
-Logarithms of sums and differences that keep their digits where the direct formula cancels or overflows.
-"""
+"""Logarithms that keep their digits: sums, differences, and binomial probabilities."""
 
 from __future__ import annotations
 
@@ -77,11 +74,8 @@ def log_binomial_excess(a: Array, k: Array, rate: float, log_moment: Array) -> A
     with np.errstate(divide="ignore", invalid="ignore"):
         log_rest = np.where(rest == 0, 0.0, rest * (math.log1p(-rate) if rate < 1 else -math.inf))
         choose = gammaln(a + 1) - gammaln(k + 1) - gammaln(np.maximum(rest, 0.0) + 1) + k * math.log(rate) + log_rest
-        grown = np.where(
-            log_moment > 1,
-            log_moment + log1mexp(-np.maximum(log_moment, 1.0)),
-            np.log(np.expm1(np.minimum(log_moment, 1.0))),
-        )
+        small, large = np.minimum(log_moment, 1.0), np.maximum(log_moment, 1.0)
+        grown = np.where(log_moment > 1, log_moment + log1mexp(-large), np.log(np.expm1(small)))
     return np.asarray(logsumexp(np.where(rest >= 0, choose + grown, -np.inf), axis=-1))
 
 

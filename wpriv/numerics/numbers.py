@@ -1,7 +1,4 @@
-"""Numbers as text: how users write them, and how they are printed, towards the safe side.
-
-Numbers as users write them: 1e-5, 2^20, 256/60000, 60_000, 60,000 and 10% as text, or numbers of any library.
-"""
+"""Numbers as text: how users write them, and how they are printed, towards the safe side."""
 
 from __future__ import annotations
 
@@ -107,9 +104,7 @@ def to_int(value: object) -> Any:
             return whole(value, "")
         if (power := _power(value)) is not None:
             return power
-    except _TooLargeError:
-        return value
-    except UsageError:
+    except (_TooLargeError, UsageError):
         return value
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
@@ -194,10 +189,8 @@ def rounded(x: float, *, up: bool, digits: int = DIGITS) -> float:
         return float(x)
     # from the shortest text, so that the float nearest to 1e-5, which lies slightly above 1e-5, stays 1e-5
     exact = Decimal(repr(float(x)))
-    decimal = exact.quantize(
-        Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=ROUND_CEILING if up else ROUND_FLOOR
-    )
-    return float(decimal)
+    place = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    return float(exact.quantize(place, rounding=ROUND_CEILING if up else ROUND_FLOOR))
 
 
 def echo(x: float) -> str:

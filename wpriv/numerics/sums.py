@@ -1,10 +1,8 @@
 """Sums of independent variables: their distributions, and rates of tests on them.
 
-Distributions of a sum of independent variables on geometric cells, above and below it in convex order.
-
-Cell k holds the values from e^{kh} to e^{(k+1)h}. The sum of a value in cell i and one in cell i + d lies in or near
-cell i + floor(ln(1 + e^{dh}) / h), so that all pairs of cells are added up by shifting arrays. No mass is transformed
-or subtracted: each, however small, is right to a small relative error.
+Bounds of a sum in convex order have geometric cells: cell k holds the values from e^{kh} to e^{(k+1)h}. The sum of a
+value in cell i and one in cell i + d lies in or near cell i + floor(ln(1 + e^{dh}) / h), so that all pairs of cells are
+added up by shifting arrays. No mass is transformed or subtracted: each, however small, keeps a small relative error.
 
 - ``spread`` divides the mass of every cell between its ends so that the mean stays the same: a distribution *above*.
 - ``grouped`` keeps the mass and the mean of every cell, as if all of it were at the mean: a distribution *below*.
@@ -258,7 +256,10 @@ def score_sum_rates(
     mean = float(usual @ scores)
     first = round(count * mean) - size // 2
     centred = np.asarray(scores - mean, dtype=float)
-    rest, *one = (np.fft.rfft(_on_circle(scores, masses, size)) for masses in (usual, *others))
+    circles = np.zeros((1 + len(others), size), dtype=np.longdouble)
+    for circle, masses in zip(circles, (usual, *others), strict=True):
+        np.add.at(circle, scores % size, masses)
+    rest, *one = map(np.fft.rfft, circles)
     unit = max(float(np.finfo(rest.real.dtype).eps) / 2, EXTENDED_ROUNDOFF)
     layers = LAYER_ROUNDINGS * unit * (math.log2(size) + 4)
     # masses carry a rounding each, and one for every other cell of the same score
@@ -278,27 +279,18 @@ def score_sum_rates(
     return above, below, error + max(_wrapped(centred, usual, masses, count, size) for masses in others)
 
 
-def _on_circle(scores: Counts, masses: Array, size: int) -> np.ndarray:
-    circle = np.zeros(size, dtype=np.longdouble)
-    np.add.at(circle, scores % size, masses)
-    return circle
-
-
 def _wrapped(centred: Array, usual: Array, other: Array, count: int, size: int) -> float:
     """Chernoff's bound of the probability that the sum of centred scores leaves the window on either side."""
     total = 0.0
     for sign in (1.0, -1.0):
         tilts = TILTS / (size / 2)
         exponents = sign * tilts[:, None] * centred
-        log_usual, log_other = (_log_mean_exp(exponents, masses) for masses in (usual, other))
+        peak = exponents.max(axis=1)
+        growth = np.exp(exponents - peak[:, None])
+        log_usual, log_other = (peak + np.log(growth @ masses) for masses in (usual, other))
         slack = 1e-9 + 1e-12 * count
         total += math.exp(min(float(np.min((count - 1) * log_usual + log_other - tilts * (size / 2 - 1))) + slack, 0.0))
     return total
-
-
-def _log_mean_exp(exponents: Array, masses: Array) -> Array:
-    peak = exponents.max(axis=1)
-    return np.asarray(peak + np.log(np.exp(exponents - peak[:, None]) @ masses))
 
 
 def _power(spectrum: np.ndarray, count: int) -> np.ndarray:

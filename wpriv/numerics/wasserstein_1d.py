@@ -1,7 +1,5 @@
 """Distances on the line: exact Wasserstein distances, and absolute moments of the normal distribution.
 
-Exact Wasserstein distances between two distributions on the line: the quantity that a WDP budget bounds.
-
 On the line the monotone coupling is optimal for every order mu >= 1, so W_mu^mu = integral over u in (0,1) of
 |F_P^-1(u) - F_Q^-1(u)|^mu. For a shift it is the length of the shift, whatever the noise. For a subsampled record the
 integral is taken over the outcomes y of the mixture, u = F_P(y), which needs no inverse of the mixture's distribution
@@ -62,11 +60,8 @@ def samples(x: ArrayLike, y: ArrayLike, order: float) -> float:
         raise UsageError(f"both samples must hold at least one number; found {a.size} and {b.size}")
     levels = np.union1d(np.arange(1, a.size + 1) / a.size, np.arange(1, b.size + 1) / b.size)
     middle = levels - np.diff(levels, prepend=0.0) / 2
-    gaps = np.abs(
-        a[np.minimum((middle * a.size).astype(int), a.size - 1)]
-        - b[np.minimum((middle * b.size).astype(int), b.size - 1)]
-    )
-    return _norm(gaps, np.log(np.diff(levels, prepend=0.0)), order)
+    one, two = (x[np.minimum((middle * x.size).astype(int), x.size - 1)] for x in (a, b))
+    return _norm(np.abs(one - two), np.log(np.diff(levels, prepend=0.0)), order)
 
 
 def subsampled_gauss(rate: float, distance: float, sigma: float, order: float) -> float:
@@ -103,23 +98,18 @@ def gauss_mixture(weights: Sequence[float], means: Sequence[float], sigmas: Sequ
     """
     check_order(order)
     components = [(w, m, s) for w, m, s in zip(weights, means, sigmas, strict=True) if w > 0]
-    log_w, mean, sigma = (
-        np.log([w for w, _, _ in components])[:, None],
-        *(np.array([c[i] for c in components])[:, None] for i in (1, 2)),
-    )
-
+    weight, mean, sigma = (np.array(column)[:, None] for column in zip(*components, strict=True))
+    log_w = np.log(weight)
     # far out the cost |y - x|^mu can outweigh the falling density, by no more than the mixture can move an outcome
     # there
     wide = math.sqrt(2 * order * float(np.max(-log_w))) if len(components) > 1 else 0.0
     reach = _REACH + min(wide, order * float(np.max(np.abs(mean))) + 1) + 2 * math.sqrt(order)
-    centre, z, log_dz = _panels(
-        [(m, -reach * s, reach * s) for _, m, s in components], 0.5 * min(s for _, _, s in components)
-    )
+    spans = [(m, -reach * s, reach * s) for _, m, s in components]
+    centre, z, log_dz = _panels(spans, 0.5 * min(s for _, _, s in components))
     standardised = (centre - mean + z) / sigma
     below, above = logsumexp(log_w + log_ndtr(standardised), axis=0), logsumexp(log_w + log_ndtr(-standardised), axis=0)
-    log_density = logsumexp(log_w - standardised * standardised / 2 - np.log(sigma), axis=0) - 0.5 * math.log(
-        2 * math.pi
-    )
+    log_density = logsumexp(log_w - standardised * standardised / 2 - np.log(sigma), axis=0)
+    log_density = log_density - 0.5 * math.log(2 * math.pi)
     with np.errstate(invalid="ignore"):
         x = np.where(below < above, ndtri_exp(np.minimum(below, 0.0)), -ndtri_exp(np.minimum(above, 0.0)))
     gaps = np.where(np.isfinite(x), np.abs(centre + (z - x)), 0.0)

@@ -211,7 +211,7 @@ def require(verdicts: list[Verdict]) -> None:
     """Raise CheckFailed if an expected number was missed."""
     missed = [verdict for verdict in verdicts if verdict.held and not verdict.ok]
     if missed:
-        words = "; ".join(_missed(verdict) for verdict in missed[:MAX_SHOWN])
+        words = "; ".join(map(_missed, missed[:MAX_SHOWN]))
         more = "; ..." if len(missed) > MAX_SHOWN else ""
         raise CheckFailed(f"{len(missed)} of {len(verdicts)} expected numbers are missed: {words}{more}")
 
@@ -233,7 +233,32 @@ def verdicts(recipe: Recipe, rows: list[Row], *, first: bool = False) -> list[Ve
 def verdict(check: Check, column: str, expected: float, rows: list[Row], *, first: bool = False) -> Verdict:
     """Return the verdict on one expected number; ``first`` as for ``verdicts``."""
     matches = [row for row in rows if _matches(check, row)]
-    return _verdict(check, column, expected, matches[0] if len(matches) == 1 or (first and matches) else {})
+    row = matches[0] if len(matches) == 1 or (first and matches) else {}
+    expect, ours = check.expect, row.get(column)
+    difference, ok = None, False
+    if ours is not None and math.isfinite(ours):
+        difference = ours - expected if expect.absolute else _relative(ours - expected, expected)
+        # above zero where the number is on the wrong side
+        excess = -difference if expect.at_least else difference if expect.at_most else abs(difference)
+        ok = excess <= expect.within
+    return Verdict(
+        panel=check.panel,
+        where=check.where,
+        column=column,
+        kind=expect.kind,
+        expected=expected,
+        ours=ours,
+        difference=difference,
+        within=expect.within,
+        absolute=expect.absolute,
+        ok=ok,
+        held=expect.held,
+        source=expect.source,
+        commit=expect.commit,
+        noise_version=expect.noise_version,
+        seeds=int(row.get(SEEDS) or 1),
+        deviation=row.get(f"{column}{DEVIATION}"),
+    )
 
 
 def write(out: Path, recipe: Recipe, verdicts: list[Verdict]) -> tuple[Path, ...]:
@@ -279,34 +304,6 @@ def _matches(check: Check, row: Row) -> bool:
     return all(is_same(row.get(name), value) for name, value in check.where.items())
 
 
-def _verdict(check: Check, column: str, expected: float, row: Row) -> Verdict:
-    expect, ours = check.expect, row.get(column)
-    difference, ok = None, False
-    if ours is not None and math.isfinite(ours):
-        difference = ours - expected if expect.absolute else _relative(ours - expected, expected)
-        # above zero where the number is on the wrong side
-        excess = -difference if expect.at_least else difference if expect.at_most else abs(difference)
-        ok = excess <= expect.within
-    return Verdict(
-        panel=check.panel,
-        where=check.where,
-        column=column,
-        kind=expect.kind,
-        expected=expected,
-        ours=ours,
-        difference=difference,
-        within=expect.within,
-        absolute=expect.absolute,
-        ok=ok,
-        held=expect.held,
-        source=expect.source,
-        commit=expect.commit,
-        noise_version=expect.noise_version,
-        seeds=int(row.get(SEEDS) or 1),
-        deviation=row.get(f"{column}{DEVIATION}"),
-    )
-
-
 def _relative(difference: float, expected: float) -> float:
     if expected:
         return difference / abs(expected)
@@ -334,11 +331,9 @@ def of_file(path: Path) -> list[Published]:
 
 def of_recipe(recipe: Recipe) -> list[Published]:
     """Return the published numbers that a recipe expects."""
+    checks = [check for check in recipe.checks if check.expect.kind == "published"]
     return [
-        Published(check.panel, check.where, column, float(value))
-        for check in recipe.checks
-        if check.expect.kind == "published"
-        for column, value in check.columns.items()
+        Published(check.panel, check.where, name, float(n)) for check in checks for name, n in check.columns.items()
     ]
 
 
@@ -346,8 +341,7 @@ def matched(rows: Sequence[Row], numbers: Sequence[Published]) -> list[tuple[Row
     """The published numbers that belong to exactly one row: the row, the column and the number."""
     points = []
     for number in numbers:
-        where = number.where.items()
-        matches = [row for row in rows if all(is_same(row.get(key), value) for key, value in where)]
+        matches = [row for row in rows if all(is_same(row.get(key), value) for key, value in number.where.items())]
         # the row of a training is its last epoch
         if matches and (len(matches) == 1 or "epoch" in matches[-1]):
             points.append((matches[-1], number.column, number.value))

@@ -50,9 +50,8 @@ def figure_class() -> type[Figure]:
                 f"MPLBACKEND is {backend[:60]!r}, which matplotlib does not know; unset it to draw figures"
             ) from None
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise MissingResource(
-            f"figures need matplotlib, which does not load here: {reason}. Check its settings"
-        ) from None
+        text = f"figures need matplotlib, which does not load here: {reason}. Check its settings"
+        raise MissingResource(text) from None
     return Figure
 
 
@@ -226,9 +225,8 @@ def _fit_pictures(figure: Figure, panels: Sequence[Axes], columns: int, style: S
     width, height = figure.get_size_inches()
     ratios = [max(high / wide for high, wide in (image.get_size() for image in axes.images)) for axes in panels]
     # a line of panels is as high as its highest one, below whose top all of it begin
-    heights = [
-        width / columns * max(ratios[start : start + columns]) + TITLE for start in range(0, len(panels), columns)
-    ]
+    starts = range(0, len(panels), columns)
+    heights = [width / columns * max(ratios[start : start + columns]) + TITLE for start in starts]
     for axes in panels:
         axes.set_anchor("N")
         if (grid := axes.get_gridspec()) is not None:
@@ -322,12 +320,10 @@ def _set_lines(figure: Figure, style: Style) -> None:
         handles = [] if legend is None else [each for each in legend.legend_handles if hasattr(each, "set_linewidth")]
         artists: list[Any] = [*axes.lines, *axes.collections, *handles]
         for artist in artists:
-            widths = artist.get_linewidth()
-            artist.set_linewidth(
-                [w * style.lines for w in widths] if hasattr(widths, "__len__") else widths * style.lines
-            )
+            widths, factor = artist.get_linewidth(), style.lines
+            artist.set_linewidth([w * factor for w in widths] if hasattr(widths, "__len__") else widths * factor)
             if hasattr(artist, "get_markersize"):
-                artist.set_markersize(artist.get_markersize() * style.lines)
+                artist.set_markersize(artist.get_markersize() * factor)
 
 
 def _set_symbols(figure: Figure) -> None:
@@ -461,9 +457,7 @@ def _is_seen(handle: Any) -> bool:
 
 
 def _set_least_type(figure: Figure, style: Style) -> None:
-    if style.smallest:
-        texts: list[Any] = figure.findobj(
-            lambda artist: hasattr(artist, "set_fontsize") and hasattr(artist, "get_text")
-        )
-        for text in texts:
-            text.set_fontsize(max(style.smallest, text.get_fontsize()))
+    artists: list[Any] = figure.findobj() if style.smallest else []
+    for artist in artists:
+        if hasattr(artist, "set_fontsize") and hasattr(artist, "get_text"):
+            artist.set_fontsize(max(style.smallest, artist.get_fontsize()))

@@ -72,7 +72,7 @@ def _runs(path: Path) -> list[Row]:
 
 
 Drawn = list[Row] | Json | ArraysByPanel  # a table, the arrays of a file by name, or those of several panels
-FORMATS = ("png", "pdf", "svg")
+FORMATS, SAMPLES = ("png", "pdf", "svg"), "samples"
 _SCREEN = figure_layout.of()
 
 
@@ -112,22 +112,25 @@ def plot(
         UsageError: there is no table, no such figure, format or style, or the figure does not fit the table.
     """
     setting = figure_layout.of(style, columns)
-    path = Path(source)
-    table = _table_of(path) if path.is_dir() else path
+    table = path = Path(source)
+    data: Json = {}
+    if path.is_dir():
+        data = yaml_document.read(path / storage.RECIPE).data if (path / storage.RECIPE).is_file() else {}
+        # of repeated runs of one setting, the figure shows the metrics
+        repeated_only = "seeds" in data and "sweep" not in data
+        table = path / (storage.TABLE if (path / storage.TABLE).is_file() and not repeated_only else storage.METRICS)
     check_formats(formats)
     if figure is not None:
         registry.load("figures", figure)
     folder = Path(out) if out is not None else table.parent
     if table.suffix == ".npz":
-        return draw(
-            storage.arrays(table), [View(figure=figure or "samples")], folder, formats, stem=table.stem, style=setting
-        )
+        views = [View(figure=figure or SAMPLES)]
+        return draw(storage.arrays(table), views, folder, formats, stem=table.stem, style=setting)
     rows, recipe = over_runs(storage.table(table)), table.with_name(storage.RECIPE)
     views, numbers = _stored_views(recipe, rows), expectations.of_file(table.with_name(storage.EXPECT))
     if figure is not None:
         views = [replace(view, figure=figure) for view in views]
         return draw(rows, views, folder, formats, style=setting, numbers=numbers)
-    data = yaml_document.read(recipe).data if path.is_dir() and recipe.is_file() else {}
     files = []
     # the table of a sweep of trainings is no course over epochs, which a training has by default
     if not ("task" in data and "sweep" in data and data.get("figure") is None):
@@ -260,6 +263,7 @@ def _draw_panel(rows: Drawn, view: View, axes: Axes, required: bool, numbers: Se
         rows = rows.of(view.name)
     panel = rows if isinstance(rows, dict) else _rows_of(rows, view)
     name = view.figure or _default_figure(panel)  # type: ignore[arg-type]
+    misfit = f"the figure {name!r} does not fit this table"
     try:
         module = registry.load("figures", name)
         module.draw(panel, axes)
@@ -271,23 +275,13 @@ def _draw_panel(rows: Drawn, view: View, axes: Axes, required: bool, numbers: Se
         if not required and view.figure is None:
             axes.remove()
             return
-        raise figure_layout.unfit(
-            f"the figure {name!r} does not fit this table: the column {error} is missing"
-        ) from None
+        raise figure_layout.unfit(f"{misfit}: the column {error} is missing") from None
     except (TypeError, ValueError, OverflowError) as error:
-        raise figure_layout.unfit(f"the figure {name!r} does not fit this table: {error}") from None
+        raise figure_layout.unfit(f"{misfit}: {error}") from None
     for axis, (low, high) in (view.limits or {}).items():
         if low <= 0:
             getattr(axes, f"set_{axis}scale")("linear")
         getattr(axes, f"set_{axis}lim")(low, high)
-
-
-def _table_of(path: Path) -> Path:
-    """The table of a results folder that its figure shows: of repeated runs of one setting, the metrics."""
-    recipe = path / storage.RECIPE
-    data = yaml_document.read(recipe).data if recipe.is_file() else {}
-    repeated_only = "seeds" in data and "sweep" not in data
-    return path / (storage.TABLE if (path / storage.TABLE).is_file() and not repeated_only else storage.METRICS)
 
 
 def _panel_names(rows: list[Row] | Json) -> list[str]:
@@ -336,7 +330,6 @@ def _default_figure(rows: list[Row]) -> str:
     return "budgets" if "accountant" in rows[0] and len(places) == len(rows) else "curves"
 
 
-SAMPLES = "samples"
 # figures of the course of a training, which is in its metrics
 _COURSES = ("losses", "training")
 
@@ -386,11 +379,8 @@ def _arrays(sources: Mapping[str, Path]) -> ArraysByPanel:
 
 def _rows(sources: Mapping[str, Path], figure: str) -> list[Row]:
     name = storage.METRICS if figure in _COURSES else storage.TABLE
-    return [
-        {**row, "panel": _joined(label, str(row.get("panel") or ""))}
-        for label, folder in sources.items()
-        for row in over_runs(storage.table(folder / name))
-    ]
+    each = ((label, row) for label, path in sources.items() for row in over_runs(storage.table(path / name)))
+    return [{**row, "panel": _joined(label, str(row.get("panel") or ""))} for label, row in each]
 
 
 def _joined(label: str, panel: str) -> str:

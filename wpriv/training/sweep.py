@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -200,7 +200,9 @@ def _merged(recipe: Recipe, grid: Grid, trained: dict[str, Trained]) -> SweepRes
         "device": grid.device,
     }
     together = _together(finished)
-    others = _other_trainings(out, {cell.name for cell in grid.cells})
+    # trainings of no cell, which a recipe whose sweep had other values before, or more repeated runs, left
+    folders = {path.parent.name for name in (storage.LEDGER, storage.MODEL) for path in out.glob(f"*/{name}")}
+    others = sorted(folders - {cell.name for cell in grid.cells})
     statement = _statement(recipe, finished, total, together, provenance, others)
     stated = model.checked(OfTrainings, statement, storage.STATEMENT, model.TRAIN_AGAIN)
     markdown = render.filled("trainings.md.j2", statement=stated, sentence=str(together))
@@ -338,18 +340,14 @@ def panel_header(labels: Row, folder: Path, options: Row) -> str:
         return ""
     term, distance = float(metrics[first]), float(metrics["distance"])
     loss = (1 - float(alpha)) * term + float(alpha) * distance
-    upper = [("noise", _noise(folder)), ("loss", loss), (FIRST_TERMS[first], term), ("distance", distance)]
+    statement = json.loads((folder / storage.STATEMENT).read_text(encoding="utf-8"))
+    noise = float((statement.get("noise") or {}).get("standard_deviation", 0.0))  # on each coordinate of a step
+    upper = [("noise", noise), ("loss", loss), (FIRST_TERMS[first], term), ("distance", distance)]
     fairness = _fairness_names(metrics, labels.get("options.notion", options.get("notion")))
     lower = [
         (name, metrics[column]) for column, name in {**LAST, **fairness}.items() if metrics.get(column) is not None
     ]
     return "; ".join(", ".join(f"{name} = {float(value):.3g}" for name, value in line) for line in (upper, lower))
-
-
-def _noise(folder: Path) -> float:
-    """Standard deviation of the noise on each coordinate of a step; 0 without privacy."""
-    statement = json.loads((folder / storage.STATEMENT).read_text(encoding="utf-8"))
-    return float((statement.get("noise") or {}).get("standard_deviation", 0.0))
 
 
 def _fairness_names(metrics: Row, notion: object) -> dict[str, str]:
@@ -375,16 +373,6 @@ def _together(runs: Sequence[Finished]) -> Together:
     return all_trainings.together([*releases, *all_trainings.of_reports(reports)])
 
 
-def _other_trainings(out: Path, names: Collection[str]) -> list[str]:
-    """Return the names of the folders in that of a sweep with trainings of none of its cells, in order.
-
-    A recipe whose sweep had other values before, or more repeated runs, left them.
-    """
-    files = (storage.LEDGER, storage.MODEL)
-    folders = {path.parent.name for name in files for path in out.glob(f"*/{name}")}
-    return sorted(folders - set(names))
-
-
 def _statement(
     recipe: Recipe, runs: Sequence[Finished], trainings: int, together: Together, versions: Json, others: Sequence[str]
 ) -> Json:
@@ -392,7 +380,7 @@ def _statement(
 
     Args:
         trainings: how many the recipe has. together: what the finished ones keep together.
-        versions: of the program and the machine, as in provenance.json. others: see ``_other_trainings``.
+        versions: of the program and the machine, as in provenance.json. others: folders with trainings of no cell.
     """
     without = [run for run in runs if run.trained.plan.private is None and "reports" not in run.trained.statement]
     lists = render.sections(

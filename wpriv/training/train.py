@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.accounting import load_recipe
+from wpriv.config.plain_words import in_plain_words
 from wpriv.config.recipe import Recipe
 from wpriv.errors import UsageError
 from wpriv.results.model import Json
@@ -19,6 +20,7 @@ from wpriv.training.trained import Trained
 from wpriv.training.training_grid import changed
 
 
+@in_plain_words
 def train(
     recipe: Any,
     data: Any = None,

@@ -144,3 +144,8 @@ def test_no_answer_is_ever_nan_or_negative():
     ]
     assert len(numbers) > 30
     assert all(number >= 0 and math.isfinite(number) for number in numbers)
+
+
+def test_pld_is_the_accountant_where_none_is_named():
+    done = wpriv.compare(process=[{"mech": "gauss", "sigma": 4}], delta=1e-5)
+    assert [row["accountant"] for row in done.rows] == ["pld"]

@@ -33,23 +33,24 @@ def gaussian(question: Question) -> Decision:
     process, mu, fpr = question.process, question.claim.mu, question.claim.fpr
     curve = _pld(question)
     exact = exact_mu(curve)
+    by = {"accountant": "pld", "source": curve.source}
     if exact is not None:
         reason = f"the process is {exact:.6g}-GDP and no less, by closed form"
         if exact <= mu * (1 + ROUNDING):
-            return question.decision(PROVED, reason, accountant="pld", source=curve.source)
+            return question.decision(PROVED, reason, **by)
         return _refuted(question, curve, reason, gaussian_delta(mu))
     if fpr > 0:
         value = membership_figures.membership(process, "pld", question.tol).mu(fpr)
         ends = f"mu is at least {_down(value.lower, mu)} and at most {_up(value.upper, mu)} for these tests"
         if value.upper <= mu:
-            return question.decision(PROVED, ends, accountant="pld", source=curve.source)
+            return question.decision(PROVED, ends, **by)
         if value.lower > mu:
             refuted = _refuted(question, curve, ends, gaussian_delta(mu))
             rates = refuted.test and (refuted.test.fpr_lower, 1 - refuted.test.tpr_upper)
             if rates and min(rates) < fpr:
                 return question.decision(REFUTED, ends, not_simulated="its test has a smaller error rate than fpr")
             return refuted
-        return question.decision(OPEN, ends, accountant="pld", source=curve.source)
+        return question.decision(OPEN, ends, **by)
     bound, largest = mu_without_sampling(process), evaluate.largest_loss(process)
     pure = mu_of_pure_dp(largest)
     reason = ""
@@ -58,7 +59,7 @@ def gaussian(question: Question) -> Decision:
     elif pure <= mu * (1 + ROUNDING):
         reason = f"no privacy loss exceeds {rounded_text(largest, up=True)}, so that it is {pure:.6g}-GDP"
     if reason:
-        return question.decision(PROVED, reason, accountant="pld", source=curve.source)
+        return question.decision(PROVED, reason, **by)
     why_open = (
         f"no delta above that of {echo(mu)}-GDP was found, and no proof for all tests is known; with "
         f"mu={echo(mu)},fpr=1e-9 the claim about tests of these rates is decided"
@@ -100,7 +101,9 @@ def _by_all_tests(question: Question, curve: Curve, largest: float) -> Decision 
 def concentrated(question: Question) -> Decision:
     """Decide rho-zCDP."""
     process, rho = question.process, question.claim.rho
-    bound = _rho_bound(process)
+    bound = mu_without_sampling(process) ** 2 / 2
+    with contextlib.suppress(Unsupported):
+        bound = min(bound, total_rho(process))
     if bound <= rho * (1 + ROUNDING):
         reason = f"the rhos of the steps add up to {bound:.6g}"
         return question.decision(PROVED, reason, accountant="zcdp", source="Bun, Steinke 2016")
@@ -114,13 +117,11 @@ def concentrated(question: Question) -> Decision:
         order, ratio = worst
         reason = f"the Renyi divergence of order {order:g} is {rounded_text(ratio, up=False)} times its order"
         return _refuted(question, curve, reason, concentrated_delta(rho))
-    return _scan(
-        question,
-        curve,
-        concentrated_delta(rho),
+    why_open = (
         f"no delta above that of {echo(rho)}-zCDP was found, nor a Renyi divergence above it at the orders 2 to "
-        f"{ORDERS[-1]:g}; the least rho that is proven is {bound:.6g}",
+        f"{ORDERS[-1]:g}; the least rho that is proven is {bound:.6g}"
     )
+    return _scan(question, curve, concentrated_delta(rho), why_open)
 
 
 def gaussian_delta(mu: float) -> Callable[[float], float]:
@@ -139,37 +140,24 @@ def _pld(question: Question) -> Curve:
     return evaluate.curve(question.process, "pld", max(question.tol or 0.0, SCAN_TOL), of_pair=True)
 
 
-def _rho_bound(process: Process) -> float:
-    """The least rho that is proven; inf where none is."""
-    bounds = [mu_without_sampling(process) ** 2 / 2]
-    with contextlib.suppress(Unsupported):
-        bounds.append(total_rho(process))
-    return min(bounds)
-
-
 def _largest_ratio(process: Process) -> tuple[float, float] | None:
     """The order at which D_alpha / alpha is largest, and that ratio; None where no divergence is known exactly."""
-    best: tuple[float, float] | None = None
-    for pairs in process.directions():
-        if sandwich(pairs, 1.0) is not None:
-            continue
-        divergences = [pair.renyi(ORDERS) for pair, _ in pairs]
-        if any(divergence is None for divergence in divergences):
-            continue
-        total = sum(n * np.asarray(d) for d, (_, n) in zip(divergences, pairs, strict=True)) / ORDERS
-        index = int(np.argmax(total))
-        if best is None or total[index] > best[1]:
-            best = float(ORDERS[index]), float(total[index])
-    return best
+    ratios = []
+    for pairs in (each for each in process.directions() if sandwich(each, 1.0) is None):
+        divergences = [(pair.renyi(ORDERS), n) for pair, n in pairs]
+        if all(divergence is not None for divergence, _ in divergences):
+            total = sum(n * np.asarray(divergence) for divergence, n in divergences) / ORDERS
+            index = int(np.argmax(total))
+            ratios.append((float(ORDERS[index]), float(total[index])))
+    return max(ratios, key=lambda ratio: ratio[1], default=None)
 
 
 def _refuted(question: Question, curve: Curve, reason: str, allowed_at: Callable[[float], float]) -> Decision:
     """The refutation, with the (eps, delta) at which it is easiest to see, where one was found."""
     point = _widest(curve, allowed_at)
-    if point is None:
-        why = "at none of the points that were tried is delta above that of the claim"
-        return question.decision(REFUTED, reason, accountant="pld", source=curve.source, not_simulated=why)
-    return question.decision(REFUTED, reason, accountant="pld", source=curve.source, **_shown(question, *point))
+    why = "at none of the points that were tried is delta above that of the claim"
+    shown = {"not_simulated": why} if point is None else _shown(question, *point)
+    return question.decision(REFUTED, reason, accountant="pld", source=curve.source, **shown)
 
 
 def _scan(question: Question, curve: Curve, allowed_at: Callable[[float], float], why_open: str) -> Decision:
@@ -193,11 +181,10 @@ def _widest(curve: Curve, allowed_at: Callable[[float], float]) -> tuple[float, 
     """The eps at which delta exceeds the claimed curve most, in standard errors of a simulation; None if at none."""
     if curve.claim == "upper-bound":
         return None
-    try:
+    top = FARTHEST
+    with contextlib.suppress(Unsupported):
         top = min(curve.epsilon_bracket(SMALLEST_DELTA).safe, FARTHEST)
-    except Unsupported:
-        top = FARTHEST
-    best: tuple[float, tuple[float, float, Bracket]] | None = None
+    points: list[tuple[float, tuple[float, float, Bracket]]] = []
     for k in range(SCANNED):
         eps = round(top * k / (SCANNED - 1), 3)
         try:
@@ -205,12 +192,9 @@ def _widest(curve: Curve, allowed_at: Callable[[float], float]) -> tuple[float, 
         except Unsupported:
             continue
         low, allowed = delta.lower or 0.0, allowed_at(eps)
-        if low <= allowed * (1 + RENYI_ROUNDING):
-            continue
-        score = (low - allowed) / math.sqrt(low * math.exp(eps))
-        if best is None or score > best[0]:
-            best = score, (eps, allowed, delta)
-    return None if best is None else best[1]
+        if low > allowed * (1 + RENYI_ROUNDING):
+            points.append(((low - allowed) / math.sqrt(low * math.exp(eps)), (eps, allowed, delta)))
+    return max(points, key=lambda point: point[0])[1] if points else None
 
 
 def _up(x: float, limit: float) -> str:
@@ -245,9 +229,7 @@ def decide(question: Question) -> Decision:
 
 def _decide(question: Question) -> Decision:
     """Decide a claim about the dominating pairs of a process."""
-    if question.claim.notion == "gdp":
-        return gaussian(question)
-    return concentrated(question) if question.claim.notion == "zcdp" else approximate(question)
+    return {"gdp": gaussian, "zcdp": concentrated}.get(question.claim.notion, approximate)(question)
 
 
 def approximate(question: Question) -> Decision:
@@ -255,24 +237,14 @@ def approximate(question: Question) -> Decision:
     eps, allowed = question.claim.eps, question.claim.delta
     certain = evaluate.infinity_mass(question.process)
     if certain > allowed * (1 + ROUNDING):
-        return question.decision(
-            REFUTED,
-            f"outcomes that are impossible without the record have a probability of {certain:.6g} with it, whatever "
-            f"eps is",
-            at_eps=eps,
-            allowed=allowed,
-            not_simulated="a single such outcome is enough",
-        )
+        rare = "outcomes that are impossible without the record have a probability of"
+        reason, why = f"{rare} {certain:.6g} with it, whatever eps is", "a single such outcome is enough"
+        return question.decision(REFUTED, reason, at_eps=eps, allowed=allowed, not_simulated=why)
     largest = evaluate.largest_loss(question.process)
     if largest <= eps:
-        return question.decision(
-            PROVED,
-            f"no privacy loss exceeds {rounded_text(largest, up=True)}, the sum of the largest losses of all steps",
-            at_eps=eps,
-            allowed=allowed,
-            delta=Bracket.exact(0.0),
-            epsilon=Bracket.above(max(largest, 0.0)) if allowed == 0 else None,
-        )
+        reason = f"no privacy loss exceeds {rounded_text(largest, up=True)}, the sum of the largest losses of all steps"
+        ends = {"delta": Bracket.exact(0.0), "epsilon": Bracket.above(max(largest, 0.0)) if allowed == 0 else None}
+        return question.decision(PROVED, reason, at_eps=eps, allowed=allowed, **ends)
     curve, delta = _answer(question, eps, None)
     is_between = not delta.safe <= allowed and not (delta.lower or 0.0) > allowed
     if is_between and curve.claim == "certified" and (question.tol is None or question.tol > FINER):
@@ -280,17 +252,11 @@ def approximate(question: Question) -> Decision:
         if finer_curve.accountant == curve.accountant:
             low, high = max(delta.lower or 0.0, finer.lower or 0.0), min(delta.safe, finer.safe)
             delta = Bracket.between(min(low, high), high, finer.by, finer.refusal)
-    known = {
-        "accountant": curve.accountant,
-        "source": curve.source,
-        "at_eps": eps,
-        "allowed": allowed,
-        "delta": delta,
-        "epsilon": _epsilon(curve, allowed),
-    }
+    by = {"accountant": curve.accountant, "source": curve.source, "epsilon": _epsilon(curve, allowed)}
+    known = {**by, "at_eps": eps, "allowed": allowed, "delta": delta}
     if delta.safe <= allowed:
         return question.decision(PROVED, f"delta({echo(eps)}) is at most {_up(delta.safe, allowed)}", **known)
-    if _lower(curve, delta) > allowed * (1 + ROUNDING):
+    if curve.claim != "upper-bound" and (delta.lower or 0.0) > allowed * (1 + ROUNDING):
         reason = f"delta({echo(eps)}) is at least {_down(delta.lower or 0.0, allowed)}"
         return question.decision(REFUTED, reason, **known, **refuting_test(question, eps, allowed))
     if allowed == 0 and (reason := decision.exceeding_loss(question.process, eps)):
@@ -310,10 +276,6 @@ def _answer(question: Question, eps: float, tol: float | None) -> tuple[Curve, B
     if refusal is None:
         raise Unsupported("no accountant with proven bounds of (eps, delta)-DP answers for this process")
     raise refusal
-
-
-def _lower(curve: Curve, delta: Bracket) -> float:
-    return 0.0 if curve.claim == "upper-bound" else delta.lower or 0.0
 
 
 def _epsilon(curve: Curve, delta: float) -> Bracket | None:

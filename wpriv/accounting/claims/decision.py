@@ -1,7 +1,4 @@
-"""What a decision on a claim is made of: the question, the verdict, and refutations by two data sets.
-
-The verdict on one claim, and the question that it answers: a claim, a process, and the accountants to ask.
-"""
+"""What a decision on a claim is made of: the question, the verdict, and refutations by two data sets."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from wpriv.accounting.claims.loss_threshold import (
 from wpriv.accounting.evaluate import alike, has_endless_loss, is_bound_only, is_drawn
 from wpriv.config.claim import Claim
 from wpriv.core.guarantee import Curve, OrderDelta
-from wpriv.core.kinds import Adjacency
+from wpriv.core.membership import order_names
 from wpriv.core.process import Process, WeightedPairs, sandwich
 from wpriv.core.theorems import STATED
 from wpriv.errors import Unsupported
@@ -115,10 +112,9 @@ class Decision(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of the command line (schema ``wpriv.decision/1``), with infinities still floats."""
-        ends = {}
-        for name, bracket in (("epsilon", self.epsilon), ("delta", self.delta)):
-            ends[f"{name}_lower"] = None if bracket is None else bracket.lower
-            ends[f"{name}_upper"] = None if bracket is None else bracket.upper
+        brackets = {"epsilon": self.epsilon, "delta": self.delta}
+        sides = ("lower", "upper")
+        ends = {f"{name}_{side}": getattr(each, side, None) for name, each in brackets.items() for side in sides}
         return {
             "claim": self.claim.as_dict(),
             "verdict": self.verdict,
@@ -185,11 +181,8 @@ class Question:
 
     def caveats(self) -> tuple[str, ...]:
         """The reservations about the process, and about mechanisms of which only a guarantee is known."""
-        lines = [
-            f"only a guarantee of {name} is given: a refutation is about the worst release that has it, not about "
-            f"each one"
-            for name in known_by_guarantee(self.process)
-        ]
+        worst = "is given: a refutation is about the worst release that has it, not about each one"
+        lines = [f"only a guarantee of {name} {worst}" for name in known_by_guarantee(self.process)]
         return (*self.process.caveats(), *lines)
 
 
@@ -219,11 +212,8 @@ def refuting_test(question: Question, eps: float, allowed: float) -> dict[str, A
     most = most_trials(directions[index])
     needed = trials_needed(test.tpr_upper, test.fpr_upper, eps, test.delta_lower - allowed, DEVIATIONS)
     if most < MIN_TRIALS or needed > most:
-        why = (
-            "the exact privacy loss distribution of some step is not known"
-            if most == 0
-            else f"about {needed:.1e} trials in each world would show it, and at most {most:,} are drawn"
-        )
+        why = f"about {needed:.1e} trials in each world would show it, and at most {most:,} are drawn"
+        why = why if most else "the exact privacy loss distribution of some step is not known"
         return {**shown, "not_simulated": why}
     trials = min(most, max(MIN_TRIALS, math.ceil(needed)))
     return {**shown, "simulation": simulate(directions[index], eps, trials, question.seed)}
@@ -242,16 +232,7 @@ def delta_ends(order: OrderDelta) -> Callable[[float], tuple[float, float]]:
     return ends
 
 
-def order_names(process: Process, count: int) -> tuple[str, ...]:
-    """Names of the orders of the neighbours: which world the claim calls P."""
-    if count == 1:
-        return ("both",)
-    return ("remove", "add") if process.adjacency == Adjacency.ADD_REMOVE else ("P over Q", "Q over P")
-
-
 # Refutations where the dominating pair only bounds all neighbours: a claim is refuted by two data sets alone.
-#
-# See ``wpriv/accounting/evaluate.py``.
 
 # names of the orders of the neighbours: one record differs from all others in the first world, or in the second one
 ORDERS = {"remove": "P over Q", "add": "Q over P", "both": "both"}
@@ -315,22 +296,15 @@ def confirmed(
     verdict = REFUTED if other.verdict == REFUTED else OPEN
     if verdict == OPEN:
         reason = f"{BOUND_ONLY}; {reason}"
-    delta = None if other.delta is None or other.at_eps is None else _between(other.delta, upper(other.at_eps))
-    epsilon = None
-    if other.epsilon is not None and decision.epsilon is not None:
-        epsilon = _between(other.epsilon, decision.epsilon)
+    about: dict[str, Any] = {"process": question.process, "caveats": question.caveats()}
+    if other.delta is not None:
+        about["delta"] = None if other.at_eps is None else _between(other.delta, upper(other.at_eps))
+    about["epsilon"] = _between(other.epsilon, decision.epsilon)
     order = ORDERS.get(other.order, "") if drawn else other.order
-    return replace(
-        other,
-        verdict=verdict,
-        reason=reason,
-        process=question.process,
-        delta=delta,
-        epsilon=epsilon,
-        order=order,
-        caveats=question.caveats(),
-    )
+    return replace(other, verdict=verdict, reason=reason, order=order, **about)
 
 
-def _between(low: Bracket, high: Bracket) -> Bracket:
+def _between(low: Bracket | None, high: Bracket | None) -> Bracket | None:
+    if low is None or high is None:
+        return None
     return Bracket.between(min(low.lower or 0.0, high.safe), high.safe, high.by, high.refusal)

@@ -176,9 +176,7 @@ def _inverted(pair: LossPair) -> Draw:
     return draw
 
 
-# The test that breaks a claimed (eps, delta): call the record "in" where the privacy loss exceeds eps.
-#
-# For t = e^eps this test has TPR - t FPR = H_t(P||Q), the largest of all tests. Its two rates follow from bounds of the
+# For t = e^eps the test has TPR - t FPR = H_t(P||Q), the largest of all tests. Its two rates follow from bounds of the
 # profile f(t) at t and at points on both sides: -FPR is a slope of the convex f. docs/theory/refuting-tests.md has the
 # proof.
 
@@ -219,21 +217,15 @@ def threshold_test(pairs: WeightedPairs, delta_ends: DeltaEnds, eps: float, orde
     # the tails of a pair that is only known between two others are not its own
     exact = closed_form(pairs) if sandwich(pairs, 1.0) is None else None
     if exact is not None:
-        fpr, tpr = _exact_rates(exact, eps)
+        tails = exact.tails(np.array(eps))
+        rates = [math.exp(float(tail)) for tail in (tails.sf_q, tails.sf_p)]
+        fpr, tpr = ((rate * (1 - PROFILE_ROUNDING), min(rate * (1 + PROFILE_ROUNDING), 1.0)) for rate in rates)
     else:
         fpr = _fpr(delta_ends, eps)
         t = math.exp(eps)
         # TPR = f(t) + t FPR; and a rate is at most 1
         tpr = low + t * fpr[0], min(high + t * fpr[1], 1.0)
     return ThresholdTest(eps, order, *fpr, *tpr, low, high)
-
-
-def _exact_rates(pair: LossPair, eps: float) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Both rates of one pair in closed form, moved outwards by the rounding of its tails."""
-    tails = pair.tails(np.array(eps))
-    rates = [math.exp(float(tail)) for tail in (tails.sf_q, tails.sf_p)]
-    fpr, tpr = ((rate * (1 - PROFILE_ROUNDING), min(rate * (1 + PROFILE_ROUNDING), 1.0)) for rate in rates)
-    return fpr, tpr
 
 
 def _fpr(delta_ends: DeltaEnds, eps: float) -> tuple[float, float]:
@@ -247,6 +239,6 @@ def _fpr(delta_ends: DeltaEnds, eps: float) -> tuple[float, float]:
     return min(lower, upper), upper
 
 
-def _line(delta_ends: Callable[[float], tuple[float, float]], eps: float) -> Line:
+def _line(delta_ends: DeltaEnds, eps: float) -> Line:
     low, high = delta_ends(eps)
     return Line(eps, max(low, 0.0) * (1 - PROFILE_ROUNDING), min(high * (1 + PROFILE_ROUNDING), 1.0))

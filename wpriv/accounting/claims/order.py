@@ -8,6 +8,7 @@ docs/theory/order-of-curves.md has the proof.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.accounting import evaluate
-from wpriv.accounting.claims.decision import delta_ends, known_by_guarantee, order_names
+from wpriv.accounting.claims.decision import delta_ends, known_by_guarantee
 from wpriv.accounting.evaluate import is_bound_only
 from wpriv.core.guarantee import Curve
-from wpriv.core.membership import exact_mu
+from wpriv.core.membership import exact_mu, order_names
 from wpriv.core.process import Process
 from wpriv.core.trade_off import PROFILE_ROUNDING
 from wpriv.errors import Unsupported, UsageError
@@ -130,12 +131,9 @@ def order_curves(
         if (signs < 0).any() and (signs > 0).any():
             return CurveOrder(CROSSES, len(known), _crossings(points, evaluate, known))
         below, above = lies_below(points.eps, points.a[1], points.b), lies_below(points.eps, points.b[1], points.a)
-        if below.all() and above.all():
-            return CurveOrder(EQUAL, len(known))
-        if below.all():
-            return CurveOrder(DOMINATES, len(known))
-        if above.all():
-            return CurveOrder(DOMINATED, len(known))
+        if below.all() or above.all():
+            one_sided = DOMINATES if below.all() else DOMINATED
+            return CurveOrder(EQUAL if below.all() and above.all() else one_sided, len(known))
         equal = _near(points, within)
         proven = below if (signs < 0).any() else above if (signs > 0).any() else equal
         if proven.all():
@@ -235,20 +233,14 @@ def _crossings(
         while high - low > CROSSING_WIDTH:
             middle = (low + high) / 2
             evaluate([middle])
-            sign = _sign(known.get(middle))
+            ends = known.get(middle, (0.0, 1.0, 0.0, 1.0))
+            sign = -1 if ends[1] < ends[2] else 1 if ends[0] > ends[3] else 0
             if sign == 0:
                 break
             low, high = (middle, high) if sign == signs[left] else (low, middle)
-        ends = known[high], known[low]
-        delta = max(min(ends[0][0], ends[0][2]), 0.0), max(ends[1][1], ends[1][3])
+        delta = max(min(known[high][0], known[high][2]), 0.0), max(known[low][1], known[low][3])
         crossings.append(Crossing(low, high, *delta, "A" if signs[left] < 0 else "B"))
     return tuple(crossings)
-
-
-def _sign(ends: tuple[float, float, float, float] | None) -> int:
-    if ends is None:
-        return 0
-    return -1 if ends[1] < ends[2] else 1 if ends[0] > ends[3] else 0
 
 
 # relative width of the brackets, the relative difference of curves that are called equal, the end of the range
@@ -306,19 +298,13 @@ class PrivacyOrder(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of the command line (schema ``wpriv.order/1``), with infinities still floats."""
-        processes = [
-            {"adjacency": str(p.adjacency), "group": p.group, "process": p.describe()} for p in (self.a, self.b)
-        ]
+        both = {"a": self.a, "b": self.b}
         return {
-            "verdict": self.verdict,
-            "eps_lower": 0.0,
-            "eps_upper": self.top,
-            "within": self.within,
+            **{"verdict": self.verdict, "eps_lower": 0.0, "eps_upper": self.top, "within": self.within},
             **{key: value for key, value in asdict(self.worst).items() if key != "verdict"},
             "orders": {name: asdict(order) for name, order in self.orders.items()},
             "reason": self.reason,
-            "a": processes[0],
-            "b": processes[1],
+            **{k: {"adjacency": str(p.adjacency), "group": p.group, "process": p.describe()} for k, p in both.items()},
             "warnings": list(self.warnings),
         }
 
@@ -350,11 +336,11 @@ def privacy_order(
         raise UsageError(f"`within` is a relative difference above 0 and below 1; found {within:g}")
     warnings = _warnings(a, b)
     curves = [_curve(process, tol) for process in (a, b)]
-    by_mu = [exact_mu(curve) for curve in curves]
-    if by_mu[0] is not None and by_mu[1] is not None:
-        worst = _of_mu(by_mu[0], by_mu[1])
-        reason = f"both are Gaussian: {by_mu[0]:.6g}-GDP and {by_mu[1]:.6g}-GDP, exact at every eps"
-        return PrivacyOrder(a, b, math.inf, 0.0, worst, {}, reason, warnings)
+    mu, nu = map(exact_mu, curves)
+    if mu is not None and nu is not None:
+        verdict = EQUAL if math.isclose(mu, nu, rel_tol=1e-13) else DOMINATES if mu < nu else DOMINATED
+        reason = f"both are Gaussian: {mu:.6g}-GDP and {nu:.6g}-GDP, exact at every eps"
+        return PrivacyOrder(a, b, math.inf, 0.0, CurveOrder(verdict, 0), {}, reason, warnings)
     if a.directions() == b.directions():
         reason = "both have the same privacy loss distributions"
         return PrivacyOrder(a, b, math.inf, 0.0, CurveOrder(EQUAL, 0), {}, reason, warnings)
@@ -377,9 +363,8 @@ def privacy_order(
 
 
 def _curve(process: Process, tol: float | None) -> Curve:
-    curve = evaluate.curve(
-        process, "pld", max(evaluate.answer_tol(process), ORDER_TOL) if tol is None else tol, of_pair=True
-    )
+    width = max(evaluate.answer_tol(process), ORDER_TOL) if tol is None else tol
+    curve = evaluate.curve(process, "pld", width, of_pair=True)
     if not curve.orders:
         raise Unsupported(
             "an order of privacy curves needs both ends of delta at every eps, which pld does not give here"
@@ -410,13 +395,6 @@ def _warnings(a: Process, b: Process) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lines))
 
 
-def _of_mu(a: float, b: float) -> CurveOrder:
-    """The order of two Gaussian curves, which is that of their mu."""
-    if math.isclose(a, b, rel_tol=1e-13):
-        return CurveOrder(EQUAL, 0)
-    return CurveOrder(DOMINATES if a < b else DOMINATED, 0)
-
-
 def _top(curves: list[Curve], eps: float | None, delta: float | None) -> float:
     """The largest eps of the range."""
     if eps is not None:
@@ -428,12 +406,9 @@ def _top(curves: list[Curve], eps: float | None, delta: float | None) -> float:
         raise UsageError(f"`delta` is the smallest delta of the range, above 0 and below 1; found {smallest:g}")
     tops = []
     for curve in curves:
-        try:
+        with contextlib.suppress(Unsupported):
             tops.append(curve.epsilon_bracket(smallest).safe)
-        except Unsupported:
-            continue
-    finite = [top for top in tops if 0 < top < math.inf]
-    return max(finite, default=FARTHEST)
+    return max((top for top in tops if 0 < top < math.inf), default=FARTHEST)
 
 
 def _worst(orders: list[Callable[[float], tuple[float, float]]]) -> Callable[[float], tuple[float, float]]:

@@ -263,18 +263,10 @@ HOPELESS_RARE_WIDTH = 0.05
 RARE_ACCURACY_SHARE = 0.4
 
 
-# Count the work of the engine by the kinds of operation that most of its time is spent on.
-
-
 def add(kind: str, number: float) -> None:
     """Count a number of equal operations; their kind is a key of ``constants.WORK``."""
     counted_work.add(WORK[kind] * number)
 
-
-# Tuned constants of the composition by transform, each with its unit and its effect, as in
-# ``wpriv.accounting.pld.constants``.
-#
-# None affects the validity of a bracket.
 
 # ---- composition by transform (inversion.py, transforms.py): speed and width ----
 # share of delta that single losses must contribute for losses around eps to be resolved

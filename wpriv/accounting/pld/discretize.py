@@ -1,7 +1,4 @@
-"""Discretisation of privacy losses on nodes, from above and from below.
-
-The halves of cells of losses: their P-mass, and how it lies between the ends of the cell.
-"""
+"""Discretisation of privacy losses on nodes, from above and from below."""
 
 from __future__ import annotations
 

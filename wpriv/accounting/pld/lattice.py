@@ -1,7 +1,4 @@
-"""Composition of losses on a lattice by the fast Fourier transform.
-
-Tilted PMFs of privacy losses on a lattice, and Chernoff bounds on how far their sum lies from its mean.
-"""
+"""Composition of losses on a lattice by the fast Fourier transform."""
 
 from __future__ import annotations
 
@@ -234,9 +231,7 @@ def compose_sides(
     pairs = zip(sides, counts, strict=True)
     finite = sum(float(n @ np.log1p(-np.broadcast_to(side.beyond, n.shape))) for side, n in pairs)
     upper = compose([(side.upper, 0.0) for side in sides], finite)
-    return TwoSidedComposition(
-        upper, lambda: compose([side.lower() for side in sides], log_finite), slack, slack, deviation
-    )
+    return TwoSidedComposition(upper, lambda: compose([side.lower() for side in sides], log_finite), slack, deviation)
 
 
 def compose_window(

@@ -1,7 +1,5 @@
 """What an inverted transform may leave out: the kernel, frequencies, and the wrap-around.
 
-The kernel that smooths a composed loss before its transform is inverted: a Kaiser-Bessel density of small support.
-
 A PMF has a transform that does not decay, so its inversion could not be truncated. Adding an independent variable N
 with E[e^-N] = 1 and values of at most w makes the transform small beyond the frequency KERNEL_SHAPE / w, raises delta
 (Jensen: the profile is convex in e^eps), and raises it by no more than a multiple of the probability that the loss lies
@@ -319,9 +317,8 @@ def wrap_around(
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = logs + kernel.log_moment(tilts) + tilts * kernel.shift + 1e-9
         logs = np.where(np.isfinite(logs), logs, np.inf)
-        periods = np.array(
-            [np.where(np.isfinite(logs), (logs - tilts * eps - log_allowance) / np.abs(other), np.inf) for eps in near]
-        )
+        excess = [(logs - tilts * eps - log_allowance) / np.abs(other) for eps in near]
+        periods = np.where(np.isfinite(logs), np.array(excess), np.inf)
     above_period = float(periods[:, : shifts.size].min(axis=1).max())
     below_period = float(periods[:, shifts.size :].min(axis=1).max())
     period = max(above_period, below_period, deviation)

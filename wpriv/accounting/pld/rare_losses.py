@@ -131,11 +131,7 @@ class _Lattice:
 
 
 def _discretize(
-    group: StepGroup,
-    pmf: ApproximatePmf,
-    lattice: _Lattice,
-    masses: tuple[float, float],
-    focus: tuple[float, float],
+    group: StepGroup, pmf: ApproximatePmf, lattice: _Lattice, masses: tuple[float, float], focus: tuple[float, float]
 ) -> LatticeSides:
     """Discretise a group's pairs; ``masses`` and ``focus`` as for ``choose_nodes``."""
     pair, counts, infinity = group.pair, group.counts, group.pair.mass_at_plus_infinity
@@ -220,12 +216,11 @@ def _outcomes_with_jumps(
             moving = ~large & (pmf.index != 0)
             minus_one = spectrum(pmf.index[moving], row[moving], size) - float(row[moving].sum()) - mass
             jumps = spectrum(pmf.index[large], row[large], size) if mass > 0 else np.zeros(frequencies, np.complex128)
-            parts = [_log(minus_one), _log(minus_one + jumps), np.zeros(frequencies)]
             modulus = np.abs(1 + minus_one)
-            parts[2] = _log(jumps / np.where(modulus > 0.25, 1 + minus_one, 1.0))
-            log_bulk, log_all, log_ratio = (
-                total + n * part for total, part in zip((log_bulk, log_all, log_ratio), parts, strict=True)
-            )
+            ratio = jumps / np.where(modulus > 0.25, 1 + minus_one, 1.0)
+            parts = [_log(minus_one), _log(minus_one + jumps), _log(ratio)]
+            logs = (total + n * part for total, part in zip((log_bulk, log_all, log_ratio), parts, strict=True))
+            log_bulk, log_all, log_ratio = logs
             noise += n * (np.abs(parts[0]) + np.abs(parts[2]))
             least = np.minimum(least, modulus)
             jump_total += n * mass
@@ -279,9 +274,8 @@ def rare_losses_delta(steps: Steps, eps: float) -> float | None:
 def rare_losses_epsilon(steps: Steps, delta: float) -> float | None:
     """The eps at which the sum of the deltas of all steps is ``delta``, about; None as for ``rare_losses_delta``."""
     low, high = 1e-12, max(float(pmf.end) for pmf in steps.pmfs)
-    if not low < high < math.inf or not delta < constants.MAX_RARE_DELTA:
-        return None
-    if steps.distinct_steps > constants.MAX_RARE_KINDS:
+    is_asked = low < high < math.inf and delta < constants.MAX_RARE_DELTA
+    if not is_asked or steps.distinct_steps > constants.MAX_RARE_KINDS:
         return None
     for _ in range(constants.RARE_EPS_BISECTIONS):
         middle = math.sqrt(low * high)

@@ -1,7 +1,4 @@
-"""Scans of loss pairs, the cumulants of their losses, and the saddle point of a composition.
-
-Batches of like pairs, evaluated together with one row each: a hundred distinct steps cost little more than ten.
-"""
+"""Scans of loss pairs, the cumulants of their losses, and the saddle point of a composition."""
 
 from __future__ import annotations
 
@@ -238,14 +235,8 @@ def _thinned_nodes(pair: LossPair, depth: float) -> Array:
     scan = _refine_scan(pair, depth, shares)
     y, tails = scan.y, scan.tails
     second = np.arange(1, y.size - 1, 2)
-    too_wide = _too_wide(
-        (y[second - 1], y[second + 1]),
-        (tails[:, :, second - 1], tails[:, :, second + 1]),
-        (y, tails),
-        pair,
-        depth,
-        shares,
-    )
+    ends = (y[second - 1], y[second + 1]), (tails[:, :, second - 1], tails[:, :, second + 1])
+    too_wide = _too_wide(*ends, (y, tails), pair, depth, shares)
     return np.delete(y, second[~(too_wide | np.isin(y[second], pair.atoms))])
 
 
@@ -470,12 +461,10 @@ def tilt_for_contour(
     """
     tilts = tilt * constants.CONTOUR_TILT_RATIOS
     with np.errstate(over="ignore"):
-        log_bound = np.array(
-            [
-                cumulants(pmfs, counts, b).cgf + _log_jump_probability(pmfs, counts, b, eps) - b * eps
-                for b in tilts.tolist()
-            ]
-        )
+        bounds = [
+            (b, cumulants(pmfs, counts, b).cgf + _log_jump_probability(pmfs, counts, b, eps)) for b in tilts.tolist()
+        ]
+        log_bound = np.array([log_moment - b * eps for b, log_moment in bounds])
     log_bound[~np.isfinite(log_bound)] = np.inf
     excess = log_bound - log_allowance
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -483,9 +472,8 @@ def tilt_for_contour(
     rows, columns = np.indices(periods.shape)
     above, below = (np.where(side, periods, np.inf).min(axis=1) for side in (columns > rows, columns < rows))
     cost = np.maximum(above, below) * np.sqrt(1 + tilts)
-    limit = max(
-        log_delta + log_range + constants.CONTOUR_LOG_SLACK, float(log_bound.min()) + constants.CONTOUR_MIN_LOG_SLACK
-    )
+    least = float(log_bound.min()) + constants.CONTOUR_MIN_LOG_SLACK
+    limit = max(log_delta + log_range + constants.CONTOUR_LOG_SLACK, least)
     cost[log_bound > limit] = np.inf
     return float(tilts[np.argmin(cost)]) if np.isfinite(cost).any() else tilt
 
@@ -501,12 +489,9 @@ def _log_jump_probability(pmfs: list[ApproximatePmf], counts: list[Counts], tilt
 
 
 def _newton_root(f: Callable[[float], tuple[float, float]], at_zero: float, start: float) -> float:
-    """Root of a decreasing function with the value ``at_zero`` at 0.
+    """Root of a decreasing function with the value ``at_zero`` at 0; ``f`` gives the value and the absolute slope.
 
     Newton's method while it converges quickly, else bisection of logarithms.
-
-    Args:
-        f: value and absolute slope.
     """
     low, high, x, last = 0.0, math.inf, start, math.inf
     tolerance = constants.TILT_RELATIVE_STEP

@@ -1,7 +1,4 @@
-"""Compositions that are known between two others, and the tail of a composed loss.
-
-Brackets for compositions whose PLD is only known between a dominated and a dominating PLD.
-"""
+"""Compositions that are known between two others, and the tail of a composed loss."""
 
 from __future__ import annotations
 
@@ -18,6 +15,9 @@ from wpriv.errors import Unsupported
 from wpriv.numerics import counted_work
 from wpriv.numerics.bracket import safe_exp
 from wpriv.numerics.root_finding import smallest_meeting
+
+Ends = tuple[float, float]
+Evaluate = Callable[["Composition | _ClosedForm", float], Ends]
 
 
 class SandwichedComposition:
@@ -53,10 +53,9 @@ class SandwichedComposition:
 
     def delta(self, eps: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
         """Lower and upper delta at eps; see ``Composition.delta``."""
-        share = constants.SANDWICH_COMPOSITION_SHARE
 
-        def evaluate(side: Composition | _ClosedForm, upper: float) -> tuple[float, float]:
-            return side.delta(eps, share * tol, upper)
+        def evaluate(side: Composition | _ClosedForm, upper: float) -> Ends:
+            return side.delta(eps, constants.SANDWICH_COMPOSITION_SHARE * tol, upper)
 
         start = counted_work.total()
         low, high = self._ends(evaluate, sufficient_upper)
@@ -74,10 +73,9 @@ class SandwichedComposition:
         """Lower and upper eps >= 0 at delta; see ``Composition.epsilon``."""
         start = counted_work.total()
         self._resolve(delta / self.count)
-        share = constants.SANDWICH_COMPOSITION_SHARE
 
-        def evaluate(side: Composition | _ClosedForm, upper: float) -> tuple[float, float]:
-            return side.epsilon(delta, share * tol, upper)
+        def evaluate(side: Composition | _ClosedForm, upper: float) -> Ends:
+            return side.epsilon(delta, constants.SANDWICH_COMPOSITION_SHARE * tol, upper)
 
         return self._tightened(evaluate, self._ends(evaluate, sufficient_upper), tol, sufficient_upper, start)
 
@@ -91,14 +89,7 @@ class SandwichedComposition:
             self.run = run
             self._enclose(self.tol)
 
-    def _tightened(
-        self,
-        evaluate: Callable[[Composition | _ClosedForm, float], tuple[float, float]],
-        ends: tuple[float, float],
-        tol: float,
-        sufficient_upper: float,
-        start: float,
-    ) -> tuple[float, float]:
+    def _tightened(self, evaluate: Evaluate, ends: Ends, tol: float, sufficient_upper: float, start: float) -> Ends:
         """The bracket from closer pairs, where these may make it narrow enough and work is left since ``start``."""
         low, high = ends
         # a bracket of delta far out in the tail may be so wide that the pairs would have to be hundreds of times closer
@@ -110,9 +101,7 @@ class SandwichedComposition:
             return self._ends(evaluate, sufficient_upper)
         return low, high
 
-    def _ends(
-        self, evaluate: Callable[[Composition | _ClosedForm, float], tuple[float, float]], sufficient_upper: float
-    ) -> tuple[float, float]:
+    def _ends(self, evaluate: Evaluate, sufficient_upper: float) -> Ends:
         high = evaluate(self.dominating, sufficient_upper)[1]
         return min(evaluate(self.dominated, -1.0)[0], high), high
 
@@ -141,8 +130,6 @@ def _composition(run: WeightedPairs) -> Composition | _ClosedForm:
 #
 # P(L > eps) = f - t f' at t = e^eps, f the privacy profile as a function of t. The profile is convex, so its slope lies
 # between the secants of its certified bracket on either side of eps.
-
-Ends = tuple[float, float]
 
 
 class LossTail:
@@ -281,9 +268,11 @@ def _delta_ends(composition: TwoSidedComposition, eps: float) -> Ends:
 def _least_eps(bound: Callable[[float], float], probability: float, guess: float) -> float:
     """The least eps at which a bound of the tail probability meets the given one; inf where there is none."""
     target = math.log(probability)
+
+    def miss(eps: float) -> float:
+        return math.log(max(bound(eps), constants.MASS_FLOOR)) - target
+
     try:
-        return smallest_meeting(
-            lambda eps: math.log(max(bound(eps), constants.MASS_FLOOR)) - target, guess, rtol=constants.TAIL_SEARCH_RTOL
-        )
+        return smallest_meeting(miss, guess, rtol=constants.TAIL_SEARCH_RTOL)
     except Unsupported:
         return math.inf

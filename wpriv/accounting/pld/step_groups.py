@@ -1,7 +1,4 @@
-"""The records of a composition: its steps, its two ends, its scale, and single large losses.
-
-The steps of one composition: groups of like pairs, their counts, and approximate PMFs of their losses.
-"""
+"""The steps of a composition, its two ends, its scale, single large losses, and Chernoff's bound."""
 
 from __future__ import annotations
 
@@ -18,12 +15,17 @@ from wpriv.accounting.pld.saddle_point import (
     ApproximatePmf,
     Cumulants,
     StepGroup,
+    TailScan,
     cumulants,
+    group_pairs,
     log_tail_factor,
+    merged_counts,
+    scan_tails,
     tilted_weights,
 )
+from wpriv.core.process import WeightedPairs
 from wpriv.errors import Unsupported
-from wpriv.numerics.arrays import Counts
+from wpriv.numerics.arrays import Array, Counts
 from wpriv.numerics.root_finding import smallest_meeting
 
 
@@ -76,22 +78,13 @@ class Steps:
     def least_spacing(self) -> float:
         """Spacing of nodes (nats) below which the rounding of tails would decide the masses on them."""
         ends = np.array([0.0]), np.array([1e-9])
-        deviation = (
-            sum(
-                float(group.counts @ np.sqrt(variance))
-                for group, variance in zip(self.groups, self.cumulants(0.0).variances, strict=True)
-                if group.pair.cell_parts(*ends) is None
-            )
-            / self.total
-        )
+        each = zip(self.groups, self.cumulants(0.0).variances, strict=True)
+        unknown = [(group.counts, variance) for group, variance in each if group.pair.cell_parts(*ends) is None]
+        deviation = sum(float(n @ np.sqrt(variance)) for n, variance in unknown) / self.total
         return math.sqrt(constants.SPACING_ROUNDINGS * constants.UNIT_ROUNDOFF * deviation)
 
     def negligible_bottom(self, share: float) -> float:
-        """Tilted mass of one step that may lie below its lowest node.
-
-        Args:
-            share: share of the tilted mass that decides delta.
-        """
+        """Tilted mass of one step that may lie below its lowest node; ``share`` of the tilted mass decides delta."""
         return max(constants.NEGLIGIBLE_BOTTOM_SHARE * share / self.total, constants.MASS_FLOOR)
 
 
@@ -124,16 +117,14 @@ class TwoSidedComposition:
     Attributes:
         upper: the pessimistic composition.
         compose_lower: makes the optimistic composition, once it is needed.
-        upper_eps_slack: by how much in eps the pessimistic composition may lie too low, from rounding of the tails and
-            splitting off of jumps.
-        lower_eps_slack: by how much in eps the optimistic composition may lie too high.
+        eps_slack: by how much in eps the pessimistic composition may lie too low, and the optimistic one too high, from
+            rounding of the tails and splitting off of jumps.
         deviation: standard deviation of the tilted loss.
     """
 
     upper: OneSidedComposition
     compose_lower: Callable[[], OneSidedComposition]
-    upper_eps_slack: float
-    lower_eps_slack: float
+    eps_slack: float
     deviation: float
 
     @cached_property
@@ -149,11 +140,11 @@ class TwoSidedComposition:
     def delta(self, eps: float) -> tuple[float, float]:
         """Lower and upper delta at eps."""
         constants.add("reading", 1)
-        return self.lower.delta(eps + self.lower_eps_slack, -1), self.upper.delta(eps - self.upper_eps_slack, +1)
+        return self.lower.delta(eps + self.eps_slack, -1), self.upper.delta(eps - self.eps_slack, +1)
 
     def meets_target(self, eps: float, delta: float) -> bool:
         """Tell whether the pessimistic composition alone proves (eps, delta), eps >= 0."""
-        return eps >= 0 and self.upper.delta(eps - self.upper_eps_slack, +1) <= delta
+        return eps >= 0 and self.upper.delta(eps - self.eps_slack, +1) <= delta
 
     def epsilon(self, delta: float, guess: float, deviation: float) -> tuple[float, float]:
         """Lower and upper eps >= 0 at delta; an end many standard deviations away from the guess is 0 or inf.
@@ -254,13 +245,12 @@ def rare_cut(steps: Steps, eps: float, log_allowance: float) -> float | None:
     for share in constants.RARE_CUTS:
         cut = share * eps
         tilts = np.geomspace(*constants.BULK_TILTS, constants.BULK_TILT_COUNT) / cut
-        jumps = sum(
-            float(n @ pmf.mass[:, pmf.y > cut].sum(axis=1)) for pmf, n in zip(steps.pmfs, steps.counts, strict=True)
-        )
+        each = list(zip(steps.pmfs, steps.counts, strict=True))
+        jumps = sum(float(n @ pmf.mass[:, pmf.y > cut].sum(axis=1)) for pmf, n in each)
         if jumps > constants.MAX_RARE_JUMPS:
             return None
         logs = -tilts * eps
-        for pmf, n in zip(steps.pmfs, steps.counts, strict=True):
+        for pmf, n in each:
             bulk = pmf.y <= cut
             growth = np.expm1(tilts[:, None] * np.maximum(pmf.y[bulk], -cut))
             logs = logs + np.log1p(growth @ pmf.mass[:, bulk].T) @ n
@@ -271,19 +261,14 @@ def rare_cut(steps: Steps, eps: float, log_allowance: float) -> float | None:
 
 def single_loss_delta(groups: Sequence[StepGroup], eps: float) -> float:
     """The sum of the deltas of all steps at eps; at eps = 0, of their total variation distances."""
-    return sum(
-        float(n) * math.exp(float(pair.log_delta(eps)))
-        for group in groups
-        for pair, n in zip(group.members, group.counts.tolist(), strict=True)
-    )
+    each = (step for group in groups for step in zip(group.members, group.counts.tolist(), strict=True))
+    return sum(float(n) * math.exp(float(pair.log_delta(eps))) for pair, n in each)
 
 
 def approximate_single_loss_delta(steps: Steps, eps: float) -> float:
     """As ``single_loss_delta``, from the approximate PMFs: less accurate, and faster for many kinds of steps."""
-    return sum(
-        float(n @ pmf.mass @ -np.expm1(np.minimum(eps - pmf.y, 0.0)))
-        for n, pmf in zip(steps.counts, steps.pmfs, strict=True)
-    )
+    each = zip(steps.counts, steps.pmfs, strict=True)
+    return sum(float(n @ pmf.mass @ -np.expm1(np.minimum(eps - pmf.y, 0.0))) for n, pmf in each)
 
 
 def single_loss_slope(steps: Steps, eps: float) -> float:
@@ -298,12 +283,90 @@ def small_tilt(steps: Steps, tilt: float, eps: float, delta: float, cut: float, 
     shares = []
     tilts = [share * tilt for share in constants.RARE_TILTS]
     for candidate in tilts:
-        moments = [pmf.tilted_moments(candidate)[0] for pmf in steps.pmfs]
-        jump = sum(
-            float(n @ tilted_weights(pmf, candidate)[:, pmf.y > cut].sum(axis=1))
-            for n, pmf in zip(steps.counts, steps.pmfs, strict=True)
-        )
-        cgf = sum(float(n @ m) for n, m in zip(steps.counts, moments, strict=True))
+        each = list(zip(steps.counts, steps.pmfs, strict=True))
+        jump = sum(float(n @ tilted_weights(pmf, candidate)[:, pmf.y > cut].sum(axis=1)) for n, pmf in each)
+        cgf = sum(float(n @ pmf.tilted_moments(candidate)[0]) for n, pmf in each)
         shares.append(math.log(delta) + candidate * eps - cgf - math.log(max(jump, constants.MASS_FLOOR)))
     wanted = min(max(shares), math.log(min(constants.RARE_SHARE_ROUNDING * steps.total / relative, 0.1)))
     return next(candidate for candidate, share in zip(tilts, shares, strict=True) if share >= wanted)
+
+
+# Chernoff's bound of delta, without composing anything: from above, or from below where delta is nearly 1.
+
+
+def chernoff_suffices(scans: list[TailScan], counts: list[Counts], eps: float, delta: float) -> bool:
+    """Tell whether Chernoff's bound of delta at eps > 0 is at most delta > 0.
+
+    The tilt starts at that of a normally distributed loss and is improved by Newton's method.
+
+    Args:
+        scans: tails of the steps of each group.
+        counts: per group [K] number of compositions of each step.
+    """
+
+    def total(values: list[Array]) -> float:
+        return sum(float(n @ each) for n, each in zip(counts, values, strict=True))
+
+    tilt = max(-2 * math.log(delta), 1.0) / eps
+    rare = constants.CHERNOFF_RARE_SHARE * delta / sum(int(n.sum()) for n in counts)
+    for _ in range(constants.CHERNOFF_STEPS):
+        bounds = [scan.bound_moment(tilt, rare) for scan in scans]
+        log_moment, mean = total([b.log_moment for b in bounds]), total([b.mean for b in bounds])
+        square = total([b.mean_square for b in bounds])
+        size = total([np.sqrt(b.mean_square) for b in bounds])
+        mass_above = -math.expm1(total([np.log1p(-b.mass_above) for b in bounds]))
+        # the largest (1 - e^-x) e^{-tilt x} over x > 0
+        log_peak = -tilt * math.log1p(1 / tilt) - math.log1p(tilt)
+        roundings = (1 + constants.ROUNDING_DEVIATIONS) * constants.TAIL_ROUNDINGS
+        log_bound = log_moment - tilt * (eps - roundings * constants.UNIT_ROUNDOFF * size) + log_peak
+        if mass_above + math.exp(min(log_bound, 0.0)) <= delta * (1 - constants.CHERNOFF_RELATIVE_MARGIN):
+            return True
+        slope = mean - eps - math.log1p(1 / tilt)
+        curvature = square - total([b.mean**2 for b in bounds]) + 1 / (tilt + tilt**2)
+        if log_bound - slope**2 / (2 * curvature) > math.log(delta) + constants.CHERNOFF_HOPELESS_MISS:
+            break
+        tilt = min(max(tilt - slope / curvature, tilt / 4), 4 * tilt)
+    return False
+
+
+def delta_far_below(steps: Steps, scans: list[TailScan], eps: float) -> float:
+    """A lower bound of delta at an eps far below the mean loss, where it is nearly 1; 0 elsewhere.
+
+    1 - delta = E_P[min(1, e^(eps - Y))] is at most e^(s eps) E_P[e^(-s Y); Y < inf] for every s in (0, 1].
+    """
+    plain = steps.cumulants(0.0)
+    below = plain.mean - eps
+    if below < constants.FAR_BELOW_DEVIATIONS * math.sqrt(plain.variance):
+        return 0.0
+    s = min(below / plain.variance, 1.0)
+    log_moment = _log_affinity(scans, steps.counts, s)
+    complement = math.exp(min(log_moment + s * (eps + steps.rounding_shift(plain)), 0.0))
+    return max(math.nextafter(1 - complement, 0.0), 0.0)
+
+
+def epsilon_far_below(run: WeightedPairs, delta: float) -> float:
+    """A lower bound of eps at delta, 0 < delta < 1: the largest eps at which the bound above is delta; at least 0.
+
+    Args:
+        run: pairs with their counts.
+    """
+    if not 0 < delta < 1:
+        return 0.0
+    groups = group_pairs(merged_counts(run))
+    scans = [scan_tails(*group.members, depth=constants.SCAN_DEPTHS[0]) for group in groups]
+    infinite = [float(group.pair.mass_at_plus_infinity) for group in groups]
+    steps = Steps(groups, [ApproximatePmf.of(scan, mass) for scan, mass in zip(scans, infinite, strict=True)], 0.0, 0.0)
+    plain, log_complement = steps.cumulants(0.0), math.log1p(-delta)
+    if not plain.variance > 0:
+        return 0.0
+    # the best s for a normally distributed loss, and others near it
+    normal = math.sqrt(-2 * log_complement / plain.variance)
+    tried = {min(factor * normal, 1.0) for factor in constants.FAR_BELOW_FACTORS} if math.isfinite(normal) else {1.0}
+    ends = [(log_complement - _log_affinity(scans, steps.counts, s)) / s for s in sorted(tried - {0.0})]
+    best = max(ends, default=0.0) - steps.rounding_shift(plain)
+    return max(best, 0.0) * (1 - constants.CHERNOFF_RELATIVE_MARGIN) if math.isfinite(best) else 0.0
+
+
+def _log_affinity(scans: list[TailScan], counts: list[Counts], s: float) -> float:
+    """ln of an upper bound of E_P[e^(-s Y); Y < inf] of the composition."""
+    return sum(float(n @ scan.bound_affinity(s)) for scan, n in zip(scans, counts, strict=True))

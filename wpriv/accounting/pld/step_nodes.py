@@ -90,9 +90,8 @@ def choose_nodes(
     index = _spaced(y, spacing, step, constants.MAX_STEP_NODES if limit is None else limit)
     ends = [math.floor(low / step), math.ceil(high / step)]
     # nearly in order, so that a stable sort is far faster than np.unique
-    every = np.sort(
-        np.concatenate([index, ends, _atom_nodes(pair, covered, step, ends)]).astype(np.int64), kind="stable"
-    )
+    every = np.concatenate([index, ends, _atom_nodes(pair, covered, step, ends)]).astype(np.int64)
+    every.sort(kind="stable")
     nodes: NDArray[np.int64] = every[np.concatenate([[True], every[1:] > every[:-1]])]
     return nodes
 
@@ -122,9 +121,8 @@ def _covered_range(
     # mass below the first node is raised to it, and weighs e^{tilt loss} there
     log_norm, _, _ = pmf.tilted_moments(tilt)
     with np.errstate(divide="ignore"):
-        raised = (
-            np.log((up_to * np.exp(log_norm.min() - log_norm)[:, None]).max(axis=0)) - log_norm.min() + tilt * pmf.y
-        )
+        logs = np.log((up_to * np.exp(log_norm.min() - log_norm)[:, None]).max(axis=0))
+        raised = logs - log_norm.min() + tilt * pmf.y
     first = min(max(int(np.searchsorted(raised, math.log(bottom_mass))) - 1, 0), last)
     low, high = pair.support
     if first > 0 or not math.isfinite(low):

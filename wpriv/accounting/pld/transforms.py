@@ -1,7 +1,4 @@
-"""Transforms of the losses of steps, and products of their powers, with bounds of rounding errors.
-
-Tilted PMFs of steps on finitely many losses; their transforms E[e^{(c + it) L}] with bounds of rounding errors.
-"""
+"""Transforms of the losses of steps, and products of their powers, with bounds of rounding errors."""
 
 from __future__ import annotations
 
@@ -257,9 +254,8 @@ def _with_atoms(y: Array, atoms: Array, step: float) -> Array:
     if not inside.size:
         return y
     at = np.searchsorted(inside, y)
-    distance = np.minimum(
-        np.abs(y - inside[np.minimum(at, inside.size - 1)]), np.abs(y - inside[np.maximum(at - 1, 0)])
-    )
+    beside = np.minimum(at, inside.size - 1), np.maximum(at - 1, 0)
+    distance = np.minimum(*(np.abs(y - inside[place]) for place in beside))
     # an atom must not lie next to two nodes, where the rounding of tails would count it twice
     apart = distance > constants.ATOM_NODE_WIDTHS * constants.NODE_HALF_WIDTH * np.abs(y)
     kept = apart & (distance > constants.ATOM_NODE_DISTANCE * step)

@@ -41,8 +41,10 @@ NOT_PRIVATE = (
     "the audit computes with the records and the coins of the canaries without noise: its files are not covered by the "
     "certified guarantee of the training"
 )
-
-
+OF_GROUPS = (
+    "the certified eps is that of people with up to {group} records, as the recipe promises it; a canary is one "
+    "record, so that faults which only show with several records of a person are not met"
+)
 VERDICTS = {
     VIOLATED: "the audit's lower bound exceeds the certified upper end",
     CONSISTENT: "the audit's lower bound does not exceed the certified upper end",
@@ -132,7 +134,7 @@ class Audit(Shown):
 
     def as_dict(self) -> Json:
         """Return the answer as JSON holds it."""
-        row = self.certified.as_dict()
+        row, group = self.certified.as_dict(), self.certified.process.group
         return {
             "schema": SCHEMA,
             "recipe": self.recipe,
@@ -150,23 +152,13 @@ class Audit(Shown):
             "canaries": self.canaries,
             "runs": self.runs,
             "adjacency": row["adjacency"],
-            "group": self.certified.process.group,
+            "group": group,
             "process": row["process"],
             "tests": [asdict(test) for test in self.tests],
             "source": SOURCES[self.method],
-            "warnings": [*row["warnings"], *self._group(), NOT_PRIVATE],
+            "warnings": [*row["warnings"], *([OF_GROUPS.format(group=group)] if group > 1 else []), NOT_PRIVATE],
             "version": __version__,
         }
-
-    def _group(self) -> list[str]:
-        """The warning where the recipe protects people with several records."""
-        group = self.certified.process.group
-        if group == 1:
-            return []
-        return [
-            f"the certified eps is that of people with up to {group} records, as the recipe promises it; a canary is "
-            f"one record, so that faults which only show with several records of a person are not met"
-        ]
 
     def rows(self) -> list[Row]:
         """Return the table: a row for each test, with the certified bracket beside it."""
@@ -289,7 +281,7 @@ def _check(recipe: Recipe, method: str, canaries: int | None, runs: int | None) 
 
 
 def _concluded(recipe: Recipe, job: plan.Plan, outcomes: list[Outcome], method: str, out: Path | None) -> Audit:
-    """Account for the ledgers, bound eps from below and write the results."""
+    """Account for the ledgers, bound eps from below and write the results: the answer last."""
     private = job.private
     assert private is not None
     assert private.delta is not None
@@ -299,11 +291,8 @@ def _concluded(recipe: Recipe, job: plan.Plan, outcomes: list[Outcome], method: 
     tests = coin_tests.METHODS[method](outcomes, private.delta)
     most = coin_tests.ceiling(outcomes, private.delta, method)
     result = Audit(recipe.name, certified, tests, method, len(outcomes[0].coins), len(outcomes), most)
-    return result if out is None else _written(result, recipe, out)
-
-
-def _written(result: Audit, recipe: Recipe, out: Path) -> Audit:
-    """Write recipe, answer, table and figure; the answer is last."""
+    if out is None:
+        return result
     durable_writes.make_folder(out)
     durable_writes.replace(out / storage.RECIPE, yaml_document.as_yaml(recipe.data))
     durable_writes.replace(out / TABLE, storage.csv_text(result.rows()))

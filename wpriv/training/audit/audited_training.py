@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import torch
 
     from wpriv.config.train_schema import Train
-    from wpriv.training.engine.job import Job, Schedule
+    from wpriv.training.engine.job import Job
 
 Array = NDArray[np.float64]
 LEAST = 1e-3
@@ -185,12 +185,15 @@ def train(
     def build_job(recipe: Train, data: Data, device: torch.device, /, *, adjacency: str) -> Job:
         return added.insert(tasks.load(plan.train.task).build_job(recipe, data, device, adjacency=adjacency))
 
+    # places for canaries behind the records, at the same sampling rate: those that neither takes are empty
+    schedule = training_run.schedule(plan, run)
+    factor = math.ceil((schedule.records + canaries) / schedule.records)
     with tempfile.TemporaryDirectory(prefix="wpriv-audit-") as name:
         folder = Path(name)
         engine = launch.prepare(
             plan.train,
             data,
-            _extended(training_run.schedule(plan, run), canaries),
+            replace(schedule, records=factor * schedule.records, batch=factor * schedule.batch),
             folder,
             identity="audit",
             device=device,
@@ -204,15 +207,6 @@ def train(
     if rate < 1 and plan.steps > 1 and not replaces:
         statistics["differences"] = differences(*observed, rate)
     return Outcome(added.coins, statistics, process)
-
-
-def _extended(schedule: Schedule, canaries: int) -> Schedule:
-    """Return the schedule with places for canaries behind the records, at the same sampling rate.
-
-    Records and batch are multiplied by one factor; places that neither a record nor a canary takes are empty.
-    """
-    factor = math.ceil((schedule.records + canaries) / schedule.records)
-    return replace(schedule, records=factor * schedule.records, batch=factor * schedule.batch)
 
 
 def _spent(plan: Plan, path: Path) -> Process:

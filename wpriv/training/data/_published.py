@@ -315,9 +315,15 @@ class German(PluginClass):
         (path,) = params.FILES.find(root)
         raw = read_bytes(path)
         file = params.FILES.check(path, raw, verify=False)
-        drop = f"{params.COMPLEMENT},{params.drop}"
-        roles = table.Roles(params.TARGET, params.sensitive, drop, params.test_share, params.split_seed)
-        return table.read_csv(path, raw, file, display_name(params, [file]), roles, params.SOURCE)
+        roles = table.Params(
+            file=str(path),
+            target=params.TARGET,
+            sensitive=params.sensitive,
+            drop=f"{params.COMPLEMENT},{params.drop}",
+            test_share=params.test_share,
+            split_seed=params.split_seed,
+        )
+        return table.read_csv([table.Content(path, raw, file)], display_name(params, [file]), roles, params.SOURCE)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,10 @@ GET = (
     "Give the path of a CSV file whose first line names the columns: --param file=PATH --param target=COLUMN "
     "(in a recipe, data: {name: table, file: PATH, target: COLUMN})."
 )
+NOTES = (
+    "the set of {} was read from the data: it is taken as public",
+    "the sets of {} and of {} were read from the data: they are taken as public",
+)
 
 
 @dataclass(frozen=True)
@@ -51,38 +55,21 @@ def read(root: Path | None, params: Params) -> Data:
     declared = _classes.declared(
         params.name, ranges=params.ranges, categories=params.categories, classes=params.classes
     )
-    path = resolve_path(params.name, "file", params.file, root)
-    raw = read_bytes(path)
-    test = None
-    if params.test_file:
-        test_path = resolve_path(params.name, "file", params.test_file, root)
-        test = Content(test_path, read_bytes(test_path))
-    roles = Roles(params.target, params.sensitive, params.drop, params.test_share, params.split_seed, params.number)
-    file = File.unverified(path, raw)
-    return read_csv(path, raw, file, f"{params.name}:{path.stem}", roles, str(path), declared=declared, test=test)
-
-
-@dataclass(frozen=True)
-class Roles:
-    """The roles of columns (``drop``: names separated by commas; ``sensitive`` may be empty) and the test split.
-
-    ``number``: the target is a number to predict, and no class.
-    """
-
-    target: str
-    sensitive: str = ""
-    drop: str = ""
-    test_share: float = 0.2
-    split_seed: int = 0
-    number: bool = False
+    contents = []
+    for name in (params.file, *([params.test_file] if params.test_file else [])):
+        path = resolve_path(params.name, "file", name, root)
+        contents.append(Content(path, raw := read_bytes(path), File.unverified(path, raw)))
+    path = contents[0].path
+    return read_csv(contents, f"{params.name}:{path.stem}", params, str(path), declared)
 
 
 @dataclass(frozen=True)
 class Content:
-    """The path of a CSV file and its bytes."""
+    """The path of a CSV file, its bytes, and what is recorded of it."""
 
     path: Path
     raw: bytes
+    file: File
 
 
 @dataclass(frozen=True)
@@ -102,15 +89,7 @@ class _Rows:
 
 
 def read_csv(
-    path: Path,
-    raw: bytes,
-    file: File,
-    name: str,
-    roles: Roles,
-    source: str,
-    *,
-    declared: Declared = _classes.NOTHING,
-    test: Content | None = None,
+    contents: Sequence[Content], name: str, roles: Params, source: str, declared: Declared = _classes.NOTHING
 ) -> Data:
     """Return [N, D] float32 of every column but the target and the dropped ones.
 
@@ -118,21 +97,21 @@ def read_csv(
     [0, 1]. The sensitive column stays among the features unless it is dropped as well.
 
     Args:
-        declared: what is publicly known of the columns. test: a second file for testing; without it a share of the rows
-            is held out.
+        contents: the file, and a second one for testing; without it a share of the rows is held out.
+        roles: of the columns. declared: what is publicly known of them.
     Raises:
         UsageError: a column does not exist, or none is left for the features.
         FaultyRecords: rows have unequal lengths, cells are not numbers or none of the declared words, or there are no
             rows.
     """
-    parts = [_rows(content, roles, declared) for content in (Content(path, raw), *([test] if test else []))]
+    parts = [_rows(content, roles, declared) for content in contents]
     if parts[-1].columns != parts[0].columns:
         raise FaultyRecords(
-            f"{parts[1].path}: wanted the columns of {path}, in their order: {', '.join(parts[0].columns)[:200]}; "
-            f"found {', '.join(parts[1].columns)[:200]}"
+            f"{parts[1].path}: wanted the columns of {parts[0].path}, in their order: "
+            f"{', '.join(parts[0].columns)[:200]}; found {', '.join(parts[1].columns)[:200]}"
         )
     x = np.concatenate([part.x for part in parts])
-    if test is None:
+    if len(parts) == 1:
         train, held_out = random_split(len(x), roles.test_share, roles.split_seed)
     else:
         train, held_out = np.arange(len(parts[0].x)), np.arange(len(parts[0].x), len(x))
@@ -149,8 +128,8 @@ def read_csv(
         y_test=y[held_out],
         classes=classes.names,
         source=source,
-        files=(file, *([File.unverified(test.path, test.raw)] if test else [])),
-        notes=(_note(inferred),) if inferred else (),
+        files=tuple(content.file for content in contents),
+        notes=(NOTES[len(inferred) - 1].format(*inferred),) if inferred else (),
         columns=parts[0].columns,
         sensitive=roles.sensitive,
         sensitive_train=None if groups is None else groups[train],
@@ -163,13 +142,7 @@ def read_csv(
     )
 
 
-def _note(inferred: Sequence[str]) -> str:
-    if len(inferred) == 1:
-        return f"the set of {inferred[0]} was read from the data: it is taken as public"
-    return "the sets of classes and of groups were read from the data: they are taken as public"
-
-
-def _rows(content: Content, roles: Roles, declared: Declared) -> _Rows:
+def _rows(content: Content, roles: Params, declared: Declared) -> _Rows:
     """Read one file: its features as numbers, its target and groups as text."""
     path, table = content.path, _parse(content.path, content.raw)
     names = _feature_columns(path, list(table.names), roles)
@@ -220,7 +193,7 @@ def _finite(rows: _Rows, name: str, values: Array, declared: Declared) -> Array:
     return column
 
 
-def _classes_of(parts: Sequence[_Rows], roles: Roles, given: tuple[str, ...] | None) -> Classes:
+def _classes_of(parts: Sequence[_Rows], roles: Params, given: tuple[str, ...] | None) -> Classes:
     """The classes of the rows of each file; one class where the target is a number to predict."""
     train = parts[0].target
     test = parts[1].target if len(parts) > 1 else np.empty(0, object)
@@ -244,7 +217,7 @@ def _groups(parts: Sequence[_Rows], column: str) -> Array:
     return np.array([numbers[cell] for cells in words for cell in cells], np.int64)
 
 
-def _response(parts: Sequence[_Rows], roles: Roles, declared: Declared) -> Array:
+def _response(parts: Sequence[_Rows], roles: Params, declared: Declared) -> Array:
     """The numbers to predict, [N, 1] float32, in their declared range."""
     columns = []
     for part in parts:
@@ -268,7 +241,7 @@ def _parse(path: Path, raw: bytes) -> CsvTable:
         raise FaultyRecords(f"{path}:{error.line}: {error.reason}") from None
 
 
-def _feature_columns(path: Path, header: list[str], roles: Roles) -> list[str]:
+def _feature_columns(path: Path, header: list[str], roles: Params) -> list[str]:
     """Return the columns that are neither the target nor dropped, after checking that all named columns exist."""
     dropped = [column.strip() for column in roles.drop.split(",") if column.strip()]
     if csv_tables.has_index_column(header) and header[0] not in dropped:

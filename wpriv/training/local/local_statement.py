@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,15 @@ def statement(plan: Plan, records: Records, labels: bool) -> Json:
             "chosen_by": calibrated.formula,
             "grid": plan.step,
         },
-        "clip": _clip(plan),
+        "clip": {
+            "norm": f"l{calibrated.p}",
+            "radius": plan.radius,
+            "center": plan.center,
+            "how": "scaled down onto the ball" if calibrated.p == 2 else "the nearest point of the ball",
+            "nonnegative": calibrated.nonnegative,
+            "bounds_from": plan.bounds_from or None,
+            "domain": "orthonormal cosine transform (DCT-II)" if plan.dct else "as read",
+        },
         "guarantees": [row.as_dict()],
         "delta": words.share(row.delta.safe, len(records.x)).model_dump(),
         "trust_model": lists["trust_model"],
@@ -89,18 +97,6 @@ def statement(plan: Plan, records: Records, labels: bool) -> Json:
             "dtype": plan.dtype,
             "read_as": list(records.notes),
         },
-    }
-
-
-def _clip(plan: Plan) -> Json:
-    return {
-        "norm": f"l{plan.calibrated.p}",
-        "radius": plan.radius,
-        "center": plan.center,
-        "how": "scaled down onto the ball" if plan.calibrated.p == 2 else "the nearest point of the ball",
-        "nonnegative": plan.calibrated.nonnegative,
-        "bounds_from": plan.bounds_from or None,
-        "domain": "orthonormal cosine transform (DCT-II)" if plan.dct else "as read",
     }
 
 
@@ -166,11 +162,11 @@ class ReportFiles:
                     f"Name another file with `out`"
                 )
 
-    def write(self, small: dict[str, Array], reports: ReportFile, statement: Json) -> None:
+    def write(self, small: dict[str, Array], header: Json, blocks: Iterator[Array], statement: Json) -> None:
         """Write all files, or none where writing fails or is interrupted.
 
         Args:
-            small: arrays beside the records.
+            small: arrays beside the records. header: shape and dtype of all records, which come in ``blocks``.
         """
         busy = f"another process is writing {self.records}. Wait until it ends, or name another file with `out`"
         with locked(self.records.with_name(self.records.name + LOCK), busy):
@@ -178,7 +174,7 @@ class ReportFiles:
             parts = [path.with_name(path.name + PART) for path in self.paths()]
             try:
                 with reported(self.records):
-                    _write_arrays(parts[0], small, reports)
+                    _write_arrays(parts[0], small, header, blocks)
                     parts[1].write_text(json.dumps(statement, indent=2) + "\n", encoding="utf-8")
                     parts[2].write_text(to_markdown(statement), encoding="utf-8")
                     for part, path in zip(reversed(parts), reversed(self.paths()), strict=True):
@@ -187,15 +183,6 @@ class ReportFiles:
                 for part in parts:
                     with contextlib.suppress(OSError):
                         part.unlink()
-
-
-@dataclass(frozen=True)
-class ReportFile:
-    """Noisy records in blocks, with the shape and dtype of all of them together."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    blocks: Iterator[Array]
 
 
 def array_facts(plan: Plan, statement: Json) -> dict[str, Array]:
@@ -217,20 +204,16 @@ def array_facts(plan: Plan, statement: Json) -> dict[str, Array]:
     return arrays if plan.bounds is None else {**arrays, "bounds": plan.bounds}
 
 
-def _write_arrays(path: Path, small: dict[str, Array], reports: ReportFile) -> None:
+def _write_arrays(path: Path, small: dict[str, Array], header: Json, blocks: Iterator[Array]) -> None:
+    """Write a .npz; the records block by block, so that they are never in memory as a whole."""
+    descr = np.lib.format.dtype_to_descr(np.dtype(header["dtype"]))
+    first = {"descr": descr, "fortran_order": False, "shape": header["shape"]}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         with archive.open(zipfile.ZipInfo("x.npy", _ZIPPED_AT), "w", force_zip64=True) as member:
-            _write_blocks(member, reports)
+            np.lib.format.write_array_header_1_0(member, first)  # type: ignore[no-untyped-call]
+            for block in blocks:
+                member.write(np.ascontiguousarray(block).data)
         for name, value in small.items():
             content = io.BytesIO()
             np.save(content, value, allow_pickle=False)
             archive.writestr(zipfile.ZipInfo(f"{name}.npy", _ZIPPED_AT), content.getvalue())
-
-
-def _write_blocks(file: IO[bytes], reports: ReportFile) -> None:
-    """Write a .npy of a known shape block by block, so that it is never in memory as a whole."""
-    descr = np.lib.format.dtype_to_descr(np.dtype(reports.dtype))
-    header = {"descr": descr, "fortran_order": False, "shape": reports.shape}
-    np.lib.format.write_array_header_1_0(file, header)  # type: ignore[no-untyped-call]
-    for block in reports.blocks:
-        file.write(np.ascontiguousarray(block).data)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv import randomness
+from wpriv.config.plain_words import in_plain_words
 from wpriv.errors import UsageError
 from wpriv.files.shown import Shown
 from wpriv.numerics import ball_projection
@@ -24,7 +25,7 @@ from wpriv.results.model import Json
 from wpriv.training.data._parameters import ReaderParameters
 from wpriv.training.local import local_mechanism, local_statement
 from wpriv.training.local.local_mechanism import LocalMechanism, Plan
-from wpriv.training.local.local_statement import ReportFile, ReportFiles
+from wpriv.training.local.local_statement import ReportFiles
 from wpriv.training.local.records import Records, records
 from wpriv.training.reports import words
 
@@ -64,6 +65,7 @@ class Privatized(Shown):
         return [*words.report_facts(local_statement.read(self.statement)), *written]
 
 
+@in_plain_words
 def privatize(
     data: Any,
     mech: str | None = None,
@@ -153,7 +155,7 @@ def privatize(
     if files is None:
         return Privatized(np.concatenate(list(noisy)), labels, statement)
     small = local_statement.array_facts(plan, statement) | ({} if labels is None else {"y": labels})
-    files.write(small, ReportFile((len(private.x), *private.shape), plan.dtype, noisy), statement)
+    files.write(small, {"shape": private.x.shape, "dtype": plan.dtype}, noisy, statement)
     return Privatized(None, labels, statement, files.paths())
 
 

@@ -1,0 +1,165 @@
+"""Processes in words in every verb, and sweeps over every number and word. Oracle: the same in flags, one by one."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+import wpriv
+from tests.command_line import call
+from wpriv.errors import UsageError
+
+WORDS = "gauss sigma=4 n=10 poisson .01 + laplace scale=20 n=5"
+STEPS = [
+    {"mech": "gauss", "sigma": 4, "n": 10, "sampling": "poisson", "rate": 0.01},
+    {"mech": "laplace", "scale": 20, "n": 5},
+]
+
+
+def data_of(capsys, *words):
+    code, out, err = call(capsys, *words, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+@pytest.fixture
+def history(tmp_path):
+    path = tmp_path / "steps.json"
+    path.write_text(json.dumps(STEPS))
+    return str(path)
+
+
+@pytest.mark.parametrize("words", [[WORDS], WORDS.split()], ids=["quoted", "words"])
+def test_several_steps_in_words_are_those_of_a_history(capsys, history, words):
+    asked = ("--delta", "1e-5")
+    here = data_of(capsys, "budget", "--history", history, *asked)
+    there = data_of(capsys, "budget", *words, *asked)
+    for key in ("process", "epsilon", "delta", "epsilon_lower", "adjacency", "claim"):
+        assert there[key] == here[key]
+    row = data_of(capsys, "compare", *words, *asked, "--accountant", "pld", "--tol", "1e-6")["rows"][0]
+    assert (row["epsilon_lower"], row["epsilon_upper"]) == (here["epsilon_lower"], here["epsilon_upper"])
+    code, out, _ = call(capsys, "verify", *words, "--claim", "eps=0.27,delta=1e-5")
+    assert code == 0
+    assert "proved" in out
+    assert call(capsys, "verify", *words, "--claim", "eps=0.26,delta=1e-5")[0] == 1
+    assert wpriv.budget(WORDS, delta=1e-5).epsilon.upper == here["epsilon_upper"]
+    assert wpriv.verify_claim("eps=0.27,delta=1e-5", WORDS).verdict == "proved"
+    assert wpriv.compare(process=WORDS, accountants=["pld"], delta=1e-5).rows[0]["epsilon"] == pytest.approx(
+        here["epsilon_upper"], rel=2e-3
+    )
+
+
+def test_one_step_in_words_leaves_the_rest_to_flags(capsys):
+    flags = data_of(capsys, "budget", "--mech", "gauss", "--sigma", "4", "--n", "10", "--delta", "1e-5")
+    for words in (["gauss sigma=4 n=10"], ["gauss", "--sigma", "4", "--n", "10"], ["gauss", "sigma=4", "--n", "10"]):
+        assert data_of(capsys, "budget", *words, "--delta", "1e-5") == flags
+
+
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        (["gauss sigma=? n=1000"], ["--mech", "gauss", "--n", "1000"]),
+        (["gauss n=1000"], ["--mech", "gauss", "--n", "1000"]),
+        (["gauss", "sigma=40", "n=?"], ["--mech", "gauss", "--sigma", "40"]),
+        (["gauss sigma=4 n=100 poisson"], ["--mech", "gauss", "--sigma", "4", "--n", "100", "--sampling", "poisson"]),
+    ],
+)
+def test_calibrate_solves_for_what_the_words_leave_out(capsys, words, flags):
+    target = ("--eps", "1", "--delta", "1e-5")
+    assert data_of(capsys, "calibrate", *words, *target) == data_of(capsys, "calibrate", *flags, *target)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["budget", WORDS, "--sigma", "3", "--delta", "1e-5"], "leave out --sigma"),
+        (["budget", WORDS, "--history", "x.json", "--delta", "1e-5"], "leave out --history"),
+        (["calibrate", WORDS, "--eps", "1", "--delta", "1e-5"], "one step"),
+        (["budget", "gauss sigma=4 + + laplace scale=2", "--delta", "1e-5"], "begins with a mechanism"),
+        (["budget", "gauss sigma=4 .01", "--delta", "1e-5"], "says nothing here"),
+        (["budget", "gauss sigma=4 sigma=5", "--delta", "1e-5"], "twice"),
+        (["budget", "gauss sigma='4", "--delta", "1e-5"], "quote"),
+        (["budget", "gauss sigma=4 add-remove + laplace scale=1 replace-one", "--delta", "1e-5"], "one adjacency"),
+        (["compare", "gauss sigma=4", "laplace scale=1", "--delta", "1e-5"], "--order"),
+        (["compare", WORDS, "--sweep", "mech=gauss,laplace", "--delta", "1e-5"], "mech"),
+    ],
+)
+def test_what_the_words_cannot_say_is_refused(capsys, words, said):
+    code, out, err = call(capsys, *words)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_python_refuses_keywords_beside_several_steps():
+    with pytest.raises(UsageError, match="leave out `sigma`"):
+        wpriv.budget(WORDS, sigma=3, delta=1e-5)
+    with pytest.raises(UsageError, match="twice"):
+        wpriv.budget("gauss sigma=4", sigma=3, delta=1e-5)
+
+
+SGD = "--mech gauss --sigma 2 --sampling poisson"
+
+
+@pytest.mark.parametrize(
+    ("flags", "name", "values"),
+    [
+        (f"{SGD} --batch 256 --records 60000 --delta 1e-5", "epochs", ["1", "5"]),
+        (f"{SGD} --records 60000 --epochs 1 --delta 1e-5", "batch", ["256", "512"]),
+        (f"{SGD} --batch 256 --epochs 1 --delta 1e-5", "records", ["60000", "120000"]),
+        (f"{SGD} --batch 256 --n 10 --delta 1e-5", "dataset-size", ["60000", "120000"]),
+        (f"{SGD} --rate 0.1 --n 10", "delta", ["1e-5", "1e-6"]),
+        (f"{SGD} --rate 0.1 --n 10", "epsilon", ["1", "2"]),
+        (f"{SGD} --n 10 --delta 1e-5", "sample-rate", ["0.1", "0.2"]),
+        (f"{SGD} --rate 0.1 --n 8 --delta 1e-5", "bands", ["1", "2"]),
+        ("--mech gauss --n 10 --delta 1e-5", "noise-multiplier", ["1", "2"]),
+        ("--mech gauss --noise-multiplier 2 --n 10 --delta 1e-5", "sensitivity", ["1", "3"]),
+        ("--mech projection --sigma 2 --param k=5 --delta 1e-5", "d", ["10", "50"]),
+        ("--mech gauss --sigma 2 --delta 1e-5", "adjacency", ["add-remove", "replace-one"]),
+        ("--mech gauss --sigma 2 --rate 0.1 --n 10 --delta 1e-5", "sampling", ["poisson", "fixed"]),
+        ("--mech gauss --sigma 2 --scale 3 --delta 1e-5", "mech", ["gauss", "laplace"]),
+        ("--mech gauss --sigma 2 --delta 1e-5", "accountant", ["pld", "rdp"]),
+    ],
+)
+def test_a_sweep_over_any_number_or_word_is_the_budgets_one_by_one(capsys, flags, name, values):
+    line = flags if name == "accountant" else f"{flags} --accountant pld"
+    axis = f"{name}={','.join(values)}"
+    code, out, err = call(capsys, "compare", *line.split(), "--tol", "1e-6", "--sweep", axis, "--csv")
+    assert code == 0, err
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert len(rows) == len(values)
+    param = name == "d"
+    for row, value in zip(rows, values, strict=True):
+        option = ["--param", f"{name}={value}"] if param else [f"--{name}", value]
+        words = line.split()
+        if name == "mech":
+            words = words[2:]
+            words = words[2:] if value == "laplace" else [*words[:2], *words[4:]]
+        data = data_of(capsys, "budget", *words, *option, "--tol", "1e-6")
+        unknown = "delta" if name == "epsilon" else "epsilon"
+        assert float(row[unknown]) == pytest.approx(data[unknown], rel=3e-6)
+
+
+def test_two_sweeps_print_a_table_of_every_pair(capsys):
+    line = f"compare {SGD} --records 60000 --epochs 1 --sweep batch=256,512 --sweep delta=1e-5,1e-6 --accountant pld"
+    code, out, _ = call(capsys, *line.split(), "--csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert code == 0
+    assert [(row["batch"], float(row["delta"])) for row in rows] == [
+        ("256", 1e-5), ("256", 1e-6), ("512", 1e-5), ("512", 1e-6)
+    ]  # fmt: skip
+    code, out, _ = call(capsys, *line.split())
+    assert code == 0
+    assert {"256", "512"} <= set(out.split())
+
+
+@pytest.mark.parametrize(
+    ("axis", "said"),
+    [("epochz=1,2", "did you mean 'epochs'"), ("n=60,000", "separates its values by commas"), ("batch=0,1", "batch")],
+)
+def test_a_faulty_sweep_is_refused(capsys, axis, said):
+    code, out, err = call(capsys, "compare", *f"{SGD} --rate 0.1 --delta 1e-5 --accountant pld --sweep {axis}".split())
+    assert (code, out) == (2, "")
+    assert said in err
