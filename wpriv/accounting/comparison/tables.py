@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wpriv.config.schema import Panel
 from wpriv.core.guarantee import CLAIM_WORDS
-from wpriv.core.process import sampling_words
+from wpriv.core.process import SAMPLING_WORDS, UNSAMPLED_WORDS, sampling_words
 from wpriv.numerics.numbers import short, text
 from wpriv.results.model import Row
 
@@ -105,11 +105,12 @@ def title(rows: Sequence[Row]) -> str:
     kinds = dict.fromkeys(str(row["mech"]) for row in rows if row.get("mech"))
     fixed = [name for name in FIXED if rows[0].get(name) and len({row.get(name) for row in rows}) == 1]
     words = [f"{name} {_value(rows[0][name])}" for name in fixed]
-    sampled = {(row.get("sampling"), row.get("rate")) for row in rows}
-    if len(sampled) == 1 and rows[0].get("sampling"):
-        step = rows[0] if rows[0]["sampling"] == "none" or rows[0].get("rate") else None
-        words += [sampling_words(step)] if step else []
-    return ", ".join([", ".join(kinds) or f"{rows[0].get('steps')} kinds of step", *words])
+    sampled = {(str(row["sampling"]), row.get("rate")): row for row in rows if row.get("sampling")}
+    # a rate that is not the same in all rows stands in them
+    kinds_of_sampling = dict.fromkeys(SAMPLING_WORDS.get(kind, UNSAMPLED_WORDS) for kind, _ in sampled)
+    is_one = len(sampled) == 1 and all(kind == "none" or rate for kind, rate in sampled)
+    words += [sampling_words(row) for row in sampled.values()] if is_one else [" or ".join(kinds_of_sampling)]
+    return ", ".join([", ".join(kinds) or f"{rows[0].get('steps')} kinds of step", *filter(None, words)])
 
 
 def series_of(row: Row) -> str:
@@ -134,4 +135,4 @@ def _lower(row: Row, answer: str) -> str:
 
 
 def _value(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return short(float(f"{value:.6g}")) if isinstance(value, float) else str(value)
