@@ -24,7 +24,7 @@ class BoundsTable:
         axes: the names of the swept quantities, none without a sweep.
         series: case, accountant and notion of each column. claims: what its figures claim.
         points: the values of the axes of each line. cells: a line for each point, a cell for each series.
-        lower: as ``cells``, the lower ends where there are any.
+        lower: as ``cells``, the lower ends where there are any. heading: what ``series`` names.
     """
 
     axes: list[str]
@@ -33,6 +33,7 @@ class BoundsTable:
     points: list[list[str]]
     cells: list[list[str]]
     lower: list[list[str]]
+    heading: str
 
     def wide(self) -> tuple[list[str], list[list[str]]]:
         """Header and lines with the grid downwards and the series across."""
@@ -50,7 +51,7 @@ class BoundsTable:
             values = [list(cells) for cells in zip(*self.cells, strict=True)]
             heads = [", ".join(map(" ".join, zip(self.axes, point, strict=True))) for point in self.points]
         lines = zip(self.series, self.claims, values, strict=True)
-        return ["accountant", "claim", *heads], [[name, claim, *row] for name, claim, row in lines]
+        return [self.heading, "claim", *heads], [[name, claim, *row] for name, claim, row in lines]
 
     def grid(self) -> tuple[list[str], list[list[str]]] | None:
         """Header and lines of a single series over two axes: the first downwards, the second across."""
@@ -75,7 +76,8 @@ def bounds_table(panel: Panel, rows: Sequence[Row]) -> BoundsTable:
     cells = [[_safe(line.get(name, none).get(answer)) for name in series] for line in known.values()]
     lower = [[_lower(line.get(name, none), answer) for name in series] for line in known.values()]
     points = [[_value(value) for value in point] for point in known]
-    return BoundsTable([NAMES.get(axis, axis) for axis in axes], series, claims, points, cells, lower)
+    heading = "case and accountant" if "case" in rows[0] else "accountant"
+    return BoundsTable([NAMES.get(axis, axis) for axis in axes], series, claims, points, cells, lower, heading)
 
 
 def answer_of(rows: Sequence[Row]) -> str:
