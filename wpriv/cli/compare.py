@@ -23,7 +23,7 @@ def command(
         list[str] | None,
         option(
             "NAME=VALUES",
-            "An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers); also epochs, batch, records, delta, ... and words.",
+            "An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers); also of epochs, batch, mech, ...",
         ),
     ] = None,
     figure: Annotated[str | None, option("NAME", "The figure to draw instead of the default one.")] = None,
