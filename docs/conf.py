@@ -52,7 +52,7 @@ def mark_tables(_app, doctree) -> None:
     """Give the class scroll to output in columns that is too wide to be wrapped."""
     for block in list(doctree.findall(nodes.literal_block)):
         lines = [line for line in block.astext().splitlines() if len(re.findall(r"\S {2,}\S", line)) >= 2]
-        if len(lines) >= 2 and max(map(len, lines)) > 50:
+        if len(lines) >= 2 and max(map(len, lines)) > 32:
             block["classes"].append("scroll")
 
 

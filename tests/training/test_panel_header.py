@@ -39,7 +39,7 @@ def test_the_loss_is_the_weighted_sum_of_its_terms(tmp_path, measures, options, 
 def test_a_training_without_privacy_has_noise_0_and_the_weight_of_the_recipe(tmp_path):
     path = folder(tmp_path, {"reconstruction": 0.5, "core": 0.3, "distance": 0.1})
     upper = "noise = 0, loss = 0.5, reconstruction loss = 0.5, distance = 0.1"
-    assert sweep.panel_header({}, path, {"alpha": 0}) == f"{upper}; of the core = 0.3"
+    assert sweep.panel_header({}, path, {"alpha": 0}) == f"{upper}; loss of the core = 0.3"
 
 
 def test_other_tasks_have_no_header(tmp_path):

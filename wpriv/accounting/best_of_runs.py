@@ -1,25 +1,28 @@
-"""The best of K runs, K random: bounds of its profile, and its privacy curve (docs/theory/tuning.md)."""
+"""The best of K runs, K random: bounds of its profile, its privacy curve, and its guarantee (docs/theory/tuning.md)."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from wpriv.accounting import evaluate
-from wpriv.core.guarantee import RIGOROUS, Curve
+from wpriv.accounting import membership_figures as attacks
+from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.membership import delta_ends
 from wpriv.core.process import Process
-from wpriv.core.repeats import Repeats
-from wpriv.errors import Unsupported
+from wpriv.core.repeats import FixedRuns, Repeats, parse
+from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics import counted_work
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.bracket import Bracket
-from wpriv.numerics.numbers import text
+from wpriv.numerics.numbers import echo, text
 from wpriv.numerics.root_finding import smallest_meeting
 
 # relative allowance for the rounding of all sums here
@@ -140,10 +143,8 @@ class Selection:
         """
         table, falls, t = self.table, np.exp(-self.table.eps[:0:-1]), np.exp(self.table.eps)
         e = np.concatenate([falls, t])
-        d, most = (
-            np.concatenate([-np.expm1(-table.eps[:0:-1]) + falls * known[:0:-1], known])
-            for known in (table.lower, table.upper)
-        )
+        rest, bounds = -np.expm1(-table.eps[:0:-1]), (table.lower, table.upper)
+        d, most = (np.concatenate([rest + falls * known[:0:-1], known]) for known in bounds)
         rise, rounding = most[None, :] - d[:, None], 1e-15 * (most[None, :] + d[:, None])
         gap = e[:, None] - e[None, :]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -239,7 +240,7 @@ class OneRun:
 
     def __post_init__(self) -> None:
         curve = self.curve
-        if curve.notion != "approximate-dp" or curve.claim not in RIGOROUS:
+        if not curve.is_proven:
             raise Unsupported(
                 f"`repeats` needs a proven curve of (eps, delta)-DP of one run; {curve.accountant} gives one of "
                 f"{curve.notion}, claim {curve.claim}. Use `accountant='pld'` or `accountant='rdp'`"
@@ -388,7 +389,9 @@ def repeated(run: OneRun, repeats: Repeats) -> Curve:
         # where one run has distinguishing events, a smaller delta has no eps
         tops = (run.top(share * delta / max(mean, 1.0)) for share in (0.03, 0.3, 0.95))
         # a score that ranks all runs alike releases one of them, if any
-        alike = _lower_epsilon(curve, delta / float(repeats.reach(1.0)))
+        alike, share = 0.0, delta / float(repeats.reach(1.0))
+        with contextlib.suppress(Unsupported):
+            alike = float(curve.epsilon_bracket(share).lower or 0.0) if share < 1 else 0.0
         if math.isinf(alike):
             return Bracket(math.inf, math.inf, math.inf)
         selection = run.selection(repeats, next((top for top in tops if top > 0), 0.0))
@@ -409,17 +412,9 @@ def repeated(run: OneRun, repeats: Repeats) -> Curve:
         alike = float(repeats.reach(1.0)) * delta_ends(curve.delta_bracket, eps)[0] * (1 - 1e-12)
         return Bracket(high, min(max(low, alike), high), high)
 
+    best = dataclasses.replace(curve, delta_bracket=delta, epsilon_bracket=epsilon, tol=None, orders=())
     source = f"{curve.source}; {SOURCE}"
-    return dataclasses.replace(
-        curve,
-        claim="upper-bound",
-        source=source,
-        delta_bracket=delta,
-        epsilon_bracket=epsilon,
-        tol=None,
-        orders=(),
-        pure_epsilon=lambda: Bracket.above(pure),
-    )
+    return dataclasses.replace(best, claim="upper-bound", source=source, pure_epsilon=lambda: Bracket.above(pure))
 
 
 def curve_for_attacks(run: OneRun, repeats: Repeats) -> Curve:
@@ -453,14 +448,6 @@ def _solved(selection: Selection, delta: float) -> tuple[float, float]:
     return high, low
 
 
-def _lower_epsilon(curve: Curve, delta: float) -> float:
-    """The lower end of the eps of one run; 0 where none is known."""
-    try:
-        return float(curve.epsilon_bracket(delta).lower or 0.0) if delta < 1 else 0.0
-    except Unsupported:
-        return 0.0
-
-
 def profile_tol(process: Process, tol: float) -> float:
     """The relative width of the profile of one run, where ``tol`` was asked."""
     return max(tol, PROFILE_TOL if is_quick(process) else CUT_TOL)
@@ -469,3 +456,97 @@ def profile_tol(process: Process, tol: float) -> float:
 def is_quick(process: Process) -> bool:
     """Return whether delta at one eps is quick to compute: not for shuffled batches, nor with a largest batch."""
     return not any(step.sampling.kind == "shuffle" or step.sampling.max_batch for step in process.steps)
+
+
+# Private tuning: the guarantee of the best of K runs, K random, beside that of one run and of all runs.
+
+SELECTED = (
+    "the best of K runs is released, by a score that the run itself reveals or that uses no private records; K "
+    "{number} with mean {mean:g}, drawn afresh and independently of the records and of all results; K itself, the "
+    "other runs and their scores are never shown"
+)
+
+
+def answer(
+    process: Process,
+    accountant: str,
+    repeats: str | Repeats,
+    *,
+    eps: float | None = None,
+    delta: float | None = None,
+    tol: float,
+    attack: bool = False,
+) -> Guarantee:
+    """The guarantee of the best of K runs at one eps or delta, with that of one run and of the release of all runs.
+
+    ``extra["repeats"]`` has the distribution, and ``one_run`` and ``all_runs``: the answer for a single run, and for
+    the mean number of runs (rounded) if every one were released; None where the accountant has none. With ``attack``,
+    ``extra["attack"]`` has upper bounds on attacks.
+
+    Raises:
+        UsageError: the distribution is not written as one. Unsupported: a fixed number of runs, or no proven curve.
+    """
+    try:
+        chosen = parse(repeats)
+    except FixedRuns as error:
+        raise _fixed(process, accountant, error, eps, delta, tol) from None
+    run = one_run(process, accountant, tol)
+    row = evaluate.ask(of_best(run, chosen), eps=eps, delta=delta)
+    others = {
+        name: _figure(process, accountant, n, eps, delta, tol)
+        for name, n in (("one_run", 1), ("all_runs", max(1, round(chosen.mean))))
+    }
+    row = with_note(row, chosen, **others)
+    if not attack:
+        return row
+    if is_quick(process):
+        run = one_run(process, accountant, attacks.WIDEST_TOL)
+    return row.with_extra(attack=attacks.attack_bounds(curve_for_attacks(run, chosen), from_above=True))
+
+
+def with_note(row: Guarantee, repeats: Repeats, **figures: float | None) -> Guarantee:
+    """The guarantee with the distribution in ``extra["repeats"]``, and what it assumes in ``extra["reading"]``."""
+    note = SELECTED.format(number=f"of a {repeats.kind} distribution", mean=repeats.mean)
+    return row.with_extra(reading=[note], repeats={**repeats.describe(), **figures})
+
+
+def curve_of(process: Process, accountant: str, tol: float, repeats: str | Repeats | None) -> Curve:
+    """The curve of a process, or of the best of K runs of it."""
+    if repeats is None:
+        return evaluate.curve(process, accountant, tol)
+    return of_best(one_run(process, accountant, tol), parse(repeats))
+
+
+def facts(repeats: dict[str, Any], unknown: str) -> list[tuple[str, str]]:
+    """What one run, and the release of all runs, would cost: labels with their text."""
+    name = "delta" if unknown == "delta" else "eps"
+    one, every = repeats["one_run"], repeats["all_runs"]
+    count = max(1, round(repeats["mean"]))
+    rows = [] if one is None else [("one run", f"{name} = {text(one, up=True)}")]
+    return rows if every is None or count == 1 else [*rows, (f"all {count} runs", f"{name} = {text(every, up=True)}")]
+
+
+def _figure(
+    process: Process, accountant: str, runs: int, eps: float | None, delta: float | None, tol: float
+) -> float | None:
+    """The safe end for a number of runs that are all released; None where the accountant has no answer."""
+    try:
+        steps = tuple(dataclasses.replace(step, n=step.n * runs) for step in process.steps)
+        curve = evaluate.curve(process.with_steps(steps), accountant, profile_tol(process, tol))
+        row = evaluate.ask(curve, eps=eps, delta=delta)
+    except (Unsupported, UsageError):
+        return None
+    return float((row.delta if delta is None else row.epsilon).safe)
+
+
+def _fixed(
+    process: Process, accountant: str, error: FixedRuns, eps: float | None, delta: float | None, tol: float
+) -> Unsupported:
+    """The refusal of a fixed number of runs, with what composition gives for it."""
+    value = None if error.runs is None else _figure(process, accountant, error.runs, eps, delta, tol)
+    if value is None:
+        return Unsupported(str(error))
+    name, at = ("eps", f"delta = {echo(delta)}") if delta is not None else ("delta", f"eps = {echo(eps or 0.0)}")
+    return Unsupported(
+        f"{error}. All {error.runs} runs together have {name} = {text(value, up=True)} at {at} by {accountant}"
+    )

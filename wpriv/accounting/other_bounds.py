@@ -19,6 +19,7 @@ from wpriv.core.guarantee import Curve, OrderDelta, curve_of_pair, epsilon_at
 from wpriv.core.kinds import PASSES
 from wpriv.core.loss_moments import log_moment
 from wpriv.core.loss_pair import Bounds, LossPair, log_profile_ends
+from wpriv.core.membership import without_sampling
 from wpriv.core.process import Process, WeightedPairs, closed_form, log_finite, sandwich
 from wpriv.errors import Unsupported
 from wpriv.numerics.bracket import TINY, Bracket
@@ -118,7 +119,7 @@ class OtherBounds:
     def epsilon_lower_bound(self, delta: float) -> Callable[[], float]:
         """A lower bound of eps at delta."""
         # loaded here, since most questions need no lower bound
-        from wpriv.accounting.pld.chernoff_bound import epsilon_far_below
+        from wpriv.accounting.pld.step_groups import epsilon_far_below
 
         return lambda: max(max(_one_epsilon(run, delta), epsilon_far_below(run, delta)) for run in self.dominated)
 
@@ -225,15 +226,10 @@ def _unsampled(process: Process) -> Curve | None:
     same way. Groups and Poisson sampling under replace-one mix in the same way (docs/theory/groups.md); a largest batch
     does not, since a record may take the place of another.
     """
-    if all(step.sampling.kind == "none" for step in process.steps) or any(
-        step.sampling.max_batch for step in process.steps
-    ):
+    samplings = [step.sampling for step in process.steps]
+    if all(each.kind == "none" for each in samplings) or any(each.max_batch for each in samplings):
         return None
-    steps = tuple(
-        dataclasses.replace(step, n=step.n // step.sampling.pass_steps, sampling=type(step.sampling)())
-        for step in process.steps
-    )
-    whole = process.with_steps(steps)
+    whole = without_sampling(process)
     pairs = [closed_form(run) for run in whole.directions()]
     known = [pair for pair in pairs if pair is not None]
     return curve_of_pair(whole, known, accountant="pld", source=UNSAMPLED) if len(known) == len(pairs) else None

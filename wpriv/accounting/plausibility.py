@@ -56,11 +56,9 @@ def check_max_eps(rows: list[Guarantee], limit: float) -> None:
     """Raise CheckFailed if the eps of a row exceeds ``limit``; the rows are those of ``narrow_to_decide``."""
     for row in rows:
         if not row.epsilon.safe <= limit:
-            raise CheckFailed(
-                f"wanted eps <= {echo(limit)} (--max-eps) at delta = {echo(row.delta.safe)}; "
-                f"found {text(row.epsilon.safe, up=True, limit=limit)} by {row.accountant}. Add noise, or run fewer "
-                f"steps"
-            )
+            found = f"{text(row.epsilon.safe, up=True, limit=limit)} by {row.accountant}"
+            at = f"(--max-eps) at delta = {echo(row.delta.safe)}"
+            raise CheckFailed(f"wanted eps <= {echo(limit)} {at}; found {found}. Add noise, or run fewer steps")
 
 
 LARGE_EPS = 20.0
@@ -75,11 +73,8 @@ def plausibility_warnings(row: Guarantee, records: int | None) -> list[str]:
 
 def weak_guarantee(row: Guarantee, records: int | None) -> list[str]:
     """Warn about a guarantee that is correct but practically meaningless."""
-    return weak_figures(
-        row.epsilon.safe if row.notion == "approximate-dp" else 0.0,
-        0.0 if "order" in row.extra else row.delta.safe,
-        records,
-    )
+    eps = row.epsilon.safe if row.notion == "approximate-dp" else 0.0
+    return weak_figures(eps, 0.0 if "order" in row.extra else row.delta.safe, records)
 
 
 def weak_figures(eps: float, delta: float, records: int | None) -> list[str]:

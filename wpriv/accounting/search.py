@@ -56,9 +56,8 @@ class Unknown:
         up = toward * self.privacy_direction > 0
         if not self.whole:
             return float(self.clamp(rounded(x, up=up, digits=self.digits)))
-        return float(
-            self.clamp(self.unit * (math.ceil(x / self.unit - 1e-9) if up else math.floor(x / self.unit + 1e-9)))
-        )
+        count = math.ceil(x / self.unit - 1e-9) if up else math.floor(x / self.unit + 1e-9)
+        return float(self.clamp(self.unit * count))
 
     def beside(self, x: float, toward: int) -> float:
         """The next grid value after x, which is on the grid itself."""
@@ -176,8 +175,11 @@ class Search:
                 break
             good, bad = better
         slope = self._slope(good, rtol, slope)
-        if show and not self.is_out_of_work():
-            good = self._round(good, rtol)
+        # a less private number of fewer digits, where that meets the target as well
+        fewer = replace(self.unknown, digits=DIGITS).x(self.unknown.u(good), -1)
+        is_near = not self.unknown.whole and 0 < self._distance(good, fewer) <= rtol
+        if show and is_near and not self.is_out_of_work() and self.at(fewer).outcome is Outcome.MEETS:
+            good = fewer
         if show and not self.is_out_of_work():
             self._show(good, bad, slope, rtol)
         missed = self._below(good, Outcome.MISSES)
@@ -190,9 +192,8 @@ class Search:
         """The evaluation at x, computed once for each x."""
         if x not in self.seen:
             if len(self.seen) >= MAX_EVALUATIONS:
-                raise Unsupported(
-                    f"no {self.unknown.name} found within {MAX_EVALUATIONS} evaluations of the accountant"
-                )
+                name = self.unknown.name
+                raise Unsupported(f"no {name} found within {MAX_EVALUATIONS} evaluations of the accountant")
             self.seen[x] = self.ask(x)
         return self.seen[x]
 
@@ -210,16 +211,8 @@ class Search:
     def _below(self, value: float, *outcomes: Outcome) -> float | None:
         """The nearest less private value evaluated with one of these outcomes (any, if none is given)."""
         u, wanted = self.unknown.u, outcomes or tuple(Outcome)
-        return max(
-            (x for x, reply in self.seen.items() if u(x) < u(value) and reply.outcome in wanted), key=u, default=None
-        )
-
-    def _round(self, good: float, rtol: float) -> float:
-        """A less private number of fewer digits that meets the target, if there is one within ``rtol`` of ``good``."""
-        short = replace(self.unknown, digits=DIGITS).x(self.unknown.u(good), -1)
-        if self.unknown.whole or not 0 < self._distance(good, short) <= rtol:
-            return good
-        return short if self.at(short).outcome is Outcome.MEETS else good
+        below = (x for x, reply in self.seen.items() if u(x) < u(value) and reply.outcome in wanted)
+        return max(below, key=u, default=None)
 
     def _slope(self, good: float, rtol: float, slope: float) -> float:
         """d excess / d u towards a less private value that is far enough from ``good``; else ``slope`` as given."""
@@ -305,9 +298,9 @@ class Search:
     def _close(self, good: float, bad: float, rtol: float) -> bool:
         if self.unknown.beside(good, -1) == bad or good == bad:
             return True
-        width = self._distance(good, bad)
         if self.unknown.whole and good * rtol < 1:
             return False
+        width = self._distance(good, bad)
         f_good, f_bad = self._excess(good), self._excess(bad)
         if f_good <= 0 < f_bad and math.isfinite(f_good) and math.isfinite(f_bad) and width < 0.1:
             # within so short an interval the chord locates the root
@@ -340,11 +333,9 @@ class Search:
         while not (unknown.at_end(high, -1) if low is None else self._close(high, low, rtol)):
             if len(self.seen) >= end:
                 return None
-            x = (
-                unknown.moved(high, step, -1)
-                if low is None
-                else self._inside(high, low, (unknown.u(high) + unknown.u(low)) / 2)
-            )
+            x = unknown.moved(high, step, -1)
+            if low is not None:
+                x = self._inside(high, low, (unknown.u(high) + unknown.u(low)) / 2)
             outcome = self.at(x).outcome
             if outcome is Outcome.MEETS:
                 return self._descended(x, step) if low is None else (x, low)

@@ -295,14 +295,8 @@ class Verify(StrictModel):
     published: Annotated[list[PublishedClaim], Field(min_length=1)] = key("the claims, each with its process")
 
 
-MODELS: dict[str, type[StrictModel]] = {
-    "budget": Budget,
-    "calibrate": Calibrate,
-    "compare": Compare,
-    "privatize": Privatize,
-    "train": Train,
-    "verify": Verify,
-}
+KINDS: tuple[type[StrictModel], ...] = (Budget, Calibrate, Compare, Privatize, Train, Verify)
+MODELS = {model.__name__.lower(): model for model in KINDS}
 
 
 def json_schema() -> dict[str, object]:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from wpriv.config import generators
 from wpriv.config.document import Diagnostic, Document, Key, abbreviate, as_keys, unknown_name, unknown_parameter
 from wpriv.config.field_types import Expect, read_real
-from wpriv.config.plain_words import plain_step
+from wpriv.config.plain_words import OBSERVED, is_generator, parse_generator, plain_step
 from wpriv.config.schema import Step, plugin_fields
 from wpriv.core import kinds, process, registry
 from wpriv.core.parameters import type_words
@@ -59,8 +58,8 @@ def step_diagnostics(
     if not diagnostics:
         diagnostics = [document.diagnostic(path, message) for message in _messages(model, swept, calibrated)]
     file = model.observed
-    if file is not None and not generators.is_generator(file) and not Path(file).exists():
-        message = f"observed: no such file: {file[:300]}; wanted {generators.HELP}"
+    if file is not None and not is_generator(file) and not Path(file).exists():
+        message = f"observed: no such file: {file[:300]}; wanted {OBSERVED}"
         diagnostics.append(Diagnostic(document.place((*path, "observed")), message, is_missing=True))
     return diagnostics
 
@@ -103,8 +102,8 @@ def _messages(step: Step, swept: Mapping[str, float], calibrated: bool) -> list[
         return [*messages, f"{step.mech} needs {' and '.join(missing)}; found none"]
     try:
         build(step, values)
-        if step.observed is not None and generators.is_generator(step.observed):
-            generators.parse(step.observed)
+        if step.observed is not None and is_generator(step.observed):
+            parse_generator(step.observed)
     except UsageError as error:
         messages.append(as_keys(str(error)))
     return messages

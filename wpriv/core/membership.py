@@ -287,6 +287,12 @@ def exact_mu(curve: ProvenCurve) -> float | None:
     return None if pair is None else gaussian_mu(pair)
 
 
+def without_sampling(process: Process) -> Process:
+    """The process with all records in each step, and with one step in the place of each pass."""
+    steps = (replace(step, n=step.n // step.sampling.pass_steps, sampling=Sampling()) for step in process.steps)
+    return process.with_steps(tuple(steps))
+
+
 def mu_without_sampling(process: Process) -> float:
     """mu of Gaussian steps if all records took part, which bounds that of the sampled steps; inf for other steps.
 
@@ -295,9 +301,8 @@ def mu_without_sampling(process: Process) -> float:
     """
     if any(step.sampling.max_batch for step in process.steps):
         return math.inf
-    steps = tuple(replace(step, n=step.n // step.sampling.pass_steps, sampling=Sampling()) for step in process.steps)
     try:
-        pair = closed_form(process.with_steps(steps).directions()[0])
+        pair = closed_form(without_sampling(process).directions()[0])
     except Unsupported:
         return math.inf
     mu = None if pair is None else gaussian_mu(pair)

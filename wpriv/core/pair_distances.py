@@ -127,9 +127,8 @@ def pair_distances(gradients: Array) -> Array:
 
     They are norms of differences, without cancellation.
     """
-    return np.concatenate(
-        [np.linalg.norm(gradients[i + 1 :] - gradients[i], axis=1) for i in range(len(gradients) - 1)]
-    )
+    firsts = range(len(gradients) - 1)
+    return np.concatenate([np.linalg.norm(gradients[i + 1 :] - gradients[i], axis=1) for i in firsts])
 
 
 def _clipped(gradients: Array, norm: float) -> Array:

@@ -29,7 +29,10 @@ def sampled_pair(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbour
         replaced = mechanism.grouped(2).pair()
         return truncated_poisson(pair, replaced, rate, sampling.max_batch, neighbours.records)
     if neighbours.group > 1:
-        return _group_pair(mechanism, sampling, neighbours)
+        pairs = [mechanism.grouped(count).pair() for count in range(1, neighbours.group + 1)]
+        if sampling.kind == "fixed":
+            return FixedGaussGroupPair(pairs, round(rate * neighbours.records), neighbours.records)
+        return (LaplaceGroupPair if gaussian_mu(pairs[0]) is None else GaussGroupPair)(pairs, rate)
     if sampling.kind == "allocation":
         return allocated(pair, sampling.pass_steps)
     if sampling.kind == "shuffle":
@@ -42,14 +45,6 @@ def sampled_pair(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbour
         half = dataclasses.replace(mechanism, sensitivity=sensitivity).pair()  # type: ignore[call-arg]
         return ReplacedGaussPair(half, gaussian_mu(half) or 0.0, rate)
     return (poisson if sampling.kind == "poisson" else fixed)(pair, rate)
-
-
-def _group_pair(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours) -> LossPair:
-    pairs = [mechanism.grouped(count).pair() for count in range(1, neighbours.group + 1)]
-    if sampling.kind == "fixed":
-        batch = round(sampling.rate * neighbours.records)
-        return FixedGaussGroupPair(pairs, batch, neighbours.records)
-    return (LaplaceGroupPair if gaussian_mu(pairs[0]) is None else GaussGroupPair)(pairs, sampling.rate)
 
 
 def defined_under(mechanism: Mechanism | type[Mechanism]) -> tuple[Adjacency, ...]:

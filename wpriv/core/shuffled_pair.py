@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
 from wpriv.core.atomic_pair import AtomicPair
@@ -56,14 +57,14 @@ def dominated_pair(rates: ErrorRates) -> AtomicPair:
     # a test with less power than one of fewer false positives adds nothing
     power = np.log(tpr) - np.log(fnr)
     better = power > np.maximum.accumulate(np.append(-np.inf, power))[:-1]
-    p, q = _concave(_increments(tpr[better], fnr[better]), _increments(fpr[better], tnr[better]))
-    p, q = _merged(p, q)
+    ends = ((tpr[better], fnr[better]), (fpr[better], tnr[better]))
+    p, q = _merged(*_concave(*(_increments(*each, each[0] <= 0.5) for each in ends)))
     return AtomicPair(np.log(p / q), np.log(p), log_q=np.log(q))
 
 
-def _increments(rate: Array, complement: Array) -> Array:
-    """[k + 1] differences of increasing rates from 0 to 1, from whichever of rate and complement is the smaller."""
-    place = int(np.count_nonzero(rate <= 0.5))
+def _increments(rate: Array, complement: Array, is_below: NDArray[np.bool_]) -> Array:
+    """[k + 1] differences of increasing rates from 0 to 1: of rates up to a place, of complements beyond it."""
+    place = int(np.count_nonzero(is_below))
     below, above = np.append(0.0, rate[:place]), np.append(complement[place:], 0.0)
     return np.concatenate([np.diff(below), [1 - below[-1] - above[0]], -np.diff(above)])
 
@@ -182,8 +183,14 @@ def _scores(noise: Noise, steps: int) -> list[ErrorRates]:
     """Error rates of tests that compare a sum of scores of the batch sums with a threshold."""
     edges = np.linspace(-REACH[noise.family] * noise.scale, WITH + REACH[noise.family] * noise.scale, CELLS - 1)
     middles = np.concatenate([edges[:1], (edges[1:] + edges[:-1]) / 2, edges[-1:]])
-    masses = [_cell_masses(noise, edges - centre) for centre in (0.0, WITH, WITHOUT)]
-    slack = _mass_error(noise, edges)
+    masses = []
+    for x in (edges - centre for centre in (0.0, WITH, WITHOUT)):
+        masses.append(_increments(np.exp(noise.log_cdf(x)), np.exp(noise.log_cdf(-x)), x < 0))
+    # bound of the rounding of all masses of the one batch (docs/theory/shuffling.md, Lemma 5)
+    left = edges < 0
+    roundings = 8 + 4 * np.abs(noise.log_cdf(np.where(left, edges, -edges)))
+    moved = np.exp(noise.log_cdf(np.where(left, edges, WITH - edges)))
+    slack = 2 * UNIT_ROUNDOFF * float((roundings * moved + 6).sum())
     # so that a score of a single batch keeps enough places
     size = WINDOW << min(max(0, math.ceil(math.log2(steps / FEW) / 2)), 3)
     rates = []
@@ -201,22 +208,6 @@ def _scores(noise: Noise, steps: int) -> list[ErrorRates]:
             above, below, error = score_sum_rates(places, masses[0], masses[1:], steps, size)
             rates.append(_widened(above, below, error + slack))
     return rates
-
-
-def _cell_masses(noise: Noise, edges: Array) -> Array:
-    """Masses of the cells between edges, and beyond them, as differences of whichever tail is the smaller."""
-    below, above = np.exp(noise.log_cdf(edges)), np.exp(noise.log_cdf(-edges))
-    place = int(np.count_nonzero(edges < 0))
-    left, right = np.append(0.0, below[:place]), np.append(above[place:], 0.0)
-    return np.concatenate([np.diff(left), [1 - left[-1] - right[0]], -np.diff(right)])
-
-
-def _mass_error(noise: Noise, edges: Array) -> float:
-    """Bound of the rounding of all masses of the one batch (docs/theory/shuffling.md, Lemma 5)."""
-    left = edges < 0
-    roundings = 8 + 4 * np.abs(noise.log_cdf(np.where(left, edges, -edges)))
-    moved = np.exp(noise.log_cdf(np.where(left, edges, WITH - edges)))
-    return 2 * UNIT_ROUNDOFF * float((roundings * moved + 6).sum())
 
 
 def _widened(above: list[Array], below: list[Array], error: float) -> ErrorRates:

@@ -310,12 +310,8 @@ class _Fixed(_Sampled):
         base = tails(np.where(up, self._map.base(mirror), self._map.base(mirror, "left")))
         upper_p, lower_p = combine(base.sf_q, base.sf_p, self.rate), combine(base.cdf_q, base.cdf_p, self.rate)
         # below zero the pair is the mirror image: L = -L' with the roles of P and Q exchanged
-        return Tails(
-            np.where(up, upper_p, base.cdf_q),
-            np.where(up, lower_p, base.sf_q),
-            np.where(up, base.sf_q, lower_p),
-            np.where(up, base.cdf_q, upper_p),
-        )
+        each = ((upper_p, base.cdf_q), (lower_p, base.sf_q), (base.sf_q, lower_p), (base.cdf_q, upper_p))
+        return Tails(*(np.where(up, above, below) for above, below in each))
 
     def cell_parts(self, low: Array, high: Array) -> CellParts | None:
         # as under Poisson sampling above 0, and the mirror image of that below

@@ -332,17 +332,13 @@ def _upper(trade_off: TradeOff, fpr: float) -> tuple[float, list[tuple[float, Li
     first, last = trade_off.active(0.5), trade_off.active(fpr)
     pieces = []
     for a, left, right in [(0.5, first, first), *inside, (fpr, last, last)]:
-        mu = max(_rounded_up(line, a) for line in {left, right})
-        pieces.append((mu, left, right))
+        mus = []
+        for line in {left, right}:
+            tpr, fnr = line.error_rates(a)
+            mu = _mu_of_tpr(tpr, fnr, a) if fnr > 0 else math.inf
+            mus.append(mu + MU_ROUNDING * (abs(mu) + abs(float(ndtri(a)))))
+        pieces.append((max(mus), left, right))
     return max(mu for mu, _, _ in pieces), pieces
-
-
-def _rounded_up(line: Line, fpr: float) -> float:
-    tpr, fnr = line.error_rates(fpr)
-    if fnr == 0:
-        return math.inf
-    mu = _mu_of_tpr(tpr, fnr, fpr)
-    return mu + MU_ROUNDING * (abs(mu) + abs(float(ndtri(fpr))))
 
 
 def _lower(trade_off: TradeOff, fpr: float) -> float:

@@ -285,15 +285,12 @@ def _wrapped(centred: Array, usual: Array, other: Array, count: int, size: int) 
     for sign in (1.0, -1.0):
         tilts = TILTS / (size / 2)
         exponents = sign * tilts[:, None] * centred
-        log_usual, log_other = (_log_mean_exp(exponents, masses) for masses in (usual, other))
+        peak = exponents.max(axis=1)
+        growth = np.exp(exponents - peak[:, None])
+        log_usual, log_other = (peak + np.log(growth @ masses) for masses in (usual, other))
         slack = 1e-9 + 1e-12 * count
         total += math.exp(min(float(np.min((count - 1) * log_usual + log_other - tilts * (size / 2 - 1))) + slack, 0.0))
     return total
-
-
-def _log_mean_exp(exponents: Array, masses: Array) -> Array:
-    peak = exponents.max(axis=1)
-    return np.asarray(peak + np.log(np.exp(exponents - peak[:, None]) @ masses))
 
 
 def _power(spectrum: np.ndarray, count: int) -> np.ndarray:

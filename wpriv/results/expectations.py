@@ -211,7 +211,7 @@ def require(verdicts: list[Verdict]) -> None:
     """Raise CheckFailed if an expected number was missed."""
     missed = [verdict for verdict in verdicts if verdict.held and not verdict.ok]
     if missed:
-        words = "; ".join(_missed(verdict) for verdict in missed[:MAX_SHOWN])
+        words = "; ".join(map(_missed, missed[:MAX_SHOWN]))
         more = "; ..." if len(missed) > MAX_SHOWN else ""
         raise CheckFailed(f"{len(missed)} of {len(verdicts)} expected numbers are missed: {words}{more}")
 

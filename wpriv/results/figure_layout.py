@@ -206,7 +206,7 @@ def finish(figure: Figure, panels: Sequence[LetteredPanel], columns: int, style:
     """
     _fit_pictures(figure, [axes for axes, _, _ in panels], columns, style)
     _fit_squares(figure, [axes for axes, _, _ in panels], columns, style)
-    _set_titles(panels, style, figure.get_size_inches()[0] / columns)
+    _set_titles(figure, panels, columns, style)
     _drop_repeated_labels([axes for axes, _, _ in panels], columns)
     _wrap_labels(figure, columns, -(-len(panels) // columns))
     _set_lines(figure, style)
@@ -267,18 +267,27 @@ def letter(place: int) -> str:
     return (letter(first - 1) if first else "") + "abcdefghijklmnopqrstuvwxyz"[last]
 
 
-def _set_titles(panels: Sequence[LetteredPanel], style: Style, width: float) -> None:
-    """Set a letter on each of several panels. In a paper, the title stands in the caption; names of panels stay."""
+def _set_titles(figure: Figure, panels: Sequence[LetteredPanel], columns: int, style: Style) -> None:
+    """Set a letter on each of several panels. In a paper, the title stands in the caption; names of panels stay.
+
+    The figure becomes higher by the second and further lines of titles.
+    """
+    width, height = figure.get_size_inches()
+    size = style.settings.get("axes.titlesize", 10.0)
+    share = LABEL if len(panels) > 1 else 1.0
+    letters = max(12, int(width / columns * POINTS * share / (size * LETTER_WIDTH)))
+    more = [0] * len(panels)
     for place, (axes, title, is_name) in enumerate(panels):
         shown = title if is_name or not style.is_paper else ""
         words = f"({letter(place)}) {shown}".rstrip() if len(panels) > 1 else shown
-        if not words:
-            continue
-        size = style.settings.get("axes.titlesize", 10.0)
-        share = LABEL if len(panels) > 1 else 1.0
-        letters = max(12, int(width * POINTS * share / (size * LETTER_WIDTH)))
-        lines = [part for line in words.splitlines() for part in textwrap.wrap(line, letters)]
-        axes.set_title("\n".join(lines), fontsize=size, loc="left" if len(panels) > 1 else "center")
+        # a name and its value stay on one line
+        whole = (line.replace(" = ", "\xa0=\xa0") for line in words.splitlines())
+        lines = [part.replace("\xa0", " ") for line in whole for part in textwrap.wrap(line, letters)]
+        if lines:
+            axes.set_title("\n".join(lines), fontsize=size, loc="left" if len(panels) > 1 else "center")
+            more[place] = len(lines) - 1
+    added = sum(max(more[start : start + columns]) for start in range(0, len(panels), columns))
+    figure.set_size_inches(width, height + added * LINE_HEIGHT * size / POINTS)
 
 
 def _drop_repeated_labels(panels: Sequence[Axes], columns: int) -> None:

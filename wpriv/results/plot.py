@@ -379,11 +379,8 @@ def _arrays(sources: Mapping[str, Path]) -> ArraysByPanel:
 
 def _rows(sources: Mapping[str, Path], figure: str) -> list[Row]:
     name = storage.METRICS if figure in _COURSES else storage.TABLE
-    return [
-        {**row, "panel": _joined(label, str(row.get("panel") or ""))}
-        for label, folder in sources.items()
-        for row in over_runs(storage.table(folder / name))
-    ]
+    each = ((label, row) for label, path in sources.items() for row in over_runs(storage.table(path / name)))
+    return [{**row, "panel": _joined(label, str(row.get("panel") or ""))} for label, row in each]
 
 
 def _joined(label: str, panel: str) -> str:

@@ -242,21 +242,15 @@ def keep(out: Path, key: str, rows: list[Row]) -> None:
         MissingResource: it cannot be written.
     """
     line = json.dumps({"key": key, "rows": rows, "sum": _sum(rows)}) + "\n"
-    with durable_writes.reported(out / CELLS), (out / CELLS).open("a", encoding="utf-8") as file:
-        file.write("\n" * _is_cut_short(file.tell(), out / CELLS) + line)
+    with durable_writes.reported(out / CELLS), (out / CELLS).open("a+b") as file:
+        file.seek(max(file.tell() - 1, 0))
+        is_cut_short = file.read(1) not in (b"", b"\n")
+        file.write(("\n" * is_cut_short + line).encode())
 
 
 def _sum(rows: object) -> str:
     """A checksum of the rows of a cell, which detects damaged lines."""
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _is_cut_short(size: int, path: Path) -> bool:
-    if not size:
-        return False
-    with path.open("rb") as file:
-        file.seek(size - 1)
-        return file.read(1) != b"\n"
 
 
 def columns(rows: list[Row]) -> list[str]:

@@ -35,7 +35,7 @@ BACKENDS = ("loky", "multiprocessing", "threading", "sequential", cluster.BACKEN
 ALL_RUNS = "epsilon_all_runs"
 # columns of metrics.csv by the names of the paper; of several fairness measures the first that fits is shown
 FIRST_TERMS = {"risk": "loss without penalty", "reconstruction": "reconstruction loss"}
-LAST = {"core": "of the core", "accuracy": "accuracy"}
+LAST = {"core": "loss of the core", "accuracy": "accuracy"}
 ALPHA = "options.alpha"
 SCHEMA = "wpriv.statement-of-trainings/1"
 

@@ -19,8 +19,8 @@ import wpriv
 from wpriv.accounting import budget
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.accounting.mechanisms.randomized_response import ResponsePair
-from wpriv.accounting.pld.chernoff_bound import epsilon_far_below
 from wpriv.accounting.pld.composition import Composition
+from wpriv.accounting.pld.step_groups import epsilon_far_below
 from wpriv.numerics import counted_work
 
 

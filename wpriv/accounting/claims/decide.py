@@ -117,13 +117,11 @@ def concentrated(question: Question) -> Decision:
         order, ratio = worst
         reason = f"the Renyi divergence of order {order:g} is {rounded_text(ratio, up=False)} times its order"
         return _refuted(question, curve, reason, concentrated_delta(rho))
-    return _scan(
-        question,
-        curve,
-        concentrated_delta(rho),
+    why_open = (
         f"no delta above that of {echo(rho)}-zCDP was found, nor a Renyi divergence above it at the orders 2 to "
-        f"{ORDERS[-1]:g}; the least rho that is proven is {bound:.6g}",
+        f"{ORDERS[-1]:g}; the least rho that is proven is {bound:.6g}"
     )
+    return _scan(question, curve, concentrated_delta(rho), why_open)
 
 
 def gaussian_delta(mu: float) -> Callable[[float], float]:
@@ -239,24 +237,14 @@ def approximate(question: Question) -> Decision:
     eps, allowed = question.claim.eps, question.claim.delta
     certain = evaluate.infinity_mass(question.process)
     if certain > allowed * (1 + ROUNDING):
-        return question.decision(
-            REFUTED,
-            f"outcomes that are impossible without the record have a probability of {certain:.6g} with it, whatever "
-            f"eps is",
-            at_eps=eps,
-            allowed=allowed,
-            not_simulated="a single such outcome is enough",
-        )
+        rare = "outcomes that are impossible without the record have a probability of"
+        reason, why = f"{rare} {certain:.6g} with it, whatever eps is", "a single such outcome is enough"
+        return question.decision(REFUTED, reason, at_eps=eps, allowed=allowed, not_simulated=why)
     largest = evaluate.largest_loss(question.process)
     if largest <= eps:
-        return question.decision(
-            PROVED,
-            f"no privacy loss exceeds {rounded_text(largest, up=True)}, the sum of the largest losses of all steps",
-            at_eps=eps,
-            allowed=allowed,
-            delta=Bracket.exact(0.0),
-            epsilon=Bracket.above(max(largest, 0.0)) if allowed == 0 else None,
-        )
+        reason = f"no privacy loss exceeds {rounded_text(largest, up=True)}, the sum of the largest losses of all steps"
+        ends = {"delta": Bracket.exact(0.0), "epsilon": Bracket.above(max(largest, 0.0)) if allowed == 0 else None}
+        return question.decision(PROVED, reason, at_eps=eps, allowed=allowed, **ends)
     curve, delta = _answer(question, eps, None)
     is_between = not delta.safe <= allowed and not (delta.lower or 0.0) > allowed
     if is_between and curve.claim == "certified" and (question.tol is None or question.tol > FINER):

@@ -88,10 +88,8 @@ class Decision(Shown):
         """The test, its rates, and the simulation of the two worlds."""
         rows, test, seen = [], self.test, self.simulation
         if test is not None:
-            rates = [
-                f"[{text(low, up=False, digits=4)}, {text(high, up=True, digits=4)}]"
-                for low, high in ((test.fpr_lower, test.fpr_upper), (test.tpr_lower, test.tpr_upper))
-            ]
+            ends = ((test.fpr_lower, test.fpr_upper), (test.tpr_lower, test.tpr_upper))
+            rates = [f"[{text(low, up=False, digits=4)}, {text(high, up=True, digits=4)}]" for low, high in ends]
             words = (
                 f'say "in" where the privacy loss exceeds {short(test.threshold)} (order of the neighbours: '
                 f"{self.order}): FPR in {rates[0]}, TPR in {rates[1]}, TPR - e^eps FPR at least "
@@ -181,11 +179,8 @@ class Question:
 
     def caveats(self) -> tuple[str, ...]:
         """The reservations about the process, and about mechanisms of which only a guarantee is known."""
-        lines = [
-            f"only a guarantee of {name} is given: a refutation is about the worst release that has it, not about "
-            f"each one"
-            for name in known_by_guarantee(self.process)
-        ]
+        worst = "is given: a refutation is about the worst release that has it, not about each one"
+        lines = [f"only a guarantee of {name} {worst}" for name in known_by_guarantee(self.process)]
         return (*self.process.caveats(), *lines)
 
 
@@ -215,11 +210,8 @@ def refuting_test(question: Question, eps: float, allowed: float) -> dict[str, A
     most = most_trials(directions[index])
     needed = trials_needed(test.tpr_upper, test.fpr_upper, eps, test.delta_lower - allowed, DEVIATIONS)
     if most < MIN_TRIALS or needed > most:
-        why = (
-            "the exact privacy loss distribution of some step is not known"
-            if most == 0
-            else f"about {needed:.1e} trials in each world would show it, and at most {most:,} are drawn"
-        )
+        why = f"about {needed:.1e} trials in each world would show it, and at most {most:,} are drawn"
+        why = why if most else "the exact privacy loss distribution of some step is not known"
         return {**shown, "not_simulated": why}
     trials = min(most, max(MIN_TRIALS, math.ceil(needed)))
     return {**shown, "simulation": simulate(directions[index], eps, trials, question.seed)}
@@ -276,10 +268,8 @@ def _log_mass_above(pairs: WeightedPairs, eps: float) -> float:
     shares = [
         (eps / unbounded if math.isinf(top) else 0.0) if unbounded else max(top, 0.0) * (eps / total) for top, _ in tops
     ]
-    return math.fsum(
-        n * float(pair.tails(np.array([share * (1 + SHARE_ROUNDING)])).sf_p[0])
-        for share, (pair, n) in zip(shares, pairs, strict=True)
-    )
+    losses = [np.array([share * (1 + SHARE_ROUNDING)]) for share in shares]
+    return math.fsum(n * float(pair.tails(loss).sf_p[0]) for loss, (pair, n) in zip(losses, pairs, strict=True))
 
 
 def confirmed(

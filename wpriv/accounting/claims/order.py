@@ -191,10 +191,8 @@ def _least(lines: list[tuple[Array, Array]]) -> Array:
             for r, s in lines[k + 1 :]:
                 share = (r - p) / ((q - p) - (s - r))
                 shares.append(np.where((share > 0) & (share < 1), share, 0.0))
-        values = [
-            np.max([np.where(np.isneginf(p), -np.inf, (1 - share) * p + share * q) for p, q in lines], axis=0)
-            for share in shares
-        ]
+        each = ([np.where(np.isneginf(p), -np.inf, (1 - s) * p + s * q) for p, q in lines] for s in shares)
+        values = [np.max(heights, axis=0) for heights in each]
     return np.asarray(np.min(values, axis=0))
 
 
@@ -233,20 +231,14 @@ def _crossings(
         while high - low > CROSSING_WIDTH:
             middle = (low + high) / 2
             evaluate([middle])
-            sign = _sign(known.get(middle))
+            ends = known.get(middle, (0.0, 1.0, 0.0, 1.0))
+            sign = -1 if ends[1] < ends[2] else 1 if ends[0] > ends[3] else 0
             if sign == 0:
                 break
             low, high = (middle, high) if sign == signs[left] else (low, middle)
-        ends = known[high], known[low]
-        delta = max(min(ends[0][0], ends[0][2]), 0.0), max(ends[1][1], ends[1][3])
+        delta = max(min(known[high][0], known[high][2]), 0.0), max(known[low][1], known[low][3])
         crossings.append(Crossing(low, high, *delta, "A" if signs[left] < 0 else "B"))
     return tuple(crossings)
-
-
-def _sign(ends: tuple[float, float, float, float] | None) -> int:
-    if ends is None:
-        return 0
-    return -1 if ends[1] < ends[2] else 1 if ends[0] > ends[3] else 0
 
 
 # relative width of the brackets, the relative difference of curves that are called equal, the end of the range
@@ -304,19 +296,13 @@ class PrivacyOrder(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of the command line (schema ``wpriv.order/1``), with infinities still floats."""
-        processes = [
-            {"adjacency": str(p.adjacency), "group": p.group, "process": p.describe()} for p in (self.a, self.b)
-        ]
+        both = {"a": self.a, "b": self.b}
         return {
-            "verdict": self.verdict,
-            "eps_lower": 0.0,
-            "eps_upper": self.top,
-            "within": self.within,
+            **{"verdict": self.verdict, "eps_lower": 0.0, "eps_upper": self.top, "within": self.within},
             **{key: value for key, value in asdict(self.worst).items() if key != "verdict"},
             "orders": {name: asdict(order) for name, order in self.orders.items()},
             "reason": self.reason,
-            "a": processes[0],
-            "b": processes[1],
+            **{k: {"adjacency": str(p.adjacency), "group": p.group, "process": p.describe()} for k, p in both.items()},
             "warnings": list(self.warnings),
         }
 
@@ -387,21 +373,15 @@ def _curve(process: Process, tol: float | None) -> Curve:
 def _warnings(a: Process, b: Process) -> tuple[str, ...]:
     lines = [*a.caveats(), *b.caveats()]
     if a.adjacency != b.adjacency:
-        lines.append(
-            f"A has {a.adjacency} neighbours and B {b.adjacency} ones: their curves are compared, but they protect "
-            f"against different changes"
-        )
+        both = f"A has {a.adjacency} neighbours and B {b.adjacency} ones"
+        lines.append(f"{both}: their curves are compared, but they protect against different changes")
     for name, process in (("A", a), ("B", b)):
         if is_bound_only(process) and sum(step.n for step in process.steps) > 1:
-            lines.append(
-                f"the curve of {name} is that of the pair that bounds its steps, which no two data sets are known to "
-                f"have: {name} may be more private than it"
-            )
+            curve = f"the curve of {name} is that of the pair that bounds its steps"
+            lines.append(f"{curve}, which no two data sets are known to have: {name} may be more private than it")
         for given in known_by_guarantee(process):
-            lines.append(
-                f"only a guarantee of {given} is given: the curve of {name} is that of the worst release that has it, "
-                f"and {name} may be more private than it"
-            )
+            curve = f"the curve of {name} is that of the worst release that has it"
+            lines.append(f"only a guarantee of {given} is given: {curve}, and {name} may be more private than it")
     if a.group != b.group:
         lines.append(f"A protects groups of {a.group} records and B groups of {b.group}")
     return tuple(dict.fromkeys(lines))

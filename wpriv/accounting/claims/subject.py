@@ -31,7 +31,11 @@ def described(text: str | Path) -> DescribedProcess:
     if not word.strip():
         raise UsageError(f"wanted a process: {FORMS}; found an empty text")
     if word == STDIN:
-        return _of_standard_input()
+        # JSON, a recipe, or words
+        given = read_bytes(STDIN, MAX_BYTES).decode("utf-8", "replace").strip()
+        if given[:1] in ("{", "["):
+            return _of_json(Path(STDIN))
+        return _of_recipe(STDIN) if ":" in given else described(given if given != STDIN else "")
     path = Path(word)
     try:
         is_folder, is_file = path.is_dir(), path.is_file()
@@ -49,14 +53,6 @@ def described(text: str | Path) -> DescribedProcess:
     return _of_recipe(word)
 
 
-def _of_standard_input() -> DescribedProcess:
-    """The process that standard input describes: JSON, a recipe, or words."""
-    text = read_bytes(STDIN, MAX_BYTES).decode("utf-8", "replace").strip()
-    if text[:1] in ("{", "["):
-        return _of_json(Path(STDIN))
-    return _of_recipe(STDIN) if ":" in text else described(text if text != STDIN else "")
-
-
 def _of_json(path: Path) -> DescribedProcess:
     """The process of a guarantee or of a certificate, or else of a history."""
     try:
@@ -70,9 +66,8 @@ def _of_json(path: Path) -> DescribedProcess:
     if isinstance(data, dict) and isinstance(data.get("process"), list):
         steps = [dict(step) for step in data["process"] if isinstance(step, dict)]
         if len(steps) != len(data["process"]) or not steps:
-            raise UsageError(
-                f"{shown_path(path)}: `process` must be a list of steps; found {str(data['process'])[:80]}"
-            )
+            found = str(data["process"])[:80]
+            raise UsageError(f"{shown_path(path)}: `process` must be a list of steps; found {found}")
         if "repeats" in data:
             raise _best_run(shown_path(path))
         if data.get("records"):

@@ -63,13 +63,13 @@ def decide_readings(spec: Mapping[str, Any], claim: Claim, *, tol: float | None 
     Raises:
         UsageError: the step is faulty. Unsupported: the mechanism has one relation of neighbours only.
     """
-    every = interpretations.interpretations_of(spec)
+
+    def asked(each: Interpretation) -> Question:
+        return Question(claim, each.process(), tol=tol, simulated=False)
+
     # the other accountants bound the same curve
-    return [_reading(each, claim, tol) for each in every if each.accountant == "pld"]
-
-
-def _reading(each: Interpretation, claim: Claim, tol: float | None) -> Reading:
-    return Reading(each, *_decided(lambda: Question(claim, each.process(), tol=tol, simulated=False)))
+    every = [each for each in interpretations.interpretations_of(spec) if each.accountant == "pld"]
+    return [Reading(each, *_decided(partial(asked, each))) for each in every]
 
 
 def _decided(asked: Callable[[], Question]) -> tuple[Decision | None, str]:
@@ -109,8 +109,8 @@ class PublishedVerdict:
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of the command line."""
         about = {"name": self.name, "source_of_claim": self.source, "expected": self.expected}
-        decided = {"verdict": self.verdict, "reason": self.reason}
-        return {**about, **({} if self.decision is None else self.decision.as_dict()), **decided}
+        decided = {} if self.decision is None else self.decision.as_dict()
+        return {**about, **decided, "verdict": self.verdict, "reason": self.reason}
 
 
 def decide_published(
@@ -138,10 +138,9 @@ def require_expected(name: str | Path, verdicts: list[PublishedVerdict]) -> None
     """Raise CheckFailed where a verdict is not the expected one."""
     wrong = [row for row in verdicts if not row.is_expected]
     if wrong:
-        raise CheckFailed(
-            f"{name}: wanted {wrong[0].name!r} to be {wrong[0].expected}; it is {wrong[0].verdict}: {wrong[0].reason}"
-            + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
-        )
+        first, more = wrong[0], f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        found = f"it is {first.verdict}: {first.reason}{more}"
+        raise CheckFailed(f"{name}: wanted {first.name!r} to be {first.expected}; {found}")
 
 
 @in_plain_words

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 
 from wpriv.accounting.pld import constants
-from wpriv.accounting.pld.chernoff_bound import chernoff_suffices, delta_far_below
 from wpriv.accounting.pld.few_atoms import compose_few_atoms
 from wpriv.accounting.pld.inversion import compose_by_transform
 from wpriv.accounting.pld.lattice import compose_on_lattice
@@ -31,6 +30,8 @@ from wpriv.accounting.pld.step_groups import (
     Steps,
     TwoSidedComposition,
     approximate_single_loss_delta,
+    chernoff_suffices,
+    delta_far_below,
     expected_eps,
     log_delta_guess,
     ordered,
@@ -194,7 +195,10 @@ class Composition:
             deviation = math.sqrt(state.variance)
             least_eps = constants.MIN_EPS_DEVIATIONS * deviation
             eps = expected_eps(state, tilt, log_delta, guess, best)
-            error = max(accuracy * max(eps, least_eps), self._lenient_error(eps, best, sufficient_upper))
+            # where only an upper end is needed there may be slack below the sufficient one
+            estimate = eps if math.isinf(best[1]) else (2 * best[0] + best[1]) / 3
+            lenient = min(constants.SUFFICIENT_SLACK_SHARE * (sufficient_upper - estimate), self._accepted_error / 2)
+            error = max(accuracy * max(eps, least_eps), lenient)
             composition = self._compose_within_limits(state, tilt, eps, error, delta, (sufficient_upper, delta))
             if composition is None:
                 break
@@ -236,11 +240,6 @@ class Composition:
         self.recent = [*self.recent[1 - constants.RETAINED_COMPOSITIONS :], *composed]
         self._answered = bool(composed) and best[1] < math.inf
         return best, best[1] - best[0] <= max(tol, constants.RARE_WIDTH) * best[1] < math.inf
-
-    def _lenient_error(self, eps: float, best: tuple[float, float], sufficient_upper: float) -> float:
-        """Error of eps allowed where only an upper end is needed and there is slack below the sufficient one."""
-        estimate = eps if math.isinf(best[1]) else (2 * best[0] + best[1]) / 3
-        return min(constants.SUFFICIENT_SLACK_SHARE * (sufficient_upper - estimate), self._accepted_error / 2)
 
     def _scan_tails(self, log_delta: float, tol: float) -> None:
         """Scan the tails down to the mass relevant at this delta; drop negligible losses."""

@@ -51,6 +51,7 @@ class AtomicSum:
     def plus(self, other: AtomicSum, width: float, share: float) -> AtomicSum:
         """The sums of both, those within ``width`` of one another as one, without the rarest of mass ``share``."""
         losses = np.add.outer(self.losses, other.losses).ravel()
+        constants.add("sum", losses.size)
         order = np.argsort(losses, kind="stable")
         losses, mass = losses[order], np.multiply.outer(self.mass, other.mass).ravel()[order]
         largest = float(np.abs(losses).max(initial=0.0))
@@ -59,13 +60,9 @@ class AtomicSum:
         first, last = losses[starts], losses[np.append(starts[1:], losses.size) - 1]
         moved = float((last - first).max(initial=0.0)) / 2 + 4 * UNIT * largest
         members = float(np.diff(np.append(starts, losses.size)).max(initial=0))
-        merged = AtomicSum(
-            first + (last - first) / 2,
-            np.add.reduceat(mass, starts) if losses.size else mass,
-            self.omitted + other.omitted,
-            self.shift + other.shift + moved,
-            self.rounding + other.rounding + members + 2,
-        )
+        mass = np.add.reduceat(mass, starts) if losses.size else mass
+        shift, rounding = self.shift + other.shift + moved, self.rounding + other.rounding + members + 2
+        merged = AtomicSum(first + (last - first) / 2, mass, self.omitted + other.omitted, shift, rounding)
         return merged.without_rare(share)
 
 
@@ -122,14 +119,14 @@ def compose_few_atoms(
                     budget -= 0 if composed is None else composed.losses.size * power.losses.size
                     if budget < 0:
                         return None
-                    composed = power if composed is None else _sum(composed, power, width, share)
+                    composed = power if composed is None else composed.plus(power, width, share)
                 n >>= 1
                 if not n:
                     break
                 budget -= power.losses.size**2
                 if budget < 0:
                     return None
-                power = _sum(power, power, width, share)
+                power = power.plus(power, width, share)
     if composed is None:
         return None
     infinite = max(-math.expm1(steps.log_finite), 0.0)
@@ -137,11 +134,6 @@ def compose_few_atoms(
     slack = composed.shift + 8 * UNIT * float(np.abs(composed.losses).max(initial=0.0))
     # a loss that is nearly constant has no deviation by which to search for an eps
     return TwoSidedComposition(composition, lambda: composition, slack, max(deviation, abs(state.mean)))
-
-
-def _sum(one: AtomicSum, other: AtomicSum, width: float, share: float) -> AtomicSum:
-    constants.add("sum", one.losses.size * other.losses.size)
-    return one.plus(other, width, share)
 
 
 def _atoms(pair: AtomicPair, share: float) -> AtomicSum | None:

@@ -89,24 +89,20 @@ class TransformComposition:
         wave = np.exp(-1j * self.t * x)
         unit = constants.UNIT_ROUNDOFF
         # the rounding of the waves
-        slack = self.slack + unit * (4 * abs(x) * self._steepness + 40 * self._size)
+        slack = self.slack + unit * (4 * abs(x) * self._steepness + 40 * self._sizes[0])
         # summed pairwise, so that the rounding of the sum stays within that
         value = float((self.value * wave).real.sum())
         if sign > 0:
             return min(max((value + slack) * scale, 5e-324) + self.mass_at_plus_infinity, 1.0)
-        density_slack = self.density_slack + unit * (4 * abs(x) * float(self.t[-1]) + 40) * self._density_size
+        density_slack = self.density_slack + unit * (4 * abs(x) * float(self.t[-1]) + 40) * self._sizes[1]
         density = max(float((self.density * wave).real.sum()) + density_slack, 0.0)
         wrapped = np.exp(np.minimum(self.wraps[1] - self.wraps[0] * eps, 700.0)).reshape(2, -1).min(axis=1).sum()
         finite = (value - slack - self.gap_factor * density) * scale - float(wrapped)
         return min(max(finite, 0.0) + self.mass_at_plus_infinity, 1.0)
 
     @cached_property
-    def _size(self) -> float:
-        return float(np.abs(self.value).sum())
-
-    @cached_property
-    def _density_size(self) -> float:
-        return float(np.abs(self.density).sum())
+    def _sizes(self) -> tuple[float, float]:
+        return float(np.abs(self.value).sum()), float(np.abs(self.density).sum())
 
     @cached_property
     def _steepness(self) -> float:
@@ -155,13 +151,10 @@ def invert_transform(
     allowance = min(size, 0.1 / ((1 + deviation * tilt) * (1 + tilt)))
     allowance = constants.FREQUENCY_ERROR_SHARE * relative * allowance
     atoms = sum(p.weight.size for p in parts)
-    chosen = (
-        SignificantFrequencies([(0, count)])
-        if count * atoms <= constants.CHEAP_TRANSFORM_WORK
-        else significant_frequencies(
-            parts, tilt, deviation, spacing, count, kernel, allowance, constants.MAX_TRANSFORM_WORK, bulk
-        )
-    )
+    chosen = SignificantFrequencies([(0, count)])
+    if count * atoms > constants.CHEAP_TRANSFORM_WORK:
+        work = constants.MAX_TRANSFORM_WORK
+        chosen = significant_frequencies(parts, tilt, deviation, spacing, count, kernel, allowance, work, bulk)
     t, value, density, errors = _weighted_values(parts, chosen, tilt, spacing, kernel, bulk, allowance)
     beyond = _beyond_edge(kernel, tilt, count, spacing)
     infinity = -math.expm1(sum(float(p.counts @ np.log1p(-p.mass_at_plus_infinity)) for p in parts))

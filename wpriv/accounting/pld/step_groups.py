@@ -1,4 +1,4 @@
-"""The records of a composition: its steps, its two ends, its scale, and single large losses."""
+"""The steps of a composition, its two ends, its scale, single large losses, and Chernoff's bound."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ from wpriv.accounting.pld.saddle_point import (
     ApproximatePmf,
     Cumulants,
     StepGroup,
+    TailScan,
     cumulants,
+    group_pairs,
     log_tail_factor,
+    merged_counts,
+    scan_tails,
     tilted_weights,
 )
+from wpriv.core.process import WeightedPairs
 from wpriv.errors import Unsupported
-from wpriv.numerics.arrays import Counts
+from wpriv.numerics.arrays import Array, Counts
 from wpriv.numerics.root_finding import smallest_meeting
 
 
@@ -256,19 +261,14 @@ def rare_cut(steps: Steps, eps: float, log_allowance: float) -> float | None:
 
 def single_loss_delta(groups: Sequence[StepGroup], eps: float) -> float:
     """The sum of the deltas of all steps at eps; at eps = 0, of their total variation distances."""
-    return sum(
-        float(n) * math.exp(float(pair.log_delta(eps)))
-        for group in groups
-        for pair, n in zip(group.members, group.counts.tolist(), strict=True)
-    )
+    each = (step for group in groups for step in zip(group.members, group.counts.tolist(), strict=True))
+    return sum(float(n) * math.exp(float(pair.log_delta(eps))) for pair, n in each)
 
 
 def approximate_single_loss_delta(steps: Steps, eps: float) -> float:
     """As ``single_loss_delta``, from the approximate PMFs: less accurate, and faster for many kinds of steps."""
-    return sum(
-        float(n @ pmf.mass @ -np.expm1(np.minimum(eps - pmf.y, 0.0)))
-        for n, pmf in zip(steps.counts, steps.pmfs, strict=True)
-    )
+    each = zip(steps.counts, steps.pmfs, strict=True)
+    return sum(float(n @ pmf.mass @ -np.expm1(np.minimum(eps - pmf.y, 0.0))) for n, pmf in each)
 
 
 def single_loss_slope(steps: Steps, eps: float) -> float:
@@ -289,3 +289,84 @@ def small_tilt(steps: Steps, tilt: float, eps: float, delta: float, cut: float, 
         shares.append(math.log(delta) + candidate * eps - cgf - math.log(max(jump, constants.MASS_FLOOR)))
     wanted = min(max(shares), math.log(min(constants.RARE_SHARE_ROUNDING * steps.total / relative, 0.1)))
     return next(candidate for candidate, share in zip(tilts, shares, strict=True) if share >= wanted)
+
+
+# Chernoff's bound of delta, without composing anything: from above, or from below where delta is nearly 1.
+
+
+def chernoff_suffices(scans: list[TailScan], counts: list[Counts], eps: float, delta: float) -> bool:
+    """Tell whether Chernoff's bound of delta at eps > 0 is at most delta > 0.
+
+    The tilt starts at that of a normally distributed loss and is improved by Newton's method.
+
+    Args:
+        scans: tails of the steps of each group.
+        counts: per group [K] number of compositions of each step.
+    """
+
+    def total(values: list[Array]) -> float:
+        return sum(float(n @ each) for n, each in zip(counts, values, strict=True))
+
+    tilt = max(-2 * math.log(delta), 1.0) / eps
+    rare = constants.CHERNOFF_RARE_SHARE * delta / sum(int(n.sum()) for n in counts)
+    for _ in range(constants.CHERNOFF_STEPS):
+        bounds = [scan.bound_moment(tilt, rare) for scan in scans]
+        log_moment, mean = total([b.log_moment for b in bounds]), total([b.mean for b in bounds])
+        square = total([b.mean_square for b in bounds])
+        size = total([np.sqrt(b.mean_square) for b in bounds])
+        mass_above = -math.expm1(total([np.log1p(-b.mass_above) for b in bounds]))
+        # the largest (1 - e^-x) e^{-tilt x} over x > 0
+        log_peak = -tilt * math.log1p(1 / tilt) - math.log1p(tilt)
+        roundings = (1 + constants.ROUNDING_DEVIATIONS) * constants.TAIL_ROUNDINGS
+        log_bound = log_moment - tilt * (eps - roundings * constants.UNIT_ROUNDOFF * size) + log_peak
+        if mass_above + math.exp(min(log_bound, 0.0)) <= delta * (1 - constants.CHERNOFF_RELATIVE_MARGIN):
+            return True
+        slope = mean - eps - math.log1p(1 / tilt)
+        curvature = square - total([b.mean**2 for b in bounds]) + 1 / (tilt + tilt**2)
+        if log_bound - slope**2 / (2 * curvature) > math.log(delta) + constants.CHERNOFF_HOPELESS_MISS:
+            break
+        tilt = min(max(tilt - slope / curvature, tilt / 4), 4 * tilt)
+    return False
+
+
+def delta_far_below(steps: Steps, scans: list[TailScan], eps: float) -> float:
+    """A lower bound of delta at an eps far below the mean loss, where it is nearly 1; 0 elsewhere.
+
+    1 - delta = E_P[min(1, e^(eps - Y))] is at most e^(s eps) E_P[e^(-s Y); Y < inf] for every s in (0, 1].
+    """
+    plain = steps.cumulants(0.0)
+    below = plain.mean - eps
+    if below < constants.FAR_BELOW_DEVIATIONS * math.sqrt(plain.variance):
+        return 0.0
+    s = min(below / plain.variance, 1.0)
+    log_moment = _log_affinity(scans, steps.counts, s)
+    complement = math.exp(min(log_moment + s * (eps + steps.rounding_shift(plain)), 0.0))
+    return max(math.nextafter(1 - complement, 0.0), 0.0)
+
+
+def epsilon_far_below(run: WeightedPairs, delta: float) -> float:
+    """A lower bound of eps at delta, 0 < delta < 1: the largest eps at which the bound above is delta; at least 0.
+
+    Args:
+        run: pairs with their counts.
+    """
+    if not 0 < delta < 1:
+        return 0.0
+    groups = group_pairs(merged_counts(run))
+    scans = [scan_tails(*group.members, depth=constants.SCAN_DEPTHS[0]) for group in groups]
+    infinite = [float(group.pair.mass_at_plus_infinity) for group in groups]
+    steps = Steps(groups, [ApproximatePmf.of(scan, mass) for scan, mass in zip(scans, infinite, strict=True)], 0.0, 0.0)
+    plain, log_complement = steps.cumulants(0.0), math.log1p(-delta)
+    if not plain.variance > 0:
+        return 0.0
+    # the best s for a normally distributed loss, and others near it
+    normal = math.sqrt(-2 * log_complement / plain.variance)
+    tried = {min(factor * normal, 1.0) for factor in constants.FAR_BELOW_FACTORS} if math.isfinite(normal) else {1.0}
+    ends = [(log_complement - _log_affinity(scans, steps.counts, s)) / s for s in sorted(tried - {0.0})]
+    best = max(ends, default=0.0) - steps.rounding_shift(plain)
+    return max(best, 0.0) * (1 - constants.CHERNOFF_RELATIVE_MARGIN) if math.isfinite(best) else 0.0
+
+
+def _log_affinity(scans: list[TailScan], counts: list[Counts], s: float) -> float:
+    """ln of an upper bound of E_P[e^(-s Y); Y < inf] of the composition."""
+    return sum(float(n @ scan.bound_affinity(s)) for scan, n in zip(scans, counts, strict=True))
