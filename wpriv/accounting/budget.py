@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from wpriv import spec
-from wpriv.accounting import adaptive_history, build_process, evaluate, membership_figures, repeated_selection
+from wpriv.accounting import adaptive_history, best_of_runs, build_process, evaluate, membership_figures
 from wpriv.accounting import membership_figures as attacks
 from wpriv.accounting.build_process import DescribedProcess
 from wpriv.accounting.evaluate import Refusal
@@ -233,9 +233,7 @@ def answer(
     spec.check(fpr=fpr, with_mu=with_mu, adaptive=adaptive, repeats=repeats, accountant=other)
     tol = subject.tol() if tol is None else tol
     if repeats is not None:
-        row = repeated_selection.answer(
-            subject.process, accountant, repeats, eps=eps, delta=delta, tol=tol, attack=attack
-        )
+        row = best_of_runs.answer(subject.process, accountant, repeats, eps=eps, delta=delta, tol=tol, attack=attack)
         return row.with_extra(reading=[*subject.notes, *row.extra["reading"]])
     if adaptive:
         return _adaptive(subject, eps, delta, tol)
@@ -334,7 +332,7 @@ def along_eps(
     if eps is not None and eps < 0:
         raise UsageError(f"`eps` must be a finite number of at least 0; found {eps:g}")
     tol = subject.tol() if tol is None else tol
-    curve = repeated_selection.curve_of(subject.process, accountant, tol, repeats)
+    curve = best_of_runs.curve_of(subject.process, accountant, tol, repeats)
     top = eps if eps is not None else _end(curve, delta)
     # six digits write each inner point in full
     points = [*(rounded(float(Fraction(top) * k / (CURVE_POINTS - 1)), up=False) for k in range(CURVE_POINTS - 1)), top]
@@ -345,7 +343,7 @@ def along_eps(
         evaluate.with_warnings(replace(row, delta=delta), warnings) for row, delta in zip(rows, deltas, strict=True)
     ]
     if repeats is not None:
-        rows = [repeated_selection.with_note(row, parse(repeats)) for row in rows]
+        rows = [best_of_runs.with_note(row, parse(repeats)) for row in rows]
     return [row.with_extra(reading=[*subject.notes, *row.extra.get("reading", [])]) for row in rows]
 
 

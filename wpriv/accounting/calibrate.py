@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
-from wpriv.accounting import build_process, evaluate, repeated_selection, spent_history
+from wpriv.accounting import adaptive_history, best_of_runs, build_process, evaluate
 from wpriv.accounting.budget import Keywords
 from wpriv.accounting.build_process import neighbour_readings
 from wpriv.accounting.plausibility import plausibility_warnings
@@ -208,7 +208,7 @@ def calibrate(
             f"calibrate needs `delta` beside `eps`: no bound of the privacy loss of {spec['mech']} is known, and so no "
             f"eps at delta = 0 (pure DP). Give `delta`, well below 1 / records, such as 1e-5"
         )
-    process_at = at if spent is None else spent_history.followed_by(spent, adjacency, at)
+    process_at = at if spent is None else adaptive_history.followed_by(spent, adjacency, at)
     width = max(default_tol(unknown, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
 
     def solve(account: Account | None = None) -> Solution:
@@ -217,23 +217,23 @@ def calibrate(
     extra: dict[str, Any] = {}
     if repeats is not None:
         runs = parse(repeats)
-        solution = solve(lambda process, tol: repeated_selection.curve_of(process, accountant, tol, runs))
-        row, calibrated = repeated_selection.with_note(solution.row, runs), solution.as_dict()
+        solution = solve(lambda process, tol: best_of_runs.curve_of(process, accountant, tol, runs))
+        row, calibrated = best_of_runs.with_note(solution.row, runs), solution.as_dict()
         notes += row.extra["reading"]
     elif spent is None:
         solution = solve()
         row, calibrated = solution.row, solution.as_dict()
     elif adaptive:
-        solution, row, calibrated, extra["room"] = spent_history.solve_adaptively(
+        solution, row, calibrated, extra["room"] = adaptive_history.solve_adaptively(
             spent.process, unknown, process_at, target, width
         )
     else:
-        before = spent_history.require_room(
+        before = adaptive_history.require_room(
             target, accountant, evaluate.curve(spent.process, accountant, width, of_pair=True)
         )
         solution = solve()
-        row = evaluate.with_warnings(solution.row, [spent_history.PLANNED.format(name=unknown.name)])
-        calibrated, extra["room"] = solution.as_dict(), spent_history.room(unknown, before)
+        row = evaluate.with_warnings(solution.row, [adaptive_history.PLANNED.format(name=unknown.name)])
+        calibrated, extra["room"] = solution.as_dict(), adaptive_history.room(unknown, before)
     row = evaluate.with_data_sets(row)
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
     row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])

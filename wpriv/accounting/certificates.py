@@ -13,7 +13,6 @@ from wpriv._version import __version__
 from wpriv.core.guarantee import RIGOROUS, Guarantee
 from wpriv.errors import CheckFailed, Unsupported, UsageError, of_file, require
 from wpriv.files import durable_writes, read_bytes, shown_path
-from wpriv.numerics.bracket import Bracket
 from wpriv.results import storage
 from wpriv.verify import certificate
 
@@ -41,7 +40,7 @@ def of_guarantee(row: Guarantee, width: float) -> dict[str, object]:
             "runs; leave out `repeats`, or the certificate"
         )
     question = row.extra.get("asked", "eps" if row.delta.lower == row.delta.upper else "delta")
-    eps, delta = _ends(row.epsilon), _ends(row.delta)
+    eps, delta = ((bracket.lower or 0.0, bracket.safe) for bracket in (row.epsilon, row.delta))
     if delta == (0.0, 0.0) and question == "eps":  # pure DP: that no loss exceeds eps is what can be proved
         question, eps = "delta", (eps[1] * (1 + width),) * 2
     elif question == "eps":
@@ -113,10 +112,6 @@ def best(rows: Sequence[Guarantee]) -> Guarantee:
     return min(proven, key=lambda row: row.epsilon.safe)
 
 
-def _ends(bracket: Bracket) -> tuple[float, float]:
-    return bracket.lower or 0.0, bracket.safe
-
-
 def verify(path: Path, width: float | None = None) -> list[tuple[str, tuple[str, ...], list[Proof]]]:
     """Prove or refute the claims of a certificate, or of the statement of a finished training.
 
@@ -167,17 +162,14 @@ def _of_folder(path: Path) -> list[tuple[str, str]]:
     ran = build_process.described_process(history=str(ledger)).process
     steps = ran.describe()
     if neighbours != {ran.adjacency}:
-        raise CheckFailed(
-            f"{file}: the neighbours are {' and '.join(sorted(neighbours))}; those of {ledger.name} are {ran.adjacency}"
-        )
+        found = " and ".join(sorted(neighbours))
+        raise CheckFailed(f"{file}: the neighbours are {found}; those of {ledger.name} are {ran.adjacency}")
     for name, described in [("process", process), *((row["accountant"], row["process"]) for row in rows)]:
         if _without_distances(described) != _without_distances(steps):
             raise CheckFailed(f"{file}: the steps under {name} are not those of {ledger.name}; the ledger says {steps}")
-    return [
-        (row["accountant"], json.dumps({**row, "process": _without_distances(row["process"])}))
-        for row in rows
-        if isinstance(row["epsilon_upper"], float) and math.isfinite(row["epsilon_upper"])
-    ]
+    finite = [row for row in rows if isinstance(row["epsilon_upper"], float) and math.isfinite(row["epsilon_upper"])]
+    texts = [json.dumps({**row, "process": _without_distances(row["process"])}) for row in finite]
+    return [(row["accountant"], text) for row, text in zip(finite, texts, strict=True)]
 
 
 def _without_distances(steps: list[dict[str, object]]) -> list[dict[str, object]]:

@@ -43,9 +43,8 @@ def observed(value: object) -> Observed:
         try:
             about = path.stat()
         except (OSError, ValueError) as error:
-            raise MissingResource(
-                f"`observed` {text}: cannot be read ({getattr(error, 'strerror', error)}); wanted {OBSERVED}"
-            ) from None
+            reason = getattr(error, "strerror", error)
+            raise MissingResource(f"`observed` {text}: cannot be read ({reason}); wanted {OBSERVED}") from None
         if about.st_size > MAX_BYTES:
             raise UsageError(f"`observed` {text}: a file may have up to {MAX_BYTES:,} bytes; found {about.st_size:,}")
         return _read(text, about.st_mtime_ns, about.st_size)
@@ -114,9 +113,8 @@ def _csv(text: str) -> Observed:
     rest = table[:, [i for i, name in enumerate(header) if name != "step"]]
     parts = [rest[step == value] for value in np.unique(step)]
     if len({len(part) for part in parts}) > 1:
-        raise UsageError(
-            f"every step needs the same number of rows; found from {min(map(len, parts))} to {max(map(len, parts))}"
-        )
+        least, most = min(map(len, parts)), max(map(len, parts))
+        raise UsageError(f"every step needs the same number of rows; found from {least} to {most}")
     stacked = np.array(parts)
     if "distance" in header:
         return of_distances(stacked[:, :, 0], origin=text)
@@ -180,22 +178,18 @@ def read_history(path: str | Path) -> History:
         raise UsageError(f"`history` must be the path of a JSON file; found {shown(path)}")
     file, name = Path(path), shown_path(path)
     try:
-        if file.is_dir():
-            return _of_folder(file)
-        if file.suffix == ".jsonl":
+        if file.is_dir() or file.suffix == ".jsonl":
             file.stat()
             return _ledger(file)
         content = read_bytes(path, MAX_HISTORY_BYTES)
         if len(content) > MAX_HISTORY_BYTES:
-            raise UsageError(
-                f"`history` {name}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first"
-            )
+            fault = f"the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first"
+            raise UsageError(f"`history` {name}: {fault}")
         data = json.loads(content.decode("utf-8"), object_pairs_hook=unique_keys)
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError):
-            raise MissingResource(
-                f"`history` {name}: cannot be read ({error.strerror}); give the path of a JSON file"
-            ) from None
+            fault = f"cannot be read ({error.strerror}); give the path of a JSON file"
+            raise MissingResource(f"`history` {name}: {fault}") from None
         reason = (str(error).splitlines() or ["nested too deeply"])[0][:120]
         raise UsageError(f"`history` {name}: not a JSON file of steps ({reason})") from None
     if isinstance(data, dict) and "history" in data:
@@ -229,28 +223,23 @@ def merged(
     return list(sums.values()), tuple(first.values()) if places else ()
 
 
-def _of_folder(folder: Path) -> History:
-    """Read the ledger in the results folder of a training."""
-    from wpriv.results import storage
-
-    if not (folder / storage.LEDGER).is_file():
-        raise MissingResource(
-            f"`history` {folder}: the folder has no {storage.LEDGER}; give the results folder of a private training, "
-            f"or the path of a JSON file"
-        )
-    return _ledger(folder / storage.LEDGER)
-
-
 def _ledger(file: Path) -> History:
-    """Read the steps of a training's ledger, all of its runs together.
+    """Read the steps of a training's ledger, or of that in its results folder, all of its runs together.
 
     Raises:
+        MissingResource: a folder has none.
         UsageError: it has no steps; it does not match the statement (or else the checkpoint and the model) beside it;
             or it has fewer steps than planned, and no checkpoint beside it shows that the run is unfinished.
     """
     from wpriv.accounting import ledger
     from wpriv.results import storage  # loads pydantic, which a process in flags does without
 
+    if file.is_dir() and not (file / storage.LEDGER).is_file():
+        raise MissingResource(
+            f"`history` {file}: the folder has no {storage.LEDGER}; give the results folder of a private training, "
+            f"or the path of a JSON file"
+        )
+    file = file / storage.LEDGER if file.is_dir() else file
     file = file.resolve()  # the run's folder is that of the file itself, not of a link to it
     entries = ledger.entries(file)
     if not entries:

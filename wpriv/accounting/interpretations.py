@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.accounting import build_process, evaluate, repeated_selection
+from wpriv.accounting import best_of_runs, build_process, evaluate
 from wpriv.config.plain_words import plain_step
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core import registry
@@ -224,7 +224,7 @@ def _row(
         width = evaluate.answer_tol(process) if tol is None else tol
         # the bound of the best of K runs is wider than the bracket of one run
         width = width if repeats is None or tol is not None else max(width, evaluate.DEFAULT_TOL)
-        curve = repeated_selection.curve_of(process, reading.accountant, width, repeats)
+        curve = best_of_runs.curve_of(process, reading.accountant, width, repeats)
         answer = evaluate.ask(curve, eps=eps, delta=delta)
     except Unsupported as error:
         return {**row, "epsilon": eps, "delta": delta, "reason": str(error)}

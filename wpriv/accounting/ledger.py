@@ -84,10 +84,8 @@ def entries(path: Path) -> list[Entry]:
         same = (entry.planned, entry.adjacency) == (last.planned, last.adjacency)
         follows = entry.step == 1 if entry.run != last.run else entry.step == last.step + 1 and same
         if not follows or entry.run < last.run or entry.step > entry.planned:
-            raise UsageError(
-                f"{path}:{number}: wanted the step after step {last.step} of run {last.run}; "
-                f"found step {entry.step} of run {entry.run}"
-            )
+            wanted, found = (f"step {each.step} of run {each.run}" for each in (last, entry))
+            raise UsageError(f"{path}:{number}: wanted the step after {wanted}; found {found}")
         rows.append(entry)
     return rows
 
@@ -243,10 +241,8 @@ class CutPass:
         return asdict(self)
 
     def __str__(self) -> str:
-        return (
-            f"run {self.run} took {self.steps} of the {self.pass_steps} steps of its last pass, "
-            f"which is accounted for as a whole pass"
-        )
+        part = f"{self.steps} of the {self.pass_steps} steps of its last pass"
+        return f"run {self.run} took {part}, which is accounted for as a whole pass"
 
 
 def cut_passes(rows: Sequence[Entry]) -> list[CutPass]:

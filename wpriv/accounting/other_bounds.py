@@ -161,9 +161,8 @@ class OtherBounds:
         if refusal is not None and not high < maximum:
             raise refusal
         if low > high * (1 + 1e-8):
-            raise ArithmeticError(
-                f"{curve.accountant} is certified to be at least {low!r}, but another proven bound is at most {high!r}"
-            )
+            most = f"another proven bound is at most {high!r}"
+            raise ArithmeticError(f"{curve.accountant} is certified to be at least {low!r}, but {most}")
         if (optimal.lower or 0.0) > low * (1 + GAIN):
             low, lower = optimal.lower or 0.0, f"lower end by {OPTIMAL}"
         if (end := lower_bound()) > low * (1 + GAIN):

@@ -298,9 +298,9 @@ class Search:
     def _close(self, good: float, bad: float, rtol: float) -> bool:
         if self.unknown.beside(good, -1) == bad or good == bad:
             return True
-        width = self._distance(good, bad)
         if self.unknown.whole and good * rtol < 1:
             return False
+        width = self._distance(good, bad)
         f_good, f_bad = self._excess(good), self._excess(bad)
         if f_good <= 0 < f_bad and math.isfinite(f_good) and math.isfinite(f_bad) and width < 0.1:
             # within so short an interval the chord locates the root

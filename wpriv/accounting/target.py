@@ -86,10 +86,8 @@ class Target:
 
     def in_words(self) -> str:
         if self.fpr is not None:
-            attack = (
-                f"mu <= {self.delta:g} at every FPR >=" if self.asked == "mu" else f"TPR <= {self.delta:g} at FPR ="
-            )
-            return f"{attack} {self.fpr:g}"
+            name, where = ("mu", "every FPR >=") if self.asked == "mu" else ("TPR", "FPR =")
+            return f"{name} <= {self.delta:g} at {where} {self.fpr:g}"
         if self.eps > 0:
             return f"eps <= {self.eps:g} at delta = {self.delta:g}"
         return f"an advantage (delta at eps = 0) <= {self.delta:g}"
@@ -130,11 +128,9 @@ def read_target(**arguments: object) -> Target:
         return Target(eps, delta)
     if set(names) <= {"eps", "delta"}:
         raise UsageError("calibrate needs a target: give `eps` and `delta`, or `eps` alone for pure DP")
+    wanted = "`eps` with `delta`, `advantage` alone, `max_mu` (perhaps with `fpr`), or `tpr` with `fpr`"
     words = " and ".join(f"`{name}`" for name in names)
-    raise UsageError(
-        f"calibrate needs one target: `eps` with `delta`, `advantage` alone, `max_mu` (perhaps "
-        f"with `fpr`), or `tpr` with `fpr`; found {words}"
-    )
+    raise UsageError(f"calibrate needs one target: {wanted}; found {words}")
 
 
 def _advantage(advantage: float) -> Target:
@@ -148,9 +144,8 @@ def _advantage(advantage: float) -> Target:
 
 def _mu(mu: float, fpr: float) -> Target:
     if not 0 < mu <= MAX_MU:
-        raise UsageError(
-            f"`max_mu`, the largest mu of Gaussian DP, must lie above 0 and be at most {MAX_MU:g}; found {mu}"
-        )
+        largest = "`max_mu`, the largest mu of Gaussian DP"
+        raise UsageError(f"{largest}, must lie above 0 and be at most {MAX_MU:g}; found {mu}")
     if not 0 < fpr <= 0.5:
         raise UsageError(f"`fpr`, the smallest rate for which mu holds, must lie in (0, 1/2]; found {fpr}")
     note = (
@@ -230,9 +225,8 @@ class Solution:
         if self.unknown.whole and not self.most:
             more = self.value + self.unknown.unit
             last = " and more" if at_most is None else "" if at_most == more else f" to {at_most:.13g}"
-            return [
-                f"n = {more:.13g}{last} may meet the target as well: the bracket of {accountant} is too wide to tell"
-            ]
+            wide = f"the bracket of {accountant} is too wide to tell"
+            return [f"n = {more:.13g}{last} may meet the target as well: {wide}"]
         return []
 
 
@@ -382,9 +376,8 @@ class _Answers:
         self.rows[value] = row
         bracket, wanted = self.target.compared(row)
         lower = bracket.lower if row.claim == "certified" else bracket.safe * (1 - ROUNDING)
-        refusal = bracket.refusal or (
-            f"its bracket of [{lower:.6g}, {bracket.safe:.6g}] cannot be made narrower" if wide else ""
-        )
+        too_wide = f"its bracket of [{lower or 0.0:.6g}, {bracket.safe:.6g}] cannot be made narrower"
+        refusal = bracket.refusal or (too_wide if wide else "")
         excess = _log_ratio(bracket.safe, wanted)
         if excess > 0 and self.target.asked in ("delta", "tpr") and bracket.safe > SATURATED:
             excess = math.inf

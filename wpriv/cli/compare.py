@@ -20,7 +20,11 @@ def command(
     observed: flags.Observed = None,
     repeats: flags.Repeats = None,
     sweep: Annotated[
-        list[str] | None, option("NAME=VALUES", "An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers).")
+        list[str] | None,
+        option(
+            "NAME=VALUES",
+            "An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers); also of epochs, batch, mech, ...",
+        ),
     ] = None,
     figure: Annotated[str | None, option("NAME", "The figure to draw instead of the default one.")] = None,
     out: Annotated[

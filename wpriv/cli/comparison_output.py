@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from wpriv._version import __version__
@@ -160,8 +161,8 @@ def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> tuple[int,
     if panel.table == "bounds":
         table = tables.bounds_table(panel, rows)
         lines = thin(list(range(len(table.points))), count)
-        some = [[each[k] for k in lines] for each in (table.points, table.cells, table.lower)]
-        _print_bounds(BoundsTable(table.axes, table.series, table.claims, *some), rows)
+        points, cells, lower = ([each[k] for k in lines] for each in (table.points, table.cells, table.lower))
+        _print_bounds(replace(table, points=points, cells=cells, lower=lower), rows)
         return len(lines), len(table.points)
     axes = [COLUMNS.get(axis.over, axis.over) for axis in panel.sweep or []]
     module = None if panel.table in COLUMNS_OF_TABLES else registry.load("tables", panel.table)

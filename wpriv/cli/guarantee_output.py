@@ -193,13 +193,13 @@ def _more_facts(row: Guarantee) -> list[tuple[str, str]]:
     extra = row.extra
     facts = []
     if "one_run" in extra.get("repeats", {}):
-        from wpriv.accounting import repeated_selection
+        from wpriv.accounting import best_of_runs
 
-        facts += repeated_selection.facts(extra["repeats"], row.answered()[0])
+        facts += best_of_runs.facts(extra["repeats"], row.answered()[0])
     if "room" in extra:
-        from wpriv.accounting import spent_history
+        from wpriv.accounting import adaptive_history
 
-        facts += spent_history.facts(extra["room"])
+        facts += adaptive_history.facts(extra["room"])
     if "parameters" in extra:
         from wpriv.accounting import adaptive_history
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from wpriv.accounting import repeated_selection
+from wpriv.accounting import best_of_runs
 from wpriv.accounting.plausibility import weak_figures
 from wpriv.cli import comparison_output, guarantee_output, output
 from wpriv.config.recipe import Recipe
@@ -317,7 +317,7 @@ def print_tuning_plan(plan: TuningPlan, out: Path, as_json: bool) -> None:
     )
     for row in rows:
         output.emit_words(str(row))
-        output.emit_facts(repeated_selection.facts(row.extra["repeats"], "epsilon"))
+        output.emit_facts(best_of_runs.facts(row.extra["repeats"], "epsilon"))
     guarantee_output.say_refused([{"accountant": each.accountant, "reason": each.reason} for each in refused])
     output.emit("")
     output.emit_table(

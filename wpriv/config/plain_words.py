@@ -86,10 +86,8 @@ def with_sigma(step: dict[str, Any]) -> dict[str, Any]:
     if step.get("sigma") is not None:
         raise UsageError("`sigma` and `noise_multiplier` both set the noise; give one of them")
     if not {"sigma", "sensitivity"} <= fields.keys():
-        raise UsageError(
-            f"`noise_multiplier` is sigma / sensitivity, and {step.get('mech')} does not have both; its parameters: "
-            f"{', '.join(fields) or 'none'}"
-        )
+        fault = f"`noise_multiplier` is sigma / sensitivity, and {step.get('mech')} does not have both"
+        raise UsageError(f"{fault}; its parameters: {', '.join(fields) or 'none'}")
     factor, given = number(multiplier, "`noise_multiplier`"), step.get("sensitivity")
     sensitivity: Any = fields["sensitivity"].default if given is None else number(given, "sensitivity")
     if not factor > 0:
@@ -158,9 +156,8 @@ class Sentence:
             UsageError: there are several.
         """
         if len(self.steps) > 1:
-            raise UsageError(
-                f"{verb} is about one step; found {len(self.steps)} steps. Put the others into a file of `history`"
-            )
+            found = f"found {len(self.steps)} steps. Put the others into a file of `history`"
+            raise UsageError(f"{verb} is about one step; {found}")
         return {**self.steps[0], **self.shared}
 
 
@@ -296,9 +293,8 @@ def parse_generator(text: str) -> Generator:
     kind, given = registry.split(text)
     if kind not in GENERATORS:
         near = did_you_mean(kind, list(GENERATORS)) or "."
-        raise UsageError(
-            f"no generator of gradients called {kind[:60]!r}{near} Known: {', '.join(GENERATORS)}; or give {OBSERVED}"
-        )
+        known = f"Known: {', '.join(GENERATORS)}; or give {OBSERVED}"
+        raise UsageError(f"no generator of gradients called {kind[:60]!r}{near} {known}")
     defaults = {name: value for name, value in vars(Generator(kind)).items() if name != "kind"}
     values = {**defaults, **registry.typed(kind, given, defaults)}
     if values["clip"] not in (0, 1):

@@ -202,6 +202,7 @@ def _accountant(document: Document, path: Key, word: str) -> list[Diagnostic]:
 # Recipes in the words of other programs, put into the words here, with every key and value at its own place.
 
 QUESTION = ("eps", "delta", "adjacency")
+TRAINING = ("batch", "epochs")
 # quantities of a sweep that are keys of a step or of the question
 SWEPT = (*QUESTION, *SCHEDULE)
 
@@ -235,6 +236,15 @@ def plain_document(document: Document) -> Document:
     return replace(document, data=data, keys=keys, values=values)
 
 
+def plain_path(path: str) -> str:
+    """The dotted path of a key of a training in the words here: ``privacy.epsilon`` is privacy.eps."""
+    *around, key = path.split(".")
+    known = QUESTION if around == ["privacy"] else TRAINING if not around else ()
+    if around == ["privacy"] and key == "noise_multiplier":
+        key = "sigma"
+    return ".".join([*around, plain_key(key) if plain_key(key) in known else key])
+
+
 def is_step(path: Key) -> bool:
     """Tell whether the value at a path is a step of a process or of a case."""
     return path[-2:-1] == ("process",) or path[-3:-2] == ("cases",)
@@ -251,7 +261,7 @@ def _names(path: Key, value: Mapping[str, object], kind: object) -> dict[str, st
     if path[-1:] == ("privacy",):
         known = QUESTION
     elif path in ((), ("quick",)) or path[-2:-1] == ("panels",) or path[:1] + path[-1:] == ("panels", "quick"):
-        known = ("batch", "epochs") if kind == "train" else QUESTION
+        known = TRAINING if kind == "train" else QUESTION
     elif path[-2:-1] == ("published",):
         known = QUESTION
     names = {key: plain_key(key) for key in value if plain_key(key) in known and plain_key(key) not in value}

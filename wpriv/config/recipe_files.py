@@ -60,10 +60,10 @@ def find(name: str) -> Path:
         return known[matches[0]]
     if matches:
         raise UsageError(f"several recipes are called {name!r}: {', '.join(matches)}. Give the folder as well")
-    for former, name_of_today in RENAMED.items():
+    for former, today in RENAMED.items():
         if bare in (former, former.rpartition("/")[2]):
-            warnings.warn(f"the recipe {former} is now called {name_of_today}", RenamedRecipe, stacklevel=2)
-            return known[name_of_today]
+            warnings.warn(f"the recipe {former} is now called {today}", RenamedRecipe, stacklevel=2)
+            return known[today]
     near = did_you_mean(bare[:100], list(known)) or "."
     message = f"no recipe {name[:200]!r}: neither a file nor a shipped recipe{near}"
     raise UsageError(f"{message} `wpriv recipe ls` lists the shipped ones")

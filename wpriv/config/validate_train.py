@@ -60,9 +60,8 @@ def sharding_fault(recipe: Train) -> tuple[Key, str] | None:
     if not keys:
         return None
     name = ".".join(map(str, keys[0]))
-    return keys[0], (
-        f"shard_weights: the key {name} needs each weight as a whole. Leave it out, or train without shard_weights"
-    )
+    advice = "Leave it out, or train without shard_weights"
+    return keys[0], f"shard_weights: the key {name} needs each weight as a whole. {advice}"
 
 
 # Validate the key ``tune`` of a recipe of kind train: what all candidates share, and what is ruled out.

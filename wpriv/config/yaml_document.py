@@ -51,9 +51,8 @@ def read(path: Path, name: str | None = None) -> Document:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise UsageError(
-            f"{name}:{line}: a recipe must be UTF-8 text; found the byte 0x{raw[error.start]:02x}. Save it as UTF-8"
-        ) from None
+        found = f"found the byte 0x{raw[error.start]:02x}. Save it as UTF-8"
+        raise UsageError(f"{name}:{line}: a recipe must be UTF-8 text; {found}") from None
     return parse(text, name)
 
 

@@ -346,14 +346,12 @@ class Curve(Shown):
     def _row(self, asked: str, epsilon: Bracket, delta: Bracket) -> Guarantee:
         notes = []
         for name, bracket in (("eps", epsilon), ("delta", delta)):
+            others = "has no answer here, and the bounds are those of others"
+            wide = f"the bracket of {name} is wider than `tol={self.tol or 0.0:g}`; both of its ends hold"
             if bracket.refusal:
-                notes.append(
-                    f"{self.accountant} has no answer here, and the bounds are those of others: {bracket.refusal}"
-                )
+                notes.append(f"{self.accountant} {others}: {bracket.refusal}")
             elif self.is_wide(bracket) and math.isfinite(bracket.safe):
-                notes.append(
-                    f"{self.accountant}: the bracket of {name} is wider than `tol={self.tol:g}`; both of its ends hold"
-                )
+                notes.append(f"{self.accountant}: {wide}")
         warnings = self.process.caveats() + self.warnings + tuple(notes)
         # a number that is only known to lie in an interval is not exact, whatever it was computed from
         is_exact = _is_narrow(epsilon, least_scale=1.0) and _is_narrow(delta, least_scale=0.0)

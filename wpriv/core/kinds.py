@@ -161,9 +161,8 @@ class Sampling:
         if not 0 < self.rate <= 1:
             raise UsageError(f"the sampling rate must lie in (0, 1]; found {self.rate}")
         if self.kind == "none" and self.rate != 1:
-            raise UsageError(
-                f"a rate of {self.rate:g} needs `sampling='poisson'` or `sampling='fixed'`; found sampling 'none'"
-            )
+            ways = "`sampling='poisson'` or `sampling='fixed'`"
+            raise UsageError(f"a rate of {self.rate:g} needs {ways}; found sampling 'none'")
         object.__setattr__(self, "max_batch", finite_number(self.max_batch, "the largest batch", whole=True))
         if self.max_batch < 0 or (self.max_batch and self.kind != "poisson"):
             raise UsageError(

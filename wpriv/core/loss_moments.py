@@ -131,10 +131,8 @@ def _excess_nodes(pair: LossPair, floor: float = _FLOOR) -> _Nodes:
     above_floor = max(floor, log_infinity - 30.0)
     below_floor = float(below(np.array([centre]))[0]) - _DROP
     low = pair.support[0] if pair.mass_at_minus_infinity == 0 else -math.inf
-    return _concatenated(
-        _side(below, centre, max(low, centre - 200.0), pair.atoms, below_floor),
-        _side(above, centre, pair.support[1], pair.atoms, above_floor),
-    )
+    left = _side(below, centre, max(low, centre - 200.0), pair.atoms, below_floor)
+    return _concatenated(left, _side(above, centre, pair.support[1], pair.atoms, above_floor))
 
 
 def _finite_part(full: Array, log_infinity: float) -> Array:

@@ -78,9 +78,8 @@ def of_distances(
     """
     array = np.atleast_2d(np.asarray(distances, dtype=float))
     if array.ndim != 2 or array.size == 0 or not np.all(np.isfinite(array)) or np.any(array < 0):
-        raise UsageError(
-            f"observed distances must be finite and at least 0, as [pairs] or [steps, pairs]; found {_shape(distances)}"
-        )
+        wanted = "finite and at least 0, as [pairs] or [steps, pairs]"
+        raise UsageError(f"observed distances must be {wanted}; found {_shape(distances)}")
     units = _units(unit, len(array)).copy()
     if np.ndim(unit) > 1 or not np.all(np.isfinite(units)) or np.any(units <= 0):
         raise UsageError(f"unit must be one finite number above 0, or one for each step; found {_shape(unit)}")
@@ -127,9 +126,8 @@ def pair_distances(gradients: Array) -> Array:
 
     They are norms of differences, without cancellation.
     """
-    return np.concatenate(
-        [np.linalg.norm(gradients[i + 1 :] - gradients[i], axis=1) for i in range(len(gradients) - 1)]
-    )
+    firsts = range(len(gradients) - 1)
+    return np.concatenate([np.linalg.norm(gradients[i + 1 :] - gradients[i], axis=1) for i in firsts])
 
 
 def _clipped(gradients: Array, norm: float) -> Array:

@@ -71,9 +71,8 @@ class Repeats:
         if self.kind not in KINDS:
             raise UsageError(f"`repeats` must be one of {', '.join(KINDS)}, as in {EXAMPLE}; found {shown(self.kind)}")
         if self.kind == "binomial" and not 1 <= self.runs <= MAX_MEAN:
-            raise UsageError(
-                f"`repeats`: runs, the largest number of runs, must lie between 1 and {MAX_MEAN:g}; found {self.runs}"
-            )
+            ends = f"must lie between 1 and {MAX_MEAN:g}; found {self.runs}"
+            raise UsageError(f"`repeats`: runs, the largest number of runs, {ends}")
         least = 0 if self.may_be_none else 1
         most = self.runs if self.kind == "binomial" else MAX_MEAN
         if not least < self.mean <= most:
@@ -256,9 +255,8 @@ def from_parameters(kind: str, given: Mapping[str, object]) -> Repeats:
         if given.get(name) in (None, ""):
             raise UsageError(f"`repeats`: {kind} needs {name}, as in {kind}:{','.join(f'{n}=...' for n in names)}")
     runs = whole(given["runs"], "`repeats`: runs") if "runs" in names else 0
-    return Repeats(
-        kind, runs=runs, **{name: number(given[name], f"`repeats`: {name}") for name in names if name != "runs"}
-    )
+    others = {name: number(given[name], f"`repeats`: {name}") for name in names if name != "runs"}
+    return Repeats(kind, runs=runs, **others)
 
 
 def _mean(log_gamma: float, eta: float) -> float:

@@ -210,12 +210,10 @@ class CsvTable:
             if len(row) == len(self.names) + 1 and not row[-1]:
                 row.pop()  # a comma at the end of the line
             if len(row) > len(self.names) or (numbers and len(row) < len(self.names)):
-                index_column = "; is the first one a column of row numbers without a name?"
-                raise CsvError(
-                    f"{len(self.names)} columns were wanted, as in the first line; found {len(row)}"
-                    f"{index_column * (index == 0 and len(row) == len(self.names) + 1)}",
-                    line,
-                )
+                fault = f"{len(self.names)} columns were wanted, as in the first line; found {len(row)}"
+                if index == 0 and len(row) == len(self.names) + 1:
+                    fault += "; is the first one a column of row numbers without a name?"
+                raise CsvError(fault, line)
             for column, (name, cells) in enumerate(columns.items()):
                 cell = row[column] if column < len(row) else ""
                 try:

@@ -92,9 +92,8 @@ def fault(path: str | Path, name: str, given: Mapping[str, object], supplied: tu
     known = definitions(path)
     if name not in known:
         names = [key for key in known if not key.startswith("_")]
-        return (
-            f"{path} defines no {name!r}{did_you_mean(name, names) or '.'} It defines {', '.join(names) or 'nothing'}"
-        )
+        near = did_you_mean(name, names) or "."
+        return f"{path} defines no {name!r}{near} It defines {', '.join(names) or 'nothing'}"
     definition = known[name]
     if definition.parameters is None or definition.open:
         return None

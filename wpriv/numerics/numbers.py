@@ -33,9 +33,8 @@ def number(value: object, name: str) -> float:
     """
     if isinstance(value, str) and (comma := _ONE_COMMA.fullmatch(value)) is not None:
         decimal, thousands = f"{comma[1]}.{comma[2]}", "" if comma[1].startswith("0") else f" or {comma[1]}{comma[2]}"
-        raise UsageError(
-            f"{name} has a comma, that of decimals or of thousands: write {decimal}{thousands}; found {shown(value)}"
-        )
+        fault = f"{name} has a comma, that of decimals or of thousands"
+        raise UsageError(f"{fault}: write {decimal}{thousands}; found {shown(value)}")
     try:
         value = _without_separators(value) if isinstance(value, str) and "/" not in value else value
         power = _power(value)

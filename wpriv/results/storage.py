@@ -176,9 +176,8 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
     try:
         if out.is_dir() and any(out.iterdir()):
             if not (out / RECIPE).is_file():
-                raise UsageError(
-                    f"{out} holds files that are not results of a comparison. Name another folder with `out`"
-                )
+                what = "files that are not results of a comparison"
+                raise UsageError(f"{out} holds {what}. Name another folder with `out`")
             if any((out / name).is_file() for name in (LEDGER, MODEL, STATEMENT)):
                 raise UsageError(
                     f"{out} holds the results of a training, whose record of spent privacy is not replaced. Name "

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wpriv.config import document, resolve
-from wpriv.config.recipe import Recipe, check
+from wpriv.config.recipe import Recipe, check, plain_path
 from wpriv.config.train_schema import Axis
 from wpriv.errors import Interrupted, MissingResource, UsageError, WprivError
 from wpriv.results.expectations import RUN
@@ -58,7 +58,7 @@ def changed(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     """Return the recipe with the values at some dotted paths replaced."""
     data = recipe.data
     for path, value in changes.items():
-        data = resolve.overridden(data, path, value)
+        data = resolve.overridden(data, plain_path(path), value)
     words = ", ".join(f"{path}={value}" for path, value in changes.items())
     validated = check(document.of_data(f"{recipe.name} with {words}", data))
     return replace(validated, name=recipe.name, quick=recipe.quick, changed=True)

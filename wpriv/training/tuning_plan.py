@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from wpriv.accounting import best_of_runs, evaluate, repeated_selection
+from wpriv.accounting import best_of_runs, evaluate
 from wpriv.accounting.search import Unknown
 from wpriv.accounting.target import Target, solve_for
 from wpriv.config.recipe import Recipe
@@ -209,9 +209,7 @@ class TuningPlan:
             try:
                 row = evaluate.ask(self.curve(name), delta=self.private.delta)
                 one = max(self._one_run(process, name) for process, _ in self._processes)
-                row = repeated_selection.with_note(
-                    replace(row, accountant=name), self.repeats, one_run=one, all_runs=None
-                )
+                row = best_of_runs.with_note(replace(row, accountant=name), self.repeats, one_run=one, all_runs=None)
                 rows.append(row)
             except Unsupported as error:
                 refused.append(evaluate.Refusal(name, str(error)))

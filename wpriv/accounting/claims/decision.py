@@ -88,10 +88,8 @@ class Decision(Shown):
         """The test, its rates, and the simulation of the two worlds."""
         rows, test, seen = [], self.test, self.simulation
         if test is not None:
-            rates = [
-                f"[{text(low, up=False, digits=4)}, {text(high, up=True, digits=4)}]"
-                for low, high in ((test.fpr_lower, test.fpr_upper), (test.tpr_lower, test.tpr_upper))
-            ]
+            ends = ((test.fpr_lower, test.fpr_upper), (test.tpr_lower, test.tpr_upper))
+            rates = [f"[{text(low, up=False, digits=4)}, {text(high, up=True, digits=4)}]" for low, high in ends]
             words = (
                 f'say "in" where the privacy loss exceeds {short(test.threshold)} (order of the neighbours: '
                 f"{self.order}): FPR in {rates[0]}, TPR in {rates[1]}, TPR - e^eps FPR at least "
@@ -270,10 +268,8 @@ def _log_mass_above(pairs: WeightedPairs, eps: float) -> float:
     shares = [
         (eps / unbounded if math.isinf(top) else 0.0) if unbounded else max(top, 0.0) * (eps / total) for top, _ in tops
     ]
-    return math.fsum(
-        n * float(pair.tails(np.array([share * (1 + SHARE_ROUNDING)])).sf_p[0])
-        for share, (pair, n) in zip(shares, pairs, strict=True)
-    )
+    losses = [np.array([share * (1 + SHARE_ROUNDING)]) for share in shares]
+    return math.fsum(n * float(pair.tails(loss).sf_p[0]) for loss, (pair, n) in zip(losses, pairs, strict=True))
 
 
 def confirmed(

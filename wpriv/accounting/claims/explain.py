@@ -455,14 +455,11 @@ def of_statement(source: Releases | Reports, row: Figure) -> list[str]:
     else:
         bounds = Ran(process, eps, delta).attacks(STATED_RATES)
         origin = f"These are certified by {bounds.source} from the whole privacy curve of what ran."
-    sentences = [
-        f"A test with a false-positive rate of {100 * rate:g}% has a true-positive rate of at most {percent(most)}."
-        for rate, most in bounds.tpr.items()
-    ]
+    tests = [(f"{100 * rate:g}%", percent(most)) for rate, most in bounds.tpr.items()]
     return [
         "Whoever knows two neighbouring data sets, and guesses at even odds which of them was used, is right with a "
         f"probability of at most {percent(bounds.right_guess)}; guessing is right with 50%.",
-        *sentences,
+        *(f"A test with a false-positive rate of {a} has a true-positive rate of at most {b}." for a, b in tests),
         origin,
     ]
 

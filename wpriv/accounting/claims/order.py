@@ -191,10 +191,8 @@ def _least(lines: list[tuple[Array, Array]]) -> Array:
             for r, s in lines[k + 1 :]:
                 share = (r - p) / ((q - p) - (s - r))
                 shares.append(np.where((share > 0) & (share < 1), share, 0.0))
-        values = [
-            np.max([np.where(np.isneginf(p), -np.inf, (1 - share) * p + share * q) for p, q in lines], axis=0)
-            for share in shares
-        ]
+        each = ([np.where(np.isneginf(p), -np.inf, (1 - s) * p + s * q) for p, q in lines] for s in shares)
+        values = [np.max(heights, axis=0) for heights in each]
     return np.asarray(np.min(values, axis=0))
 
 
@@ -375,21 +373,15 @@ def _curve(process: Process, tol: float | None) -> Curve:
 def _warnings(a: Process, b: Process) -> tuple[str, ...]:
     lines = [*a.caveats(), *b.caveats()]
     if a.adjacency != b.adjacency:
-        lines.append(
-            f"A has {a.adjacency} neighbours and B {b.adjacency} ones: their curves are compared, but they protect "
-            f"against different changes"
-        )
+        both = f"A has {a.adjacency} neighbours and B {b.adjacency} ones"
+        lines.append(f"{both}: their curves are compared, but they protect against different changes")
     for name, process in (("A", a), ("B", b)):
         if is_bound_only(process) and sum(step.n for step in process.steps) > 1:
-            lines.append(
-                f"the curve of {name} is that of the pair that bounds its steps, which no two data sets are known to "
-                f"have: {name} may be more private than it"
-            )
+            curve = f"the curve of {name} is that of the pair that bounds its steps"
+            lines.append(f"{curve}, which no two data sets are known to have: {name} may be more private than it")
         for given in known_by_guarantee(process):
-            lines.append(
-                f"only a guarantee of {given} is given: the curve of {name} is that of the worst release that has it, "
-                f"and {name} may be more private than it"
-            )
+            curve = f"the curve of {name} is that of the worst release that has it"
+            lines.append(f"only a guarantee of {given} is given: {curve}, and {name} may be more private than it")
     if a.group != b.group:
         lines.append(f"A protects groups of {a.group} records and B groups of {b.group}")
     return tuple(dict.fromkeys(lines))

@@ -138,10 +138,9 @@ def require_expected(name: str | Path, verdicts: list[PublishedVerdict]) -> None
     """Raise CheckFailed where a verdict is not the expected one."""
     wrong = [row for row in verdicts if not row.is_expected]
     if wrong:
-        raise CheckFailed(
-            f"{name}: wanted {wrong[0].name!r} to be {wrong[0].expected}; it is {wrong[0].verdict}: {wrong[0].reason}"
-            + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
-        )
+        first, more = wrong[0], f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        found = f"it is {first.verdict}: {first.reason}{more}"
+        raise CheckFailed(f"{name}: wanted {first.name!r} to be {first.expected}; {found}")
 
 
 @in_plain_words

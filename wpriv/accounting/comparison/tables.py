@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wpriv.config.schema import Panel
 from wpriv.core.guarantee import CLAIM_WORDS
-from wpriv.core.process import sampling_words
+from wpriv.core.process import SAMPLING_WORDS, UNSAMPLED_WORDS, sampling_words
 from wpriv.numerics.numbers import short, text
 from wpriv.results.model import Row
 
@@ -24,7 +24,7 @@ class BoundsTable:
         axes: the names of the swept quantities, none without a sweep.
         series: case, accountant and notion of each column. claims: what its figures claim.
         points: the values of the axes of each line. cells: a line for each point, a cell for each series.
-        lower: as ``cells``, the lower ends where there are any.
+        lower: as ``cells``, the lower ends where there are any. heading: what ``series`` names.
     """
 
     axes: list[str]
@@ -33,6 +33,7 @@ class BoundsTable:
     points: list[list[str]]
     cells: list[list[str]]
     lower: list[list[str]]
+    heading: str
 
     def wide(self) -> tuple[list[str], list[list[str]]]:
         """Header and lines with the grid downwards and the series across."""
@@ -50,7 +51,7 @@ class BoundsTable:
             values = [list(cells) for cells in zip(*self.cells, strict=True)]
             heads = [", ".join(map(" ".join, zip(self.axes, point, strict=True))) for point in self.points]
         lines = zip(self.series, self.claims, values, strict=True)
-        return ["accountant", "claim", *heads], [[name, claim, *row] for name, claim, row in lines]
+        return [self.heading, "claim", *heads], [[name, claim, *row] for name, claim, row in lines]
 
     def grid(self) -> tuple[list[str], list[list[str]]] | None:
         """Header and lines of a single series over two axes: the first downwards, the second across."""
@@ -75,7 +76,8 @@ def bounds_table(panel: Panel, rows: Sequence[Row]) -> BoundsTable:
     cells = [[_safe(line.get(name, none).get(answer)) for name in series] for line in known.values()]
     lower = [[_lower(line.get(name, none), answer) for name in series] for line in known.values()]
     points = [[_value(value) for value in point] for point in known]
-    return BoundsTable([NAMES.get(axis, axis) for axis in axes], series, claims, points, cells, lower)
+    heading = "case and accountant" if "case" in rows[0] else "accountant"
+    return BoundsTable([NAMES.get(axis, axis) for axis in axes], series, claims, points, cells, lower, heading)
 
 
 def answer_of(rows: Sequence[Row]) -> str:
@@ -103,11 +105,12 @@ def title(rows: Sequence[Row]) -> str:
     kinds = dict.fromkeys(str(row["mech"]) for row in rows if row.get("mech"))
     fixed = [name for name in FIXED if rows[0].get(name) and len({row.get(name) for row in rows}) == 1]
     words = [f"{name} {_value(rows[0][name])}" for name in fixed]
-    sampled = {(row.get("sampling"), row.get("rate")) for row in rows}
-    if len(sampled) == 1 and rows[0].get("sampling"):
-        step = rows[0] if rows[0]["sampling"] == "none" or rows[0].get("rate") else None
-        words += [sampling_words(step)] if step else []
-    return ", ".join([", ".join(kinds) or f"{rows[0].get('steps')} kinds of step", *words])
+    sampled = {(str(row["sampling"]), row.get("rate")): row for row in rows if row.get("sampling")}
+    # a rate that is not the same in all rows stands in them
+    kinds_of_sampling = dict.fromkeys(SAMPLING_WORDS.get(kind, UNSAMPLED_WORDS) for kind, _ in sampled)
+    is_one = len(sampled) == 1 and all(kind == "none" or rate for kind, rate in sampled)
+    words += [sampling_words(row) for row in sampled.values()] if is_one else [" or ".join(kinds_of_sampling)]
+    return ", ".join([", ".join(kinds) or f"{rows[0].get('steps')} kinds of step", *filter(None, words)])
 
 
 def series_of(row: Row) -> str:
@@ -132,4 +135,4 @@ def _lower(row: Row, answer: str) -> str:
 
 
 def _value(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return short(float(f"{value:.6g}")) if isinstance(value, float) else str(value)

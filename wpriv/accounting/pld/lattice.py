@@ -282,9 +282,8 @@ def compose_window(
 def check_cells(cells: float, limit: int) -> None:
     """Refuse a window of more cells than the limit."""
     if cells > limit:
-        raise Unsupported(
-            f"pld needs {cells:.3g} cells at this tolerance; the limit is {limit:,}. Raise `tol`, or use rdp"
-        )
+        needed = f"pld needs {cells:.3g} cells at this tolerance"
+        raise Unsupported(f"{needed}; the limit is {limit:,}. Raise `tol`, or use rdp")
 
 
 def with_tail_sums(

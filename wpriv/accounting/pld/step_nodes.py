@@ -101,9 +101,8 @@ def _spaced(y: Array, spacing: Array, step: float, limit: int) -> NDArray[np.int
     count = np.concatenate([[0.0], np.cumsum(np.diff(y) / np.minimum(spacing[1:], spacing[:-1]))])
     total = math.ceil(count[-1]) + 1
     if total > limit:
-        raise Unsupported(
-            f"pld needs {total:.3g} losses of a step at this tolerance; the limit is {limit:,}. Raise `tol`, or use rdp"
-        )
+        needed = f"pld needs {total:.3g} losses of a step at this tolerance"
+        raise Unsupported(f"{needed}; the limit is {limit:,}. Raise `tol`, or use rdp")
     return np.asarray(np.floor(np.interp(np.linspace(0, count[-1], total + 1), count, y) / step).astype(np.int64))
 
 
