@@ -73,6 +73,15 @@ def print_guarantees(
     _print_warnings(rows)
 
 
+def print_beside(rows: Sequence[Guarantee]) -> None:
+    """Print the first guarantee of a training with its facts, and the others beside it in a table; nothing of none."""
+    for row in rows[:1]:
+        output.emit_bold(row.headline())
+        output.emit_facts(row.facts())
+    if len(rows) > 1:
+        _print_comparison(rows)
+
+
 def say_refused(refused: Sequence[Mapping[str, str]]) -> None:
     """Print a note on accountants without an answer: why there is none of one, and the names of several."""
     if len(refused) == 1:
@@ -151,7 +160,8 @@ def _print_comparison(rows: Sequence[Guarantee], limit: float | None = None) -> 
         for row in (row for row in rows if row.notion == notion):
             bracket = row.answered()[1]
             low = "" if row.claim == "exact" or not bracket.lower else text(bracket.lower, up=False)
-            body.append([row.accountant, row.claim, text(bracket.safe, up=True, limit=limit), low])
+            claim = CLAIM_WORDS.get(row.claim, row.claim).partition(",")[0]
+            body.append([row.accountant, claim, text(bracket.safe, up=True, limit=limit), low])
         output.emit("")
         answer = name if notion == "approximate-dp" else f"{name} [{notion}]"
         output.emit_table(["accountant", "claim", answer, "at least"], body)

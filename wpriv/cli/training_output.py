@@ -104,7 +104,8 @@ def print_training(trained: Trained, as_json: bool) -> None:
         return
     results = [f"{key} {last[key]:.4g}" for key in last if key not in (*NO_RESULTS, "epsilon")]
     steps = f"{last['step']} step{'s' * (last['step'] != 1)}"
-    output.emit_bold(f"{recipe.name}: {', '.join(results)} after {steps}", *map(str, trained.guarantees))
+    output.emit_bold(f"{recipe.name}: {', '.join(results)} after {steps}")
+    guarantee_output.print_beside(trained.guarantees)
     if trained.plan.private is None:
         reports = "reports" in trained.statement
         output.emit_words(
