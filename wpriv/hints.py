@@ -62,8 +62,8 @@ _MEANINGS = {
 
 _STEPS = "the number of compositions"
 _CLIP = "the clipping norm is the sensitivity of a sum of clipped gradients"
-_RHO = "rho-zCDP of gauss noise is sigma = sensitivity / sqrt(2 rho); a given rho is a parameter of mechanism zcdp"
-_MU = "mu-GDP of gauss noise is sigma = sensitivity / mu; a given mu is a parameter of mechanism gdp"
+_RHO = "rho-zCDP of Gaussian noise is sigma = sensitivity / sqrt(2 rho); a given rho is a parameter of mechanism zcdp"
+_MU = "mu-GDP of Gaussian noise is sigma = sensitivity / mu; a given mu is a parameter of mechanism gdp"
 # terms that are close to names here, of which the first known in the context is suggested; a remark
 _SUGGESTIONS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("multiplier noise-scale z", ("noise-multiplier", "sigma"), "the noise multiplier is sigma / sensitivity"),

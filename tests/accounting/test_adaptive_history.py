@@ -1,7 +1,7 @@
 """Parameters that depend on earlier outputs: what the filters promise holds against adversaries, and fixed-in-advance
 figures do not.
 
-Oracles: mu^2 adds up (closed form); a / (2 sigma^2) is the Renyi divergence of Gauss noise; the exact delta of an
+Oracles: mu^2 adds up (closed form); a / (2 sigma^2) is the Renyi divergence of Gaussian noise; the exact delta of an
 adversary of two steps, by quadrature over the first output and the closed form of the second step; simulated
 adversaries.
 """

@@ -81,7 +81,7 @@ def test_no_answer_anywhere_is_no_miss():
 
 
 def curve_of(process, limits: tuple[float, float], bracket: tuple[float, float] = (1, 1)) -> Curve:
-    """An accountant of Gauss noise in closed form that refuses the sigmas between ``limits``."""
+    """An accountant of Gaussian noise in closed form that refuses the sigmas between ``limits``."""
     from wpriv.accounting.accountants import pld
 
     sigma = process.steps[0].mechanism.sigma

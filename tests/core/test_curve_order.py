@@ -60,7 +60,7 @@ def order(a, b, top=2.0, width=1e-6, within=0.01, **more):
         # every t-DP release is dominated by randomised response (Kairouz, Oh, Viswanath 2015)
         (laplace(2.5), response(2.5), "dominates"),
         (response(2.5), dp(2.5, 0.01), "dominates"),
-        # the total variation 2 Phi(1/2) - 1 = 0.383 is below 1 - e^-1/2 = 0.393, and no eps is enough for Gauss noise
+        # the total variation 2 Phi(1/2) - 1 = 0.383 is below 1 - e^-1/2 = 0.393, no eps is enough for Gaussian noise
         (gauss(1), laplace(1), "crosses"),
         (gauss(1), gauss(1), "equal"),
         (gauss(1), gauss(1.0001), "dominates"),

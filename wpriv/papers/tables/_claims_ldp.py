@@ -2,7 +2,7 @@
 
 A function named ``published_*`` gives the number of the paper where that is not the correct one; the others are
 correct. Y = X + N with noise of density f_N(x) = (C_N sigma)^-1 exp(-|x|^p / (p sigma^p)) on each coordinate: Laplace
-noise of scale sigma for p = 1, Gauss noise for p = 2. Everything here is on the line.
+noise of scale sigma for p = 1, Gaussian noise for p = 2. Everything here is on the line.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _equation_4() -> Iterator[Case]:
         yield at, conversions.zhao(eps, delta), conversions.exact(eps, delta)
 
 
-upper("Equation 4", "Gauss noise that suffices")(_equation_4)
+upper("Equation 4", "Gaussian noise that suffices")(_equation_4)
 equal("Equation 4, least", "the same, read as the least noise (not claimed)", error=3)(_equation_4)
 
 
@@ -186,7 +186,7 @@ def _gauss_entropy(s: float, sigma: float) -> float:
 
 
 def _normal(s: float, sigma: float) -> str:
-    return f"X ~ N(0, {s * s:g}), Gauss noise sigma={sigma:g}"
+    return f"X ~ N(0, {s * s:g}), Gaussian noise sigma={sigma:g}"
 
 
 def _cost(s: float, sigma: float, a: float | None = None, mean: float = 0.0) -> float:

@@ -74,7 +74,7 @@ def _quadrature(low: float, high: float) -> tuple[Array, Array]:
     return panels(np.linspace(low, high, 81))
 
 
-@equal("Lemma 11", "Gauss noise has a normal loss (s^2/2, s^2)")
+@equal("Lemma 11", "Gaussian noise has a normal loss (s^2/2, s^2)")
 def _() -> Iterator[Case]:
     for s in (0.5, 1.0, 2.0):
         y, weight = _quadrature(-40, 40)
@@ -112,7 +112,7 @@ def _(eps: float, mean: float, deviation: float, infinity: float) -> Case:
 
 
 @equal(
-    "Theorem 5", "delta of Gauss noise, exactly", ((0.0, 1, 1), (1.0, 1, 1), (3.2, 40, 128), (0.005, 900_000, 2**22))
+    "Theorem 5", "delta of Gaussian noise, exactly", ((0.0, 1, 1), (1.0, 1, 1), (3.2, 40, 128), (0.005, 900_000, 2**22))
 )
 def _(eps: float, sigma: float, n: int) -> Case:
     deviation = math.sqrt(n) / sigma
@@ -125,7 +125,7 @@ def _normal_tail(eps: float, mean: float, deviation: float) -> float:
     return float(np.sum(weight * np.exp(-(((y - mean) / deviation) ** 2) / 2))) / (deviation * math.sqrt(2 * math.pi))
 
 
-@equal("Corollary 5.1", "PDP of Gauss noise, exactly", ((0.0, 1, 1), (6.4, 40, 256)))
+@equal("Corollary 5.1", "PDP of Gaussian noise, exactly", ((0.0, 1, 1), (6.4, 40, 256)))
 def _(eps: float, sigma: float, n: int) -> Case:
     deviation = math.sqrt(n) / sigma
     mean = deviation**2 / 2
@@ -196,21 +196,21 @@ def _laplace_class(t: float) -> tuple[float, float]:
     return mean, float(mass @ (y - mean) ** 2)
 
 
-lower("Section 6.2.1, mean", "Gauss noise has the smaller mean", error=14)(
+lower("Section 6.2.1, mean", "Gaussian noise has the smaller mean", error=14)(
     lambda: ("t=0.5", 0.5**2 / 2, _laplace_class(0.5)[0])
 )
-lower("Section 6.2.1, variance", "Gauss noise has the smaller variance", error=14)(
+lower("Section 6.2.1, variance", "Gaussian noise has the smaller variance", error=14)(
     lambda: ("t=0.5", 0.5**2, _laplace_class(0.5)[1])
 )
 
 
-@lower("Section 6.2.1, n = 1", "Gauss noise has the smaller delta", (0.0, 0.3), error=14)
+@lower("Section 6.2.1, n = 1", "Gaussian noise has the smaller delta", (0.0, 0.3), error=14)
 def _(eps: float) -> Case:
     gauss, laplace = (math.exp(float(pair.log_delta(eps))) for pair in (GaussPair(0.5), LaplacePair(0.5)))
     return f"t=0.5, n=1, eps={eps:g}", gauss, laplace
 
 
-@lower("Section 6.2.1, n = 100", "Gauss noise has the smaller delta", error=14)
+@lower("Section 6.2.1, n = 100", "Gaussian noise has the smaller delta", error=14)
 def _() -> Iterator[Case]:
     gauss, laplace = (
         pld.account(Process((Step(mechanism, 100),)), tol=1e-6).at(eps=15).delta.estimate

@@ -50,7 +50,7 @@ def published_markov_sum(tail: Callable[[float], float], eps: float, step: float
 
 
 def published_renyi_delta(eps: float, sigma: float) -> float:
-    """Section 4.6: delta = min over alpha of alpha D_alpha - alpha eps, at the D_alpha of Gauss noise.
+    """Section 4.6: delta = min over alpha of alpha D_alpha - alpha eps, at the D_alpha of Gaussian noise.
 
     The minimum is at alpha = eps sigma^2, which must exceed 1.
     """
@@ -96,7 +96,7 @@ def published_laplace_delta(eps: float, t: float) -> float:
 
 
 def published_rescaled_delta(eps: float, sigma: float) -> float:
-    """Section 7: Lemma 12 with mean, standard deviation and eps divided by the mean of the loss, here for Gauss noise.
+    """Section 7: Lemma 12 with mean, standard deviation and eps divided by the mean of the loss; for Gaussian noise.
 
     The function 1 - e^(eps - y) that delta averages does not allow that.
     """
@@ -308,7 +308,7 @@ def _() -> Iterator[Case]:
 
 
 def _tail(y: float) -> float:
-    """The tail bound of the loss of Gauss noise with sigma = 1."""
+    """The tail bound of the loss of Gaussian noise with sigma = 1."""
     return markov.markov_tail(lambda lam: lam * (lam + 1) / 2, y)
 
 

@@ -92,7 +92,9 @@ def _(b: float, mu: float) -> Case:
     return f"b={b:g}, Delta=1, mu={mu}", _wdp_formulas.published_laplace(1, b, mu), wasserstein_1d.shift(1)
 
 
-@upper("Proposition 8", "Gauss noise: (1/2) (Delta/sigma)^(1/mu)", product((1.0, 2.0, 3.0, 5.0), (1, 2, 10)), error=1)
+@upper(
+    "Proposition 8", "Gaussian noise: (1/2) (Delta/sigma)^(1/mu)", product((1.0, 2.0, 3.0, 5.0), (1, 2, 10)), error=1
+)
 def _(sigma: float, mu: float) -> Case:
     return f"sigma={sigma:g}, Delta=1, mu={mu}", _wdp_formulas.published_gauss(1, sigma, mu), wasserstein_1d.shift(1)
 

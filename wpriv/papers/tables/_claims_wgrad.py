@@ -26,7 +26,7 @@ DELTA = 0.1 / 30000  # of the experiments of Appendix B
 
 
 def gauss_delta(eps: float, mu: float) -> float:
-    """Lemma 2.3: delta of Gauss noise, mu = sensitivity / sigma."""
+    """Lemma 2.3: delta of Gaussian noise, mu = sensitivity / sigma."""
     return float(ndtr(-eps / mu + mu / 2) - math.exp(eps) * ndtr(-eps / mu - mu / 2))
 
 
@@ -127,7 +127,7 @@ upper = STATEMENTS.claim
 equal = partial(STATEMENTS.claim, equal=True)
 
 
-@equal("Lemma 2.3", "delta of Gauss noise")
+@equal("Lemma 2.3", "delta of Gaussian noise")
 def _() -> Iterator[Case]:
     x, w = np.polynomial.legendre.leggauss(60)
     for eps, mu in ((1.0, 0.25), (0.0, 1.0), (1.0, 1.0), (3.0, 2.0)):
