@@ -55,7 +55,7 @@ def test_errors_of_the_command_line_name_the_flag(capsys, flags, named):
 
 def test_the_command_line_prints_mu(capsys):
     assert main(["calibrate", "--mech", "gauss", "--mu", "0.5"]) == 0
-    assert "mu = 0.4999" in capsys.readouterr().out
+    assert ", mu 0.4999" in capsys.readouterr().out
 
 
 def test_a_mechanism_known_between_two_others_meets_a_mu_with_little_work():

@@ -51,7 +51,7 @@ def test_a_refuted_claim_comes_with_its_test_and_a_simulation(capsys):
     assert data["test"]["tpr_lower"] <= 0.308537538725986896 <= data["test"]["tpr_upper"]
     seen = data["simulation"]
     assert seen["advantage"] > 0.01 + 3 * seen["standard_error"]
-    text = call(capsys, "verify", "--claim", "eps=1,delta=1e-2", *JOB)[1]
+    text = " ".join(call(capsys, "verify", "--claim", "eps=1,delta=1e-2", *JOB)[1].split())
     assert "standard errors above the claimed 0.01" in text
 
 

@@ -413,6 +413,11 @@ class _Answers:
             return Unsupported(f"{wanted}; {self.refusals[-1]}")
         where = f"at {unknown.name} = {error.best:g}"
         if math.isinf(row.epsilon.safe):
+            if target.delta == 0:
+                return Unsupported(
+                    f"{wanted}: the privacy loss is unbounded, and no finite eps holds at delta = 0 (pure DP). Give a "
+                    "`delta` above 0, such as 1e-5"
+                )
             mass = evaluate.infinity_mass(row.process)
             events = f": {where} the distinguishing events alone have probability {mass:.6g}"
             why = events if mass > target.delta else ""

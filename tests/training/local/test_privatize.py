@@ -278,7 +278,7 @@ def test_a_file_that_is_there_is_not_overwritten_and_an_interruption_leaves_noth
         ({"mech": None}, UsageError, "mech"),
         ({"mech": ["x"]}, UsageError, "mech"),
         ({"delta": None}, UsageError, "delta"),
-        ({"delta": 0.0}, UsageError, "delta"),
+        ({"delta": 0.0}, Unsupported, r"delta = 0 \(pure DP\)"),
         ({"eps": None}, UsageError, "eps.*sigma"),
         ({"sigma": 1.0}, UsageError, "eps.*sigma"),
         ({"eps": None, "scale": 1.0}, UsageError, "local-gauss.*sigma"),
