@@ -207,3 +207,14 @@ def test_groups_of_a_process_use_its_mechanisms_or_else_its_pair():
     known = ran(Process((Step(wpriv.Dp(1.0, 1e-6)),)), 1e-6)
     assert known.grouped(2) == Pair(*known.pair()).grouped(2)
     assert curve_of(known.process).accountant == "pld"
+
+
+@pytest.mark.parametrize("eps", [1e-300, 1e-16, 1.2e-15, 1e-8, 1e-7, 1e-3, 1.0, 30.0, 1e4])
+def test_the_advantage_of_pure_dp_is_never_below_its_closed_form_however_small_eps_is(eps):
+    with mpmath.workdps(60):
+        exact = mpmath.tanh(mpmath.mpf(eps) / 2)
+        assert exact <= Pair(eps, 0.0).attacks(()).advantage <= exact * (1 + mpmath.mpf(1e-11))
+
+
+def test_a_huge_rho_allows_every_test_without_a_warning():
+    assert Rho(1e300, 1e-5).attacks((0.01,)).advantage == 1

@@ -290,7 +290,7 @@ class Pair:
             except Unsupported:  # some release reveals the record, almost certainly
                 return Pair(*self.pair()).attacks(fprs)
         grown, margin = math.exp(min(self.eps, 700.0)), 1 + ROUNDING if self.eps else 1.0
-        advantage = (grown - 1 + 2 * self.delta) / (grown + 1)
+        advantage = math.tanh(self.eps / 2) + 2 * self.delta / (grown + 1)
         rates = {fpr: min(1.0, margin * most_true_positives(self.eps, self.delta, fpr)) for fpr in fprs}
         return Attacks(min(1.0, advantage * margin), rates, "exact", "Kairouz, Oh, Viswanath 2015")
 
@@ -395,7 +395,8 @@ class Rho:
             outcomes = parts[0] + parts[1]
             # of the sums, and of the logarithms
             rounding = np.where(np.isfinite(outcomes), np.abs(parts[0]) + np.abs(parts[1]), 0.0).max(axis=1) * UNIT
-            allowed = (ORDERS - 1) * ORDERS * self.rho * (1 + ROUNDING) + rounding + UNIT
+            with np.errstate(over="ignore"):  # a bound of infinity allows everything
+                allowed = (ORDERS - 1) * ORDERS * self.rho * (1 + ROUNDING) + rounding + UNIT
             if np.any(np.logaddexp.reduce(outcomes, axis=1) > allowed):
                 return False
             if rel_entr(p, q) + rel_entr(1 - p, 1 - q) > self.rho * (1 + ROUNDING) + UNIT:

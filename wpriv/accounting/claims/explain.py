@@ -299,26 +299,28 @@ def _of_text(what: str, delta: float | None) -> tuple[Known, Sequence[str]]:
         return _of_folder(Path(what), delta)
     from wpriv.accounting.claims import subject  # which loads pydantic
 
-    described, stated = subject.described(what), _stated(what)
-    if stated is not None and stated.is_proven and stated.accountant not in evaluate.PROVING:
+    stated, of_several_runs = _stated(what)
+    if stated is not None and stated.is_proven and (of_several_runs or stated.accountant not in evaluate.PROVING):
         return _pair_alone(float(stated.epsilon), float(stated.delta), delta), ()
+    described = subject.described(what)
     share = DELTA if stated is None else float(stated.delta)
     known = attacks.ran(described.process, share if delta is None else delta)
     return known, runs_in_advance(described, evaluate.PROVING[0])
 
 
-def _stated(what: str) -> Figure | None:
-    """The guarantee that a file of ``--json`` holds; None of anything else."""
+def _stated(what: str) -> tuple[Figure | None, bool]:
+    """The guarantee that a file of ``--json`` holds, None of anything else; whether it is that of the best of runs."""
     from wpriv.results import model
 
     if what != STDIN and not (what.endswith(".json") and os.path.isfile(what)):
-        return None
+        return None, False
     try:
         data = json.loads(read_bytes(what, MOST_BYTES))
     except ValueError:  # words or a recipe on standard input
-        return None
-    is_guarantee = isinstance(data, dict) and data.get("schema") == GUARANTEE
-    return model.checked(model.Figure, data, Path(what), "Write it again by --json") if is_guarantee else None
+        return None, False
+    if not isinstance(data, dict) or data.get("schema") != GUARANTEE:
+        return None, False
+    return model.checked(model.Figure, data, Path(what), "Write it again by --json"), data.get("repeats") is not None
 
 
 def _of_guarantee(row: Guarantee, delta: float | None) -> Known:
