@@ -60,3 +60,10 @@ def test_a_reproduction_of_which_nothing_can_be_run_is_code_4_and_says_why(tmp_p
     assert re.search("was not run: method=source-only.*: mnist", err)  # the first training of its sweep
     assert "none of the recipes could be run" in err
     assert (tmp_path / "r" / "dpswd.html").is_file()
+
+
+def test_hours_of_work_are_not_begun_unasked(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, told = call(capsys)
+    assert (code, out, list(tmp_path.iterdir())) == (2, "", [])
+    assert "plc/figure-4" in told and "all" in told

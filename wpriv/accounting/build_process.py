@@ -48,12 +48,14 @@ def neighbour_readings(process: Process) -> list[str]:
             f"of a batch of more records than the largest a uniformly random part is kept; no data set has more than "
             f"{process.records} records"
         )
+    if any(step.sampling.kind == "fixed" and step.mechanism.additive_noise() for step in process.steps):
+        lines.append(OF_REPLACEMENT)
     return lines + [premise.sentence for premise in process.premises() if premise.shown]
 
 
-MULTIPLIER_OF_REPLACEMENT = (
-    "the noise multiplier is sigma over what replacing a record changes: of a sum of clipped gradients twice the "
-    "clipping norm"
+OF_REPLACEMENT = (
+    "the sensitivity is what replacing a record changes: of a sum of clipped gradients twice the clipping norm, so that "
+    "noise of 1.1 x that norm is a noise multiplier of 0.55 here"
 )
 # kinds of steps whose readings are listed
 MAX_READINGS = 20
@@ -220,8 +222,8 @@ def described_steps(
     size = data_set_size(steps, group)
     built = process(specs, adjacency, group=group, records=size)
     if built.adjacency == Adjacency.REPLACE_ONE and any(step.get("noise_multiplier") for step in written):
-        notes.append(MULTIPLIER_OF_REPLACEMENT)
-    return DescribedProcess(built, (*dict.fromkeys(notes), *_readings(built)), size)
+        notes.append(OF_REPLACEMENT)
+    return DescribedProcess(built, tuple(dict.fromkeys([*notes, *_readings(built)])), size)
 
 
 def data_set_size(steps: Iterable[Mapping[str, object]], group: object = None) -> int | None:

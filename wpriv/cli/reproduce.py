@@ -21,8 +21,8 @@ SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 def command(
     what: Annotated[
-        str, argument("WHAT", "all, a paper (plc, wdp, dpswd, wgrad, ldp), or an item: plc/figure-4.")
-    ] = "all",
+        str | None, argument("WHAT", "all, a paper (plc, wdp, dpswd, wgrad, ldp), or an item: plc/figure-4.")
+    ] = None,
     out: Annotated[
         Path | None, option("DIR", "Folder of results and pages (default reproduction).", group=RESULTS)
     ] = None,
@@ -55,6 +55,11 @@ def command(
     from wpriv.cli import output
     from wpriv.papers.reproduction import collect, page, reproduce
 
+    if what is None:
+        raise UsageError(
+            "reproduce wants what to run: an item (plc/figure-4, in seconds), a paper (plc, wdp, dpswd, wgrad, ldp), or "
+            "all of them, which takes hours; --at-most 0 writes pages alone"
+        )
     papers, limit = reproduce.select(what), seconds_of(at_most)
     folder = out or Path("reproduction-quick" if quick else "reproduction")
     if quick and (keep or kept):
