@@ -8,6 +8,7 @@ import pytest
 
 import wpriv
 from tests.command_line import call
+from wpriv.cli import output
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,10 @@ from tests.command_line import call
     ],
 )
 def test_the_text_fits_80_columns_and_every_section_is_there(capsys, monkeypatch, words):
+    # off a terminal a row of a table is one line
+    monkeypatch.setattr(output, "is_live", lambda stream: True)
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
     code, out, err = call(capsys, "explain", *words)
     assert code == 0, err
     lines = out.splitlines()

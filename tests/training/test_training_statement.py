@@ -124,7 +124,7 @@ def test_figures_of_observed_distances_are_neither_for_publication_nor_for_logs_
     assert any("lies above their exact" in line for line in statement["warnings"])
     found = answers(statement)
     assert {name for name, answer in found.items() if answer == "yes"} == {"model.pt", "ledger.jsonl", "recipe.yaml"}
-    assert any("in diagnostics.pt" in line and "every bdp and wdp figure" in line for line in statement["not_covered"])
+    assert any("in diagnostics.pt" in line and "every bdp and wdp number" in line for line in statement["not_covered"])
     assert model_check.check(tmp_path / "out").verdict == model_check.FITS
     sent = metric_logs.figures(done, private=False)
     assert sent.final["epsilon"] == statement["guarantees"][0]["epsilon"]

@@ -54,8 +54,8 @@ def neighbour_readings(process: Process) -> list[str]:
 
 
 OF_REPLACEMENT = (
-    "the sensitivity is what replacing a record changes: of a sum of clipped gradients twice the clipping norm, so that "
-    "noise of 1.1 x that norm is a noise multiplier of 0.55 here"
+    "the sensitivity is what replacing a record changes: of a sum of clipped gradients twice the clipping norm, so "
+    "that noise of 1.1 x that norm is a noise multiplier of 0.55 here"
 )
 # kinds of steps whose readings are listed
 MAX_READINGS = 20

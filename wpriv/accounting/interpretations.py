@@ -11,7 +11,7 @@ from wpriv.accounting import best_of_runs, build_process, evaluate
 from wpriv.config.plain_words import plain_step
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core import registry
-from wpriv.core.kinds import STANDARD_ADJACENCIES, Adjacency, Neighbours, Poisson, Sampling
+from wpriv.core.kinds import STANDARD_ADJACENCIES, Adjacency, Neighbours, Poisson, Sampling, sampling_kind
 from wpriv.core.process import Process
 from wpriv.core.repeats import Repeats, parse
 from wpriv.core.repetition import REPETITION_KEYS, repetition
@@ -128,6 +128,8 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
 def _check_sampling(spec: Mapping[str, object], rate: float | None) -> None:
     """Refuse an unknown sampling, and without a rate all that says how records are sampled."""
     kind = spec.get("sampling")
+    if kind is not None:
+        sampling_kind(kind)
     if rate is not None:
         return
     Sampling.from_dict({"sampling": kind})

@@ -461,8 +461,7 @@ def emit_table(
     Args:
         notes: a text for each row, which stands below it.
     """
-    broken = is_live(sys.stdout) or "COLUMNS" in os.environ
-    head, body = table(header, rows, width() - indent if broken else sys.maxsize)
+    head, body = table(header, rows, width() - indent if is_live(sys.stdout) else sys.maxsize)
     emit(*(coloured(" " * indent + line, bold=True) for line in head))
     texts = iter(notes)
     for lines in body:

@@ -57,8 +57,8 @@ def command(
 
     if what is None:
         raise UsageError(
-            "reproduce wants what to run: an item (plc/figure-4, in seconds), a paper (plc, wdp, dpswd, wgrad, ldp), or "
-            "all of them, which takes hours; --at-most 0 writes pages alone"
+            "reproduce wants what to run: an item (plc/figure-4, in seconds), a paper (plc, wdp, dpswd, wgrad, ldp), "
+            "or all of them, which takes hours; --at-most 0 writes pages alone"
         )
     papers, limit = reproduce.select(what), seconds_of(at_most)
     folder = out or Path("reproduction-quick" if quick else "reproduction")

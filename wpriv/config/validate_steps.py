@@ -87,6 +87,8 @@ def _messages(step: Step, swept: Mapping[str, float], calibrated: bool) -> list[
         for name, value in swept.items()
         if step.varies(name) and name not in given and "str" not in type_words(fields.get(name))
     }
+    if fault := swept_fault(given, values):
+        return [fault]
     step = step.model_copy(update={name: value for name, value in values.items() if name in Step.model_fields})
     given = _given(step)
     messages = [message for message in (_schedule(step, rate_needed=not calibrated),) if message]

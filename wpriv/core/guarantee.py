@@ -333,7 +333,7 @@ class Curve(Shown):
         if delta > 0:
             return self._row("eps", self._known(self.epsilon_bracket(delta)), Bracket.exact(delta))
         if self.pure_epsilon is None:
-            raise Unsupported(f"{self.accountant} has no eps at delta = 0. Give a larger `delta`, or use pld")
+            raise Unsupported(f"{self.accountant} has no finite eps at delta = 0 (pure DP). Give a `delta` above 0")
         row = self._row("eps", self.pure_epsilon(), Bracket.exact(0.0))
         is_exact = self.claim == "certified" and _is_narrow(row.epsilon, least_scale=1.0)
         return replace(row, claim="exact") if is_exact else row

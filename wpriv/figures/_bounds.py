@@ -46,7 +46,8 @@ def budgets(rows: Rows, axes: Any) -> None:
         _draw_zeros([place for row, place in zip(answers, places, strict=True) if not row[y]], style, axes)
     axes.set_yticks(range(len(cases)), cases)
     axes.set_ylim(len(cases) - 0.4, -0.6)
-    axes.set_xscale("log")
+    if any(row[y] for row in rows if row.get(y) is not None):  # no logarithm of zeros alone
+        axes.set_xscale("log")
     _draw.frame(axes, _draw.NAMES[y], "case" if len(cases) > 1 else "", axis="x")
     axes.legend(fontsize="x-small")
     _draw.unit_note(axes, rows)

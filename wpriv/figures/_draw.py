@@ -62,7 +62,7 @@ def curves(rows: Rows, axes: Any, x: str, y: str) -> None:
         drawn.append((group, entries[-1], answers))
     if not entries:
         raise KeyError(f"rows with both {x} and {y}")
-    if log_y:
+    if log_y and any((finite(row.get(y)) or 0) > 0 for row in rows):
         axes.set_yscale("log")
         axes.set_ylim(bottom=bottom)
     xs = [v for row in rows if (v := finite(row.get(x))) is not None]

@@ -132,9 +132,11 @@ def test_a_row_is_plain_data():
 
 def test_questions_out_of_range_are_refused():
     curve = account(sgd(0.01, 2.0, 100))
-    for question in ({"eps": -1.0}, {"eps": math.nan}, {"delta": 0.0}, {"delta": 1.0}, {}):
+    for question in ({"eps": -1.0}, {"eps": math.nan}, {"delta": -0.1}, {"delta": 1.0}, {}):
         with pytest.raises(UsageError):
             curve.at(**question)
+    with pytest.raises(Unsupported, match="no finite eps at delta = 0"):
+        curve.at(delta=0.0)
     with pytest.raises(Unsupported):
         account(Process((Step(Gauss(1e-3), 10**6, Sampling("poisson", 0.9)),))).at(delta=1e-5)
 

@@ -307,7 +307,7 @@ def test_noise_losses_and_scores_are_drawn():
     curves = drawn(losses, [{"case": c, "step": t, "loss": 1 / t} for c in ("ε = 1", "ε = ∞") for t in (1, 2)])
     assert [text.get_text() for text in curves.get_legend().get_texts()] == ["ε = 1", "ε = ∞"]
     plane = drawn(scores, [{"group": g, "x": 0.5, "y": 0.25} for g in (0, 1)])
-    assert plane.get_xlabel() == "predicted Y1"
+    assert plane.get_xlabel() == "first predicted number"
     lines = drawn(
         scores,
         [{"group": g, "label": y, "x": x, "density": 2.0 * x} for g in (0, 1) for y in (0, 1) for x in (0.0, 0.5)],

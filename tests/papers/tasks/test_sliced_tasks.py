@@ -468,7 +468,7 @@ class Axes:
 def test_figures_draw_every_group_and_kind():
     axes = Axes()
     codes.draw([{"group": 0.0, "x": 1.0, "y": 2.0}, {"group": 1.0, "x": 3.0, "y": 4.0}], axes)
-    assert axes.drawn == {"A = 0": [(1.0, 2.0)], "A = 1": [(3.0, 4.0)]}
+    assert axes.drawn == {"group 0": [(1.0, 2.0)], "group 1": [(3.0, 4.0)]}
     axes = Axes()
     points.draw([{"kind": "target", "x": 1.0, "y": 2.0}, {"kind": "moved", "x": 3.0, "y": 4.0}], axes)
     assert axes.drawn == {"target": [(1.0, 2.0)], "moved": [(3.0, 4.0)]}
