@@ -92,6 +92,41 @@ def test_what_has_no_finite_eps_is_refused_with_the_reason(mechanism, why):
             wpriv.budget(mechanism, n=3, sampling=sampling, delta=0)
 
 
+# the exact probability of an infinite loss is below every positive double: e^-999, the tail beyond 49 sigma, 1e-400
+RARE = {
+    "truncated-laplace scale=1 bound=1000": 1.0,
+    "truncated-gauss sigma=1 bound=50": 49.5,
+    "truncated-laplace scale=1 bound=1000 n=3 poisson 0.1": 3.0,
+    "truncated-gauss sigma=1 bound=50 fixed 0.1": 49.5,
+    "dp eps0=1 delta0=1e-300 poisson 1e-100": 1.0,
+    "dp eps0=1 delta0=1e-300 fixed 1e-100": 1.0,
+    "laplace-threshold scale=1 threshold=3000 poisson 1e-100": 2.0,
+}
+
+
+@pytest.mark.parametrize("words", RARE)
+def test_supports_that_differ_have_no_pure_dp_however_rare_the_difference(capsys, words):
+    mech = words.split()
+    for accountant in ("pld", "basic", "advanced", "kov"):
+        code, out, err = call(capsys, "budget", *mech, "--delta", "0", "--accountant", accountant, "--quiet")
+        assert code == 3, out + err
+    assert call(capsys, "verify", *mech, "--claim", f"eps={RARE[words]}")[0] == 1
+    assert call(capsys, "calibrate", *mech, "--eps", "60", "--delta", "0", "--solve", "n")[0] in (2, 3)
+    code, out, _ = call(capsys, "budget", *mech, "--eps", str(RARE[words] * 1.01), "--json")
+    assert code == 0
+    assert 0 < json.loads(out)["delta"] <= 1e-290
+
+
+def test_an_outcome_of_one_distribution_that_is_too_rare_for_a_histogram_is_no_pure_dp(tmp_path):
+    path = tmp_path / "h.csv"
+    path.write_text("outcome,p,q\n0,0.5,0.6\n1,0.5,0.4\n2,1e-300,0\n")
+    with pytest.raises(Unsupported, match="distinguishing events"):
+        wpriv.budget("histogram", file=str(path), delta=0)
+    with pytest.raises(Unsupported, match="no largest privacy loss is known"):
+        wpriv.budget("histogram", file=str(path), sigma=1, delta=0)
+    assert wpriv.verify_claim("eps=60", "histogram", file=str(path), sigma=1).verdict != "proved"
+
+
 @pytest.mark.parametrize("accountant", ["clt", "pdp"])
 def test_an_accountant_without_a_proof_has_no_answer(accountant):
     with pytest.raises(Unsupported, match="delta = 0"):

@@ -23,7 +23,7 @@ from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process, WeightedPairs, log_finite, sandwich
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.bracket import Bracket
+from wpriv.numerics.bracket import TINY, Bracket
 from wpriv.numerics.numbers import finite_number, total_up
 
 TWO_DATA_SETS = "lower end by two data sets whose other records are alike"
@@ -358,9 +358,10 @@ def _why_certain(process: Process) -> str:
 def _why_infinite(row: Guarantee) -> str:
     revealed, delta = infinity_mass(row.process), row.delta.safe
     if revealed > delta:
+        above = " > delta" if delta else ""
         return (
-            f"no finite eps holds at delta = {delta:g}: the distinguishing events alone have probability "
-            f"{revealed:.6g} > delta. Ask for a larger delta, or use a mechanism whose supports overlap"
+            f"no finite eps holds at delta = {delta:g}: the distinguishing events alone have {mass_text(revealed)}"
+            f"{above}. Ask for a larger delta, or use a mechanism whose supports overlap"
         )
     if delta == 0:
         endless = [step.mechanism.name for step in row.process.steps if has_endless_loss(step.mechanism)]
@@ -385,6 +386,11 @@ def has_endless_loss(mechanism: Mechanism) -> bool:
 def infinity_mass(process: Process) -> float:
     """The probability of a distinguishing event (an infinite privacy loss) in some step, in the worse direction."""
     return max(-math.expm1(log_finite(run)) for run in process.renyi_directions())
+
+
+def mass_text(mass: float) -> str:
+    """A probability above 0 as text; of one that may have underflowed only a bound is known."""
+    return f"probability {mass:.6g}" if mass >= TINY else f"a probability above 0 (and below {TINY:g})"
 
 
 def largest_loss(process: Process) -> float:
