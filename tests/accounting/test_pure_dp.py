@@ -14,6 +14,7 @@ import wpriv
 from tests.command_line import call
 from wpriv import Dp, Exponential, FixedSize, Gauss, Laplace, Poisson, Process, RandomizedResponse, Step
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics import counted_work
 
 SMALL = 1e-9
 
@@ -138,6 +139,17 @@ def test_the_best_of_many_runs_costs_what_its_theorem_says():
     answer = wpriv.budget(Laplace(2.0), n=3, delta=0, repeats="geometric:mean=20")
     assert 1.5 < answer.epsilon.upper <= 3 * 1.5
     assert answer.claim == "upper-bound"
+
+
+def test_the_bounds_on_attacks_take_little_work_and_hold_the_closed_form(capsys):
+    """The total variation of ten sums of Laplace losses is at most tanh(eps / 2), and that of one is 1 - e^(-t/2)."""
+    before = counted_work.total()
+    code, out, _ = call(capsys, *"budget laplace scale=20 n=10 --delta 0 --json".split())
+    attack = json.loads(out)["attack"]
+    assert code == 0
+    assert counted_work.total() - before < 1e9
+    assert -math.expm1(-1 / 40) < attack["advantage_lower"] < attack["advantage_upper"] <= math.tanh(0.25)
+    assert attack["advantage_upper"] - attack["advantage_lower"] < 1e-4
 
 
 def test_delta_below_zero_and_one_are_refused():
