@@ -189,6 +189,12 @@ def test_calibrate_gives_the_largest_number_of_releases_and_rate():
         ("verify laplace scale=20 n=60 --claim eps=3", 0, "proved"),
         ("budget laplace scale=20 n=60 --delta 0 --max-eps 3", 0, "eps = 3"),
         ("budget laplace scale=20 n=60 --delta 0 --max-eps 2.99", 1, ""),
+        ("explain laplace scale=2 --delta 0", 0, "(0.5, 0)-DP"),
+        ("explain gauss sigma=1 --delta 0 --json", 3, "no upper bound"),
+        ("explain gauss sigma=1 fixed .1 --delta 0", 3, "no upper bound"),
+        ("explain truncated-laplace scale=1 bound=1000 --delta 0", 3, "distinguishing events"),
+        ("explain mu=0 --delta 0", 0, "pure 0-DP"),
+        ("explain mu=1 --delta 0", 2, "no finite eps"),
     ],
 )
 def test_pure_dp_on_the_command_line(capsys, words, code, said):

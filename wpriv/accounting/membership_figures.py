@@ -468,10 +468,11 @@ def ran(process: Process, delta: float) -> Ran:
     """What is known of a process at one delta; at delta = 0 eps is the largest privacy loss.
 
     Raises:
-        Unsupported: no accountant has proven bounds.
+        Unsupported: no accountant has proven bounds; or delta is 0, and no finite eps holds there.
     """
     curve = curve_of(process, evaluate.answer_tol(process))
-    return Ran(process, curve.epsilon(delta=delta) if delta else evaluate.largest_loss(process), delta)
+    eps = curve.epsilon(delta=delta) if delta else evaluate.ask(curve, delta=0.0).epsilon.safe
+    return Ran(process, eps, delta)
 
 
 def curve_of(process: Process, tol: float = CURVE_TOL) -> Curve:
