@@ -24,7 +24,7 @@ from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process, WeightedPairs, log_finite, sandwich
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.bracket import TINY, Bracket
-from wpriv.numerics.numbers import finite_number, total_up
+from wpriv.numerics.numbers import decimal, finite_number, total_up
 
 TWO_DATA_SETS = "lower end by two data sets whose other records are alike"
 
@@ -396,7 +396,8 @@ def mass_text(mass: float) -> str:
 def largest_loss(process: Process) -> float:
     """An upper bound of every privacy loss of a process, by addition over its steps.
 
-    Infinite where some loss is infinite or has no bound, or only bounds of Renyi divergences are known.
+    Infinite where some loss is infinite or has no bound, or only bounds of Renyi divergences are known. Parameters are
+    the decimals that they are written as, and so is the sum: 3/10 is 0.3, and not the next double.
     """
     try:
         directions = process.directions()
@@ -404,7 +405,15 @@ def largest_loss(process: Process) -> float:
         return math.inf
     if any(pair.mass_at_plus_infinity > 0 for run in directions for pair, _ in run):
         return math.inf
-    return max(total_up((n, max(_top(pair), 0)) for pair, n in run) for run in directions)
+    return max(_total([(n, max(_top(pair), 0)) for pair, n in run]) for run in directions)
+
+
+def _total(terms: list[tuple[int, float | Fraction]]) -> float:
+    total = total_up(terms)
+    if math.isfinite(total):
+        exact = sum(n * Fraction(x) for n, x in terms)
+        total = float(exact) if decimal(float(exact)) == exact else total
+    return total
 
 
 def _top(pair: LossPair) -> float | Fraction:
