@@ -388,9 +388,9 @@ def infinity_mass(process: Process) -> float:
     return max(-math.expm1(log_finite(run)) for run in process.renyi_directions())
 
 
-def mass_text(mass: float) -> str:
+def mass_text(mass: float, digits: int = 6) -> str:
     """A probability above 0 as text; of one that may have underflowed only a bound is known."""
-    return f"probability {mass:.6g}" if mass >= TINY else f"a probability above 0 (and below {TINY:g})"
+    return f"probability {mass:.{digits}g}" if mass >= TINY else f"a probability above 0 (and below {TINY:g})"
 
 
 def largest_loss(process: Process) -> float:

@@ -140,8 +140,8 @@ def with_mu(row: Guarantee, value: GaussianMu, *, alone: bool) -> Guarantee:
     revealed = evaluate.infinity_mass(row.process)
     if revealed > 0:
         note = (
-            f"the distinguishing events, of probability {revealed:.3g}, give a record away without a false positive: "
-            f"mu grows without bound as the smallest false-positive rate falls"
+            f"the distinguishing events, of {evaluate.mass_text(revealed, 3)}, give a record away without a false "
+            f"positive: mu grows without bound as the smallest false-positive rate falls"
         )
         row = evaluate.with_warnings(row, [note])
     row = row.with_extra(**mu_keys(value))
