@@ -14,17 +14,19 @@ import wpriv
 from tests.command_line import call
 from wpriv import Dp, Exponential, FixedSize, Gauss, Laplace, Poisson, Process, RandomizedResponse, Step
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics import counted_work
 
 SMALL = 1e-9
 
 
-@pytest.mark.parametrize("n", [1, 7, 60, 1000])
-@pytest.mark.parametrize(("sensitivity", "scale"), [(1.0, 20.0), (1.0, 3.0), (2.5, 0.3), (1.0, 1.0)])
-def test_laplace_noise_is_the_smallest_double_above_n_times_the_quotient(n, sensitivity, scale):
-    exact = n * Fraction(sensitivity) / Fraction(scale)
+@pytest.mark.parametrize("n", [1, 3, 7, 60, 1000])
+@pytest.mark.parametrize(("sensitivity", "scale"), [(1.0, 20.0), (1.0, 3.0), (2.5, 0.3), (1.0, 1.0), (1.0, 10.0)])
+def test_laplace_noise_is_n_times_the_quotient_or_else_the_smallest_double_above(n, sensitivity, scale):
+    exact = n * Fraction(str(sensitivity)) / Fraction(str(scale))
     answer = wpriv.budget(Laplace(scale, sensitivity), n=n, delta=0)
     upper = answer.epsilon.upper
-    assert Fraction(upper) >= exact > Fraction(math.nextafter(upper, 0))
+    is_decimal = Fraction(str(upper)) == exact
+    assert is_decimal or Fraction(upper) >= exact > Fraction(math.nextafter(upper, 0))
     assert upper * (1 - SMALL) <= answer.epsilon.lower <= upper
     assert (answer.claim, answer.delta.safe) == ("exact", 0.0)
 
@@ -92,6 +94,41 @@ def test_what_has_no_finite_eps_is_refused_with_the_reason(mechanism, why):
             wpriv.budget(mechanism, n=3, sampling=sampling, delta=0)
 
 
+# the exact probability of an infinite loss is below every positive double: e^-999, the tail beyond 49 sigma, 1e-400
+RARE = {
+    "truncated-laplace scale=1 bound=1000": 1.0,
+    "truncated-gauss sigma=1 bound=50": 49.5,
+    "truncated-laplace scale=1 bound=1000 n=3 poisson 0.1": 3.0,
+    "truncated-gauss sigma=1 bound=50 fixed 0.1": 49.5,
+    "dp eps0=1 delta0=1e-300 poisson 1e-100": 1.0,
+    "dp eps0=1 delta0=1e-300 fixed 1e-100": 1.0,
+    "laplace-threshold scale=1 threshold=3000 poisson 1e-100": 2.0,
+}
+
+
+@pytest.mark.parametrize("words", RARE)
+def test_supports_that_differ_have_no_pure_dp_however_rare_the_difference(capsys, words):
+    mech = words.split()
+    for accountant in ("pld", "basic", "advanced", "kov"):
+        code, out, err = call(capsys, "budget", *mech, "--delta", "0", "--accountant", accountant, "--quiet")
+        assert code == 3, out + err
+    assert call(capsys, "verify", *mech, "--claim", f"eps={RARE[words]}")[0] == 1
+    assert call(capsys, "calibrate", *mech, "--eps", "60", "--delta", "0", "--solve", "n")[0] in (2, 3)
+    code, out, _ = call(capsys, "budget", *mech, "--eps", str(RARE[words] * 1.01), "--json")
+    assert code == 0
+    assert 0 < json.loads(out)["delta"] <= 1e-290
+
+
+def test_an_outcome_of_one_distribution_that_is_too_rare_for_a_histogram_is_no_pure_dp(tmp_path):
+    path = tmp_path / "h.csv"
+    path.write_text("outcome,p,q\n0,0.5,0.6\n1,0.5,0.4\n2,1e-300,0\n")
+    with pytest.raises(Unsupported, match="distinguishing events"):
+        wpriv.budget("histogram", file=str(path), delta=0)
+    with pytest.raises(Unsupported, match="no largest privacy loss is known"):
+        wpriv.budget("histogram", file=str(path), sigma=1, delta=0)
+    assert wpriv.verify_claim("eps=60", "histogram", file=str(path), sigma=1).verdict != "proved"
+
+
 @pytest.mark.parametrize("accountant", ["clt", "pdp"])
 def test_an_accountant_without_a_proof_has_no_answer(accountant):
     with pytest.raises(Unsupported, match="delta = 0"):
@@ -103,6 +140,17 @@ def test_the_best_of_many_runs_costs_what_its_theorem_says():
     answer = wpriv.budget(Laplace(2.0), n=3, delta=0, repeats="geometric:mean=20")
     assert 1.5 < answer.epsilon.upper <= 3 * 1.5
     assert answer.claim == "upper-bound"
+
+
+def test_the_bounds_on_attacks_take_little_work_and_hold_the_closed_form(capsys):
+    """The total variation of ten sums of Laplace losses is at most tanh(eps / 2), and that of one is 1 - e^(-t/2)."""
+    before = counted_work.total()
+    code, out, _ = call(capsys, "budget", "laplace", "scale=20", "n=10", "--delta", "0", "--json")
+    attack = json.loads(out)["attack"]
+    assert code == 0
+    assert counted_work.total() - before < 1e9
+    assert -math.expm1(-1 / 40) < attack["advantage_lower"] < attack["advantage_upper"] <= math.tanh(0.25)
+    assert attack["advantage_upper"] - attack["advantage_lower"] < 1e-4
 
 
 def test_delta_below_zero_and_one_are_refused():
@@ -142,6 +190,19 @@ def test_calibrate_gives_the_largest_number_of_releases_and_rate():
         ("verify laplace scale=20 n=60 --claim eps=3", 0, "proved"),
         ("budget laplace scale=20 n=60 --delta 0 --max-eps 3", 0, "eps = 3"),
         ("budget laplace scale=20 n=60 --delta 0 --max-eps 2.99", 1, ""),
+        ("budget laplace scale=10 n=3 --delta 0 --max-eps 0.3", 0, "eps = 0.3 "),
+        ("budget laplace scale=0.3 n=3 --delta 0 --max-eps 10", 0, "eps = 10 "),
+        ("budget dp eps0=0.1 n=3 --delta 0 --max-eps 0.3", 0, "eps = 0.3 "),
+        ("budget randomized-response eps0=0.1 n=3 --delta 0 --max-eps 0.3", 0, "eps = 0.3 "),
+        ("verify laplace scale=10 n=3 --claim eps=0.3", 0, "proved"),
+        ("verify laplace scale=10 n=3 --claim eps=0.29999", 1, "refuted"),
+        ("calibrate laplace n=3 --eps 0.3 --delta 0 --quiet", 0, "10\n"),
+        ("explain laplace scale=2 --delta 0", 0, "(0.5, 0)-DP"),
+        ("explain gauss sigma=1 --delta 0 --json", 3, "no upper bound"),
+        ("explain gauss sigma=1 fixed .1 --delta 0", 3, "no upper bound"),
+        ("explain truncated-laplace scale=1 bound=1000 --delta 0", 3, "distinguishing events"),
+        ("explain mu=0 --delta 0", 0, "pure 0-DP"),
+        ("explain mu=1 --delta 0", 2, "no finite eps"),
     ],
 )
 def test_pure_dp_on_the_command_line(capsys, words, code, said):

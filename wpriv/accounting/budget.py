@@ -19,6 +19,7 @@ from wpriv.core import registry
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.kinds import Sampling
 from wpriv.core.mechanism import Mechanism
+from wpriv.core.membership import MAX_WORK
 from wpriv.core.process import Process, refuse_passes
 from wpriv.core.repeats import Repeats, parse
 from wpriv.errors import Unsupported, UsageError
@@ -250,9 +251,10 @@ def answer(
     if "parameters" not in extra:
         row = evaluate.with_warnings(row, runs_in_advance(subject, accountant))
     if attack:
-        coarse = attacks.WIDEST_TOL if slow else min(ATTACK_FACTOR * subject.tol(), attacks.WIDEST_TOL)
+        work = attacks.PURE_WORK if delta == 0 else MAX_WORK
+        coarse = attacks.WIDEST_TOL if slow or delta == 0 else min(ATTACK_FACTOR * subject.tol(), attacks.WIDEST_TOL)
         curve = evaluate.curve(subject.process, accountant, max(tol, coarse))
-        bounds = attacks.attack_bounds(curve, largest=evaluate.largest_loss(subject.process))
+        bounds = attacks.attack_bounds(curve, largest=evaluate.largest_loss(subject.process), work=work)
         guess = attacks.chance_of_right_guess(row)
         extra |= {"attack": bounds} if bounds else {"attack_reading": guess} if guess else {}
     row = row.with_extra(**extra)

@@ -23,8 +23,8 @@ from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process, WeightedPairs, log_finite, sandwich
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.bracket import Bracket
-from wpriv.numerics.numbers import finite_number, total_up
+from wpriv.numerics.bracket import TINY, Bracket
+from wpriv.numerics.numbers import decimal, finite_number, total_up
 
 TWO_DATA_SETS = "lower end by two data sets whose other records are alike"
 
@@ -358,9 +358,10 @@ def _why_certain(process: Process) -> str:
 def _why_infinite(row: Guarantee) -> str:
     revealed, delta = infinity_mass(row.process), row.delta.safe
     if revealed > delta:
+        above = " > delta" if delta else ""
         return (
-            f"no finite eps holds at delta = {delta:g}: the distinguishing events alone have probability "
-            f"{revealed:.6g} > delta. Ask for a larger delta, or use a mechanism whose supports overlap"
+            f"no finite eps holds at delta = {delta:g}: the distinguishing events alone have {mass_text(revealed)}"
+            f"{above}. Ask for a larger delta, or use a mechanism whose supports overlap"
         )
     if delta == 0:
         endless = [step.mechanism.name for step in row.process.steps if has_endless_loss(step.mechanism)]
@@ -387,10 +388,16 @@ def infinity_mass(process: Process) -> float:
     return max(-math.expm1(log_finite(run)) for run in process.renyi_directions())
 
 
+def mass_text(mass: float, digits: int = 6) -> str:
+    """A probability above 0 as text; of one that may have underflowed only a bound is known."""
+    return f"probability {mass:.{digits}g}" if mass >= TINY else f"a probability above 0 (and below {TINY:g})"
+
+
 def largest_loss(process: Process) -> float:
     """An upper bound of every privacy loss of a process, by addition over its steps.
 
-    Infinite where some loss is infinite or has no bound, or only bounds of Renyi divergences are known.
+    Infinite where some loss is infinite or has no bound, or only bounds of Renyi divergences are known. Parameters are
+    the decimals that they are written as, and so is the sum: 3/10 is 0.3, and not the next double.
     """
     try:
         directions = process.directions()
@@ -398,7 +405,15 @@ def largest_loss(process: Process) -> float:
         return math.inf
     if any(pair.mass_at_plus_infinity > 0 for run in directions for pair, _ in run):
         return math.inf
-    return max(total_up((n, max(_top(pair), 0)) for pair, n in run) for run in directions)
+    return max(_total([(n, max(_top(pair), 0)) for pair, n in run]) for run in directions)
+
+
+def _total(terms: list[tuple[int, float | Fraction]]) -> float:
+    total = total_up(terms)
+    if math.isfinite(total):
+        exact = sum(n * Fraction(x) for n, x in terms)
+        total = float(exact) if decimal(float(exact)) == exact else total
+    return total
 
 
 def _top(pair: LossPair) -> float | Fraction:

@@ -20,7 +20,7 @@ from wpriv.accounting.mechanisms.gdp import Gdp
 from wpriv.accounting.mechanisms.zcdp import Zcdp
 from wpriv.core.guarantee import RIGOROUS, Curve, Guarantee
 from wpriv.core.mechanism import Mechanism
-from wpriv.core.membership import Membership
+from wpriv.core.membership import MAX_WORK, Membership
 from wpriv.core.process import Process, Step
 from wpriv.core.trade_off import DEFAULT_FPR, GaussianMu
 from wpriv.errors import Unsupported, UsageError
@@ -29,6 +29,8 @@ from wpriv.numerics.numbers import echo, finite_number, raised, rounded, short
 RATES = (1e-3, 1e-2)
 # the widest relative brackets of the points that bounds are derived from
 WIDEST_TOL = 1e-3
+# the most work for them beside an eps of pure DP, which itself takes none
+PURE_WORK = 0.3e9
 
 
 def chance_of_right_guess(row: Guarantee) -> dict[str, object] | None:
@@ -57,7 +59,12 @@ def chance_of_right_guess(row: Guarantee) -> dict[str, object] | None:
 
 
 def attack_bounds(
-    curve: Curve, rates: tuple[float, ...] = RATES, *, from_above: bool = False, largest: float = math.inf
+    curve: Curve,
+    rates: tuple[float, ...] = RATES,
+    *,
+    from_above: bool = False,
+    largest: float = math.inf,
+    work: float = MAX_WORK,
 ) -> dict[str, Any] | None:
     """Bound the advantage (largest TPR - FPR) and the TPR at each false-positive rate from both sides.
 
@@ -68,19 +75,20 @@ def attack_bounds(
         curve: a curve of notion approximate-dp and claim exact or certified; None is returned for any other.
         from_above: admit curves of claim upper-bound, whose lower bounds are the trivial ones.
         largest: the largest privacy loss, which bounds the rates where a curve takes too much work.
+        work: the most work for points of the curve, in the units of ``counted_work``.
     Source:
         Dong, Roth, Su (2019), Proposition 2.12 (f-DP and its dual); Wasserman and Zhou (2010).
     """
     claims = RIGOROUS if from_above else ("exact", "certified")
     if curve.notion != "approximate-dp" or curve.claim not in claims:
         return None
-    membership, pure = Membership(curve), Pair(largest, 0.0).attacks(rates)
+    membership, pure = Membership(curve, work=work), Pair(largest, 0.0).attacks(rates)
     low, high = membership.advantage()
     rows = [
         {"fpr": point.fpr, "tpr_lower": point.tpr_lower, "tpr_upper": min(point.tpr_upper, pure.tpr[point.fpr])}
         for point in membership.error_rates(rates)
     ]
-    return {"advantage_lower": low, "advantage_upper": high, "tpr_at_fpr": rows}
+    return {"advantage_lower": low, "advantage_upper": min(high, pure.advantage), "tpr_at_fpr": rows}
 
 
 # Figures of membership inference beside a guarantee: mu of Gaussian DP, and points of the trade-off curve.
@@ -132,8 +140,8 @@ def with_mu(row: Guarantee, value: GaussianMu, *, alone: bool) -> Guarantee:
     revealed = evaluate.infinity_mass(row.process)
     if revealed > 0:
         note = (
-            f"the distinguishing events, of probability {revealed:.3g}, give a record away without a false positive: "
-            f"mu grows without bound as the smallest false-positive rate falls"
+            f"the distinguishing events, of {evaluate.mass_text(revealed, 3)}, give a record away without a false "
+            f"positive: mu grows without bound as the smallest false-positive rate falls"
         )
         row = evaluate.with_warnings(row, [note])
     row = row.with_extra(**mu_keys(value))
@@ -461,10 +469,11 @@ def ran(process: Process, delta: float) -> Ran:
     """What is known of a process at one delta; at delta = 0 eps is the largest privacy loss.
 
     Raises:
-        Unsupported: no accountant has proven bounds.
+        Unsupported: no accountant has proven bounds; or delta is 0, and no finite eps holds there.
     """
     curve = curve_of(process, evaluate.answer_tol(process))
-    return Ran(process, curve.epsilon(delta=delta) if delta else evaluate.largest_loss(process), delta)
+    eps = curve.epsilon(delta=delta) if delta else evaluate.ask(curve, delta=0.0).epsilon.safe
+    return Ran(process, eps, delta)
 
 
 def curve_of(process: Process, tol: float = CURVE_TOL) -> Curve:

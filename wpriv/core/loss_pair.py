@@ -62,7 +62,7 @@ class LossPair:
 
     - ``mass_at_plus_infinity``: P(L = +inf), the probability under P of outcomes that are impossible under Q.
     - ``mass_at_minus_infinity``: Q(L = -inf), the same for the pair (Q, P).
-    - ``support``: an interval that holds every finite loss; ``largest``: its upper end without rounding, if known.
+    - ``support``: an interval that holds every finite loss; ``largest``: its upper end, if known exactly.
     - ``atoms``: the losses of positive probability, and those where the density jumps; lattices and quadrature panels
       are aligned with them.
     - ``symmetric``: whether the reverse pair (Q, P) has the same privacy loss distributions.
@@ -72,7 +72,7 @@ class LossPair:
     mass_at_plus_infinity: float = 0.0
     mass_at_minus_infinity: float = 0.0
     support: tuple[float, float] = (-math.inf, math.inf)
-    largest: Fraction | None = None
+    largest: float | Fraction | None = None
     atoms: Array = NO_ATOMS
     symmetric: bool = False
     exact_alone: bool = False

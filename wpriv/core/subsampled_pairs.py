@@ -24,6 +24,7 @@ from wpriv.core.loss_pair import (
     symmetric_log_delta,
 )
 from wpriv.numerics.arrays import Array, CellParts, atom_parts
+from wpriv.numerics.bracket import share_of
 from wpriv.numerics.log_space import inverse_log_mixture, log1mexp, log_binomial_excess, log_mixture
 from wpriv.numerics.numbers import raised
 
@@ -63,7 +64,7 @@ class _Sampled(KeyedPair):
         # each point of the profile is one of the base pair's: it is attained where that one is (under replace-one all
         # other records are equal to the one that is replaced)
         self.exact_alone = base.exact_alone
-        self.mass_at_plus_infinity = rate * base.mass_at_plus_infinity if base.mass_at_plus_infinity else 0.0
+        self.mass_at_plus_infinity = share_of(base.mass_at_plus_infinity, rate)
 
     def sampled(self, base: LossPair) -> LossPair:
         raise NotImplementedError
@@ -257,7 +258,7 @@ def _atomic_poisson(base: AtomicPair, rate: float) -> AtomicPair:
         rest = math.log(base.mass_at_minus_infinity)
         losses, log_q = np.append(losses, math.log1p(-rate)), np.append(log_q, rest)
         log_p = np.append(log_p, rest + math.log1p(-rate))
-    pair = SampledAtoms(losses, log_p, mass_at_plus_infinity=rate * base.mass_at_plus_infinity, log_q=log_q)
+    pair = SampledAtoms(losses, log_p, mass_at_plus_infinity=share_of(base.mass_at_plus_infinity, rate), log_q=log_q)
     return pair.sampled_from(base, rate, _atomic_poisson)
 
 
@@ -359,8 +360,8 @@ def _atomic_fixed(base: AtomicPair, rate: float) -> AtomicPair:
     pair = SampledAtoms(
         np.concatenate([-losses, [0.0], losses]),
         np.concatenate([log_q, middle, mixed]),
-        mass_at_plus_infinity=rate * base.mass_at_plus_infinity,
-        mass_at_minus_infinity=rate * base.mass_at_plus_infinity,
+        mass_at_plus_infinity=share_of(base.mass_at_plus_infinity, rate),
+        mass_at_minus_infinity=share_of(base.mass_at_plus_infinity, rate),
         symmetric=True,
         log_q=np.concatenate([mixed, middle, log_q]),
     )
@@ -406,9 +407,13 @@ class AlternativesPair(KeyedPair):
     def __init__(self, usual: LossPair, other: LossPair, chance: float):
         self.key = (usual, other, chance)
         self.usual, self.other, self.chance = usual, other, chance
-        rest = 1 - chance
-        self.mass_at_plus_infinity = rest * usual.mass_at_plus_infinity + chance * other.mass_at_plus_infinity
-        self.mass_at_minus_infinity = rest * usual.mass_at_minus_infinity + chance * other.mass_at_minus_infinity
+        self.mass_at_plus_infinity, self.mass_at_minus_infinity = (
+            share_of(first, 1 - chance) + share_of(second, chance)
+            for first, second in (
+                (usual.mass_at_plus_infinity, other.mass_at_plus_infinity),
+                (usual.mass_at_minus_infinity, other.mass_at_minus_infinity),
+            )
+        )
         ends = usual.support, other.support
         self.support = min(end[0] for end in ends), max(end[1] for end in ends)
         self.atoms = np.unique(np.concatenate([usual.atoms, other.atoms]))

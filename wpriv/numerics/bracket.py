@@ -80,6 +80,19 @@ class Bracket:
         return f"[{numbers.text(self.lower, up=False)}, {numbers.text(self.upper, up=True, limit=limit)}]"
 
 
+LEAST = 5e-324  # the least double above 0
+
+
+def positive_exp(log_value: float) -> float:
+    """e^x for x <= 0 of a probability above 0, which stays so where it is too small for a double, even at x = -inf."""
+    return max(math.exp(min(log_value, 0.0)), LEAST)
+
+
+def share_of(mass: float, share: float) -> float:
+    """A share above 0 of a probability: 0 only where that is 0, and not by underflow."""
+    return max(share * mass, LEAST) if mass > 0 else 0.0
+
+
 def safe_exp(log_value: float) -> float:
     """e^x for x <= 0, at least 1e-300 unless x = -inf, where it is 0."""
     if log_value < LOG_TINY:

@@ -176,6 +176,11 @@ def total_up(terms: Iterable[tuple[int, float | Fraction]]) -> float:
     return _up(total, lambda x: Fraction(x) >= exact)
 
 
+def decimal(x: float) -> Fraction:
+    """The decimal number that a double is written as, by its shortest text."""
+    return Fraction(repr(float(x)))
+
+
 def _up(x: float, is_enough: Callable[[float], bool]) -> float:
     while not is_enough(x):
         x = math.nextafter(x, math.inf)

@@ -237,8 +237,11 @@ def approximate(question: Question) -> Decision:
     eps, allowed = question.claim.eps, question.claim.delta
     certain = evaluate.infinity_mass(question.process)
     if certain > allowed * (1 + ROUNDING):
-        rare = "outcomes that are impossible without the record have a probability of"
-        reason, why = f"{rare} {certain:.6g} with it, whatever eps is", "a single such outcome is enough"
+        rare = "outcomes that are impossible without the record have"
+        reason, why = (
+            f"{rare} {evaluate.mass_text(certain)} with it, whatever eps is",
+            "a single such outcome is enough",
+        )
         return question.decision(REFUTED, reason, at_eps=eps, allowed=allowed, not_simulated=why)
     largest = evaluate.largest_loss(question.process)
     if largest <= eps:
@@ -254,7 +257,8 @@ def approximate(question: Question) -> Decision:
             delta = Bracket.between(min(low, high), high, finer.by, finer.refusal)
     by = {"accountant": curve.accountant, "source": curve.source, "epsilon": _epsilon(curve, allowed)}
     known = {**by, "at_eps": eps, "allowed": allowed, "delta": delta}
-    if delta.safe <= allowed:
+    # a delta of 0 may have underflowed
+    if delta.safe <= allowed and (allowed > 0 or math.isfinite(largest)):
         return question.decision(PROVED, f"delta({echo(eps)}) is at most {_up(delta.safe, allowed)}", **known)
     if curve.claim != "upper-bound" and (delta.lower or 0.0) > allowed * (1 + ROUNDING):
         reason = f"delta({echo(eps)}) is at least {_down(delta.lower or 0.0, allowed)}"

@@ -349,10 +349,10 @@ def _of_claim(claim: Claim, delta: float | None) -> Known:
     if claim.fpr:
         raise UsageError("mu with fpr holds for some tests only; explain the process instead, or a mu of all tests")
     share = DELTA if delta is None else delta
-    if share == 0:
-        raise UsageError(f"{claim} gives no finite eps at delta = 0; give a `delta` above 0, such as 1e-5")
     if not claim.mu + claim.rho:
         return Pair(0.0, 0.0)
+    if share == 0:
+        raise UsageError(f"{claim} gives no finite eps at delta = 0; give a `delta` above 0, such as 1e-5")
     return Mu(claim.mu, share) if claim.mu else Rho(claim.rho, share)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from wpriv.core.loss_pair import KeyedPair, LossPair, ReversedOfBoth, Tails, gaussian_mu, reversed_log_delta
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.bracket import positive_exp
 from wpriv.numerics.log_space import log1mexp
 
 # ln of the least probability of releasing a key that is accounted for; rarer ones are raised to it
@@ -99,7 +100,7 @@ class ThresholdSupremum(KeyedPair):
         self.key = key
         self._active, self._starts = _envelope(tuple(parts))
         last = self._active[-1]
-        self.mass_at_plus_infinity = math.exp(last.log_leak)
+        self.mass_at_plus_infinity = positive_exp(last.log_leak)
         lower, upper = (_support(self._active[end])[end] for end in (0, -1))
         self.support = (lower, max(upper, self._starts[-1]))
         self.atoms = self._atoms()

@@ -23,6 +23,7 @@ from wpriv.errors import UsageError
 from wpriv.files import csv_tables
 from wpriv.files.csv_tables import CsvError
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.bracket import LEAST
 
 MAX_MEGABYTES = 100
 SUM_TOLERANCE = 1e-9
@@ -300,15 +301,24 @@ class Histogram(Mechanism):
 
 
 def _pair_of(p: Array, q: Array, rare: float = 0.0) -> AtomicPair:
-    """Build the pair of two PMFs; cells possible under one only are dropped if their probability is below ``rare``."""
+    """Build the pair of two PMFs; cells possible under one only are dropped if their probability is below ``rare``.
+
+    What the dropped cells reveal is not bounded: they count as the least probability of an infinite loss, or with
+    unbounded noise as a loss without an upper bound.
+    """
     in_p, in_q = p >= FLOOR, q >= FLOOR
     shared, only_p, only_q = in_p & in_q, in_p & ~in_q & (p >= rare), in_q & ~in_p & (q >= rare)
     log_p, log_q = np.log(p[shared]), np.log(q[shared])
-    at_plus, at_minus = math.fsum(p[only_p]), math.fsum(q[only_q])
-    return AtomicPair(
+    dropped = ~(shared | only_p | only_q)
+    differ = bool(np.any(p[dropped] != q[dropped]))
+    least = LEAST if differ and not rare else 0.0
+    at_plus, at_minus = max(math.fsum(p[only_p]), least), max(math.fsum(q[only_q]), least)
+    pair = AtomicPair(
         log_p - log_q,
         log_p,
         mass_at_plus_infinity=min(at_plus, 1.0),
         mass_at_minus_infinity=min(at_minus, 1.0),
         log_q=log_q,
     )
+    pair.largest = math.inf if differ else None
+    return pair

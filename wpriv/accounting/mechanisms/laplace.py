@@ -16,7 +16,7 @@ from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.numerics.arrays import Array, CellParts, atom_parts, clipped_parts
 from wpriv.numerics.log_space import log1mexp, log_exp_excess
-from wpriv.numerics.numbers import quotient_up
+from wpriv.numerics.numbers import decimal, quotient_up
 
 # of the exponential and the logarithm in rho
 RHO_ROUNDING = 1e-14
@@ -66,10 +66,10 @@ class LaplacePair(KeyedPair):
 
     @classmethod
     def of_ratio(cls, sensitivity: float, scale: float) -> LaplacePair:
-        """The pair of a sensitivity and a scale, whose largest loss is their quotient."""
+        """The pair of a sensitivity and a scale, whose largest loss is the quotient of their decimals."""
         t, exact = quotient_up(sensitivity, scale), Fraction(sensitivity) / Fraction(scale)
         pair = cls(t, float(exact - Fraction(t)))
-        pair.largest = exact
+        pair.largest = decimal(sensitivity) / decimal(scale)
         return pair
 
     def tails(self, eps: Array) -> Tails:

@@ -15,7 +15,7 @@ from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.numerics.log_space import log_binomial
-from wpriv.numerics.numbers import total_up
+from wpriv.numerics.numbers import decimal, total_up
 
 MAX_POWER = 2**20
 
@@ -54,7 +54,7 @@ class ResponsePair(AtomicPair):
         infinity = -math.expm1(log_keep)
         super().__init__(eps0 * np.arange(-n, n + 1.0, 2), log_p, infinity, infinity, symmetric=True, log_q=log_p[::-1])
         top = total_up([(n, eps0)])
-        self.support = (-top, top)
+        self.support, self.largest = (-top, top), n * decimal(eps0)
 
     def self_compose(self, n: int) -> LossPair | None:
         if n == 1:

@@ -17,6 +17,7 @@ from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, bounded_tails, symm
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.numerics.arrays import Array, CellParts, clipped_parts
+from wpriv.numerics.bracket import positive_exp
 from wpriv.numerics.log_space import log1mexp
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -74,7 +75,7 @@ class TruncatedGaussPair(KeyedPair):
         self.atoms = np.array([-top, top])  # the density of the loss jumps there
         self._log_mass = float(_log_interval(np.array(-beta), np.array(2 * beta)))
         self.log_infinity = float(_log_interval(np.array(beta - mu), np.array(mu))) - self._log_mass
-        self.mass_at_plus_infinity = self.mass_at_minus_infinity = math.exp(self.log_infinity)
+        self.mass_at_plus_infinity = self.mass_at_minus_infinity = positive_exp(self.log_infinity)
 
     def tails(self, eps: Array) -> Tails:
         y = np.asarray(eps, dtype=float)

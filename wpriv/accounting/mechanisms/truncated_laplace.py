@@ -15,6 +15,7 @@ from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, bounded_tails, symm
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.bracket import positive_exp
 from wpriv.numerics.log_space import log1mexp
 
 
@@ -76,7 +77,7 @@ class TruncatedLaplacePair(KeyedPair):
         self.log_infinity = float(
             log_upper if beta > t else log1mexp(self._upper(np.array(t - beta), np.array(-self._overlap)))
         )
-        self.mass_at_plus_infinity = self.mass_at_minus_infinity = math.exp(self.log_infinity)
+        self.mass_at_plus_infinity = self.mass_at_minus_infinity = positive_exp(self.log_infinity)
 
     def _upper(self, u: Array, beyond: Array) -> Array:
         """Return ln of the probability that the noise is above u, 0 <= u <= beta; ``beyond`` is u - beta unrounded."""
