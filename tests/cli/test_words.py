@@ -163,3 +163,40 @@ def test_a_faulty_sweep_is_refused(capsys, axis, said):
     code, out, err = call(capsys, "compare", *f"{SGD} --rate 0.1 --delta 1e-5 --accountant pld --sweep {axis}".split())
     assert (code, out) == (2, "")
     assert said in err
+
+
+def test_a_noise_multiplier_in_words_is_of_the_sensitivity_beside_them():
+    # sigma = 4 x 0.5
+    assert wpriv.budget("gauss noise_multiplier=4", sensitivity=0.5, delta=1e-5).epsilon == (
+        wpriv.budget("gauss", sigma=2, sensitivity=0.5, delta=1e-5).epsilon
+    )
+    assert wpriv.calibrate("gauss noise_multiplier=4 n=?", sensitivity=0.5, eps=1, delta=1e-5).value == 1
+    with pytest.raises(UsageError, match="both set the noise"):
+        wpriv.budget("gauss noise_multiplier=4", sigma=2, delta=1e-5)
+
+
+def test_dpsgd_refuses_any_other_sampling_than_poisson(capsys, tmp_path):
+    step = {"mech": "dpsgd", "sigma": 4, "sampling": "none", "rate": 0.01}
+    history, recipe = tmp_path / "steps.json", tmp_path / "steps.yaml"
+    history.write_text(json.dumps([step]))
+    recipe.write_text(json.dumps({"kind": "budget", "source": "here", "process": [step], "delta": 1e-5}))
+    words, asked = "dpsgd sigma=4 rate=.01", ("--delta", "1e-5")
+    for line in (
+        ["budget", f"{words} full-batch", *asked],
+        ["budget", words, "--sampling", "none", *asked],
+        ["budget", "--history", str(history), *asked],
+        ["budget", str(recipe)],
+        ["calibrate", "dpsgd n=10 rate=.01 none", "--eps", "1", *asked],
+        ["verify", f"{words} fixed", "--claim", "eps=1,delta=1e-5"],
+        ["compare", f"{words} none", *asked],
+    ):
+        code, out, err = call(capsys, *line)
+        assert (code, out) == (2, ""), line
+        assert "write gauss instead" in err
+    for sampling in ("none", "full_batch"):
+        with pytest.raises(UsageError, match="write gauss instead"):
+            wpriv.budget("dpsgd", sigma=4, rate=0.01, sampling=sampling, delta=1e-5)
+    poisson = wpriv.budget("gauss", sigma=4, sampling="poisson", rate=0.01, delta=1e-5).epsilon
+    assert wpriv.budget("dpsgd", sigma=4, rate=0.01, delta=1e-5).epsilon == poisson
+    assert wpriv.budget(words, sampling="bernoulli", delta=1e-5).epsilon == poisson
+    assert wpriv.budget(mech=words, delta=1e-5).epsilon == poisson

@@ -121,7 +121,7 @@ def calibrate(
     delta: float | None = None,
     accountant: str = "pld",
     n: int | None = None,
-    sampling: str | Sampling = "none",
+    sampling: str | Sampling | None = None,
     rate: float | None = None,
     batch: int | None = None,
     records: int | None = None,
@@ -328,7 +328,7 @@ def _check_kinds(
 def _check_classical(spec: dict[str, Any], unknown: Unknown) -> None:
     if (
         unknown.name != registry.mechanism(spec["mech"]).noise
-        or spec["sampling"] != "none"
+        or (spec.get("sampling") or "none") != "none"
         or not applies(build_process.step({**spec, unknown.name: 1.0}).mechanism)
     ):
         raise UsageError(

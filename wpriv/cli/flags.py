@@ -111,9 +111,7 @@ class Job(spec.Job):
 
     def schedule(self) -> dict[str, object]:
         """Return the number of compositions and the sampling."""
-        return {key: getattr(self, key) for key in SCHEDULE} | {
-            "sampling": "none" if self.sampling is None else self.sampling
-        }
+        return {key: getattr(self, key) for key in SCHEDULE}
 
     def described(self) -> dict[str, Any]:
         """Return the keywords of the verbs that describe a process."""

@@ -19,7 +19,7 @@ from wpriv.core.kinds import SAMPLINGS, Adjacency
 from wpriv.core.mechanism import Mechanism
 from wpriv.errors import UsageError
 from wpriv.hints import DP_SGD, did_you_mean, fold, plain, plain_key
-from wpriv.numerics.numbers import echo, number
+from wpriv.numerics.numbers import echo, number, shown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,27 +46,39 @@ def renamed(written: Mapping[str, object]) -> dict[str, str]:
 def plain_step(written: Mapping[str, object]) -> dict[str, Any]:
     """A step in the words here: its keys, its mechanism and its sampling; a noise multiplier becomes sigma.
 
-    The mechanism ``dpsgd`` is Gaussian noise, with Poisson sampling where no other is named.
+    The mechanism ``dpsgd`` is Gaussian noise with Poisson sampling.
 
     Raises:
-        UsageError: something is given twice under two names, or a noise multiplier has no meaning.
+        UsageError: something is given twice under two names, a noise multiplier has no meaning, or ``dpsgd`` stands
+            beside another sampling.
     """
+    return with_sigma(plain_values(_with_plain_keys(written)))
+
+
+def _with_plain_keys(written: Mapping[str, object]) -> dict[str, Any]:
+    """A step with the keys here; their values are as they were written."""
     names = renamed(written)
     step: dict[str, Any] = {}
     for key, value in written.items():
         if value is not None or names[key] not in step:
             step[names[key]] = value
-    return with_sigma(plain_values(step))
+    return step
 
 
 def plain_values(written: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a step or of a question with the names here of mechanism, sampling and adjacency."""
     step = dict(written)
     if isinstance(step.get("mech"), str) and fold(step["mech"]) in DP_SGD:
-        step["mech"] = "gauss"
-        step["sampling"] = "poisson" if step.get("sampling") in (None, "none") else step["sampling"]
+        given = step.get("sampling")
+        kind = plain("samplings", given) if isinstance(given, str) else given
+        if kind not in (None, "poisson"):
+            raise UsageError(
+                f"{step['mech']} is Gaussian noise on Poisson batches; found sampling {shown(given)}. Leave the "
+                f"sampling out, or write gauss instead of {step['mech']}"
+            )
+        step |= {"mech": "gauss", "sampling": "poisson"}
     for key, kind in VALUES.items():
-        if isinstance(step.get(key), str):
+        if isinstance(step.get(key), str) and "=" not in step[key]:  # else a process in words
             step[key] = plain(kind, step[key])
     if isinstance(step.get("accountant"), str):
         step["accountant"] = registry.plain_accountant(step["accountant"])
@@ -240,9 +252,9 @@ def with_words(mech: object, keys: Mapping[str, Any], verb: str) -> dict[str, An
     """
     if not is_sentence(mech) or not isinstance(mech, str) or len(mech.split()) == 1:
         return {"mech": mech, **keys}
-    step = plain_step(parse(mech).one_step(verb))
+    step = _with_plain_keys(parse(mech).one_step(verb))
     for key in step:
-        if keys.get(key) not in (None, "none"):
+        if keys.get(key) is not None:
             raise UsageError(f"{key} is given twice: in {mech[:80]!r}, and as `{key}`")
     return {**keys, **step}
 
