@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import pytest
 
@@ -200,3 +201,55 @@ def test_dpsgd_refuses_any_other_sampling_than_poisson(capsys, tmp_path):
     assert wpriv.budget("dpsgd", sigma=4, rate=0.01, delta=1e-5).epsilon == poisson
     assert wpriv.budget(words, sampling="bernoulli", delta=1e-5).epsilon == poisson
     assert wpriv.budget(mech=words, delta=1e-5).epsilon == poisson
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["budget", "gauss sigma=4 n=6 poisson .1 bands=?", "--delta", "1e-5"], "bands=? is for calibrate"),
+        (["budget", "gauss sigma=4 group=?", "--delta", "1e-5"], "group=? is for calibrate"),
+        (["verify", "laplace scale=1 n=?", "--claim", "eps=1"], "n=? is for calibrate"),
+        (["compare", "gauss sigma=4 n=?", "--delta", "1e-5"], "n=? is for calibrate"),
+        (["compare", "--order", "gauss sigma=4 n=?", "gauss sigma=3"], "n=? is for calibrate"),
+        (["explain", "gauss sigma=4 n=?"], "n=? is for calibrate"),
+        (["calibrate", "gauss sigma=? n=?", "--eps", "1", "--delta", "1e-5"], "found n=? and sigma=?"),
+        (["calibrate", "gauss n=10 max_batch=?", "--eps", "1", "--delta", "1e-5"], "sigma=?, n=?, rate=?"),
+        (["calibrate", "gauss sigma=? sensitivity=?", "--eps", "1", "--delta", "1e-5"], "sensitivity=?"),
+        (["calibrate", "gauss n=?", "--eps", "1", "--delta", "1e-5"], "sigma is left out as well"),
+    ],
+)
+def test_a_question_mark_stands_only_for_what_calibrate_solves_for(capsys, line, said):
+    code, out, err = call(capsys, *line)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("gauss sigma=4 ''", "empty word"),
+        ("gauss param=sigma=4", "without param="),
+        ("gauss sigma=4 accountant=rdp", "is part of the question"),
+        ("gauss sigma=4 target_delta=1e-5", "is part of the question"),
+        ("gauss sigma=4 tol=1e-5 + laplace scale=2", "is part of the question"),
+        ("gauss sigma=4 epsilon=1", "is part of the question"),
+        ("gauss laplace sigma=4", 'joined by " + "'),
+        ("gauss sigma=4, laplace scale=3", 'steps by " + "'),
+        ("gauss sigma=4,laplace scale=3", 'steps by " + "'),
+    ],
+)
+def test_words_out_of_place_are_refused_in_every_verb(capsys, words, said):
+    order = ["compare", "--order", "gauss sigma=1"]
+    for verb in (["budget"], ["calibrate"], ["verify", "--claim", "eps=1"], ["compare"], order, ["explain"]):
+        code, out, err = call(capsys, *verb, words)
+        assert (code, out) == (2, "")
+        assert said in err
+    with pytest.raises(UsageError, match=re.escape(said)):
+        wpriv.budget(words, delta=1e-5)
+
+
+def test_keys_are_read_in_any_case_and_none_is_not_given():
+    epsilon = wpriv.budget("gauss", sigma=4, n=10, delta=1e-5).epsilon
+    assert wpriv.budget("Gauss Sigma=4 N=10", delta=1e-5).epsilon == epsilon
+    assert wpriv.budget("gauss sigma=4", steps=None, n=10, delta=1e-5).epsilon == epsilon
+    assert wpriv.budget("gauss sigma=4", n=None, steps=10, delta=1e-5).epsilon == epsilon

@@ -182,9 +182,15 @@ def calibrate(
     target = read_target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
     keys = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records, "epochs": epochs}
     keys |= {**params, "bands": bands, "adjacency": adjacency, "group": group}
-    written = plain_step(plain_words.with_words(mech, keys, "calibrate"))
+    described = plain_words.with_words(mech, keys, "calibrate")
+    asked = plain_words.take_unknown(described)
+    written = plain_step(described)
     adjacency, group = written.pop("adjacency"), written.pop("group")
     unknown, spec, notes = _left_open(written)
+    if asked not in (None, unknown.name):
+        raise UsageError(
+            f"{asked}=? asks for {asked}, and {unknown.name} is left out as well; give {flag(unknown.name)}"
+        )
     size = build_process.data_set_size([written])
     if unknown.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":
         raise UsageError(
