@@ -253,3 +253,19 @@ def test_keys_are_read_in_any_case_and_none_is_not_given():
     assert wpriv.budget("Gauss Sigma=4 N=10", delta=1e-5).epsilon == epsilon
     assert wpriv.budget("gauss sigma=4", steps=None, n=10, delta=1e-5).epsilon == epsilon
     assert wpriv.budget("gauss sigma=4", n=None, steps=10, delta=1e-5).epsilon == epsilon
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["budget", "gauss sigma=4 n=60.000"],
+        ["budget", "dpsgd noise_multiplier=1 n=1.000 batch=256 records=60,000"],
+        ["budget", "dpsgd sigma=1 n=10 batch=256 records=60.000"],
+        ["compare", "gauss sigma=4 n=60.000"],
+        ["compare", "gauss sigma=4", "--sweep", "n=1.000,2.000"],
+    ],
+)
+def test_a_count_with_dots_of_thousands_is_refused(capsys, line):
+    code, out, err = call(capsys, *line, "--delta", "1e-5")
+    assert (code, out) == (2, "")
+    assert "a dot of decimals or of thousands" in err
