@@ -127,7 +127,8 @@ SGD = "--mech gauss --sigma 2 --sampling poisson"
 def test_a_sweep_over_any_number_or_word_is_the_budgets_one_by_one(capsys, flags, name, values):
     line = flags if name == "accountant" else f"{flags} --accountant pld"
     axis = f"{name}={','.join(values)}"
-    code, out, err = call(capsys, "compare", *line.split(), "--tol", "1e-6", "--sweep", axis, "--csv")
+    job = line.split()[2:] if name == "mech" else line.split()
+    code, out, err = call(capsys, "compare", *job, "--tol", "1e-6", "--sweep", axis, "--csv")
     assert code == 0, err
     rows = list(csv.DictReader(io.StringIO(out)))
     assert len(rows) == len(values)
@@ -269,3 +270,22 @@ def test_a_count_with_dots_of_thousands_is_refused(capsys, line):
     code, out, err = call(capsys, *line, "--delta", "1e-5")
     assert (code, out) == (2, "")
     assert "a dot of decimals or of thousands" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (["laplace scale=20 n=7", "--delta", "0", "--sweep", "n=5,10"], "n"),
+        (["laplace scale=20", "--n", "7", "--delta", "0", "--sweep", "steps=5,10"], "n"),
+        (["laplace scale=20 swap", "--delta", "0", "--sweep", "adjacency=add-remove,replace-one"], "adjacency"),
+        (["gauss sigma=4", "--delta", "1e-5", "--sweep", "mech=gauss,laplace"], "mech"),
+        (["gauss sigma=4", "--delta", "1e-5", "--sweep", "delta=1e-5,1e-6"], "delta"),
+        (["projection sigma=2 k=5 d=10", "--delta", "1e-5", "--sweep", "d=10,50"], "d"),
+        ([WORDS, "--delta", "1e-5", "--sweep", "n=5,10"], "n"),
+        (["dpsgd sigma=4 rate=.1", "--delta", "1e-5", "--sweep", "sampling=fixed,poisson"], "sampling"),
+    ],
+)
+def test_a_swept_key_with_a_value_is_refused(capsys, line, name):
+    code, out, err = call(capsys, "compare", *line)
+    assert (code, out) == (2, "")
+    assert f"{name} is given twice" in err
