@@ -62,12 +62,12 @@ def test_words_of_other_programs_mean_what_they_say(capsys, theirs, here):
         ("rr eps0=1", "randomized-response eps0=1"),
         ("geometric scale=2", "discrete-laplace scale=2"),
         ("dpsgd sigma=2 rate=10% n=4", "gauss sigma=2 sampling=poisson rate=0.1 n=4"),
-        ("dp-sgd noise_multiplier=2 rate=0.1 n=4 allocation", "gauss sigma=2 sampling=allocation rate=0.1 n=10"),
+        ("dp-sgd noise_multiplier=2 rate=0.1 n=4 bernoulli", "gauss sigma=2 sampling=poisson rate=0.1 n=4"),
+        ("gauss noise_multiplier=2 rate=0.1 n=10 balls-in-bins", "gauss sigma=2 sampling=allocation rate=0.1 n=10"),
         ("gaussian sigma=2 sensitivity=2 unbounded", "gauss sigma=2 sensitivity=2 adjacency=add-remove"),
     ],
 )
 def test_names_of_other_programs_mean_what_they_say(capsys, theirs, here):
-    theirs = theirs.replace("n=4 allocation", "n=10 allocation")
     assert main(["budget", theirs, "--delta", "0.01", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert main(["budget", *here.split(), "--delta", "0.01", "--json"]) == 0

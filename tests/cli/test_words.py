@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import pytest
 
@@ -126,7 +127,8 @@ SGD = "--mech gauss --sigma 2 --sampling poisson"
 def test_a_sweep_over_any_number_or_word_is_the_budgets_one_by_one(capsys, flags, name, values):
     line = flags if name == "accountant" else f"{flags} --accountant pld"
     axis = f"{name}={','.join(values)}"
-    code, out, err = call(capsys, "compare", *line.split(), "--tol", "1e-6", "--sweep", axis, "--csv")
+    job = line.split()[2:] if name == "mech" else line.split()
+    code, out, err = call(capsys, "compare", *job, "--tol", "1e-6", "--sweep", axis, "--csv")
     assert code == 0, err
     rows = list(csv.DictReader(io.StringIO(out)))
     assert len(rows) == len(values)
@@ -163,3 +165,127 @@ def test_a_faulty_sweep_is_refused(capsys, axis, said):
     code, out, err = call(capsys, "compare", *f"{SGD} --rate 0.1 --delta 1e-5 --accountant pld --sweep {axis}".split())
     assert (code, out) == (2, "")
     assert said in err
+
+
+def test_a_noise_multiplier_in_words_is_of_the_sensitivity_beside_them():
+    # sigma = 4 x 0.5
+    assert wpriv.budget("gauss noise_multiplier=4", sensitivity=0.5, delta=1e-5).epsilon == (
+        wpriv.budget("gauss", sigma=2, sensitivity=0.5, delta=1e-5).epsilon
+    )
+    assert wpriv.calibrate("gauss noise_multiplier=4 n=?", sensitivity=0.5, eps=1, delta=1e-5).value == 1
+    with pytest.raises(UsageError, match="both set the noise"):
+        wpriv.budget("gauss noise_multiplier=4", sigma=2, delta=1e-5)
+
+
+def test_dpsgd_refuses_any_other_sampling_than_poisson(capsys, tmp_path):
+    step = {"mech": "dpsgd", "sigma": 4, "sampling": "none", "rate": 0.01}
+    history, recipe = tmp_path / "steps.json", tmp_path / "steps.yaml"
+    history.write_text(json.dumps([step]))
+    recipe.write_text(json.dumps({"kind": "budget", "source": "here", "process": [step], "delta": 1e-5}))
+    words, asked = "dpsgd sigma=4 rate=.01", ("--delta", "1e-5")
+    for line in (
+        ["budget", f"{words} full-batch", *asked],
+        ["budget", words, "--sampling", "none", *asked],
+        ["budget", "--history", str(history), *asked],
+        ["budget", str(recipe)],
+        ["calibrate", "dpsgd n=10 rate=.01 none", "--eps", "1", *asked],
+        ["verify", f"{words} fixed", "--claim", "eps=1,delta=1e-5"],
+        ["compare", f"{words} none", *asked],
+    ):
+        code, out, err = call(capsys, *line)
+        assert (code, out) == (2, ""), line
+        assert "write gauss instead" in err
+    for sampling in ("none", "full_batch"):
+        with pytest.raises(UsageError, match="write gauss instead"):
+            wpriv.budget("dpsgd", sigma=4, rate=0.01, sampling=sampling, delta=1e-5)
+    poisson = wpriv.budget("gauss", sigma=4, sampling="poisson", rate=0.01, delta=1e-5).epsilon
+    assert wpriv.budget("dpsgd", sigma=4, rate=0.01, delta=1e-5).epsilon == poisson
+    assert wpriv.budget(words, sampling="bernoulli", delta=1e-5).epsilon == poisson
+    assert wpriv.budget(mech=words, delta=1e-5).epsilon == poisson
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["budget", "gauss sigma=4 n=6 poisson .1 bands=?", "--delta", "1e-5"], "bands=? is for calibrate"),
+        (["budget", "gauss sigma=4 group=?", "--delta", "1e-5"], "group=? is for calibrate"),
+        (["verify", "laplace scale=1 n=?", "--claim", "eps=1"], "n=? is for calibrate"),
+        (["compare", "gauss sigma=4 n=?", "--delta", "1e-5"], "n=? is for calibrate"),
+        (["compare", "--order", "gauss sigma=4 n=?", "gauss sigma=3"], "n=? is for calibrate"),
+        (["explain", "gauss sigma=4 n=?"], "n=? is for calibrate"),
+        (["calibrate", "gauss sigma=? n=?", "--eps", "1", "--delta", "1e-5"], "found n=? and sigma=?"),
+        (["calibrate", "gauss n=10 max_batch=?", "--eps", "1", "--delta", "1e-5"], "sigma=?, n=?, rate=?"),
+        (["calibrate", "gauss sigma=? sensitivity=?", "--eps", "1", "--delta", "1e-5"], "sensitivity=?"),
+        (["calibrate", "gauss n=?", "--eps", "1", "--delta", "1e-5"], "sigma is left out as well"),
+    ],
+)
+def test_a_question_mark_stands_only_for_what_calibrate_solves_for(capsys, line, said):
+    code, out, err = call(capsys, *line)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("gauss sigma=4 ''", "empty word"),
+        ("gauss param=sigma=4", "without param="),
+        ("gauss sigma=4 accountant=rdp", "is part of the question"),
+        ("gauss sigma=4 target_delta=1e-5", "is part of the question"),
+        ("gauss sigma=4 tol=1e-5 + laplace scale=2", "is part of the question"),
+        ("gauss sigma=4 epsilon=1", "is part of the question"),
+        ("gauss laplace sigma=4", 'joined by " + "'),
+        ("gauss sigma=4, laplace scale=3", 'steps by " + "'),
+        ("gauss sigma=4,laplace scale=3", 'steps by " + "'),
+    ],
+)
+def test_words_out_of_place_are_refused_in_every_verb(capsys, words, said):
+    order = ["compare", "--order", "gauss sigma=1"]
+    for verb in (["budget"], ["calibrate"], ["verify", "--claim", "eps=1"], ["compare"], order, ["explain"]):
+        code, out, err = call(capsys, *verb, words)
+        assert (code, out) == (2, "")
+        assert said in err
+    with pytest.raises(UsageError, match=re.escape(said)):
+        wpriv.budget(words, delta=1e-5)
+
+
+def test_keys_are_read_in_any_case_and_none_is_not_given():
+    epsilon = wpriv.budget("gauss", sigma=4, n=10, delta=1e-5).epsilon
+    assert wpriv.budget("Gauss Sigma=4 N=10", delta=1e-5).epsilon == epsilon
+    assert wpriv.budget("gauss sigma=4", steps=None, n=10, delta=1e-5).epsilon == epsilon
+    assert wpriv.budget("gauss sigma=4", n=None, steps=10, delta=1e-5).epsilon == epsilon
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["budget", "gauss sigma=4 n=60.000"],
+        ["budget", "dpsgd noise_multiplier=1 n=1.000 batch=256 records=60,000"],
+        ["budget", "dpsgd sigma=1 n=10 batch=256 records=60.000"],
+        ["compare", "gauss sigma=4 n=60.000"],
+        ["compare", "gauss sigma=4", "--sweep", "n=1.000,2.000"],
+    ],
+)
+def test_a_count_with_dots_of_thousands_is_refused(capsys, line):
+    code, out, err = call(capsys, *line, "--delta", "1e-5")
+    assert (code, out) == (2, "")
+    assert "a dot of decimals or of thousands" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (["laplace scale=20 n=7", "--delta", "0", "--sweep", "n=5,10"], "n"),
+        (["laplace scale=20", "--n", "7", "--delta", "0", "--sweep", "steps=5,10"], "n"),
+        (["laplace scale=20 swap", "--delta", "0", "--sweep", "adjacency=add-remove,replace-one"], "adjacency"),
+        (["gauss sigma=4", "--delta", "1e-5", "--sweep", "mech=gauss,laplace"], "mech"),
+        (["gauss sigma=4", "--delta", "1e-5", "--sweep", "delta=1e-5,1e-6"], "delta"),
+        (["projection sigma=2 k=5 d=10", "--delta", "1e-5", "--sweep", "d=10,50"], "d"),
+        ([WORDS, "--delta", "1e-5", "--sweep", "n=5,10"], "n"),
+        (["dpsgd sigma=4 rate=.1", "--delta", "1e-5", "--sweep", "sampling=fixed,poisson"], "sampling"),
+    ],
+)
+def test_a_swept_key_with_a_value_is_refused(capsys, line, name):
+    code, out, err = call(capsys, "compare", *line)
+    assert (code, out) == (2, "")
+    assert f"{name} is given twice" in err

@@ -101,3 +101,29 @@ def test_typed_follows_the_words_of_the_annotation():
     assert numbers.typed("2^3", {"int"}, "x") == 8
     assert numbers.typed("True", {"bool"}, "x") is True
     assert numbers.typed("2^3", {"str"}, "x") == "2^3"
+
+
+@pytest.mark.parametrize(
+    ("written", "advice"),
+    [("60.000", "write 60000, or 60;"), ("1.500", "write 1500;"), ("1.000.000", "write 1000000, or 1;")],
+)
+def test_a_count_with_dots_of_thousands_is_refused_with_what_to_write(written, advice):
+    with pytest.raises(UsageError, match=advice):
+        numbers.whole(written, "n")
+    with pytest.raises(ValueError, match=advice):
+        numbers.to_int(written)
+
+
+@pytest.mark.parametrize(("written", "value"), [("10.0", 10), ("1e3", 1000), ("2.5e4", 25000), ("1000.000", 1000)])
+def test_a_count_may_have_other_dots(written, value):
+    assert numbers.whole(written, "n") == value
+
+
+@pytest.mark.parametrize("written", ["1/2%", "1%/2", "1,234/1", "1,234/5%"])
+def test_a_fraction_of_percentages_or_of_one_comma_is_refused(written):
+    with pytest.raises(UsageError):
+        numbers.number(written, "rate")
+
+
+def test_a_fraction_of_two_numbers_with_a_comma_is_the_same_in_both_readings():
+    assert numbers.number("1,024/60,000", "rate") == 1024 / 60000

@@ -90,7 +90,7 @@ def budget(
     delta: float | None = None,
     accountant: str = "pld",
     n: int | None = None,
-    sampling: str | Sampling = "none",
+    sampling: str | Sampling | None = None,
     rate: float | None = None,
     batch: int | None = None,
     records: int | None = None,

@@ -137,7 +137,7 @@ def described_process(
     mech: str | type[Mechanism] | Mechanism | Process | None = None,
     *,
     n: object = None,
-    sampling: str | Sampling = "none",
+    sampling: str | Sampling | None = None,
     rate: object = None,
     batch: object = None,
     records: object = None,
@@ -193,7 +193,7 @@ def _from_words(text: str, keys: Mapping[str, Any]) -> DescribedProcess:
         step = plain_words.with_words(text, keys, "this")
         return described_steps([step], step.pop("adjacency"), step.pop("group"))
     relation = {key: keys[key] for key in plain_words.SHARED if keys[key] is not None}
-    others = [key for key, value in keys.items() if key not in plain_words.SHARED and value not in (None, "none")]
+    others = [key for key, value in keys.items() if key not in plain_words.SHARED and value is not None]
     if others or relation.keys() & words.shared.keys():
         twice = [*others, *(relation.keys() & words.shared.keys())][0]
         raise UsageError(f"{text[:80]!r} holds whole steps; leave out `{twice}`, or say it in words")

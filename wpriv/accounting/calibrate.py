@@ -121,7 +121,7 @@ def calibrate(
     delta: float | None = None,
     accountant: str = "pld",
     n: int | None = None,
-    sampling: str | Sampling = "none",
+    sampling: str | Sampling | None = None,
     rate: float | None = None,
     batch: int | None = None,
     records: int | None = None,
@@ -182,9 +182,15 @@ def calibrate(
     target = read_target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
     keys = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records, "epochs": epochs}
     keys |= {**params, "bands": bands, "adjacency": adjacency, "group": group}
-    written = plain_step(plain_words.with_words(mech, keys, "calibrate"))
+    described = plain_words.with_words(mech, keys, "calibrate")
+    asked = plain_words.take_unknown(described)
+    written = plain_step(described)
     adjacency, group = written.pop("adjacency"), written.pop("group")
     unknown, spec, notes = _left_open(written)
+    if asked not in (None, unknown.name):
+        raise UsageError(
+            f"{asked}=? asks for {asked}, and {unknown.name} is left out as well; give {flag(unknown.name)}"
+        )
     size = build_process.data_set_size([written])
     if unknown.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":
         raise UsageError(
@@ -328,7 +334,7 @@ def _check_kinds(
 def _check_classical(spec: dict[str, Any], unknown: Unknown) -> None:
     if (
         unknown.name != registry.mechanism(spec["mech"]).noise
-        or spec["sampling"] != "none"
+        or (spec.get("sampling") or "none") != "none"
         or not applies(build_process.step({**spec, unknown.name: 1.0}).mechanism)
     ):
         raise UsageError(

@@ -25,7 +25,7 @@ from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import shown_path
 from wpriv.hints import plain_key
-from wpriv.numerics.numbers import number, whole
+from wpriv.numerics.numbers import number, refuse_dots, whole
 
 
 def read(name: str | Path, *, quick: bool = False, kind: str | None = None) -> Recipe:
@@ -235,6 +235,9 @@ def sweep(text: str) -> dict[str, object]:
     parts = [part.strip() for part in numbers.split(",")]
     if any(len(part) > 1 and part.isdigit() and part.startswith("0") for part in parts):
         raise UsageError(f"--sweep separates its values by commas, and has numbers without any; found {text[:80]!r}")
+    if over in COUNTS:
+        for part in parts:
+            refuse_dots(part, f"--sweep {over}")
     points = [number(part, f"--sweep {over}") for part in parts]
     return {"over": over, "values": {kind.strip(): points} if colon else points}
 

@@ -66,7 +66,7 @@ def command(
     spec.check(certificate=certificate, adaptive=adaptive, repeats=repeats, tpr=tpr, max_mu=max_mu)
     if job.several:
         raise UsageError("calibrate uses one accountant; give --accountant once, with one name")
-    recipe, steps, job = flags.subject(words, job)
+    recipe, steps, job = flags.subject(words, job, solves=True)
     if steps:
         raise UsageError(
             f"calibrate solves for one step; found {len(steps)} in words. Put those that ran before into a file of "

@@ -124,6 +124,8 @@ def _recipe(
     """The keys of a recipe that says what the flags, or several steps in words, say."""
     from wpriv.accounting import load_recipe
 
+    for axis in axes:
+        _refuse_twice(str(axis["over"]), job, steps)
     data: dict[str, object] = {**job.question(), "accountants": job.accountant or ["pld"]}
     named = [axis for axis in axes if "words" in axis]
     axes = [axis for axis in axes if "words" not in axis]
@@ -149,3 +151,17 @@ def _recipe(
         return load_recipe.steps_of_flags(step, adjacency, job.group, source["history"], swept)
 
     return data | load_recipe.panels(named, keys)
+
+
+def _refuse_twice(name: str, job: flags.Job, steps: Sequence[dict[str, Any]]) -> None:
+    """Refuse a sweep over a key that has a value already.
+
+    Raises:
+        UsageError: a flag or the words give the key as well.
+    """
+    from wpriv.config.plain_words import renamed
+
+    given = {key for key, value in {**vars(job), **job.params()}.items() if value is not None}
+    given |= {key for step in steps for key in renamed(step).values()}
+    if name in given:
+        raise UsageError(f"{name} is given twice: by a value, and by --sweep {name}; leave one of them out")

@@ -111,9 +111,7 @@ class Job(spec.Job):
 
     def schedule(self) -> dict[str, object]:
         """Return the number of compositions and the sampling."""
-        return {key: getattr(self, key) for key in SCHEDULE} | {
-            "sampling": "none" if self.sampling is None else self.sampling
-        }
+        return {key: getattr(self, key) for key in SCHEDULE}
 
     def described(self) -> dict[str, Any]:
         """Return the keywords of the verbs that describe a process."""
@@ -154,11 +152,13 @@ class Subject(NamedTuple):
     job: Job
 
 
-def subject(words: Sequence[str] | None, job: Job) -> Subject:
+def subject(words: Sequence[str] | None, job: Job, *, solves: bool = False) -> Subject:
     """Read the arguments of a command: the name of a recipe, or a process in words, beside flags.
 
     A process of one step may leave to flags what it does not say.
 
+    Args:
+        solves: whether a value in words may be ``?``, as for calibrate.
     Raises:
         UsageError: the words are no process, or something is said twice.
     """
@@ -167,7 +167,7 @@ def subject(words: Sequence[str] | None, job: Job) -> Subject:
     text = " ".join(words or ())
     if not words or (len(words) == 1 and (Path(text).exists() or not (plain_words.is_sentence(text) or " " in text))):
         return Subject(text or None, (), job)
-    parsed = plain_words.parse(text)
+    parsed = plain_words.parse(text, solves=solves)
     if len(parsed.steps) == 1:
         return Subject(None, (), _with_keys(job, text, parsed.one_step("the command")))
     about = {name: value for name, value in vars(job).items() if name not in (*QUESTION, *plain_words.SHARED)}

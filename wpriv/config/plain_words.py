@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from wpriv.core.kinds import SAMPLINGS, Adjacency
 from wpriv.core.mechanism import Mechanism
 from wpriv.errors import UsageError
 from wpriv.hints import DP_SGD, did_you_mean, fold, plain, plain_key
-from wpriv.numerics.numbers import echo, number
+from wpriv.numerics.numbers import echo, number, shown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,27 +47,39 @@ def renamed(written: Mapping[str, object]) -> dict[str, str]:
 def plain_step(written: Mapping[str, object]) -> dict[str, Any]:
     """A step in the words here: its keys, its mechanism and its sampling; a noise multiplier becomes sigma.
 
-    The mechanism ``dpsgd`` is Gaussian noise, with Poisson sampling where no other is named.
+    The mechanism ``dpsgd`` is Gaussian noise with Poisson sampling.
 
     Raises:
-        UsageError: something is given twice under two names, or a noise multiplier has no meaning.
+        UsageError: something is given twice under two names, a noise multiplier has no meaning, or ``dpsgd`` stands
+            beside another sampling.
     """
+    return with_sigma(plain_values(_with_plain_keys(written)))
+
+
+def _with_plain_keys(written: Mapping[str, object]) -> dict[str, Any]:
+    """A step with the keys here; their values are as they were written."""
     names = renamed(written)
     step: dict[str, Any] = {}
     for key, value in written.items():
         if value is not None or names[key] not in step:
             step[names[key]] = value
-    return with_sigma(plain_values(step))
+    return step
 
 
 def plain_values(written: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a step or of a question with the names here of mechanism, sampling and adjacency."""
     step = dict(written)
     if isinstance(step.get("mech"), str) and fold(step["mech"]) in DP_SGD:
-        step["mech"] = "gauss"
-        step["sampling"] = "poisson" if step.get("sampling") in (None, "none") else step["sampling"]
+        given = step.get("sampling")
+        kind = plain("samplings", given) if isinstance(given, str) else given
+        if kind not in (None, "poisson"):
+            raise UsageError(
+                f"{step['mech']} is Gaussian noise on Poisson batches; found sampling {shown(given)}. Leave the "
+                f"sampling out, or write gauss instead of {step['mech']}"
+            )
+        step |= {"mech": "gauss", "sampling": "poisson"}
     for key, kind in VALUES.items():
-        if isinstance(step.get(key), str):
+        if isinstance(step.get(key), str) and "=" not in step[key]:  # else a process in words
             step[key] = plain(kind, step[key])
     if isinstance(step.get("accountant"), str):
         step["accountant"] = registry.plain_accountant(step["accountant"])
@@ -116,9 +129,10 @@ def plain_question(given: Mapping[str, Any], names: Collection[str]) -> dict[str
     for key, value in given.items():
         word = others.get(key, plain_key(key))
         name = word if word in names and key not in names else key
-        if name in question:
+        if question.get(name) is None:
+            question[name] = value
+        elif value is not None:
             raise UsageError(f"`{name}` and `{key}` mean the same; give one of them")
-        question[name] = value
     return plain_values(question)
 
 
@@ -138,6 +152,8 @@ def in_plain_words(verb: Callable[P, T]) -> Callable[P, T]:
 EXAMPLE = "gauss sigma=4 n=10 poisson 0.01 + laplace scale=20 n=5"
 # keys that are about the whole process
 SHARED = ("adjacency", "group")
+# keys of the question, which stand beside the words
+BESIDE = ("eps", "delta", "tol", "accountant")
 # the value of a key that calibrate solves for
 UNKNOWN = "?"
 
@@ -169,12 +185,14 @@ def is_sentence(text: object) -> bool:
     return first in DP_SGD or registry.known("mechanisms", first) or any("=" in word for word in rest)
 
 
-def parse(text: str) -> Sentence:
+def parse(text: str, *, solves: bool = False) -> Sentence:
     """Read a process in words.
 
     A step begins with its mechanism; then stand key=value, a kind of sampling, perhaps with its rate behind it, and a
     neighbouring relation. Steps are joined by " + ".
 
+    Args:
+        solves: whether a value may be ``?``, which is then kept for ``take_unknown``.
     Raises:
         UsageError: a word has no meaning, or something is given twice.
     """
@@ -192,6 +210,9 @@ def parse(text: str) -> Sentence:
     for step in steps:
         if "mech" not in step:
             raise UsageError(f"{text[:80]!r}: every step begins with a mechanism, as in {EXAMPLE}")
+        unknown = [key for key, value in step.items() if value == UNKNOWN]
+        if unknown and not solves:
+            raise UsageError(f"{text[:80]!r}: {unknown[0]}=? is for calibrate alone, which solves for it; give a value")
         for key in [key for key in step if renamed(step)[key] in SHARED]:
             name, value = renamed(step)[key], step.pop(key)
             if shared.setdefault(name, value) != value:
@@ -205,17 +226,31 @@ def _add(step: dict[str, Any], word: str, text: str) -> None:
     key = key.lstrip("-").replace("-", "_")
     if not equals:
         key, value = _bare(step, word, text)
+    fields = _parameters(step.get("mech"))
+    key = key if key in fields else key.lower()
+    if key not in fields and plain_key(key) in BESIDE:
+        raise UsageError(f"{text[:80]!r}: {key} is part of the question; give `{plain_key(key)}` beside the words")
+    if key == "param":
+        raise UsageError(f"{text[:80]!r}: write {value or 'name=value'} without param=")
+    *_, last = re.split("[,;+]", value)
+    if value != last and (not last or _is_mechanism(last)):
+        raise UsageError(f'{text[:80]!r}: words are separated by blanks, and steps by " + "; found {word[:40]!r}')
     if key in step:
         raise UsageError(
             f"{text[:80]!r}: {key} is given twice in one step; words are a mechanism and key=value, and steps are "
             f'joined by " + "'
         )
-    if value != UNKNOWN:
-        step[key] = value
+    step[key] = value
+
+
+def _is_mechanism(word: str) -> bool:
+    return fold(word) in DP_SGD or registry.known("mechanisms", word)
 
 
 def _bare(step: dict[str, Any], word: str, text: str) -> tuple[str, str]:
     """The key that a word without "=" gives, and its value."""
+    if not word.strip():
+        raise UsageError(f"{text[:80]!r} has an empty word in quotes; leave it out")
     if not step:
         if fold(word) not in DP_SGD:
             registry.mechanism(word)  # an unknown name, with a suggestion
@@ -224,8 +259,10 @@ def _bare(step: dict[str, Any], word: str, text: str) -> tuple[str, str]:
         return "sampling", plain("samplings", word)
     if plain("adjacencies", word) in tuple(Adjacency):
         return "adjacency", plain("adjacencies", word)
-    if word[0] in "0123456789." and next(reversed(step)) == "sampling":
+    if word[0] in "0123456789.?" and next(reversed(step)) == "sampling":
         return "rate", word
+    if _is_mechanism(word):
+        raise UsageError(f'{text[:80]!r}: a step has one mechanism, and steps are joined by " + "; found {word!r}')
     near = did_you_mean(word, [*SAMPLINGS, *Adjacency, *registry.names("mechanisms")]) or "."
     raise UsageError(
         f'{text[:80]!r}: {word[:40]!r} says nothing here{near} Words are as in "{EXAMPLE}"; steps are joined by " + "'
@@ -240,11 +277,29 @@ def with_words(mech: object, keys: Mapping[str, Any], verb: str) -> dict[str, An
     """
     if not is_sentence(mech) or not isinstance(mech, str) or len(mech.split()) == 1:
         return {"mech": mech, **keys}
-    step = plain_step(parse(mech).one_step(verb))
+    step = _with_plain_keys(parse(mech, solves=verb == "calibrate").one_step(verb))
     for key in step:
-        if keys.get(key) not in (None, "none"):
+        if keys.get(key) is not None:
             raise UsageError(f"{key} is given twice: in {mech[:80]!r}, and as `{key}`")
     return {**keys, **step}
+
+
+def take_unknown(step: dict[str, Any]) -> str | None:
+    """Remove the key whose value is ``?`` from a step for calibrate, and return its name; None where there is none.
+
+    Raises:
+        UsageError: there are several, or calibrate does not solve for it.
+    """
+    unknown = [key for key, value in step.items() if isinstance(value, str) and value.strip() == UNKNOWN]
+    if not unknown:
+        return None
+    noise = None if "mech" in unknown else registry.mechanism(plain_values({"mech": step.get("mech")})["mech"]).noise
+    solvable = [name for name in (noise, "n", "rate") if name is not None]
+    if len(unknown) > 1 or unknown[0] not in solvable:
+        wanted, found = ", ".join(f"{name}=?" for name in solvable), " and ".join(f"{key}=?" for key in unknown)
+        raise UsageError(f"calibrate solves for one of {wanted}; found {found}. Give the others values")
+    del step[unknown[0]]
+    return unknown[0]
 
 
 # Generators of observations as text: ``weibull:shape=0.5,records=50,coordinates=1000``. Drawing is left to the run.

@@ -222,7 +222,12 @@ def plain_document(document: Document) -> Document:
         here: Mapping[str, str] = _names(path, value, document.data.get("kind"))
         names.update({(*path, key): name for key, name in here.items() if name != key})
         plain: dict[str, Any] = {here.get(key) or key: walk((*path, key), item) for key, item in value.items()}
-        return _plain_axis(plain) if own_sweeps and "sweep" in path[-2:] else _plain_values(path, plain)
+        if own_sweeps and "sweep" in path[-2:]:
+            return _plain_axis(plain)
+        try:
+            return _plain_values(path, plain)
+        except UsageError as error:
+            raise refusal(document, [document.diagnostic(path, str(error))]) from None
 
     # tables of other kinds have parameters of any name
     tables = [document.at(path) for path in document.values if path[-1:] == ("table",)]

@@ -17,7 +17,7 @@ ONE_RELEASE = "n = 1, since neither n nor epochs was given"
 REPETITION_KEYS = ("n", "rate", "batch", "records", "epochs", "bands")
 
 
-def sampling_keys(sampling: str | Sampling, rate: object, max_batch: object) -> dict[str, object]:
+def sampling_keys(sampling: str | Sampling | None, rate: object, max_batch: object) -> dict[str, object]:
     """``sampling``, ``rate`` and ``max_batch`` of a step mapping; a Sampling object brings its own.
 
     Raises:

@@ -20,6 +20,8 @@ _INTEGER = re.compile(r"\s*[+-]?\d{1,40}\s*")
 # groups of three digits: 60_000, 1,234,567.5
 _GROUPED = re.compile(r"\s*[+-]?[1-9]\d{0,2}(?:(?:_\d{3})+|(?:,\d{3})+)(?:\.\d*)?\s*")
 _PERCENT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*%\s*")
+# 60.000, which is 60 to some and 60000 to others; no count is written with three decimals
+_DOTTED = re.compile(r"\s*[+-]?[1-9]\d{0,2}(?:\.\d{3})+\s*")
 _ONE_COMMA = re.compile(r"\s*([+-]?\d+),(\d+)\s*")
 
 
@@ -42,6 +44,8 @@ def number(value: object, name: str) -> float:
             return float(power)
         if isinstance(value, str) and value.count("/") == 1:
             numerator, denominator = value.split("/")
+            if "%" in value or (_ONE_COMMA.fullmatch(numerator) and not _ONE_COMMA.fullmatch(denominator)):
+                raise ValueError
             result = float(_without_separators(numerator)) / float(_without_separators(denominator))
         else:
             result = float(value) if not isinstance(value, (bool, bytes)) else math.nan  # type: ignore[arg-type]
@@ -62,6 +66,7 @@ def whole(value: object, name: str) -> int:
     """
     if isinstance(value, str) and "%" in value:
         raise UsageError(f"{name} is a count, and no percentage; found {shown(value)}")
+    refuse_dots(value, name)
     if isinstance(value, str) and _GROUPED.fullmatch(value):
         value = _without_separators(value)
     if isinstance(value, str) and _INTEGER.fullmatch(value):
@@ -72,6 +77,19 @@ def whole(value: object, name: str) -> int:
     if result != math.floor(result):
         raise UsageError(f"{name} must be a whole number, as in 1000 or 2^20; found {shown(value)}")
     return int(result)
+
+
+def refuse_dots(value: object, name: str) -> None:
+    """Refuse the text of a count with dots of thousands, such as ``60.000``.
+
+    Raises:
+        UsageError: it has such dots.
+    """
+    if isinstance(value, str) and _DOTTED.fullmatch(value):
+        all_digits, digits = value.strip().replace(".", ""), value.strip().partition(".")[0]
+        other = f", or {digits}" if float("0." + all_digits[len(digits) :]) == 0 else ""
+        fault = f"{name} is a count, and has a dot of decimals or of thousands"
+        raise UsageError(f"{fault}: write {all_digits}{other}; found {shown(value)}")
 
 
 def finite_number(value: object, name: str, *, whole: bool = False) -> Any:
@@ -97,7 +115,15 @@ def finite_number(value: object, name: str, *, whole: bool = False) -> Any:
 
 
 def to_int(value: object) -> Any:
-    """Convert 2^16, 60,000 and 1e6 to an int, and return anything else as it is, for a validator to refuse."""
+    """Convert 2^16, 60,000 and 1e6 to an int, and return anything else as it is, for a validator to refuse.
+
+    Raises:
+        ValueError: text has dots of thousands, which validators read as a dot of decimals.
+    """
+    try:
+        refuse_dots(value, "the number")
+    except UsageError as error:
+        raise ValueError(str(error)) from None
     try:
         if isinstance(value, str) and _GROUPED.fullmatch(value):
             return whole(value, "")
