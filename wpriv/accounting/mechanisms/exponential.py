@@ -1,6 +1,6 @@
-"""The exponential mechanism, and certified bounds of the optimal adaptive composition of releases of bounded range.
+"""The exponential mechanism: a choice among candidates by noisy scores, a release of bounded range.
 
-``docs/theory/bounded-range.md`` has the recursion and the proof of both ends.
+Bounds of the optimal adaptive composition are certified: docs/theory/bounded-range.md has the recursion and the proof.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two given histograms as a mechanism, and the strict reader of their file; every fault is reported with its line."""
+"""Any two distributions, given as a table of outcomes with their probabilities under both neighbours."""
 
 from __future__ import annotations
 

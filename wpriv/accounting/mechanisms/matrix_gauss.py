@@ -1,4 +1,4 @@
-"""Matrix factorization: strategies, their sensitivity (an upper end, and a pattern below it), and the mechanism.
+"""Correlated Gaussian noise by matrix factorization, with the sensitivity of its strategy: an upper end, and a pattern.
 
 Row i of C x is released at step i, and row j of x is what a record contributes to step j, a vector of norm at most 1.
 The steps in which a record takes part, its pattern, lie at least ``separation`` apart. docs/theory/bands.md has the
