@@ -280,3 +280,11 @@ def test_samplings_that_no_relation_covers_together_are_refused_by_their_names(t
     assert "found adjacency" not in err
     assert main(["budget", "--history", str(file), "--delta", "1e-5", "--adjacency", "replace-one"]) == 0
     assert "half the sensitivity" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [("--epsilon", "3"), ("--epochs", "3"), ("--noise-multiplier", "1")])
+def test_a_training_is_changed_by_its_recipe_and_not_by_flags_of_the_calculator(capsys, words):
+    assert main(["train", "quick/digits", *words]) == 2
+    told = capsys.readouterr().err
+    assert "--set privacy.eps=3" in told
+    assert "did you mean" not in told

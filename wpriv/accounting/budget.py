@@ -184,11 +184,11 @@ def budget(
     return evaluate.with_warnings(row, plausibility_warnings(row, described.records))
 
 
-def curve(process: Process, accountant: str = "pld", *, tol: float | None = None) -> Curve:
+def curve(process: Process | Mechanism | str, accountant: str = "pld", *, tol: float | None = None) -> Curve:
     """Return the privacy curve of a process by one accountant.
 
     Args:
-        process: what ran.
+        process: what ran, also as a mechanism or in words (``"gauss sigma=4 n=10"``).
         accountant: the name of an accountant, with options as ``"renyi:order=8"``.
         tol: relative width asked of a certified bracket (default 1e-6).
     Raises:
@@ -200,6 +200,7 @@ def curve(process: Process, accountant: str = "pld", *, tol: float | None = None
     >>> round(curve(process).epsilon(delta=1e-4), 3)
     2.302
     """
+    process = build_process.described_process(process).process
     return evaluate.curve(process, accountant, evaluate.answer_tol(process) if tol is None else tol)
 
 

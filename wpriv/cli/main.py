@@ -17,9 +17,11 @@ from wpriv._version import __version__
 from wpriv.cli import output
 from wpriv.cli.parsing import SETTINGS, LazyGroup, ParserError, keep_text
 from wpriv.errors import EXIT_CODES, MissingResource, Place, Unsupported, UsageError, WprivError, lacking
-from wpriv.hints import did_you_mean
+from wpriv.hints import did_you_mean, plain_key
 
 BUG, INTERRUPTED = 70, 130
+# flags of the calculator, and names of other programs, that recipes of trainings have as keys
+TRAINED = ("eps", "delta", "sigma", "noise-multiplier", "epochs", "n", "batch", "rate", "sampling", "data", "model")
 SCHEMA = "wpriv.error/1"
 
 app = typer.Typer(
@@ -201,5 +203,10 @@ def _parser_message(error: Any) -> str:
     known = sorted(name[2:] for parameter in ctx.command.params for name in parameter.opts if name.startswith("--"))
     word = option.lstrip("-")
     near = did_you_mean(word, known, "--") or "."
+    if "set" in known and (plain_key(word).replace("_", "-") in TRAINED or near == "."):
+        return (
+            f"{ctx.command_path} has no option {option}: the recipe says how it trains. Change its keys by --set, as "
+            f"in --set privacy.eps=3 --set epochs=10"
+        )
     advice = f" A parameter without a flag is --param {word}=VALUE." if "param" in known and near == "." else ""
     return f"{ctx.command_path} has no option {option}{near}{advice} `{ctx.command_path} --help` names all"

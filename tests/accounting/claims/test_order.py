@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import wpriv
 from wpriv.accounting.claims.order import privacy_order
 from wpriv.accounting.claims.subject import described
 from wpriv.errors import Unsupported, UsageError
@@ -133,3 +134,11 @@ def test_a_malformed_file_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(UsageError):
         described(path)
+
+
+def test_processes_are_taken_as_mechanisms_and_in_words_too():
+    words = wpriv.privacy_order("gauss sigma=2", "gauss sigma=1")
+    assert words.verdict == wpriv.privacy_order(wpriv.Gauss(2.0), wpriv.Gauss(1.0)).verdict == "dominates"
+    assert wpriv.curve("gauss sigma=2").epsilon(delta=1e-5) == wpriv.budget("gauss", sigma=2, delta=1e-5).epsilon.safe
+    with pytest.raises(UsageError, match="needs a mechanism"):
+        wpriv.privacy_order(3, "gauss sigma=1")

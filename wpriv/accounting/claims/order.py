@@ -19,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.accounting import evaluate
+from wpriv.accounting.build_process import described_process
 from wpriv.accounting.claims.decision import delta_ends, known_by_guarantee
 from wpriv.accounting.evaluate import is_bound_only
 from wpriv.core.guarantee import Curve
+from wpriv.core.mechanism import Mechanism
 from wpriv.core.membership import exact_mu, order_names
 from wpriv.core.process import Process
 from wpriv.core.trade_off import PROFILE_ROUNDING
@@ -308,8 +310,8 @@ class PrivacyOrder(Shown):
 
 
 def privacy_order(
-    a: Process,
-    b: Process,
+    a: Process | Mechanism | str,
+    b: Process | Mechanism | str,
     *,
     eps: float | None = None,
     delta: float | None = None,
@@ -319,7 +321,7 @@ def privacy_order(
     """Decide which of two processes is more private, from certified brackets of both privacy curves.
 
     Args:
-        a, b: the processes.
+        a, b: the processes, also as mechanisms or in words (``"gauss sigma=4 n=10"``).
         eps: the largest eps of the range from 0.
         delta: instead of eps, the range ends where both deltas have fallen to this (default 1e-10).
         within: relative difference of delta up to which curves that cannot be ordered are called equal.
@@ -332,6 +334,7 @@ def privacy_order(
         raise UsageError("the range ends at `eps` or where both curves reach `delta`; give one of them")
     if not 0 < finite_number(within, "`within`") < 1:
         raise UsageError(f"`within` is a relative difference above 0 and below 1; found {within:g}")
+    a, b = (described_process(process).process for process in (a, b))
     warnings = _warnings(a, b)
     curves = [_curve(process, tol) for process in (a, b)]
     mu, nu = map(exact_mu, curves)

@@ -155,7 +155,10 @@ def compare(
     if not isinstance(out, (str, Path, type(None))):
         raise UsageError(f"out is the path of a directory; found {out!r:.60}")
     if (recipe is None) == (not keys):
-        raise UsageError("compare takes either a recipe, or its keys (process=..., accountants=..., eps=...)")
+        raise UsageError(
+            "compare takes either a recipe, or its keys, as in compare(process='gauss sigma=4 n=10', delta=1e-5, "
+            "accountants=['pld', 'rdp'])"
+        )
     if recipe is None:
         return run(load_recipe.from_keys(keys), None if out is None else Path(out), fresh=fresh)
     loaded = load_recipe.read(recipe, quick=quick, kind="compare")
