@@ -122,7 +122,7 @@ def test_the_library_takes_arrays():
 
 
 def test_the_command_line_sweeps_observed_steps(capsys):
-    job = "--mech gauss --sigma 1 --n 1 --delta 1e-5 --accountant wdp:variant=code --accountant bdp:order=2"
+    job = "--mech gauss --sigma 1 --delta 1e-5 --accountant wdp:variant=code --accountant bdp:order=2"
     seen = "weibull:shape=0.5,records=6,coordinates=4,steps=3,quantile=0.5"
     assert main(["compare", *job.split(), "--observed", seen, "--sweep", "n=1,2,3"]) == 0
     shown = capsys.readouterr()

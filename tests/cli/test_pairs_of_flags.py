@@ -104,7 +104,7 @@ def test_epochs_beside_a_sweep_over_rates_mean_the_same_as_by_themselves(capsys)
 
 
 def test_bands_beside_a_sweep_over_n_are_refused(capsys):
-    job = "--mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 40 --bands 4 --delta 1e-5"
+    job = "--mech gauss --sigma 4 --sampling poisson --rate 0.01 --bands 4 --delta 1e-5"
     code, out, err = call(capsys, f"compare {job} --sweep n=40,80")
     assert (code, out) == (2, "")
     assert "bands has no sweep over n" in err
