@@ -98,6 +98,9 @@ def test_recipes_are_offered_by_name_to_the_verbs_that_run_them_and_files_beside
     assert trained == {name for name, path in known.items() if "\nkind: train" in f"\n{path.read_text()}"}
     assert words("train", "folder/") == ["folder/inner.yml"]
     assert words("train", "no/such/") == []
+    assert words("explain", "m") == ["mine.yaml"]
+    assert words("explain", "a") == []  # not the words of reproduce
+    assert words("reproduce", "a") == ["all"]
 
 
 def test_names_are_offered_to_list_by_their_kind():

@@ -518,7 +518,7 @@ def curve_of(process: Process, accountant: str, tol: float, repeats: str | Repea
 
 
 def facts(repeats: dict[str, Any], unknown: str) -> list[tuple[str, str]]:
-    """What one run, and the release of all runs, would cost: labels with their text."""
+    """Return the budgets of one run and of the release of all runs, each with its label."""
     name = "delta" if unknown == "delta" else "eps"
     one, every = repeats["one_run"], repeats["all_runs"]
     count = max(1, round(repeats["mean"]))

@@ -1,4 +1,4 @@
-"""What an attacker can do at most who must tell whether a record was used: from a guarantee, or from a privacy curve.
+"""Upper bounds on membership inference, from a guarantee or from a privacy curve.
 
 The bounds of a curve are those of the trade-off functions of both orders of the neighbours; see
 ``wpriv/core/membership.py``. docs/guides/what-eps-means.md has the proofs of those of a guarantee.
@@ -259,7 +259,7 @@ class Attacks:
 
 
 class Known(Protocol):
-    """What is known of a release; ``str`` names it."""
+    """A guarantee of a release, or its process; ``str`` names it."""
 
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """Bounds for every attacker at some false-positive rates."""
@@ -466,7 +466,7 @@ class Ran:
 
 
 def ran(process: Process, delta: float) -> Ran:
-    """What is known of a process at one delta; at delta = 0 eps is the largest privacy loss.
+    """A process, and the eps that it has at one delta; at delta = 0 eps is the largest privacy loss.
 
     Raises:
         Unsupported: no accountant has proven bounds; or delta is 0, and no finite eps holds there.

@@ -56,9 +56,9 @@ def check_max_eps(rows: list[Guarantee], limit: float) -> None:
     """Raise CheckFailed if the eps of a row exceeds ``limit``; the rows are those of ``narrow_to_decide``."""
     for row in rows:
         if not row.epsilon.safe <= limit:
-            found = f"{text(row.epsilon.safe, up=True, limit=limit)} by {row.accountant}"
+            answer = f"{text(row.epsilon.safe, up=True, limit=limit)} by {row.accountant}"
             at = f"(--max-eps) at delta = {echo(row.delta.safe)}"
-            raise CheckFailed(f"wanted eps <= {echo(limit)} {at}; found {found}. Add noise, or run fewer steps")
+            raise CheckFailed(f"wanted eps <= {echo(limit)} {at}; found {answer}. Add noise, or run fewer steps")
 
 
 LARGE_EPS = 20.0

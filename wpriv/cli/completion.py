@@ -64,7 +64,7 @@ FEW = {
     "device": ("cpu", "cuda"),
     "backend": ("loky", "multiprocessing", "threading", "submitit"),
     "method": ("one-run", "two-worlds"),
-    "style": ("screen", "paper"),
+    "style": ("screen", "paper", "dark"),
     "formats": ("png", "pdf", "svg"),
     "columns": ("1", "2"),
     "form": ("summary", "html", "registry", "checklist"),
@@ -231,7 +231,7 @@ def _names(kind: str | None, described: bool) -> Iterator[tuple[str, str]]:
 
 def _recipes(command: str) -> Iterator[tuple[str, str]]:
     """The shipped recipes, for a verb those that it runs, each with the number in the paper that it gives."""
-    wanted = "train" if command == "audit" else command
+    wanted = {"audit": "train", "explain": "budget"}.get(command, command)
     for name, path in shipped().items():
         text = path.read_text(encoding="utf-8")
         kind, source = (re.search(rf"(?m)^{key}: *[\"']?([^\"'\n]*)", text) for key in ("kind", "source"))

@@ -32,7 +32,7 @@ Unit = Annotated[
 
 
 def command(
-    what: What,
+    words: What,
     delta: Delta = None,
     prior: Prior = "0.01",
     people: People = "4",
@@ -51,7 +51,7 @@ def command(
     from wpriv.accounting.claims.explain import explain
     from wpriv.cli import output
 
-    row = explain(" ".join(what), delta=delta, prior=prior, people=people, releases=releases, unit=flags.folded(unit))
+    row = explain(" ".join(words), delta=delta, prior=prior, people=people, releases=releases, unit=flags.folded(unit))
     if as_json:
         output.emit_json(row.as_dict())
     else:

@@ -64,7 +64,7 @@ def top(
 
 
 class _Failure(NamedTuple):
-    """How a command ended without an answer: the message, the exit code, and the place of the fault in a file."""
+    """The failure of a command: the message, the exit code, and the place of the fault in a file."""
 
     message: str
     code: int

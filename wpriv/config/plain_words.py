@@ -172,8 +172,9 @@ class Sentence:
             UsageError: there are several.
         """
         if len(self.steps) > 1:
-            found = f"found {len(self.steps)} steps. Put the others into a file of `history`"
-            raise UsageError(f"{verb} is about one step; {found}")
+            raise UsageError(
+                f"{verb} is about one step; found {len(self.steps)} steps. Put the others into a file of `history`"
+            )
         return {**self.steps[0], **self.shared}
 
 

@@ -188,9 +188,10 @@ class LaplaceGroupPair(AlignedGroupPair):
 
     def __init__(self, pairs: Sequence[LossPair], rate: float):
         if pairs[-1].support[1] > MAX_LOSS:
-            found = f"found {pairs[-1].support[1]:g}. Add noise, or ask without sampling"
-            what = "the losses of a sampled group with Laplace noise are added up"
-            raise Unsupported(f"{what} to {MAX_LOSS:g} nats; {found}")
+            raise Unsupported(
+                f"a sampled group with Laplace noise is accounted for up to a privacy loss of {MAX_LOSS:g} nats; found "
+                f"{pairs[-1].support[1]:g}. Add noise, or ask without sampling"
+            )
         super().__init__(pairs, rate)
         self.centres = np.array([0.0, *(pair.support[1] for pair in pairs)])
         weights = self.weights

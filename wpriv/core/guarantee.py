@@ -153,7 +153,7 @@ class Guarantee(Shown):
         return f"{name} {sign} {value} ({', '.join(filter(None, words))})"
 
     def facts(self, limit: float | None = None) -> list[tuple[str, str]]:
-        """What the answer is about and rests on: process, neighbours, bracket, accountant, source and more."""
+        """Return the process, neighbours, bracket, accountant, source and notes, each with its label."""
         rows = self.process.facts()
         if best := self._best_of_runs():
             rows.append(("runs", best))
@@ -184,7 +184,7 @@ class Guarantee(Shown):
         return [(name, "" if from_above else text(low, up=False), text(high, up=True)) for name, low, high in ends]
 
     def _distance_to_best(self) -> list[tuple[str, str]]:
-        """How far the calibrated value lies from the best one."""
+        """The nearest value that misses the target, and the relative distance of the calibrated one from it."""
         calibrated = self.extra.get("calibrated")
         if not calibrated or self.extra.get("room", {}).get("accountant"):
             return []

@@ -72,8 +72,8 @@ def definitions(path: str | Path) -> dict[str, Definition]:
         if isinstance(node, ast.FunctionDef):
             defined[node.name] = _parameters(node.args)
         elif isinstance(node, ast.ClassDef):
-            made = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
-            defined[node.name] = _parameters(made[0].args, 1) if made else Definition(None)
+            inits = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
+            defined[node.name] = _parameters(inits[0].args, 1) if inits else Definition(None)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             defined |= {(alias.asname or alias.name).partition(".")[0]: Definition(None) for alias in node.names}
         elif isinstance(node, ast.Assign):

@@ -1,4 +1,4 @@
-"""How results show themselves in Python: a sentence as text, a small table in a notebook, escaped text in LaTeX."""
+"""Representations of results in Python: a sentence as text, a small table in a notebook, escaped text in LaTeX."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _POWER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?)e([-+]?\d+)(?![\w.])")
 
 
 class Shown:
-    """A result whose ``str`` is one sentence; a class has it in ``__str__``, and what belongs below it in ``facts``."""
+    """A result whose ``str`` is one sentence; ``facts`` returns its details, which notebooks show below it."""
 
     def facts(self) -> list[tuple[str, str]]:
-        """What belongs below the sentence: pairs of a label and its text."""
+        """Return the details of the result, each a label with its text."""
         return []
 
     def __repr__(self) -> str:

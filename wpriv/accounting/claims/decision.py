@@ -74,7 +74,7 @@ class Decision(Shown):
         return f"{self.claim} is {self.verdict}: {self.reason}"
 
     def facts(self) -> list[tuple[str, str]]:
-        """What the verdict is about and rests on, and the test that breaks a refuted claim."""
+        """Return the process, the bounds, and the test that refutes the claim, each with its label."""
         rows = [*self.process.facts(), *(("read as", note) for note in self.notes)]
         if self.epsilon is not None and self.claim.notion == "approximate-dp" and self.claim.delta > 0:
             rows.append(("eps", f"{self.epsilon.text()} at delta {short(self.claim.delta)}"))

@@ -171,7 +171,7 @@ class Explanation(Shown):
         )
 
     def facts(self) -> list[tuple[str, str]]:
-        """What the guarantee is about, and what an attacker can do at most: labels with their text."""
+        """Return the process and the bounds on attackers, each with its label."""
         rows = [] if self.process is None else self.process.facts()
         rows += [
             ("right at even odds", f"{percent(self.right_guess)}, a guess whether a record was used (blind: 50%)"),

@@ -66,8 +66,9 @@ def _of_json(path: Path) -> DescribedProcess:
     if isinstance(data, dict) and isinstance(data.get("process"), list):
         steps = [dict(step) for step in data["process"] if isinstance(step, dict)]
         if len(steps) != len(data["process"]) or not steps:
-            found = str(data["process"])[:80]
-            raise UsageError(f"{shown_path(path)}: `process` must be a list of steps; found {found}")
+            raise UsageError(
+                f"{shown_path(path)}: `process` must be a list of steps; found {str(data['process'])[:80]}"
+            )
         if "repeats" in data:
             raise _best_run(shown_path(path))
         if data.get("records"):

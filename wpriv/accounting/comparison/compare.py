@@ -102,7 +102,7 @@ class Comparison(Shown):
         return "\n".join(lines)
 
     def _tables(self) -> Iterator[tuple[list[tuple[str, str]], tuple[list[str], list[list[str]]]]]:
-        """What the values of each panel of privacy curves are, and the header and the lines of its table."""
+        """Yield for each panel of privacy curves a description of its values, and the header and rows of its table."""
         for panel in self.recipe.panels:
             rows = [row for row in self.rows if row.get("panel", "") == panel.name]
             if panel.table == "bounds":

@@ -18,11 +18,11 @@ FIXED = ("sigma", "scale", "n", "group")
 
 @dataclass(frozen=True)
 class BoundsTable:
-    """The figures of a panel, rounded up: lines of the grid, each with the text of its cells.
+    """The numbers of a panel, rounded up: rows of the grid, each with the text of its cells.
 
     Args:
         axes: the names of the swept quantities, none without a sweep.
-        series: case, accountant and notion of each column. claims: what its figures claim.
+        series: case, accountant and notion of each column. claims: those of its numbers.
         points: the values of the axes of each line. cells: a line for each point, a cell for each series.
         lower: as ``cells``, the lower ends where there are any. heading: what ``series`` names.
     """
@@ -86,7 +86,7 @@ def answer_of(rows: Sequence[Row]) -> str:
 
 
 def about(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """What all figures of a panel are about: the question, the neighbours and the claims."""
+    """Return the question, the neighbours and the claims that all numbers of a panel share, each with its label."""
     given = str(rows[0]["asked"])
     values = list(dict.fromkeys(row[given] for row in rows if row[given] is not None))
     at = f" at {NAMES.get(given, given)} {short(values[0])}" if len(values) == 1 else ""
