@@ -138,8 +138,9 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
             with torch.no_grad():
                 moved = mover(test_points)
             place = {"panel": f"step {step}", "header": f"distance = {_sliced.distance(moved, goal):.3g}"}
-            if recipe.privacy is not None:
-                costs = epsilons(recipe, [len(indices) for indices in groups], float(model.multiplier), step)
+            if recipe.privacy is not None and recipe.privacy.delta is not None:
+                counts = [len(indices) for indices in groups]
+                costs = epsilons(penalty, counts, float(model.multiplier), step, recipe.privacy.delta)
                 place["header"] += "; " + ", ".join(f"ε of {side} = {eps:.3g}" for side, eps in costs.items())
             for kind, points in (("target", goal), ("moved", moved)):
                 rows += [{**place, "kind": kind, **_fairness.xy(point)} for point in points[:POINTS_SHOWN].tolist()]
@@ -172,23 +173,20 @@ def _with_earlier_networks(network: nn.Module, steps: Sequence[int]) -> Any:
     return model
 
 
-def epsilons(recipe: Train, counts: Sequence[int], multiplier: float, steps: int) -> dict[str, float]:
+def epsilons(penalty: Penalty, counts: Sequence[int], multiplier: float, steps: int, delta: float) -> dict[str, float]:
     """Return the certified eps of so many steps for a record of each private class: X is moved, Z is the goal.
 
     Args:
-        recipe: with privacy, whose delta counts. counts: training records of both classes.
+        counts: training records of both classes.
         multiplier: standard deviation of the noise over the sensitivity to all private records.
     Source:
         Rodriguez-Vitores, Lalanne, Loubes (2025), Theorem A.1 and Figure 13.
     """
-    assert recipe.privacy is not None
-    penalty = _penalty(recipe, counts)
     costs = {}
     for side in ("x", "z") if penalty.private == "both" else (penalty.private,):
         alone = dataclasses.replace(penalty, private=side)
         step = alone.step(multiplier * penalty.sensitivity / alone.sensitivity, _sliced.as_pairs(counts), max(steps, 1))
-        curve = evaluate.curve(Process((step,)), "pld", SHOWN_TOL)
-        costs[side.upper()] = curve.epsilon(delta=recipe.privacy.delta) if steps else 0.0
+        costs[side.upper()] = evaluate.curve(Process((step,)), "pld", SHOWN_TOL).epsilon(delta=delta) if steps else 0.0
     return costs
 
 
