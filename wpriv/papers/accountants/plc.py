@@ -32,7 +32,7 @@ VARIANTS = ("corrected", "paper")
 NAMES = {"berry-esseen": "Berry-Esseen (Theorem 6)", "nagaev": "Nagaev (Theorem 6)", "markov": "Markov (Theorem 3)"}
 PRINTED = (
     "plc:variant=paper divides by sqrt(n) sigma^2 in Nagaev's error and does not centre the third moment, as printed: "
-    "the number can lie BELOW the true delta. Of Theorem 3 it takes the sign of the proof, as the printed sum is negative"
+    "the number can lie BELOW the true delta. Theorem 3 has the sign of its proof, since the printed sum is negative"
 )
 
 
