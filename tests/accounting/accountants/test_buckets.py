@@ -57,7 +57,7 @@ def test_losses_on_the_ends_of_buckets_are_not_rounded(eps0: float, n: int, eps:
 def test_the_bound_of_the_rounding_covers_a_composition_in_forty_digits() -> None:
     """Oracle: direct convolution of the same masses in exact sums (math.fsum), without a Fourier transform."""
     start = buckets.buckets_of(GaussPair(0.5), 0.05, 200, upward=True)
-    composed, direct = start.plus(start), [0.0] * (2 * start.mass.size - 1)
+    composed, direct = buckets.summed([(start, 2)]), [0.0] * (2 * start.mass.size - 1)
     for shift in range(len(direct)):
         direct[shift] = math.fsum(
             float(start.mass[i]) * float(start.mass[shift - i])

@@ -16,7 +16,8 @@ from functools import reduce
 import numpy as np
 
 from wpriv.accounting.pld import constants
-from wpriv.accounting.pld.lattice import energy, fast_length
+from wpriv.accounting.pld.lattice import energy, fast_length, integer_power
+from wpriv.accounting.pld.saddle_point import merged_counts
 from wpriv.core.guarantee import Curve, epsilon_at
 from wpriv.core.loss_pair import LOSS_ROUNDING, LossPair
 from wpriv.core.process import Process, WeightedPairs, require_exact_plds
@@ -31,12 +32,14 @@ SOURCE = "Meiser, Mohammadi 2018 (privacy buckets, without error terms); Sommer,
 DISPLAY_NAME = "privacy buckets"
 EXPLAIN = """\
 Bucket i holds the losses from (i-1) ln f to i ln f, for i from -number/2 to number/2; larger ones count as infinite.
-Upper end: every loss as large as its bucket allows; lower end: as small. Sums of n losses by repeated squaring; where
-they outgrow the buckets, two become one (f is squared). Rounding of the Fourier transforms is inside both ends: about
-5e-13 n, below which no delta is reached. factor=0 takes the least f whose buckets hold the losses of each step."""
+Upper end: every loss as large as its bucket allows; lower end: as small. Sums of 8 losses by Fourier transforms, again
+and again; where they outgrow the buckets, two become one (f is squared). Rounding is inside both ends: 3e-13 n and more
+of delta, below which no delta is reached. factor=0 takes the least f whose buckets hold the losses of each step."""
 MAX_NUMBER = 2**22
 # losses beyond the buckets, relative to one release, where the factor is chosen; and mass by which sums outgrow them
 NEGLIGIBLE = 1e-15
+# losses that are added by one transform
+RADIX = 8
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,9 @@ class Buckets:
     def delta(self, eps: float) -> float:
         """delta at eps of these losses, without the bound of the rounding."""
         losses = (np.arange(self.mass.size) - self.mass.size // 2) * self.width
-        return float(self.mass @ -np.expm1(np.minimum(eps - losses, 0.0))) + self.infinity
+        # a negative mass is rounding: without it the upper end falls with eps
+        mass = np.maximum(self.mass, 0.0) if self.upward else self.mass
+        return float(mass @ -np.expm1(np.minimum(eps - losses, 0.0))) + self.infinity
 
     def end(self, eps: float) -> float:
         """delta at eps with the rounding added, or subtracted."""
@@ -65,39 +70,46 @@ class Buckets:
         return min(self.delta(eps) + rounding, 1.0) if self.upward else max(self.delta(eps) - rounding, self.infinity)
 
     def merged(self) -> Buckets:
-        """The same losses with the factor squared, in as many buckets, of which half are empty."""
+        """The same losses with the factor squared; the outer half of the buckets is then empty."""
         half = self.mass.size // 2
-        at = (np.arange(-half, half + 1) + self.upward) // 2
-        mass = np.bincount(at + half, weights=self.mass, minlength=self.mass.size)
-        return replace(self, width=2 * self.width, mass=mass)
+        places = (np.arange(-half, half + 1) + self.upward) // 2
+        return replace(self, width=2 * self.width, mass=np.bincount(places + half, self.mass, self.mass.size))
 
-    def plus(self, other: Buckets) -> Buckets:
-        """The sum of both losses, in as many buckets."""
-        a, b = self, other
-        while a.width != b.width:
-            a, b = (a.merged(), b) if a.width < b.width else (a, b.merged())
-        half, size = a.mass.size // 2, fast_length(2 * a.mass.size - 1)
-        values = np.fft.rfft(a.mass, size) * np.fft.rfft(b.mass, size)
-        sums = np.fft.irfft(values, size)[: 2 * a.mass.size - 1]
-        # as in accounting/pld/lattice.py: each value of the transform, and all values of its inverse
-        unit, depth = constants.UNIT_ROUNDOFF, math.log2(size)
-        error = unit * (2 * constants.FFT_VALUE_ROUNDINGS * depth + 3) * (1 + 2 / math.pi * (math.log(size) + 1))
-        error += constants.FFT_VECTOR_ROUNDINGS * unit * depth * math.sqrt(energy(values))
-        infinity = a.infinity + b.infinity - a.infinity * b.infinity
-        joint = replace(a, infinity=infinity, error=(a.error + b.error) * (1 + 1e-9) + error)
-        bottom, top = float(sums[:half].sum()), float(sums[3 * half + 1 :].sum())
+    def fitted(self, size: int) -> Buckets:
+        """The same losses in so few buckets: two become one as often as more than rounding lies outside of them."""
+        out = (self.mass.size - size) // 2
+        bottom, top = float(self.mass[:out].sum()), float(self.mass[self.mass.size - out :].sum())
         if bottom + top > NEGLIGIBLE:
-            wide = replace(joint, mass=sums).merged()
-            return replace(wide, mass=wide.mass[half : 3 * half + 1])
-        kept = sums[half : 3 * half + 1].copy()
+            return self.merged().fitted(size)
+        kept = self.mass[out : out + size].copy()
         kept[0] += bottom if self.upward else 0.0
-        return replace(joint, mass=kept, infinity=infinity + max(top, 0.0) if self.upward else infinity)
+        return replace(self, mass=kept, infinity=self.infinity + (max(top, 0.0) if self.upward else 0.0))
 
     def times(self, n: int) -> Buckets:
-        """The sum of n such losses, by repeated squaring."""
-        half = self.times(n // 2) if n > 1 else self
-        square = half.plus(half) if n > 1 else half
-        return square.plus(self) if n > 1 and n % 2 else square
+        """The sum of n such losses."""
+        if n <= RADIX:
+            return summed([(self, n)])
+        return summed([(self.times(n // RADIX), RADIX), *([(self, n % RADIX)] if n % RADIX else [])])
+
+
+def summed(parts: list[tuple[Buckets, int]]) -> Buckets:
+    """The sum of losses, so often each, in as many buckets as each has."""
+    width, first = max(each.width for each, _ in parts), parts[0][0]
+    size, length = first.mass.size, sum(n for _, n in parts) * (first.mass.size - 1) + 1
+    window = fast_length(length)
+    unit, depth = constants.UNIT_ROUNDOFF, math.log2(window)
+    # as in accounting/pld/lattice.py: of each value of a transform and its powers, and of all values of the inverse
+    noise = unit * (constants.FFT_VALUE_ROUNDINGS * depth + 3) * (1 + 2 / math.pi * (math.log(window) + 1))
+    values, log_finite, error = np.ones(window // 2 + 1, dtype=complex), 0.0, 0.0
+    for each, n in parts:
+        while each.width < width:
+            each = each.merged()
+        values = values * integer_power(np.fft.rfft(each.mass, window), n)
+        log_finite += n * math.log1p(-each.infinity) if each.infinity < 1 else -math.inf
+        error += n * (each.error + noise) * (1 + 1e-9)
+    error += constants.FFT_VECTOR_ROUNDINGS * unit * depth * math.sqrt(energy(values))
+    masses = np.fft.irfft(values, window)[:length]
+    return Buckets(width, masses, -math.expm1(log_finite), error, first.upward).fitted(size)
 
 
 def buckets_of(pair: LossPair, width: float, number: int, *, upward: bool) -> Buckets:
@@ -134,7 +146,9 @@ def account(process: Process, *, tol: float = 1e-3, factor: float = 0.0, number:
     width = math.log(factor) or 1.0 if factor else max(_reach(pair) for run in runs for pair, _ in run) / (number // 2)
 
     def composed(run: WeightedPairs, upward: bool) -> Buckets:
-        return reduce(Buckets.plus, (buckets_of(pair, width, int(number), upward=upward).times(n) for pair, n in run))
+        counts = merged_counts(run).items()
+        steps = (buckets_of(pair, width, int(number), upward=upward).times(n) for pair, n in counts)
+        return reduce(lambda a, b: summed([(a, 1), (b, 1)]), steps)
 
     above, below = ([composed(run, upward) for run in runs] for upward in (True, False))
     used = f"factor {math.exp(width):.9g}, {number:,.0f} buckets"

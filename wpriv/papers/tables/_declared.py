@@ -118,8 +118,7 @@ class BucketDrift(_Table):
 @functools.lru_cache(maxsize=64)
 def _gauss_buckets(sigma: float, n: int, cells: int, upward: bool) -> buckets.Buckets:
     if n > 1:
-        half = _gauss_buckets(sigma, n // 2, cells, upward)
-        return half.plus(half)
+        return buckets.summed([(_gauss_buckets(sigma, n // 2, cells, upward), 2)])
     width = (1 / (2 * sigma**2) + 10 / sigma) / (cells // 2)
     return buckets.buckets_of(GaussPair(1 / sigma), width, cells, upward=upward)
 
