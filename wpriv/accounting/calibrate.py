@@ -101,8 +101,13 @@ class Calibration(Shown):
     def __float__(self) -> float:
         return float(self.value)
 
-    def __str__(self) -> str:
-        return str(self.guarantee)
+    def sentence(self) -> str:
+        return self.guarantee.sentence()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Those of the guarantee."""
+        return self.guarantee.warnings
 
     def facts(self) -> list[tuple[str, str]]:
         """Those of the guarantee."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from wpriv.cli import flags
-from wpriv.cli.parsing import MAX_WIDTH, argument, fill, section, width
+from wpriv.cli.parsing import COMMANDS, MAX_WIDTH, argument, fill, section, width
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
 
@@ -61,8 +61,11 @@ def _kind(word: str) -> str:
     from wpriv.cli import catalog
 
     found = catalog.kind_of(word)
+    if word in COMMANDS:
+        raise UsageError(f"{word} is a command: `wpriv help {word}` explains it")
     if found is None:
-        near = did_you_mean(word, [*catalog.KINDS, *(name for kind in catalog.KINDS for name in catalog.names(kind))])
+        known = [*COMMANDS, *catalog.KINDS, *(name for kind in catalog.KINDS for name in catalog.names(kind))]
+        near = did_you_mean(word, known)
         raise UsageError(f"nothing is called {word[:60]!r}{near or '.'} `wpriv list` shows the kinds of names")
     return found
 

@@ -164,7 +164,7 @@ class Explanation(Shown):
             "version": __version__,
         }
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         return (
             f"{self.about}: a guess at even odds whether a record was used is right with a probability of at most "
             f"{percent(self.right_guess)}"

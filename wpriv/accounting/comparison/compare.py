@@ -13,6 +13,7 @@ from wpriv.accounting.comparison import grid, tables
 from wpriv.accounting.comparison.grid import Cell
 from wpriv.accounting.evaluate import EPS_DELTA
 from wpriv.accounting.interpretations import compare_interpretations
+from wpriv.config import plain_words
 from wpriv.config.plain_words import in_plain_words
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES
@@ -32,7 +33,7 @@ Steps = Sequence[Mapping[str, object]]
 class ComparisonKeys(TypedDict, total=False):
     """The keys of a recipe of kind compare, as keywords; a process may be a ``Process``."""
 
-    process: Process | Steps
+    process: Process | Steps | str
     cases: Mapping[str, Process | Steps]
     adjacency: str | None
     group: int | None
@@ -81,7 +82,7 @@ class Comparison(Shown):
     reused: int = 0
     notes: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         answered = [row for row in self.rows if not row.get("reason")]
         by = dict.fromkeys(str(row["accountant"]) for row in answered if row.get("accountant"))
         missed = sum(verdict.is_missed for verdict in self.verdicts)
@@ -90,6 +91,11 @@ class Comparison(Shown):
         words += [f"by {', '.join(by)}"] if by else []
         words += [f"{missed} of {len(self.verdicts)} expected numbers are missed"] if self.verdicts else []
         return ", ".join(words)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Those of all rows, each once."""
+        return tuple(dict.fromkeys(str(line) for row in self.rows for line in row.get("warnings") or ()))
 
     def to_latex(self) -> str:
         """The table of each panel of privacy curves for LaTeX, escaped, with the rules of the package booktabs.
@@ -112,7 +118,7 @@ class Comparison(Shown):
 
     def _repr_html_(self) -> str:
         parts = [html_of(words, []) + html_table(*table) for about, table in self._tables() for _, words in about[:1]]
-        return html_of(str(self), []) + "".join(parts)
+        return html_of(self.sentence(), self.warned()) + "".join(parts)
 
     def _repr_latex_(self) -> str:
         return self.to_latex()
@@ -124,7 +130,7 @@ class Comparison(Shown):
 
 @in_plain_words
 def compare(
-    recipe: str | Path | None = None,
+    recipe: str | Path | Process | None = None,
     *,
     out: str | Path | None = None,
     quick: bool = False,
@@ -134,12 +140,12 @@ def compare(
     """Put accountants side by side, from a recipe or from keywords.
 
     Args:
-        recipe: a path, or the name of a shipped recipe (``plc/fig7-dpsgd``).
+        recipe: a path, or the name of a shipped recipe (``plc/fig7-dpsgd``); or the process of ``keys``.
         out: directory for table, figure, resolved recipe and provenance; a recipe's default is ``results/<name>``.
         quick: apply the recipe's ``quick`` overrides.
         fresh: discard what an earlier run left in ``out``.
-        keys: instead of a recipe, the keys of one: ``process`` (a ``Process`` or a list of steps), ``accountants``,
-            ``sweep``, ``eps`` or ``delta``.
+        keys: instead of a recipe, the keys of one: ``process`` (a ``Process``, words or a list of steps),
+            ``accountants``, ``sweep``, ``eps`` or ``delta``.
     Returns:
         The Comparison; its ``rows`` are one per cell of the grid, with ``reason`` where an accountant has no answer.
         ``Comparison.require()`` raises if an expected number was missed.
@@ -154,9 +160,13 @@ def compare(
     """
     if not isinstance(out, (str, Path, type(None))):
         raise UsageError(f"out is the path of a directory; found {out!r:.60}")
+    if isinstance(recipe, Process) or (isinstance(recipe, str) and plain_words.is_sentence(recipe)):
+        if "process" in keys:
+            raise UsageError("the process is given twice: first, and as `process`")
+        keys, recipe = {"process": recipe, **keys}, None
     if (recipe is None) == (not keys):
         raise UsageError(
-            "compare takes either a recipe, or its keys, as in compare(process='gauss sigma=4 n=10', delta=1e-5, "
+            "compare takes either a recipe, or its keys, as in compare('gauss sigma=4 n=10', delta=1e-5, "
             "accountants=['pld', 'rdp'])"
         )
     if recipe is None:

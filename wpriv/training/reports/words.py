@@ -36,7 +36,7 @@ class Point(Protocol):
 
 
 def point(row: Point) -> str:
-    """Return ``eps = 3.4 at delta = 1e-05``."""
+    """Return ``eps = 3.4 at delta = 1e-5``."""
     return f"eps = {up(row.epsilon)} at delta = {up(row.delta)}"
 
 
