@@ -215,3 +215,18 @@ def test_a_statement_about_other_neighbours_than_its_ledger_is_refused(tmp_path,
         write("add-remove", rows["replace-one"])
     with pytest.raises(CheckFailed, match="neighbours"):
         certificates.verify(tmp_path, 1e-4)
+
+
+def test_the_verdict_on_pure_dp_is_about_eps(capsys, tmp_path):
+    out = call(capsys, "budget", "--mech", "laplace", "--scale", "20", "--n", "10", "--delta", "0", "--json")[1]
+    code, shown, _ = call(capsys, "verify", saved(tmp_path, out))
+    assert (code, shown.splitlines()[0]) == (0, "proved: eps <= 0.5 at delta 0, given 1 premise")
+
+
+@pytest.mark.parametrize("word", ["gauss sigma=4 n=10", "h.json"])
+def test_a_process_without_a_claim_is_refused_with_what_to_add(capsys, tmp_path, word, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "h.json").write_text('[{"mech": "gauss", "sigma": 4}]')
+    code, out, err = call(capsys, "verify", word)
+    assert (code, out) == (2, "")
+    assert "--claim eps=3,delta=1e-5" in err

@@ -61,12 +61,13 @@ def _kind(word: str) -> str:
     from wpriv.cli import catalog
 
     found = catalog.kind_of(word)
-    if word in COMMANDS:
-        raise UsageError(f"{word} is a command: `wpriv help {word}` explains it")
     if found is None:
+        if word in COMMANDS:
+            raise UsageError(f"{word} is a command: `wpriv help {word}` explains it")
         known = [*COMMANDS, *catalog.KINDS, *(name for kind in catalog.KINDS for name in catalog.names(kind))]
-        near = did_you_mean(word, known)
-        raise UsageError(f"nothing is called {word[:60]!r}{near or '.'} `wpriv list` shows the kinds of names")
+        raise UsageError(
+            f"nothing is called {word[:60]!r}{did_you_mean(word, known) or '.'} `wpriv list` shows the kinds of names"
+        )
     return found
 
 
@@ -75,7 +76,7 @@ def _places(kind: str, name: str | None) -> list[tuple[str, str]]:
     from wpriv.cli import catalog
 
     if name is None:
-        return [] if kind in catalog.KINDS else catalog.places(kind)
+        return [] if catalog.kind_of(kind) else catalog.places(kind)
     wanted = _kind(kind)
     places = [place for place in catalog.places(name) if place[0] == wanted]
     if not places:
