@@ -93,10 +93,9 @@ def with_sigma(step: dict[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: sigma is given as well, or the mechanism has none, or none that is a multiple of a sensitivity.
     """
-    multiplier = step.pop("noise_multiplier", None)
-    if multiplier is None:
+    multiplier, fields = step.pop("noise_multiplier", None), _parameters(step.get("mech"))
+    if multiplier is None or not fields:  # an unknown mechanism is refused as such
         return step
-    fields = _parameters(step.get("mech"))
     if step.get("sigma") is not None:
         raise UsageError("`sigma` and `noise_multiplier` both set the noise; give one of them")
     if not {"sigma", "sensitivity"} <= fields.keys():
