@@ -144,6 +144,7 @@ def test_help_explains_any_word(capsys, word, shown):
     assert code == 0
     assert shown in out
     assert "{term}" not in out
+    assert "--zcdp" not in call(capsys, "help", "rho")[1]  # names of the glossary are no flags
 
 
 @pytest.mark.parametrize(("word", "near"), [("budgt", "budget"), ("gaus", "gauss"), ("amplificaton", "amplification")])

@@ -150,7 +150,7 @@ def test_why_without_a_sampling_gives_the_verdict_of_all_interpretations(capsys)
     verdicts = [row["verdict"] for row in data["readings"]]
     assert (code, data["verdict"]) == (3, "open")
     count = {verdict: f"{verdict} under {verdicts.count(verdict)}" for verdict in ("proved", "refuted")}
-    assert f"{count['proved']} and {count['refuted']} of {len(verdicts)} interpretations" in data["reason"]
+    assert f"{count['proved']}, {count['refuted']} of {len(verdicts)} interpretations" in data["reason"]
     assert call(capsys, "verify", *words)[1].startswith("open: (6, 1e-5)-DP, since no sampling is given")
     # all interpretations of a small rate and much noise agree
     assert call(capsys, "verify", "--claim", "eps=6,delta=1e-5", "gauss sigma=40 n=10 rate=0.1", "--why")[0] == 0

@@ -117,7 +117,8 @@ def _terms() -> dict[str, str]:
     for block in text.partition("```{glossary}")[2].partition("\n```")[0].strip("\n").split("\n\n"):
         words = [line for line in block.splitlines() if line[:1].strip()]
         about = " ".join(line.strip() for line in block.splitlines() if not line[:1].strip())
-        rows |= {fold(word).replace(" ", "-"): _REFERENCE.sub(r"\1\2", about).replace("$", "") for word in words}
+        about = re.sub("[`$]", "", _REFERENCE.sub(r"\1\2", about))
+        rows |= {fold(word).replace(" ", "-"): about for word in words}
     return rows
 
 

@@ -155,7 +155,7 @@ def _overall(rows: Sequence[Reading]) -> tuple[str, str]:
     count = Counter(row.verdict for row in rows)
     words = [f"{verdict} under {n}" for verdict, n in count.items()]
     verdict = rows[0].verdict if len(count) == 1 else OPEN
-    return verdict, f"no sampling is given, and it is {' and '.join(words)} of {len(rows)} interpretations"
+    return verdict, f"no sampling is given, and it is {', '.join(words)} of {len(rows)} interpretations"
 
 
 def _set_exit_code(claim: Claim, verdict: str, reason: str) -> None:

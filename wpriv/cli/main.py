@@ -202,7 +202,9 @@ def _parser_message(error: Any) -> str:
     ctx: Any = getattr(error, "ctx", None)
     option: Any = getattr(error, "option_name", None)
     if ctx is None or type(error).__name__ != "NoSuchOption":
-        return " ".join(str(error.format_message()).split())
+        message = " ".join(str(error.format_message()).split())
+        is_missing = type(error).__name__ == "MissingParameter" and ctx is not None
+        return f"{message} `{ctx.command_path} --help` shows examples" if is_missing else message
     known = sorted(name[2:] for parameter in ctx.command.params for name in parameter.opts if name.startswith("--"))
     word = option.lstrip("-")
     near = did_you_mean(word, known, "--") or "."
