@@ -90,7 +90,8 @@ def guarantee_of_all(together: Together) -> str:
     """Return the guarantee of several trainings together; or why there is none."""
     if together.epsilon is None:
         return f"no number, since {together.problem}"
-    return f"eps = {up(together.epsilon)} at delta = {short(rounded(together.delta, up=True))}, {together.claim} by {together.accountant}"
+    at = short(rounded(together.delta or 0.0, up=True))
+    return f"eps = {up(together.epsilon)} at delta = {at}, {together.claim} by {together.accountant}"
 
 
 def guaranteed(statement: Statement, purpose: str) -> tuple[Releases | Reports, Figure]:
