@@ -47,7 +47,7 @@ def test_the_first_line_is_the_answer_and_the_details_stand_in_two_columns(capsy
     lines = printed(capsys, f"budget {SAMPLED} --delta 1e-5")
     assert lines[0] == "eps = 0.0795139 (certified, delta 1e-5)"
     assert lines[1:6] == [
-        "  process     gauss (sigma 4, sensitivity 1), n = 100 compositions",
+        "  process     gauss (sigma 4, l2 sensitivity 1), n = 100 compositions",
         "  sampling    Poisson at rate 0.01",
         "  neighbours  add-remove",
         "  bracket     eps in [0.0795137, 0.0795139]",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -14,7 +16,7 @@ from wpriv import spec
 from wpriv.cli import parsing
 from wpriv.cli.parsing import OUTPUT, expand_record, switch
 from wpriv.errors import UsageError
-from wpriv.hints import fold
+from wpriv.hints import fold, plain_key
 from wpriv.spec import SCHEDULE
 from wpriv.spec import Text as Text
 
@@ -53,6 +55,49 @@ def as_flags(message: str, options: Collection[str] | None = None) -> str:
         return f"--param {name}={text.strip()}" if value is not None and "--param" in options else match[0]
 
     return _ARGUMENT.sub(flag, message)
+
+
+def one_at_a_time(words: Sequence[str]) -> str | None:
+    """Advice on a command line that failed, where a flag of one value has several with commas between them, else None.
+
+    It is the line with such values swept over, and accountants given one by one, as ``compare`` takes them.
+    """
+    from wpriv.config.plain_words import is_sentence
+
+    if words[:1] not in (["budget"], ["compare"]) or not (
+        words[1:] and (words[1][:2] == "--" or is_sentence(words[1]))
+    ):
+        return None
+    parts = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else (word,))]
+    line, listed, index = ["wpriv", "compare"], "", 1
+    while index < len(parts):
+        flag, value = parts[index], parts[index + 1] if index + 1 < len(parts) else ""
+        over, index = plain_key(flag.removeprefix("--")).replace("-", "_"), index + 1
+        if flag == "--param":
+            over, _, value = value.partition("=")
+        if flag.startswith("--") and over != "sweep" and _is_list(over, value):
+            named = [("--accountant", one) for one in value.split(",")]
+            line += [w for pair in named for w in pair] if over == "accountant" else ["--sweep", f"{over}={value}"]
+            listed, index = listed or f"{flag} takes one value; found {value}", index + 1
+        else:
+            line.append(flag)
+    return f"{listed}. For each of them: {shlex.join(line)}" if listed else None
+
+
+def _is_list(name: str, text: str) -> bool:
+    """Tell whether text is several values of a key with commas between them, and not a number of thousands."""
+    from wpriv.core import registry
+    from wpriv.numerics.numbers import number
+
+    values = [value.strip() for value in text.split(",")]
+    if len(values) < 2 or re.fullmatch(r"\d{1,3}(,\d{3})+", text):
+        return False
+    kind = {"mech": "mechanisms", "accountant": "accountants"}.get(name)
+    if kind is not None:
+        return all(registry.known(kind, value.partition(":")[0]) for value in values)
+    with contextlib.suppress(UsageError):
+        return [number(value, name) for value in values] != []
+    return False
 
 
 def option(name: str) -> object:

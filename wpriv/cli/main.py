@@ -85,7 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except output.ReaderGone as error:
             return error.exit_code
         except WprivError as error:
-            failure = _Failure(_with_flags(str(error), words), error.exit_code, error.place)
+            advice = _one_at_a_time(words) if isinstance(error, UsageError) else None
+            failure = _Failure(advice or _with_flags(str(error), words), error.exit_code, error.place)
         except ParserError as error:
             failure = _Failure(_parser_message(error), UsageError.exit_code)
         except (KeyboardInterrupt, typer.Abort) as error:
@@ -161,6 +162,12 @@ def _with_flags(message: str, words: Sequence[str]) -> str:
             break
         command = inner
     return as_flags(message, [option for parameter in command.params for option in parameter.opts])
+
+
+def _one_at_a_time(words: Sequence[str]) -> str | None:
+    from wpriv.cli.flags import one_at_a_time
+
+    return one_at_a_time(words)
 
 
 def _unexpected(error: BaseException) -> _Failure:
