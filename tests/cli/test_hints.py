@@ -297,7 +297,7 @@ def test_a_training_is_changed_by_its_recipe_and_not_by_flags_of_the_calculator(
         ("compare --mech gauss --sigma 1,2,4 --delta 1e-5", "--mech gauss --sweep sigma=1,2,4 --delta 1e-5"),
         ("compare --mech gauss,laplace --sigma 1 --scale 2 --delta 1e-5", "--sweep mech=gauss,laplace --sigma 1"),
         ("budget --mech gauss --sigma 1 --delta=1e-5 --accountant pld,rdp", "--accountant pld --accountant rdp"),
-        ("budget --mech gauss --sigma 1 --noise_multiplier=1,2 --delta 1e-5", "--sweep noise_multiplier=1,2"),
+        ("budget --mech gauss --sigma 1 --noise_multiplier=1,2,4 --delta 1e-5", "--sweep noise_multiplier=1,2,4"),
         ("compare --mech zcdp --param rho=.1,.2 --delta 1e-5 --accountant rdp", "--mech zcdp --sweep rho=.1,.2"),
     ],
 )

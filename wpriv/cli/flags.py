@@ -85,12 +85,12 @@ def one_at_a_time(words: Sequence[str]) -> str | None:
 
 
 def _is_list(name: str, text: str) -> bool:
-    """Tell whether text is several values of a key with commas between them, and not a number of thousands."""
+    """Tell whether text is several values of a key with commas between them, and not a number with commas."""
     from wpriv.core import registry
     from wpriv.numerics.numbers import number
 
     values = [value.strip() for value in text.split(",")]
-    if len(values) < 2 or re.fullmatch(r"\d{1,3}(,\d{3})+", text):
+    if len(values) < 2 or re.fullmatch(r"\d+,\d+|\d{1,3}(,\d{3})+", text):
         return False
     kind = {"mech": "mechanisms", "accountant": "accountants"}.get(name)
     if kind is not None:

@@ -174,7 +174,7 @@ def test_keywords_of_budget_are_swept_over_and_refused_where_they_are_wrong():
     swept = wpriv.compare("gauss", sigma=4, delta=1e-5, sweep={"over": "n", "values": [1, 2]}).rows
     assert [row["n"] for row in swept] == [1, 2]
     for keys in ({"sgima": 4}, {"sigma": 4, "process": "gauss sigma=4"}):
-        with pytest.raises(UsageError, match="did you mean 'sigma'|give one of them"):
+        with pytest.raises(UsageError, match=r"did you mean 'sigma'|give one of them"):
             wpriv.compare(mech="gauss", delta=1e-5, **keys)
     with pytest.raises(UsageError, match="either a recipe, or its keys"):
         wpriv.compare("plc/fig7-dpsgd", eps=3)
