@@ -58,30 +58,27 @@ def as_flags(message: str, options: Collection[str] | None = None) -> str:
 
 
 def one_at_a_time(words: Sequence[str]) -> str | None:
-    """Advice on a command line that failed, where a flag of one value has several with commas between them, else None.
-
-    It is the line with such values swept over, and accountants given one by one, as ``compare`` takes them.
-    """
+    """What to type in place of a line of budget or compare that gives a flag several values with commas in between."""
     from wpriv.config.plain_words import is_sentence
 
-    if words[:1] not in (["budget"], ["compare"]) or not (
-        words[1:] and (words[1][:2] == "--" or is_sentence(words[1]))
-    ):
+    verb, first = [*words[:2], "", ""][:2]
+    if verb not in ("budget", "compare") or not (first.startswith("--") or is_sentence(first)):
         return None
-    parts = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else (word,))]
-    line, listed, index = ["wpriv", "compare"], "", 1
-    while index < len(parts):
-        flag, value = parts[index], parts[index + 1] if index + 1 < len(parts) else ""
-        over, index = plain_key(flag.removeprefix("--")).replace("-", "_"), index + 1
+    parts = [part for word in words[1:] for part in (word.split("=", 1) if word.startswith("--") else (word,))]
+    line, fault = ["wpriv", "compare"], ""
+    while parts:
+        flag = parts.pop(0)
+        over, value = plain_key(flag[2:]).replace("-", "_"), parts[0] if parts else ""
         if flag == "--param":
             over, _, value = value.partition("=")
-        if flag.startswith("--") and over != "sweep" and _is_list(over, value):
-            named = [("--accountant", one) for one in value.split(",")]
-            line += [w for pair in named for w in pair] if over == "accountant" else ["--sweep", f"{over}={value}"]
-            listed, index = listed or f"{flag} takes one value; found {value}", index + 1
+        if flag[:2] == "--" and over != "sweep" and _is_list(over, value):
+            fault = fault or f"{flag} takes one value; found {value}"
+            named = [word for one in value.split(",") for word in ("--accountant", one)]
+            line += named if over == "accountant" else ["--sweep", f"{over}={value}"]
+            parts.pop(0)
         else:
             line.append(flag)
-    return f"{listed}. For each of them: {shlex.join(line)}" if listed else None
+    return f"{fault}. For each of them: {shlex.join(line)}" if fault else None
 
 
 def _is_list(name: str, text: str) -> bool:
@@ -92,8 +89,7 @@ def _is_list(name: str, text: str) -> bool:
     values = [value.strip() for value in text.split(",")]
     if len(values) < 2 or re.fullmatch(r"\d+,\d+|\d{1,3}(,\d{3})+", text):
         return False
-    kind = {"mech": "mechanisms", "accountant": "accountants"}.get(name)
-    if kind is not None:
+    if kind := {"mech": "mechanisms", "accountant": "accountants"}.get(name):
         return all(registry.known(kind, value.partition(":")[0]) for value in values)
     with contextlib.suppress(UsageError):
         return [number(value, name) for value in values] != []
