@@ -149,18 +149,15 @@ class Guarantee(Shown):
         value = text(bracket.safe, up=True, limit=limit)
         notion = "" if self.notion == "approximate-dp" or "order" in self.extra else self.notion
         words = [CLAIM_WORDS.get(self.claim, self.claim), notion, self.at_words()]
-        between = f"in {bracket.text(limit)}" if self._is_wide(bracket) else ""
+        width = bracket.safe - (bracket.lower or 0.0)
+        is_wide = self.claim == "certified" and bracket.safe > TINY and width > WIDE * bracket.safe
+        between = f"in {bracket.text(limit)}" if is_wide else ""
         if calibrated := self.extra.get("calibrated"):
             words.insert(2, f"{name} {between or (value if sign == '=' else f'{sign} {value}')}")
             name, sign, value = calibrated["parameter"], "=", f"{calibrated['value']:.13g}"
         elif between:
             words[0] += f" {between}"
         return f"{name} {sign} {value} ({', '.join(filter(None, words))})"
-
-    def _is_wide(self, bracket: Bracket) -> bool:
-        """Tell whether the ends of a certified answer are so far apart that its safe end alone says little."""
-        low = 0.0 if bracket.lower is None else bracket.lower
-        return self.claim == "certified" and bracket.safe > TINY and bracket.safe - low > WIDE * bracket.safe
 
     def facts(self, limit: float | None = None) -> list[tuple[str, str]]:
         """Return the process, neighbours, bracket, accountant, source and notes, each with its label."""

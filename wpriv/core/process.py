@@ -248,8 +248,7 @@ class Process:
 
     def facts(self) -> list[tuple[str, str]]:
         """The steps (up to ``MAX_STEPS`` kinds), how they are sampled, and the neighbours: labels with their text."""
-        steps = self.steps
-        drawings = list(map(sampling_words, self.describe()))
+        steps, drawings = self.steps, list(map(sampling_words, self.describe()))
         samplings = list(dict.fromkeys(drawings))
         one = len(samplings) == 1
         rows = [
