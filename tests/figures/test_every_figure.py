@@ -84,7 +84,22 @@ TRAINED = {
 CASES = [*((name, "a") for name in sorted({*TABLES, *TRAINED})), *((name, "b") for name in sorted(BOUNDS))]
 STYLES = ("screen", "dark", "paper")
 # names of methods, models, data sets and papers' symbols, which have no longer form that is better known
-NAMES = {"DP", "SWD", "DANN", "MERF", "CGAN", "WGAN", "MNIST", "SVHN", "CIFAR", "SGD", "USPS", "CelebA", "VisDA"}
+NAMES = {
+    "DP",
+    "zCDP",
+    "SWD",
+    "DANN",
+    "MERF",
+    "CGAN",
+    "WGAN",
+    "MNIST",
+    "SVHN",
+    "CIFAR",
+    "SGD",
+    "USPS",
+    "CelebA",
+    "VisDA",
+}
 WHOLE = re.compile(r"number of compositions|epoch|step|records|reports|batch|outcome|group")
 
 
