@@ -72,8 +72,8 @@ class Buckets:
     def merged(self) -> Buckets:
         """The same losses with the factor squared; the outer half of the buckets is then empty."""
         half = self.mass.size // 2
-        places = (np.arange(-half, half + 1) + self.upward) // 2
-        return replace(self, width=2 * self.width, mass=np.bincount(places + half, self.mass, self.mass.size))
+        places = half + (np.arange(-half, half + 1) + self.upward) // 2
+        return replace(self, width=2 * self.width, mass=np.bincount(places, self.mass, self.mass.size).astype(float))
 
     def fitted(self, size: int) -> Buckets:
         """The same losses in so few buckets: two become one as often as more than rounding lies outside of them."""
