@@ -30,21 +30,21 @@ class Zcdp(RenyiGuarantee):
     source: ClassVar[str] = "Bun, Steinke 2016, Definition 1.1"
 
     rho: float = parameter("rho of the zCDP guarantee of one release", exclusive_minimum=0)
-    xi: float = parameter("xi of a guarantee of (xi, rho)-zCDP", default=0.0, minimum=0)
+    xi: float | None = parameter("xi of a guarantee of (xi, rho)-zCDP; left out, 0", default=None, minimum=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 1e-100 <= self.rho <= 1e100:
             raise UsageError(f"zcdp: rho must lie between 1e-100 and 1e100; found {self.rho:g}")
-        if self.xi > 1e100:
+        if (self.xi or 0.0) > 1e100:
             raise UsageError(f"zcdp: xi must be at most 1e100; found {self.xi:g}")
 
     def grouped(self, records: int) -> Zcdp:
         """(m H_m xi, m^2 rho)-zCDP for groups of m, H_m = 1 + 1/2 + ... + 1/m (Bun, Steinke 2016, Proposition 27)."""
-        return replace(self, rho=records * records * self.rho, xi=group_xi(self.xi, records))
+        return replace(self, rho=records * records * self.rho, xi=self.xi and group_xi(self.xi, records))
 
     def renyi_bound(self) -> ZcdpBound:
-        return ZcdpBound(self.rho, self.xi)
+        return ZcdpBound(self.rho, self.xi or 0.0)
 
     def reading(self) -> tuple[str, ...]:
         stated = f"({self.xi:g}, {self.rho:g})" if self.xi else f"{self.rho:g}"

@@ -117,7 +117,8 @@ def buckets_of(pair: LossPair, width: float, number: int, *, upward: bool) -> Bu
     half = number // 2
     # a loss that is within its own rounding of the end of a bucket is taken to be that end
     rounding = LOSS_ROUNDING * half * width
-    tails = pair.probabilities(np.arange(-half, half + 1) * width + (rounding if upward else -rounding))
+    edges = np.arange(-half, half + 1) * width
+    tails = pair.probabilities(np.asarray(edges + (rounding if upward else -rounding), dtype=float))
     inner = mass_between(tails.sf_p[:-1], tails.cdf_p[:-1], tails.sf_p[1:], tails.cdf_p[1:])
     beyond = max(float(tails.sf_p[-1]) - pair.mass_at_plus_infinity, 0.0)
     mass = np.concatenate([[0.0], inner]) if upward else np.append(inner, beyond)
