@@ -113,9 +113,7 @@ def account(
         raise UsageError(f"wdp:variant={variant} takes no beta, and zcdp no group; leave them out")
     if variant == "kdp":
         if order not in (1.0, 2.0):
-            raise UsageError(
-                f"wdp:variant=kdp has order 1; found {order:g}. Leave it out, or use wdp:variant=exact"
-            )
+            raise UsageError(f"wdp:variant=kdp has order 1; found {order:g}. Leave it out, or use wdp:variant=exact")
         order = 1.0
     total = group * _total(process, variant, order, option)
     if variant == "generalised":
