@@ -196,7 +196,7 @@ def test_a_page_says_what_several_trainings_cost_together(tmp_path):
         return (tmp_path / "plc.html").read_text()
 
     whole = Together(trainings=5, epsilon=2.00001, delta=1e-5, claim="certified", accountant="pld")
-    assert "All 5 private trainings together: eps = 2.00001 at delta = 1e-05, certified" in text(whole)
+    assert "All 5 private trainings together: eps = 2.00001 at delta = 1e-5, certified" in text(whole)
     assert "no number, since they differ" in text(Together(trainings=2, problem="they differ"))
     assert "trainings together" not in text(Together()) + text(None)
 

@@ -29,7 +29,6 @@ from wpriv.numerics.root_finding import smallest_meeting
 NOTION = "approximate-dp"
 CLAIM = "certified"
 SOURCE = "Meiser, Mohammadi 2018 (privacy buckets, without error terms); Sommer, Meiser, Mohammadi 2019, Theorem 1"
-DISPLAY_NAME = "privacy buckets"
 EXPLAIN = """\
 Bucket i holds the losses from (i-1) ln f to i ln f, for i from -number/2 to number/2; larger ones count as infinite.
 Upper end: every loss as large as its bucket allows; lower end: as small. Sums of 8 losses by Fourier transforms, again
