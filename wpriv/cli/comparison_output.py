@@ -55,7 +55,7 @@ def print_comparison(comparison: Comparison, mode: str) -> None:
         print_claims(comparison.recipe)
     output.say("note", *notes)
     output.say("wrote", *map(str, comparison.files if mode == "text" else ()))
-    _print_warnings(comparison.rows)
+    _print_warnings(comparison)
 
 
 def _unknown(row: Row) -> dict[str, str]:
@@ -92,11 +92,15 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     if not verdicts:
         return
     output.emit("")
-    body = [[each.word, f"{each.expected:.6g}", _ours(each), *deviation(each)] for each in verdicts]
+    body = [
+        [each.word.upper() if each.is_missed else each.word, f"{each.expected:.6g}", _ours(each), *deviation(each)]
+        for each in verdicts
+    ]
     notes = []
     for verdict in verdicts:
         where, column = place(verdict)
-        notes.append(f"{column}{' at ' if where else ''}{where} ({verdict.kind}): {verdict.source}")
+        about = f"{column}{' at ' if where else ''}{where} ({verdict.kind}): {verdict.source}"
+        notes.append("; ".join([about, *verdict.remarks]))
     output.emit_table(["", "expected", "ours", "difference", "within"], body, notes=notes)
 
 
@@ -210,9 +214,9 @@ def _columns(
     return header[:keys] + header[first:last], [row[:keys] + row[first:last] for row in body]
 
 
-def _print_warnings(rows: list[Row]) -> None:
+def _print_warnings(comparison: Comparison) -> None:
     """Print up to ``MAX_WARNINGS`` warnings, and why accountants have no answer."""
-    warnings = list(dict.fromkeys(str(line) for row in rows for line in row.get("warnings") or []))
+    rows, warnings = comparison.rows, comparison.warnings
     output.warn(warnings[:MAX_WARNINGS])
     if len(warnings) > MAX_WARNINGS:
         output.say("warning", f"and {len(warnings) - MAX_WARNINGS} more; --json gives all, each with its row")

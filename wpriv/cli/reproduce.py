@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,7 +66,7 @@ def command(
         raise UsageError(f"{name} is for reproductions, and runs with --quick are none. Leave one of the two out")
     _check_kept(keep, kept, folder)
     plans = reproduce.planned(papers, folder, quick=quick)
-    reproduce.run(plans, folder, at_most=limit, jobs=jobs, root=data_root, say=say)
+    reproduce.run(plans, folder, at_most=limit, jobs=jobs, root=data_root, say=output.tell)
     selected = {item for paper in papers for item in paper.items}
     files = [] if keep is None else _keep(papers, folder, keep)
     # the pages show all papers, with what earlier calls have left in the folder
@@ -75,6 +74,18 @@ def command(
     results = collect.collect(every, folder, quick=quick, kept=keep or kept)
     files += page.write(every, results, folder, quick=quick)
     results = [result for result in results if result.item in selected]
+    _print(results, files, quick=quick, as_json=as_json)
+
+
+def _print(results: list[ItemResult], files: list[Path], *, quick: bool, as_json: bool) -> None:
+    """Print what was reproduced, and the written files.
+
+    Raises:
+        CheckFailed: an expected number was missed. MissingResource: no recipe could be run.
+    """
+    from wpriv.cli import output
+    from wpriv.papers.reproduction import collect
+
     if as_json:
         output.emit_json(collect.report(results, quick=quick))
     else:
@@ -83,9 +94,9 @@ def command(
         ]
         output.emit_table(["paper", "item", "verdict", "numbers met", "not reproduced"], rows)
     output.say("wrote", *map(str, files))
-    missed = [number for each in results for recipe in each.recipes for number in recipe.expect if number.is_missed]
-    if missed:
-        raise CheckFailed(f"{len(missed)} expected numbers are missed; the pages show them")
+    if failing := [each for each in results if each.failures]:
+        words = "; ".join(f"{each.item.paper}, {each.item.name}: {', '.join(each.failures)}" for each in failing)
+        raise CheckFailed(f"this program fails in {collect.plural(len(failing), 'item')}: {words}. The pages show it")
     status = {recipe.name: recipe.status for each in results for recipe in each.recipes}
     if status and set(status.values()) == {"refused"}:
         raise MissingResource("none of the recipes could be run; the pages say why")
@@ -113,19 +124,21 @@ def _check_kept(keep: Path | None, kept: Path | None, out: Path) -> None:
 
 def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:
     """Keep the finished recipes of some papers, write the pages of the kept results, and return their files."""
+    from wpriv.cli import output
     from wpriv.papers.reproduction import collect, reproduce
     from wpriv.papers.reproduction import kept as keeping
 
     names = keeping.store(collect.collect(papers, out, quick=False), out, keep)
-    say(f"kept {len(names)} recipe{'s' * (len(names) != 1)} in {keep}")
+    output.tell(f"kept {len(names)} recipe{'s' * (len(names) != 1)} in {keep}")
     every = reproduce.select("all")
     return keeping.write(every, collect.collect(every, keep, quick=False, kept=keep), keep)
 
 
 def _missing(result: ItemResult) -> str:
-    """Return which parts of an item are not reproduced, and why each recipe that is not done was not run."""
-    reasons = [f"{each.name} {each.status}" for each in result.recipes if each.status != "done"]
-    return "; ".join([*([result.item.missing] if result.item.missing else []), *reasons])
+    """Return what fails here, which parts of an item are not reproduced, and which recipes were not run."""
+    item, seen = result.item, [] if result.item.seen is None else [result.item.seen.says]
+    not_run = [f"{each.name} {each.status}" for each in result.recipes if each.status in ("refused", "not run")]
+    return "; ".join(words for words in (*result.failures, *seen, item.no_data, item.missing, *not_run) if words)
 
 
 def seconds_of(text: str | None) -> float:
@@ -140,7 +153,3 @@ def seconds_of(text: str | None) -> float:
     if match is None or (match[2] is None and float(match[1]) > 0):
         raise UsageError(f"--at-most wants a time with its unit, such as 90s, 30min or 2h; found {text[:40]!r}")
     return float(match[1]) * SECONDS[match[2] or "s"]
-
-
-def say(line: str) -> None:
-    print(f"wpriv: {line}", file=sys.stderr, flush=True)

@@ -111,7 +111,7 @@ class Guarantee(Shown):
     def __float__(self) -> float:
         return self.answered()[1].safe
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         runs = f", {best}" if (best := self._best_of_runs()) else ""
         return f"{self.headline()} by {self.accountant}: {self.process}{runs}"
 
@@ -221,7 +221,7 @@ class Guarantee(Shown):
 
     def _repr_html_(self) -> str:
         attacks = [(name, f"[{low}, {high}]" if low else f"at most {high}") for name, low, high in self.attacks()]
-        return html_of(self.headline(), [*self.facts(), *attacks])
+        return html_of(self.headline(), [*self.facts(), *attacks, *self.warned()])
 
     def _repr_latex_(self) -> str:
         return latex(self.headline())
@@ -273,7 +273,7 @@ class Curve(Shown):
     order: float | None = None
     pure_epsilon: Callable[[], Bracket] | None = None
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         claim = CLAIM_WORDS.get(self.claim, self.claim)
         return f"privacy curve ({claim}) by {self.accountant}: {self.process}"
 
