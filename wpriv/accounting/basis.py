@@ -66,8 +66,9 @@ def explain(row: Guarantee) -> dict[str, object]:
     assumptions += [BEST] if "repeats" in row.extra else []
     # what every answer says stands under "reading"
     premises = [premise.sentence for premise in process.premises() if not premise.shown]
+    formula = getattr(module, "EXPLAIN", row.source)
     return {
-        "formula": getattr(module, "EXPLAIN", row.source),
+        "formula": getattr(module, "EXPLAIN_EXACT", formula) if row.claim == "exact" else formula,
         "sources": list(dict.fromkeys(sources)),
         "assumptions": [*assumptions, *(SAMPLING[kind] for kind in kinds if kind in SAMPLING), *premises],
         "reading": [

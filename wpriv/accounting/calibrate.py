@@ -125,7 +125,7 @@ def calibrate(
     *,
     eps: float | None = None,
     delta: float | None = None,
-    accountant: str = "pld",
+    accountant: str | None = None,
     n: int | None = None,
     sampling: str | Sampling | None = None,
     rate: float | None = None,
@@ -183,7 +183,7 @@ def calibrate(
     >>> calibrate("gauss", sigma=4, eps=1, delta=1e-5, sampling=Poisson(0.01)).parameter
     'n'
     """
-    if eps is not None and delta is None and evaluate.is_divergence(accountant):
+    if eps is not None and delta is None and accountant is not None and evaluate.is_divergence(accountant):
         delta = evaluate.ANY_DELTA
     target = read_target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
     keys = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records, "epochs": epochs}
@@ -193,6 +193,7 @@ def calibrate(
     written = plain_step(described)
     adjacency, group = written.pop("adjacency"), written.pop("group")
     unknown, spec, notes = _left_open(written)
+    notes += build_process.default_sensitivities([spec])
     if asked not in (None, unknown.name):
         raise UsageError(
             f"{asked}=? asks for {asked}, and {unknown.name} is left out as well; give {flag(unknown.name)}"
@@ -219,6 +220,8 @@ def calibrate(
             f"eps at delta = 0 (pure DP). Give `delta`, well below 1 / records, such as 1e-5"
         )
     process_at = at if spent is None else adaptive_history.followed_by(spent, adjacency, at)
+    accountant, by_default = build_process.named_or_default(accountant, process_at(unknown.clamp(1.0)))
+    notes += by_default
     width = max(default_tol(unknown, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
 
     solver = partial(solve_for, unknown, process_at, accountant, target, width)
@@ -311,7 +314,7 @@ def _check_kinds(
     history: str | Path | None,
     adaptive: bool,
     repeats: str | Repeats | None,
-    accountant: str,
+    accountant: str | None,
     classical: bool,
     target: Target,
 ) -> None:
@@ -333,7 +336,7 @@ def _check_kinds(
             "`adaptive` solves for steps that are decided from what a `history` showed; give the history, or leave out "
             "`adaptive` for steps that are fixed in advance"
         )
-    if adaptive and accountant != "pld":
+    if adaptive and accountant not in (None, "pld"):
         raise UsageError(
             f"`adaptive` chooses the accountant itself (rdp-filter or gdp); found {accountant!r}. Leave out one of the "
             f"two"

@@ -255,7 +255,8 @@ class Attacks:
     @property
     def right_guess(self) -> float:
         """The largest probability of a right guess where both answers are equally likely beforehand."""
-        return (1 + self.advantage) / 2
+        guess = (1 + self.advantage) / 2
+        return guess if 2 * guess - 1 >= self.advantage else math.nextafter(guess, 1.0)
 
 
 class Known(Protocol):

@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except output.ReaderGone as error:
             return error.exit_code
         except WprivError as error:
-            failure = _Failure(_with_flags(str(error), words), error.exit_code, error.place)
+            failure = _Failure(_advice(error, words), error.exit_code, error.place)
         except ParserError as error:
             failure = _Failure(_parser_message(error), UsageError.exit_code)
         except (KeyboardInterrupt, typer.Abort) as error:
@@ -152,12 +152,15 @@ def _run(words: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _with_flags(message: str, words: Sequence[str]) -> str:
-    """The message with arguments in backticks replaced by flags of the command that was given."""
+def _advice(error: WprivError, words: Sequence[str]) -> str:
+    """The message with arguments in backticks as flags of the command, or what to type instead of several values."""
+    from wpriv.cli.flags import as_flags, one_at_a_time
+
+    message = str(error)
+    if isinstance(error, UsageError) and (line := one_at_a_time(words)):
+        return line
     if "`" not in message:
         return message
-    from wpriv.cli.flags import as_flags
-
     command = typer.main.get_command(app)
     for word in words:
         inner = command.get_command(typer.Context(command), word) if hasattr(command, "get_command") else None

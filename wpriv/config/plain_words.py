@@ -155,7 +155,7 @@ def plain_question(given: Mapping[str, Any], names: Collection[str]) -> dict[str
     """
     question: dict[str, Any] = {}
     # of a training, sigma is a multiple of the sensitivity
-    others = {} if "mech" in names else {"noise_multiplier": "sigma"}
+    others = {} if "mech" in names else {"noise_multiplier": "sigma", "learning_rate": "lr", "max_grad_norm": "clip"}
     for key, value in given.items():
         word = others.get(key, plain_key(key))
         name = word if word in names and key not in names else key

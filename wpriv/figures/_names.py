@@ -26,6 +26,8 @@ ACCOUNTANTS = {
     "moments": "moments accountant",
     "nagaev": "Nagaev",
     "pdp": "probabilistic DP",
+    "buckets": "privacy buckets",
+    "plc": "privacy loss classes",
     "pld": "privacy loss distribution",
     "rdp": "Rényi DP",
     "rdp-filter": "Rényi filter",

@@ -23,7 +23,7 @@ from wpriv.core.process import Process
 from wpriv.errors import UnknownName, Unsupported, UsageError
 from wpriv.files import STDIN, read_bytes
 from wpriv.files.shown import Shown
-from wpriv.numerics.numbers import echo, number, rounded, short, shown, text, whole
+from wpriv.numerics.numbers import echo, number, raised, rounded, short, shown, text, whole
 
 if TYPE_CHECKING:
     from wpriv.results.model import Figure, Releases, Reports
@@ -254,15 +254,17 @@ def _bayes_factor(eps: float, delta: float) -> tuple[float, float]:
 
     A share s of answers with a loss above l contributes s (1 - e^(eps - l)) to delta at least.
     """
-    if delta == 0:
-        return math.exp(eps) if eps < 700 else math.inf, 0.0
-    kept = 1 - 1 / SHARES
-    return (math.exp(eps) / kept, SHARES * delta) if eps < 700 and SHARES * delta < 1 else (math.inf, 0.0)
+    if eps >= 700 or SHARES * delta >= 1:
+        return math.inf, 0.0
+    factor = raised(math.exp(eps)) if eps else 1.0
+    return (raised(factor / (1 - 1 / SHARES)), SHARES * delta) if delta else (factor, 0.0)
 
 
 def _posterior(prior: float, positives: float, negatives: float) -> float:
-    """Bayes' rule for an answer that is ``positives`` to ``negatives`` as likely with the record as without it."""
-    return prior / (prior + (1 - prior) * negatives / positives)
+    """Bayes' rule, rounded up, for an answer that is ``positives`` to ``negatives`` as likely with the record."""
+    if positives == negatives:
+        return prior
+    return min(1.0, raised(prior / (prior + (1 - prior) * negatives / positives)))
 
 
 def _known(what: object, given: dict[str, object]) -> tuple[Known, Sequence[str]]:
@@ -293,8 +295,9 @@ def _of_text(what: str, delta: float | None) -> tuple[Known, Sequence[str]]:
     # unlike those of a Path, these functions take any text
     if words and "=" in words[0] and not os.path.exists(what):
         return _of_claim(parse_claim(",".join(words)), delta), ()
-    if len(words) == 1 and words[0].replace(".", "", 1).isdigit():
-        raise UsageError(f"wanted a guarantee or a process: {FORMS}; found {what}. Did you mean eps={what}?")
+    if 1 <= len(words) <= 2 and all(re.fullmatch(r"\d*\.?\d+(e[-+]?\d+)?", word) for word in words):
+        meant = ",".join(f"{name}={word}" for name, word in zip(("eps", "delta"), words, strict=False))
+        raise UsageError(f"wanted a guarantee or a process: {FORMS}; found {what}. Did you mean {meant}?")
     if os.path.isfile(os.path.join(what, "statement.json")):
         return _of_folder(Path(what), delta)
     from wpriv.accounting.claims import subject  # which loads pydantic
