@@ -42,6 +42,7 @@ class MechanismParameters(TypedDict, total=False):
     delta0: float | str
     mu: float | str
     rho: float | str
+    xi: float | str
     outcomes: int | str
     nonnegative: int | str
     file: str

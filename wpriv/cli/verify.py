@@ -31,7 +31,8 @@ ClaimText = Annotated[
     str | None,
     option(
         "CLAIM",
-        "Decide this claim about a process: eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; or rho=0.5.",
+        "Decide this claim about a process: eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; rho=0.5; or "
+        "xi=0.1,rho=0.5.",
         "--claim",
     ),
 ]

@@ -48,8 +48,8 @@ NEARLY_SURE = 0.999
 DIGITS = 4
 
 FORMS = (
-    "eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5; a folder of a training; a history; or words such as 'gauss "
-    "sigma=4 n=10'"
+    "eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5, with xi=0.1 or not; a folder of a training; a history; or words "
+    "such as 'gauss sigma=4 n=10'"
 )
 
 
@@ -195,6 +195,7 @@ def explain(
     delta: object = None,
     mu: object = None,
     rho: object = None,
+    xi: object = None,
     prior: object = PRIOR,
     people: object = PEOPLE,
     releases: object = RELEASES,
@@ -203,8 +204,9 @@ def explain(
     """Say what a guarantee means: attacks at most, several people and releases, deployments, and its limits.
 
     Args:
-        what: ``"eps=3,delta=1e-5"``, ``"mu=1"`` or ``"rho=0.5"`` (or the keywords of these names); a process as text
-            (a folder, a history, ``"gauss sigma=4 n=10"``), or a ``Guarantee``, ``Process`` or ``Mechanism``.
+        what: ``"eps=3,delta=1e-5"``, ``"mu=1"``, ``"rho=0.5"`` or ``"xi=0.1,rho=0.5"`` (or keywords of these names);
+            a process as text (a folder, a history, ``"gauss sigma=4 n=10"``), or a ``Guarantee``, ``Process`` or
+            ``Mechanism``.
         delta: beside mu, rho or a process: that of its pair of eps and delta (default 1e-5).
         prior: the probability, before the answer, that the record was used, in (0, 1).
         people, releases: how many are looked at together, from 1 on.
@@ -215,7 +217,7 @@ def explain(
     >>> explain("eps=3,delta=1e-5").advantage < 0.90515
     True
     """
-    known, notes = _known(what, {"eps": eps, "delta": delta, "mu": mu, "rho": rho})
+    known, notes = _known(what, {"eps": eps, "delta": delta, "mu": mu, "rho": rho, "xi": xi})
     before, several, times = number(prior, "`prior`"), whole(people, "`people`"), whole(releases, "`releases`")
     if not 0 < before < 1:
         raise UsageError(f"`prior` is a probability above 0 and below 1; found {echo(before)}")
@@ -353,10 +355,10 @@ def _of_claim(claim: Claim, delta: float | None) -> Known:
         raise UsageError("mu with fpr holds for some tests only; explain the process instead, or a mu of all tests")
     share = DELTA if delta is None else delta
     if not claim.mu + claim.rho:
-        return Pair(0.0, 0.0)
+        return Pair(claim.xi, 0.0)
     if share == 0:
         raise UsageError(f"{claim} gives no finite eps at delta = 0; give a `delta` above 0, such as 1e-5")
-    return Mu(claim.mu, share) if claim.mu else Rho(claim.rho, share)
+    return Mu(claim.mu, share) if claim.mu else Rho(claim.rho, share, claim.xi)
 
 
 def _of_folder(path: Path, delta: float | None) -> tuple[Known, Sequence[str]]:
