@@ -149,9 +149,8 @@ class Guarantee(Shown):
         value = text(bracket.safe, up=True, limit=limit)
         notion = "" if self.notion == "approximate-dp" or "order" in self.extra else self.notion
         words = [CLAIM_WORDS.get(self.claim, self.claim), notion, self.at_words()]
-        width = bracket.safe - (bracket.lower or 0.0)
-        is_wide = self.claim == "certified" and bracket.safe > TINY and width > WIDE * bracket.safe
-        between = f"in {bracket.text(limit)}" if is_wide else ""
+        is_wide = bracket.safe > TINY and bracket.safe - (bracket.lower or 0.0) > WIDE * bracket.safe
+        between = f"in {bracket.text(limit)}" if self.claim == "certified" and is_wide else ""
         if calibrated := self.extra.get("calibrated"):
             words.insert(2, f"{name} {between or (value if sign == '=' else f'{sign} {value}')}")
             name, sign, value = calibrated["parameter"], "=", f"{calibrated['value']:.13g}"

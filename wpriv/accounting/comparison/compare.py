@@ -35,7 +35,7 @@ Steps = Sequence[Mapping[str, object]]
 class ComparisonKeys(TypedDict, total=False):
     """The keys of a recipe of kind compare, as keywords; a process may be a ``Process``."""
 
-    process: Process | Steps
+    process: Process | Steps | str
     cases: Mapping[str, Process | Steps]
     adjacency: str | None
     group: int | None
@@ -101,7 +101,7 @@ class Comparison(Shown):
     reused: int = 0
     notes: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         answered = [row for row in self.rows if not row.get("reason")]
         by = dict.fromkeys(str(row["accountant"]) for row in answered if row.get("accountant"))
         missed = sum(verdict.is_missed for verdict in self.verdicts)
@@ -110,6 +110,11 @@ class Comparison(Shown):
         words += [f"by {', '.join(by)}"] if by else []
         words += [f"{missed} of {len(self.verdicts)} expected numbers are missed"] if self.verdicts else []
         return ", ".join(words)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Those of all rows, each once."""
+        return tuple(dict.fromkeys(str(line) for row in self.rows for line in row.get("warnings") or ()))
 
     def to_latex(self) -> str:
         """The table of each panel of privacy curves for LaTeX, escaped, with the rules of the package booktabs.
@@ -132,7 +137,7 @@ class Comparison(Shown):
 
     def _repr_html_(self) -> str:
         parts = [html_of(words, []) + html_table(*table) for about, table in self._tables() for _, words in about[:1]]
-        return html_of(str(self), []) + "".join(parts)
+        return html_of(self.sentence(), self.warned()) + "".join(parts)
 
     def _repr_latex_(self) -> str:
         return self.to_latex()
