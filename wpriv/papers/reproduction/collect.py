@@ -253,7 +253,9 @@ def _setting(recipe: Recipe, result: RecipeResult) -> str:
     procedure = str(recipe.data.get("procedure", ""))
     last = result.table[-1] if result.table else {}
     seeds = recipe.training.seeds if recipe.training is not None else None
-    words = expectations.deviations(recipe, {}, "", last, seeds or 1)
+    panels = [panel.name for panel in recipe.panels] or [""]
+    deviations = (expectations.deviations(recipe, {}, panel, last, seeds or 1) for panel in panels)
+    words = "; ".join(dict.fromkeys(each for each in deviations if each))
     printed = f"not as printed ({recipe.printed.source}): {words}" if words and recipe.printed is not None else ""
     return "; ".join(part for part in (procedure, printed) if part)
 
@@ -304,7 +306,7 @@ def _verdict(item: Item, recipes: list[RecipeResult], *, quick: bool = False) ->
 
 
 # what a verdict yields to another one of the same item
-_WORSE = ("reproduced", "partly", "other procedure", "not reached", "contradicted")
+_WORSE = ("reproduced", "partly", "other procedure", "no data", "not reached", "contradicted")
 
 
 def _numbers(row: Verdict) -> Row:
