@@ -103,15 +103,6 @@ def test_the_published_tail_bound_fails():
     assert _wdp_formulas.published_epsilon(5.0, 10.0, math.log(2**-10)) < 6.0
 
 
-def test_compositions_and_groups_by_hand():
-    assert (
-        _wdp_formulas.parallel([1.0, 3.0]),
-        _wdp_formulas.sequential([1.0, 3.0]),
-        _wdp_formulas.group(1.5, 4),
-        _wdp_formulas.post_processing(1.5, 2),
-    ) == (3.0, 4.0, 6.0, 3.0)
-
-
 @pytest.mark.parametrize(
     "call",
     [

@@ -13,7 +13,7 @@ from wpriv.papers.tables import claims
 from wpriv.papers.tables._statement import Statement
 
 WDP = {statement.proposition: statement for statement in claims.STATEMENTS["wdp"]}
-HOLDS = {"Proposition 1", "Proposition 2", "Proposition 3", "Proposition 4", "Proposition 13", "Lemma 1"}
+HOLDS = {*(f"Proposition {k}" for k in (1, 2, 3, 4, 6, 13)), "Lemma 1"}
 
 
 def test_claims_cover_every_proposition():
@@ -36,7 +36,9 @@ def test_true_statements_hold_and_false_ones_fail(name):
     [
         ("Proposition 7", 0.42888194248035339824, 1.0),  # golden 000-prop7-0
         ("Proposition 8", 0.5, 1.0),
-        ("Proposition 6", 1.0, math.sqrt(2)),
+        ("Equation 83", 1.0, math.sqrt(2)),
+        ("WDP to zCDP", 1.0, 1 + math.exp(-2)),  # the divergence of order 1 of Laplace noise, at t = 2
+        ("Theorem 3", math.exp(-1), 0.5),
         ("Theorem 1", math.exp(-1), 0.5),
         ("Theorem 2", 5.148, 6.547),
         ("Equation 37", 0.4375637, 0.6188089),  # TV = erf(1 / sqrt 8) = 0.3829249

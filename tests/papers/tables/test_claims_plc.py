@@ -16,10 +16,11 @@ from wpriv.papers.tables import _claims_plc_losses, claims
 
 PLC = {statement.proposition: statement for statement in claims.STATEMENTS["plc"]}
 HOLDS = {
-    *("Theorem 1", "Lemma 2", "Lemma 4", "Lemma 7", "Equation 4", "Lemma 8, moments", "Theorem 4", "Lemma 11"),
+    *("Theorem 1", "Lemma 2", "Lemma 4", "Lemma 7", "Equation 4", "Theorem 4", "Lemma 11"),
+    *("Lemma 1", "Lemma 5", "Lemma 6", "Lemma 8", "Lemma 8, condition", "Lemma 8, delta", "Lemma 9"),
     *("Lemma 12", "Theorem 5", "Corollary 5.1", "Section 6.2.1, limit", "Appendix A.3", "Contribution (d)"),
     *("Section 4.6, corrected", "Theorem 3, corrected", "Theorem 3, tail"),
-    "Corollary 2.1, truncated",
+    *("Corollary 2.1, truncated", "Theorem 4, moments", "Section 6.1.2, Gauss"),
     *("Corollary 5.2, corrected", "Theorem 6, corrected"),
 }
 
@@ -35,7 +36,7 @@ def golden(name: str) -> float:
 
 def test_names_are_unique_and_every_error_of_the_page_has_a_row():
     assert len(PLC) == len(claims.STATEMENTS["plc"])
-    assert {row["error"] for row in map(row_of, PLC)} - {None} == set(range(1, 20))
+    assert {row["error"] for row in map(row_of, PLC)} - {None} == set(range(1, 20)) - {7, 19}  # slips without a number
 
 
 @pytest.mark.parametrize("name", PLC)
@@ -84,11 +85,11 @@ def test_both_figures_equal_those_computed_by_hand_or_in_mpmath(name, published,
 @pytest.mark.parametrize(
     ("name", "published", "exact"),
     [
-        ("Theorem 4, moment", 0.9143, 0.9415),
+        ("Theorem 4, moments", 0.9143, 0.9415),
         ("Theorem 6", 5.04e-6, 9.50e-5),
         ("Theorem 6, corrected", 4.03e-2, 9.50e-5),
         ("Section 6.1.2", 0.1386, 0.0309450501333),  # Theorem 6 (corrected) in mpmath
-        ("Lemma 8, Theorem 2", 0.1269, 0.1238),
+        ("Lemma 8, delta", 0.1238, 0.1269),
         ("Section 7", 0.18381, 0.12694),
     ],
 )
@@ -120,7 +121,7 @@ def test_the_perturbed_distribution_has_the_moments_and_not_the_delta():
             moment = mpmath.quad(lambda y, lam=lam: density(y) * mpmath.exp(lam * y), panels)
             assert float(moment) == pytest.approx(math.exp(lam * (lam + 1) / 2), rel=1e-12)
         delta = mpmath.quad(lambda y: density(y) * (1 - mpmath.exp(1 - y)), list(range(1, 13)))
-    assert row_of("Lemma 8, Theorem 2")["exact"] == pytest.approx(float(delta), rel=1e-10)
+    assert row_of("Lemma 8, delta")["published"] == pytest.approx(float(delta), rel=1e-10)
 
 
 def test_formulas_that_err_elsewhere_are_right_where_the_paper_is():

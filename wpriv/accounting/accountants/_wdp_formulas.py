@@ -1,7 +1,7 @@
-"""Wasserstein differential privacy (Yang et al. 2024): the formulas as printed, and a correct statement beside each.
+"""Wasserstein differential privacy (Yang et al. 2024): the formulas as printed.
 
 A function named ``published_*`` gives the number of the paper. None of them is a differential privacy guarantee, and
-most are not even bounds of the Wasserstein distance that they are stated for; the other functions are correct.
+most are not even bounds of the Wasserstein distance that they are stated for.
 eps of WDP has the unit of the output: multiply the output by 1000 and eps grows by 1000 while nothing about privacy has
 changed.
 ``distance`` stands for the sensitivity.
@@ -10,7 +10,6 @@ changed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -60,37 +59,12 @@ def published_to_rdp(eps: float, lipschitz: float, order: float, alpha: float = 
     """Proposition 11, WDP to (alpha, .)-RDP and, at alpha = inf, to DP: alpha/(alpha-1) L eps^(mu/(mu+1)).
 
     L is the Lipschitz constant of the log density. False, and beyond repair for finite mu: distributions with
-    1-Lipschitz log densities can have W_mu near 0 and a loss of any size. See ``noise_to_dp``.
+    1-Lipschitz log densities can have W_mu near 0 and a loss of any size. Additive noise has L Delta.
     """
     if not alpha > 1:
         raise UsageError(f"a Renyi order alpha must exceed 1; found {alpha}")
     factor = 1.0 if math.isinf(alpha) else alpha / (alpha - 1)
     return factor * lipschitz * math.pow(eps, check_order(order) / (order + 1))
-
-
-def noise_to_dp(distance: float, lipschitz: float) -> float:
-    """Pure DP of additive noise whose log density is L-Lipschitz: L Delta (Laplace: 1/b); replaces Proposition 11."""
-    return lipschitz * distance
-
-
-def group(eps: float, size: int) -> float:
-    """Proposition 13: k eps for groups of k records, by the triangle inequality. Correct."""
-    return size * eps
-
-
-def post_processing(eps: float, lipschitz: float) -> float:
-    """K eps after a K-Lipschitz map. Proposition 12 claims eps for every map, which scaling by 1000 refutes."""
-    return lipschitz * eps
-
-
-def sequential(budgets: Sequence[float]) -> float:
-    """Proposition 6: the sum. Correct for mechanisms fixed in advance; false for adaptive ones, also claimed."""
-    return math.fsum(budgets)
-
-
-def parallel(budgets: Sequence[float]) -> float:
-    """Proposition 5: the largest. Correct where the partition is fixed in advance and neighbours differ in one part."""
-    return max(budgets)
 
 
 def published_step(distances: ArrayLike, rate: float, sigma: float, order: float, coordinates: int = 1) -> float:

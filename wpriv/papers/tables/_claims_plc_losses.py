@@ -7,12 +7,12 @@ the right forms; docs/papers/plc.md lists the differences. ``t`` is sensitivity 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from itertools import product
 
 import numpy as np
-from scipy.special import erfc, erfcinv
+from scipy.special import erfcinv
 
 from wpriv.accounting.accountants import rdp_mironov
 from wpriv.accounting.mechanisms.gauss import Gauss
@@ -43,21 +43,6 @@ def published_response_delta(n: int, xi: float, reveal: float, eps: float) -> fl
     return (1 - reveal) ** n / (1 + math.exp(xi)) ** n * total + 1 - (1 - reveal) ** n
 
 
-def published_markov_sum(tail: Callable[[float], float], eps: float, step: float, cells: int) -> float:
-    """Theorem 3 on the grid eps, eps + step, ..., with [T(y_i) - T(y_(i-1))], which is negative."""
-    bound = [tail(eps + step * i) for i in range(cells + 1)]
-    return bound[-1] + math.fsum(-math.expm1(-step * i) * (bound[i] - bound[i - 1]) for i in range(1, cells + 1))
-
-
-def published_renyi_delta(eps: float, sigma: float) -> float:
-    """Section 4.6: delta = min over alpha of alpha D_alpha - alpha eps, at the D_alpha of Gaussian noise.
-
-    The minimum is at alpha = eps sigma^2, which must exceed 1.
-    """
-    alpha = eps * sigma**2
-    return alpha * alpha / (2 * sigma**2) - alpha * eps
-
-
 def published_sigma(eps: float, delta: float, n: int = 1, distance: float = 1.0) -> float:
     """Corollary 5.2: the smallest sigma for (eps, delta)-PDP, with sqrt(2 eps) where sqrt(2) eps is right."""
     z = float(erfcinv(2 * delta))
@@ -71,40 +56,11 @@ def published_normal_bound(eps: float, n: int, loss: LossClass, raw_third: float
     """
     finite = math.pow(1 - loss.mass_at_plus_infinity, n)
     mean, variance = n * loss.mean, n * loss.variance
-    root = math.sqrt(2 * variance)
-    normal = float(erfc((eps - mean) / root))
-    normal -= math.exp(eps - mean + variance / 2) * float(erfc((eps - mean + variance) / root))
+    normal = math.exp(normal_log_delta(eps, mean, variance))
     z = (eps - mean) / (math.sqrt(n) * loss.variance)
     ratio = raw_third / math.pow(loss.variance, 1.5)
     error = min(UNIFORM * ratio, NONUNIFORM * ratio / (1 + z**3)) if z >= 0 else UNIFORM * ratio
-    return (1 - finite) + finite * (normal / 2 + error / math.sqrt(n))
-
-
-def published_laplace_mean(z: float) -> float:
-    """Appendix A.4: the mean loss of Laplace noise, e^z - 1 - z at z > 0; it is right at z = -t only."""
-    return math.expm1(z) - z
-
-
-def published_laplace_variance(z: float) -> float:
-    """Appendix A.4: the variance of the loss, 3 - e^z (2 - 4z) - e^(2z) at z > 0; it is right at z = -t only."""
-    return 3 - math.exp(z) * (2 - 4 * z) - math.exp(2 * z)
-
-
-def published_laplace_delta(eps: float, t: float) -> float:
-    """Appendix A.3: delta_A at 0 <= eps <= t for x0 = 0, x1 = t, b = 1; its factor e^(-x0/b) should be e^(-x1/b)."""
-    return 0.5 * (math.exp(eps / 2) - math.exp(t / 2)) ** 2 - 0.5 * math.expm1(eps - t)
-
-
-def published_rescaled_delta(eps: float, sigma: float) -> float:
-    """Section 7: Lemma 12 with mean, standard deviation and eps divided by the mean of the loss; for Gaussian noise.
-
-    The function 1 - e^(eps - y) that delta averages does not allow that.
-    """
-    mean, deviation, at = 1.0, 2 * sigma, 2 * sigma**2 * eps
-    root = math.sqrt(2) * deviation
-    variance = deviation**2
-    second = math.exp(at - mean + variance / 2) * float(erfc((at - mean + variance) / root))
-    return (float(erfc((at - mean) / root)) - second) / 2
+    return (1 - finite) + finite * (normal + error / math.sqrt(n))
 
 
 def pair_of(p: Sequence[float] | Array, q: Sequence[float] | Array) -> AtomicPair:
@@ -137,6 +93,16 @@ def _product(p: Sequence[float], n: int) -> Array:
     for _ in range(n):
         outcomes = np.multiply.outer(outcomes, p).ravel()
     return outcomes
+
+
+@equal("Lemma 1", "the masses of all losses sum to 1, that of infinity included")
+def _() -> Iterator[Case]:
+    for (p, q), n in product(PAIRS, (1, 2)):
+        pair = pair_of(p, q).self_compose(n)
+        assert isinstance(pair, AtomicPair)
+        # the outcomes of all n releases that B cannot have, by the probabilities of the outcomes of A
+        infinity = 1 - math.fsum(a for a, b in zip(p, q, strict=True) if b > 0) ** n
+        yield f"{len(p)} outcomes, n={n}", float(np.exp(pair.log_p).sum()) + infinity, 1.0
 
 
 @equal("Theorem 1", "composition convolves privacy loss distributions")
@@ -179,11 +145,12 @@ def _() -> Iterator[Case]:
         yield f"4 outcomes, eps={eps:g}", infinity + (1 - infinity) * inner, delta_of(p, q, eps)
 
 
-@equal("Lemma 5", "delta*, of one order of the inputs, is that of both", error=19)
+@equal("Lemma 5", "delta* is the largest A(S) - e^eps B(S) over all sets S")
 def _() -> Iterator[Case]:
-    for (p, q), eps in ((PAIRS[0], 0.0), (PAIRS[0], 1.0)):
-        orders = [delta_of(np.array(x), np.array(y), eps) for x, y in ((p, q), (q, p))]
-        yield f"A=(.9, .1), B=(.5, .5), eps={eps:g}", orders[0], max(orders)
+    for (p, q), eps in product(PAIRS, (0.0, 0.2)):
+        sets = np.array(list(product((0.0, 1.0), repeat=len(p))))
+        largest = float(np.max(sets @ p - math.exp(eps) * (sets @ q)))
+        yield f"{len(p)} outcomes, eps={eps:g}", math.exp(float(pair_of(p, q).log_delta(eps))), largest
 
 
 def _response(n: int, xi: float, reveal: float, eps: float) -> Case:
@@ -207,13 +174,13 @@ def _() -> Iterator[Case]:
     yield "n=4", 1 - (8 / 9) ** 4, 1 - (1 - infinity) ** 4
 
 
-@equal("Definition 6", "delta at every eps >= 0 determines the loss distribution", error=19)
+@equal("Lemma 6", "delta at every real eps determines the loss distribution")
 def _() -> Iterator[Case]:
-    # both lose infinity with probability 1/2, and else a negative amount, which no eps >= 0 shows
-    one, other = pair_of([0.5, 0.5, 0.0], [0.0, 1.0, 0.0]), pair_of([0.5, 0.5, 0.0], [0.0, 0.6, 0.4])
-    for eps in (1.0, 0.0, -0.5):
-        at = f"A=(.5, .5, 0), B=(0, 1, 0) or (0, .6, .4): delta at eps={eps:g}"
-        yield at, math.exp(float(one.log_delta(eps))), math.exp(float(other.log_delta(eps)))
+    for p, q in PAIRS:
+        for a, b in ((a, b) for a, b in zip(p, q, strict=True) if a > 0 and b > 0):
+            # over x = e^eps the graph consists of lines, whose slope changes by B's mass where x is the ratio A/B
+            below, at, above = (delta_of(np.array(p), np.array(q), math.log(a / b * x)) for x in (0.98, 1.0, 1.02))
+            yield f"{len(p)} outcomes, the mass of the loss {math.log(a / b):.3g}", (below - 2 * at + above) / 0.02, a
 
 
 def _smallest_exception(p: Array, q: Array, eps: float) -> float:
@@ -245,13 +212,13 @@ def _gauss_delta(eps: float, sigma: float) -> float:
 
 @upper("Section 4.6", "delta = alpha D_alpha - alpha eps", (2.0, 20.0), error=6)
 def _(eps: float) -> Case:
-    return f"Gauss sigma=1, eps={eps:g}", published_renyi_delta(eps, 1.0), _gauss_delta(eps, 1.0)
+    # D_alpha = alpha/2, so that the least value is at alpha = eps
+    return f"Gauss sigma=1, eps={eps:g}", -(eps**2) / 2, _gauss_delta(eps, 1.0)
 
 
 @upper("Section 4.6, exp", "the same with the missing exponential", (2.0, 5.0, 10.0, 20.0), error=6)
 def _(eps: float) -> Case:
-    published = math.exp(published_renyi_delta(eps, 1.0))
-    return f"Gauss sigma=1, eps={eps:g}", published, _gauss_delta(eps, 1.0)
+    return f"Gauss sigma=1, eps={eps:g}", math.exp(-(eps**2) / 2), _gauss_delta(eps, 1.0)
 
 
 @upper("Section 4.6, corrected", "delta = exp((alpha - 1)(D_alpha - eps))", (2.0, 5.0, 10.0, 20.0))
@@ -261,7 +228,20 @@ def _(eps: float) -> Case:
     return f"Gauss sigma=1, eps={eps:g}", bound, _gauss_delta(eps, 1.0)
 
 
-@equal("Lemma 8, moments", "a second distribution with the same moments", range(-1, 7))
+@equal("Lemma 8", "divergences of whole orders determine delta, of moments that grow slowly")
+def _() -> Iterator[Case]:
+    for (p, q), eps in product(PAIRS[:2], (0.0, 0.3)):
+        pair, size = pair_of(p, q), len(p)
+        moments = [1.0, *(math.exp(lam * float(pair.renyi(np.array(lam + 1.0)))) for lam in range(1, 2 * size))]
+        # the Hankel matrices of the moments have the values of e^loss for their generalised eigenvalues
+        hankel = [np.array([moments[i + j : i + j + size] for i in range(size)]) for j in (0, 1)]
+        ratios = np.linalg.eigvals(np.linalg.solve(*hankel)).real
+        masses = np.linalg.solve(np.vander(ratios, increasing=True).T, moments[:size])
+        delta = float(np.sum(masses * np.maximum(1 - math.exp(eps) / ratios, 0)))
+        yield f"{size} outcomes, eps={eps:g}", delta, delta_of(np.array(p), np.array(q), eps)
+
+
+@equal("Lemma 8, condition", "without that growth a second distribution has the same moments", range(-1, 7))
 def _(lam: float) -> Case:
     z = np.arange(-14, 14, 0.05)  # the trapezoid rule has an error below 1e-15 for Gaussian integrands
     y = 0.5 + lam + z
@@ -270,12 +250,12 @@ def _(lam: float) -> Case:
     return f"Gauss sigma=1, E e^({lam} loss)", perturbed, math.exp(lam * (lam + 1) / 2)
 
 
-@equal("Lemma 8, Theorem 2", "divergences of whole orders determine delta", error=7)
+@lower("Lemma 8, delta", "... and a smaller delta")
 def _() -> Iterator[Case]:
     y, weight = panels(np.linspace(1, 14, 53))
     density = np.exp(-((y - 0.5) ** 2) / 2) / math.sqrt(2 * math.pi) * (1 + np.sin(2 * math.pi * (y - 0.5)))
     at = "Gauss sigma=1, its density times 1 + sin(2 pi (y - 1/2)), eps=1"
-    yield at, _gauss_delta(1, 1), float(np.sum(weight * density * -np.expm1(1 - y)))
+    yield at, float(np.sum(weight * density * -np.expm1(1 - y))), _gauss_delta(1, 1)
 
 
 def _inner_divergences(p: Array, q: Array, alpha: float) -> tuple[float, float]:
@@ -314,8 +294,9 @@ def _tail(y: float) -> float:
 
 @upper("Theorem 3", "Markov-ADP, with [T(y_i) - T(y_(i-1))]", error=5)
 def _() -> Iterator[Case]:
-    at = "Gauss sigma=1, eps=1, 140 cells of 0.05"
-    yield at, published_markov_sum(_tail, 1.0, 0.05, 140), _gauss_delta(1, 1)
+    # the sum behind the tail at the last of the points, 8, has the other sign
+    published = 2 * _tail(8.0) - markov.markov_sum(_tail, 1.0, 0.05, 140)
+    yield "Gauss sigma=1, eps=1, 140 cells of 0.05", published, _gauss_delta(1, 1)
 
 
 @upper("Theorem 3, corrected", "Markov-ADP, with [T(y_(i-1)) - T(y_i)]")
@@ -345,3 +326,16 @@ def _(eps: float) -> Case:
 def _(eps: float) -> Case:
     ours, theirs = (module.account(_dp_sgd()).delta(eps=eps) for module in (markov, berry_esseen))
     return f"DP-SGD q=.01, sigma=4, n=2^16, eps={eps:g}", ours, theirs
+
+
+@upper(
+    "Section 6.1.2, Gauss", "Markov-ADP of orders up to 128 is behind zCDP, on the upper half of the axis of Figure 5"
+)
+def _() -> Iterator[Case]:
+    # the paper states neither orders nor grid; over all orders and fine grids the bound is a thousandth of that of zCDP
+    rho, lam = 2**22 / (2 * 900_000**2), np.arange(1.0, 129.0)
+    for eps in (0.005, 0.0075):
+        tail = markov.markov_sum(
+            lambda y: min(1.0, float(np.exp(np.min(rho * lam * (lam + 1) - lam * y)))), eps, (0.01 - eps) / 50, 50
+        )
+        yield f"Gauss sigma=900000, n=2^22, eps={eps:g}", tail, math.exp(-((eps - rho) ** 2) / (4 * rho))

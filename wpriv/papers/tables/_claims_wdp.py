@@ -72,14 +72,14 @@ def _(rate: float, mu: float) -> Case:
 def _() -> Iterator[Case]:
     # each part is counted, and one record moves from part 1 to part 2: (1, 0) becomes (0, 1)
     at = "two counts, a record moves between the parts"
-    yield at, _wdp_formulas.parallel([1.0, 1.0]), wasserstein_1d.shift([1, -1])
+    yield at, 1.0, wasserstein_1d.shift([1, -1])
 
 
-@upper("Proposition 6", "sequential (Theorem 1: adaptive) composition: the sum", (0.0, 1.0, 2.0), error=9)
+@upper("Proposition 6", "sequential composition, of releases that are fixed in advance: the sum", (1.0, 2.0))
 def _(k: float) -> Case:
-    # the first release is the bit f(D); the second multiplies that release by k and does not access the data
-    at = f"release a bit, then {k:g} times what was released"
-    return at, _wdp_formulas.sequential([1.0, 0.0]), wasserstein_1d.shift([1, k])
+    # independent releases of two queries, which one record moves by 1 and by k
+    at = f"two queries with noise, moved by 1 and by {k:g}"
+    return at, 1 + k, wasserstein_1d.shift([1, k])
 
 
 @upper(
@@ -146,17 +146,24 @@ def _(sigma: float, mu: float) -> Case:
 @upper("Proposition 11", "WDP gives DP: L eps^(mu/(mu+1))", (1.0, 2.0, 4.0), error=10)
 def _(delta: float) -> Case:
     at = f"Laplace b=1 (L=1), Delta={delta:g}, mu=1"
-    return at, _wdp_formulas.published_to_rdp(delta, 1, 1), _wdp_formulas.noise_to_dp(delta, 1)
+    return at, _wdp_formulas.published_to_rdp(delta, 1, 1), delta
+
+
+@upper("WDP to zCDP", "WDP gives (1/2) (L eps^(mu/(mu+1)))^2-zCDP", (1.0, 2.0, 4.0), error=10)
+def _(delta: float) -> Case:
+    # the least rho is at least the Renyi divergence of order 1, of Laplace noise that of Table 1
+    published = _wdp_formulas.published_to_rdp(delta, 1, 1) ** 2 / 2
+    return f"Laplace b=1 (L=1), Delta={delta:g}, mu=1: KL", published, delta + math.expm1(-delta)
 
 
 upper("Proposition 12", "any post-processing keeps eps", error=11)(
-    lambda: ("a value 0 or 1 without noise, doubled", 1.0, _wdp_formulas.post_processing(1, 2))
+    lambda: ("a value 0 or 1 without noise, doubled", 1.0, 2.0)
 )
 
 
 @upper("Proposition 13", "groups of k: k eps", (2, 3, 10))
 def _(k: int) -> Case:
-    return f"additive noise, Delta=1, k={k}", _wdp_formulas.group(1, k), wasserstein_1d.shift(k)
+    return f"additive noise, Delta=1, k={k}", float(k), wasserstein_1d.shift(k)
 
 
 @upper("Theorem 1", "delta = exp(beta sum E W - beta eps)", (1.0, 2.0, 10.0), error=12)
@@ -164,6 +171,13 @@ def _(beta: float) -> Case:
     # the sum of the losses is 0 or 1 with probability 1/2 each, so Pr[sum >= 1] = 1/2
     at = f"loss 0 or 1 by a fair coin, eps=1, beta={beta:g}"
     return at, math.exp(_wdp_formulas.published_log_delta(0.5, beta, 1)), 0.5
+
+
+@upper("Equation 83", "the distance of an adaptive composition is at most the sum", (0.0, 1.0, 2.0), error=9)
+def _(k: float) -> Case:
+    # the first release is the bit f(D); the second multiplies that release by k and does not access the data
+    at = f"release a bit, then {k:g} times what was released"
+    return at, 1.0, wasserstein_1d.shift([1, k])
 
 
 @upper(
@@ -194,6 +208,14 @@ def _(n: int) -> Case:
 def _(q: float, d: float) -> Case:
     # A with probability 1-q, else B: its variance; in print it is that of the sum (1-q) A + q B
     return f"q={q:g}, d={d}, sigma=1", (1 - q) ** 2 + q**2, 1 + q * (1 - q) * d**2
+
+
+@upper("Theorem 3", "log delta = beta sum inf_d (E|Z|^mu)^(1/mu) - beta eps", (1.0, 2.0, 10.0), error=12)
+def _(beta: float) -> Case:
+    # without noise and with q = 1 the step loss is the distance, 0 or 1 by a fair coin; the infimum over it is 0
+    step = min(_wdp_formulas.published_step([d], 1, 1e-9, 1) for d in (0, 1))
+    published = math.exp(_wdp_formulas.published_log_delta(step, beta, 1))
+    return f"d = 0 or 1 by a fair coin, q=1, sigma=1e-9, eps=1, beta={beta:g}", published, 0.5
 
 
 @upper("Corollary 1", "eps = sum W - ln(delta)/beta", (1.0, 2.0, 5.0), error=12)
