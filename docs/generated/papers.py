@@ -1,10 +1,10 @@
-"""The verdicts on the items of the five papers and on expected numbers."""
+"""What is said of the five papers: the verdicts, and the claims of each abstract with the verdict on it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from wpriv.papers.reproduction import collect
+from wpriv.papers.reproduction import collect, reproduce
 from wpriv.results import expectations
 
 
@@ -14,7 +14,18 @@ def verdicts(meanings: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def headlines(name: str) -> str:
+    """Return a table of the headline claims of a paper."""
+    rows = [f"| {each.claim} | **{each.verdict}** | {each.because} |" for each in reproduce.paper(name).headlines]
+    return "\n".join(["| the paper claims | verdict | because |", "|---|---|---|", *rows]) + "\n"
+
+
+def _part(name: str) -> Callable[[], str]:
+    return lambda: headlines(name)
+
+
 PARTS = {
     "verdicts-items": lambda: verdicts(collect.VERDICTS),
     "verdicts-numbers": lambda: verdicts(expectations.WORDS),
+    **{f"headlines-{name}": _part(name) for name in reproduce.PAPERS},
 }

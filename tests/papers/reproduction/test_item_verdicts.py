@@ -180,4 +180,21 @@ def test_a_picture_leaves_out_the_claims_and_numbers_of_its_recipes_that_are_abo
         pytest.skip("the kept results are in the repository, not in the package")
     (figure,) = collect.collect([paper], tmp_path, quick=False, kept=kept)
     assert all(each.status == "done" and not each.claims and not each.expect for each in figure.recipes)
-    assert figure.verdict == "not reached"
+    assert figure.verdict == figure.item.seen.verdict
+
+
+def test_every_item_says_by_its_data_or_a_person_what_no_number_says():
+    for item in (item for paper in reproduce.select("all") for item in paper.items):
+        recipes = [load_recipe.read(name) for name in item.recipes]
+        kinds = {check.expect.kind for recipe in recipes for check in recipe.checks} if item.has_claims else set()
+        is_compared = not kinds.isdisjoint({"published", "reference"})
+        assert is_compared or item.seen is not None or item.no_data, item.name
+        assert item.seen is None or item.seen.verdict in collect.VERDICTS, item.name
+
+
+@pytest.mark.parametrize("paper", reproduce.select("all"), ids=lambda paper: paper.name)
+def test_the_headline_claims_of_each_paper_have_verdicts(paper, tmp_path):
+    assert len(paper.headlines) > 1
+    assert all(each.verdict in collect.VERDICTS and each.because for each in paper.headlines)
+    kept_text.write([paper], [], tmp_path)
+    assert paper.headlines[0].claim in (tmp_path / f"{paper.name}.md").read_text()

@@ -304,7 +304,7 @@ def _verdict(item: Item, recipes: list[RecipeResult], *, quick: bool = False) ->
 
 
 # what a verdict yields to another one of the same item
-_WORSE = ("reproduced", "partly", "other procedure", "not reached", "contradicted")
+_WORSE = ("reproduced", "partly", "other procedure", "no data", "not reached", "contradicted")
 
 
 def _numbers(row: Verdict) -> Row:
