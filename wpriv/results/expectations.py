@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from wpriv.config.field_types import Setting
 from wpriv.config.recipe import Check, Recipe
 from wpriv.config.resolve import overridden
 from wpriv.config.schema import BOUND_COLUMNS
+from wpriv.core import registry
 from wpriv.errors import CheckFailed, MissingResource, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import plain
@@ -242,10 +243,9 @@ def counts(verdicts: Sequence[Verdict]) -> str:
     An own number that is met by the commit which it comes from is in neither count: it was compared with itself. Nor is
     a number that was not measured.
     """
-    words = Counter(each.word for each in verdicts)
-    compared = sum(words[word] for word in WORDS if word not in ("same commit", "not measured"))
-    others = [f"{words[word]} {word}" for word in list(WORDS)[1:6] if words[word]]
-    return ", ".join([f"{words['met']} of {compared}", *others]) if compared else ""
+    words = Counter(each.word for each in verdicts if each.word not in ("same commit", "not measured"))
+    others = [f"{words[word]} {word}" for word in WORDS if word != "met" and words[word]]
+    return ", ".join([f"{words['met']} of {words.total()}", *others]) if words else ""
 
 
 def require(verdicts: list[Verdict]) -> None:
@@ -361,6 +361,7 @@ _AMOUNTS = ("steps", "epochs", "seeds", "records", "first", "limit", "directions
 # columns of a training's results that say how long it was, where the recipe says it by the other key
 _LENGTHS = {"steps": "step", "epochs": "epoch"}
 _RECORDS = ("data.records", "data.first", "data.limit")
+_NAMES = {"first": "records", "limit": "records", "mech": "mechanism"}
 
 
 def deviations(recipe: Recipe, where: Mapping[str, object], panel: str, row: Row, seeds: int = 1) -> str:
@@ -372,46 +373,32 @@ def deviations(recipe: Recipe, where: Mapping[str, object], panel: str, row: Row
             compared. panel: of a comparison. row: the row of results, for the length of a training.
         seeds: the number of trainings of this row.
     """
-    if recipe.printed is None:
-        return ""
-    data, varied = _at(_part(recipe.data, panel), where)
+    printed = {} if recipe.printed is None else recipe.printed.settings
+    data = next((part for part in recipe.data.get("panels", ()) if part.get("name") == panel), recipe.data)
+    varied: set[str] = set()
+    sweep = data.get("sweep") or []
+    for axis in [sweep] if isinstance(sweep, Mapping) else sweep:
+        over, settings = axis["over"], axis.get("settings") or {}
+        if over not in where:
+            varied |= {over, *(path for keys in settings.values() for path in keys)}
+        elif recipe.kind == "train":
+            for path, value in settings.get(str(where[over]), {over: where[over]}).items():
+                data = overridden(data, path, value)
     words = []
-    for path, printed in recipe.printed.settings.items():
-        value = seeds if path == "seeds" else _value(data, path)
+    for path, expected in printed.items():
+        name = path.rpartition(".")[2]
+        value = {"seeds": seeds, **where}.get(name) if name in ("seeds", *where) else _value(data, path)
         if value is None and path in _LENGTHS:
             value = row.get(_LENGTHS[path])
-        is_unknown = path in varied or (value is None and path in _LENGTHS)
-        if not is_unknown and not _agree(value, printed):
-            words.append(_words(path, value, printed))
+        if value is None and path == f"options.{name}":
+            fields = registry.load("tasks", recipe.train.task).TASK.options.model_fields
+            value = fields[name].get_default() if name in fields else None
+        is_open = any(path == each or path.startswith(f"{each}.") or name == each for each in varied)
+        # a panel with a table of its own has no process, and a table in short no length
+        is_unknown = is_open or (value is None and (path in _LENGTHS or path.partition(".")[0] not in data))
+        if not is_unknown and not is_same(value, expected) and not (value is None and expected in (0, False, "none")):
+            words.append(_words(path, value, expected))
     return "; ".join(words)
-
-
-def _part(data: Row, panel: str) -> Row:
-    """The panel of a comparison by its name; the whole recipe where it has none."""
-    return next((part for part in data.get("panels", ()) if part.get("name") == panel), data)
-
-
-def _at(data: Row, where: Mapping[str, object]) -> tuple[Row, set[str]]:
-    """The recipe at one point of its sweep, and the paths that vary among the points that ``where`` leaves open."""
-    varied: set[str] = set()
-    for axis in data.get("sweep") or ():
-        over, settings = axis["over"], axis.get("settings")
-        paths = [over] if settings is None else [path for keys in settings.values() for path in keys]
-        if over not in where:
-            varied.update(_paths(data, paths))
-        elif settings is None:
-            for path in _paths(data, paths):
-                data = overridden(data, path, where[over])
-        else:
-            for path, value in settings[str(where[over])].items():
-                data = overridden(data, path, value)
-    return data, varied
-
-
-def _paths(data: Row, paths: list[str]) -> Iterator[str]:
-    """The keys that an axis changes; an axis of a comparison names a parameter of its table."""
-    for path in paths:
-        yield f"params.{path}" if "params" in data and "." not in path else path
 
 
 def _value(data: Row, path: str) -> object:
@@ -433,14 +420,10 @@ def _value_at(data: object, path: str) -> object:
     return data
 
 
-def _agree(value: object, printed: object) -> bool:
-    return is_same(value, printed) or (value is None and printed in (0, False, "none"))
-
-
 def _words(path: str, value: object, printed: Setting) -> str:
     """A setting and the printed one, as ``steps 228 of 41,652`` and ``lr 0.5 for 0.05``."""
     around, _, name = path.rpartition(".")
-    word = around.rpartition(".")[2] if name == "name" else "records" if name in ("first", "limit") else name
+    word = around.rpartition(".")[2] if name == "name" else _NAMES.get(name, name)
     word = word.replace("_", " ")
     if value is None:
         return f"no {word} for {_shown(printed)}"

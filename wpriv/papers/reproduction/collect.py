@@ -253,7 +253,9 @@ def _setting(recipe: Recipe, result: RecipeResult) -> str:
     procedure = str(recipe.data.get("procedure", ""))
     last = result.table[-1] if result.table else {}
     seeds = recipe.training.seeds if recipe.training is not None else None
-    words = expectations.deviations(recipe, {}, "", last, seeds or 1)
+    panels = [panel.name for panel in recipe.panels] or [""]
+    deviations = (expectations.deviations(recipe, {}, panel, last, seeds or 1) for panel in panels)
+    words = "; ".join(dict.fromkeys(each for each in deviations if each))
     printed = f"not as printed ({recipe.printed.source}): {words}" if words and recipe.printed is not None else ""
     return "; ".join(part for part in (procedure, printed) if part)
 
