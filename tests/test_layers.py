@@ -71,7 +71,10 @@ HOMES = {
     "mlflow": ("training/metric_logs.py",),
     "wandb": ("training/metric_logs.py",),
 }
-PLD_USERS = ("accounting/accountants/pld.py", "accounting/accountants/pdp.py", "accounting/other_bounds.py")
+PLD_USERS = (
+    *("accounting/accountants/pld.py", "accounting/accountants/pdp.py", "accounting/other_bounds.py"),
+    "papers/accountants/buckets.py",
+)
 FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [path.relative_to(ROOT).as_posix() for path in FILES]
 MODULES = {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name for name in NAMES}

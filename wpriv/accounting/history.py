@@ -332,4 +332,10 @@ def _reports(statement: dict[str, object]) -> dict[str, object]:
         raise UsageError(
             "a privacy statement of something else than `wpriv privatize`; of a training give ledger.jsonl beside it"
         )
+    rows = statement.get("guarantees")
+    if isinstance(rows, list) and any(isinstance(row, dict) and row.get("claim") == "as-published" for row in rows):
+        raise UsageError(
+            "the statement of reports without a guarantee: their bounds are quantiles of the protected records. "
+            "Privatise them with public bounds"
+        )
     return {**mechanism, "n": 1}

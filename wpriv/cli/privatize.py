@@ -36,6 +36,9 @@ def command(
     ] = False,
     dct: Annotated[bool, switch("--dct", "Clip and publish the orthonormal cosine transform of each record.")] = False,
     quantile: Annotated[Text, option("Q", "Clamp each number to this quantile of --public records.")] = None,
+    quantile_from: Annotated[
+        Text, option("NAME", "public (default) or private: as published, with NO guarantee.")
+    ] = None,
     public: Annotated[Text, option("NAME|FILE", "Public records of the same shape, for --quantile.")] = None,
     thresholds: Annotated[Text, option("FILE", "Instead of --quantile: the bound of each number.")] = None,
     limit: Annotated[Text, option("K", "Only the first K records.")] = None,
@@ -67,8 +70,15 @@ def command(
     given = {
         **{"data": data, "mech": flags.folded(mech), "eps": eps, "delta": delta, "sigma": sigma, "scale": scale},
         **{"radius": radius, "center": center, "formula": formula, "nonnegative": nonnegative, "dct": dct},
-        **{"quantile": quantile, "public": public, "thresholds": thresholds, "limit": limit, "array": array},
-        **{"header": header, "public_labels": public_labels, "dtype": dtype, "seed": seed},
+        **{"quantile": quantile, "quantile_from": quantile_from, "public": public, "thresholds": thresholds},
+        **{
+            "limit": limit,
+            "array": array,
+            "header": header,
+            "public_labels": public_labels,
+            "dtype": dtype,
+            "seed": seed,
+        },
     }
     arguments = _of_flags(given, param) if recipe is None else _of_recipe(recipe, given, param)
     if out is None and not dry_run:
@@ -115,6 +125,8 @@ def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
         output.emit_facts(result.facts())
     output.say("note", *statement["data"]["read_as"])
     output.warn(statement["warnings"])
+    if statement["guarantees"][0]["claim"] == "as-published":
+        return
     output.say(
         "note",
         "everything computed from the noisy records is post-processing; "

@@ -255,6 +255,9 @@ class LocalNoise(StrictModel):
     quantile: Annotated[float, Field(gt=0, le=1)] | None = optional(
         "each number is clamped to this quantile of its magnitude in public records"
     )
+    quantile_from: Literal["public", "private"] | None = optional(
+        "whose quantile: of public records (default), or of the protected ones as published, with NO guarantee"
+    )
     public: Word | None = optional("public records for the quantile: a data set or a file")
     thresholds: Word | None = optional("instead of quantile: a file with the bound that each number is clamped to")
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = optional(

@@ -254,6 +254,31 @@ def loss_class(pair: LossPair) -> LossClass:
     finite, log_p = 1 - pair.mass_at_plus_infinity, math.log1p(-pair.mass_at_plus_infinity)
     nodes = _excess_nodes(pair)
     mean = log_p + float(np.exp(nodes.log_mass).sum()) / finite
+    deviations = _deviations(pair, mean)
+    variance = sum(2 * float(distance @ mass) for distance, mass in deviations) / finite
+    return LossClass(mean, variance, _third(deviations, finite), pair.mass_at_plus_infinity)
+
+
+def raw_third_moment(pair: LossPair) -> float:
+    """Compute E|L|^3 of the finite loss, which is not centred; ``LossClass.third`` is E|L - mean|^3.
+
+    Source:
+        Sommer, Meiser, Mohammadi (2019), Theorem 6 as printed.
+    """
+    finite = 1 - pair.mass_at_plus_infinity
+    if finite == 0:
+        return 0.0
+    if isinstance(pair, AtomicPair):
+        return float(np.exp(pair.log_p) @ np.abs(pair.losses) ** 3) / finite
+    return _third(_deviations(pair, 0.0), finite)
+
+
+def _third(deviations: list[tuple[Array, Array]], finite: float) -> float:
+    return sum(3 * float(distance**2 @ mass) for distance, mass in deviations) / finite
+
+
+def _deviations(pair: LossPair, centre: float) -> list[tuple[Array, Array]]:
+    """Distances from the centre with their weights: the mass of the tail beyond each, on either side."""
     log_infinity = safe_log(pair.mass_at_plus_infinity)
 
     def above(y: Array) -> Array:
@@ -262,13 +287,10 @@ def loss_class(pair: LossPair) -> LossClass:
     def below(y: Array) -> Array:
         return pair.tails(y).cdf_p
 
-    floor = max(-150.0, log_infinity - 30.0)
-    ends = (below, pair.support[0], -150.0), (above, pair.support[1], floor)
-    sides = [_side(tail, mean, end, pair.atoms, least) for tail, end, least in ends]
-    deviations = [(np.abs(side.y - mean), np.exp(side.log_mass)) for side in sides if side is not None]
-    variance = sum(2 * float(distance @ mass) for distance, mass in deviations) / finite
-    third = sum(3 * float(distance**2 @ mass) for distance, mass in deviations) / finite
-    return LossClass(mean, variance, third, pair.mass_at_plus_infinity)
+    floor, (low, high) = max(-150.0, log_infinity - 30.0), pair.support
+    sides = [_side(below, centre, low, pair.atoms, -150.0)] if low < centre else []
+    sides += [_side(above, centre, high, pair.atoms, floor)] if high > centre else []
+    return [(np.abs(side.y - centre), np.exp(side.log_mass)) for side in sides if side is not None]
 
 
 def _atomic_class(pair: AtomicPair) -> LossClass:

@@ -39,12 +39,14 @@ class Release:
         streams: digests of the keys of its noise; releases that share one have no common cost, since the noise cancels
             in their difference.
         unit: what is protected; groups are those of the named data set.
+        problem: why it has no guarantee, if it has none.
     """
 
     process: Process
     delta: float
     streams: frozenset[str]
     unit: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ def together(releases: Sequence[Release]) -> Together:
     count = len(releases)
     if not count:
         return Together(0, problem="no training is private")
+    if problem := next((release.problem for release in releases if release.problem), ""):
+        return Together(count, problem=problem)
     if len({release.process.adjacency for release in releases}) > 1:
         names = " and ".join(sorted({release.process.adjacency for release in releases}))
         return Together(count, problem=f"they are accounted for under {names} neighbours")
@@ -160,7 +164,8 @@ def of_reports(reports: Iterable[tuple[DataSet, Json]]) -> list[Release]:
         steps = tuple(Step.from_dict(step) for step in row["process"])
         streams = frozenset() if statement["seed"] is None else frozenset({f"reports {statement['seed']}"})
         process, unit = Process(steps, statement["adjacency"]), statement.get("unit", "")
-        releases.append(Release(process, float(row["delta"]), streams, unit))
+        problem = "" if row.get("claim") != "as-published" else "the reports that they use have no guarantee"
+        releases.append(Release(process, float(row["delta"]), streams, unit, problem))
     return releases
 
 

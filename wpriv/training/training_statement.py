@@ -88,6 +88,7 @@ def statement(
             averaged=train.average is not None,
             on_test_records=task.trains_on_test_records(train),
             observed=private is not None and observed,
+            leaks=reports is not None and on_reports and reports["guarantees"][0]["claim"] == "as-published",
         ),
         "remarks": remarks,
         **guarantee,

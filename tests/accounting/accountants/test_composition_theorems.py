@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.points import GOLDEN
 from wpriv.accounting.accountants import advanced, basic, gdp, kov
-from wpriv.accounting.accountants._single_release import SingleRelease, single_releases
+from wpriv.accounting.accountants.basic import SingleRelease, single_releases
 from wpriv.accounting.accountants.kov import response_log_delta
 from wpriv.accounting.mechanisms.dp import Dp
 from wpriv.accounting.mechanisms.gauss import Gauss, GaussPair

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wpriv.errors import UsageError
-from wpriv.papers.tables import _declared, buckets
+from wpriv.papers.tables import _declared
 
 
 def gauss_delta(eps, mu):
@@ -19,7 +19,7 @@ def gauss_delta(eps, mu):
 
 
 def deltas(**params):
-    exact, above, below = (row["delta"] for row in buckets.rows(buckets.Params(**params)))
+    exact, above, below = (row["delta"] for row in _declared.BucketDrift(**params).rows())
     return exact, above, below
 
 
@@ -47,7 +47,7 @@ def test_buckets_are_tight_for_few_releases_and_drift_as_they_grow_in_number():
 @pytest.mark.parametrize("params", [{"n": 3}, {"cells": 101}])
 def test_buckets_refuse_what_doubling_does_not_reach(params):
     with pytest.raises(UsageError, match=next(iter(params))):
-        buckets.rows(buckets.Params(**params))
+        _declared.BucketDrift(**params).rows()
 
 
 @given(st.integers(2, 30), st.integers(-20, 20), st.data())

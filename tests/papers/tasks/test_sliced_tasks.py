@@ -368,6 +368,16 @@ def test_a_goal_alone_costs_half_of_what_those_that_are_moved_cost(private, fact
     assert found.sensitivity == pytest.approx(factor * 2 / 100)
 
 
+def test_the_eps_above_moved_points_are_those_of_x_and_of_z():
+    # oracle: Gauss of the two shifts that one record can cause, 8 ML/n for X and 4 ML/n for Z (Theorem A.1)
+    penalty = Penalty(alpha=1, bound=1, lipschitz=2, sizes=((100, 100),), fixed=True)
+    found = matching.epsilons(penalty, [500, 500], 4.0, 6, 1e-5)
+    for side, sigma in (("X", 4.0), ("Z", 8.0)):
+        by_hand = wpriv.budget(mech="gauss", sigma=sigma, sampling="fixed", rate=0.2, n=6, delta=1e-5)
+        assert found[side] == pytest.approx(by_hand.epsilon.safe, rel=2e-3)
+    assert matching.epsilons(penalty, [500, 500], 4.0, 0, 1e-5) == {"X": 0.0, "Z": 0.0}
+
+
 @pytest.mark.slow
 def test_training_moves_points_to_the_circle(ran):
     done = ran(MATCH.replace("8-4", "16-16"), **{"privacy": "none", "steps": 150, "optimizer.lr": 0.3})

@@ -125,6 +125,25 @@ def test_bounds_come_from_public_records_and_hold_before_the_noise():
     assert np.array_equal(again.x, done.x)
 
 
+def test_quantiles_of_the_records_themselves_are_the_published_clipping_without_a_guarantee(tmp_path):
+    x, asked = records(500, 1, 4, 4), {"mech": "local-laplace", "eps": 3.0, "dct": True, "seed": 1, "dtype": "float64"}
+    file = tmp_path / "reports.npz"
+    done = wpriv.privatize(x, quantile=0.8, quantile_from="private", **asked)
+    wpriv.privatize(x, quantile=0.8, quantile_from="private", out=file, **asked)
+    # Section 5.5 of Reshetova et al.: the bounds are the quantiles of the same records, here by numpy
+    bounds = np.quantile(np.abs(local_mechanism.transformed(x)), 0.8, axis=0)
+    assert np.array_equal(done.x, wpriv.privatize(x, thresholds=bounds, **asked).x)
+    assert "NO guarantee" in str(done)
+    statement = done.statement
+    assert statement["warnings"][0].startswith("NO guarantee")
+    assert statement["covered"][0].startswith("nothing")
+    assert {entry["publish"] for entry in statement["publish"]} == {"no"}
+    assert local_statement.read(statement).best is None
+    with pytest.raises(UsageError, match="without a guarantee"):
+        wpriv.budget(history=str(file.with_suffix(".statement.json")), eps=1)
+    assert "NO guarantee" in " ".join(wpriv.training.data.read("privatized", file=str(file)).notes)
+
+
 def test_nonnegative_clamps_at_zero_and_spares_gauss_noise_a_root_of_two():
     x = records(50, 3)
     plain, half = (wpriv.privatize(x, nonnegative=flag, dtype="float64", seed=1, **GAUSS) for flag in (False, True))
@@ -299,6 +318,9 @@ def test_a_file_that_is_there_is_not_overwritten_and_an_interruption_leaves_noth
         ({"center": 1e10}, UsageError, "center"),
         ({"quantile": 0.8}, UsageError, "public.*thresholds"),
         ({"public": np.ones((4, 3))}, UsageError, "quantile"),
+        ({"quantile_from": "private", "radius": 1}, UsageError, "quantile_from.*give.*quantile"),
+        ({"quantile": 0.5, "quantile_from": "privat"}, UsageError, "public or private; found 'privat'"),
+        ({"quantile": 0.5, "quantile_from": "private", "public": np.ones((4, 3))}, UsageError, "leave out.*public"),
         ({"public": np.ones((4, 3)), "quantile": 1.5}, UsageError, "quantile.*found 1.5"),
         ({"public": np.ones((4, 2)), "quantile": 0.5}, UsageError, r"public.*\[3\].*\[2\]"),
         ({"thresholds": np.ones(2)}, UsageError, "thresholds.*3 numbers.*found 2"),
@@ -383,8 +405,8 @@ ODD = [
     np.array([1, 2]), np.bool_(True), Path("/"), print,
 ]  # fmt: skip
 ARGUMENTS = (
-    *("data", "mech", "eps", "delta", "sigma", "scale", "radius", "center", "formula", "quantile", "public"),
-    *("thresholds", "seed", "dtype", "limit", "array", "root", "out"),
+    *("data", "mech", "eps", "delta", "sigma", "scale", "radius", "center", "formula", "quantile", "quantile_from"),
+    *("public", "thresholds", "seed", "dtype", "limit", "array", "root", "out"),
 )
 
 

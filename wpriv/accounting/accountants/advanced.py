@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from wpriv.accounting.accountants._single_release import SingleRelease, single_releases
+from wpriv.accounting.accountants.basic import SingleRelease, single_releases
 from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process, refuse_passes
 from wpriv.numerics.arrays import Array

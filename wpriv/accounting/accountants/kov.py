@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from wpriv.accounting.accountants._single_release import SingleRelease, single_releases
+from wpriv.accounting.accountants.basic import SingleRelease, single_releases
 from wpriv.core.guarantee import Curve, epsilon_at
 from wpriv.core.process import Process, refuse_passes
 from wpriv.errors import Unsupported

@@ -25,7 +25,8 @@ NONUNIFORM = {True: 25.80, False: 31.935}
 class Composed:
     """The class of a composition: mean, variance and summed third central moments of the finite loss, mass at +inf.
 
-    ``top`` is the largest finite loss; ``equal`` is true where all steps have the same loss pair.
+    ``top`` is the largest finite loss; ``equal`` is true where all steps have the same loss pair; ``deviation`` is the
+    standard deviation, by which the distance of eps from the mean is divided.
     """
 
     mean: float
@@ -34,6 +35,7 @@ class Composed:
     mass_at_plus_infinity: float
     top: float
     equal: bool
+    deviation: float
 
     def log_delta(self, eps: float) -> float:
         """ln of Lemma 12 at this class: ln delta of a normal loss of the same mean and variance."""
@@ -56,7 +58,7 @@ class Composed:
         if self.variance == 0:
             return 0.0
         ratio = self.third / self.variance / math.sqrt(self.variance)
-        z = (eps - self.mean) / math.sqrt(self.variance)
+        z = (eps - self.mean) / self.deviation
         error = UNIFORM[self.equal] * ratio
         return min(error, NONUNIFORM[self.equal] * ratio / (1 + z * z * z)) if nonuniform and z >= 0 else error
 
@@ -68,13 +70,15 @@ def composed(pairs: WeightedPairs) -> Composed:
         Sommer, Meiser, Mohammadi (2019), Theorem 4, with the third moments centred.
     """
     classes = [(loss_class(pair), n) for pair, n in pairs]
+    variance = math.fsum(n * c.variance for c, n in classes)
     return Composed(
         mean=math.fsum(n * c.mean for c, n in classes),
-        variance=math.fsum(n * c.variance for c, n in classes),
+        variance=variance,
         third=math.fsum(n * c.third for c, n in classes),
         mass_at_plus_infinity=-math.expm1(log_finite(pairs)),
         top=math.fsum(n * pair.support[1] for pair, n in pairs),
         equal=len({pair for pair, _ in pairs}) == 1,
+        deviation=math.sqrt(variance),
     )
 
 

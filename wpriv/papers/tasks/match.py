@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
+from wpriv.accounting import evaluate
 from wpriv.config.field_types import Field, Positive
 from wpriv.config.train_schema import Train
+from wpriv.core.process import Process
 from wpriv.errors import UsageError
 from wpriv.papers.penalty.penalty import Penalty, penalised_release
 from wpriv.papers.tasks import _fairness, _sliced
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from wpriv.training.engine.job import Job, ReleaseGate
 
 POINTS_SHOWN = 1000
+SHOWN_TOL = 1e-3  # of the eps above a panel, three digits
 UNIT = {
     "both": "the values of one training record of either class, of those that are moved or of those that they are "
     "moved to",
@@ -109,15 +112,11 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     )
     aggregate = objective.make_aggregator(recipe.privacy, records, None)
 
-    def moved_points(mover: nn.Module) -> Tensor:
-        with torch.no_grad():
-            points: Tensor = mover(test_points[:POINTS_SHOWN])
-            return points
-
     def custom_step(indices: Any, gate: ReleaseGate) -> Tensor:
         if int(model.taken) in options.shown:
             model[f"after_{int(model.taken)}"].load_state_dict(network.state_dict())
         gathered = aggregate(indices)
+        model.multiplier.fill_(gate.multiplier)
         parts = gate(gathered.total)
         if options.cap is not None:
             parts = clip(parts, options.cap)
@@ -134,8 +133,18 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     def save_artifacts(folder: Path) -> None:
         taken = int(model.taken)
         movers = {step: model[f"after_{step}"] for step in sorted(set(options.shown)) if step < taken}
-        points = {step: moved_points(mover) for step, mover in {**movers, taken: network}.items()}
-        _fairness.write(folder / "points.csv", _rows(points, goal[:POINTS_SHOWN]))
+        rows = []
+        for step, mover in {**movers, taken: network}.items():
+            with torch.no_grad():
+                moved = mover(test_points)
+            place = {"panel": f"step {step}", "header": f"distance = {_sliced.distance(moved, goal):.3g}"}
+            if recipe.privacy is not None and recipe.privacy.delta is not None:
+                counts = [len(indices) for indices in groups]
+                costs = epsilons(penalty, counts, float(model.multiplier), step, recipe.privacy.delta)
+                place["header"] += "; " + ", ".join(f"ε of {side} = {eps:.3g}" for side, eps in costs.items())
+            for kind, points in (("target", goal), ("moved", moved)):
+                rows += [{**place, "kind": kind, **_fairness.xy(point)} for point in points[:POINTS_SHOWN].tolist()]
+        _fairness.write(folder / "points.csv", rows)
 
     return Job(
         model,
@@ -149,7 +158,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
 
 
 def _with_earlier_networks(network: nn.Module, steps: Sequence[int]) -> Any:
-    """The network, the number of steps taken, and copies that hold the weights after some steps, for checkpoints.
+    """The network, the number of steps taken, their noise, and copies with the weights after some steps.
 
     Weights are kept in place of the points that they move: these are test records, which have no noise, and the file of
     the model may be published.
@@ -160,17 +169,25 @@ def _with_earlier_networks(network: nn.Module, steps: Sequence[int]) -> Any:
     earlier = {f"after_{step}": copy.deepcopy(network).requires_grad_(False) for step in sorted(set(steps))}
     model = nn.ModuleDict({"network": network, **earlier})
     model.register_buffer("taken", torch.zeros((), dtype=torch.int64))
+    model.register_buffer("multiplier", torch.zeros((), dtype=torch.float64))
     return model
 
 
-def _rows(points_after: dict[int, Tensor], goal: Tensor) -> list[dict[str, Any]]:
-    """Rows of points.csv: for each of some steps, the points of the goal and the points as moved by then."""
-    return [
-        {"panel": f"step {step}", "kind": kind, **_fairness.xy(point)}
-        for step, moved in points_after.items()
-        for kind, points in (("target", goal), ("moved", moved))
-        for point in points.tolist()
-    ]
+def epsilons(penalty: Penalty, counts: Sequence[int], multiplier: float, steps: int, delta: float) -> dict[str, float]:
+    """Return the certified eps of so many steps for a record of each private class: X is moved, Z is the goal.
+
+    Args:
+        counts: training records of both classes.
+        multiplier: standard deviation of the noise over the sensitivity to all private records.
+    Source:
+        Rodriguez-Vitores, Lalanne, Loubes (2025), Theorem A.1 and Figure 13.
+    """
+    costs = {}
+    for side in ("x", "z") if penalty.private == "both" else (penalty.private,):
+        alone = dataclasses.replace(penalty, private=side)
+        step = alone.step(multiplier * penalty.sensitivity / alone.sensitivity, _sliced.as_pairs(counts), max(steps, 1))
+        costs[side.upper()] = evaluate.curve(Process((step,)), "pld", SHOWN_TOL).epsilon(delta=delta) if steps else 0.0
+    return costs
 
 
 def _class_indices(data: Any, labels: Any) -> list[Any]:

@@ -139,7 +139,8 @@ def read(root: Path | None, params: Params) -> Data:
             f"test: {params.test} has the classes {', '.join(clear.classes)}; "
             f"the privatised records have {', '.join(classes)}"
         )
-    mechanism = f"{reports.mechanism}, eps = {reports.epsilon:g}"
+    published = reports.noise.statement["guarantees"][0].get("claim") == "as-published"
+    mechanism = f"{reports.mechanism}, eps = {reports.epsilon:g}{' as published, NO guarantee' if published else ''}"
     return Data(
         name=f"{params.name}:{path.stem}",
         x_train=x.astype(np.float32, copy=False),

@@ -6,7 +6,7 @@ Calibration finds the noise for a target, or the cost of a given noise. The plan
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,15 @@ from wpriv.results.model import Json
 from wpriv.training.local.records import Records, records
 
 FORMULAS = ("analytic", "eq4")
+QUANTILES_FROM = ("public", "private")
 EQ4 = "equation (4) of Reshetova, Chen, Ozgur 2023 at the diameter (sufficient, not least)"
 ANALYTIC = "the least noise that suffices"
 PURE = "diameter / eps, for pure DP"
 GIVEN = "noise as given"
+LEAK = (
+    "NO guarantee: the bounds are quantiles of the protected records themselves, which no noise covers. The eps is "
+    "that of the noise for bounds that are public, as Reshetova, Chen, Ozgur (2023) state it"
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class LocalMechanism:
         center: the center of the ball, the same for every number. nonnegative: negative numbers become 0 first.
         dct: records go through the orthonormal cosine transform first.
         quantile: of magnitudes in public records, to which each number is clamped; or thresholds, an array or file.
+        quantile_from: ``public`` (default), or ``private``: of the records themselves, as published, with no guarantee.
         dtype: float32 or float64, of the reports. seed: of the noise; None leaves it to the operating system.
     """
 
@@ -59,6 +65,7 @@ class LocalMechanism:
     nonnegative: bool = False
     dct: bool = False
     quantile: float | None = None
+    quantile_from: object = None
     thresholds: object = None
     dtype: Any = "float32"
     seed: int | None = None
@@ -69,6 +76,11 @@ class LocalMechanism:
                 object.__setattr__(self, name, number(value, f"`{name}`"))
         if self.seed is not None:
             object.__setattr__(self, "seed", whole(self.seed, "`seed`"))
+
+    @property
+    def leaks(self) -> bool:
+        """Whether the bounds are computed from the protected records."""
+        return isinstance(self.quantile_from, str) and self.quantile_from == "private"
 
     @property
     def p(self) -> int:
@@ -241,7 +253,8 @@ def plan(
 
     Args:
         dtype: of the records as they were read; bytes, of records and of thresholds, stand for multiples of 1/255.
-        public: records that bounds may be computed from. root: folder of data sets and threshold files.
+        public: records that bounds may be computed from; the protected ones where ``options`` say so.
+        root: folder of data sets and threshold files.
     Raises:
         UsageError: see ``calibrated``; or the bounds would come from the private records.
         Unsupported: the target is out of reach.
@@ -263,6 +276,9 @@ def plan(
         raise UsageError(f"the radius of the clip ball must be greater than 0; found {radius:g}")
     ball_projection.check(radius, radius)
     mechanism = calibrated(options, radius)
+    if options.leaks:
+        row = mechanism.row
+        mechanism = replace(mechanism, row=replace(row, claim="as-published", warnings=(LEAK, *row.warnings)))
     radius, noise = mechanism.mechanism.radius, mechanism.noise
     ball_projection.check(radius, noise)
     if options.dtype == "float32" and 50 * noise + radius > float(np.finfo(np.float32).max):
@@ -273,6 +289,11 @@ def plan(
 
 def _check(options: LocalMechanism) -> None:
     """Refuse options of the clipping and of the output that are out of range or do not fit each other."""
+    if (origin := options.quantile_from) is not None:
+        if not isinstance(origin, str) or origin not in QUANTILES_FROM:
+            raise UsageError(f"`quantile_from` must be {' or '.join(QUANTILES_FROM)}; found {shown(origin)}")
+        if options.quantile is None:
+            raise UsageError("`quantile_from` says whose quantile is taken: give `quantile`, for example 0.8")
     dtype, seed, dct, nonnegative = options.dtype, options.seed, options.dct, options.nonnegative
     if not isinstance(dtype, str) or dtype not in ("float32", "float64"):
         raise UsageError(f"`dtype` must be float32 or float64; found {shown(dtype)}")
@@ -295,7 +316,7 @@ def _bounds(
     root: Path | None,
     center: float,
 ) -> tuple[Array | None, str]:
-    """Return the bound of each number and its origin; the protected records have no part in it."""
+    """Return the bound of each number and its origin."""
     quantile, thresholds = options.quantile, options.thresholds
     if thresholds is not None:
         if quantile is not None or public is not None:
@@ -308,7 +329,7 @@ def _bounds(
             )
         bounds, origin = source.rows(0, len(source.x)).reshape(-1), source.name
     elif quantile is not None:
-        bounds, origin = _public_quantile(quantile, options.dct, shape, public, center)
+        bounds, origin = _quantile(quantile, options, shape, public, center)
     elif public is not None:
         raise UsageError("`public` requires `quantile`, for example `quantile` 0.8")
     else:
@@ -322,14 +343,15 @@ def _bounds(
     return bounds.reshape(shape), origin
 
 
-def _public_quantile(
-    quantile: float, dct: bool, shape: tuple[int, ...], public: Records | None, center: float
+def _quantile(
+    quantile: float, options: LocalMechanism, shape: tuple[int, ...], public: Records | None, center: float
 ) -> tuple[Array, str]:
-    """Return a quantile of the magnitude of each number in public records, and its description."""
+    """Return a quantile of the magnitude of each number in some records, and its description."""
     if public is None:
         raise UsageError(
             "`quantile` of the protected records would reveal something about them, and no noise covers it: name "
-            "public records of the same shape with `public`, or give bounds fixed in advance with `thresholds`"
+            "public records of the same shape with `public`, give bounds fixed in advance with `thresholds`, or repeat "
+            "what was published, which has no guarantee, with `quantile_from` private"
         )
     if not 0 < quantile <= 1:
         raise UsageError(f"`quantile` must be greater than 0 and at most 1; found {quantile}")
@@ -339,8 +361,9 @@ def _public_quantile(
             f"{public.name} has {list(public.shape)}"
         )
     rows = public.rows(0, len(public.x)) - center
-    bounds = np.quantile(np.abs(transformed(rows) if dct else rows), quantile, axis=0).reshape(-1)
-    return bounds, f"the {quantile:g} quantile of magnitudes in {len(public.x)} records of {public.name}"
+    bounds = np.quantile(np.abs(transformed(rows) if options.dct else rows), quantile, axis=0).reshape(-1)
+    whose = "the protected records themselves" if options.leaks else f"{len(public.x)} records of {public.name}"
+    return bounds, f"the {quantile:g} quantile of magnitudes in {whose}"
 
 
 def transformed(rows: Array) -> Array:

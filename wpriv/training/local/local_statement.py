@@ -45,19 +45,21 @@ def statement(plan: Plan, records: Records, labels: bool) -> Json:
     """
     calibrated = plan.calibrated
     mechanism, row = calibrated.mechanism, calibrated.row
+    leaks = row.claim == "as-published"
     largest, unit = ("9.2", "standard deviations") if calibrated.p == 2 else ("44.4", "scales")
     gaps = randomness.chance_of_gaps(calibrated.p, calibrated.noise / plan.step)
     chance = text(min(math.prod(records.shape) * gaps, 1.0), up=True, digits=2)
     lists = render.sections(
         "report_lists.txt.j2",
         labels=labels,
+        leaks=leaks,
         labels_public=LABELS_PUBLIC,
         generator=publication.GENERATOR,
         largest=largest,
         unit=unit,
         chance=chance,
     )
-    fixed_seed = [words.FIXED_SEED] if plan.seed is not None else []
+    first = [*(row.warnings[:1] if leaks else []), *([words.FIXED_SEED] if plan.seed is not None else [])]
     return {
         "schema": words.SCHEMA,
         "task": "privatize",
@@ -85,9 +87,9 @@ def statement(plan: Plan, records: Records, labels: bool) -> Json:
         "guarantees": [row.as_dict()],
         "delta": words.share(row.delta.safe, len(records.x)).model_dump(),
         "trust_model": lists["trust_model"],
-        "publish": publication.of_reports(labels=labels, seed=plan.seed),
+        "publish": publication.of_reports(labels=labels, seed=plan.seed, leaks=leaks),
         **{key: lists[key] for key in ("covered", "not_covered", "not_assessed")},
-        "warnings": list(dict.fromkeys([*fixed_seed, *row.warnings, *plausibility_warnings(row, len(records.x))])),
+        "warnings": list(dict.fromkeys([*first, *row.warnings, *plausibility_warnings(row, len(records.x))])),
         "seed": plan.seed,
         "versions": {"wpriv": __version__, "python": platform.python_version(), "numpy": np.__version__},
         "data": {

@@ -80,6 +80,7 @@ def privatize(
     nonnegative: bool = False,
     dct: bool = False,
     quantile: float | None = None,
+    quantile_from: str | None = None,
     public: Any = None,
     thresholds: Any = None,
     seed: int | None = None,
@@ -113,6 +114,8 @@ def privatize(
         nonnegative: negative numbers become 0 first, which reduces Gaussian noise by a factor of sqrt 2.
         dct: clip and publish the orthonormal cosine transform of each record.
         quantile: clamp each number to this quantile of its magnitude in public records.
+        quantile_from: ``public`` (default), or ``private``: the quantile of the records themselves, as Reshetova, Chen,
+            Ozgur (2023) do, with NO guarantee.
         public: these public records, given like ``data``.
         thresholds: instead of a quantile, an array or file of the bounds.
         seed: None draws the noise from the operating system, as a release needs.
@@ -138,7 +141,8 @@ def privatize(
     """
     mechanism = LocalMechanism(
         mech=mech, radius=radius, eps=eps, delta=delta, sigma=sigma, scale=scale, formula=formula, center=center,
-        nonnegative=nonnegative, dct=dct, quantile=quantile, thresholds=thresholds, dtype=dtype, seed=seed,
+        nonnegative=nonnegative, dct=dct, quantile=quantile, quantile_from=quantile_from, thresholds=thresholds,
+        dtype=dtype, seed=seed,
     )  # fmt: skip
     count = None if limit is None else whole(limit, "`limit`")
     folder, path = _path(root, "`data_root`"), _path(out, "`out`")
@@ -147,6 +151,10 @@ def privatize(
     labels = _labels(private) if public_labels else None
     named = header if str(public).lower().endswith(".csv") else None
     known = None if public is None else _public(records(public, folder, header=named), private)
+    if mechanism.leaks:
+        if known is not None:
+            raise UsageError("`quantile_from` private takes the quantile of the protected records; leave out `public`")
+        known = private
     plan = local_mechanism.plan(mechanism, private.shape, dtype=private.x.dtype, public=known, root=folder)
     statement = local_statement.statement(plan, private, labels is not None)
     if dry_run:

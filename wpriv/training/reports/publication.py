@@ -42,6 +42,7 @@ EARLIER_RUNS = (
 RECORDS = "they are the protected records"
 TEST_RECORDS = "it shows test records, or was computed from them without noise"
 FIXED_SEED = "the seed is fixed: whoever knows it can draw the noise and subtract it. Publish no file"
+LEAKS = "the records were clamped to their own quantiles, which no noise covers: there is no guarantee"
 NOT_PRIVATE = "the training had no privacy: it was computed from the records without noise"
 REPORTS = "computed from reports only: post-processing"
 CLEAR = "it depends on a choice that was made by looking at clear test records"
@@ -63,6 +64,7 @@ def of_training(
     averaged: bool = False,
     on_test_records: bool = False,
     observed: bool = False,
+    leaks: bool = False,
 ) -> list[Entry]:
     """Return which files of a training may be published.
 
@@ -73,6 +75,7 @@ def of_training(
         averaged: the training also wrote averaged weights.
         on_test_records: the weights depend on test records.
         observed: distances of gradients were observed, and figures were computed from them.
+        leaks: the reports have no guarantee, since clip bounds were computed from the records.
     Returns:
         For each file ``file``, ``publish`` (``yes`` or ``no``) and ``why``.
     """
@@ -106,16 +109,17 @@ def of_training(
             for name, answer in answers.items()
             if name != storage.LEDGER
         }
-    elif seed is not None:
-        answers = _nothing_publishable(answers)
+    elif leaks or seed is not None:
+        answers = _nothing_publishable(answers, LEAKS if leaks else FIXED_SEED)
     return _entries(answers)
 
 
-def of_reports(*, labels: bool, seed: int | None) -> list[Entry]:
+def of_reports(*, labels: bool, seed: int | None, leaks: bool = False) -> list[Entry]:
     """Return which files of ``privatize`` may be published, as ``of_training``.
 
     Args:
-        labels: the file of reports holds them unchanged. seed: the fixed one, or None.
+        labels: the file of reports holds them unchanged. seed: the fixed one, or None. leaks: clip bounds were
+            computed from the records.
     """
     unchanged = ", the labels unchanged, which --public-labels declares public," if labels else ""
     answers = {
@@ -123,7 +127,9 @@ def of_reports(*, labels: bool, seed: int | None) -> list[Entry]:
         "the .statement.json and .statement.md": ("yes", f"{SETTINGS}, and the number of records"),
         "the records": ("no", RECORDS),
     }
-    return _entries(answers if seed is None else _nothing_publishable(answers))
+    if leaks or seed is not None:
+        answers = _nothing_publishable(answers, LEAKS if leaks else FIXED_SEED)
+    return _entries(answers)
 
 
 def _common_files(broken: bool) -> dict[str, tuple[str, str]]:
@@ -143,9 +149,9 @@ def _common_files(broken: bool) -> dict[str, tuple[str, str]]:
     }
 
 
-def _nothing_publishable(answers: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """The answers where the seed of the noise is fixed."""
-    return {file: ("no", FIXED_SEED if answer == "yes" else why) for file, (answer, why) in answers.items()}
+def _nothing_publishable(answers: dict[str, tuple[str, str]], reason: str) -> dict[str, tuple[str, str]]:
+    """The answers where nothing may be published for one reason."""
+    return {file: ("no", reason if answer == "yes" else why) for file, (answer, why) in answers.items()}
 
 
 def _entries(answers: dict[str, tuple[str, str]]) -> list[Entry]:

@@ -71,6 +71,8 @@ def headline(reports: Reports) -> str:
     """Return ``eps = 34.9995 at delta = 0.0001 for every record by itself, exact by pld``."""
     row = reports.guarantees[0]
     pure = " (pure DP)" if row.delta == 0 else ""
+    if not row.is_proven:
+        return f"NO guarantee; as published, {point(row)}{pure} for every record by itself"
     return f"{point(row)}{pure} for every record by itself, {row.claim} by {row.accountant}{ends(row, ' in ')}"
 
 
