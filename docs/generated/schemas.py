@@ -54,6 +54,7 @@ ANCHORS = {
     "Expect": "[expected number](recipe.md#keys-of-expect)",
     "PublishedClaim": "[published claim](recipe.md#keys-of-a-published-claim)",
     "Claim": "[claim](recipe.md#keys-of-claims)",
+    "Printed": "[mapping](recipe.md#keys-of-printed)",
     "Time": "[time](recipe.md#keys-of-time)",
     "Rows": "[data](recipe.md#keys-of-the-data-of-privatize)",
     "DataSet": "[data](recipe.md#keys-of-the-data-of-train)",

@@ -35,7 +35,7 @@ def test_a_missed_number_is_exit_code_1_after_the_pages_are_written(tmp_path, ca
     code, out, err = call(capsys, "plc/figure-4", "--quick", "--out", tmp_path / "r")
     assert code == 1
     assert "0 of 2" in out
-    assert "2 expected numbers are missed" in err
+    assert "plc, Figure 4: 2 numbers missed" in err
     assert "missed" in (tmp_path / "r" / "plc.html").read_text()
 
 

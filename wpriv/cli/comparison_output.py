@@ -92,11 +92,15 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     if not verdicts:
         return
     output.emit("")
-    body = [[each.word, f"{each.expected:.6g}", _ours(each), *deviation(each)] for each in verdicts]
+    body = [
+        [each.word.upper() if each.is_missed else each.word, f"{each.expected:.6g}", _ours(each), *deviation(each)]
+        for each in verdicts
+    ]
     notes = []
     for verdict in verdicts:
         where, column = place(verdict)
-        notes.append(f"{column}{' at ' if where else ''}{where} ({verdict.kind}): {verdict.source}")
+        about = f"{column}{' at ' if where else ''}{where} ({verdict.kind}): {verdict.source}"
+        notes.append("; ".join([about, *verdict.remarks]))
     output.emit_table(["", "expected", "ours", "difference", "within"], body, notes=notes)
 
 

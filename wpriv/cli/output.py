@@ -170,10 +170,11 @@ BAR_WIDTH = 24
 LEAST_CELL = 16  # of a cell whose text is broken, in characters
 # of claims and verdicts: in cells, which are at least two blanks apart, behind a bracket, and in "X is proved:"
 STYLES = {
-    "certified|exact|ok|holds|proved|consistent": "32",
+    "certified|exact|met|holds|proved|consistent|reproduced": "32",
     "upper bound|upper-bound": "36",
-    "APPROXIMATE|approximate|as published|as-published|statistical|not met|open|undecided|cannot contradict": "33",
-    "MISSED|fails|refuted|VIOLATED": "1;31",
+    "APPROXIMATE|approximate|as published|as-published|statistical|above|partly|open|undecided|cannot contradict": "33",
+    "contradicted|fails": "35",
+    "MISSED|refuted|VIOLATED": "1;31",
 }
 _WHOLE_WORDS: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 _PLACES = (r"(?:(?<=  )|(?<=^)|(?<=\()|(?<= is ))(", r")(?=  |$|[,):])")

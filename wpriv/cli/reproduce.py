@@ -83,9 +83,9 @@ def command(
         ]
         output.emit_table(["paper", "item", "verdict", "numbers met", "not reproduced"], rows)
     output.say("wrote", *map(str, files))
-    missed = [number for each in results for recipe in each.recipes for number in recipe.expect if number.is_missed]
-    if missed:
-        raise CheckFailed(f"{len(missed)} expected numbers are missed; the pages show them")
+    if failing := [each for each in results if each.failures]:
+        words = "; ".join(f"{each.item.paper}, {each.item.name}: {', '.join(each.failures)}" for each in failing)
+        raise CheckFailed(f"this program fails in {collect.plural(len(failing), 'item')}: {words}. The pages show it")
     status = {recipe.name: recipe.status for each in results for recipe in each.recipes}
     if status and set(status.values()) == {"refused"}:
         raise MissingResource("none of the recipes could be run; the pages say why")
@@ -123,9 +123,10 @@ def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:
 
 
 def _missing(result: ItemResult) -> str:
-    """Return which parts of an item are not reproduced, and why each recipe that is not done was not run."""
-    reasons = [f"{each.name} {each.status}" for each in result.recipes if each.status != "done"]
-    return "; ".join([*([result.item.missing] if result.item.missing else []), *reasons])
+    """Return what fails here, which parts of an item are not reproduced, and which recipes were not run."""
+    item, seen = result.item, [] if result.item.seen is None else [result.item.seen.says]
+    not_run = [f"{each.name} {each.status}" for each in result.recipes if each.status in ("refused", "not run")]
+    return "; ".join(words for words in (*result.failures, *seen, item.no_data, item.missing, *not_run) if words)
 
 
 def seconds_of(text: str | None) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, WithJsonSchema
 
@@ -202,7 +202,14 @@ class Expect(StrictModel):
     absolute: bool = key("take within as a difference, not as a share of the expected number", False)
     at_least: bool = key("one-sided: missed only below the expected number minus the tolerance", False)
     at_most: bool = key("one-sided: missed only above the expected number plus the tolerance", False)
-    held: bool = key("false: compared but never missed, for a published number that cannot be reproduced", True)
+    held: bool = key("false: compared but never missed, for a number that this run need not reach", True)
+    contradicted: Text | None = optional(
+        "the proof that a published number is wrong: an exact value, a counterexample, a run of the paper's procedure"
+    )
+    procedure: Text | None = optional(
+        "what was run, in a short phrase, where it is not the paper's procedure: a published number is then shown "
+        "beside ours and counts neither as met nor as missed; left out, that of the recipe"
+    )
     kind: Literal["published", "reference", "own"] = key(
         "published: printed in the source; reference: computed apart, such as a closed form or another "
         "program; own: an earlier run of this recipe",
@@ -217,12 +224,62 @@ class Expect(StrictModel):
     source: Word = key("where the number is printed, or how it was computed")
 
 
+Setting = int | float | str | bool | list[int | float | str]
+
+
+class Printed(StrictModel):
+    """The settings that the source prints, by the dotted path of their keys in the recipe, with their place."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+    __pydantic_extra__: dict[str, Setting]
+
+    source: Text = key("where the settings are printed; the settings stand beside it, such as optimizer.lr: 0.05")
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """The printed values by the path of their keys."""
+        return dict(self.__pydantic_extra__ or {})
+
+    def unknown(self, kind: type[StrictModel]) -> Iterator[tuple[Key, str]]:
+        """Yield the paths that name no key of a recipe, as ``StrictModel.rules`` does."""
+        for path in self.settings:
+            if not has_key(kind, path):
+                yield ("printed", path), f"printed: a {kind.__name__.lower()} recipe has no key {path!r}"
+
+
+def has_key(kind: type[StrictModel], path: str) -> bool:
+    """Return whether a recipe of a kind can have a key at a dotted path; parameters of plug-ins can have any name.
+
+    >>> has_key(LocalNoise, "radius"), has_key(LocalNoise, "radios")
+    (True, False)
+    """
+    name, _, rest = path.partition(".")
+    if name not in kind.model_fields:
+        return kind.model_config.get("extra") == "allow"
+    inner = list(_models(kind.model_fields[name].annotation))
+    return not rest or not inner or any(has_key(model, rest) for model in inner)
+
+
+def _models(annotation: object) -> Iterator[type[StrictModel]]:
+    """The models in a type, such as Optimizer in ``Optimizer | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, StrictModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
 class Claim(StrictModel):
     """A statement of the source that does not hold here, what this program finds instead, and the reason."""
 
     paper: Text = key("what the paper says")
     found: Text = key("what this program finds, with its numbers")
-    because: Text = key("why the two differ")
+    because: Text = key(
+        "why the two differ: the proof, the counterexample, or what of the procedure is not the paper's"
+    )
+    verdict: Literal["contradicted", "partly", "not reached", "other procedure"] = key(
+        "what this says of the paper: contradicted, where it is wrong; the others are no evidence against it",
+        "contradicted",
+    )
 
 
 class Time(StrictModel):

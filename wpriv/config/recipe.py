@@ -14,7 +14,7 @@ from typing import Any
 from wpriv.config import resolve as resolve_train
 from wpriv.config import validate_compare, validate_train
 from wpriv.config.document import Diagnostic, Document, Key, form_diagnostics, refusal, rule_diagnostics, unknown_name
-from wpriv.config.field_types import Claim, Expect, Time, expand_values
+from wpriv.config.field_types import Claim, Expect, Printed, Time, expand_values
 from wpriv.config.plain_words import plain_values, renamed
 from wpriv.config.resolve import Resolved, panel, resolve
 from wpriv.config.schema import MODELS, PROCESS_TABLES, Compare, Panel
@@ -29,10 +29,14 @@ from wpriv.spec import SCHEDULE
 
 @dataclass(frozen=True)
 class Check:
-    """An expected number, and the panel it belongs to ('' for the whole table)."""
+    """An expected number, and the panel it belongs to ('' for the whole table).
+
+    ``procedure`` says what was run where a published number is of another procedure; empty where it is the paper's.
+    """
 
     panel: str
     expect: Expect
+    procedure: str = ""
 
     @property
     def where(self) -> dict[str, object]:
@@ -55,6 +59,7 @@ class Recipe:
         panels: of a comparison. checks: expected numbers. training: the model of kind train.
         quick: whether ``quick`` overrides were applied.
         claims: statements of the source that do not hold here. time: how long the recipe takes.
+        printed: settings that the source prints.
         changed: whether keys were changed after it was read, so that ``time`` may be that of another run.
     """
 
@@ -69,6 +74,7 @@ class Recipe:
     claims: tuple[Claim, ...] = ()
     time: Time | None = None
     changed: bool = False
+    printed: Printed | None = None
 
     @property
     def train(self) -> Train:
@@ -108,21 +114,25 @@ def check(document: Document, *, quick: bool = False, folder: Path | None = None
 def _comparison(name: str, resolved: Resolved) -> Recipe:
     written = resolved.document.data
     panels = tuple(panel(part) for part in resolved.parts)
-    checks = tuple(Check(each.name, row) for each in panels for row in each.expect)
-    about = {key: written[key] for key in ("claims", "time") if written.get(key)}
+    about = {key: written[key] for key in ("claims", "printed", "procedure", "time") if written.get(key)}
     head = {"kind": "compare", "source": written["source"]}
     model = Compare.model_validate({**head, **about})
     merged = {"panels": [part.data for part in resolved.parts]} if written.get("panels") else resolved.parts[0].data
     data = {**head, **merged, **about}
-    claims = tuple(model.claims)
-    return Recipe(name, "compare", model.source, data, panels, checks, resolved.quick, None, claims, model.time)
+    checks = tuple(_check(each.name, row, model) for each in panels for row in each.expect)
+    recipe = Recipe(name, "compare", model.source, data, panels, checks, resolved.quick)
+    return replace(recipe, claims=tuple(model.claims), time=model.time, printed=model.printed)
 
 
 def _training(name: str, resolved: Resolved) -> Recipe:
     model = Train.model_validate(resolved.parts[0].data)
-    data, checks = resolve_train.written_out(model), tuple(Check("", row) for row in model.expect)
-    claims = tuple(model.claims)
-    return Recipe(name, "train", model.source, data, (), checks, resolved.quick, model, claims, model.time)
+    data, checks = resolve_train.written_out(model), tuple(_check("", row, model) for row in model.expect)
+    recipe = Recipe(name, "train", model.source, data, (), checks, resolved.quick, model)
+    return replace(recipe, claims=tuple(model.claims), time=model.time, printed=model.printed)
+
+
+def _check(panel: str, row: Expect, recipe: Compare | Train) -> Check:
+    return Check(panel, row, row.procedure or recipe.procedure or "")
 
 
 # keys whose value is the name of a plug-in: the folder, and names that are no plug-ins
@@ -144,6 +154,7 @@ def validate(resolved: Resolved) -> list[Diagnostic]:
         combinations = validate_train.diagnostics(resolved)
     elif not form and kind == "compare":
         combinations = validate_compare.diagnostics(resolved, names_known=not names)
+        combinations += rule_diagnostics(document, MODELS[kind].model_validate(document.data))
     elif not form:
         combinations = list(rule_diagnostics(document, MODELS[kind].model_validate(document.data)))
     return sorted({*form, *names, *combinations})

@@ -16,7 +16,10 @@ from wpriv.errors import MissingResource, UsageError
 from wpriv.files import python_file
 
 # keys that describe a run without changing its results
-COSMETIC = ("source", "title", "figure", "expect", "claims", "time", "checkpoint", "cluster", "quick")
+COSMETIC = (
+    *("source", "title", "figure", "expect", "claims", "printed", "procedure", "time", "checkpoint", "cluster"),
+    "quick",
+)
 # keys whose value may name a Python file of the user's
 OWN_CODE = ("model", "data")
 # keys of a data set that name files and folders of the user's
@@ -35,7 +38,7 @@ def resolve_training(document: Document, *, quick: bool = False, folder: Path | 
         written = document.data.get("quick")
         overrides = written if isinstance(written, Mapping) else {}
         # expected numbers, claims and the time are about the full run, and so is the number of runs
-        dropped = {"expect", "claims", "time", "seeds"}
+        dropped = {"expect", "claims", "printed", "procedure", "time", "seeds"}
         # parts of two sweeps make no sense together
         dropped |= {"sweep"} & overrides.keys()
         data = merged({key: value for key, value in data.items() if key not in dropped}, overrides)
@@ -154,7 +157,7 @@ def _averaged(model: Train, columns: tuple[str, ...]) -> tuple[str, ...]:
 
 # of the keys of a group, those written last replace the others
 _EXCLUSIVE = (("process", "cases"), ("eps", "eps_per_n", "delta"))
-_NOT_INHERITED = ("kind", "source", "panels", "quick", "expect", "name", "claims", "time")
+_NOT_INHERITED = ("kind", "source", "panels", "quick", "expect", "name", "claims", "printed", "procedure", "time")
 
 
 @dataclass(frozen=True)

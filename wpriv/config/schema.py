@@ -21,9 +21,11 @@ from wpriv.config.field_types import (
     NotNegative,
     Number,
     Positive,
+    Printed,
     Rate,
     Repeats,
     StrictModel,
+    Text,
     Time,
     Tolerance,
     Word,
@@ -198,8 +200,16 @@ class Compare(Part):
     claims: list[Claim] = Field(
         default_factory=list, description="statements of the paper that do not hold, printed after the table"
     )
+    printed: Printed | None = optional(
+        "settings that the source prints; pages name those from which a run deviates, beside each number"
+    )
+    procedure: Text | None = optional("what is computed, in a short phrase, where it is not the paper's procedure")
     time: Time | None = optional("how long the recipe takes")
     quick: Part | None = optional("keys that differ in a quick run (--quick)")
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        if self.printed is not None:
+            yield from self.printed.unknown(Panel)
 
 
 class Budget(StrictModel):

@@ -17,9 +17,11 @@ from wpriv.config.field_types import (
     LocalNoise,
     OwnCode,
     Positive,
+    Printed,
     Probability,
     Repeats,
     StrictModel,
+    Text,
     Time,
     Word,
     as_list,
@@ -479,6 +481,10 @@ class Train(StrictModel):
     claims: list[Claim] = Field(
         default_factory=list, description="statements of the paper that do not hold, printed after results"
     )
+    printed: Printed | None = optional(
+        "settings that the source prints; pages name those from which a run deviates, beside each number"
+    )
+    procedure: Text | None = optional("what is trained, in a short phrase, where it is not the paper's procedure")
     time: Time | None = optional("how long the recipe takes")
     sweep: Axes | None = optional("one axis, or a list of axes whose product is the grid")
     cluster: Cluster | None = optional(
@@ -506,6 +512,8 @@ class Train(StrictModel):
                 yield ("sweep",), f"sweep: {several}; leave it out of the axes"
         if self.privacy is not None:
             yield from self._batches(self.privacy)
+        if self.printed is not None:
+            yield from self.printed.unknown(Train)
 
     def _batches(self, private: Privacy) -> Iterator[tuple[Key, str]]:
         if private.sampling != "none" and self.batch is None:

@@ -198,6 +198,10 @@ def expect_diagnostics(
         if row.at_least and row.at_most:
             message = "at_least and at_most are for bounds from one side: write one of them, or neither for a value"
             yield part.diagnostic((*path, "at_most"), message, at_key=True)
+        for key in ("contradicted", "procedure"):
+            if row.kind != "published" and getattr(row, key) is not None:
+                message = f"{key} is about a number of the paper (kind: published); found kind: {row.kind}"
+                yield part.diagnostic((*path, key), message, at_key=True)
         if not numbers:
             yield part.diagnostic(path, f"an expect row needs a number to meet, under one of {', '.join(columns)}")
         for key in row.where:

@@ -33,7 +33,7 @@ KEYS = {
     Train: {
         "kind", "source", "task", "data", "model", "options", "privacy", "optimizer", "batch", "epochs", "steps",
         "seed", "physical", "memory", "shard_weights", "checkpoint", "accountants", "figure", "title", "expect",
-        "claims", "time", "quick", "sweep", "seeds", "cluster",
+        "claims", "printed", "procedure", "time", "quick", "sweep", "seeds", "cluster",
     },
     Privacy: {
         "eps", "delta", "sigma", "accountant", "sampling", "adjacency", "group", "clip", "norm", "pairs", "method",
@@ -69,7 +69,7 @@ def sharding_fault(recipe: Train) -> tuple[Key, str] | None:
 # keys that describe records, neighbours, randomness or the question, and not a candidate; also those of ``privacy``
 FIXED = (
     *("task", "data", "seed", "seeds", "accountants", "tune", "sweep", "kind", "source", "expect", "claims", "time"),
-    "quick",
+    *("printed", "procedure", "quick"),
 )
 PUBLISHED = "tune needs a guarantee of each run, and the published procedure (clip: batch-mean) has none of use"
 FIXED_PRIVACY = ("eps", "delta", "accountant", "adjacency", "group")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from wpriv.config.field_types import Setting
 from wpriv.config.recipe import Check, Recipe
+from wpriv.config.resolve import overridden
 from wpriv.config.schema import BOUND_COLUMNS
+from wpriv.core import registry
 from wpriv.errors import CheckFailed, MissingResource, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import plain
@@ -73,6 +77,16 @@ ROUNDING = 1e-9
 SCHEMA = "wpriv.expect/1"
 # relative differences from here on have a percentage of three digits
 LARGE = 0.995
+WORDS = {
+    "met": "our number is within the tolerance",
+    "above": "ours exceeds the paper's by more than the tolerance: a better result, or another procedure",
+    "contradicted": "the paper's number is wrong; the proof is named",
+    "other procedure": "ours is of a procedure that is named, not of the paper's, and says nothing about the number",
+    "not reached": "this run, at the settings that are named, does not reach the number",
+    "missed": "our failure: a number that this program must give, and does not",
+    "same commit": "our number of an earlier run was given by the same commit, so that nothing was compared",
+    "not measured": "the number is expected since the results were stored",
+}
 MAX_SHOWN = 5  # missed numbers in an error
 
 
@@ -80,11 +94,14 @@ class Verdict(Stored):
     """One expected number: ``difference`` is relative unless ``absolute``; ``ours`` is None without a row or an answer.
 
     ``kind`` is published (printed in the source), reference (computed apart) or own (an earlier run, of the version
-    ``commit``). ``ok`` is whether it is within the tolerance; a number that is only shown (``held`` is false) is never
-    missed. Of repeated runs ``ours`` is the mean of ``seeds`` runs, and ``deviation`` the standard deviation of one.
+    ``commit``). ``ok`` is whether it is within the tolerance, or on the free side of a bound from one ``side``; a
+    number that is only shown (``held`` is false), has the proof that it is wrong (``contradicted``) or is of another
+    ``procedure`` is never missed. Of repeated runs ``ours`` is the mean of ``seeds`` runs, and ``deviation`` the
+    standard deviation of one.
 
-    Kept results also have the ``claim`` of our number, the ``side`` from which the expected one is a bound, whether the
-    number is expected since the results were stored (``not_measured``), and whether it comes from the ``same_commit``.
+    Pages also have the ``claim`` of our number, the ``setting`` in which the run deviates from the printed one, whether
+    the number is expected since the results were stored (``not_measured``), and whether it comes from the
+    ``same_commit``.
     """
 
     panel: str
@@ -105,6 +122,9 @@ class Verdict(Stored):
     deviation: float | None = None
     claim: str | None = None
     side: str | None = None
+    procedure: str = ""
+    contradicted: str = ""
+    setting: str = ""
     not_measured: bool = False
     same_commit: bool = False
 
@@ -114,17 +134,37 @@ class Verdict(Stored):
 
     @property
     def word(self) -> str:
-        """The verdict as a terminal shows it; pages show it in small letters."""
-        if self.ok:
-            return "same commit" if self.same_commit else "ok"
+        """The verdict, one of ``WORDS``."""
         if self.not_measured:
-            return "not measured yet"
-        return "MISSED" if self.held else "not met"
+            return "not measured"
+        if self.kind == "published" and self.procedure:
+            return "other procedure"
+        if self.ok:
+            return "same commit" if self.same_commit else "above" if self._is_above else "met"
+        return "missed" if self.is_missed else "contradicted" if self.contradicted else "not reached"
+
+    @property
+    def word_with_amount(self) -> str:
+        """The verdict, of a number above the published one with the difference."""
+        return f"above by {self.difference_words.lstrip('+')}" if self.word == "above" else self.word
+
+    @property
+    def remarks(self) -> list[str]:
+        """Another procedure than the paper's, the proof against its number, and the settings that deviate."""
+        return [words for words in (self.procedure, self.contradicted, self.setting) if words]
 
     @property
     def is_missed(self) -> bool:
         """True if a number that is required to agree lies outside its tolerance."""
-        return self.held and not self.ok and not self.not_measured
+        is_refuted = bool(self.contradicted) and self.ours is not None
+        is_free = self.not_measured or (self.kind == "published" and (bool(self.procedure) or is_refuted))
+        return self.held and not self.ok and not is_free
+
+    @property
+    def _is_above(self) -> bool:
+        """True if ours is better than a published number, of which the recipe requires no more, by the tolerance."""
+        is_from_below = self.kind == "published" and self.side == "at least"
+        return is_from_below and self.difference is not None and self.difference > self.within
 
     @property
     def place(self) -> str:
@@ -198,18 +238,20 @@ def number(value: object, digits: int = 6) -> str:
 
 
 def counts(verdicts: Sequence[Verdict]) -> str:
-    """Return how many expected numbers are met, of how many; empty where there are none.
+    """Return how many expected numbers are met, of how many, and what the others are; empty where there are none.
 
     An own number that is met by the commit which it comes from is in neither count: it was compared with itself. Nor is
-    a number that was not measured yet.
+    a number that was not measured.
     """
-    compared = [each for each in verdicts if not (each.ok and each.same_commit) and not each.not_measured]
-    return f"{sum(each.ok for each in compared)} of {len(compared)}" if compared else ""
+    words = Counter(each.word for each in verdicts)
+    compared = sum(words[word] for word in WORDS if word not in ("same commit", "not measured"))
+    others = [f"{words[word]} {word}" for word in list(WORDS)[1:6] if words[word]]
+    return ", ".join([f"{words['met']} of {compared}", *others]) if compared else ""
 
 
 def require(verdicts: list[Verdict]) -> None:
     """Raise CheckFailed if an expected number was missed."""
-    missed = [verdict for verdict in verdicts if verdict.held and not verdict.ok]
+    missed = [verdict for verdict in verdicts if verdict.is_missed]
     if missed:
         words = "; ".join(map(_missed, missed[:MAX_SHOWN]))
         more = "; ..." if len(missed) > MAX_SHOWN else ""
@@ -227,7 +269,7 @@ def verdicts(recipe: Recipe, rows: list[Row], *, first: bool = False) -> list[Ve
         if recipe.quick and not any(_matches(check, row) for row in rows):
             continue
         results += [verdict(check, name, float(number), rows, first=first) for name, number in check.columns.items()]
-    return results
+    return [with_setting(each, recipe, rows) for each in results]
 
 
 def verdict(check: Check, column: str, expected: float, rows: list[Row], *, first: bool = False) -> Verdict:
@@ -241,7 +283,7 @@ def verdict(check: Check, column: str, expected: float, rows: list[Row], *, firs
         # above zero where the number is on the wrong side
         excess = -difference if expect.at_least else difference if expect.at_most else abs(difference)
         ok = excess <= expect.within
-    return Verdict(
+    compared = Verdict(
         panel=check.panel,
         where=check.where,
         column=column,
@@ -259,6 +301,9 @@ def verdict(check: Check, column: str, expected: float, rows: list[Row], *, firs
         seeds=int(row.get(SEEDS) or 1),
         deviation=row.get(f"{column}{DEVIATION}"),
     )
+    side = "at least" if expect.at_least else "at most" if expect.at_most else ""
+    more = {"side": side, "procedure": check.procedure, "contradicted": expect.contradicted}
+    return compared.with_entries(**{key: value for key, value in more.items() if value})
 
 
 def write(out: Path, recipe: Recipe, verdicts: list[Verdict]) -> tuple[Path, ...]:
@@ -308,6 +353,106 @@ def _relative(difference: float, expected: float) -> float:
     if expected:
         return difference / abs(expected)
     return math.copysign(math.inf, difference) if difference else 0.0
+
+
+# Where a run deviates from the settings that its source prints, computed from the recipe as it ran.
+
+# settings of which a run may have a part: "steps 228 of 41,652"
+_AMOUNTS = ("steps", "epochs", "seeds", "records", "first", "limit", "directions", "samples", "n")
+# columns of a training's results that say how long it was, where the recipe says it by the other key
+_LENGTHS = {"steps": "step", "epochs": "epoch"}
+_RECORDS = ("data.records", "data.first", "data.limit")
+_NAMES = {"first": "records", "limit": "records", "mech": "mechanism"}
+
+
+def deviations(recipe: Recipe, where: Mapping[str, object], panel: str, row: Row, seeds: int = 1) -> str:
+    """Return in which settings a run deviates from the printed ones, in words; empty where in none.
+
+    Args:
+        recipe: as it ran, with the printed settings.
+        where: the point of its sweep, by the columns of its axes; the settings of an axis that is left out are not
+            compared. panel: of a comparison. row: the row of results, for the length of a training.
+        seeds: the number of trainings of this row.
+    """
+    printed = {} if recipe.printed is None else recipe.printed.settings
+    data = next((part for part in recipe.data.get("panels", ()) if part.get("name") == panel), recipe.data)
+    varied: set[str] = set()
+    sweep = data.get("sweep") or []
+    for axis in [sweep] if isinstance(sweep, Mapping) else sweep:
+        over, settings = axis["over"], axis.get("settings") or {}
+        if over not in where:
+            varied |= {over, *(path for keys in settings.values() for path in keys)}
+        elif recipe.kind == "train":
+            for path, value in settings.get(str(where[over]), {over: where[over]}).items():
+                data = overridden(data, path, value)
+    words = []
+    for path, expected in printed.items():
+        name = path.rpartition(".")[2]
+        value = {"seeds": seeds, **where}.get(name) if name in ("seeds", *where) else _value(data, path)
+        if value is None and path in _LENGTHS:
+            value = row.get(_LENGTHS[path])
+        if value is None and path == f"options.{name}":
+            fields = registry.load("tasks", recipe.train.task).TASK.options.model_fields
+            value = fields[name].get_default() if name in fields else None
+        is_open = any(path == each or path.startswith(f"{each}.") or name == each for each in varied)
+        # a panel with a table of its own has no process, and a table in short no length
+        is_unknown = is_open or (value is None and (path in _LENGTHS or path.partition(".")[0] not in data))
+        if not is_unknown and not is_same(value, expected) and not (value is None and expected in (0, False, "none")):
+            words.append(_words(path, value, expected))
+    return "; ".join(words)
+
+
+def _value(data: Row, path: str) -> object:
+    """The value at a path, of the records the number that is used; None where there is none."""
+    if path == "data.records":
+        counts = [count for name in _RECORDS if isinstance(count := _value_at(data, name), int)]
+        return min(counts, default=None)
+    return _value_at(data, path)
+
+
+def _value_at(data: object, path: str) -> object:
+    for part in path.split("."):
+        if isinstance(data, list) and part.isdigit() and int(part) < len(data):
+            data = data[int(part)]
+        elif isinstance(data, Mapping):
+            data = data.get(part)
+        else:
+            return None
+    return data
+
+
+def _words(path: str, value: object, printed: Setting) -> str:
+    """A setting and the printed one, as ``steps 228 of 41,652`` and ``lr 0.5 for 0.05``."""
+    around, _, name = path.rpartition(".")
+    word = around.rpartition(".")[2] if name == "name" else _NAMES.get(name, name)
+    word = word.replace("_", " ")
+    if value is None:
+        return f"no {word} for {_shown(printed)}"
+    is_part = name in _AMOUNTS and isinstance(value, (int, float)) and isinstance(printed, (int, float))
+    joint = "of" if is_part and value < printed else "for"  # type: ignore[operator]
+    return f"{word} {_shown(value)} {joint} {_shown(printed)}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def with_setting(verdict: Verdict, recipe: Recipe, rows: Sequence[Row]) -> Verdict:
+    """Return a verdict with the settings in which the run deviates from the printed ones, in words.
+
+    Args:
+        recipe: as it ran. rows: of its results, as for ``verdicts``.
+    """
+    matches = [row for row in rows if all(is_same(row.get(name), value) for name, value in verdict.where.items())]
+    last = matches[-1] if matches else {}
+    words = deviations(recipe, verdict.where, verdict.panel, last, verdict.seeds)
+    return verdict.with_entries(setting=words) if words else verdict
 
 
 @dataclass(frozen=True)

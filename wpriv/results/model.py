@@ -389,11 +389,12 @@ class AuditAnswer(Stored):
 
 
 class Claim(Stored):
-    """A statement of a paper that is not borne out, with the finding and the reason."""
+    """A statement of a paper that is not borne out, with the finding, the reason, and what this says of the paper."""
 
     paper: str
     found: str
     because: str
+    verdict: str = "contradicted"
 
 
 class Claims(Stored):

@@ -154,7 +154,7 @@ def arrays(path: Path) -> Json:
 
 
 # keys of a recipe that do not change its numbers
-_COSMETIC = {"figure", "title", "limits", "expect", "source", "claims", "time"}
+_COSMETIC = {"figure", "title", "limits", "expect", "source", "claims", "printed", "procedure", "time"}
 
 # keys of JSON rows that are no columns of the table; the source of each accountant is in the provenance
 _NO_COLUMNS = {"process", "source", "warnings"}

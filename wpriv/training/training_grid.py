@@ -30,7 +30,7 @@ _TRAINING = threading.Lock()
 """Held by each training of a grid: threads of one process share torch's generators, from which masks are drawn."""
 MAX_CELLS = 10_000
 # keys of a sweep or of a tuned training that its cells do not have
-KEYS_OF_SWEEPS = ("sweep", "seeds", "tune", "cluster", "expect", "figure", "claims", "time")
+KEYS_OF_SWEEPS = ("sweep", "seeds", "tune", "cluster", "expect", "figure", "claims", "printed", "procedure", "time")
 Labels = dict[str, int | float | str]
 Setting = tuple[tuple[str, int | float | str], ...]
 """What the runs of one setting have in common: their labels without the number of the run."""

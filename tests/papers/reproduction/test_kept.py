@@ -173,7 +173,7 @@ def test_a_kept_figure_over_several_recipes_names_those_of_which_it_lacks_the_la
             )
             for name, commit in zip("abc", commits, strict=True)
         ]
-        return collect.ItemResult(item, recipes, "shown")
+        return collect.ItemResult(item, recipes, "partly")
 
     drawn = collect.origins(result("xyz"))
     figure = tmp_path / "figure-1.webp"

@@ -166,9 +166,9 @@ def test_the_report_holds_each_number_with_its_kind_and_verdict(tmp_path):
     report = json.loads((tmp_path / page.REPORT).read_text(), parse_constant=pytest.fail)
     (item,) = report["items"]
     assert (report["schema"], item["paper"], item["item"]) == ("wpriv.reproduction/1", "plc", "Figure 7")
-    assert item["verdict"] == "differs"  # a claim of the paper is not borne out
+    assert item["verdict"] == "contradicted"  # a claim of the paper is not borne out
     assert {row["kind"] for row in item["rows"]} == {"reference", "own"}
-    assert {row["verdict"] for row in item["rows"]} == {"ok"}
+    assert {row["verdict"] for row in item["rows"]} == {"met"}
     assert item["recipes"][0]["claims"][0]["because"]
 
 
@@ -192,7 +192,7 @@ def test_a_page_says_what_several_trainings_cost_together(tmp_path):
 
     def text(together):
         recipe = collect.RecipeResult("plc/fig4-adp-pdp", tmp_path, "done", "", kept=True, together=together)
-        page.write([paper], [collect.ItemResult(paper.items[0], [recipe], "shown")], tmp_path, quick=True)
+        page.write([paper], [collect.ItemResult(paper.items[0], [recipe], "partly")], tmp_path, quick=True)
         return (tmp_path / "plc.html").read_text()
 
     whole = Together(trainings=5, epsilon=2.00001, delta=1e-5, claim="certified", accountant="pld")

@@ -72,7 +72,7 @@ def test_a_new_number_that_the_stored_results_do_not_hold_is_not_measured_and_no
     path.write_text(RECIPE + new)
     entries, table = expectations.read(out / "expect.json"), storage.table(out / "table.csv")
     rows = reproduce.today(load_recipe.read(path), entries, table)
-    assert [row.word for row in rows] == ["ok", "not measured yet"]
+    assert [row.word for row in rows] == ["met", "not measured"]
     assert expectations.counts(rows) == "1 of 1"
     assert not any(row.is_missed for row in rows)
     # a quick run has a grid of its own
@@ -119,8 +119,8 @@ def test_an_own_number_of_the_commit_of_the_results_is_not_counted_as_met():
     others = ({"kind": "published"}, {"commit": "ba9876543210"}, {"ok": False})
     rows = [own, *(own.with_entries(**entries) for entries in others)]
     marked = reproduce.with_same_commit(rows, "0123456789abcdef")
-    assert [row.word for row in marked] == ["same commit", "ok", "ok", "MISSED"]
-    assert expectations.counts(marked) == "2 of 3"
+    assert [row.word for row in marked] == ["same commit", "met", "met", "missed"]
+    assert expectations.counts(marked) == "2 of 3, 1 missed"
     assert expectations.counts(marked[:1]) == ""
     assert reproduce.with_same_commit(rows, None) == rows
 

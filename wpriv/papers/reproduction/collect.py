@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wpriv.accounting import load_recipe
+from wpriv.config.recipe import Recipe
 from wpriv.errors import WprivError
 from wpriv.files.durable_writes import plain
 from wpriv.papers.reproduction import reproduce
@@ -21,16 +22,18 @@ from wpriv.training.reports import folder_page
 SCHEMA = "wpriv.reproduction/1"
 VERDICTS = {
     "reproduced": "all that the item shows is reproduced within the tolerances",
-    "shown": "it is computed and drawn, but neither the paper nor a reference has a number that it was compared with",
     "partly": "a part of the item is reproduced; what is missing is said",
-    "not reached": "it was run with a smaller budget than the paper's, or by another procedure, as is said, and does "
-    "not reach a number that the paper prints; this is no evidence against the paper",
-    "differs": "it was run, and what the paper says or prints is not borne out",
-    "not run": "there is a recipe that was not run here, or could not be",
-    "not covered": "no recipe reproduces it; the reason is said",
+    "contradicted": "what the paper says or prints is wrong; the proof, the counterexample, the exact value or the run "
+    "of its own procedure is named",
+    "other procedure": "it was run by another procedure than the paper's, which is named; this is no evidence for or "
+    "against the paper",
+    "not reached": "it was run with a smaller budget than the paper's, or with settings that the paper does not state, "
+    "and does not reach what it prints; this is no evidence against the paper",
+    "not run": "there is a recipe that can run, and was not run here",
+    "no data": "the data are not to be had",
 }
 COLUMNS = ("panel", "where", "column", "kind", "ours", "difference", "within", "absolute", "source", "claim")
-OPTIONAL = ("commit", "noise_version", "seeds", "deviation", "side")
+OPTIONAL = ("commit", "noise_version", "seeds", "deviation", "side", "procedure", "contradicted", "setting")
 ORIGIN = ("wpriv", "git_commit", "platform", "device", "seed", "seeds", "noise_version", "wall_seconds")
 
 
@@ -41,7 +44,7 @@ class RecipeResult:
     Attributes:
         name: of the recipe.
         folder: its results folder; of kept results, the beginning of the paths of its pictures.
-        status: done, refused, not run or damaged; ``reason`` says why it is not done.
+        status: done, refused, failed, not run or damaged; ``reason`` says why it is not done.
         expect: its expected numbers beside ours, as in ``expect.json``.
         claims: statements of the paper that are not borne out, with the finding and the reason.
         provenance: what ran where, as in ``provenance.json``.
@@ -51,6 +54,8 @@ class RecipeResult:
         kept: whether the results are kept ones of an earlier run, with their pictures.
         rows: of kept results the number of rows that their tables had.
         note: what a reader must know of the results besides: that the recipe has changed since.
+        setting: the procedure where it is not the paper's, and the settings in which the runs deviate from the printed
+            ones, with the place where these are printed.
     """
 
     name: str
@@ -66,6 +71,7 @@ class RecipeResult:
     kept: bool = False
     rows: Mapping[str, int] = field(default_factory=dict)
     note: str = ""
+    setting: str = ""
 
     @property
     def failing(self) -> list[str]:
@@ -83,7 +89,7 @@ class RecipeResult:
         facts = {"recipe": self.name, "status": self.status, "reason": self.reason, "claims": claims}
         origin = {key: self.provenance[key] for key in ORIGIN if self.provenance.get(key) is not None}
         together = None if self.together is None else self.together.as_dict()
-        more = {"runs": self.runs, "note": self.note, "together": together, "origin": origin}
+        more = {"setting": self.setting, "runs": self.runs, "note": self.note, "together": together, "origin": origin}
         return {**facts, "kept": self.kept, **{key: value for key, value in more.items() if value}}
 
 
@@ -112,7 +118,17 @@ class ItemResult:
         """The item alone, with its verdict."""
         item = self.item
         facts = {"paper": item.paper, "item": item.name, "about": item.about}
-        return {**facts, "verdict": self.verdict, "missing": item.missing}
+        seen = {"seen": item.seen.says} if item.seen is not None else {}
+        no_data = {"no_data": item.no_data} if item.no_data else {}
+        return {**facts, "verdict": self.verdict, "missing": item.missing, **seen, **no_data, "failures": self.failures}
+
+    @property
+    def failures(self) -> list[str]:
+        """What fails by this program and not by the paper, in words: numbers missed, results that are damaged."""
+        done = [result for result in self.recipes if result.status == "done"]
+        missed = sum(row.is_missed for result in done for row in result.expect)
+        broken = [f"{each.name} {each.status}" for each in self.recipes if each.status in ("failed", "damaged")]
+        return [*([f"{plural(missed, 'number')} missed"] if missed else []), *broken]
 
 
 class KeptRecipe(Stored):
@@ -155,7 +171,7 @@ def collect(papers: Iterable[Paper], out: Path, *, quick: bool, kept: Path | Non
                 if result.status != "done" and kept is not None and name in stored.recipes:
                     result = _kept(name, kept, stored.recipes[name])
                 recipes.append(result if item.has_claims else replace(result, claims=[], expect=[]))
-            result_of_item = ItemResult(item, recipes, _verdict(item, recipes))
+            result_of_item = ItemResult(item, recipes, _verdict(item, recipes, quick=quick))
             if kept is not None and (kept / (file := file_name(result_of_item))).is_file():
                 result_of_item = replace(result_of_item, figure=kept / file, drawn=stored.figures.get(file, {}))
             results.append(result_of_item)
@@ -228,7 +244,20 @@ def _by_today(result: RecipeResult, ran: object, *, quick: bool) -> RecipeResult
         note = "The recipe has changed since; these are the results of the recipe as it was then"
     expect = reproduce.with_claims(expect, table, recipe.kind)
     expect = reproduce.with_same_commit(expect, result.provenance.get("git_commit"))
-    return replace(result, expect=expect, claims=claims, note=note)
+    setting = "" if note else _setting(recipe, result)
+    return replace(result, expect=expect, claims=claims, note=note, setting=setting)
+
+
+def _setting(recipe: Recipe, result: RecipeResult) -> str:
+    """The procedure of a recipe where it is not the paper's, and what is not as printed, in words."""
+    procedure = str(recipe.data.get("procedure", ""))
+    last = result.table[-1] if result.table else {}
+    seeds = recipe.training.seeds if recipe.training is not None else None
+    panels = [panel.name for panel in recipe.panels] or [""]
+    deviations = (expectations.deviations(recipe, {}, panel, last, seeds or 1) for panel in panels)
+    words = "; ".join(dict.fromkeys(each for each in deviations if each))
+    printed = f"not as printed ({recipe.printed.source}): {words}" if words and recipe.printed is not None else ""
+    return "; ".join(part for part in (procedure, printed) if part)
 
 
 def counts(result: ItemResult) -> str:
@@ -237,11 +266,9 @@ def counts(result: ItemResult) -> str:
     Rows of a table of statements are counted apart, with the number of errors that they show.
     """
     numbers = expectations.counts([row for recipe in result.recipes for row in recipe.expect])
-    claims, rows, errors = (
-        sum(count)
-        for count in zip(*((len(each.claims), len(each.failing), each.errors) for each in result.recipes), strict=True)
-    )
-    statements = f"{plural(claims, 'statement')} {'fail' if claims > 1 else 'fails'}" if claims else ""
+    claims = Counter(claim.verdict for recipe in result.recipes for claim in recipe.claims)
+    statements = ", ".join(f"{plural(count, 'statement')} {verdict}" for verdict, count in claims.items())
+    rows, errors = (sum(len(each.failing) for each in result.recipes), sum(each.errors for each in result.recipes))
     in_table = f"{plural(rows, 'row')} {'fail' if rows > 1 else 'fails'}" if rows else ""
     by = f" by {plural(errors, 'error')}" if errors else ""
     return ", ".join(part for part in (numbers, statements, in_table + by) if part)
@@ -252,24 +279,34 @@ def plural(count: int, word: str) -> str:
     return f"{count} {word}{'s' * (count != 1)}"
 
 
-def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
-    """The verdict on an item; own numbers, which say nothing about the paper, have no part in it."""
-    if not recipes:
-        return "not covered"
+def _verdict(item: Item, recipes: list[RecipeResult], *, quick: bool = False) -> str:
+    """The verdict on an item; own numbers, which say nothing about the paper, have no part in it.
+
+    What a person saw in the figure counts where it is worse than the verdict of the numbers, or there is none; quick
+    runs have other figures.
+    """
     done = [result for result in recipes if result.status == "done"]
     if not done:
-        return "not run"
-    numbers = [row for result in done for row in result.expect if row.kind in ("published", "reference")]
-    compared = [row for row in numbers if not row.not_measured]
-    missed = [row for row in compared if not row.ok]
-    if any(row.held for row in missed) or any(result.claims or result.failing for result in done):
-        return "differs"
-    if missed:
-        return "not reached"
-    if not compared:
-        return "shown"
-    is_part = len(done) < len(recipes) or len(compared) < len(numbers) or item.missing
-    return "partly" if is_part else "reproduced"
+        return "no data" if item.no_data else "not run"
+    rows = [row for result in done for row in result.expect if row.kind in ("published", "reference")]
+    words = Counter(row.word for row in rows)
+    verdicts = [item.seen.verdict] if item.seen is not None and not quick else []
+    verdicts += [claim.verdict for result in done for claim in result.claims]
+    if words["contradicted"] or any(result.failing for result in done):
+        verdicts.append("contradicted")
+    elif words["not reached"] or words["missed"]:
+        verdicts.append("not reached")
+    elif words["met"] or words["above"]:
+        is_whole = words.keys() <= {"met"} and len(done) == len(recipes) and not item.missing
+        is_whole = is_whole and not any(row.setting for row in rows if row.kind == "published")
+        verdicts.append("reproduced" if is_whole else "partly")
+    elif words["other procedure"]:
+        verdicts.append("other procedure")
+    return max(verdicts, key=_WORSE.index, default="no data" if item.no_data else "not reached")
+
+
+# what a verdict yields to another one of the same item
+_WORSE = ("reproduced", "partly", "other procedure", "no data", "not reached", "contradicted")
 
 
 def _numbers(row: Verdict) -> Row:
@@ -278,7 +315,7 @@ def _numbers(row: Verdict) -> Row:
     more = {key: entries[key] for key in OPTIONAL if key in row.model_fields_set and entries[key] is not None}
     published = row.expected if row.kind == "published" else None
     numbers = {"published": published, "expected": row.expected}
-    return {**{key: entries[key] for key in COLUMNS}, **more, **numbers, "verdict": row.word.lower()}
+    return {**{key: entries[key] for key in COLUMNS}, **more, **numbers, "verdict": row.word}
 
 
 # The figure of an item over several recipes, and the pictures of kept results.

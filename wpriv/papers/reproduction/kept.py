@@ -149,8 +149,8 @@ def _entry(result: RecipeResult, seconds: object) -> Row:
 
 
 def _without_none(row: Row) -> Row:
-    optional = ("commit", "noise_version", "deviation", "claim", "side")
-    return {key: value for key, value in row.items() if value is not None or key not in optional}
+    optional = ("commit", "noise_version", "deviation", "claim", "side", "procedure", "contradicted", "setting")
+    return {key: value for key, value in row.items() if value or key not in optional}
 
 
 def _lines(table: list[Row]) -> list[str]:
@@ -187,12 +187,13 @@ def write(papers: Sequence[Paper], results: Sequence[ItemResult], folder: Path) 
             "paper.md.j2",
             paper=paper,
             summary=page.summary_of(of_paper),
+            headlines=paper.headlines,
             items=[_item(result, folder) for result in of_paper],
             most_open=folder_page.MOST_OPEN,
         )
         durable_writes.replace(files[-1], text.rstrip() + "\n")
     files.append(folder / README)
-    durable_writes.replace(files[-1], render.filled("overview.md.j2", verdicts=collect.VERDICTS, papers=entries))
+    durable_writes.replace(files[-1], render.filled("overview.md.j2", **page.LEGEND, papers=entries))
     return files
 
 

@@ -14,10 +14,12 @@ from wpriv.files.durable_writes import plain
 from wpriv.papers.reproduction import collect
 from wpriv.papers.reproduction.collect import ItemResult, RecipeResult
 from wpriv.papers.reproduction.reproduce import REPORT, Paper, slug
-from wpriv.results import plot, storage
+from wpriv.results import expectations, plot, storage
 from wpriv.training.reports import folder_page, render
 
 INDEX = "index.html"
+LEGEND = {"verdicts": collect.VERDICTS, "row_words": expectations.WORDS}
+"""What a page says of verdicts: on items, and on expected numbers."""
 
 
 def write(papers: Sequence[Paper], results: Sequence[ItemResult], out: Path, *, quick: bool) -> list[Path]:
@@ -35,7 +37,7 @@ def write(papers: Sequence[Paper], results: Sequence[ItemResult], out: Path, *, 
             title=f"{paper.title}: reproduced",
             paper=paper,
             summary=summary_of(of_paper),
-            verdicts=collect.VERDICTS,
+            **LEGEND,
             quick=quick,
             items=[_item(result) for result in of_paper],
         )
@@ -43,14 +45,15 @@ def write(papers: Sequence[Paper], results: Sequence[ItemResult], out: Path, *, 
         entries.append(entry(paper, of_paper))
     files.append(out / INDEX)
     title = "wpriv: the five papers reproduced"
-    text = render.filled("index.html.j2", title=title, verdicts=collect.VERDICTS, quick=quick, papers=entries)
+    text = render.filled("index.html.j2", title=title, **LEGEND, quick=quick, papers=entries)
     durable_writes.replace(files[-1], text)
     return files
 
 
 def entry(paper: Paper, results: Sequence[ItemResult]) -> dict[str, object]:
     """Return what an overview says of a paper."""
-    about = {"name": paper.name, "title": paper.title, "authors": paper.authors, "summary": summary_of(results)}
+    about = {"name": paper.name, "title": paper.title, "authors": paper.authors, "headlines": paper.headlines}
+    about["summary"] = summary_of(results)
     return {**about, "items": [item_facts(result) for result in results]}
 
 
@@ -58,12 +61,14 @@ def item_facts(result: ItemResult) -> dict[str, object]:
     """Return what every page says of an item."""
     item = result.item
     facts = {"name": item.name, "slug": slug(item.name), "about": item.about, "missing": item.missing}
-    return {**facts, "verdict": result.verdict, "counts": collect.counts(result)}
+    facts |= {"seen": item.seen.says if item.seen else "", "no_data": item.no_data}
+    return {**facts, "verdict": result.verdict, "failures": result.failures, "counts": collect.counts(result)}
 
 
 def recipe_facts(result: RecipeResult) -> dict[str, object]:
     """Return what every page says of a recipe."""
     facts = {"name": result.name, "status": result.status, "reason": result.reason, "note": result.note}
+    facts["setting"] = result.setting
     numbers = {"claims": result.claims, "expect": result.expect, "together": result.together}
     failing = failing_in_words(result) if result.failing else ""
     origin = folder_page.origin_line(result.provenance)

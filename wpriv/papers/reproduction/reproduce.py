@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,23 @@ _FOLDER = Path(__file__).parent / "items"
 
 
 @dataclass(frozen=True)
+class Seen:
+    """What a person saw who looked at the kept figure of an item beside the paper's: a verdict, and the reason."""
+
+    verdict: str
+    says: str
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A claim that the paper makes in its abstract, the verdict on it, and the reason."""
+
+    claim: str
+    verdict: str
+    because: str
+
+
+@dataclass(frozen=True)
 class Item:
     """A table, figure or statement of a paper.
 
@@ -36,6 +53,7 @@ class Item:
         missing: what is not reproduced and why; empty where all is.
         together: the figure, and the name of the panels of each recipe, of one figure over several recipes.
         has_claims: False where the claims and expected numbers of its recipes are about other items.
+        seen: of an item whose figure has no number to compare. no_data: why its data cannot be had; empty if they can.
     """
 
     paper: str
@@ -45,16 +63,19 @@ class Item:
     missing: str = ""
     together: tuple[str, tuple[tuple[str, str], ...]] | None = None
     has_claims: bool = True
+    seen: Seen | None = None
+    no_data: str = ""
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper and its items."""
+    """A paper, its items, and the claims of its abstract."""
 
     name: str
     title: str
     authors: str
     items: tuple[Item, ...]
+    headlines: tuple[Headline, ...] = ()
 
 
 def paper(name: str) -> Paper:
@@ -65,8 +86,11 @@ def paper(name: str) -> Paper:
         fields = {**row, "name": row["item"], "recipes": tuple(row.get("recipes", ()))}
         if "together" in row:
             fields["together"] = str(row["together"]["figure"]), tuple(row["together"]["panels"].items())
+        if "seen" in row:
+            fields["seen"] = Seen(**row["seen"])
         items.append(Item(name, **{key: value for key, value in fields.items() if key != "item"}))
-    return Paper(name, data["title"], data["authors"], tuple(items))
+    headlines = tuple(Headline(**row) for row in data.get("headlines", ()))
+    return Paper(name, data["title"], data["authors"], tuple(items), headlines)
 
 
 def select(word: str) -> list[Paper]:
@@ -94,7 +118,7 @@ def select(word: str) -> list[Paper]:
         raise UsageError(
             f"{name} has no item {rest[:60]!r}{did_you_mean(rest, known) or '.'} Its items: {', '.join(known)}"
         )
-    return [Paper(chosen.name, chosen.title, chosen.authors, some)]
+    return [replace(chosen, items=some)]
 
 
 def slug(name: str) -> str:
@@ -177,11 +201,11 @@ def today(recipe: Recipe, entries: Sequence[Verdict], table: Sequence[Row] = ())
         for column, number in check.columns.items():
             verdict = answered(check, column, float(number), entries) or _of_table(recipe, check, column, number, table)
             if verdict is not None:
-                verdicts.append(verdict.with_entries(**_side(check)))
+                verdicts.append(verdict)
             elif not recipe.quick:
                 verdict = expectations.verdict(check, column, float(number), [])
-                verdicts.append(verdict.with_entries(claim=None, **_side(check), not_measured=True))
-    return verdicts
+                verdicts.append(verdict.with_entries(claim=None, not_measured=True))
+    return [expectations.with_setting(each, recipe, table) for each in verdicts]
 
 
 def _of_table(recipe: Recipe, check: Check, column: str, expected: float, table: Sequence[Row]) -> Verdict | None:
@@ -192,13 +216,6 @@ def _of_table(recipe: Recipe, check: Check, column: str, expected: float, table:
     first = training is not None and training.sweep is None
     verdict = expectations.verdict(check, column, float(expected), rows, first=first)
     return None if verdict.ours is None else verdict.with_entries(claim=None)
-
-
-def _side(check: Check) -> dict[str, str]:
-    """The side from which an expected number is a bound; nothing for a value."""
-    if check.expect.at_least:
-        return {"side": "at least"}
-    return {"side": "at most"} if check.expect.at_most else {}
 
 
 def with_claims(verdicts: list[Verdict], table: Sequence[Row], kind: str) -> list[Verdict]:
@@ -282,7 +299,8 @@ def run(
         root: folder of the data sets.
         say: called with a line before each recipe that is run, and for each that cannot be run.
     Returns:
-        For each recipe ``status`` (done, refused or not run), ``reason`` and ``seconds``; also kept in the folder.
+        For each recipe ``status`` (done, refused where data or a device is missing, failed, or not run), ``reason``
+        and ``seconds``; also kept in the folder.
     Raises:
         Interrupted: a signal arrived; the same command continues.
         UsageError: the folder is one of kept results.
@@ -306,7 +324,7 @@ def run(
             # a run that is killed has the folder of this recipe with the results of its earlier form
             _note(out, key, {"status": "not run", "reason": "it was begun and has not ended; the same command goes on"})
             note = _run_one(plan, jobs=jobs, root=root, changed=changed)
-            if note["status"] == "refused":
+            if note["status"] != "done":
                 say(f"{plan.name} was not run: {note['reason']}")
             left -= plan.seconds
         _note(out, key, note)
@@ -354,7 +372,8 @@ def _run_one(plan: Planned, *, jobs: int, root: Path | None, changed: bool) -> d
     except CheckFailed:
         pass  # an expected number was missed: the page shows it
     except WprivError as error:
-        return {"status": "refused", "reason": str(error), "seconds": round(time.monotonic() - started, 1)}
+        status = "refused" if isinstance(error, MissingResource) else "failed"
+        return {"status": status, "reason": str(error), "seconds": round(time.monotonic() - started, 1)}
     return {"status": "done", "reason": "", "seconds": round(time.monotonic() - started, 1)}
 
 

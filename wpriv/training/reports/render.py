@@ -32,6 +32,7 @@ def _environment() -> Environment:
     )
     environment.globals["words"] = words
     environment.filters |= {"up": words.up, "down": words.down, "number": number, "cell": _cell}
+    environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     return environment
 
 
