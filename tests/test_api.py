@@ -112,13 +112,13 @@ ONE = wpriv.Process((wpriv.Step(wpriv.Gauss(1)),))
 
 
 def test_objects_and_names_give_the_same_answers():
-    named = wpriv.budget("gauss", sigma=4, sampling="poisson", rate=0.01, n=1000, delta=1e-5)
+    named = wpriv.budget("gauss", sigma=4, sensitivity=1, sampling="poisson", rate=0.01, n=1000, delta=1e-5)
     step = wpriv.Step(wpriv.Gauss(sigma=4), 1000, wpriv.Poisson(0.01))
     assert wpriv.budget(wpriv.Gauss(sigma=4), sampling=wpriv.Poisson(0.01), n=1000, delta=1e-5) == named
     process = wpriv.Process((step,))
     assert wpriv.budget(process, delta=1e-5).epsilon == named.epsilon
     assert wpriv.curve(process).epsilon(delta=1e-5) == float(named.epsilon)
-    fixed = wpriv.budget("laplace", scale=20, sampling="fixed", rate=0.1, n=10, eps=1)
+    fixed = wpriv.budget("laplace", scale=20, sensitivity=1, sampling="fixed", rate=0.1, n=10, eps=1)
     assert wpriv.budget(wpriv.Laplace(20), sampling=wpriv.FixedSize(0.1), n=10, eps=1) == fixed
     calibration = wpriv.calibrate(wpriv.Gauss, eps=1, delta=1e-5, n=100)
     assert calibration == wpriv.calibrate("gauss", eps=1, delta=1e-5, n=100)

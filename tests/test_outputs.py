@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 
 import pytest
 
@@ -30,6 +31,19 @@ def test_an_output_is_as_kept(name):
 def test_every_kept_output_has_a_case():
     assert len(CASES) >= 100
     assert {path.stem for path in golden_outputs.KEPT.iterdir()} == set(CASES)
+
+
+def test_sentences_and_tables_have_one_notation_of_exponents():
+    """1e-5, as people write it; JSON, YAML, CSV and files have the notation of their formats."""
+    lines = [
+        line
+        for path in golden_outputs.KEPT.iterdir()
+        for shown in re.findall(r"(?ms)^\[(?:stdout|stderr)\]\n(.*?)(?=^\$ |^\[|\Z)", path.read_text(encoding="utf-8"))
+        for line in shown.splitlines()
+    ]
+    words = [line for line in lines if not re.match(r"\s*(?:[{\[\]}\"'-]|[\w.-]+: )|[\w.-]*,\S", line)]
+    assert len(words) > 1000
+    assert not [line for line in words if re.search(r"(?<![\w.\"\'])\d+(\.\d+)?e[-+]0\d", line)]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from wpriv._version import __version__ as __version__
 
 # the public names of each module; __init__.pyi imports the same, for type checkers
 _MODULES = {
+    "accounting.basis": "InnerDistribution inner_distribution",
     "accounting.budget": "budget curve",
     "accounting.calibrate": "Calibration calibrate",
     "accounting.claims.decision": "Decision",

@@ -1,6 +1,8 @@
 # what type checkers read in place of __init__.py: its public names, each with its module
 
 from wpriv._version import __version__ as __version__
+from wpriv.accounting.basis import InnerDistribution as InnerDistribution
+from wpriv.accounting.basis import inner_distribution as inner_distribution
 from wpriv.accounting.budget import budget as budget
 from wpriv.accounting.budget import curve as curve
 from wpriv.accounting.calibrate import Calibration as Calibration

@@ -66,6 +66,7 @@ _RHO = "rho-zCDP of Gaussian noise is sigma = sensitivity / sqrt(2 rho); a given
 _MU = "mu-GDP of Gaussian noise is sigma = sensitivity / mu; a given mu is a parameter of mechanism gdp"
 # terms that are close to names here, of which the first known in the context is suggested; a remark
 _SUGGESTIONS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("noise-multiplier", ("sigma",), "the noise multiplier is sigma / sensitivity"),
     ("multiplier noise-scale z", ("noise-multiplier", "sigma"), "the noise multiplier is sigma / sensitivity"),
     ("std stddev sd stdev standard-deviation noise-std noise", ("sigma",), "the standard deviation of the noise"),
     ("rho", ("sigma", "gauss"), _RHO),

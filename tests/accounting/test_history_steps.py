@@ -66,3 +66,37 @@ def test_a_faulty_item_is_refused_with_its_place(tmp_path, change, words):
 def test_an_item_without_a_theorem_is_refused(tmp_path, step):
     with pytest.raises(Unsupported):
         wpriv.budget(history=written(tmp_path / "h.json", [step]), delta=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("step", "same"),
+    [
+        ({"mech": "laplace", "epsilon": 0.5}, {"mech": "laplace", "scale": 2}),
+        ({"mechanism": "laplacian", "eps": "0.5", "sensitivity": 3}, {"mech": "laplace", "scale": 6, "sensitivity": 3}),
+        ({"mech": "dp", "epsilon": 1, "delta": 1e-6}, {"mech": "dp", "eps0": 1, "delta0": 1e-6}),
+    ],
+)
+def test_a_step_may_be_given_by_its_eps(tmp_path, step, same):
+    paths = (written(tmp_path / f"{i}.json", [each]) for i, each in enumerate((step, same)))
+    first, second = (described_process(history=path).process for path in paths)
+    assert first == second
+
+
+def test_noise_for_an_eps_is_rounded_to_the_private_side(tmp_path):
+    row = wpriv.budget(history=written(tmp_path / "h.json", [{"mech": "laplace", "epsilon": 0.3}]), delta=0)
+    assert row.epsilon.safe <= 0.3
+    assert 1 / row.process.steps[0].mechanism.scale <= 0.3
+
+
+@pytest.mark.parametrize(
+    ("step", "word"),
+    [
+        ({"mech": "gauss", "epsilon": 1, "delta": 1e-6}, '"mech": "dp", "eps0"'),
+        ({"mech": "laplace", "epsilon": 1, "scale": 2}, "scale and epsilon"),
+        ({"mech": "laplace", "epsilon": 0}, "greater than 0"),
+        ({"mech": "zcdp", "epsilon": 1}, "rho"),
+    ],
+)
+def test_an_eps_without_a_meaning_is_refused_with_the_word_to_write(tmp_path, step, word):
+    with pytest.raises(UsageError, match=rf"h\.json, entry 1: .*{word}"):
+        wpriv.budget(history=written(tmp_path / "h.json", [step]), delta=1e-5)

@@ -105,10 +105,10 @@ def test_the_bounds_of_rho_lie_above_gaussian_noise_and_binary_responses_and_not
         assert bounds.tpr[point.fpr] <= point.tpr_upper * (1 + 1e-3)
 
 
-@pytest.mark.parametrize("rho", [0.05, 0.5, 2.63])
+@pytest.mark.parametrize(("rho", "xi"), [(0.05, 0.0), (0.5, 0.0), (2.63, 0.0), (0.05, 0.3), (0.5, 0.1)])
 @pytest.mark.parametrize("fpr", [0.01, 1e-4])
-def test_a_test_above_the_bound_of_rho_has_a_divergence_that_zcdp_forbids(rho, fpr):
-    tpr = Rho(rho, 1e-5).attacks([fpr]).tpr[fpr] * 1.001
+def test_a_test_above_the_bound_of_rho_has_a_divergence_that_zcdp_forbids(rho, xi, fpr):
+    tpr = Rho(rho, 1e-5, xi).attacks([fpr]).tpr[fpr] * 1.001
 
     def excess(order):
         ways = ((tpr, fpr), (fpr, tpr))
@@ -118,6 +118,7 @@ def test_a_test_above_the_bound_of_rho_has_a_divergence_that_zcdp_forbids(rho, f
                 for p, q in ways
             )
             - rho * order
+            - xi
         )
 
     with mpmath.workdps(30):
@@ -164,6 +165,9 @@ def test_mu_and_rho_of_groups_and_releases_follow_the_closed_formulas():
     assert Mu(0.5, 1e-5).grouped(3).mu == 1.5
     assert Mu(0.5, 1e-5).repeated(4).mu == pytest.approx(1.0, rel=1e-14)
     assert Rho(0.5, 1e-5).grouped(3).rho == 4.5
+    # 3 (1 + 1/2 + 1/3) xi: Bun, Steinke (2016), Proposition 27
+    assert Rho(0.5, 1e-5, 0.1).grouped(3).xi == pytest.approx(0.55, rel=1e-12)
+    assert Rho(0.5, 1e-5, 0.1).repeated(4).xi == 0.4
     assert Rho(0.5, 1e-5).repeated(4).rho == 2.0
 
 

@@ -9,6 +9,7 @@ import json
 import math
 from itertools import pairwise
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -205,3 +206,22 @@ def test_tiny_losses_that_cannot_be_composed_are_bounded_by_their_variance():
     row = wpriv.budget("gauss", sigma=sigma, n=n, sampling="poisson", rate=rate, eps=8.1e-10)
     assert row.delta.upper < 0.5 * math.sqrt(n * rate**2 * math.expm1(1 / sigma**2))
     assert "second moment" in row.delta.by
+
+
+@pytest.mark.parametrize(("n", "log10"), [(3, -300), (40, -250), (200, -280)])
+def test_far_below_all_probabilities_eps_is_that_of_the_largest_losses_together(n: int, log10: int) -> None:
+    """Oracle: every Laplace loss is 1 with probability 1/2, so that delta is at least 2^-n (1 - e^(eps - n))."""
+    eps = wpriv.budget("laplace", scale=1.0, n=n, delta=10.0**log10).epsilon
+    with mpmath.workdps(400):
+        alone = n + mpmath.log1p(-(mpmath.mpf(10) ** log10) * 2**n)
+    assert float(alone) * (1 - 2e-6) <= eps.lower <= eps.upper <= n
+
+
+def test_the_bound_by_the_largest_losses_holds_for_randomised_responses() -> None:
+    """Oracle: the binomial composition in closed form."""
+    pair = RandomizedResponse(0.5).pair()
+    for n in (1, 4, 30):
+        exact = pair.self_compose(n)
+        for delta in (1e-3, 1e-12, 1e-60):
+            low = other_bounds._all_epsilon([(pair, n)], delta)
+            assert low == 0 or float(exact.log_delta(low)) >= math.log(delta)

@@ -12,7 +12,18 @@ import pytest
 
 import wpriv
 from tests.command_line import call
-from wpriv import Dp, Exponential, FixedSize, Gauss, Laplace, Poisson, Process, RandomizedResponse, Step
+from wpriv import (
+    DiscreteLaplace,
+    Dp,
+    Exponential,
+    FixedSize,
+    Gauss,
+    Laplace,
+    Poisson,
+    Process,
+    RandomizedResponse,
+    Step,
+)
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics import counted_work
 
@@ -233,3 +244,13 @@ def test_the_independent_verifier_proves_it(tmp_path, capsys, words):
     code, out, _ = call(capsys, "verify", file)
     assert code == 0
     assert "proved (largest losses)" in out
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "n", "eps"),
+    [(Laplace(10.0), 3, 0.3), (RandomizedResponse(0.1), 3, 0.3), (DiscreteLaplace(10.0), 3, 0.3), (Dp(0.1), 7, 0.7)],
+)
+def test_at_the_decimal_that_the_losses_add_up_to_delta_is_zero(mechanism, n, eps):
+    """3 x 0.1 is 0.3 as it is written, and more than that as doubles."""
+    assert wpriv.budget(mechanism, n=n, eps=eps).delta.safe == 0
+    assert wpriv.budget(mechanism, n=n, eps=eps - 1e-5).delta.safe > 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import warnings
 from pathlib import Path
 
@@ -314,3 +315,56 @@ def test_rare_large_losses_bring_no_warning_of_numpy(words, capsys):
 
 def test_the_largest_n_is_printed_with_all_its_digits(capsys):
     assert run(capsys, "calibrate --mech gauss --sigma 1 --eps 1e308 --delta 1e-5 --quiet") == f"{2**40}\n"
+
+
+def test_where_only_renyi_divergences_are_known_rdp_answers_unasked_and_says_so(capsys):
+    line = "--mech zcdp --param rho=0.05 --delta 1e-5"
+    answers = [as_json(capsys, f"budget {line} {named}") for named in ("", "--accountant rdp")]
+    assert answers[0]["accountant"] == "rdp"
+    assert answers[0]["epsilon"] == answers[1]["epsilon"]
+    assert set(answers[0]["reading"]) - set(answers[1]["reading"]) == {
+        "accountant = rdp, since none was named and of zcdp only Renyi divergences are known"
+    }
+    found = as_json(capsys, f"calibrate {line} --eps 5")
+    assert (found["accountant"], found["calibrated"]["value"]) == ("rdp", 11)
+    assert main(f"budget {line} --accountant pld".split()) == 3
+
+
+def test_a_sensitivity_that_nobody_gave_is_named_with_its_norm(capsys):
+    for mech, noise, norm in (("gauss", "sigma", "l2"), ("laplace", "scale", "l1")):
+        line = f"budget --mech {mech} --{noise} 4 --n 2 --delta 1e-5"
+        assumed, given = run(capsys, line), run(capsys, f"{line} --sensitivity 1")
+        assert f"{mech} ({noise} 4, {norm} sensitivity 1)" in given
+        assert set(assumed.splitlines()) - set(given.splitlines()) == {
+            f"  read as     sensitivity = 1 ({norm} norm), since none was given"
+        }
+
+
+def test_an_exact_answer_cites_its_formula_and_no_discretisation(capsys):
+    exact = as_json(capsys, "budget --mech gauss --sigma 4 --n 9 --delta 1e-5 --explain")
+    pure = as_json(capsys, "budget --mech laplace --scale 2 --n 3 --delta 0")
+    certified = as_json(capsys, "budget --mech laplace --scale 2 --n 3 --delta 1e-5")
+    assert exact["source"] == "Sommer, Meiser, Mohammadi 2019, Theorem 5 (closed form)"
+    assert "closed form" in exact["explain"]["formula"]
+    assert pure["claim"] == "exact"
+    assert pure["source"].endswith("Appendix A.3; the largest privacy losses of all steps add up")
+    assert "discretisation" in certified["source"]
+    assert "iscreti" not in exact["source"] + pure["source"] + exact["explain"]["formula"].replace("is discretised", "")
+
+
+def test_the_first_line_has_both_ends_of_a_wide_bracket_and_else_the_safe_end(capsys):
+    shuffled = "gauss sigma=1 shuffle n=10 batch=100 records=1000"
+    for line in (
+        ["budget", shuffled, "--delta", "1e-5"],
+        ["calibrate", shuffled.replace("=1 ", "=? ", 1), "--eps", "1", "--delta", "1e-5"],
+    ):
+        assert main([*line, "--json"]) == 0
+        row = json.loads(capsys.readouterr().out)
+        assert main(line) == 0
+        first = capsys.readouterr().out.splitlines()[0]
+        ends = re.search(r"in \[([^,]*), ([^]]*)\], delta 1e-5\)$", first)
+        low, high = float(ends[1]), float(ends[2])
+        assert low <= row["epsilon_lower"] <= row["epsilon_upper"] <= high
+        assert (low, high) == pytest.approx((row["epsilon_lower"], row["epsilon_upper"]), rel=1e-5)
+    narrow = run(capsys, "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 100 --delta 1e-5")
+    assert narrow.splitlines()[0] == "eps = 0.0795139 (certified, delta 1e-5)"

@@ -45,6 +45,10 @@ def test_json_is_the_record_of_python(capsys):
     assert (infinite["bayes_factor"], infinite["posterior"]) == ("inf", 1.0)
 
 
+def test_flags_of_a_guarantee_mean_what_its_words_do(capsys):
+    assert call(capsys, "explain", "--epsilon", "1", "--delta", "1e-5") == call(capsys, "explain", "eps=1,delta=1e-5")
+
+
 def test_numbers_of_the_text_are_rounded_up(capsys):
     out = call(capsys, "explain", "eps=3,delta=1e-5")[1]
     exact = {"right at even odds": 95.257461, "advantage": 0.905149203, "Bayes factor": 20.0855369 / 0.9}
@@ -70,7 +74,9 @@ def test_pure_dp_is_named_and_has_no_exception(capsys):
         (("eps=3", "--prior", "2"), "--prior"),
         (("eps=3", "--unit", "huosehold"), "did you mean 'household'"),
         (("mu=1", "--delta", "0"), "--delta above 0"),
-        ((), "WHAT"),
+        ((), "wanted a guarantee or a process"),
+        (("3", "1e-5"), "Did you mean eps=3,delta=1e-5?"),
+        (("eps=3", "--eps", "2"), "--eps is a guarantee of its own"),
     ],
 )
 def test_bad_input_ends_with_2_and_one_line(capsys, words, found):

@@ -368,6 +368,19 @@ def test_runs_with_the_same_noise_have_no_figure_together(out, capsys):
     assert ("same noise" in sentence, "All runs together" in sentence) == (True, False)
 
 
+def test_a_dry_run_shows_the_plan_beside_other_results_and_changes_nothing(out, capsys):
+    assert run(capsys)[0] == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    line = ("train", "toy.yaml", "--out", "out", "--dry-run")
+    code, text, notes = call(capsys, *line, "--set", "privacy.sigma=4")
+    assert code == 0
+    assert text.startswith(f"toy: {STEPS} steps of 10 of 40 records")
+    assert "the training itself would be refused: out holds a run of another recipe" in notes
+    code, text, _ = call(capsys, *line, "--json")
+    assert (code, "out holds the results of this training" in json.loads(text)["warnings"][0]) == (0, True)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
 def test_steps_under_other_neighbours_are_not_added_up(out, capsys):
     # replacing a record moves a sum twice as far as adding one: its steps cost more than the ledger of the first run
     # says

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 
@@ -288,3 +289,45 @@ def test_a_training_is_changed_by_its_recipe_and_not_by_flags_of_the_calculator(
     told = capsys.readouterr().err
     assert "--set privacy.eps=3" in told
     assert "did you mean" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("compare --mech gauss --sigma 1,2,4 --delta 1e-5", "--mech gauss --sweep sigma=1,2,4 --delta 1e-5"),
+        ("compare --mech gauss,laplace --sigma 1 --scale 2 --delta 1e-5", "--sweep mech=gauss,laplace --sigma 1"),
+        ("budget --mech gauss --sigma 1 --delta=1e-5 --accountant pld,rdp", "--accountant pld --accountant rdp"),
+        ("budget --mech gauss --sigma 1 --noise_multiplier=1,2,4 --delta 1e-5", "--sweep noise_multiplier=1,2,4"),
+        ("compare --mech zcdp --param rho=.1,.2 --delta 1e-5 --accountant rdp", "--mech zcdp --sweep rho=.1,.2"),
+    ],
+)
+def test_several_values_of_a_flag_lead_to_the_whole_line_that_compares_them(capsys, words, line):
+    assert main(words.split()) == 2
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 1
+    typed = shlex.split(err.partition("For each of them: ")[2])
+    assert line in " ".join(typed)
+    if "--sigma 1 --sweep noise" not in err:  # which sets the noise twice
+        assert main(typed[1:]) == 0
+
+
+@pytest.mark.parametrize("words", ["--n 60,000 --delta 2", "--sigma 1,x --delta 1e-5", "--mech gauss,x --delta 1e-5"])
+def test_other_faults_keep_their_message_where_a_comma_separates_no_values(capsys, words):
+    assert main(f"compare --mech gauss {words}".split()) == 2
+    assert "For each of them" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("eps", "privacy.eps"),
+        ("epsilon", "privacy.eps"),
+        ("noise_multiplier", "privacy.sigma"),
+        ("max_grad_norm", "privacy.clip"),
+        ("learning_rate", "optimizer.lr"),
+        ("lr", "optimizer.lr"),
+    ],
+)
+def test_a_key_of_a_training_leads_to_its_place(capsys, key, meant):
+    assert main(["train", "dpsgd/mnist", "--set", f"{key}=1", "--dry-run"]) == 2
+    assert f"unknown key '{key}'; did you mean '{meant}'" in capsys.readouterr().err

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import tomllib
 from importlib.metadata import EntryPoint
 
 import pytest
 
 from tests.command_line import call
+from tests.points import ROOT
 from wpriv import errors
 from wpriv.cli import catalog
 from wpriv.config import recipe_files
@@ -62,7 +64,8 @@ def test_a_mechanism_has_the_parameters_and_the_source_that_it_declares(capsys, 
 
 def test_the_accountants_of_a_mechanism_are_those_that_answer_it(capsys):
     (gauss,) = rows(capsys, "mechanisms gauss")
-    answered = set(re.findall(r"([\w-]+) [NPF]+", gauss["facts"]["accountants"]))
+    assert "sampling none, poisson, fixed: advanced, basic, " in gauss["facts"]["accountants"]
+    answered = set(re.findall(r"[\w-]+", gauss["facts"]["accountants"]))
     for name in registry.names("accountants"):
         asked = "" if name == "renyi" else "--eps 1"  # a Renyi divergence has no eps
         code, _, _ = call(capsys, f"budget --mech gauss --sigma 1 --n 2 {asked} --accountant {name}")
@@ -72,7 +75,7 @@ def test_the_accountants_of_a_mechanism_are_those_that_answer_it(capsys):
 
 
 def test_a_name_of_two_kinds_is_described_as_both(capsys):
-    assert [row["kind"] for row in rows(capsys, "gdp")] == ["mechanisms", "accountants"]
+    assert [row["kind"] for row in rows(capsys, "gdp")] == ["mechanisms", "accountants", "terms"]
     assert [row["kind"] for row in rows(capsys, "accountants gdp")] == ["accountants"]
 
 
@@ -121,3 +124,38 @@ def test_plug_ins_of_other_packages_appear(capsys, monkeypatch, tmp_path):
 @pytest.mark.parametrize(("word", "kind"), [("adjacency", "adjacencies"), ("data-sets", "data"), ("task", "tasks")])
 def test_every_kind_has_a_singular(capsys, word, kind):
     assert rows(capsys, word) == rows(capsys, kind)
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("gauss", "gauss (mechanism): Gaussian noise"),
+        ("pld", "pld (accountant): "),
+        ("noise_multiplier", "noise-multiplier (flag): "),
+        ("--epsilon", "eps (flag): --eps: "),
+        ("strategy", "strategy (flag): --param strategy=VALUE, of matrix-gauss"),
+        ("plc/fig7-dpsgd", "plc/fig7-dpsgd (recipe): "),
+        ("amplification by sampling", "amplification-by-sampling (term): The gain in privacy"),
+        ("recipe ls", "Usage: wpriv recipe ls"),
+    ],
+)
+def test_help_explains_any_word(capsys, word, shown):
+    code, out, _ = call(capsys, *(["help", *word.split()] if word[0] != "-" else ["list", word[2:]]))
+    assert code == 0
+    assert shown in out
+    assert "{term}" not in out
+    assert "--zcdp" not in call(capsys, "help", "rho")[1]  # names of the glossary are no flags
+
+
+@pytest.mark.parametrize(("word", "near"), [("budgt", "budget"), ("gaus", "gauss"), ("amplificaton", "amplification")])
+def test_help_on_an_unknown_word_gives_one_suggestion(capsys, word, near):
+    code, out, err = call(capsys, "help", word)
+    assert (code, out) == (2, "")
+    assert f"nothing is called '{word}'; did you mean '{near}'?" in err
+
+
+def test_the_glossary_is_in_the_wheel():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    files = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert files["docs/glossary.md"] == "wpriv/glossary.md"
+    assert len(catalog.names("terms")) >= 150

@@ -20,7 +20,7 @@ from tests.points import ROOT
 from wpriv.cli.main import main
 
 PLAIN = "--mech gauss --sigma 4 --n 10"
-SAMPLED = "--mech gauss --sigma 2 --sampling poisson --rate 0.1 --n 50"
+SAMPLED = "--mech gauss --sigma 2 --sampling poisson --rate 0.1 --n 500"
 
 
 def test_mu_of_plain_noise_is_exact_and_holds_everywhere(capsys):
@@ -96,9 +96,9 @@ def test_calibration_to_a_true_positive_rate_is_that_of_two_normals(capsys):
 @pytest.mark.slow
 def test_calibrated_noise_of_sampled_steps_meets_its_target_by_budget(capsys):
     _, sigma, _ = call(
-        capsys, "calibrate --mech gauss --sampling poisson --rate 0.1 --n 50 --tpr 0.1 --fpr 0.01 --quiet"
+        capsys, "calibrate --mech gauss --sampling poisson --rate 0.1 --n 500 --tpr 0.1 --fpr 0.01 --quiet"
     )
-    line = f"budget --mech gauss --sigma {sigma.strip()} --sampling poisson --rate 0.1 --n 50 --delta 1e-5 --json"
+    line = f"budget --mech gauss --sigma {sigma.strip()} --sampling poisson --rate 0.1 --n 500 --delta 1e-5 --json"
     points = json.loads(call(capsys, line)[1])["attack"]["tpr_at_fpr"]
     assert points[1]["fpr"] == 0.01
     assert points[1]["tpr_lower"] <= 0.1

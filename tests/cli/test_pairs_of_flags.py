@@ -124,7 +124,7 @@ def test_a_copy_that_cannot_be_written_is_not_sent_to_a_flag_that_cp_lacks(capsy
 @pytest.mark.parametrize("more", ["--curve --eps 1", "--curve tradeoff --fpr 0.1"])
 def test_curves_say_how_flags_were_read(capsys, more):
     job = "--mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 40 --bands 4 --tol 0.001"
-    _, out, _ = call(capsys, f"budget {job} {more}")
+    _, out, _ = call(capsys, f"budget {job} {more} --accountant rdp")
     assert "read as 4 bands: n = 40 steps at rate 0.01 = 10 steps at rate 0.04 of plain noise" in " ".join(out.split())
 
 

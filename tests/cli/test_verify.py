@@ -56,7 +56,8 @@ def test_a_certificate_is_valid_and_proved(capsys, tmp_path, line):
     jsonschema.validate(CERTIFICATE, schema)
     code, out, _ = call(capsys, "verify", path)
     assert code == 0
-    assert out.count(": proved (") == 2
+    assert out.startswith("proved: ")
+    assert " ".join(out.split()).count(": proved, since delta is at ") == 2
 
 
 @pytest.mark.slow
@@ -86,8 +87,13 @@ def test_an_end_on_the_unsafe_side_is_refuted_with_both_figures(capsys, tmp_path
     assert code == 1
     assert f"{end} is refuted" in err
     assert repr(value) in err
-    assert "the verifier finds delta" in err
-    assert "refuted (closed form)" in out
+    assert "delta is at" in err
+    first = (
+        "<= 1.19937 at delta 1e-5, where delta is at least 1.00000003556e-5"
+        if key == "epsilon_upper"
+        else (">= 1.19936 at delta 1e-5, where delta is at most 9.99999983892e-6")
+    )
+    assert out.startswith(f"refuted: eps {first}")
 
 
 def test_ends_may_be_moved_outwards(capsys, tmp_path):
@@ -209,3 +215,18 @@ def test_a_statement_about_other_neighbours_than_its_ledger_is_refused(tmp_path,
         write("add-remove", rows["replace-one"])
     with pytest.raises(CheckFailed, match="neighbours"):
         certificates.verify(tmp_path, 1e-4)
+
+
+def test_the_verdict_on_pure_dp_is_about_eps(capsys, tmp_path):
+    out = call(capsys, "budget", "--mech", "laplace", "--scale", "20", "--n", "10", "--delta", "0", "--json")[1]
+    code, shown, _ = call(capsys, "verify", saved(tmp_path, out))
+    assert (code, shown.splitlines()[0]) == (0, "proved: eps <= 0.5 at delta 0, given 1 premise")
+
+
+@pytest.mark.parametrize("word", ["gauss sigma=4 n=10", "h.json"])
+def test_a_process_without_a_claim_is_refused_with_what_to_add(capsys, tmp_path, word, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "h.json").write_text('[{"mech": "gauss", "sigma": 4}]')
+    code, out, err = call(capsys, "verify", word)
+    assert (code, out) == (2, "")
+    assert "--claim eps=3,delta=1e-5" in err

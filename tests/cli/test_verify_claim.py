@@ -38,7 +38,7 @@ published:
 def test_the_exit_code_is_that_of_the_verdict(capsys, claim, job, code, word):
     status, out, err = call(capsys, "verify", "--claim", claim, *job)
     assert status == code, err
-    assert out.splitlines()[0].split(": ")[0].endswith(f"is {word}")
+    assert out.startswith(f"{word}: ")
     assert (f"is {word}" in err) == (code != 0)
 
 
@@ -141,3 +141,22 @@ def test_a_faulty_recipe_is_refused_with_its_place(capsys, tmp_path, old, new, s
         assert code == 2
         assert shown in err
         assert "claims.yaml:" in err
+
+
+def test_why_without_a_sampling_gives_the_verdict_of_all_interpretations(capsys):
+    words = ("--claim", "eps=6,delta=1e-5", "gauss sigma=1 n=10 rate=0.1", "--why")
+    code, out, _ = call(capsys, "verify", *words, "--json")
+    data = json.loads(out)
+    verdicts = [row["verdict"] for row in data["readings"]]
+    assert (code, data["verdict"]) == (3, "open")
+    count = {verdict: f"{verdict} under {verdicts.count(verdict)}" for verdict in ("proved", "refuted")}
+    assert f"{count['proved']}, {count['refuted']} of {len(verdicts)} interpretations" in data["reason"]
+    assert call(capsys, "verify", *words)[1].startswith("open: (6, 1e-5)-DP, since no sampling is given")
+    # all interpretations of a small rate and much noise agree
+    assert call(capsys, "verify", "--claim", "eps=6,delta=1e-5", "gauss sigma=40 n=10 rate=0.1", "--why")[0] == 0
+
+
+def test_a_list_of_claims_begins_with_its_total(capsys, tmp_path):
+    (tmp_path / "r.yaml").write_text(RECIPE)
+    out = call(capsys, "verify", tmp_path / "r.yaml")[1]
+    assert out.splitlines()[0] == "1 of 1 claims proved, 0 refuted, 0 open; all as expected"

@@ -22,6 +22,8 @@ from wpriv.errors import UsageError
         ("mu=1/2", Claim("gdp", mu=0.5)),
         ("mu=1,fpr=1e-9", Claim("gdp", mu=1.0, fpr=1e-9)),
         ("rho=0.5", Claim("zcdp", rho=0.5)),
+        ("xi=0.1,rho=0.5", Claim("zcdp", rho=0.5, xi=0.1)),
+        ("rho=0, xi=1", Claim("zcdp", xi=1.0)),
     ],
 )
 def test_a_claim_is_read(text, claim):
@@ -31,7 +33,8 @@ def test_a_claim_is_read(text, claim):
 @pytest.mark.parametrize(
     "text",
     ["", "3", "eps", "eps=", "eps=x", "eps=-1", "eps=1,eps=2", "eps=nan", "eps=1,delta=1", "eps=1,delta=-1e-9",
-     "delta=1e-5", "mu=-1", "mu=1,eps=1", "mu=1,fpr=0", "mu=1,fpr=0.6", "rho=-1", "rho=1,delta=0.1", "gamma=1"],
+     "delta=1e-5", "mu=-1", "mu=1,eps=1", "mu=1,fpr=0", "mu=1,fpr=0.6", "rho=-1", "rho=1,delta=0.1", "gamma=1",
+     "xi=0.1", "xi=-1,rho=1", "xi=1,mu=1"],
 )  # fmt: skip
 def test_anything_else_is_refused(text):
     with pytest.raises(UsageError):

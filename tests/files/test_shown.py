@@ -48,13 +48,16 @@ class Balanced(html.parser.HTMLParser):
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_result_is_one_sentence_and_a_short_repr_and_a_table_in_a_notebook(name):
     result = RESULTS[name]()
-    assert 10 < len(str(result)) < 250
-    assert "\n" not in str(result)
-    assert repr(result) == f"<{type(result).__name__}: {result}>"
+    sentence, *warnings = str(result).split("\n")
+    assert 10 < len(sentence) < 250
+    assert sentence == result.sentence()
+    assert warnings == [f"  warning: {line}" for line in result.warnings]
+    assert repr(result).split("\n") == [f"<{type(result).__name__}: {sentence}>", *warnings]
     parser = Balanced()
     parser.feed(result._repr_html_())
     assert parser.open == []
-    assert str(result)[:20] in parser.text
+    assert sentence[:20] in parser.text
+    assert all(line in parser.text for line in result.warnings)
     outside = re.sub(r"\$[^$]*\$", "", result._repr_latex_())
     assert not re.search(r"(?<!\\)[_^#]", outside)
     assert outside.count("{") == outside.count("}")
@@ -86,7 +89,7 @@ def test_a_guarantee_is_the_number_that_may_be_promised():
 def test_a_headline_has_the_answer_its_claim_and_where_it_holds(accountant, mech, words):
     row = wpriv.budget(mech, delta=1e-5, accountant=accountant)
     assert row.headline() == words
-    assert str(row) == f"{words} by {accountant}: {row.process}"
+    assert row.sentence() == f"{words} by {accountant}: {row.process}"
     printed = float(words.split()[2])
     assert row.epsilon.safe <= printed <= row.epsilon.safe * (1 + 1e-5)  # rounded up
 

@@ -118,10 +118,15 @@ def test_a_round_without_a_step_is_an_error(tmp_path):
 
 def test_the_result_exists_only_after_the_last_step(tmp_path):
     with loop(tmp_path / "r") as run:
-        for _ in run:
+        for batch in run:
             run.step()
+            assert repr(run).startswith(f"<Loop: {batch.step} of {run.steps} steps, noise multiplier ")
             with pytest.raises(UsageError, match="not over"):
                 _ = run.result
+    assert repr(run).startswith("<Loop: over; ")
+    assert repr(loop(tmp_path / "s")) == "<Loop: not begun; enter it by `with`>"
+    assert float(run.result) == run.result.epsilon == run.result.guarantee.epsilon.safe
+    assert str(run.result).split("\n")[1:] == [f"  warning: {line}" for line in run.result.warnings]
     assert run.result.statement["private"]
     assert same(run.result.model.state_dict(), weights(tmp_path / "r"))
 

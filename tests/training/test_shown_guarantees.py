@@ -28,7 +28,7 @@ def result(*accountants):
     return Trained(plan, [], [figure(name) for name in accountants], [], [], {}, "out")
 
 
-@pytest.mark.parametrize(("delta", "shown"), [(THIRD, "3.33334e-06"), (1e-5, "1e-05")])
+@pytest.mark.parametrize(("delta", "shown"), [(THIRD, "3.33334e-6"), (1e-5, "1e-5")])
 def test_delta_is_never_shown_smaller_than_it_is(delta, shown):
     entries = figure("pld", delta).as_dict()
     row = Figure(**entries)

@@ -1,15 +1,30 @@
-"""What a guarantee rests on (``--explain``): formula, theorem, assumptions, each argument in words, loss class."""
+"""What a guarantee rests on (``--explain``): formula, theorem, assumptions, arguments in words, loss classes.
+
+Also the verb ``inner_distribution``: the distribution of the privacy loss whose mean and variance a loss class has.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from wpriv.accounting import build_process
 from wpriv.accounting.adaptive_history import FILTER, GAUSS, is_unsampled_gaussian, kept
 from wpriv.core import registry
+from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.kinds import PASSES, Adjacency
 from wpriv.core.loss_moments import loss_class
-from wpriv.core.process import Process, Step
+from wpriv.core.loss_pair import LOSS_ROUNDING, LossPair
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.process import Process, Step, WeightedPairs, closed_form, log_finite, require_exact_plds
+from wpriv.errors import UnknownName, Unsupported
+from wpriv.files.shown import Shown
+from wpriv.numerics.arrays import Array
 from wpriv.numerics.numbers import echo
 
 SAMPLING = {
@@ -66,8 +81,9 @@ def explain(row: Guarantee) -> dict[str, object]:
     assumptions += [BEST] if "repeats" in row.extra else []
     # what every answer says stands under "reading"
     premises = [premise.sentence for premise in process.premises() if not premise.shown]
+    formula = getattr(module, "EXPLAIN", row.source)
     return {
-        "formula": getattr(module, "EXPLAIN", row.source),
+        "formula": getattr(module, "EXPLAIN_EXACT", formula) if row.claim == "exact" else formula,
         "sources": list(dict.fromkeys(sources)),
         "assumptions": [*assumptions, *(SAMPLING[kind] for kind in kinds if kind in SAMPLING), *premises],
         "reading": [
@@ -127,9 +143,7 @@ def _classes(process: Process) -> list[dict[str, object]]:
     directions = process.renyi_directions()
     # the loss of a pass is known between two others only
     unknown = [step.mechanism.renyi_bound() is not None or step.sampling.kind in PASSES for step in process.steps]
-    names = ["remove", "add"] if process.adjacency == Adjacency.ADD_REMOVE else ["P over Q", "Q over P"]
-    orders = ["both"] if len(directions) == 1 else names
-    for order, run in zip(orders, directions, strict=True):
+    for order, run in _named(process, directions).items():
         for place, (pair, n) in enumerate(run, start=1):
             if unknown[place - 1]:
                 continue
@@ -137,6 +151,12 @@ def _classes(process: Process) -> list[dict[str, object]]:
             moments = {"mean": c.mean, "variance": c.variance, "third": c.third, "infinity": c.mass_at_plus_infinity}
             rows.append({"step": place, "order": order, "n": n, **moments})
     return rows
+
+
+def _named(process: Process, directions: list[WeightedPairs]) -> dict[str, WeightedPairs]:
+    """The pairs of each order of the neighbours, by its name."""
+    names = ["remove", "add"] if process.adjacency == Adjacency.ADD_REMOVE else ["P over Q", "Q over P"]
+    return dict(zip(["both"] if len(directions) == 1 else names, directions, strict=True))
 
 
 def lines(explanation: dict[str, Any]) -> list[str]:
@@ -151,3 +171,117 @@ def lines(explanation: dict[str, Any]) -> list[str]:
         numbers = ", ".join(f"{c[key]:.6g}" for key in ("mean", "variance", "third", "infinity"))
         out.append(f"  step {c['step']} (n = {c['n']}, order {c['order']}): {numbers}")
     return out
+
+
+# distance of the points of a density's difference quotient, and the least one from an atom, in standard deviations
+STEP, ASIDE = 1e-3, 1e-5
+LEAST_ATOM = 1e-13  # a smaller probability is the rounding of two tails
+COMPOSED = (
+    "of this composition only the mean, the variance and the mass at infinity are known in closed form. Ask for one "
+    "release, or use `accountant='pdp'` for certified probabilities of its loss"
+)
+
+
+@dataclass(frozen=True, repr=False)
+class InnerDistribution(Shown):
+    """The privacy loss of a process given that it is finite, in one order of the neighbours.
+
+    In general it is no privacy loss distribution of any mechanism: E e^-L may exceed 1, so that it has no dual, and a
+    bound B of its delta becomes w + (1 - w) B with the mass w that it leaves out.
+
+    Args:
+        order: of the neighbours: remove, add, or both where they agree; P over Q and Q over P of replaced records.
+        mean, variance: of the finite loss, in nats and their square. mass_at_infinity: w, the probability of outcomes
+            that only one of the neighbours can have. The three are the privacy loss class.
+        pair: the privacy loss distributions of one release, or of the composition where it has a closed form.
+    Source:
+        Sommer, Meiser, Mohammadi (2019), Definitions 4 and 10, Lemma 4, Theorem 4.
+    """
+
+    order: str
+    mean: float
+    variance: float
+    mass_at_infinity: float
+    pair: LossPair | None = None
+
+    def __str__(self) -> str:
+        named = (("mean", self.mean), ("variance", self.variance), ("mass at infinity", self.mass_at_infinity))
+        return f"privacy loss ({self.order}): " + ", ".join(f"{name} {value:.6g}" for name, value in named)
+
+    def atoms(self) -> list[tuple[float, float]]:
+        """The losses of positive probability, each with its probability, by increasing loss; see ``cdf`` for errors."""
+        pair, finite = self._known(), 1 - self.mass_at_infinity
+        if isinstance(pair, AtomicPair):
+            masses = np.exp(pair.log_p)
+        else:
+            beside = LOSS_ROUNDING * np.maximum(np.abs(pair.atoms), math.sqrt(self.variance))
+            before, after = (pair.probabilities(pair.atoms + side * beside) for side in (-1, 1))
+            masses = np.minimum(after.cdf_p - before.cdf_p, before.sf_p - after.sf_p)
+        return [(float(y), float(p) / finite) for y, p in zip(pair.atoms, masses, strict=True) if p > LEAST_ATOM]
+
+    def cdf(self, loss: ArrayLike) -> Array:
+        """Compute P(L <= loss), of any shape, given that L is finite.
+
+        Raises:
+            Unsupported: of a composition without a closed form.
+        """
+        tails = self._known().probabilities(np.asarray(loss, dtype=float))
+        return np.asarray(np.minimum(tails.cdf_p / (1 - self.mass_at_infinity), 1.0))
+
+    def density(self, loss: ArrayLike) -> Array:
+        """Compute the density of the continuous part, of any shape, per nat; on an atom the one beside it.
+
+        It is a difference quotient of fourth order of the exact tails, right to about 1e-7 relative where it is smooth.
+        """
+        y, pair = np.asarray(loss, dtype=float), self._known()
+        if isinstance(pair, AtomicPair) or self.variance == 0:
+            return np.zeros(y.shape)
+        (low, high), deviation = pair.support, math.sqrt(self.variance)
+        ends = np.concatenate([pair.atoms, [end for end in (low, high) if math.isfinite(end)]])
+        if ends.size:
+            nearest = ends[np.abs(y[..., None] - ends).argmin(axis=-1)]
+            side = np.where((y > nearest) | ((y == nearest) & (nearest < high)), 1, -1)
+            aside = np.where(np.abs(y - nearest) < ASIDE * deviation, nearest + side * ASIDE * deviation, y)
+            step = np.minimum(STEP * deviation, np.abs(aside - nearest) / 2.5)
+        else:
+            aside, step = y, np.full(y.shape, STEP * deviation)
+        points = [pair.probabilities(aside + k * step) for k in (-2, -1, 1, 2)]
+        right, left = ([getattr(tails, name) for tails in points] for name in ("sf_p", "cdf_p"))
+        slopes = [(tail[0] - tail[3] - 8 * (tail[1] - tail[2])) / (12 * step) for tail in (right, left)]
+        slope = np.where(points[1].sf_p < points[1].cdf_p, -slopes[0], slopes[1])
+        inside = (y >= low) & (y <= high)
+        return np.where(inside, np.maximum(slope, 0.0) / (1 - self.mass_at_infinity), 0.0)
+
+    def _known(self) -> LossPair:
+        if self.pair is None:
+            raise Unsupported(COMPOSED)
+        return self.pair
+
+
+def inner_distribution(what: Process | Mechanism | str, order: str | None = None) -> InnerDistribution:
+    """Return the inner distribution of the privacy loss: the loss without the events that identify a neighbour.
+
+    Args:
+        what: a mechanism, a process, or one in words (``"laplace scale=2 n=10"``).
+        order: of the neighbours, ``remove`` or ``add``; by default the first that the process has.
+    Raises:
+        UsageError: no such order. Unsupported: the exact loss of some step is not known, or no loss is finite.
+
+    >>> from wpriv import TruncatedLaplace
+    >>> print(inner_distribution(TruncatedLaplace(scale=2, bound=6)))
+    privacy loss (both): mean 0.105406, variance 0.203931, mass at infinity 0.0169951
+    """
+    process = build_process.described_process(what).process
+    directions = process.directions()
+    require_exact_plds(directions, "the inner distribution")
+    named = _named(process, directions)
+    chosen = next(iter(named)) if order is None else order
+    if chosen not in named:
+        raise UnknownName("order", chosen, list(named))
+    run = named[chosen]
+    mass = 0.0 - math.expm1(log_finite(run))
+    if mass >= 1:
+        raise Unsupported("no privacy loss is finite: some outcome identifies one of the neighbours in every run")
+    classes = [(n, loss_class(pair)) for pair, n in run]
+    mean, variance = (math.fsum(n * getattr(c, name) for n, c in classes) for name in ("mean", "variance"))
+    return InnerDistribution(chosen, mean, variance, mass, closed_form(run))

@@ -42,6 +42,7 @@ class MechanismParameters(TypedDict, total=False):
     delta0: float | str
     mu: float | str
     rho: float | str
+    xi: float | str
     outcomes: int | str
     nonnegative: int | str
     file: str
@@ -88,7 +89,7 @@ def budget(
     *,
     eps: float | None = None,
     delta: float | None = None,
-    accountant: str = "pld",
+    accountant: str | None = None,
     n: int | None = None,
     sampling: str | Sampling | None = None,
     rate: float | None = None,
@@ -116,7 +117,8 @@ def budget(
             keywords of their own (``"gauss", sigma=4``); or a process in words (``"gauss sigma=4 n=10 poisson .01"``).
         eps: the eps at which delta is computed.
         delta: the delta at which eps is computed, 0 for pure DP; exactly one of the two is given.
-        accountant: the name of an accountant, with options as ``"wdp:order=16"``.
+        accountant: the name of an accountant, with options as ``"wdp:order=16"``; by default pld, or rdp where only
+            Renyi divergences are known.
         n: number of compositions (default 1).
         sampling: ``Poisson(0.01)``, ``FixedSize(0.01)``, ``Allocation(0.01)`` or ``Shuffle(0.01)``; or ``none``,
             ``poisson``, ``fixed``, ``allocation`` or ``shuffle``.
@@ -151,7 +153,7 @@ def budget(
     >>> answer = budget(Gauss(sigma=4), sampling=Poisson(0.01), n=65536, delta=1e-4)
     >>> round(answer.epsilon.lower, 2)
     2.3
-    >>> answer == budget("gauss", sigma=4, sampling="poisson", rate=0.01, n=65536, delta=1e-4)
+    >>> float(answer) == float(budget("gauss", sigma=4, sampling="poisson", rate=0.01, n=65536, delta=1e-4))
     True
     """
     described = build_process.described_process(
@@ -171,9 +173,10 @@ def budget(
         **params,
     )
     question = build_process.question(eps=eps, delta=delta, tol=tol, fpr=fpr)
+    described, name = described.by("pld" if adaptive and accountant is None else accountant)
     row = answer(
         described,
-        accountant,
+        name,
         **question,
         attack=attack,
         adaptive=adaptive,

@@ -11,6 +11,7 @@ from wpriv.accounting import evaluate
 from wpriv.accounting.history import merged, read_history
 from wpriv.config import plain_words
 from wpriv.config.plain_words import plain_step
+from wpriv.core import registry
 from wpriv.core.kinds import Adjacency, Sampling
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
@@ -51,6 +52,19 @@ def neighbour_readings(process: Process) -> list[str]:
     if any(step.sampling.kind == "fixed" and step.mechanism.additive_noise() for step in process.steps):
         lines.append(OF_REPLACEMENT)
     return lines + [premise.sentence for premise in process.premises() if premise.shown]
+
+
+def default_sensitivities(steps: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Notes on the default sensitivity of steps, as of ``plain_step``, that name a mechanism and give it no other."""
+    mechs = [step["mech"] for step in steps if step.get("sensitivity") is None]
+    mechs = [mech for mech in mechs if not isinstance(mech, Mechanism)]
+    lines = []
+    for plugin in map(registry.mechanism, mechs):
+        default = next((f.default for f in dataclasses.fields(plugin) if f.name == "sensitivity"), None)
+        if isinstance(default, int | float):
+            norm = f" ({plugin.norm} norm)" if plugin.norm else ""
+            lines.append(f"sensitivity = {default:g}{norm}, since none was given")
+    return list(dict.fromkeys(lines))
 
 
 OF_REPLACEMENT = (
@@ -128,9 +142,22 @@ class DescribedProcess:
     records: int | None = None
     runs: int = 0
 
+    def by(self, named: str | None) -> tuple[DescribedProcess, str]:
+        """The accountant, of ``named_or_default``, and the process with the note on it."""
+        name, notes = named_or_default(named, self.process)
+        return dataclasses.replace(self, notes=(*self.notes, *notes)), name
+
     def tol(self) -> float:
         """The default relative width of a bracket; the same as in a statement, so that both show the same figure."""
         return evaluate.answer_tol(self.process)
+
+
+def named_or_default(named: str | None, process: Process) -> tuple[str, list[str]]:
+    """The accountant that is named, else pld; or rdp where only Renyi divergences are known, which a note then says."""
+    given = next((step.mechanism.name for step in process.steps if step.mechanism.renyi_bound() is not None), None)
+    if named is not None or given is None:
+        return "pld" if named is None else named, []
+    return "rdp", [f"accountant = rdp, since none was named and of {given} only Renyi divergences are known"]
 
 
 def described_process(
@@ -223,7 +250,8 @@ def described_steps(
     built = process(specs, adjacency, group=group, records=size)
     if built.adjacency == Adjacency.REPLACE_ONE and any(step.get("noise_multiplier") for step in written):
         notes.append(OF_REPLACEMENT)
-    return DescribedProcess(built, tuple(dict.fromkeys([*notes, *_readings(built)])), size)
+    notes = [*notes, *default_sensitivities(steps), *_readings(built)]
+    return DescribedProcess(built, tuple(dict.fromkeys(notes)), size)
 
 
 def data_set_size(steps: Iterable[Mapping[str, object]], group: object = None) -> int | None:

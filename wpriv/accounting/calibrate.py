@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -13,7 +14,7 @@ from wpriv.accounting.budget import Keywords
 from wpriv.accounting.build_process import neighbour_readings
 from wpriv.accounting.plausibility import plausibility_warnings
 from wpriv.accounting.search import Unknown
-from wpriv.accounting.target import Account, Solution, Target, default_tol, read_target, solve_for
+from wpriv.accounting.target import Solution, Target, default_tol, read_target, solve_for
 from wpriv.config import plain_words
 from wpriv.config.plain_words import in_plain_words, plain_step
 from wpriv.core import registry
@@ -101,8 +102,13 @@ class Calibration(Shown):
     def __float__(self) -> float:
         return float(self.value)
 
-    def __str__(self) -> str:
-        return str(self.guarantee)
+    def sentence(self) -> str:
+        return self.guarantee.sentence()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Those of the guarantee."""
+        return self.guarantee.warnings
 
     def facts(self) -> list[tuple[str, str]]:
         """Those of the guarantee."""
@@ -119,7 +125,7 @@ def calibrate(
     *,
     eps: float | None = None,
     delta: float | None = None,
-    accountant: str = "pld",
+    accountant: str | None = None,
     n: int | None = None,
     sampling: str | Sampling | None = None,
     rate: float | None = None,
@@ -177,7 +183,7 @@ def calibrate(
     >>> calibrate("gauss", sigma=4, eps=1, delta=1e-5, sampling=Poisson(0.01)).parameter
     'n'
     """
-    if eps is not None and delta is None and evaluate.is_divergence(accountant):
+    if eps is not None and delta is None and accountant is not None and evaluate.is_divergence(accountant):
         delta = evaluate.ANY_DELTA
     target = read_target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
     keys = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records, "epochs": epochs}
@@ -187,6 +193,7 @@ def calibrate(
     written = plain_step(described)
     adjacency, group = written.pop("adjacency"), written.pop("group")
     unknown, spec, notes = _left_open(written)
+    notes += build_process.default_sensitivities([spec])
     if asked not in (None, unknown.name):
         raise UsageError(
             f"{asked}=? asks for {asked}, and {unknown.name} is left out as well; give {flag(unknown.name)}"
@@ -201,11 +208,9 @@ def calibrate(
     def at(value: float) -> Process:
         return build_process.process([{**spec, unknown.name: value}], adjacency, group=group, records=size)
 
-    if compare_classical and target.argument != "eps":
-        raise UsageError("`compare_classical` compares formulas for `eps` and `delta`: give these as the target")
+    _check_kinds(history, adaptive, repeats, accountant, compare_classical, target)
     if compare_classical:
         _check_classical(spec, unknown)
-    _check_kinds(history, adaptive, repeats, accountant, compare_classical, target)
     spent = None
     if history is not None:
         spent = build_process.described_process(history=history, adjacency=adjacency, group=group, records=records)
@@ -215,29 +220,24 @@ def calibrate(
             f"eps at delta = 0 (pure DP). Give `delta`, well below 1 / records, such as 1e-5"
         )
     process_at = at if spent is None else adaptive_history.followed_by(spent, adjacency, at)
+    accountant, by_default = build_process.named_or_default(accountant, process_at(unknown.clamp(1.0)))
+    notes += by_default
     width = max(default_tol(unknown, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
 
-    def solve(account: Account | None = None) -> Solution:
-        return solve_for(unknown, process_at, accountant, target, width, account=account)
-
+    solver = partial(solve_for, unknown, process_at, accountant, target, width)
     extra: dict[str, Any] = {}
-    if repeats is not None:
-        runs = parse(repeats)
-        solution = solve(lambda process, tol: best_of_runs.curve_of(process, accountant, tol, runs))
-        row, calibrated = best_of_runs.with_note(solution.row, runs), solution.as_dict()
-        notes += row.extra["reading"]
-    elif spent is None:
-        solution = solve()
-        row, calibrated = solution.row, solution.as_dict()
+    if spent is None:
+        solution, row = _solved(solver, accountant, repeats)
+        calibrated = solution.as_dict()
+        notes += [] if repeats is None else row.extra["reading"]
     elif adaptive:
         solution, row, calibrated, extra["room"] = adaptive_history.solve_adaptively(
             spent.process, unknown, process_at, target, width
         )
     else:
-        before = adaptive_history.require_room(
-            target, accountant, evaluate.curve(spent.process, accountant, width, of_pair=True)
-        )
-        solution = solve()
+        spent_curve = evaluate.curve(spent.process, accountant, width, of_pair=True)
+        before = adaptive_history.require_room(target, accountant, spent_curve)
+        solution = solver()
         row = evaluate.with_warnings(solution.row, [adaptive_history.PLANNED.format(name=unknown.name)])
         calibrated, extra["room"] = solution.as_dict(), adaptive_history.room(unknown, before)
     row = evaluate.with_data_sets(row)
@@ -254,6 +254,18 @@ def calibrate(
         asked=target.asked, calibrated=calibrated, **extra, reading=[*notes, *neighbours, *step.mechanism.reading()]
     )
     return Calibration(unknown.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
+
+
+def _solved(
+    solver: Callable[..., Solution], accountant: str, repeats: str | Repeats | None
+) -> tuple[Solution, Guarantee]:
+    """Solve for one run, or for the best of K runs, and return the solution with its guarantee."""
+    if repeats is None:
+        solution = solver()
+        return solution, solution.row
+    runs = parse(repeats)
+    solution = solver(account=lambda process, tol: best_of_runs.curve_of(process, accountant, tol, runs))
+    return solution, best_of_runs.with_note(solution.row, runs)
 
 
 def _left_open(written: Mapping[str, Any]) -> tuple[Unknown, dict[str, Any], list[str]]:
@@ -302,11 +314,13 @@ def _check_kinds(
     history: str | Path | None,
     adaptive: bool,
     repeats: str | Repeats | None,
-    accountant: str,
+    accountant: str | None,
     classical: bool,
     target: Target,
 ) -> None:
     """Refuse combinations of ``history``, ``adaptive``, ``repeats`` and others that have no meaning."""
+    if classical and target.argument != "eps":
+        raise UsageError("`compare_classical` compares formulas for `eps` and `delta`: give these as the target")
     other = "history" if history is not None else "repeats" if repeats is not None else None
     if target.argument != "eps" and other is not None:
         raise UsageError(
@@ -322,7 +336,7 @@ def _check_kinds(
             "`adaptive` solves for steps that are decided from what a `history` showed; give the history, or leave out "
             "`adaptive` for steps that are fixed in advance"
         )
-    if adaptive and accountant != "pld":
+    if adaptive and accountant not in (None, "pld"):
         raise UsageError(
             f"`adaptive` chooses the accountant itself (rdp-filter or gdp); found {accountant!r}. Leave out one of the "
             f"two"

@@ -112,6 +112,11 @@ def best(rows: Sequence[Guarantee]) -> Guarantee:
     return min(proven, key=lambda row: row.epsilon.safe)
 
 
+def folder_of(path: Path) -> Path:
+    """The folder of a training where a path is its statement or its ledger, and else the path itself."""
+    return path.parent if path.name in (storage.STATEMENT, storage.LEDGER) and path.is_file() else path
+
+
 def verify(path: Path, width: float | None = None) -> list[tuple[str, tuple[str, ...], list[Proof]]]:
     """Prove or refute the claims of a certificate, or of the statement of a finished training.
 

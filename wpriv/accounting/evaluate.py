@@ -8,6 +8,7 @@ A sensitivity as published, of ``wgrad``, exceeds the least one.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -195,9 +196,15 @@ def curve(
 
 
 def _within_doubles(curve: Curve) -> Curve:
-    """Answer an eps near 0 from delta there, and a huge one from ``LARGEST_EPS``: delta falls, by at most 2 eps."""
+    """Answer an eps near 0 from delta there, and a huge one from ``LARGEST_EPS``: delta falls, by at most 2 eps.
+
+    At the largest loss it is 0, also where the sum of the losses of the steps is rounded up beyond that.
+    """
+    largest = functools.cache(lambda: largest_loss(curve.process))
 
     def delta(eps: float) -> Bracket:
+        if 0 < eps < LARGEST_EPS and eps >= largest():
+            return Bracket.exact(0.0)
         if SMALLEST_EPS <= eps <= LARGEST_EPS or eps == 0:
             return curve.delta_bracket(eps)
         near = curve.delta_bracket(min(eps, LARGEST_EPS) if eps > 1 else 0.0)

@@ -18,10 +18,13 @@ from wpriv.config.plain_words import plain_step
 from wpriv.config.recipe import Recipe, check
 from wpriv.config.recipe_files import find, short_name
 from wpriv.config.resolve import file_beside
+from wpriv.config.schema import Part
 from wpriv.config.validate_steps import swept_fault
 from wpriv.core import registry
+from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import field_value
 from wpriv.core.process import Process
+from wpriv.core.repetition import sampling_keys
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import shown_path
 from wpriv.hints import plain_key
@@ -46,20 +49,20 @@ def read(name: str | Path, *, quick: bool = False, kind: str | None = None) -> R
     return loaded
 
 
-def budget(name: str | Path) -> tuple[build_process.DescribedProcess, list[str], dict[str, object]]:
+def budget(name: str | Path) -> tuple[build_process.DescribedProcess, list[str] | None, dict[str, object]]:
     """Return the process of a recipe of kind budget, its accountants, and the question: eps or delta, tol, repeats."""
     data = read(name, kind="budget").data
     job = build_process.described_steps(data["process"], data.get("adjacency"), data.get("group"))
     question: dict[str, object] = {**_question(data)}
     if data.get("repeats") is not None:
         question["repeats"] = data["repeats"]
-    return job, data.get("accountants") or ["pld"], question
+    return job, data.get("accountants"), question
 
 
 def calibrate(name: str | Path) -> dict[str, object]:
     """Return the arguments of the verb ``calibrate`` that a recipe of that kind amounts to."""
     data = read(name, kind="calibrate").data
-    (step,), (accountant,) = data["process"], data.get("accountants") or ["pld"]
+    (step,), (accountant,) = data["process"], data.get("accountants") or [None]
     given = {key: value for key, value in step.items() if value is not None}
     relation = {"adjacency": data.get("adjacency"), "group": data.get("group")}
     named = {**relation, "accountant": accountant, "repeats": data.get("repeats")}
@@ -113,7 +116,7 @@ def from_keys(keys: Mapping[str, object]) -> recipe.Recipe:
     Raises:
         UsageError: as ``from_flags``; or a Process has another neighbouring relation than the keys or other cases.
     """
-    plain: dict[str, Any] = dict(keys)
+    plain: dict[str, Any] = _with_process(keys) if "mech" in keys else dict(keys)
     process = plain.get("process")
     if isinstance(process, str):
         plain |= _in_words(process, plain)
@@ -130,6 +133,32 @@ def from_keys(keys: Mapping[str, object]) -> recipe.Recipe:
             name: plain_process(case)["process"] if isinstance(case, Process) else case for name, case in cases
         }
     return from_flags(plain)
+
+
+def _with_process(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a recipe, with a process in the place of those keywords of ``budget`` that describe one."""
+    keys = plain_words.plain_question(keys, Part.model_fields)
+    plain = {key: value for key, value in keys.items() if key in Part.model_fields}
+    step = {
+        key: value for key, value in keys.items() if key not in {*plain, "mech", "accountant"} and value is not None
+    }
+    if "process" in plain or "cases" in plain:
+        raise UsageError("`mech` and `process` both describe what runs; give one of them")
+    if keys.get("accountant") is not None:
+        named = keys["accountant"]
+        plain["accountants"] = [named] if isinstance(named, str) else list(named)
+    mech = keys["mech"]
+    if isinstance(mech, Process) or (not step and plain_words.is_sentence(mech) and " " in mech.strip()):
+        if step:
+            raise UsageError(f"a Process holds whole steps; leave out `{next(iter(step))}`")
+        return {**plain, "process": mech}
+    history = step.pop("history", None)
+    step |= sampling_keys(step.get("sampling"), step.get("rate"), step.get("max_batch"))
+    step |= mech.describe() if isinstance(mech, Mechanism) else plain_words.with_words(mech, step, "compare")
+    sweep = plain.get("sweep") or ()
+    swept = [str(axis.get("over")) for axis in ([sweep] if isinstance(sweep, Mapping) else sweep)]
+    relation = step.pop("adjacency", plain.get("adjacency")), step.pop("group", plain.get("group"))
+    return {**plain, **steps_of_flags(plain_step(step), *relation, history, swept)}
 
 
 def _in_words(text: str, keys: Mapping[str, object]) -> dict[str, object]:

@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri, rel_entr
 from wpriv.accounting import evaluate
 from wpriv.accounting.mechanisms.dp import Dp, group_bound
 from wpriv.accounting.mechanisms.gdp import Gdp
-from wpriv.accounting.mechanisms.zcdp import Zcdp
+from wpriv.accounting.mechanisms.zcdp import Zcdp, group_xi
 from wpriv.core.guarantee import RIGOROUS, Curve, Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.membership import MAX_WORK, Membership
@@ -255,7 +255,8 @@ class Attacks:
     @property
     def right_guess(self) -> float:
         """The largest probability of a right guess where both answers are equally likely beforehand."""
-        return (1 + self.advantage) / 2
+        guess = (1 + self.advantage) / 2
+        return guess if 2 * guess - 1 >= self.advantage else math.nextafter(guess, 1.0)
 
 
 class Known(Protocol):
@@ -365,16 +366,17 @@ class Mu:
 
 @dataclass(frozen=True)
 class Rho:
-    """rho-zCDP, rho above 0; ``delta`` is that of its pair."""
+    """(xi, rho)-zCDP, rho above 0; ``delta`` is that of its pair."""
 
     rho: float
     delta: float
+    xi: float = 0.0
 
     def __str__(self) -> str:
-        return f"{_short(self.rho)}-zCDP"
+        return f"({_short(self.xi)}, {_short(self.rho)})-zCDP" if self.xi else f"{_short(self.rho)}-zCDP"
 
     def attacks(self, fprs: Sequence[float]) -> Attacks:
-        """The rates of two-outcome tests whose Renyi divergences are at most rho alpha at every order, both ways.
+        """The rates of two-outcome tests whose Renyi divergences are at most xi + rho alpha at every order, both ways.
 
         Source:
             Data processing (van Erven, Harremoes 2014, Theorem 9) for the two outcomes of a test, as in Balle, Barthe,
@@ -383,7 +385,7 @@ class Rho:
         """
         tpr = self._most(lambda tpr: (tpr, 1 - tpr), 0.5)
         # the second by Pinsker's inequality, which keeps its digits where rho is tiny
-        advantage = min(2 * tpr - 1, math.sqrt(self.rho / 2) * (1 + ROUNDING))
+        advantage = min(2 * tpr - 1, math.sqrt((self.xi + self.rho) / 2) * (1 + ROUNDING))
         rates = {fpr: min(self._most(lambda tpr, fpr=fpr: (tpr, fpr), fpr), fpr + advantage) for fpr in fprs}
         return Attacks(advantage, rates, "upper-bound", "Balle, Barthe, Gaboardi, Hsu, Sato 2020")
 
@@ -404,21 +406,21 @@ class Rho:
             # of the sums, and of the logarithms
             rounding = np.where(np.isfinite(outcomes), np.abs(parts[0]) + np.abs(parts[1]), 0.0).max(axis=1) * UNIT
             with np.errstate(over="ignore"):  # a bound of infinity allows everything
-                allowed = (ORDERS - 1) * ORDERS * self.rho * (1 + ROUNDING) + rounding + UNIT
+                allowed = (ORDERS - 1) * (self.xi + ORDERS * self.rho) * (1 + ROUNDING) + rounding + UNIT
             if np.any(np.logaddexp.reduce(outcomes, axis=1) > allowed):
                 return False
-            if rel_entr(p, q) + rel_entr(1 - p, 1 - q) > self.rho * (1 + ROUNDING) + UNIT:
+            if rel_entr(p, q) + rel_entr(1 - p, 1 - q) > (self.xi + self.rho) * (1 + ROUNDING) + UNIT:
                 return False
         return True
 
     def pair(self) -> tuple[float, float]:
-        return evaluate.curve(_process(Zcdp(self.rho)), "rdp").epsilon(delta=self.delta), self.delta
+        return evaluate.curve(_process(Zcdp(self.rho, self.xi)), "rdp").epsilon(delta=self.delta), self.delta
 
     def grouped(self, people: int) -> Rho:
-        return replace(self, rho=people**2 * self.rho)
+        return replace(self, rho=people**2 * self.rho, xi=group_xi(self.xi, people))
 
     def repeated(self, releases: int) -> Rho:
-        return replace(self, rho=releases * self.rho)
+        return replace(self, rho=releases * self.rho, xi=releases * self.xi)
 
 
 class TestRates(Protocol):

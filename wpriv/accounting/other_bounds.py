@@ -27,13 +27,15 @@ from wpriv.numerics.bracket import TINY, Bracket
 UNSAMPLED = "the same releases without sampling"
 SECOND_MOMENT = "the second moment of the likelihood ratio (Scarf 1958)"
 OPTIMAL = "the recursion for the optimal adaptive composition"
-ONE = "the largest loss of releases of one kind, the distinguishing events of all, and Chernoff's bound of 1 - delta"
+ONE = "the largest losses of the releases, the distinguishing events of all, and Chernoff's bound of 1 - delta"
 # thresholds for the largest loss, in units of eps
 THRESHOLDS = np.array([0.9, 0.95, 0.98, 1.0, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0])
 # the largest eps for which e^eps is a number with room to spare; probabilities below the second may have lost digits
 MAX_EXPONENT, TINY_TAIL = 700.0, 1e-300
 # relative gain below which another bound differs by rounding alone, and is not named
 GAIN = 1e-9
+# relative distance from a largest loss within which losses count as that, and rounding of sums and logarithms
+NEAR_TOP, ROUNDING = 1e-13, 1e-12
 # relative allowance for the quadrature of a second moment
 MOMENT_ROUNDING = 1e-9
 # relative width of the sandwich that replaces a pair whose PLD is not known exactly, for a lower bound
@@ -121,7 +123,8 @@ class OtherBounds:
         # loaded here, since most questions need no lower bound
         from wpriv.accounting.pld.step_groups import epsilon_far_below
 
-        return lambda: max(max(_one_epsilon(run, delta), epsilon_far_below(run, delta)) for run in self.dominated)
+        ends = (_one_epsilon, _all_epsilon, epsilon_far_below)
+        return lambda: max(end(run, delta) for run in self.dominated for end in ends)
 
     def order_narrowed(self, curve: Curve, ask: OrderDelta, eps: float, width: float) -> Bracket:
         """Return the delta of one order of the neighbours, its upper end at most that of any bound of the worse one."""
@@ -272,6 +275,20 @@ def _one_epsilon(run: WeightedPairs, delta: float) -> float:
         below = at_delta * (1 - 1e-11)
         ends.append(below if _log_largest(pair, n, below) >= math.log(delta) else 0.0)
     return max(ends)
+
+
+def _all_epsilon(run: WeightedPairs, delta: float) -> float:
+    """A lower bound of eps at delta from the event that every loss is near its largest value, which adds up to x.
+
+    Its probability p alone makes delta at least p (1 - e^(eps - x)).
+    """
+    near = [(n, pair.support[1] * (1 - NEAR_TOP), pair) for pair, n in run]
+    x = math.fsum(n * loss for n, loss, _ in near)
+    if not 0 < x < math.inf:
+        return 0.0
+    log_p = math.fsum(n * float(pair.tails(np.array([loss])).sf_p[0]) for n, loss, pair in near)
+    share = math.log(delta) - log_p + ROUNDING * abs(log_p)
+    return max(x + math.log1p(-math.exp(share)), 0.0) * (1 - ROUNDING) if share < 0 else 0.0
 
 
 def _log_largest(pair: LossPair, n: int, eps: float) -> float:

@@ -12,7 +12,7 @@ from wpriv.errors import UsageError
 
 
 def command(
-    recipe: train.Recipe,
+    recipe: train.Source,
     method: Annotated[
         str, option("NAME", "one-run (many canaries) or two-worlds (many runs, one canary each).")
     ] = "one-run",

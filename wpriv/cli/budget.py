@@ -75,7 +75,7 @@ def command(
     trade_off = curve and first in TRADE_OFF
     recipe, steps, job = flags.subject(rest if trade_off else words, job)
     if recipe is None:
-        names, question = job.accountant or ["pld"], dict[str, Any](job.question())
+        names, question = job.accountant, dict[str, Any](job.question())
         question |= {} if repeats is None else {"repeats": repeats}
         process = flags.process(steps, job, history=history, observed=observed)
     else:
@@ -83,6 +83,9 @@ def command(
 
         flags.no_flags(recipe, job, history=history, observed=observed, repeats=repeats)
         process, names, question = load_recipe.budget(recipe)
+    if not names:
+        process, name = process.by("pld" if adaptive else None)
+        names = [name]
     measure = flags.numbers(fpr=fpr) | {"with_mu": mu}
     several = flags.several(names)
     spec.check(

@@ -75,7 +75,7 @@ def command(
     if recipe is None:
         numbers = flags.numbers(advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
         arguments = {**job.described(), **job.question(), **numbers, "history": history, "repeats": repeats}
-        arguments["accountant"] = (job.accountant or ["pld"])[0]
+        arguments["accountant"] = job.accountant[0] if job.accountant else None
     else:
         from wpriv.accounting import load_recipe
 

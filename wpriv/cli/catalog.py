@@ -11,6 +11,7 @@ import dataclasses
 import importlib.util
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from wpriv.config import shipped
 from wpriv.core import registry
 from wpriv.errors import EXIT_CODES, MissingResource, Unsupported, UsageError
-from wpriv.hints import SYNONYMS, fold, plain
+from wpriv.hints import SYNONYMS, fold, plain, plain_key
 from wpriv.spec import KEYS
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ _TYPES = {
     "bool": "true or false",
     "str": "text",
 }
+# references of the glossary to other entries and pages
+_REFERENCE = re.compile(r"\{term\}`([^`<]*[^`< ])(?: <[^`]*)?`|\[([^\]]*)\]\([^)]*\)")
 # samplings of one step by the letters that tables of accountants show
 LETTERS = {"none": "N", "poisson": "P", "fixed": "F"}
 
@@ -96,6 +99,29 @@ def _recipes() -> dict[str, str]:
     return {row.name: f"{row.kind}: {row.source}" for row in recipe_files.listing()}
 
 
+def _flags() -> dict[str, str]:
+    """Flags of a step and its question, and the parameters of mechanisms that have none."""
+    rows = {name.replace("_", "-"): f"`{name}`: {about['flag']}" for name, about in KEYS.items()}
+    for mech in registry.names("mechanisms"):
+        for name, text in parameter_names("mechanisms", mech).items():
+            rows.setdefault(name, f"`param` {name}=VALUE, of {mech}: {text}")
+    return rows
+
+
+def _terms() -> dict[str, str]:
+    """The words of the glossary, from the wheel or the source tree; none where it is missing."""
+    package = Path(__file__).resolve().parents[1]
+    files = (package / "glossary.md", package.parent / "docs" / "glossary.md")
+    text = next((file.read_text(encoding="utf-8") for file in files if file.is_file()), "")
+    rows: dict[str, str] = {}
+    for block in text.partition("```{glossary}")[2].partition("\n```")[0].strip("\n").split("\n\n"):
+        words = [line for line in block.splitlines() if line[:1].strip()]
+        about = " ".join(line.strip() for line in block.splitlines() if not line[:1].strip())
+        about = re.sub("[`$]", "", _REFERENCE.sub(r"\1\2", about))
+        rows |= {fold(word).replace(" ", "-"): about for word in words}
+    return rows
+
+
 # each kind with what its names are, and where they are given
 KINDS = {
     "mechanisms": "what is released: --mech, or the key mech of a step",
@@ -109,6 +135,8 @@ KINDS = {
     "tables": "tables of recipes of kind compare: the key table",
     "figures": "figures: --figure, or the key figure",
     "recipes": "shipped recipes: the argument RECIPE",
+    "flags": "flags, keys and parameters: --sigma, or the key sigma",
+    "terms": "words of the glossary: wpriv help WORD",
     "exit-codes": "how a command ends: $?",
 }
 # the kinds that are no plug-ins, with the function that returns their names and meanings
@@ -117,6 +145,8 @@ _WORDS: dict[str, Callable[[], Mapping[str, str]]] = {
     "adjacencies": _adjacencies,
     "claims": _claims,
     "recipes": _recipes,
+    "flags": _flags,
+    "terms": _terms,
     "exit-codes": lambda: {str(code): f"{word}: {text}" for code, (word, text) in EXIT_CODES.items()},
 }
 _SINGULARS = {"adjacencies": "adjacency", "data": "data-set"}
@@ -169,6 +199,7 @@ def _first_sentence(kind: str, name: str) -> str:
 def places(name: str) -> list[tuple[str, str]]:
     """Return the kinds that have a name, each with the name as it is known there."""
     words = {kind: plain(kind, name) if kind in SYNONYMS else fold(name) for kind in KINDS}
+    words["flags"], words["terms"] = fold(plain_key(name.lstrip("-"))), fold(name).replace(" ", "-")
     return [(kind, each) for kind in KINDS for each in names(kind) if each == words[kind]]
 
 
@@ -255,9 +286,11 @@ def facts(kind: str, name: str) -> dict[str, str]:
         cls = registry.mechanism(name)
         about = {"source": cls.source}
         if (mechanism := example(name)) is not None:
-            covered = {accountant: letters(accountant, mechanism) for accountant in registry.names("accountants")}
-            answering = ", ".join(f"{each} {samplings}" for each, samplings in covered.items() if samplings != "-")
-            about["accountants"] = f"{answering} (sampling: N none, P poisson, F fixed)"
+            covered: dict[str, list[str]] = {}
+            for accountant in registry.names("accountants"):
+                covered.setdefault(letters(accountant, mechanism), []).append(accountant)
+            covered.pop("-", None)
+            about["accountants"] = "; ".join(f"{_samplings_of(key)}: {', '.join(row)}" for key, row in covered.items())
         return about
     if kind == "accountants":
         module = registry.load(kind, name)
@@ -298,6 +331,13 @@ def letters(accountant: str, mechanism: Any) -> str:
         if found := "".join(letter for letter, each in processes.items() if _answers(accountant, each)):
             return found + note
     return "-"
+
+
+def _samplings_of(found: str) -> str:
+    """The samplings that letters such as "NP observed" stand for."""
+    samplings, _, observed = found.partition(" ")
+    kinds = ", ".join(kind for kind, letter in LETTERS.items() if letter in samplings)
+    return f"sampling {kinds}{' (with observed distances)' * bool(observed)}"
 
 
 def process(mechanism: Any, sampling: str, adjacency: str = "", observed: Observed | None = None) -> Process | None:

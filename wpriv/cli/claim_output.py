@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,8 +11,8 @@ from wpriv.accounting import load_recipe
 from wpriv.accounting.build_process import DescribedProcess
 from wpriv.accounting.claims import decide as decisions
 from wpriv.accounting.claims import order, subject, verify_claim
-from wpriv.accounting.claims.decision import OPEN, REFUTED, Decision, Question
-from wpriv.accounting.claims.verify_claim import Reading
+from wpriv.accounting.claims.decision import OPEN, PROVED, REFUTED, Question
+from wpriv.accounting.claims.verify_claim import PublishedVerdict, Reading
 from wpriv.cli import flags, output
 from wpriv.cli.flags import as_flags
 from wpriv.config.claim import Claim, parse_claim
@@ -42,21 +43,32 @@ def decide(
     claim = parse_claim(_line_of_stdin() if claim_text == STDIN else claim_text)
     spec.check(claim=claim, width=width, eps=job.eps, delta=job.delta, several=job.several)
     source, steps, job = flags.subject(words, job)
-    described = _described(job, source, steps, history)
-    accountant, tol = (job.accountant or [""])[0], job.question().get("tol")
-    question = Question(claim, described.process, described.notes, accountant, tol, seed=_seed(seed))
+    tol = job.question().get("tol")
     rows = _readings(job, source or steps, history, claim, tol) if why else []
+    if job.sampling is None and any("rate" in row.interpretation.spec for row in rows):
+        verdict, reason = _overall(rows)
+        if as_json:
+            data = {"claim": claim.as_dict(), "verdict": verdict, "reason": reason}
+            output.emit_result(DECISION_SCHEMA, **data, readings=[row.as_dict() for row in rows])
+        else:
+            output.emit_bold(as_flags(f"{verdict}: {claim}, since {reason}"))
+            _print_readings(rows)
+        _set_exit_code(claim, verdict, reason)
+        return
+    described = _described(job, source, steps, history)
+    accountant = (job.accountant or [""])[0]
+    question = Question(claim, described.process, described.notes, accountant, tol, seed=_seed(seed))
     decision = decisions.decide(question)
     if as_json:
         more = {"readings": [row.as_dict() for row in rows]} if why else {}
         output.emit_result(DECISION_SCHEMA, **decision.as_dict(), **more)
     else:
         # the verdict, what it is about, and the test that breaks a refuted claim
-        output.emit_bold(as_flags(str(decision)))
+        output.emit_bold(as_flags(decision.sentence()))
         output.emit_facts([(name, as_flags(text)) for name, text in decision.facts()])
         _print_readings(rows)
     output.warn(decision.caveats)
-    _set_exit_code(decision)
+    _set_exit_code(claim, decision.verdict, decision.reason)
 
 
 def _line_of_stdin() -> str:
@@ -78,7 +90,8 @@ def decide_recipe(source: Path, *, seed: str | None, width: str | None, as_json:
     if as_json:
         output.emit_rows([row.as_dict() for row in rows], DECISION_SCHEMA, source=recipe.source)
     else:
-        output.emit_bold(recipe.source)
+        output.emit_bold(_total(rows), recipe.source)
+        output.emit("")
         body = [[row.name, row.claim, row.verdict, row.expected or "", as_flags(row.reason)] for row in rows]
         output.emit_table(["claim of", "claim", "verdict", "expected", "reason"], body)
     verify_claim.require_expected(shown_path(source), rows)
@@ -127,11 +140,29 @@ def _print_readings(rows: Sequence[Reading]) -> None:
     output.emit_table(["verdict", "sampling", "n", "neighbours"], body, notes=notes)
 
 
-def _set_exit_code(decision: Decision) -> None:
-    if decision.verdict == REFUTED:
-        raise CheckFailed(f"the claim {decision.claim} is refuted: {decision.reason}")
-    if decision.verdict == OPEN:
-        raise Unsupported(f"the claim {decision.claim} is open: {decision.reason}")
+def _total(rows: Sequence[PublishedVerdict]) -> str:
+    """How many published claims hold, and whether all verdicts are the expected ones."""
+    count = Counter(row.verdict for row in rows)
+    words = f"{count[PROVED]} of {len(rows)} claims proved, {count[REFUTED]} refuted, {count[OPEN]} open"
+    others = sum(not row.is_expected for row in rows)
+    if others:
+        return f"{words}; {others} not as expected"
+    return words + "; all as expected" * all(row.expected is not None for row in rows)
+
+
+def _overall(rows: Sequence[Reading]) -> tuple[str, str]:
+    """The verdict that all interpretations have, or else open; and how many have which."""
+    count = Counter(row.verdict for row in rows)
+    words = [f"{verdict} under {n}" for verdict, n in count.items()]
+    verdict = rows[0].verdict if len(count) == 1 else OPEN
+    return verdict, f"no sampling is given, and it is {', '.join(words)} of {len(rows)} interpretations"
+
+
+def _set_exit_code(claim: Claim, verdict: str, reason: str) -> None:
+    if verdict == REFUTED:
+        raise CheckFailed(f"the claim {claim} is refuted: {reason}")
+    if verdict == OPEN:
+        raise Unsupported(f"the claim {claim} is open: {reason}")
 
 
 def compare_order(
@@ -162,7 +193,7 @@ def compare_order(
     if mode == "json":
         output.emit_result(ORDER_SCHEMA, **result.as_dict())
     else:
-        output.emit_bold(str(result))
+        output.emit_bold(result.sentence())
         output.emit_facts(result.facts())
     output.warn(result.warnings)
     if result.verdict == order.UNDECIDED:

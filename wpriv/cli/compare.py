@@ -5,11 +5,45 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from wpriv.cli import flags
 from wpriv.cli.parsing import OUTPUT, RESULTS, option, switch
 from wpriv.errors import UsageError
+
+if TYPE_CHECKING:
+    from wpriv.config.recipe import Recipe
+
+
+Sweep = Annotated[
+    list[str] | None,
+    option(
+        "NAME=VALUES",
+        "An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers); also of epochs, batch, mech, ...",
+        "--sweep",
+    ),
+]
+Figure = Annotated[str | None, option("NAME", "The figure to draw instead of the default one.", "--figure")]
+Out = Annotated[
+    Path | None, option("DIR", "Folder of the results (a recipe's default: results/<name>).", "--out", group=RESULTS)
+]
+Quick = Annotated[bool, switch("--quick", "Apply the recipe's quick overrides: a small grid.")]
+Fresh = Annotated[bool, switch("--fresh", "Compute again, replacing the results in DIR.", RESULTS)]
+Why = Annotated[
+    bool, switch("--why", "Show one job under every interpretation, with the assumption that changes each number.")
+]
+Order = Annotated[
+    bool,
+    switch(
+        "--order",
+        "Tell which of two processes is more private: RECIPE and B are then recipes of kind budget, "
+        "guarantees (--json), folders of trainings, or words such as 'gauss sigma=4 n=10'.",
+    ),
+]
+Within = Annotated[
+    flags.Text, option("X", "With --order: relative difference of equal curves (default 0.01).", "--within")
+]
+Quiet = Annotated[bool, switch("--quiet", "Print no table, only write files and set the exit code.", OUTPUT)]
 
 
 @flags.with_job
@@ -19,38 +53,17 @@ def command(
     history: flags.History = None,
     observed: flags.Observed = None,
     repeats: flags.Repeats = None,
-    sweep: Annotated[
-        list[str] | None,
-        option(
-            "NAME=VALUES",
-            "An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers); also of epochs, batch, mech, ...",
-        ),
-    ] = None,
-    figure: Annotated[str | None, option("NAME", "The figure to draw instead of the default one.")] = None,
-    out: Annotated[
-        Path | None, option("DIR", "Folder of the results (a recipe's default: results/<name>).", group=RESULTS)
-    ] = None,
-    quick: Annotated[bool, switch("--quick", "Apply the recipe's quick overrides: a small grid.")] = False,
-    fresh: Annotated[bool, switch("--fresh", "Compute again, replacing the results in DIR.", RESULTS)] = False,
-    why: Annotated[
-        bool, switch("--why", "Show one job under every interpretation, with the assumption that changes each number.")
-    ] = False,
-    order: Annotated[
-        bool,
-        switch(
-            "--order",
-            "Tell which of two processes is more private: RECIPE and B are then recipes of kind budget, "
-            "guarantees (--json), folders of trainings, or words such as 'gauss sigma=4 n=10'.",
-        ),
-    ] = False,
-    within: Annotated[
-        flags.Text, option("X", "With --order: relative difference of equal curves (default 0.01).")
-    ] = None,
+    sweep: Sweep = None,
+    figure: Figure = None,
+    out: Out = None,
+    quick: Quick = False,
+    fresh: Fresh = False,
+    why: Why = False,
+    order: Order = False,
+    within: Within = None,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
-    quiet: Annotated[
-        bool, switch("--quiet", "Print no table, only write files and set the exit code.", OUTPUT)
-    ] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Compare accountants over a grid; one job under every interpretation (--why); or two processes (--order).
 
@@ -61,7 +74,6 @@ def command(
     wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,4096 --accountant
     pld --accountant rdp
     """
-    from wpriv.accounting import load_recipe
     from wpriv.accounting.comparison import compare
     from wpriv.cli import comparison_output, output
     from wpriv.config import plain_words
@@ -79,29 +91,49 @@ def command(
     if len(words or ()) > 1 and all(plain_words.is_sentence(word) for word in words or ()):
         raise UsageError("found several processes: --order tells the more private of two; steps are joined by +")
     recipe, steps, job = flags.subject(words, job)
-    if recipe is not None:
-        flags.no_flags(recipe, job, **source, why=why)
-        loaded = load_recipe.read(recipe, quick=quick, kind="compare")
-        out = out or loaded.default_out
-    elif quick:
-        raise UsageError("--quick applies the quick overrides of a recipe: name a recipe, or leave out --quick")
-    elif not (steps or any(vars(job).values()) or any(source.values()) or why):
-        raise UsageError(
-            "compare needs a recipe (`wpriv recipe ls` lists them) or a job in flags, such as --mech gauss --sigma 4"
-        )
-    elif why and not steps:
+    if why and recipe is None and not steps and not quick:
         others = {**source, "adjacency": job.adjacency, "accountant": job.accountant, "out": out, "fresh": fresh}
         _print_interpretations(job, others, mode)
         return
-    else:
-        axes = [load_recipe.sweep(text) for text in sweep or []]
-        loaded = load_recipe.from_flags(_recipe(job, steps, {**source, "figure": flags.folded(figure)}, axes))
-        if figure is not None and out is None:
-            raise UsageError("--figure draws into the folder of the results; give --out DIR")
+    loaded = _loaded(recipe, steps, job, source, quick=quick, why=why)
+    if recipe is not None:
+        out = out or loaded.default_out
+    elif figure is not None and out is None:
+        raise UsageError("--figure draws into the folder of the results; give --out DIR")
     with contextlib.nullcontext() if quiet else output.counting("cells") as progress:
         comparison = compare.run(loaded, out, fresh=fresh, progress=progress)
     comparison_output.print_comparison(comparison, mode)
     comparison.require()
+
+
+def _loaded(
+    recipe: str | None,
+    steps: Sequence[dict[str, Any]],
+    job: flags.Job,
+    source: dict[str, Any],
+    *,
+    quick: bool,
+    why: bool,
+) -> Recipe:
+    """The recipe of kind compare that the words name, or that the flags are.
+
+    Raises:
+        UsageError: the recipe is of another kind, flags stand beside it, or there is nothing to compare.
+    """
+    from wpriv.accounting import load_recipe
+
+    if recipe is not None:
+        flags.no_flags(recipe, job, **source, why=why)
+        return load_recipe.read(recipe, quick=quick, kind="compare")
+    if quick:
+        raise UsageError("--quick applies the quick overrides of a recipe: name a recipe, or leave out --quick")
+    if not (steps or any(vars(job).values()) or any(source.values()) or why):
+        raise UsageError(
+            "compare needs a recipe (`wpriv recipe ls` lists them) or a job in flags, such as --mech gauss --sigma 4"
+        )
+    axes = [load_recipe.sweep(text) for text in source["sweep"] or []]
+    figure = flags.folded(source["figure"])
+    return load_recipe.from_flags(_recipe(job, steps, {**source, "figure": figure}, axes))
 
 
 def _print_interpretations(job: flags.Job, others: dict[str, Any], mode: str) -> None:

@@ -55,7 +55,7 @@ def print_comparison(comparison: Comparison, mode: str) -> None:
         print_claims(comparison.recipe)
     output.say("note", *notes)
     output.say("wrote", *map(str, comparison.files if mode == "text" else ()))
-    _print_warnings(comparison.rows)
+    _print_warnings(comparison)
 
 
 def _unknown(row: Row) -> dict[str, str]:
@@ -214,9 +214,9 @@ def _columns(
     return header[:keys] + header[first:last], [row[:keys] + row[first:last] for row in body]
 
 
-def _print_warnings(rows: list[Row]) -> None:
+def _print_warnings(comparison: Comparison) -> None:
     """Print up to ``MAX_WARNINGS`` warnings, and why accountants have no answer."""
-    warnings = list(dict.fromkeys(str(line) for row in rows for line in row.get("warnings") or []))
+    rows, warnings = comparison.rows, comparison.warnings
     output.warn(warnings[:MAX_WARNINGS])
     if len(warnings) > MAX_WARNINGS:
         output.say("warning", f"and {len(warnings) - MAX_WARNINGS} more; --json gives all, each with its row")

@@ -13,15 +13,17 @@ if TYPE_CHECKING:
     from wpriv.accounting.claims.explain import Explanation
 
 What = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         metavar="WHAT...",
-        help="eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5 (zCDP); a training's folder, a history, or words.",
+        help="eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5 (zCDP); xi=0.1,rho=0.5; a training's folder, a history, "
+        "or words.",
     ),
 ]
+Eps = Annotated[flags.Text, option("X", "Instead of WHAT: the eps of a guarantee, with --delta.", "--eps")]
 Delta = Annotated[
     flags.Text,
-    option("X", "Beside mu, rho or a process: the delta of its pair of eps and delta (default 1e-5).", "--delta"),
+    option("X", "Of --eps (left out, 0); or beside mu, rho or a process, for its eps (default 1e-5).", "--delta"),
 ]
 Prior = Annotated[str, option("P", "The probability beforehand that the record was used.", "--prior")]
 People = Annotated[str, option("N", "How many people are looked at together, each of them a record.", "--people")]
@@ -32,7 +34,8 @@ Unit = Annotated[
 
 
 def command(
-    words: What,
+    words: What = None,
+    eps: Eps = None,
     delta: Delta = None,
     prior: Prior = "0.01",
     people: People = "4",
@@ -51,7 +54,8 @@ def command(
     from wpriv.accounting.claims.explain import explain
     from wpriv.cli import output
 
-    row = explain(" ".join(words), delta=delta, prior=prior, people=people, releases=releases, unit=flags.folded(unit))
+    what, unit = " ".join(words) if words else None, flags.folded(unit)
+    row = explain(what, eps=eps, delta=delta, prior=prior, people=people, releases=releases, unit=unit)
     if as_json:
         output.emit_json(row.as_dict())
     else:

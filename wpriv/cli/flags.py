@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -14,7 +16,7 @@ from wpriv import spec
 from wpriv.cli import parsing
 from wpriv.cli.parsing import OUTPUT, expand_record, switch
 from wpriv.errors import UsageError
-from wpriv.hints import fold
+from wpriv.hints import fold, plain_key
 from wpriv.spec import SCHEDULE
 from wpriv.spec import Text as Text
 
@@ -53,6 +55,45 @@ def as_flags(message: str, options: Collection[str] | None = None) -> str:
         return f"--param {name}={text.strip()}" if value is not None and "--param" in options else match[0]
 
     return _ARGUMENT.sub(flag, message)
+
+
+def one_at_a_time(words: Sequence[str]) -> str | None:
+    """What to type in place of a line of budget or compare that gives a flag several values with commas in between."""
+    from wpriv.config.plain_words import is_sentence
+
+    verb, first = [*words[:2], "", ""][:2]
+    if verb not in ("budget", "compare") or not (first.startswith("--") or is_sentence(first)):
+        return None
+    parts = [part for word in words[1:] for part in (word.split("=", 1) if word.startswith("--") else (word,))]
+    line, fault = ["wpriv", "compare"], ""
+    while parts:
+        flag = parts.pop(0)
+        over, value = plain_key(flag[2:]).replace("-", "_"), parts[0] if parts else ""
+        if flag == "--param":
+            over, _, value = value.partition("=")
+        if flag[:2] == "--" and over != "sweep" and _is_list(over, value):
+            fault = fault or f"{flag} takes one value; found {value}"
+            named = [word for one in value.split(",") for word in ("--accountant", one)]
+            line += named if over == "accountant" else ["--sweep", f"{over}={value}"]
+            parts.pop(0)
+        else:
+            line.append(flag)
+    return f"{fault}. For each of them: {shlex.join(line)}" if fault else None
+
+
+def _is_list(name: str, text: str) -> bool:
+    """Tell whether text is several values of a key with commas between them, and not a number with commas."""
+    from wpriv.core import registry
+    from wpriv.numerics.numbers import number
+
+    values = [value.strip() for value in text.split(",")]
+    if len(values) < 2 or re.fullmatch(r"\d+,\d+|\d{1,3}(,\d{3})+", text):
+        return False
+    if kind := {"mech": "mechanisms", "accountant": "accountants"}.get(name):
+        return all(registry.known(kind, value.partition(":")[0]) for value in values)
+    with contextlib.suppress(UsageError):
+        return [number(value, name) for value in values] != []
+    return False
 
 
 def option(name: str) -> object:

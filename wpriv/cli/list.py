@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from wpriv.cli import flags
-from wpriv.cli.parsing import MAX_WIDTH, argument, fill, section, width
+from wpriv.cli.parsing import COMMANDS, MAX_WIDTH, argument, fill, section, width
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
 
@@ -62,8 +62,12 @@ def _kind(word: str) -> str:
 
     found = catalog.kind_of(word)
     if found is None:
-        near = did_you_mean(word, [*catalog.KINDS, *(name for kind in catalog.KINDS for name in catalog.names(kind))])
-        raise UsageError(f"nothing is called {word[:60]!r}{near or '.'} `wpriv list` shows the kinds of names")
+        if word in COMMANDS:
+            raise UsageError(f"{word} is a command: `wpriv help {word}` explains it")
+        known = [*COMMANDS, *catalog.KINDS, *(name for kind in catalog.KINDS for name in catalog.names(kind))]
+        raise UsageError(
+            f"nothing is called {word[:60]!r}{did_you_mean(word, known) or '.'} `wpriv list` shows the kinds of names"
+        )
     return found
 
 
@@ -72,7 +76,7 @@ def _places(kind: str, name: str | None) -> list[tuple[str, str]]:
     from wpriv.cli import catalog
 
     if name is None:
-        return [] if kind in catalog.KINDS else catalog.places(kind)
+        return [] if catalog.kind_of(kind) else catalog.places(kind)
     wanted = _kind(kind)
     places = [place for place in catalog.places(name) if place[0] == wanted]
     if not places:

@@ -15,7 +15,7 @@ import typer
 
 from wpriv._version import __version__
 from wpriv.cli import output
-from wpriv.cli.parsing import SETTINGS, LazyGroup, ParserError, keep_text
+from wpriv.cli.parsing import COMMANDS, SETTINGS, LazyGroup, ParserError, keep_text
 from wpriv.errors import EXIT_CODES, MissingResource, Place, Unsupported, UsageError, WprivError, lacking
 from wpriv.hints import did_you_mean, plain_key
 
@@ -56,6 +56,8 @@ def top(
 
     wpriv help budget
 
+    wpriv help amplification
+
     Exit codes: 0 ok; 1 a check failed; 2 usage; 3 unsupported or out of reach; 4 environment (something is missing,
     full or not permitted); 70 a bug; 75 interrupted and resumable; 130 interrupted; 141 the output pipe was closed.
     """
@@ -85,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except output.ReaderGone as error:
             return error.exit_code
         except WprivError as error:
-            failure = _Failure(_with_flags(str(error), words), error.exit_code, error.place)
+            failure = _Failure(_advice(error, words), error.exit_code, error.place)
         except ParserError as error:
             failure = _Failure(_parser_message(error), UsageError.exit_code)
         except (KeyboardInterrupt, typer.Abort) as error:
@@ -112,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _report(failure: _Failure, as_json: bool) -> None:
     """Print a failure on standard error: one paragraph, or one line of JSON (error.schema.json)."""
     if not as_json:
-        print(f"wpriv: {failure.message}", file=sys.stderr)
+        output.tell(failure.message)
         return
     kind, _ = EXIT_CODES[failure.code]
     place = {} if failure.place is None else dict(zip(("file", "line", "column"), failure.place, strict=True))
@@ -128,7 +130,7 @@ def _warnings_as_notes() -> Iterator[None]:
 
         def show_as_note(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
             if category.__module__.startswith("wpriv."):
-                print(f"wpriv: note: {message}", file=sys.stderr)
+                output.tell(f"note: {message}")
             else:
                 show(message, category, *rest, **more)
 
@@ -141,19 +143,23 @@ def _run(words: list[str]) -> int:
     command = typer.main.get_command(app)
     keep_text(command, SETTINGS)
     if words[:1] == ["help"]:
-        words = [*words[1:], "--help"]
+        named = words[1:2] and words[1] not in COMMANDS and not words[1].startswith("-")
+        words = ["list", " ".join(words[1:])] if named else [*words[1:], "--help"]
     code = command.main(args=words, prog_name="wpriv", standalone_mode=False)
     if code == INTERRUPTED:  # Typer has caught Ctrl-C
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
 
 
-def _with_flags(message: str, words: Sequence[str]) -> str:
-    """The message with arguments in backticks replaced by flags of the command that was given."""
+def _advice(error: WprivError, words: Sequence[str]) -> str:
+    """The message with arguments in backticks as flags of the command, or what to type instead of several values."""
+    from wpriv.cli.flags import as_flags, one_at_a_time
+
+    message = str(error)
+    if isinstance(error, UsageError) and (line := one_at_a_time(words)):
+        return line
     if "`" not in message:
         return message
-    from wpriv.cli.flags import as_flags
-
     command = typer.main.get_command(app)
     for word in words:
         inner = command.get_command(typer.Context(command), word) if hasattr(command, "get_command") else None
@@ -199,7 +205,9 @@ def _parser_message(error: Any) -> str:
     ctx: Any = getattr(error, "ctx", None)
     option: Any = getattr(error, "option_name", None)
     if ctx is None or type(error).__name__ != "NoSuchOption":
-        return " ".join(str(error.format_message()).split())
+        message = " ".join(str(error.format_message()).split())
+        is_missing = type(error).__name__ == "MissingParameter" and ctx is not None
+        return f"{message} `{ctx.command_path} --help` shows examples" if is_missing else message
     known = sorted(name[2:] for parameter in ctx.command.params for name in parameter.opts if name.startswith("--"))
     word = option.lstrip("-")
     near = did_you_mean(word, known, "--") or "."

@@ -25,6 +25,7 @@ from wpriv.cli.flags import as_flags
 from wpriv.cli.parsing import width
 from wpriv.errors import MissingResource, WprivError
 from wpriv.files.durable_writes import plain
+from wpriv.numerics.numbers import exponents
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -208,7 +209,7 @@ def wrapped(text: str, hanging: int = 2, columns: int | None = None) -> list[str
         columns: another width.
     """
     blanks = " " * (len(text) - len(text.lstrip(" ")) + hanging)
-    return textwrap.wrap(text, columns or width(), subsequent_indent=blanks, **_WHOLE_WORDS) or [""]
+    return textwrap.wrap(exponents(text), columns or width(), subsequent_indent=blanks, **_WHOLE_WORDS) or [""]
 
 
 def _console(stream: TextIO) -> Any:
@@ -254,7 +255,7 @@ class Training:
         """Print a line above the bar."""
         from rich.text import Text
 
-        self.bars.console.print(Text(f"wpriv: {line}"), soft_wrap=True)
+        self.bars.console.print(Text("\n".join(_on_stderr(line))), soft_wrap=True)
 
     def advance(self, step: int, steps: int, eps: float | None) -> None:
         """Show that a step is done, and eps at the end of the last epoch."""
@@ -279,17 +280,13 @@ class Training:
 def training() -> Iterator[Callable[[str], None]]:
     """Yield a listener to the progress of trainings: it prints their lines, on a terminal above a bar."""
     if not is_live(sys.stderr):
-        yield _line
+        yield tell
         return
     listener = Training()
     try:
         yield listener
     finally:
         listener.bars.stop()
-
-
-def _line(line: str) -> None:
-    print(f"wpriv: {line}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -433,7 +430,7 @@ def emit_facts(facts: Sequence[tuple[str, str]]) -> None:
     for label, text in facts:
         name = "" if label == shown else label
         shown = label
-        for number, part in enumerate(textwrap.wrap(text, max(width() - column, 30), **_WHOLE_WORDS)):
+        for number, part in enumerate(textwrap.wrap(exponents(text), max(width() - column, 30), **_WHOLE_WORDS)):
             print(f"{'' if number else '  ' + name:<{column}}{part}")
 
 
@@ -462,6 +459,7 @@ def emit_table(
     Args:
         notes: a text for each row, which stands below it.
     """
+    rows = [[exponents(text) for text in row] for row in rows]
     head, body = table(header, rows, width() - indent if is_live(sys.stdout) else sys.maxsize)
     emit(*(coloured(" " * indent + line, bold=True) for line in head))
     texts = iter(notes)
@@ -476,17 +474,26 @@ def fits(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     return max(map(len, (*head, *(lines[0] for lines in body)))) <= width()
 
 
-def say(kind: str, *lines: str) -> None:
-    """Print notes or warnings to standard error, with arguments in backticks as flags; file names stay unchanged.
+def _on_stderr(text: str, begin: str = "wpriv:") -> list[str]:
+    """The lines of a message on standard error: a terminal breaks sentences between words, and quoted lines stay."""
+    lines = f"{begin} {exponents(text)}".splitlines()
+    if not is_live(sys.stderr):
+        return lines
+    columns = width(sys.stderr)
+    return [part for line in lines for part in ([line] if line.startswith(" ") else wrapped(line, columns=columns))]
 
-    Each is one line, which a terminal breaks between words.
-    """
-    live = is_live(sys.stderr)
+
+def tell(text: str) -> None:
+    """Print a message to standard error."""
+    print(*_on_stderr(text), sep="\n", file=sys.stderr, flush=True)
+
+
+def say(kind: str, *lines: str) -> None:
+    """Print notes or warnings to standard error, with arguments in backticks as flags; file names stay unchanged."""
     begin = f"wpriv: {kind}:"
     yellow = kind == "warning" and has_colour(sys.stderr)
     for line in lines:
-        whole = f"{begin} {line if kind == 'wrote' else as_flags(line)}"
-        for part in wrapped(whole, columns=width(sys.stderr)) if live else [whole]:
+        for part in _on_stderr(line if kind == "wrote" else as_flags(line), begin):
             print(part.replace(begin, f"\x1b[33m{begin}\x1b[0m", 1) if yellow else part, file=sys.stderr)
 
 

@@ -120,7 +120,7 @@ def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
     if as_json:
         output.emit_json({**statement, "written": [str(file) for file in result.files]})
     else:
-        records, _, guarantee = str(result).partition(": ")
+        records, _, guarantee = result.sentence().partition(": ")
         output.emit_bold(f"{records} {'would be privatised' if dry_run else 'privatised'}: {guarantee}")
         output.emit_facts(result.facts())
     output.say("note", *statement["data"]["read_as"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from wpriv.accounting import load_recipe
 from wpriv.cli import output
 from wpriv.cli.comparison_output import deviation, place
-from wpriv.cli.reproduce import say, seconds_of
+from wpriv.cli.reproduce import seconds_of
 from wpriv.errors import CheckFailed, Interrupted, UsageError, WprivError
 from wpriv.papers.reproduction import refresh as refreshing
 from wpriv.papers.reproduction.refresh import Refreshed, Result
@@ -42,7 +42,7 @@ def refresh_from(word: str, folder: Path) -> None:
             problems.append(f"{name} was not refreshed: {error}")
     if len(finished) < len(names):
         missing = ", ".join(name for name in names if name not in finished)
-        say(f"without finished results in {folder}, left as they are: {missing}")
+        output.tell(f"without finished results in {folder}, left as they are: {missing}")
     if not finished:
         raise UsageError(f"--from {folder} holds no finished results of a recipe with own numbers")
     _finish(results, problems)
@@ -62,10 +62,10 @@ def refresh(word: str, out: Path, at_most: str | None, jobs: int, root: Path | N
     for number, name in enumerate(sorted(names, key=lambda each: seconds[each]), start=1):
         words = short_duration(recipes[name].time)
         if seconds[name] > left:
-            say(f"{number} of {len(names)}: {name} takes {words}: not run")
+            output.tell(f"{number} of {len(names)}: {name} takes {words}: not run")
             continue
         left -= seconds[name]
-        say(f"{number} of {len(names)}: {name}, {words}")
+        output.tell(f"{number} of {len(names)}: {name}, {words}")
         try:
             results.append(refreshing.refresh(name, out, commit, jobs=jobs, root=root))
         except Interrupted:

@@ -54,8 +54,9 @@ def command(
         else result.text.rstrip("\n")
     )
     if out is None:
-        if form == "summary" and not as_json:
-            output.emit_words(*text.splitlines())
+        if result.summary is not None and not as_json:
+            output.emit_bold(result.summary.headline)
+            output.emit_facts(result.facts())
         else:
             output.emit(text)
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,7 +66,7 @@ def command(
         raise UsageError(f"{name} is for reproductions, and runs with --quick are none. Leave one of the two out")
     _check_kept(keep, kept, folder)
     plans = reproduce.planned(papers, folder, quick=quick)
-    reproduce.run(plans, folder, at_most=limit, jobs=jobs, root=data_root, say=say)
+    reproduce.run(plans, folder, at_most=limit, jobs=jobs, root=data_root, say=output.tell)
     selected = {item for paper in papers for item in paper.items}
     files = [] if keep is None else _keep(papers, folder, keep)
     # the pages show all papers, with what earlier calls have left in the folder
@@ -75,6 +74,18 @@ def command(
     results = collect.collect(every, folder, quick=quick, kept=keep or kept)
     files += page.write(every, results, folder, quick=quick)
     results = [result for result in results if result.item in selected]
+    _print(results, files, quick=quick, as_json=as_json)
+
+
+def _print(results: list[ItemResult], files: list[Path], *, quick: bool, as_json: bool) -> None:
+    """Print what was reproduced, and the written files.
+
+    Raises:
+        CheckFailed: an expected number was missed. MissingResource: no recipe could be run.
+    """
+    from wpriv.cli import output
+    from wpriv.papers.reproduction import collect
+
     if as_json:
         output.emit_json(collect.report(results, quick=quick))
     else:
@@ -113,11 +124,12 @@ def _check_kept(keep: Path | None, kept: Path | None, out: Path) -> None:
 
 def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:
     """Keep the finished recipes of some papers, write the pages of the kept results, and return their files."""
+    from wpriv.cli import output
     from wpriv.papers.reproduction import collect, reproduce
     from wpriv.papers.reproduction import kept as keeping
 
     names = keeping.store(collect.collect(papers, out, quick=False), out, keep)
-    say(f"kept {len(names)} recipe{'s' * (len(names) != 1)} in {keep}")
+    output.tell(f"kept {len(names)} recipe{'s' * (len(names) != 1)} in {keep}")
     every = reproduce.select("all")
     return keeping.write(every, collect.collect(every, keep, quick=False, kept=keep), keep)
 
@@ -141,7 +153,3 @@ def seconds_of(text: str | None) -> float:
     if match is None or (match[2] is None and float(match[1]) > 0):
         raise UsageError(f"--at-most wants a time with its unit, such as 90s, 30min or 2h; found {text[:40]!r}")
     return float(match[1]) * SECONDS[match[2] or "s"]
-
-
-def say(line: str) -> None:
-    print(f"wpriv: {line}", file=sys.stderr, flush=True)

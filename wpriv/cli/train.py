@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from wpriv.cli.parsing import MACHINE, OUTPUT, RESULTS, argument, option, switch
 from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
+    from wpriv.config.recipe import Recipe
     from wpriv.training.trained import Trained
 
 ONE = "{flag} is for one training that runs; leave it out of sweeps, of repeated runs (seeds) and of --dry-run"
@@ -24,9 +26,14 @@ SEVERAL = (
     "--jobs, --shard and --backend submitit need a recipe with the key 'sweep' or 'seeds'; this one has neither. Leave "
     "them out"
 )
+ALONE = (
+    "--shard-weights divides the weights among several processes, and this is the only one. Start the command by "
+    "torchrun --nproc-per-node 2 -m wpriv train, or leave --shard-weights out"
+)
+DONE = "{out} holds the results of this training, which is over: the command would train nothing, and print them again"
 IN_TURN = SEVERAL.replace(". ", ", and the runs of a tuned training are made one after another. ")
 
-Recipe = Annotated[
+Source = Annotated[
     str, argument("RECIPE", "A recipe of kind train, by its path or its name, as dpsgd/mnist; - is standard input.")
 ]
 Device = Annotated[str, option("NAME", "cpu or cuda.", "--device", group=MACHINE)]
@@ -95,7 +102,7 @@ Backend = Annotated[
 
 
 def command(
-    recipe: Recipe,
+    recipe: Source,
     device: Device = "cpu",
     out: Out = None,
     changes: Set = None,
@@ -127,55 +134,88 @@ def command(
     from wpriv.cli import output, training_output
 
     output.doing("loading torch")
-    from wpriv.training import cluster, metric_logs, sweep, train, training_run, tuning
+    from wpriv.training import metric_logs, sweep, train
 
     if device not in ("cpu", "cuda"):
         raise UsageError(f"--device must be cpu or cuda; found {device!r}")
     sweep.check_backend(backend)
     if shard_weights and not dry_run and int(os.environ.get("WORLD_SIZE", "1")) < 2:
-        raise UsageError(
-            "--shard-weights divides the weights among several processes, and this is the only one. Start the command "
-            "by torchrun --nproc-per-node 2 -m wpriv train, or leave --shard-weights out"
-        )
+        raise UsageError(ALONE)
     divided = {"shard_weights": True} if shard_weights else {}
     loaded = train.recipe_of(recipe, quick=quick, changes=changed_keys(changes or []) | divided)
     logs = metric_logs.logs_of(log, log_private_losses)
+    how: dict[str, Any] = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
+    _check_flags(loaded, how, dry_run=dry_run, logs=bool(logs.names), certificate=certificate is not None)
+    start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
+    train.require_one(loaded, fork=fork, fresh=fresh)
+    folder = out or loaded.default_out
+    output.doing("planning" if dry_run else "preparing the training")
+    if dry_run:
+        _plan(loaded, folder, data_root, how, start, as_json)
+    elif loaded.train.has_several:
+        with output.training() as say:
+            result = sweep.run(loaded, folder, root=data_root, say=say, **how)
+        training_output.print_sweep(result, as_json)
+    else:
+        with output.training() as say:
+            trained = train.run(loaded, folder, device=device, root=data_root, say=say, logs=logs, **start)
+        _print_trained(trained, as_json, certificate)
+
+
+def _check_flags(loaded: Recipe, how: Mapping[str, Any], *, dry_run: bool, logs: bool, certificate: bool) -> None:
+    """Refuse flags that the recipe has no use for.
+
+    Args:
+        how: as of ``sweep.run``. logs, certificate: whether these are asked for.
+    Raises:
+        UsageError: there is such a flag.
+    """
+    from wpriv.training import cluster
+
     several, tuned = loaded.train.has_several, loaded.train.tune is not None
-    spread = shard is not None or (jobs or 1) > 1 or backend == cluster.BACKEND
+    spread = how["part"] != "1/1" or (how["jobs"] or 1) > 1 or how["backend"] == cluster.BACKEND
     conflicts = {
-        ONE.format(flag="--log"): bool(logs.names) and (dry_run or several),
-        ONE.format(flag="--certificate"): certificate is not None and (several or (dry_run and not tuned)),
-        NO_PROOF: certificate is not None and tuned,
+        ONE.format(flag="--log"): logs and (dry_run or several),
+        ONE.format(flag="--certificate"): certificate and (several or (dry_run and not tuned)),
+        NO_PROOF: certificate and tuned,
         SEVERAL: spread and not (several or tuned),
         IN_TURN: spread and tuned,
     }
     for message, is_so in conflicts.items():
         if is_so:
             raise UsageError(message)
-    start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
-    train.require_one(loaded, fork=fork, fresh=fresh)
-    folder = out or loaded.default_out
-    output.doing("planning" if dry_run else "preparing the training")
-    if several and dry_run:
-        planned = sweep.planned(loaded, folder, part=shard or "1/1", root=data_root)
-        tasks = cluster.words(cluster.request_of(loaded), device) if backend == cluster.BACKEND else None
-        training_output.print_sweep_plan(loaded, planned, folder, as_json, tasks)
-    elif several:
-        with output.training() as say:
-            how: dict[str, Any] = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
-            result = sweep.run(loaded, folder, root=data_root, say=say, **how)
-        training_output.print_sweep(result, as_json)
-    elif tuned and dry_run:
-        training_output.print_tuning_plan(
-            tuning.planned(loaded, folder, root=data_root, resume=resume), folder, as_json
-        )
-    elif dry_run:
-        plan, state = training_run.planned(loaded, folder, root=data_root, **start)
-        training_output.print_plan(plan, state, as_json)
-    else:
-        with output.training() as say:
-            trained = train.run(loaded, folder, device=device, root=data_root, say=say, logs=logs, **start)
-        _print_trained(trained, as_json, certificate)
+
+
+def _plan(
+    loaded: Recipe, out: Path, root: Path | None, how: Mapping[str, Any], start: dict[str, Any], as_json: bool
+) -> None:
+    """Print what would be done; where other results stand in the way, the plan in an empty folder, and why.
+
+    Args:
+        how: as of ``sweep.run``. start: the flags that say how to go on from results.
+    """
+    from wpriv.cli import training_output
+    from wpriv.training import cluster, sweep, training_run, tuning
+
+    def show(folder: Path, remarks: list[str]) -> None:
+        if loaded.train.has_several:
+            on_cluster = how["backend"] == cluster.BACKEND
+            tasks = cluster.words(cluster.request_of(loaded), how["device"]) if on_cluster else None
+            cells = sweep.planned(loaded, folder, part=how["part"], root=root)
+            training_output.print_sweep_plan(loaded, cells, out, as_json, remarks, tasks)
+        elif loaded.train.tune is not None:
+            tuned = tuning.planned(loaded, folder, root=root, resume=start["resume"])
+            training_output.print_tuning_plan(tuned, out, as_json, remarks)
+        else:
+            plan, state = training_run.planned(loaded, folder, root=root, **start)
+            training_output.print_plan(plan, out, as_json, [DONE.format(out=out)] if state.done else remarks)
+
+    try:
+        show(out, [])
+    except UsageError as error:
+        if any(start.values()) or not out.is_dir():
+            raise
+        show(out / "planned", [f"the training itself would be refused: {error}"])
 
 
 def _print_trained(trained: Trained, as_json: bool, certificate: str | None) -> None:

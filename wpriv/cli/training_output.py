@@ -22,7 +22,6 @@ from wpriv.training.all_trainings import Together
 from wpriv.training.audit.audit import Audit
 from wpriv.training.plan import Duration, Plan, duration_of_plan, duration_of_sweep, stated_duration
 from wpriv.training.reports import words
-from wpriv.training.run_folder import RunFolder
 from wpriv.training.sweep import ALL_RUNS, PlannedCell, SweepResult
 from wpriv.training.trained import Trained
 from wpriv.training.tuning_plan import TuningPlan
@@ -32,13 +31,13 @@ MAX_EPOCHS = 12  # lines of the table of eps after each epoch
 NO_RESULTS = ("epoch", "step", "seconds", "loss", "clipped")
 
 
-def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
-    """Print what a training would do and cost."""
+def print_plan(plan: Plan, out: Path, as_json: bool, remarks: Sequence[str]) -> None:
+    """Print what a training would do and cost; ``remarks`` are warnings about its folder."""
     epochs = comparison_output.thin(list(enumerate(plan.epoch_ends, start=1)), MAX_EPOCHS)
     rows: list[Row] = [{"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in epochs]
     duration = duration_of_plan(plan)
     estimate = cost_estimate(plan)
-    warnings = training_statement.warnings_of_plan(plan)
+    warnings = [*remarks, *training_statement.warnings_of_plan(plan)]
     files = storage.of_training(plan.train.task, averaged=plan.train.average is not None)
     if as_json:
         private = plan.private
@@ -58,8 +57,8 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
                 "epochs": rows,
                 "guess": estimate,
                 "time": None if duration is None else duration.as_dict(),
-                "folder": str(folder.path),
-                "files": [str(folder.path / name) for name in files],
+                "folder": str(out),
+                "files": [str(out / name) for name in files],
                 "notes": list(plan.notes),
                 "warnings": warnings,
             }
@@ -76,7 +75,7 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
             *_privacy(plan),
             *(("read as", note) for note in plan.notes),
             ("takes", _cost(duration, estimate, plan)),
-            ("writes", f"{folder.path}{os.sep} {', '.join(files)}"),
+            ("writes", f"{out}{os.sep} {', '.join(files)}"),
         ]
     )
     if plan.private is not None and plan.release is not None:
@@ -174,7 +173,12 @@ OFTEN = 0.99
 
 
 def print_sweep_plan(
-    recipe: Recipe, planned: list[PlannedCell], out: Path, as_json: bool, tasks: str | None = None
+    recipe: Recipe,
+    planned: list[PlannedCell],
+    out: Path,
+    as_json: bool,
+    remarks: Sequence[str],
+    tasks: str | None,
 ) -> None:
     """Print what the trainings would do and cost together, one line each, and what ``tasks`` of a cluster ask for."""
     open_plans = [each.plan for each in planned if not each.done]
@@ -182,7 +186,7 @@ def print_sweep_plan(
     repeated = training_grid.runs_of(recipe) > 1
     together = _together(planned)
     fixed = any(each.plan.private is not None and each.plan.train.seed is not None for each in planned)
-    warnings = [words.FIXED_SEED] if fixed else []
+    warnings = [*remarks, *([words.FIXED_SEED] if fixed else [])]
     rows: list[Row] = []
     lines: list[Row] = []  # one for each setting
     for _, runs in itertools.groupby(planned, lambda each: each.cell.setting):
@@ -282,7 +286,7 @@ def _cell(row: Row, name: str) -> str:
     return output.cell(row.get(name)) + ("" if deviation is None else f" ± {deviation:.2g}")
 
 
-def print_tuning_plan(plan: TuningPlan, out: Path, as_json: bool) -> None:
+def print_tuning_plan(plan: TuningPlan, out: Path, as_json: bool, remarks: Sequence[str]) -> None:
     """Print what a tuned training would do, and what the whole would cost."""
     rows, refused = plan.guarantees
     duration = _duration(plan)
@@ -291,7 +295,7 @@ def print_tuning_plan(plan: TuningPlan, out: Path, as_json: bool) -> None:
         {**each.labels, "steps": each.plan.steps, "sigma": each.plan.multiplier, "epsilon": each.plan.eps()}
         for each in plan.candidates
     ]
-    warnings = [words.FIXED_SEED] if plan.recipe.train.seed is not None else []
+    warnings = [*remarks, *([words.FIXED_SEED] if plan.recipe.train.seed is not None else [])]
     size = plan.candidates[0].plan.records
     warnings += [line for row in rows[:1] for line in weak_figures(row.epsilon.safe, row.delta.safe, size)]
     if as_json:
@@ -317,7 +321,7 @@ def print_tuning_plan(plan: TuningPlan, out: Path, as_json: bool) -> None:
         f"(at most {most} with probability {OFTEN:g}), each of one of {len(candidates)} candidates"
     )
     for row in rows:
-        output.emit_words(str(row))
+        output.emit_words(row.sentence())
         output.emit_facts(best_of_runs.facts(row.extra["repeats"], "epsilon"))
     guarantee_output.say_refused([{"accountant": each.accountant, "reason": each.reason} for each in refused])
     output.emit("")
@@ -342,7 +346,7 @@ def print_nothing(trained: Trained, as_json: bool) -> None:
         output.emit_json({**answer, "files": [str(path) for path in trained.files]})
         return
     output.emit_bold("the number of runs was drawn as 0: nothing is released")
-    output.emit_words(*map(str, trained.guarantees))
+    output.emit_words(*(row.sentence() for row in trained.guarantees))
     output.say("note", "this is one of the outcomes that the guarantee covers; to begin again would be a second tuning")
     output.say("wrote", f"{trained.out}{os.sep} {', '.join(path.name for path in trained.files)}")
 
@@ -365,7 +369,7 @@ def print_audit(result: Audit, as_json: bool) -> None:
     if as_json:
         output.emit_json({**answer, "files": [str(path) for path in result.files]})
         return
-    output.emit_bold(str(result))
+    output.emit_bold(result.sentence())
     output.emit_facts(result.facts())
     rows = [
         [test.statistic, str(test.guesses), str(test.correct), text(test.epsilon_at_least, up=False)]

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from wpriv.errors import MissingResource, UsageError, WprivError
-from wpriv.hints import did_you_mean, instead
+from wpriv.hints import ALIASES, did_you_mean, fold, instead, plain_key
 
 MAX_DIAGNOSTICS = 20
 
@@ -136,7 +136,8 @@ def _form_diagnostic(document: Document, model: type[BaseModel], details: Any, p
         if (*path, part) in document.values:
             path = (*path, part)
     if kind == "extra_forbidden":
-        message = f"unknown key {name!r}{did_you_mean(name, known_keys(model, location[:-1]))}"
+        near = "" if location[:-1] else _deeper(model, name)
+        message = f"unknown key {name!r}{near or did_you_mean(name, known_keys(model, location[:-1]))}"
         return document.diagnostic(path, message, at_key=True)
     if kind == "missing":
         return document.diagnostic(path, f"the key {name!r} is missing")
@@ -158,6 +159,16 @@ def _form_diagnostic(document: Document, model: type[BaseModel], details: Any, p
     if kind == "literal_error" and isinstance(details["input"], str):
         message += did_you_mean(details["input"], re.findall(r"'([^']+)'", details["ctx"]["expected"]))
     return document.diagnostic(path, message)
+
+
+def _deeper(model: type[BaseModel], name: str) -> str:
+    """The suggestion of a key of privacy or of the optimizer of a training for one that stands outside of them."""
+    for part in ("privacy", "optimizer"):
+        keys = known_keys(model, (part,)) if part in model.model_fields else []
+        meant = {plain_key(name), fold(name), *ALIASES.get(fold(name), ((), ""))[0]}
+        if not meant.isdisjoint(keys):
+            return did_you_mean(name, keys, f"{part}.")
+    return ""
 
 
 def rule_diagnostics(document: Document, value: object, path: Key = ()) -> Iterator[Diagnostic]:

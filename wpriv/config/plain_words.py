@@ -20,7 +20,7 @@ from wpriv.core.kinds import SAMPLINGS, Adjacency
 from wpriv.core.mechanism import Mechanism
 from wpriv.errors import UsageError
 from wpriv.hints import DP_SGD, did_you_mean, fold, plain, plain_key
-from wpriv.numerics.numbers import echo, number, shown
+from wpriv.numerics.numbers import echo, number, quotient_up, shown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,15 +45,16 @@ def renamed(written: Mapping[str, object]) -> dict[str, str]:
 
 
 def plain_step(written: Mapping[str, object]) -> dict[str, Any]:
-    """A step in the words here: its keys, its mechanism and its sampling; a noise multiplier becomes sigma.
+    """A step in the words here: its keys, its mechanism and its sampling.
 
-    The mechanism ``dpsgd`` is Gaussian noise with Poisson sampling.
+    A noise multiplier becomes sigma, and eps (with delta) that of a mechanism that is known by them, or else the scale
+    of Laplace noise. The mechanism ``dpsgd`` is Gaussian noise with Poisson sampling.
 
     Raises:
-        UsageError: something is given twice under two names, a noise multiplier has no meaning, or ``dpsgd`` stands
-            beside another sampling.
+        UsageError: something is given twice under two names, a noise multiplier or eps has no meaning, or ``dpsgd``
+            stands beside another sampling.
     """
-    return with_sigma(plain_values(_with_plain_keys(written)))
+    return with_scale(with_sigma(plain_values(_with_plain_keys(written))))
 
 
 def _with_plain_keys(written: Mapping[str, object]) -> dict[str, Any]:
@@ -92,10 +93,9 @@ def with_sigma(step: dict[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: sigma is given as well, or the mechanism has none, or none that is a multiple of a sensitivity.
     """
-    multiplier = step.pop("noise_multiplier", None)
-    if multiplier is None:
+    multiplier, fields = step.pop("noise_multiplier", None), _parameters(step.get("mech"))
+    if multiplier is None or not fields:  # an unknown mechanism is refused as such
         return step
-    fields = _parameters(step.get("mech"))
     if step.get("sigma") is not None:
         raise UsageError("`sigma` and `noise_multiplier` both set the noise; give one of them")
     if not {"sigma", "sensitivity"} <= fields.keys():
@@ -106,6 +106,36 @@ def with_sigma(step: dict[str, Any]) -> dict[str, Any]:
     if not factor > 0:
         raise UsageError(f"`noise_multiplier` must be greater than 0; found {echo(factor)}")
     return {**step, "sigma": factor * sensitivity}
+
+
+def with_scale(step: dict[str, Any]) -> dict[str, Any]:
+    """The step with eps0 and delta0 in the place of eps and delta, or with scale = sensitivity / eps, rounded up.
+
+    Raises:
+        UsageError: the mechanism is not given by eps, or by its scale as well.
+    """
+    fields, given = _parameters(step.get("mech")), {key: step[key] for key in ("eps", "delta") if key in step}
+    if not given or not fields:
+        return step
+    step = {key: value for key, value in step.items() if key not in given}
+    names = {key: f"{key}0" for key in given if f"{key}0" in fields}
+    if names.keys() == given.keys() and not names.values() & step.keys():
+        return {**step, **{names[key]: value for key, value in given.items()}}
+    mech = step.get("mech")
+    if given.keys() != {"eps"} or not {"scale", "sensitivity"} <= fields.keys():
+        raise UsageError(
+            f"{' and '.join(given)} {'are' if len(given) > 1 else 'is'} no parameter of {mech}; its parameters: "
+            f"{', '.join(fields) or 'none'}. A step of which only eps and delta are known is "
+            f'{{"mech": "dp", "eps0": 1, "delta0": 0}}'
+        )
+    if step.get("scale") is not None:
+        raise UsageError("scale and epsilon both set the noise; give one of them")
+    eps = number(given["eps"], "epsilon")
+    if not eps > 0:
+        raise UsageError(f"epsilon of a step must be greater than 0; found {echo(eps)}")
+    sensitivity: Any = step.get("sensitivity")
+    width = fields["sensitivity"].default if sensitivity is None else number(sensitivity, "sensitivity")
+    return {**step, "scale": quotient_up(float(width), eps)}  # type: ignore[arg-type]
 
 
 def _parameters(mech: object) -> dict[str, dataclasses.Field[object]]:
@@ -125,7 +155,7 @@ def plain_question(given: Mapping[str, Any], names: Collection[str]) -> dict[str
     """
     question: dict[str, Any] = {}
     # of a training, sigma is a multiple of the sensitivity
-    others = {} if "mech" in names else {"noise_multiplier": "sigma"}
+    others = {} if "mech" in names else {"noise_multiplier": "sigma", "learning_rate": "lr", "max_grad_norm": "clip"}
     for key, value in given.items():
         word = others.get(key, plain_key(key))
         name = word if word in names and key not in names else key
@@ -230,7 +260,9 @@ def _add(step: dict[str, Any], word: str, text: str) -> None:
     fields = _parameters(step.get("mech"))
     key = key if key in fields else key.lower()
     if key not in fields and plain_key(key) in BESIDE:
-        raise UsageError(f"{text[:80]!r}: {key} is part of the question; give `{plain_key(key)}` beside the words")
+        noise = ", or write scale = sensitivity / eps for the noise" * (plain_key(key) == "eps" and "scale" in fields)
+        question = f"give `{plain_key(key)}` beside the words"
+        raise UsageError(f"{text[:80]!r}: {key} is part of the question; {question}{noise}")
     if key == "param":
         raise UsageError(f"{text[:80]!r}: write {value or 'name=value'} without param=")
     *_, last = re.split("[,;+]", value)

@@ -287,7 +287,7 @@ class PublishedClaim(StrictModel):
 
     name: Word = key("a short name, shown in the table")
     claim: Annotated[Word, read_by(parse_claim)] = key(
-        "eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; or rho=0.5"
+        "eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; rho=0.5; or xi=0.1,rho=0.5"
     )
     process: Annotated[list[Step], Field(min_length=1)] = key("the steps, composed in order")
     adjacency: Word | None = declared("adjacency")

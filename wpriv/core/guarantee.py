@@ -43,6 +43,8 @@ ORDERS = {
 ROUNDING = 1e-13
 # brackets wider than this, relative to eps or delta and for eps below 1 absolute, are no longer called exact
 WIDTH_OF_EXACT = 1e-9
+# relative width from which on a headline has both ends of a bracket
+WIDE = 1e-3
 SCHEMA = "wpriv.guarantee/1"
 # delta at an eps, in one order of the neighbours; the second argument is a relative width that suffices, 0 by default
 OrderDelta = Callable[..., Bracket]
@@ -109,7 +111,7 @@ class Guarantee(Shown):
     def __float__(self) -> float:
         return self.answered()[1].safe
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         runs = f", {best}" if (best := self._best_of_runs()) else ""
         return f"{self.headline()} by {self.accountant}: {self.process}{runs}"
 
@@ -135,7 +137,7 @@ class Guarantee(Shown):
         return f"eps {short(self.epsilon.safe)}" if name == "delta" else f"delta {short(self.delta.safe)}"
 
     def headline(self, limit: float | None = None) -> str:
-        """The answer with its claim: ``eps = 2.30077 (certified, delta 1e-4)``, rounded up.
+        """The answer with its claim: ``eps = 2.30077 (certified, delta 1e-4)``, rounded up; with its bracket if wide.
 
         Args:
             limit: a bound on eps; eps gets as many digits as show on which side of it eps lies.
@@ -147,9 +149,14 @@ class Guarantee(Shown):
         value = text(bracket.safe, up=True, limit=limit)
         notion = "" if self.notion == "approximate-dp" or "order" in self.extra else self.notion
         words = [CLAIM_WORDS.get(self.claim, self.claim), notion, self.at_words()]
+        width = bracket.safe - (bracket.lower or 0.0)
+        is_wide = self.claim == "certified" and bracket.safe > TINY and width > WIDE * bracket.safe
+        between = f"in {bracket.text(limit)}" if is_wide else ""
         if calibrated := self.extra.get("calibrated"):
-            words.insert(2, f"{name} {value}" if sign == "=" else f"{name} {sign} {value}")
+            words.insert(2, f"{name} {between or (value if sign == '=' else f'{sign} {value}')}")
             name, sign, value = calibrated["parameter"], "=", f"{calibrated['value']:.13g}"
+        elif between:
+            words[0] += f" {between}"
         return f"{name} {sign} {value} ({', '.join(filter(None, words))})"
 
     def facts(self, limit: float | None = None) -> list[tuple[str, str]]:
@@ -214,7 +221,7 @@ class Guarantee(Shown):
 
     def _repr_html_(self) -> str:
         attacks = [(name, f"[{low}, {high}]" if low else f"at most {high}") for name, low, high in self.attacks()]
-        return html_of(self.headline(), [*self.facts(), *attacks])
+        return html_of(self.headline(), [*self.facts(), *attacks, *self.warned()])
 
     def _repr_latex_(self) -> str:
         return latex(self.headline())
@@ -266,7 +273,7 @@ class Curve(Shown):
     order: float | None = None
     pure_epsilon: Callable[[], Bracket] | None = None
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         claim = CLAIM_WORDS.get(self.claim, self.claim)
         return f"privacy curve ({claim}) by {self.accountant}: {self.process}"
 
@@ -336,7 +343,8 @@ class Curve(Shown):
             raise Unsupported(f"{self.accountant} has no finite eps at delta = 0 (pure DP). Give a `delta` above 0")
         row = self._row("eps", self.pure_epsilon(), Bracket.exact(0.0))
         is_exact = self.claim == "certified" and _is_narrow(row.epsilon, least_scale=1.0)
-        return replace(row, claim="exact") if is_exact else row
+        source = "; ".join(filter(None, (self.process.citations(), row.epsilon.by)))
+        return replace(row, claim="exact", source=source) if is_exact else row
 
     def _known(self, bracket: Bracket) -> Bracket:
         """The upper end alone of a closed form about a pair that only bounds those of all data sets."""

@@ -130,6 +130,11 @@ class LossPair:
         """Return the smallest proven rho of zCDP, D_alpha(P||Q) <= rho alpha for every alpha > 1, or None."""
         return None
 
+    def zcdp_line(self) -> tuple[float, float] | None:
+        """Return proven xi and rho with D_alpha(P||Q) <= xi + rho alpha for every alpha > 1, or None."""
+        rho = self.zcdp_rho()
+        return None if rho is None else (0.0, rho)
+
     def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
         """Return a dominated and a dominating pair if the exact distributions are unavailable, else None.
 

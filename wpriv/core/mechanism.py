@@ -69,6 +69,7 @@ class Mechanism(Parameters):
     neighbours, samplings and options have a proven pair. Where it is a pair of the plug-in's own, ``adjacencies`` are
     the neighbours for which that is proven, and ``dominating`` states that it is worst over all of them, which
     subsampling needs. ``why_not_sampled`` is advice that is shown where the mechanism cannot be sampled so.
+    ``norm`` is the norm of its sensitivity, l1 or l2, where that is no single number;
     ``clip_norm`` is the p of the lp ball of a local mechanism (see ``clip_ball``). ``ratios`` are pairs of numbers for
     ``check_ratio``. ``why_not_grouped`` is advice where there is no guarantee for groups of records. ``example`` are
     parameters by which lists try what answers the mechanism; the others take their defaults, their minimum, or 1.
@@ -83,6 +84,7 @@ class Mechanism(Parameters):
     dominating: ClassVar[bool] = True
     why_not_sampled: ClassVar[str] = ""
     source: ClassVar[str] = ""
+    norm: ClassVar[str] = ""
     clip_norm: ClassVar[int | None] = None
     ratios: ClassVar[tuple[tuple[str, str], ...]] = ()
     why_not_grouped: ClassVar[str] = ""

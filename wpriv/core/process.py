@@ -239,22 +239,21 @@ class Process:
         return [step.describe() for step in self.steps]
 
     def __str__(self) -> str:
-        """The process in a line: ``gauss (sigma 4, sensitivity 1), n = 10, no sampling, add-remove neighbours``."""
-        steps = self.describe()
-        samplings = list(dict.fromkeys(map(sampling_words, steps)))
-        what = f"{_mechanism_words(steps[0])}, n = {steps[0]['n']}" if len(steps) == 1 else self._size()
+        """The process in a line: ``gauss (sigma 4, l2 sensitivity 1), n = 10, no sampling, ...``."""
+        samplings = list(dict.fromkeys(map(sampling_words, self.describe())))
+        only = self.steps[0]
+        what = f"{_mechanism_words(only)}, n = {only.n}" if len(self.steps) == 1 else self._size()
         drawn = samplings[0] if len(samplings) == 1 else f"{len(samplings)} samplings"
         return f"{what}, {drawn}, {self._relation()} neighbours"
 
     def facts(self) -> list[tuple[str, str]]:
         """The steps (up to ``MAX_STEPS`` kinds), how they are sampled, and the neighbours: labels with their text."""
-        steps = self.describe()
-        samplings = list(dict.fromkeys(map(sampling_words, steps)))
+        steps, drawings = self.steps, list(map(sampling_words, self.describe()))
+        samplings = list(dict.fromkeys(drawings))
         one = len(samplings) == 1
         rows = [
-            f"{_mechanism_words(step)}, n = {step['n']}"
-            + (f" composition{'s' * (step['n'] > 1)}" if one else f", {sampling_words(step)}")
-            for step in steps[:MAX_STEPS]
+            f"{_mechanism_words(step)}, n = {step.n}" + (f" composition{'s' * (step.n > 1)}" if one else f", {drawing}")
+            for step, drawing in zip(steps[:MAX_STEPS], drawings, strict=False)
         ]
         rows += [f"and {len(steps) - MAX_STEPS} more kinds of step"] if len(steps) > MAX_STEPS else []
         facts = [("process", row) for row in rows] + ([("in all", self._size())] if len(steps) > 1 else [])
@@ -266,6 +265,10 @@ class Process:
 
     def _relation(self) -> str:
         return self.adjacency + (f", groups of {self.group} records" if self.group > 1 else "")
+
+    def citations(self) -> str:
+        """The sources of its mechanisms, without repetitions."""
+        return "; ".join(dict.fromkeys(filter(None, (step.mechanism.citation() for step in self.steps))))
 
     def has_attained_mechanisms(self) -> bool:
         """Tell whether the pair of each mechanism is that of some two data sets, and no mere bound of them."""
@@ -291,11 +294,12 @@ def sampling_words(step: Mapping[str, Any]) -> str:
     return f"{SAMPLING_WORDS[step['sampling']]} at rate {step['rate']:.6g}{cut}"
 
 
-def _mechanism_words(step: Mapping[str, Any]) -> str:
-    """``gauss (sigma 4, sensitivity 1)`` from the description of a step."""
-    values = {k: v for k, v in step.items() if k not in ("mech", "n", *SAMPLING_KEYS) and v is not None}
-    words = ", ".join(f"{k} {short(v)}" if isinstance(v, float) else f"{k} {v}" for k, v in values.items())
-    return f"{step['mech']} ({words})"
+def _mechanism_words(step: Step) -> str:
+    """``gauss (sigma 4, l2 sensitivity 1)``."""
+    values = {k: v for k, v in step.describe().items() if k not in ("mech", "n", *SAMPLING_KEYS) and v is not None}
+    names = {"sensitivity": f"{step.mechanism.norm} sensitivity".strip()}
+    words = (f"{names.get(k, k)} {short(v) if isinstance(v, float) else v}" for k, v in values.items())
+    return f"{step.mechanism.name} ({', '.join(words)})"
 
 
 def _both_orders(forward: WeightedPairs) -> list[WeightedPairs]:

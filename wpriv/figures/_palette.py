@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A6D00", "#882255", "#777777"),
     *("#7A0403", "#5D3FD3", "#7FB800", "#1B4F4A", "#FF6F91", "#00B5AD", "#A0522D", "#B39DDB", "#C2B200", "#3D5A80"),
+    *("#4B8B3B", "#D81B60"),
 )
 MARKS = ("", "o", "s", "^", "D", "v", "P", "X", "<", ">")
 NIGHT, DAY = "#14181D", "#E6E9EC"  # ground and type of dark figures
@@ -39,6 +40,8 @@ FIXED: dict[str, tuple[int, str]] = {
     "rdp-filter": (17, ">"),
     "gdp-clt": (18, "*"),
     "swd-tail": (19, "v"),
+    "buckets": (20, "<"),
+    "plc": (21, "h"),
     "swd": (0, "o"),
     "dp-swd": (1, "s"),
     "dann": (2, "^"),

@@ -15,20 +15,37 @@ _POWER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?)e([-+]?\d+)(?![\w.])")
 
 
 class Shown:
-    """A result whose ``str`` is one sentence; ``facts`` returns its details, which notebooks show below it."""
+    """A result in words: ``str`` is its sentence, with a line below it for each of its ``warnings``.
+
+    ``facts`` returns its details, which notebooks show as well; LaTeX has the sentence alone.
+    """
+
+    def sentence(self) -> str:
+        """Return the result as one sentence."""
+        raise NotImplementedError
 
     def facts(self) -> list[tuple[str, str]]:
         """Return the details of the result, each a label with its text."""
         return []
 
+    def warned(self) -> list[tuple[str, str]]:
+        """Return the warnings, each with its label."""
+        return [("warning", line) for line in getattr(self, "warnings", ())]
+
+    def _with_warnings(self, sentence: str) -> str:
+        return "\n".join([sentence, *(f"  {name}: {line}" for name, line in self.warned())])
+
+    def __str__(self) -> str:
+        return self._with_warnings(self.sentence())
+
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self}>"
+        return self._with_warnings(f"<{type(self).__name__}: {self.sentence()}>")
 
     def _repr_html_(self) -> str:
-        return html_of(str(self), self.facts())
+        return html_of(self.sentence(), [*self.facts(), *self.warned()])
 
     def _repr_latex_(self) -> str:
-        return latex(str(self))
+        return latex(self.sentence())
 
 
 def html_of(sentence: str, facts: Sequence[tuple[str, str]]) -> str:

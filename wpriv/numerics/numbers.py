@@ -223,9 +223,22 @@ def rounded(x: float, *, up: bool, digits: int = DIGITS) -> float:
     return float(exact.quantize(place, rounding=ROUND_CEILING if up else ROUND_FLOOR))
 
 
+# the exponent of a number that stands in a sentence, and in no name of a file and no quoted text
+_EXPONENT = re.compile(r"(?<![\w./'\"])(\d+(?:\.\d+)?e)(?:\+0*|(-)0+)(\d+)(?![\w/]|\.\w)")
+
+
+def exponents(text: str) -> str:
+    """Rewrite the exponents of the numbers in a text as people write them: 1e-5 for 1e-05, 2.5e6 for 2.5e+06.
+
+    >>> exponents("delta(1) is at most 1e-05, and not 2.5e+06; see run/1e-05")
+    'delta(1) is at most 1e-5, and not 2.5e6; see run/1e-05'
+    """
+    return _EXPONENT.sub(r"\1\2\3", text)
+
+
 def echo(x: float) -> str:
-    """Format an input number with exactly its own digits: 1, 0.1, 1.0000001, 1e-05."""
-    return repr(float(x)).removesuffix(".0")
+    """Format an input number with exactly its own digits: 1, 0.1, 1.0000001, 1e-5."""
+    return exponents(repr(float(x)).removesuffix(".0"))
 
 
 def short(x: float) -> str:
@@ -238,7 +251,7 @@ def short(x: float) -> str:
 
 
 def text(x: float, *, up: bool, digits: int = DIGITS, limit: float | None = None) -> str:
-    """Format ``rounded(x)`` as short text that reads back as the same number: 2.30168, 1e-05, 1048576.
+    """Format ``rounded(x)`` as short text that reads back as the same number: 2.30168, 1e-5, 1048576.
 
     Args:
         limit: a threshold that x is compared with; digits are added until the text lies on the same side of it as x.
@@ -251,7 +264,7 @@ def text(x: float, *, up: bool, digits: int = DIGITS, limit: float | None = None
         return echo(value)  # beyond 15 digits the format below would show digits that are not in the number
     if value.is_integer() and abs(value) < 1e15:
         return str(int(value))
-    return f"{value:.{digits}g}"
+    return exponents(f"{value:.{digits}g}")
 
 
 _TIMES = ((3600.0, "h"), (60.0, "min"))

@@ -244,10 +244,9 @@ def counts(verdicts: Sequence[Verdict]) -> str:
     An own number that is met by the commit which it comes from is in neither count: it was compared with itself. Nor is
     a number that was not measured.
     """
-    words = Counter(each.word for each in verdicts)
-    compared = sum(words[word] for word in WORDS if word not in ("same commit", "not measured"))
-    others = [f"{words[word]} {word}" for word in list(WORDS)[1:6] if words[word]]
-    return ", ".join([f"{words['met']} of {compared}", *others]) if compared else ""
+    words = Counter(each.word for each in verdicts if each.word not in ("same commit", "not measured"))
+    others = [f"{words[word]} {word}" for word in WORDS if word != "met" and words[word]]
+    return ", ".join([f"{words['met']} of {words.total()}", *others]) if words else ""
 
 
 def require(verdicts: list[Verdict]) -> None:

@@ -241,6 +241,15 @@ class Loop:
         self._fault = None
         self._note_state()
 
+    def __repr__(self) -> str:
+        if self._result is not None:
+            return f"<Loop: over; {self._result.sentence()}>"
+        if self._begun is None:
+            return "<Loop: not begun; enter it by `with`>"
+        done, plan = 0 if self._engine is None else self._engine.steps_done, self._begun.plan
+        noise = "no noise" if plan.private is None else f"noise multiplier {self.sigma:g}"
+        return f"<Loop: {done} of {plan.steps} steps, {noise}; results in {self._run.out}>"
+
     @property
     def model(self) -> nn.Module:
         """The network in training: the one that was given."""

@@ -87,9 +87,14 @@ class SweepResult(Shown):
     statement: Json
     runs: list[Row] = field(default_factory=list)
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         done = f"{self.recipe.name}: {self.finished} of {self.cells} trainings are done"
         return f"{done}; {self.together}" if self.together.trainings else done
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Those of the statement of all trainings."""
+        return tuple(self.statement.get("warnings", ()))
 
     def facts(self) -> list[tuple[str, str]]:
         """The table of the results, and the expected numbers that were met."""

@@ -47,7 +47,7 @@ class Trained(Shown):
     model: Any = None
     averaged: Any = None
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         """The last metrics, the guarantee and the folder."""
         last = self._last
         names = [name for name in ("accuracy", "test_loss", "loss") if isinstance(last.get(name), float)]
@@ -61,7 +61,24 @@ class Trained(Shown):
     def facts(self) -> list[tuple[str, str]]:
         """The last metrics, and every guarantee."""
         metrics = [(name, f"{value:.6g}") for name, value in self._last.items() if isinstance(value, float)]
-        return [*metrics, *(("guarantee", str(row)) for row in self.guarantees)]
+        return [*metrics, *(("guarantee", row.sentence()) for row in self.guarantees)]
+
+    def __float__(self) -> float:
+        return self.epsilon
+
+    @property
+    def epsilon(self) -> float:
+        """The eps that may be promised: the upper end of that of ``guarantee``.
+
+        Raises:
+            Unsupported: as ``guarantee``.
+        """
+        return float(self.guarantee.epsilon)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Those of the statement, which are those of the guarantees as well."""
+        return tuple(self.statement.get("warnings", ()))
 
     @property
     def classes(self) -> tuple[int | str, ...]:

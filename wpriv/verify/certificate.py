@@ -130,8 +130,11 @@ def read(text: str) -> Claim:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"wanted a certificate of schema {SCHEMA}; found no JSON of this kind: {error}") from None
     if not isinstance(data, dict) or data.get("schema") not in (SCHEMA, GUARANTEE):
-        schema = data.get("schema") if isinstance(data, dict) else data
-        raise UsageError(f"wanted a certificate of schema {SCHEMA}; found {str(schema)[:60]!r}")
+        found = str(data.get("schema"))[:60] if isinstance(data, dict) else "no object"
+        advice = "A claim about the steps of a history is `wpriv verify --claim eps=3,delta=1e-5 --history FILE`"
+        if found.startswith("wpriv.statement"):
+            advice = "A statement is proved with the ledger beside it: give the folder of both"
+        raise UsageError(f"wanted a certificate of schema {SCHEMA}; found {found!r}. {advice}")
     return of_data(data)
 
 
@@ -154,6 +157,8 @@ def of_data(data: Mapping[str, Any]) -> Claim:
     asked = data.get("asked")
     if asked not in ("eps", "delta"):
         _fault("asked", "'eps' or 'delta'", asked)
+    if data["schema"] == GUARANTEE and asked == "eps" and ends["delta_upper"] == 0:  # pure DP: no loss exceeds eps
+        asked, ends = "delta", {**ends, "epsilon_lower": ends["epsilon_upper"]}
     given = "delta" if asked == "eps" else "epsilon"
     if ends[f"{given}_lower"] is None or ends[f"{given}_lower"] != ends[f"{given}_upper"]:
         _fault(f"{given}_lower", f"the given {given}, the same number as {given}_upper", data.get(f"{given}_lower"))

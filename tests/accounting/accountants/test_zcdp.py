@@ -74,3 +74,38 @@ def test_ten_releases_of_laplace_noise():
     found = wpriv.budget("laplace", scale=1, n=10, delta=1e-5, accountant="zcdp").epsilon.safe
     rho = 10 / math.e
     assert found == pytest.approx(rho + 2 * math.sqrt(rho * math.log(1e5)), rel=1e-12)
+
+
+@pytest.mark.parametrize("xi", [0.0, 0.1, 2.0])
+@pytest.mark.parametrize("rho", [0.01, 0.5])
+@pytest.mark.parametrize("delta", [1e-2, 1e-9])
+def test_xi_and_rho_convert_to_eps_by_the_best_order(xi, rho, delta):
+    """Oracles in mpmath: the closed form of Bun and Steinke; the conversion of 2020 at the best of many orders."""
+    process = wpriv.Process((wpriv.Step(wpriv.Zcdp(rho, xi), 3),))
+    closed = 3 * xi + 3 * rho + 2 * mp.sqrt(3 * rho * mp.log(1 / mp.mpf(delta)))
+    assert wpriv.curve(process, "zcdp").epsilon(delta=delta) == pytest.approx(float(closed), rel=1e-12)
+
+    def at(order: mp.mpf) -> mp.mpf:
+        constant = mp.log(1 - 1 / order) - (mp.log(mp.mpf(delta)) + mp.log(order)) / (order - 1)
+        return 3 * xi + 3 * rho * order + constant
+
+    best = min(at(1 + mp.mpf(10) ** (mp.mpf(k) / 200)) for k in range(-200, 600))
+    tight = wpriv.curve(process, "rdp").epsilon(delta=delta)
+    assert tight <= float(closed)
+    assert tight == pytest.approx(max(float(best), 0.0), rel=1e-4)
+    assert tight <= float(best) * (1 + 1e-12)
+
+
+def test_groups_of_xi_and_rho_follow_the_triangle_inequality_of_renyi_divergences():
+    """Oracle: the induction of Bun and Steinke, D_a(0, k) <= ka/(ka-1) D_{(ka-1)/(k-1)}(0, k-1) + D_{ka}(k-1, k)."""
+    xi, rho = mp.mpf("0.1"), mp.mpf("0.3")
+    for order in (mp.mpf("1.5"), mp.mpf(2), mp.mpf(40)):
+
+        def bound(k: int, a: mp.mpf) -> mp.mpf:
+            if k == 1:
+                return xi + rho * a
+            return k * a / (k * a - 1) * bound(k - 1, (k * a - 1) / (k - 1)) + xi + rho * k * a
+
+        for people in (2, 3, 5):
+            person = wpriv.Zcdp(0.3, 0.1).grouped(people)
+            assert float(bound(people, order)) <= float(person.xi + person.rho * order) * (1 + 1e-12)

@@ -85,6 +85,15 @@ def test_a_claim_about_gaussian_noise_is_decided_as_the_closed_form_says(mu, eps
         ("eps=13,delta=1e-5", one(Zcdp(2.0)), "proved"),
         ("eps=1,delta=1e-5", one(Zcdp(2.0)), "open"),
         ("rho=1", one(Zcdp(2.0)), "open"),
+        ("xi=0.5,rho=2", one(Gauss(1.0), 4), "proved"),
+        ("xi=0.5,rho=1.99", one(Gauss(1.0), 4), "refuted"),
+        # (1, 0)-zCDP is pure 1-DP; an eps-DP release is also (a eps, (1 - a) rho)-zCDP where its two bounds meet
+        ("xi=1,rho=0", one(Laplace(1.0)), "proved"),
+        ("xi=0.99,rho=0", one(Laplace(1.0)), "refuted"),
+        ("xi=0.5,rho=0.3", one(RandomizedResponse(1.0)), "proved"),
+        ("xi=0.2,rho=0.2", one(RandomizedResponse(1.0)), "refuted"),
+        ("xi=0.3,rho=2", one(Zcdp(1.0, xi=0.1), 2), "proved"),
+        ("xi=0.1,rho=2", one(Zcdp(1.0, xi=0.1), 2), "open"),
     ],
 )
 def test_known_claims(claim, process, expected):

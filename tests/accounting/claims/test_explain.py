@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -30,6 +31,17 @@ def test_the_posterior_of_randomized_response_is_that_of_bayes():
     assert row.posterior == pytest.approx(0.2 * truth / (0.2 * truth + 0.8 * (1 - truth)), rel=1e-12)
     assert row.right_guess == pytest.approx(truth, rel=1e-11)
     assert row.delta == 0
+
+
+@pytest.mark.parametrize("eps", [0.1, 0.7, 1.0, 3.0, 9.7, 40.0])
+def test_the_bayes_factor_and_the_right_guess_are_on_the_safe_side_in_their_last_digit(eps):
+    row = wpriv.explain(eps=eps, prior=0.3)
+    with mpmath.workdps(40):
+        factor = mpmath.exp(mpmath.mpf(eps))
+        posterior = 1 / (1 + (1 - mpmath.mpf(0.3)) / mpmath.mpf(0.3) / factor)
+        assert factor <= row.bayes_factor <= factor * (1 + mpmath.mpf(2) ** -48)
+        assert posterior <= row.posterior <= posterior * (1 + mpmath.mpf(2) ** -47)
+        assert 2 * mpmath.mpf(row.right_guess) - 1 >= mpmath.mpf(row.advantage)
 
 
 @settings(max_examples=200, deadline=None)

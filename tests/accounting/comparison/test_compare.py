@@ -149,3 +149,32 @@ def test_no_answer_is_ever_nan_or_negative():
 def test_pld_is_the_accountant_where_none_is_named():
     done = wpriv.compare(process=[{"mech": "gauss", "sigma": 4}], delta=1e-5)
     assert [row["accountant"] for row in done.rows] == ["pld"]
+
+
+@pytest.mark.parametrize(
+    ("mech", "keys"),
+    [
+        ("gauss", {"sigma": 4, "n": 10, "sampling": "poisson", "rate": 0.1}),
+        ("dpsgd", {"noise_multiplier": 4, "steps": 10, "sample_rate": 0.1}),
+        ("gauss sigma=4 n=10 poisson 0.1", {}),
+        ("gauss sigma=4 poisson 0.1", {"n": 10}),
+        (wpriv.Gauss(4), {"n": 10, "sampling": wpriv.Poisson(0.1)}),
+        (wpriv.Process((wpriv.Step(wpriv.Gauss(4), 10, wpriv.Poisson(0.1)),)), {}),
+    ],
+    ids=["name", "synonyms", "words", "words and keys", "object", "process"],
+)
+def test_keywords_of_budget_describe_a_process_too(mech, keys):
+    known = wpriv.budget("gauss", sigma=4, n=10, sampling="poisson", rate=0.1, delta=1e-5, tol=1e-3)
+    rows = wpriv.compare(mech, **keys, delta=1e-5, accountant=["pld", "rdp"]).rows
+    assert [row["accountant"] for row in rows] == ["pld", "rdp"]
+    assert rows[0]["epsilon"] == known.epsilon.safe
+
+
+def test_keywords_of_budget_are_swept_over_and_refused_where_they_are_wrong():
+    swept = wpriv.compare("gauss", sigma=4, delta=1e-5, sweep={"over": "n", "values": [1, 2]}).rows
+    assert [row["n"] for row in swept] == [1, 2]
+    for keys in ({"sgima": 4}, {"sigma": 4, "process": "gauss sigma=4"}):
+        with pytest.raises(UsageError, match=r"did you mean 'sigma'|give one of them"):
+            wpriv.compare(mech="gauss", delta=1e-5, **keys)
+    with pytest.raises(UsageError, match="either a recipe, or its keys"):
+        wpriv.compare("plc/fig7-dpsgd", eps=3)

@@ -333,5 +333,5 @@ def test_brackets_of_selections_are_ordered_over_a_wide_box(log_eps0, n, log_del
 
 def test_the_bound_that_is_named_for_groups_is_rounded_up():
     # 2/3 and 1e-5 (e^(2/3) - 1)/(e^(1/3) - 1) = 2.3956124e-5
-    with pytest.raises(Unsupported, match=r"eps0 = 0\.666667 and delta0 = 2\.39562e-05"):
+    with pytest.raises(Unsupported, match=r"eps0 = 0\.666667 and delta0 = 2\.39562e-5"):
         wpriv.budget("dp", eps0=1 / 3, delta0=1e-5, group=2, eps=1)

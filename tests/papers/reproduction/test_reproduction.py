@@ -11,7 +11,7 @@ import pytest
 from tests.training.reports.pages import Balanced
 from wpriv.accounting.comparison import compare
 from wpriv.config.recipe_files import shipped
-from wpriv.errors import Interrupted, MissingResource, UsageError
+from wpriv.errors import Interrupted, MissingResource, Unsupported, UsageError
 from wpriv.papers.reproduction import collect, page, reproduce
 from wpriv.results.expectations import Verdict
 from wpriv.results.model import Together
@@ -81,12 +81,16 @@ def test_no_recipe_is_begun_beyond_the_time_and_the_page_says_so(tmp_path):
     assert not any((tmp_path / "plc").glob("*"))
 
 
-def test_a_recipe_that_is_refused_is_noted_and_the_others_run(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "noted", "failures"),
+    [(MissingResource, "refused", []), (Unsupported, "failed", ["plc/fig4-adp-pdp failed"])],
+)
+def test_a_recipe_that_cannot_run_is_noted_and_the_others_run(tmp_path, monkeypatch, error, noted, failures):
     plain = compare.run
 
     def without_data(recipe, out=None, **options):
         if "fig4" in recipe.name:
-            raise MissingResource("no such data")
+            raise error("no such data")
         return plain(recipe, out, **options)
 
     monkeypatch.setattr(compare, "run", without_data)
@@ -96,11 +100,13 @@ def test_a_recipe_that_is_refused_is_noted_and_the_others_run(tmp_path, monkeypa
     status = reproduce.run(plans, tmp_path, at_most=1e9, say=lines.append)
     assert [line for line in lines if "no such data" in line and "plc/fig4-adp-pdp" in line]
     assert {name: note["status"] for name, note in status.items()} == {
-        "plc/fig4-adp-pdp-quick": "refused",
+        "plc/fig4-adp-pdp-quick": noted,
         "plc/fig9-pure-dp-quick": "done",
     }
     first, second = collect.collect(papers, tmp_path, quick=True)
     assert (first.verdict, second.verdict) == ("not run", "reproduced")
+    # missing data are no failure of this program
+    assert (first.failures, second.failures) == (failures, [])
     page.write(papers, [first, second], tmp_path, quick=True)
     assert "no such data" in (tmp_path / "plc.html").read_text()
 
@@ -196,7 +202,7 @@ def test_a_page_says_what_several_trainings_cost_together(tmp_path):
         return (tmp_path / "plc.html").read_text()
 
     whole = Together(trainings=5, epsilon=2.00001, delta=1e-5, claim="certified", accountant="pld")
-    assert "All 5 private trainings together: eps = 2.00001 at delta = 1e-05, certified" in text(whole)
+    assert "All 5 private trainings together: eps = 2.00001 at delta = 1e-5, certified" in text(whole)
     assert "no number, since they differ" in text(Together(trainings=2, problem="they differ"))
     assert "trainings together" not in text(Together()) + text(None)
 

@@ -254,7 +254,7 @@ def test_the_statement_says_what_is_protected_and_what_is_not():
     statement = wpriv.privatize(records(8, 3), seed=4, **GAUSS).statement
     told = local_statement.to_markdown(statement)
     for fragment in (
-        *("every record by itself", "any-two", "to an l2 norm of 1", "eps = ", "at delta = 1e-05", "post-processing"),
+        *("every record by itself", "any-two", "to an l2 norm of 1", "eps = ", "at delta = 1e-5", "post-processing"),
         *("AES-256", "Seed: 4 (fixed)", "seed is fixed", "8 records of 3"),
     ):
         assert fragment in told

@@ -141,7 +141,7 @@ def test_an_audit_has_a_page_and_no_other_report(tmp_path):
     )
     result = report(tmp_path, "html")
     require_sound(result.text)
-    assert "0.84 at delta = 1e-05, confidence 95%" in result.text
+    assert "0.84 at delta = 1e-5, confidence 95%" in result.text
     with pytest.raises(Unsupported, match="--as html"):
         report(tmp_path)
     for damage, words in (("{}", "lacks an entry"), ("{", "is damaged"), ("[]", "is damaged")):

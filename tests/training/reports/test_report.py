@@ -216,9 +216,9 @@ def test_a_summary_names_numbers_statement_and_files(out):
     statement = json.loads((out / storage.STATEMENT).read_text())
     assert result.data["guarantees"] == statement["guarantees"]
     assert result.data["model"] == "fits"
-    for words in ("eps = 4 at delta = 1e-05, certified by pld", "model.safetensors fits", "not for publication"):
+    for words in ("eps = 4 at delta = 1e-5, certified by pld", "model.safetensors fits", "not for publication"):
         assert words in result.text
-    publish = next(line for line in result.text.splitlines() if line.startswith("publish"))
+    publish = next(line for line in result.text.splitlines() if line.startswith("  publish"))
     assert "model.safetensors" in publish
     assert "diagnostics.pt" not in publish
 
@@ -292,7 +292,7 @@ def test_a_sweep_is_summed_up_and_one_of_its_trainings_is_named(tmp_path):
 def test_numbers_behind_a_figure_are_rounded_to_the_safe_side():
     row = {"epsilon": 3.0000049, "epsilon_lower": 2.9999999, "delta": 1.00000049e-5, "sigma": 3.0000049}
     page = folder_page.numbers_behind([row])
-    assert re.findall(r"<td>([^<]*)</td>", page) == ["3.00001", "2.99999", "1.00001e-05", "3"]
+    assert re.findall(r"<td>([^<]*)</td>", page) == ["3.00001", "2.99999", "1.00001e-5", "3"]
 
 
 def test_folders_without_results_and_unknown_forms_are_refused(tmp_path):

@@ -23,11 +23,16 @@ TOO_WIDE, COARSE = 20, 1e-3
 SOURCE = (
     "Sommer, Meiser, Mohammadi 2019, Theorem 1; Doroshenko et al. 2022 (pessimistic discretisation); wpriv (optimistic)"
 )
-EXPLAIN = """\
+FORMULA = """\
 delta(eps) = E[(1 - e^(eps - Y))_+], Y the sum of all steps' privacy losses under P, in both orders of the neighbours.
-Each step's privacy profile is replaced by a piecewise-linear one above it (chords) and one below it;
+"""
+ASSUMES = "Assumes the adjacency and the sampling that are named with the answer."
+EXPLAIN = f"""\
+{FORMULA}Each step's privacy profile is replaced by a piecewise-linear one above it (chords) and one below it;
 both are composed by tilted FFTs. Discretisation, truncation, wrap-around and rounding are inside the bracket.
-Assumes the adjacency and the sampling that are named with the answer."""
+{ASSUMES}"""
+# the formula of an exact answer
+EXPLAIN_EXACT = f"{FORMULA}The sum has a closed form here, so that nothing is discretised.\n{ASSUMES}"
 
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
@@ -44,7 +49,8 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     closed = [closed_form(weighted) for weighted in directions]
     pairs = [pair for pair in closed if pair is not None]
     if len(pairs) == len(directions):
-        return curve_of_pair(process, pairs, accountant="pld", source=SOURCE)
+        source = f"{process.citations() or 'the mechanism by itself'} (closed form)"
+        return curve_of_pair(process, pairs, accountant="pld", source=source)
     # loaded only where there is no closed form
     from wpriv.accounting.pld.composition import Composition
     from wpriv.accounting.pld.sandwich import SandwichedComposition

@@ -1,8 +1,8 @@
-"""Zero-concentrated differential privacy: rho adds up over the steps and turns into (eps, delta) in closed form.
+"""Zero-concentrated differential privacy: xi and rho add up over the steps and turn into (eps, delta) in closed form.
 
 rho is known here for Gaussian and Laplace noise, continuous or discrete, for the exponential mechanism, for pure DP
 (every step whose loss is bounded) and for a given zCDP guarantee. It must not be confused with ``rdp``, which uses the
-divergence of every order; zCDP bounds all of them by one line, rho times the order.
+divergence of every order; zCDP bounds all of them by one line, xi plus rho times the order.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ SOURCE = (
     "Harrison, Manurangsi 2025 (pure DP, Laplace, bounded range)"
 )
 EXPLAIN = """\
-eps = rho + 2 sqrt(rho ln(1/delta)), rho = sum of sensitivity^2/(2 sigma^2) for (discrete) Gaussian noise, of
+eps = xi + rho + 2 sqrt(rho ln(1/delta)), rho = sum of sensitivity^2/(2 sigma^2) for (discrete) Gaussian noise, of
 eps_i tanh(eps_i/2) for pure eps_i-DP, of eps_i - 1 + e^-eps_i for Laplace noise (the mean loss, as for discrete Laplace
-noise), of x - 1 - ln x, x = eps_i/(1 - e^-eps_i), for exponential mechanisms, and of given rho_i.
+noise), of x - 1 - ln x, x = eps_i/(1 - e^-eps_i), for exponential mechanisms, and of given rho_i; xi of given xi_i.
 A rigorous upper bound, looser than rdp and gdp; subsampled Gaussian steps have no useful finite rho and are refused."""
 
 
@@ -37,37 +37,38 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     Raises:
         Unsupported: some step has neither a known rho without sampling nor a bounded loss.
     """
-    rho = total_rho(process)
+    xi, rho = total_line(process)
 
     def delta(eps: float) -> Bracket:
-        return Bracket.above(safe_exp(zcdp_to_log_delta(rho, eps)))
+        return Bracket.above(safe_exp(zcdp_to_log_delta(rho, eps - xi)))
 
     def epsilon(delta: float) -> Bracket:
-        return Bracket.above(zcdp_to_epsilon(rho, math.log(delta)))
+        return Bracket.above(xi + zcdp_to_epsilon(rho, math.log(delta)))
 
     return Curve(process, "zcdp", NOTION, CLAIM, SOURCE, delta, epsilon)
 
 
-def total_rho(process: Process) -> float:
-    """A proven rho of the whole process; raises as ``account``."""
+def total_line(process: Process) -> tuple[float, float]:
+    """Proven xi and rho of the whole process; raises as ``account``."""
     directions = process.renyi_directions()
     forward, backward = directions[0], directions[-1]
     parts = zip(process.steps, forward, backward, strict=True)
-    return math.fsum(n * _rho(step, pair, other) for step, (pair, n), (other, _) in parts)
+    lines = [(n, *_line(step, pair, other)) for step, (pair, n), (other, _) in parts]
+    return math.fsum(n * xi for n, xi, _ in lines), math.fsum(n * rho for n, _, rho in lines)
 
 
-def _rho(step: Step, forward: LossPair, backward: LossPair) -> float:
-    """rho of one release, or of one pass where a record takes part once in each: the smaller of two bounds.
+def _line(step: Step, forward: LossPair, backward: LossPair) -> tuple[float, float]:
+    """xi and rho of one release, or of one pass where a record takes part once in each: the smaller of two bounds.
 
     They are those of a theorem on its noise, and of the eps of pure DP.
     """
     pairs = (forward, backward)
-    by_noise = [rho for pair in pairs if (rho := pair.zcdp_rho()) is not None]
+    by_noise = [line for pair in pairs if (line := pair.zcdp_line()) is not None]
     pure_eps = max(pair.support[1] for pair in pairs)
     is_pure = all(pair.mass_at_plus_infinity == 0 for pair in pairs) and math.isfinite(pure_eps)
     bounds = [max(by_noise)] if len(by_noise) == len(pairs) else []
     # randomised response dominates every step of pure DP
-    bounds += [pure_eps * math.tanh(pure_eps / 2) * (1 + ROUNDING)] if is_pure else []
+    bounds += [(0.0, pure_eps * math.tanh(pure_eps / 2) * (1 + ROUNDING))] if is_pure else []
     if bounds:
         return min(bounds)
     raise Unsupported(

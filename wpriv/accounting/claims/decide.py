@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from wpriv.accounting import evaluate, membership_figures
-from wpriv.accounting.accountants.zcdp import total_rho
+from wpriv.accounting.accountants.zcdp import total_line
 from wpriv.accounting.claims import decision
 from wpriv.accounting.claims.decision import OPEN, PROVED, REFUTED, ROUNDING, Decision, Question, refuting_test
 from wpriv.core.guarantee import Curve
@@ -99,29 +99,47 @@ def _by_all_tests(question: Question, curve: Curve, largest: float) -> Decision 
 
 
 def concentrated(question: Question) -> Decision:
-    """Decide rho-zCDP."""
-    process, rho = question.process, question.claim.rho
-    bound = mu_without_sampling(process) ** 2 / 2
+    """Decide rho-zCDP and (xi, rho)-zCDP."""
+    process, xi, rho = question.process, question.claim.xi, question.claim.rho
+    offset, bound = 0.0, mu_without_sampling(process) ** 2 / 2
     with contextlib.suppress(Unsupported):
-        bound = min(bound, total_rho(process))
-    if bound <= rho * (1 + ROUNDING):
-        reason = f"the rhos of the steps add up to {bound:.6g}"
+        offset, bound = min((offset, bound), total_line(process), key=sum)
+    proven = f"the rhos of the steps add up to {bound:.6g}" + (f", and their xis to {offset:.6g}" if offset else "")
+    largest = evaluate.largest_loss(process)
+    if _below_line(offset, bound, largest, (xi, rho)):
+        by_loss = offset > xi or bound > rho * (1 + ROUNDING)
+        reason = f"{proven}; and no loss exceeds {rounded_text(largest, up=True)}" if by_loss else proven
         return question.decision(PROVED, reason, accountant="zcdp", source="Bun, Steinke 2016")
+    known = f"the least rho that is proven is {bound:.6g}" + (f", with xi {offset:.6g}" if offset else "")
     try:
-        curve, worst = _pld(question), _largest_ratio(process)
+        curve, worst = _pld(question), _largest_ratio(process, xi)
     except Unsupported as error:
         if math.isinf(bound):
             raise
-        return question.decision(OPEN, f"the least rho that is proven is {bound:.6g}; {error}", accountant="zcdp")
+        return question.decision(OPEN, f"{known}; {error}", accountant="zcdp")
     if worst is not None and worst[1] > rho * (1 + RENYI_ROUNDING):
         order, ratio = worst
-        reason = f"the Renyi divergence of order {order:g} is {rounded_text(ratio, up=False)} times its order"
-        return _refuted(question, curve, reason, concentrated_delta(rho))
+        above = f"exceeds {echo(xi)} by" if xi else "is"
+        reason = f"the Renyi divergence of order {order:g} {above} {rounded_text(ratio, up=False)} times its order"
+        return _refuted(question, curve, reason, concentrated_delta(rho, xi))
     why_open = (
-        f"no delta above that of {echo(rho)}-zCDP was found, nor a Renyi divergence above it at the orders 2 to "
-        f"{ORDERS[-1]:g}; the least rho that is proven is {bound:.6g}"
+        f"no delta above that of {question.claim} was found, nor a Renyi divergence above it at the orders 2 to "
+        f"{ORDERS[-1]:g}; {known}"
     )
-    return _scan(question, curve, concentrated_delta(rho), why_open)
+    return _scan(question, curve, concentrated_delta(rho, xi), why_open)
+
+
+def _below_line(offset: float, slope: float, largest: float, line: tuple[float, float]) -> bool:
+    """Tell whether D_alpha <= min(offset + slope alpha, largest) implies D_alpha <= xi + rho alpha at every alpha > 1.
+
+    The minimum is concave: it is farthest above a line of smaller slope where the two bounds meet, and above one of
+    larger slope at the order 1.
+    """
+    xi, rho = line
+    if math.isinf(largest) and slope > rho * (1 + ROUNDING):
+        return False
+    meet = max((largest - offset) / slope, 1.0) if slope > 0 and math.isfinite(largest) else 1.0
+    return all(min(offset + slope * at, largest) <= (xi + rho * at) * (1 + ROUNDING) for at in (1.0, meet))
 
 
 def gaussian_delta(mu: float) -> Callable[[float], float]:
@@ -129,10 +147,10 @@ def gaussian_delta(mu: float) -> Callable[[float], float]:
     return lambda eps: safe_exp(normal_log_delta(eps, mu * mu / 2, mu * mu))
 
 
-def concentrated_delta(rho: float) -> Callable[[float], float]:
-    """An upper bound of delta(eps) of every rho-zCDP release (Canonne, Kamath, Steinke 2020, Proposition 12)."""
+def concentrated_delta(rho: float, xi: float = 0.0) -> Callable[[float], float]:
+    """An upper bound of delta(eps) of every (xi, rho)-zCDP release (Canonne, Kamath, Steinke 2020, Proposition 12)."""
     lam = np.geomspace(1e-3, 1e4, 400)
-    moments = lam * (lam + 1) * rho
+    moments = lam * (xi + (lam + 1) * rho)
     return lambda eps: safe_exp(min(float(np.min(rdp_to_log_delta(lam, moments, eps))), 0.0))
 
 
@@ -140,13 +158,13 @@ def _pld(question: Question) -> Curve:
     return evaluate.curve(question.process, "pld", max(question.tol or 0.0, SCAN_TOL), of_pair=True)
 
 
-def _largest_ratio(process: Process) -> tuple[float, float] | None:
-    """The order at which D_alpha / alpha is largest, and that ratio; None where no divergence is known exactly."""
+def _largest_ratio(process: Process, xi: float) -> tuple[float, float] | None:
+    """The order at which (D_alpha - xi) / alpha is largest, and that; None where no divergence is known exactly."""
     ratios = []
     for pairs in (each for each in process.directions() if sandwich(each, 1.0) is None):
         divergences = [(pair.renyi(ORDERS), n) for pair, n in pairs]
         if all(divergence is not None for divergence, _ in divergences):
-            total = sum(n * np.asarray(divergence) for divergence, n in divergences) / ORDERS
+            total = (sum(n * np.asarray(divergence) for divergence, n in divergences) - xi) / ORDERS
             index = int(np.argmax(total))
             ratios.append((float(ORDERS[index]), float(total[index])))
     return max(ratios, key=lambda ratio: ratio[1], default=None)

@@ -70,8 +70,13 @@ class Decision(Shown):
     not_simulated: str = ""
     caveats: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
-        return f"{self.claim} is {self.verdict}: {self.reason}"
+    def sentence(self) -> str:
+        return f"{self.verdict}: {self.claim}, since {self.reason}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The caveats, under the name that all results have for them."""
+        return self.caveats
 
     def facts(self) -> list[tuple[str, str]]:
         """Return the process, the bounds, and the test that refutes the claim, each with its label."""

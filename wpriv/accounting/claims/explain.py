@@ -23,7 +23,7 @@ from wpriv.core.process import Process
 from wpriv.errors import UnknownName, Unsupported, UsageError
 from wpriv.files import STDIN, read_bytes
 from wpriv.files.shown import Shown
-from wpriv.numerics.numbers import echo, number, rounded, short, shown, text, whole
+from wpriv.numerics.numbers import echo, number, raised, rounded, short, shown, text, whole
 
 if TYPE_CHECKING:
     from wpriv.results.model import Figure, Releases, Reports
@@ -48,8 +48,8 @@ NEARLY_SURE = 0.999
 DIGITS = 4
 
 FORMS = (
-    "eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5; a folder of a training; a history; or words such as 'gauss "
-    "sigma=4 n=10'"
+    "eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5, with xi=0.1 or not; a folder of a training; a history; or words "
+    "such as 'gauss sigma=4 n=10'"
 )
 
 
@@ -164,7 +164,7 @@ class Explanation(Shown):
             "version": __version__,
         }
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         return (
             f"{self.about}: a guess at even odds whether a record was used is right with a probability of at most "
             f"{percent(self.right_guess)}"
@@ -195,6 +195,7 @@ def explain(
     delta: object = None,
     mu: object = None,
     rho: object = None,
+    xi: object = None,
     prior: object = PRIOR,
     people: object = PEOPLE,
     releases: object = RELEASES,
@@ -203,8 +204,9 @@ def explain(
     """Say what a guarantee means: attacks at most, several people and releases, deployments, and its limits.
 
     Args:
-        what: ``"eps=3,delta=1e-5"``, ``"mu=1"`` or ``"rho=0.5"`` (or the keywords of these names); a process as text
-            (a folder, a history, ``"gauss sigma=4 n=10"``), or a ``Guarantee``, ``Process`` or ``Mechanism``.
+        what: ``"eps=3,delta=1e-5"``, ``"mu=1"``, ``"rho=0.5"`` or ``"xi=0.1,rho=0.5"`` (or keywords of these names);
+            a process as text (a folder, a history, ``"gauss sigma=4 n=10"``), or a ``Guarantee``, ``Process`` or
+            ``Mechanism``.
         delta: beside mu, rho or a process: that of its pair of eps and delta (default 1e-5).
         prior: the probability, before the answer, that the record was used, in (0, 1).
         people, releases: how many are looked at together, from 1 on.
@@ -215,7 +217,7 @@ def explain(
     >>> explain("eps=3,delta=1e-5").advantage < 0.90515
     True
     """
-    known, notes = _known(what, {"eps": eps, "delta": delta, "mu": mu, "rho": rho})
+    known, notes = _known(what, {"eps": eps, "delta": delta, "mu": mu, "rho": rho, "xi": xi})
     before, several, times = number(prior, "`prior`"), whole(people, "`people`"), whole(releases, "`releases`")
     if not 0 < before < 1:
         raise UsageError(f"`prior` is a probability above 0 and below 1; found {echo(before)}")
@@ -254,15 +256,17 @@ def _bayes_factor(eps: float, delta: float) -> tuple[float, float]:
 
     A share s of answers with a loss above l contributes s (1 - e^(eps - l)) to delta at least.
     """
-    if delta == 0:
-        return math.exp(eps) if eps < 700 else math.inf, 0.0
-    kept = 1 - 1 / SHARES
-    return (math.exp(eps) / kept, SHARES * delta) if eps < 700 and SHARES * delta < 1 else (math.inf, 0.0)
+    if eps >= 700 or SHARES * delta >= 1:
+        return math.inf, 0.0
+    factor = raised(math.exp(eps)) if eps else 1.0
+    return (raised(factor / (1 - 1 / SHARES)), SHARES * delta) if delta else (factor, 0.0)
 
 
 def _posterior(prior: float, positives: float, negatives: float) -> float:
-    """Bayes' rule for an answer that is ``positives`` to ``negatives`` as likely with the record as without it."""
-    return prior / (prior + (1 - prior) * negatives / positives)
+    """Bayes' rule, rounded up, for an answer that is ``positives`` to ``negatives`` as likely with the record."""
+    if positives == negatives:
+        return prior
+    return min(1.0, raised(prior / (prior + (1 - prior) * negatives / positives)))
 
 
 def _known(what: object, given: dict[str, object]) -> tuple[Known, Sequence[str]]:
@@ -293,8 +297,9 @@ def _of_text(what: str, delta: float | None) -> tuple[Known, Sequence[str]]:
     # unlike those of a Path, these functions take any text
     if words and "=" in words[0] and not os.path.exists(what):
         return _of_claim(parse_claim(",".join(words)), delta), ()
-    if len(words) == 1 and words[0].replace(".", "", 1).isdigit():
-        raise UsageError(f"wanted a guarantee or a process: {FORMS}; found {what}. Did you mean eps={what}?")
+    if 1 <= len(words) <= 2 and all(re.fullmatch(r"\d*\.?\d+(e[-+]?\d+)?", word) for word in words):
+        meant = ",".join(f"{name}={word}" for name, word in zip(("eps", "delta"), words, strict=False))
+        raise UsageError(f"wanted a guarantee or a process: {FORMS}; found {what}. Did you mean {meant}?")
     if os.path.isfile(os.path.join(what, "statement.json")):
         return _of_folder(Path(what), delta)
     from wpriv.accounting.claims import subject  # which loads pydantic
@@ -350,10 +355,10 @@ def _of_claim(claim: Claim, delta: float | None) -> Known:
         raise UsageError("mu with fpr holds for some tests only; explain the process instead, or a mu of all tests")
     share = DELTA if delta is None else delta
     if not claim.mu + claim.rho:
-        return Pair(0.0, 0.0)
+        return Pair(claim.xi, 0.0)
     if share == 0:
         raise UsageError(f"{claim} gives no finite eps at delta = 0; give a `delta` above 0, such as 1e-5")
-    return Mu(claim.mu, share) if claim.mu else Rho(claim.rho, share)
+    return Mu(claim.mu, share) if claim.mu else Rho(claim.rho, share, claim.xi)
 
 
 def _of_folder(path: Path, delta: float | None) -> tuple[Known, Sequence[str]]:

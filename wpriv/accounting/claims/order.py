@@ -273,7 +273,7 @@ class PrivacyOrder(Shown):
     reason: str
     warnings: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         top = text(self.top, up=False)
         if math.isinf(self.top):
             return WORDS[self.verdict] + (" at every eps" if self.verdict != CROSSES else "")

@@ -157,7 +157,8 @@ def verify_claim(
     """Decide a claim about a process: proved, refuted with the test that breaks it, or open.
 
     Args:
-        claim: ``"eps=3,delta=1e-5"``, ``"eps=1"`` (pure DP), ``"mu=1"``, ``"mu=1,fpr=1e-9"`` or ``"rho=0.5"``.
+        claim: ``"eps=3,delta=1e-5"``, ``"eps=1"`` (pure DP), ``"mu=1"``, ``"mu=1,fpr=1e-9"``, ``"rho=0.5"`` or
+            ``"xi=0.1,rho=0.5"``.
         mech: a mechanism, a ``Process`` or the name of a mechanism, with the keywords of ``budget`` for the rest.
         accountant: the accountant that decides (default: pld, or rdp and zcdp where pld has no answer).
         tol: relative width asked of a certified bracket.

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from wpriv.accounting import best_of_runs, evaluate, load_recipe, membership_figures
+from wpriv.accounting.budget import Keywords
 from wpriv.accounting.comparison import grid, tables
 from wpriv.accounting.comparison.grid import Cell
 from wpriv.accounting.evaluate import EPS_DELTA
 from wpriv.accounting.interpretations import compare_interpretations
-from wpriv.config.plain_words import in_plain_words
+from wpriv.config.plain_words import in_plain_words, is_sentence
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES
 from wpriv.core import registry
 from wpriv.core.guarantee import RIGOROUS, unit_notes
+from wpriv.core.kinds import Sampling
+from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process
 from wpriv.core.repeats import parse
 from wpriv.errors import Unsupported, UsageError
@@ -32,7 +35,7 @@ Steps = Sequence[Mapping[str, object]]
 class ComparisonKeys(TypedDict, total=False):
     """The keys of a recipe of kind compare, as keywords; a process may be a ``Process``."""
 
-    process: Process | Steps
+    process: Process | Steps | str
     cases: Mapping[str, Process | Steps]
     adjacency: str | None
     group: int | None
@@ -52,6 +55,23 @@ class ComparisonKeys(TypedDict, total=False):
     expect: Sequence[Mapping[str, object]]
     panels: Sequence[Mapping[str, object]]
     claims: Sequence[Mapping[str, object]]
+
+
+class ComparisonKeywords(ComparisonKeys, Keywords, total=False):
+    """The same, and those keywords of ``budget`` that describe a process."""
+
+    mech: str | Mechanism | Process
+    accountant: str
+    n: int
+    sampling: str | Sampling
+    rate: float
+    batch: int
+    records: int
+    max_batch: int
+    bands: int
+    epochs: float
+    history: str | Path
+    observed: Any
 
 
 Row = dict[str, Any]
@@ -81,7 +101,7 @@ class Comparison(Shown):
     reused: int = 0
     notes: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         answered = [row for row in self.rows if not row.get("reason")]
         by = dict.fromkeys(str(row["accountant"]) for row in answered if row.get("accountant"))
         missed = sum(verdict.is_missed for verdict in self.verdicts)
@@ -90,6 +110,11 @@ class Comparison(Shown):
         words += [f"by {', '.join(by)}"] if by else []
         words += [f"{missed} of {len(self.verdicts)} expected numbers are missed"] if self.verdicts else []
         return ", ".join(words)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Those of all rows, each once."""
+        return tuple(dict.fromkeys(str(line) for row in self.rows for line in row.get("warnings") or ()))
 
     def to_latex(self) -> str:
         """The table of each panel of privacy curves for LaTeX, escaped, with the rules of the package booktabs.
@@ -112,7 +137,7 @@ class Comparison(Shown):
 
     def _repr_html_(self) -> str:
         parts = [html_of(words, []) + html_table(*table) for about, table in self._tables() for _, words in about[:1]]
-        return html_of(str(self), []) + "".join(parts)
+        return html_of(self.sentence(), self.warned()) + "".join(parts)
 
     def _repr_latex_(self) -> str:
         return self.to_latex()
@@ -124,22 +149,23 @@ class Comparison(Shown):
 
 @in_plain_words
 def compare(
-    recipe: str | Path | None = None,
+    recipe: str | Path | Mechanism | Process | None = None,
     *,
     out: str | Path | None = None,
     quick: bool = False,
     fresh: bool = False,
-    **keys: Unpack[ComparisonKeys],
+    **keys: Unpack[ComparisonKeywords],
 ) -> Comparison:
     """Put accountants side by side, from a recipe or from keywords.
 
     Args:
-        recipe: a path, or the name of a shipped recipe (``plc/fig7-dpsgd``).
+        recipe: a path, or the name of a shipped recipe (``plc/fig7-dpsgd``); or ``mech`` of ``budget``, with keywords.
         out: directory for table, figure, resolved recipe and provenance; a recipe's default is ``results/<name>``.
         quick: apply the recipe's ``quick`` overrides.
         fresh: discard what an earlier run left in ``out``.
         keys: instead of a recipe, the keys of one: ``process`` (a ``Process`` or a list of steps), ``accountants``,
-            ``sweep``, ``eps`` or ``delta``.
+            ``sweep``, ``eps`` or ``delta``; in place of ``process`` the keywords of ``budget`` (``mech="gauss",
+            sigma=4, n=10``).
     Returns:
         The Comparison; its ``rows`` are one per cell of the grid, with ``reason`` where an accountant has no answer.
         ``Comparison.require()`` raises if an expected number was missed.
@@ -154,13 +180,16 @@ def compare(
     """
     if not isinstance(out, (str, Path, type(None))):
         raise UsageError(f"out is the path of a directory; found {out!r:.60}")
-    if (recipe is None) == (not keys):
+    is_mech = not isinstance(recipe, str | Path | None) or is_sentence(recipe)
+    if (recipe is None or is_mech) == (not keys):
         raise UsageError(
-            "compare takes either a recipe, or its keys, as in compare(process='gauss sigma=4 n=10', delta=1e-5, "
+            "compare takes either a recipe, or its keys, as in compare('gauss sigma=4 n=10', delta=1e-5, "
             "accountants=['pld', 'rdp'])"
         )
-    if recipe is None:
-        return run(load_recipe.from_keys(keys), None if out is None else Path(out), fresh=fresh)
+    if recipe is None or is_mech:
+        given = dict(keys) if recipe is None else {"mech": recipe, **keys}
+        return run(load_recipe.from_keys(given), None if out is None else Path(out), fresh=fresh)
+    assert isinstance(recipe, str | Path)
     loaded = load_recipe.read(recipe, quick=quick, kind="compare")
     return run(loaded, loaded.default_out if out is None else Path(out), fresh=fresh)
 

@@ -14,7 +14,7 @@ from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import Unsupported
-from wpriv.numerics.numbers import quotient_up
+from wpriv.numerics.numbers import decimal, quotient_up
 
 MAX_SENSITIVITY = 2**20
 
@@ -58,7 +58,9 @@ class DiscreteLaplace(Mechanism):
         losses = (2 * np.arange(s + 1) - s) / b
         losses[-1] = quotient_up(s, b)
         losses[0] = -losses[-1]
-        return DiscreteLaplacePair(losses, log_p, symmetric=True, log_q=log_p[::-1])
+        pair = DiscreteLaplacePair(losses, log_p, symmetric=True, log_q=log_p[::-1])
+        pair.largest = decimal(s) / decimal(b)
+        return pair
 
 
 class DiscreteLaplacePair(AtomicPair):

@@ -34,6 +34,7 @@ class Gauss(Mechanism):
 
     release: ClassVar[Release] = Release.GAUSS
     noise: ClassVar[str | None] = "sigma"
+    norm: ClassVar[str] = "l2"
     ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "sigma"),)
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Theorem 5"
 

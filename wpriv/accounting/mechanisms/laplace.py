@@ -34,6 +34,7 @@ class Laplace(Mechanism):
 
     release: ClassVar[Release] = Release.LAPLACE
     noise: ClassVar[str | None] = "scale"
+    norm: ClassVar[str] = "l1"
     ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "scale"),)
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Appendix A.3"
 

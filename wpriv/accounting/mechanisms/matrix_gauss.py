@@ -338,6 +338,7 @@ class MatrixGauss(Mechanism):
 
     release: ClassVar[Release] = Release.MATRIX
     noise: ClassVar[str | None] = "sigma"
+    norm: ClassVar[str] = "l2"
     ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "sigma"),)
     why_not_sampled: ClassVar[str] = (
         "its records take part in given steps. Leave out `sampling` and `rate`; for cyclic Poisson sampling of a "

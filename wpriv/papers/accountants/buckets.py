@@ -29,13 +29,12 @@ from wpriv.numerics.root_finding import smallest_meeting
 NOTION = "approximate-dp"
 CLAIM = "certified"
 SOURCE = "Meiser, Mohammadi 2018 (privacy buckets, without error terms); Sommer, Meiser, Mohammadi 2019, Theorem 1"
-DISPLAY_NAME = "privacy buckets"
 EXPLAIN = """\
 Bucket i holds the losses from (i-1) ln f to i ln f, for i from -number/2 to number/2; larger ones count as infinite.
 Upper end: every loss as large as its bucket allows; lower end: as small. Sums of 8 losses by Fourier transforms, again
 and again; where they outgrow the buckets, two become one (f is squared). Rounding is inside both ends: 3e-13 n and more
 of delta, below which no delta is reached. factor=0 takes the least f whose buckets hold the losses of each step."""
-MAX_NUMBER = 2**22
+MAX_NUMBER, UNIT = 2**20, constants.UNIT_ROUNDOFF
 # losses beyond the buckets, relative to one release, where the factor is chosen; and mass by which sums outgrow them
 NEGLIGIBLE = 1e-15
 # losses that are added by one transform
@@ -66,14 +65,14 @@ class Buckets:
 
     def end(self, eps: float) -> float:
         """delta at eps with the rounding added, or subtracted."""
-        rounding = self.error + constants.UNIT_ROUNDOFF * (self.mass.size * self.width + 100)
-        return min(self.delta(eps) + rounding, 1.0) if self.upward else max(self.delta(eps) - rounding, self.infinity)
+        rounding, known = self.error + UNIT * (self.mass.size * self.width + 100), self.infinity * (1 - 1e-12)
+        return min(self.delta(eps) + rounding, 1.0) if self.upward else max(self.delta(eps) - rounding, known)
 
     def merged(self) -> Buckets:
         """The same losses with the factor squared; the outer half of the buckets is then empty."""
         half = self.mass.size // 2
-        places = (np.arange(-half, half + 1) + self.upward) // 2
-        return replace(self, width=2 * self.width, mass=np.bincount(places + half, self.mass, self.mass.size))
+        places = half + (np.arange(-half, half + 1) + self.upward) // 2
+        return replace(self, width=2 * self.width, mass=np.bincount(places, self.mass, self.mass.size).astype(float))
 
     def fitted(self, size: int) -> Buckets:
         """The same losses in so few buckets: two become one as often as more than rounding lies outside of them."""
@@ -97,9 +96,9 @@ def summed(parts: list[tuple[Buckets, int]]) -> Buckets:
     width, first = max(each.width for each, _ in parts), parts[0][0]
     size, length = first.mass.size, sum(n for _, n in parts) * (first.mass.size - 1) + 1
     window = fast_length(length)
-    unit, depth = constants.UNIT_ROUNDOFF, math.log2(window)
+    depth = math.log2(window)
     # as in accounting/pld/lattice.py: of each value of a transform and its powers, and of all values of the inverse
-    noise = unit * (constants.FFT_VALUE_ROUNDINGS * depth + 3) * (1 + 2 / math.pi * (math.log(window) + 1))
+    noise = UNIT * (constants.FFT_VALUE_ROUNDINGS * depth + 3) * (1 + 2 / math.pi * (math.log(window) + 1))
     values, log_finite, error = np.ones(window // 2 + 1, dtype=complex), 0.0, 0.0
     for each, n in parts:
         while each.width < width:
@@ -107,7 +106,7 @@ def summed(parts: list[tuple[Buckets, int]]) -> Buckets:
         values = values * integer_power(np.fft.rfft(each.mass, window), n)
         log_finite += n * math.log1p(-each.infinity) if each.infinity < 1 else -math.inf
         error += n * (each.error + noise) * (1 + 1e-9)
-    error += constants.FFT_VECTOR_ROUNDINGS * unit * depth * math.sqrt(energy(values))
+    error += constants.FFT_VECTOR_ROUNDINGS * UNIT * depth * math.sqrt(energy(values))
     masses = np.fft.irfft(values, window)[:length]
     return Buckets(width, masses, -math.expm1(log_finite), error, first.upward).fitted(size)
 
@@ -117,14 +116,15 @@ def buckets_of(pair: LossPair, width: float, number: int, *, upward: bool) -> Bu
     half = number // 2
     # a loss that is within its own rounding of the end of a bucket is taken to be that end
     rounding = LOSS_ROUNDING * half * width
-    tails = pair.probabilities(np.arange(-half, half + 1) * width + (rounding if upward else -rounding))
+    edges = np.arange(-half, half + 1) * width
+    tails = pair.probabilities(np.asarray(edges + (rounding if upward else -rounding), dtype=float))
     inner = mass_between(tails.sf_p[:-1], tails.cdf_p[:-1], tails.sf_p[1:], tails.cdf_p[1:])
     beyond = max(float(tails.sf_p[-1]) - pair.mass_at_plus_infinity, 0.0)
     mass = np.concatenate([[0.0], inner]) if upward else np.append(inner, beyond)
     mass[0] += float(tails.cdf_p[0]) if upward else 0.0
     # a tail that is off by some roundings moves so much mass to the next bucket
     tail = np.minimum(tails.sf_p, tails.cdf_p)
-    moved = constants.TAIL_ROUNDINGS * constants.UNIT_ROUNDOFF * width * float(tail.sum()) + rounding
+    moved = constants.TAIL_ROUNDINGS * UNIT * width * float(tail.sum()) + rounding
     return Buckets(width, mass, pair.mass_at_plus_infinity + (beyond if upward else 0.0), moved, upward)
 
 
@@ -132,7 +132,7 @@ def account(process: Process, *, tol: float = 1e-3, factor: float = 0.0, number:
     """Account for a process by privacy buckets; ``tol`` is not used.
 
     Args:
-        factor: f > 1, of two neighbouring buckets; 0 chooses it. number: of buckets, even, from 2 to 2^22.
+        factor: f > 1, of two neighbouring buckets; 0 chooses it. number: of buckets, even, from 2 to 2^20.
     Raises:
         Unsupported: some pair has no exact PLD. UsageError: an option out of range.
     """

@@ -22,7 +22,6 @@ from wpriv.papers.accountants._normal_approximation import Composed, bracket_cur
 NOTION = "approximate-dp"
 CLAIM = "certified"
 SOURCE = "Sommer, Meiser, Mohammadi 2019, Theorem 3 and Theorem 6"
-DISPLAY_NAME = "privacy loss class, least bound"
 EXPLAIN = """\
 The least of three upper bounds: Theorem 6 with the error of Berry and Esseen (berry-esseen) or of Nagaev (nagaev), and
 Theorem 3, Markov's inequality at every tail (markov); the source of an answer names the one that gave it. The lower end

@@ -10,20 +10,23 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from wpriv.accounting.accountants import _wdp_formulas
 from wpriv.accounting.accountants._moment_bounds import check_order
+from wpriv.accounting.accountants.zcdp import total_line
 from wpriv.core.guarantee import Curve
-from wpriv.core.kinds import Sampling
+from wpriv.core.kinds import Adjacency, Sampling
 from wpriv.core.mechanism import Mechanism
-from wpriv.core.pair_distances import Observed
+from wpriv.core.pair_distances import Observed, of_distances
 from wpriv.core.process import Process, Step, refuse_passes, refuse_special_sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics import wasserstein_1d
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.bracket import Bracket
+from wpriv.numerics.conversions import zcdp_to_epsilon, zcdp_to_log_delta
 
 NOTION = "wdp"
 CLAIM = "as-published"
@@ -43,13 +46,26 @@ VARIANTS = {
     "paper": "Theorem 2 (sum over coordinates), Corollary 1",
     "code": "Theorem 2 as the authors' program has it (sum over pairs), Corollary 1",
     "exact": "W_mu of the pairs themselves",
+    "kdp": "Definition 4, W_1 by its dual",
+    "generalised": "Definition 5, Theorem 1 corrected by Hoeffding's inequality",
     "table1": "Table 1, Propositions 7 and 8",
     "prop9": "Proposition 9, from pure DP",
     "prop10": "Proposition 10, from RDP",
     "prop11": "Proposition 11, from the exact WDP budget to DP",
+    "zcdp": "from the exact WDP budget to zCDP, by Proposition 11",
 }
-# options of one variant alone: the variant, and the default
-OPTIONS = {"coordinates": ("paper", 0.0), "alpha": ("prop10", 2.0), "lipschitz": ("prop11", 0.0)}
+# options of some variants alone: the variants, and the default
+OPTIONS = {"coordinates": (("paper",), 0.0), "alpha": (("prop10",), 2.0), "lipschitz": (("prop11", "zcdp"), 0.0)}
+# a query of the output attains the dual, and moving the outputs along it costs no more
+DUAL = "kdp: attained by the query f(y) = <y, v> / |v| of the output, v the largest change that one record makes"
+PATHS = (
+    "generalised wdp: delta is the probability, over training paths, that the losses of all steps add up to more than "
+    "eps; the mean losses are those that were observed, and the steps are taken to be independent"
+)
+FALSE = (
+    "as published: wdp:variant={} is false for every finite order: (1-h) Lap(0,1) + h Lap(T,1) with h = e^(-T/2) and "
+    "Lap(0,1) have 1-Lipschitz log densities, W -> 0 and a largest loss near T/2; use pld"
+)
 _NO_OBSERVATIONS = (
     "is computed from observed pair distances or gradients, and found none: give `observed`; wdp:variant=exact and "
     "wdp:variant=table1 use the sensitivity instead"
@@ -71,13 +87,13 @@ def account(
     """Evaluate every step by one variant, add up (Proposition 6), split off delta (Corollary 1); ``tol`` is not used.
 
     Args:
-        order: mu in [1, 1000]; 1 is Kantorovich DP. variant: one of ``VARIANTS``.
+        order: mu in [1, 1000]; ``kdp`` has 1. variant: one of ``VARIANTS``.
         beta: of Corollary 1, > 0; 0 stands for 1 in ``paper`` and ``code`` and for no path randomness (delta = 0)
             elsewhere.
         coordinates: of a gradient, where the observations do not give them (``paper``). group: k records at once
             (Proposition 13).
         alpha: the Renyi order that ``prop10`` starts from. lipschitz: constant of the log density, which ``prop11``
-            needs.
+            and ``zcdp`` need.
     Raises:
         Unsupported: nothing was observed, or the variant does not cover some step.
         UsageError: an option out of range, or one of another variant.
@@ -93,14 +109,26 @@ def account(
         )
     check_order("wdp with alpha", alpha)
     option = _option(variant, {"coordinates": coordinates, "alpha": alpha, "lipschitz": lipschitz})
+    if variant in ("kdp", "generalised", "zcdp") and (beta or (variant == "zcdp" and group > 1)):
+        raise UsageError(f"wdp:variant={variant} takes no beta, and zcdp no group; leave them out")
+    if variant == "kdp":
+        if order not in (1.0, 2.0):
+            raise UsageError(f"wdp:variant=kdp has order 1; found {order:g}. Leave it out, or use wdp:variant=exact")
+        order = 1.0
     total = group * _total(process, variant, order, option)
+    if variant == "generalised":
+        return _generalised(process, order, total, group)
     rate = beta or (1.0 if variant in ("paper", "code") else 0.0)
     rate /= group  # of Corollary 1: ln delta falls by this for each unit of eps
 
     def delta(eps: float) -> Bracket:
+        if variant == "zcdp":
+            return bracket(math.exp(zcdp_to_log_delta(total, eps)))
         return bracket(math.exp(_wdp_formulas.published_log_delta(total, rate, eps)) if rate else float(eps < total))
 
     def epsilon(delta: float) -> Bracket:
+        if variant == "zcdp":
+            return bracket(zcdp_to_epsilon(total, math.log(delta)))
         return bracket(_wdp_formulas.published_epsilon(total, rate, math.log(delta)) if rate else total)
 
     claim, warnings = _claim(process, variant, order, total / group)
@@ -112,19 +140,54 @@ def account(
     settings = f"order {order:g}"
     settings += f", beta {beta or 1:g}" if rate else ""
     settings += f", groups of {group:g}" if group > 1 else ""
-    notion = "approximate-dp" if variant == "prop11" else NOTION
+    settings += f", rho {total:.6g}" if variant == "zcdp" else ""
+    notion = "approximate-dp" if variant in ("prop11", "zcdp") else NOTION
     return Curve(process, "wdp", notion, claim, f"{SOURCE}: {VARIANTS[variant]}; {settings}", delta, epsilon, warnings)
 
 
 def _option(variant: str, given: Mapping[str, float]) -> float:
     """The option that only this variant has, 0 where it has none; refuses those of other variants."""
-    for name, (user, default) in OPTIONS.items():
-        if user != variant and given[name] != default:
+    for name, (users, default) in OPTIONS.items():
+        if variant not in users and given[name] != default:
             raise UsageError(
-                f"wdp: {name} is an option of wdp:variant={user} and has no effect on variant={variant}; found "
-                f"{given[name]:g}. Leave it out, or use wdp:variant={user}"
+                f"wdp: {name} is an option of wdp:variant={users[0]} and has no effect on variant={variant}; found "
+                f"{given[name]:g}. Leave it out, or use wdp:variant={users[0]}"
             )
-    return next((given[name] for name, (user, _) in OPTIONS.items() if user == variant), 0.0)
+    return next((given[name] for name, (users, _) in OPTIONS.items() if variant in users), 0.0)
+
+
+def _generalised(process: Process, order: float, total: float, group: float) -> Curve:
+    """Definition 5 by Hoeffding's inequality, for independent W_t in [0, w_t] of the mean sum ``total``.
+
+    P(sum W_t >= total + x) <= exp(-2 x^2 / sum w_t^2), w_t being W_mu at the sensitivity. Without observations W_t is
+    w_t, and delta is 0. Theorem 1 as printed takes E e^X <= e^(E X), which is Jensen's inequality reversed.
+    """
+    most = spread = 0.0
+    for step in process.steps:
+        if step.observed is None:
+            most += group * step.n * float(_exact(step, order)[0])
+            continue
+        apart = _distances(replace(step, observed=None)) * (1 if process.adjacency == Adjacency.REPLACE_ONE else 2)
+        if float((step.observed.distances / step.observed.unit[:, None]).max()) > float(apart[0]) * (1 + 1e-9):
+            raise Unsupported(
+                "wdp:variant=generalised needs losses that the sensitivity bounds, and observed pairs are further "
+                "apart. Clip the gradients, or give their largest change as `sensitivity`"
+            )
+        widest = group * step.observed.unit * _exact(replace(step, observed=of_distances(apart)), order)
+        most, spread = most + step.observed.total(widest, step.n), spread + step.observed.total(widest**2, step.n)
+    bracket: Callable[[float], Bracket] = Bracket if spread else Bracket.above
+
+    def delta(eps: float) -> Bracket:
+        if eps >= most:
+            return bracket(0.0)
+        return bracket(math.exp(-2 * (eps - total) ** 2 / spread) if spread and eps > total else 1.0)
+
+    def epsilon(delta: float) -> Bracket:
+        return bracket(min(total + math.sqrt(-math.log(delta) * spread / 2), most))
+
+    claim, warnings = ("approximate", (UNIT, PATHS)) if spread else ("upper-bound", (UNIT,))
+    source = f"{SOURCE}: {VARIANTS['generalised']}; order {order:g}" + (f", groups of {group:g}" if group > 1 else "")
+    return Curve(process, "wdp", NOTION, claim, source, delta, epsilon, warnings)
 
 
 def _total(process: Process, variant: str, order: float, option: float) -> float:
@@ -139,21 +202,32 @@ def _total(process: Process, variant: str, order: float, option: float) -> float
 
 def _claim(process: Process, variant: str, order: float, total: float) -> tuple[str, tuple[str, ...]]:
     """The claim of the figure and its warnings."""
-    if variant == "prop11":
-        return CLAIM, ("as published: wdp:variant=prop11 is false for every finite order; use pld",)
-    if variant != "exact":
+    if variant in ("prop11", "zcdp"):
+        return CLAIM, (FALSE.format(variant), *(_compared_with_rho(process, total) if variant == "zcdp" else ()))
+    if variant not in ("exact", "kdp"):
         return CLAIM, (UNIT, *_compared_with_exact(process, order, total))
+    dual = (DUAL,) if variant == "kdp" else ()
     if any(step.observed is not None for step in process.steps):
         return "approximate", (
-            UNIT,
+            *(UNIT, *dual),
             "wdp evaluates the furthest observed pair of each step; other data may contain pairs further apart",
         )
     if sum(step.n for step in process.steps) == 1:
-        return "exact", (UNIT,)
+        return "exact", (UNIT, *dual)
     return "upper-bound", (
-        UNIT,
+        *(UNIT, *dual),
         "the sum over the steps holds for releases fixed in advance, not for steps chosen by earlier outputs",
     )
+
+
+def _compared_with_rho(process: Process, printed: float) -> tuple[str, ...]:
+    """A warning that compares the printed rho with the least one, where that is known (accountant zcdp)."""
+    try:
+        proven = total_line(process)[1]
+    except Unsupported:
+        return ()
+    relation = "BELOW" if printed < proven * (1 - 1e-9) else "above"
+    return (f"the published rho, {printed:.6g}, lies {relation} the proven one, {proven:.6g} (accountant zcdp)",)
 
 
 def _compared_with_exact(process: Process, order: float, total: float) -> tuple[str, ...]:
@@ -177,8 +251,10 @@ def _losses(
     step = Step(mechanism, 1, sampling, observed)
     if variant in ("paper", "code"):
         return _published(step, variant, order, option)
-    if variant == "exact":
+    if variant in ("exact", "generalised"):
         return _exact(step, order)
+    if variant == "kdp":
+        return step.sampling.rate * _distances(step)
     return np.array([_basic(step, variant, order, option)])
 
 
@@ -207,17 +283,11 @@ def _published(step: Step, variant: str, order: float, coordinates: float) -> Ar
 
 def _exact(step: Step, order: float) -> Array:
     """W_mu of the furthest observed pair of each step, or of the sensitivity where nothing was observed."""
-    mechanism, sampling, observed = step.mechanism, step.sampling, step.observed
-    noise = mechanism.additive_noise()
-    if noise is None or noise.local:
-        raise Unsupported(f"wdp:variant=exact covers additive noise only; found {mechanism.name}. Use pld")
-    if observed is None:
-        distances, units = np.array([noise.sensitivity]), np.ones(1)
-    else:
-        distances, units = observed.distances.max(axis=1), observed.unit
+    mechanism, sampling, noise = step.mechanism, step.sampling, step.mechanism.additive_noise()
+    distances, units = _distances(step), np.ones(1) if step.observed is None else step.observed.unit
     if sampling.rate == 1:
         return np.array([wasserstein_1d.shift(d) for d in distances])
-    if sampling.kind != "poisson" or not noise.is_textbook(noise.family):
+    if sampling.kind != "poisson" or noise is None or not noise.is_textbook(noise.family):
         raise Unsupported(
             f"wdp:variant=exact covers Gaussian and Laplace noise under Poisson sampling; found "
             f"{mechanism.name}, sampling {sampling.kind}. Use `sampling='poisson'`, or pld"
@@ -229,6 +299,14 @@ def _exact(step: Step, order: float) -> Array:
             for d, unit in zip(distances, units, strict=True)
         ]
     )
+
+
+def _distances(step: Step) -> Array:
+    """[observed steps] the distance of the furthest observed pair, or [1] the sensitivity where none was observed."""
+    noise = step.mechanism.additive_noise()
+    if noise is None or noise.local:
+        raise Unsupported(f"wdp:variant=exact covers additive noise only; found {step.mechanism.name}. Use pld")
+    return np.array([noise.sensitivity]) if step.observed is None else step.observed.distances.max(axis=1)
 
 
 def _basic(step: Step, variant: str, order: float, option: float) -> float:
@@ -268,7 +346,8 @@ def _basic(step: Step, variant: str, order: float, option: float) -> float:
         return _wdp_formulas.published_from_rdp(float(divergence[0]), sensitivity, order)
     if not option > 0:
         raise UsageError(
-            "wdp:variant=prop11 needs the Lipschitz constant of the log density, as in lipschitz=0.1; Laplace noise "
-            "has 1/b"
+            f"wdp:variant={variant} needs the Lipschitz constant of the log density, as in lipschitz=0.1; Laplace "
+            "noise has 1/b"
         )
-    return _wdp_formulas.published_to_rdp(float(_exact(step, order)[0]), option, order)
+    bound = _wdp_formulas.published_to_rdp(float(_exact(step, order)[0]), option, order)
+    return bound * bound / 2 if variant == "zcdp" else bound

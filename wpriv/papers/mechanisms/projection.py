@@ -100,6 +100,7 @@ class Projection(Mechanism):
 
     release: ClassVar[Release] = Release.PROJECTION
     noise: ClassVar[str | None] = "sigma"
+    norm: ClassVar[str] = "l2"
     ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "sigma"),)
     why_not_sampled: ClassVar[str] = (
         "it releases one row for each drawn record, so the shape of the release would reveal the batch size, and its "

@@ -73,7 +73,7 @@ class Audit(Shown):
     ceiling: float
     files: tuple[Path, ...] = ()
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         return f"{self.verdict}: {VERDICTS[self.verdict]}"
 
     def facts(self) -> list[tuple[str, str]]:
@@ -83,11 +83,18 @@ class Audit(Shown):
         least = text(self.best.epsilon_at_least, up=False)
         canaries = "1 canary" if self.canaries == 1 else f"{self.canaries} canaries"
         return [
-            ("certified", str(self.certified)),
+            ("certified", self.certified.sentence()),
             ("audit", f"eps at least {least} {at} with {CONFIDENCE:.0%} confidence (statistical, not a guarantee)"),
             ("ceiling", f"eps at least {text(self.ceiling, up=False)}, for a training without any noise"),
             ("method", f"{self.method}, {self.runs} run{'s' * (self.runs != 1)} of {canaries}"),
         ]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Those of the certified guarantee, and what an audit does not show."""
+        group = self.certified.process.group
+        of_groups = (OF_GROUPS.format(group=group),) if group > 1 else ()
+        return (*self.certified.warnings, *of_groups, NOT_PRIVATE)
 
     @property
     def best(self) -> Test:
@@ -156,7 +163,7 @@ class Audit(Shown):
             "process": row["process"],
             "tests": [asdict(test) for test in self.tests],
             "source": SOURCES[self.method],
-            "warnings": [*row["warnings"], *([OF_GROUPS.format(group=group)] if group > 1 else []), NOT_PRIVATE],
+            "warnings": list(self.warnings),
             "version": __version__,
         }
 

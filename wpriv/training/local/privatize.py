@@ -54,10 +54,15 @@ class Privatized(Shown):
     statement: Json
     files: tuple[Path, ...] = ()
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         data = self.statement["data"]
         shape = " x ".join(str(side) for side in data["shape"])
         return f"{data['records']} records of {shape}: {words.headline(local_statement.read(self.statement))}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Those of the statement."""
+        return tuple(self.statement["warnings"])
 
     def facts(self) -> list[tuple[str, str]]:
         """The facts of the statement, and the written files."""

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from wpriv.accounting.claims import explain
 from wpriv.config import yaml_document
@@ -294,17 +295,29 @@ SCHEMA = "wpriv.report/1"
 NO_MEASUREMENTS = ("epoch", "step", "epsilon", "seconds")
 
 
-def summary_of_training(path: Path, statement: Statement, weights: ModelCheck) -> tuple[str, Row]:
-    """Return the summary of a finished training, as text and as plain data."""
+class Summary(NamedTuple):
+    """What a folder holds: the guarantee in one line, and details, each with its label."""
+
+    headline: str
+    rows: list[tuple[str, str]]
+
+    def text(self) -> str:
+        """The summary in lines."""
+        column = max(len(name) for name, _ in self.rows) + 4
+        return "\n".join([self.headline, *(f"  {name}".ljust(column) + value for name, value in self.rows)])
+
+
+def summary_of_training(path: Path, statement: Statement, weights: ModelCheck) -> tuple[Summary, Row]:
+    """Return the summary of a finished training, and the same as plain data."""
     last = last_metrics(path)
     data, measured = statement.data, {key: value for key, value in last.items() if key not in NO_MEASUREMENTS}
     files = [entry for entry in statement.publish if (path / entry.file).exists()]
     steps = f", {last['step']} steps" if "step" in last else ""
-    rows = [("trained", f"{statement.task} on {data.records} records of {data.name}{steps}")]
+    rows = [("recipe", f"{statement.recipe}: {statement.source}")]
+    rows.append(("trained", f"{statement.task} on {data.records} records of {data.name}{steps}"))
     if measured:
         shown = ", ".join(f"{key} {value:.4g}" for key, value in measured.items() if isinstance(value, (int, float)))
         rows.append(("measured", f"{shown} (without noise: not for publication)"))
-    rows.append(("guarantee", words.promise(statement)))
     if (source := statement.protection) is not None:
         rows += [("neighbours", source.neighbours), ("delta", words.delta(source.delta))]
     rows.append(("weights", weights.words))
@@ -324,20 +337,22 @@ def summary_of_training(path: Path, statement: Statement, weights: ModelCheck) -
         "warnings": statement.warnings,
         "files": [entry.as_dict() for entry in files],
     }
-    return _lines(statement.recipe, statement.source, rows), summary
+    return Summary(words.promise(statement), rows), summary
 
 
 def summary_of_table(
     path: Path, kind: str, recipe: Mapping[str, object], provenance: Mapping[str, object]
-) -> tuple[str, Row]:
-    """Return the summary of a comparison or a sweep, as text and as plain data.
+) -> tuple[Summary, Row]:
+    """Return the summary of a comparison or a sweep, and the same as plain data.
 
     Args:
         recipe: the content of recipe.yaml. provenance: the content of provenance.json; both may be empty.
     """
     table = storage.table(path / storage.TABLE)
     names = dict.fromkeys(str(row["accountant"]) for row in table if row.get("accountant"))
-    rows = [("rows", f"{len(table)} in {storage.TABLE}, columns {', '.join(table[0])}")]
+    name = str(provenance.get("recipe") or path.name)
+    rows = [("recipe", f"{name}: {recipe.get('source', 'no source given')}")]
+    rows.append(("rows", f"{len(table)} in {storage.TABLE}, columns {', '.join(table[0])}"))
     accountants = []
     for name in names:
         part = [row for row in table if row.get("accountant") == name]
@@ -347,13 +362,16 @@ def summary_of_table(
         figures = [f"{key} {shown(ends)}" for key, ends in ranges.items() if ends]
         rows.append((name, ", ".join([f"{len(part)} rows", "/".join(claims) or "no answer", *figures])))
     together, warnings = statement_of_all(path)
+    headline = f"{len(table)} numbers by {', '.join(names) or 'one computation'}"
     trainings = sorted(file.parent.name for file in path.glob(f"*/{storage.STATEMENT}"))
     if kind == "sweep":
         rows.append(("trainings", f"{len(trainings)} finished, each with a statement: {', '.join(trainings)}"))
         rows += lines_of_all(together, warnings)
+        headline = f"{len(trainings)} trainings, each with a guarantee of its own"
+        if together is not None:
+            headline = f"{words.guarantee_of_all(together)}, for {len(trainings)} trainings together"
     files = sorted(item.name for item in path.iterdir() if item.is_file())
     rows.append(("files", ", ".join(files)))
-    name = str(provenance.get("recipe") or path.name)
     summary = {
         "schema": SCHEMA,
         "kind": kind,
@@ -364,7 +382,7 @@ def summary_of_table(
         "files": files,
         **({"together": together.as_dict(), "warnings": warnings} if together is not None else {}),
     }
-    return _lines(name, str(recipe.get("source", "no source given")), rows), summary
+    return Summary(headline, rows), summary
 
 
 def statement_of_all(path: Path) -> tuple[Together | None, list[str]]:
@@ -409,9 +427,3 @@ def shown(ends: list[float] | None) -> str:
         return ""
     low, high = (words.up(float(end)) for end in ends)
     return low if low == high else f"{low} to {high}"
-
-
-def _lines(title: str, source: str, rows: Iterable[tuple[str, str]]) -> str:
-    entries = list(rows)
-    width = max(len(name) for name, _ in entries) + 2
-    return "\n".join([f"{title}: {source}", *(f"{name.ljust(width)}{value}" for name, value in entries)])

@@ -210,12 +210,21 @@ class Report(Shown):
 
     Args:
         text: for people: lines, YAML or Markdown. data: the same as plain data. notes: what to know of it.
+        summary: of the form ``summary``, the first line of the text and the details below it.
     """
 
     form: str
     text: str
     data: Json
     notes: list[str] = field(default_factory=list)
+    summary: folder_page.Summary | None = None
+
+    def sentence(self) -> str:
+        """The first line of the text."""
+        return self.text.partition("\n")[0]
+
+    def facts(self) -> list[tuple[str, str]]:
+        return [] if self.summary is None else self.summary.rows
 
     def __str__(self) -> str:
         return self.text
@@ -224,6 +233,8 @@ class Report(Shown):
         return f"<Report: {self.form}, {len(self.text.splitlines())} lines>"
 
     def _repr_html_(self) -> str:
+        if self.summary is not None:
+            return super()._repr_html_()
         return self.text if self.form == "html" else html_of(self.text, [])
 
 
@@ -250,7 +261,7 @@ def report(source: str | Path, form: str = "summary", changes: Mapping[str, Any]
     if kind != "training":
         if form not in ("summary", "html") or (kind == "audit" and form != "html"):
             raise Unsupported(_refusal(path, kind, form))
-        return Report(form, *_of_audit(path)) if kind == "audit" else Report(form, *_of_table(path, kind, form))
+        return Report(form, *_of_audit(path)) if kind == "audit" else _of_table(path, kind, form)
     weights = model_check.require(path)
     statement, _ = model_check.read_statement(path / storage.STATEMENT)
     if form == "registry":
@@ -259,8 +270,10 @@ def report(source: str | Path, form: str = "summary", changes: Mapping[str, Any]
         rows = questions(statement, weights)
         data = {"schema": SCHEMA, "kind": form, "questions": [row.as_dict() for row in rows]}
         return Report(form, to_markdown(statement, rows), data)
-    lines, data = folder_page.summary_of_training(path, statement, weights)
-    return Report(form, folder_page.of_training(path, statement, weights) if form == "html" else lines, data)
+    summary, data = folder_page.summary_of_training(path, statement, weights)
+    if form == "html":
+        return Report(form, folder_page.of_training(path, statement, weights), data)
+    return Report(form, summary.text(), data, summary=summary)
 
 
 def _registry(statement: Statement, changes: Mapping[str, object] | None) -> Report:
@@ -311,12 +324,14 @@ def _of_audit(path: Path) -> tuple[str, Json]:
     return folder_page.of_audit(path, audit), {"schema": SCHEMA, "kind": "audit", **answer}
 
 
-def _of_table(path: Path, kind: str, form: str) -> tuple[str, Json]:
+def _of_table(path: Path, kind: str, form: str) -> Report:
     try:
         provenance = model.json_object(path / storage.PROVENANCE)
     except (UsageError, MissingResource):
         provenance = {}
     recipe = path / storage.RECIPE
     data = yaml_document.read(recipe).data if recipe.is_file() else {}
-    lines, entries = folder_page.summary_of_table(path, kind, data, provenance)
-    return (folder_page.of_table(path, kind, data, provenance) if form == "html" else lines), entries
+    summary, entries = folder_page.summary_of_table(path, kind, data, provenance)
+    if form == "html":
+        return Report(form, folder_page.of_table(path, kind, data, provenance), entries)
+    return Report(form, summary.text(), entries, summary=summary)

@@ -11,7 +11,7 @@ from typing import Protocol
 from wpriv.accounting import adaptive_history
 from wpriv.accounting.ledger import CutPass
 from wpriv.errors import Unsupported
-from wpriv.numerics.numbers import text
+from wpriv.numerics.numbers import rounded, short, text
 from wpriv.results import storage
 from wpriv.results.model import Figure, Noise, Releases, Reports, Share, Statement, Together, Tuning
 
@@ -36,8 +36,8 @@ class Point(Protocol):
 
 
 def point(row: Point) -> str:
-    """Return ``eps = 3.4 at delta = 1e-05``."""
-    return f"eps = {up(row.epsilon)} at delta = {up(row.delta)}"
+    """Return ``eps = 3.4 at delta = 1e-5``."""
+    return f"eps = {up(row.epsilon)} at delta = {short(rounded(row.delta, up=True))}"
 
 
 def up(value: float | None) -> str:
@@ -68,7 +68,7 @@ def guarantee(row: Figure) -> str:
 
 
 def headline(reports: Reports) -> str:
-    """Return ``eps = 34.9995 at delta = 0.0001 for every record by itself, exact by pld``."""
+    """Return ``eps = 34.9995 at delta = 1e-4 for every record by itself, exact by pld``."""
     row = reports.guarantees[0]
     pure = " (pure DP)" if row.delta == 0 else ""
     if not row.is_proven:
@@ -90,8 +90,8 @@ def guarantee_of_all(together: Together) -> str:
     """Return the guarantee of several trainings together; or why there is none."""
     if together.epsilon is None:
         return f"no number, since {together.problem}"
-    figures = f"eps = {up(together.epsilon)} at delta = {up(together.delta)}"
-    return f"{figures}, {together.claim} by {together.accountant}"
+    at = short(rounded(together.delta or 0.0, up=True))
+    return f"eps = {up(together.epsilon)} at delta = {at}, {together.claim} by {together.accountant}"
 
 
 def guaranteed(statement: Statement, purpose: str) -> tuple[Releases | Reports, Figure]:
