@@ -273,8 +273,6 @@ def _left_open(written: Mapping[str, Any]) -> tuple[Unknown, dict[str, Any], lis
 
     Args:
         written: the step as in a recipe, ``{mech, <parameters>, sampling, n | epochs, rate | batch with records}``.
-    Raises:
-        UsageError: nothing is left open, or too much.
     """
     spec, notes = with_repetition(written)
     noise = registry.mechanism(spec.get("mech")).noise

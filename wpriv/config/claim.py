@@ -59,11 +59,7 @@ class Claim:
 
 
 def parse_claim(text: str) -> Claim:
-    """Parse a claim such as ``eps=3,delta=1e-5``.
-
-    Raises:
-        UsageError: the text is no claim, or a number is out of range.
-    """
+    """Parse a claim such as ``eps=3,delta=1e-5``."""
     values: dict[str, float] = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")

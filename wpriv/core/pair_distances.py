@@ -50,11 +50,7 @@ class Observed:
         return n * float(losses[0]) if self.steps == 1 else math.fsum(losses[:n])
 
     def independent(self) -> Array:
-        """Return [steps, records // 2] distances of the pairs (0,1), (2,3), ..., which share no record.
-
-        Raises:
-            UsageError: the records of the pairs are unknown, since distances were given instead of gradients.
-        """
+        """Return [steps, records // 2] distances of the pairs (0,1), (2,3), ..., which share no record."""
         if not self.records:
             raise UsageError(
                 "independent pairs require gradients; found distances, which do not show which records they share. "
@@ -73,8 +69,6 @@ def of_distances(
 
     Args:
         unit: a number or [steps] > 0; see ``Observed``.
-    Raises:
-        UsageError: the distances are empty, negative or not finite, or ``unit`` does not fit or is not above 0.
     """
     array = np.atleast_2d(np.asarray(distances, dtype=float))
     if array.ndim != 2 or array.size == 0 or not np.all(np.isfinite(array)) or np.any(array < 0):
@@ -97,8 +91,6 @@ def of_gradients(gradients: ArrayLike, *, unit: ArrayLike = 1.0, clip: bool = Fa
         gradients: [records, coordinates] or [steps, records, coordinates].
         unit: a number or [steps] > 0; see ``Observed``.
         clip: whether every gradient is first scaled down to a norm of at most the step's unit.
-    Raises:
-        UsageError: there are fewer than two records, or values that are not finite.
     """
     array = np.asarray(gradients, dtype=float)
     array = array[None] if array.ndim == 2 else array

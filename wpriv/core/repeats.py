@@ -242,11 +242,7 @@ def parse(text: str | Repeats) -> Repeats:
 
 
 def from_parameters(kind: str, given: Mapping[str, object]) -> Repeats:
-    """A distribution from its parameters by name, as numbers or text.
-
-    Raises:
-        UsageError: a parameter is unknown, missing or out of range.
-    """
+    """A distribution from its parameters by name, as numbers or text."""
     names = KINDS[kind]
     for name in given:
         if name not in names:

@@ -60,8 +60,6 @@ def adp_pdp(rows: Rows, axes: Any) -> None:
 
     The rows are those of the accountants pld and pdp at one eps; sigma, sensitivity and bound are read from them.
 
-    Raises:
-        UsageError: the rows are not those of a Gaussian mechanism with moderate parameters.
     Source:
         Sommer, Meiser, Mohammadi (2019), Figure 4.
     """
@@ -142,11 +140,7 @@ def attack_chances(rows: Rows, axes: Any) -> None:
     "Claims of a paper: each published figure over the exact one, with the inputs at which it fails or is tightest."
 )
 def claims(rows: Rows, axes: Any) -> None:
-    """Draw one line for each claim: published / exact on a log axis; left of 1 a published upper bound is too small.
-
-    Raises:
-        KeyError: no row has a ratio.
-    """
+    """Draw one line for each claim: published / exact on a log axis; left of 1 a published upper bound is too small."""
     ratios = [row["ratio"] for row in rows if row.get("ratio")]
     if not ratios:
         raise KeyError("rows with a ratio of published to exact numbers")
@@ -254,8 +248,6 @@ def linear_generator(rows: Rows, axes: Any) -> None:
 def projection_law(rows: Rows, axes: Any) -> None:
     """Draw a projection-law table; a bound far outside is not drawn to scale but named at the right edge.
 
-    Raises:
-        UsageError: the rows hold fewer than two bins.
     Source:
         Rakotomamonjy and Ralaivola (2021), Figures 1 and 7.
     """
@@ -365,8 +357,6 @@ def sliced_distance(rows: Rows, axes: Any) -> None:
 def uniform_outputs(rows: Rows, axes: Any) -> None:
     """Draw ``probability`` over ``outcome``, a bar for each ``case``; outcomes of one case alone are hatched.
 
-    Raises:
-        UsageError: there are not two cases.
     Source:
         Sommer, Meiser, Mohammadi (2019), Figure 3, left.
     """

@@ -29,11 +29,7 @@ def plain(value: object) -> Any:
 
 
 def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of a JSON file as a dict; an ``object_pairs_hook`` of ``json.loads``.
-
-    Raises:
-        ValueError: a key stands twice, of which json would take the last value without a word.
-    """
+    """Return an object of a JSON file as a dict; an ``object_pairs_hook`` of ``json.loads``."""
     data = dict(pairs)
     if len(data) < len(pairs):
         keys = [key for key, _ in pairs]

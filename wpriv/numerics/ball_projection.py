@@ -94,11 +94,7 @@ def _power_sum(cells: Array, p: int) -> Array:
 
 
 def check(radius: float, noise: float) -> None:
-    """Refuse a ball and noise for which the grid is too coarse or exceeds the range of floats.
-
-    Raises:
-        UsageError: radius is outside 1e-9 to 1e9, or noise/radius outside 2^-14 to 1e30.
-    """
+    """Refuse a ball and noise for which the grid is too coarse or exceeds the range of floats."""
     if not 1e-9 <= radius <= 1e9:
         raise UsageError(f"the radius must lie between 1e-9 and 1e9; found {radius:g}. Use other units")
     if not 2.0**-14 <= noise / radius <= 1e30:

@@ -180,8 +180,6 @@ def zhao(eps: float, delta: float) -> float:
 
     It suffices at every eps > 0 but is not the smallest.
 
-    Raises:
-        UsageError: delta is not below 1/2, where c is undefined.
     Source:
         Zhao et al. (2019), quoted as equation (4) of Reshetova, Chen, Ozgur (2023).
     """

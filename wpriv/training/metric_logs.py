@@ -66,12 +66,7 @@ class Figures:
 
 
 def logs_of(names: str | Sequence[str] | None, private: bool = False) -> Logs:
-    """Return where to send figures; nowhere where no name is given.
-
-    Raises:
-        UsageError: an unknown name, or private metrics are to be sent nowhere.
-        MissingResource: the package is not installed.
-    """
+    """Return where to send figures; nowhere where no name is given."""
     listed = () if names is None else (names,) if isinstance(names, str) else tuple(names)
     for name in listed:
         if name not in PACKAGES:

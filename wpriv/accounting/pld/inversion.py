@@ -121,8 +121,6 @@ def invert_transform(
         delta: its value at eps, about.
         error: by how much in eps smoothing may move the answer, about.
         relative: relative accuracy of delta that is wanted.
-    Raises:
-        Unsupported: too many frequencies would be needed.
     """
     deviation = math.sqrt(sum(float(p.counts @ p.variances) for p in parts))
     if not deviation > 0:

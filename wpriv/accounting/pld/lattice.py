@@ -254,8 +254,6 @@ def compose_window(
         log_finite: ln of the probability that no step has loss +infinity.
         transform: makes the transform of the sum, or of a part of its outcomes, on a window of so many cells, and a
             bound on the error of each of its values.
-    Raises:
-        Unsupported: the errors exceed all mass of the part, or lattice indices are no 64-bit integers.
     """
     pmfs = [pmf for pmf, _ in shifted]
     moments = [pmf.moments(step) for pmf in pmfs]
@@ -368,11 +366,7 @@ def fast_length(n: int) -> int:
 def compose_on_lattice(
     steps: Steps, state: Cumulants, tilt: float, eps: float, error: float, delta: float
 ) -> TwoSidedComposition:
-    """Compose pessimistically and optimistically, accurate near eps; arguments as for ``compose_by_transform``.
-
-    Raises:
-        Unsupported: a window would not fit, or its tilted mass lies far from eps.
-    """
+    """Compose pessimistically and optimistically, accurate near eps; arguments as for ``compose_by_transform``."""
     # a lattice of spacing h raises the cumulant function at the saddle point by at most (tilt + 1) tilt h^2 / 12 a
     # step; the optimistic discretisation costs half as much again, and sparse nodes the share SPARSE_NODE_ERROR of it
     # all

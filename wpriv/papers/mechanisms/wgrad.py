@@ -46,8 +46,6 @@ def wasserstein_gradient(
         formula: ``tight`` or ``paper``.
     Returns:
         A bound in units of score x gradient, attained by ``tight``; the larger of the two if both samples are private.
-    Raises:
-        UsageError: another formula, or a size below 1.
     Source:
         Rodriguez-Vitores, Lalanne, Loubes (2025), Theorems 4.1 and A.1; the constant of ``tight`` is wpriv's.
     """

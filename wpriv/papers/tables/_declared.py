@@ -98,11 +98,7 @@ class BucketDrift(_Table):
     cells: int = parameter("number of buckets of the privacy loss, an even number", default=100_000, minimum=100)
 
     def rows(self) -> Rows:
-        """Return three rows: the exact delta, and those of the buckets from above and from below.
-
-        Raises:
-            UsageError: n is no power of two, or the number of cells is odd.
-        """
+        """Return three rows: the exact delta, and those of the buckets from above and from below."""
         if self.n & (self.n - 1) or self.cells % 2:
             raise UsageError(f"buckets: n must be a power of two and cells even; found n {self.n}, cells {self.cells}")
         mean = self.n / (2 * self.sigma**2)

@@ -34,8 +34,6 @@ def guess_chance(guesses: int, correct: int, coins: int, eps: float, delta: floa
         guesses: the number of coins that are guessed, fixed in advance. coins: of all fair coins, each of which
             decides on one record; those that are not guessed are abstained from.
         eps: the bound holds for every eps in [``eps - width``, ``eps``].
-    Raises:
-        UsageError: not 0 <= correct <= guesses <= coins, or eps, delta or width is out of range.
     Source:
         Theorem 1 of docs/theory/audits.md; for delta = 0 it is that of Steinke, Nasr, Jagielski (2023).
     """
@@ -86,8 +84,6 @@ def eps_of_guesses(guesses: int, correct: int, coins: int, delta: float, error: 
 def rate_bounds(hits: int, trials: int, error: float) -> tuple[float, float]:
     """Return a lower and an upper bound of the chance of a hit, each wrong with a chance of at most ``error``.
 
-    Raises:
-        UsageError: not 0 <= hits <= trials, or the error is out of range.
     Source:
         Clopper, Pearson (1934).
     """

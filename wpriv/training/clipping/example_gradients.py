@@ -34,11 +34,7 @@ Scaling = float | Automatic
 
 
 def bound(scaling: Scaling) -> float:
-    """Return the norm that no scaled gradient exceeds: C, or 1.
-
-    Raises:
-        UsageError: the clipping norm is not a finite number above 0.
-    """
+    """Return the norm that no scaled gradient exceeds: C, or 1."""
     if isinstance(scaling, Automatic):
         return 1.0
     if not 0 < scaling < math.inf:
@@ -70,11 +66,7 @@ class Summed:
 
 
 def losses_of(outputs: Tensor, targets: Tensor, loss: Loss) -> Tensor:
-    """Return the losses [B] of a batch.
-
-    Raises:
-        UsageError: the loss does not give one number per example, or does not depend on the trainable parameters.
-    """
+    """Return the losses [B] of a batch."""
     losses = loss(outputs, targets)
     if losses.shape != targets.shape[:1]:
         raise UsageError(

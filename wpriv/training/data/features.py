@@ -92,11 +92,7 @@ def _rows(path: Path, params: Params) -> tuple[Array, Array, File]:
 
 
 def parse_npz(path: Path, raw: bytes, limit: int = MAX_BYTES) -> dict[str, Array]:
-    """Return the arrays of a .npz file by name.
-
-    Raises:
-        FaultyRecords: it is damaged, holds more than ``limit`` bytes, or other content than numbers and text.
-    """
+    """Return the arrays of a .npz file by name."""
     try:
         return array_files.npz(io.BytesIO(raw), limit)
     except array_files.DAMAGED as error:

@@ -132,11 +132,7 @@ class ReleaseGate:
 
 
 def require_adjacency(total: Bounded, adjacency: str) -> None:
-    """Refuse a sum that is not bounded under the neighbouring relation of the accounting.
-
-    Raises:
-        UsageError: it is bounded under another one.
-    """
+    """Refuse a sum that is not bounded under the neighbouring relation of the accounting."""
     if total.adjacency != adjacency:
         raise UsageError(
             f"a release that is accounted for under {adjacency} neighbours must be bounded under them; "
