@@ -54,8 +54,7 @@ def classical_formula(mechanism: Any, eps: float, delta: float, n: int) -> list[
         mechanism: one to which they apply (``applies``).
     Returns:
         Rows with ``formula``, ``sigma`` or ``scale`` (None where the formula has no value), ``valid`` and ``note``.
-    Source:
-        Dwork and Roth (2014), Theorem A.1; Zhao et al. (2019), as eq. (4) of Reshetova, Chen, Ozgur (2023).
+    Source: Dwork and Roth (2014), Theorem A.1; Zhao et al. (2019), as eq. (4) of Reshetova, Chen, Ozgur (2023).
     """
     ball, noise = mechanism.clip_ball(), mechanism.noise
     if noise == "scale":

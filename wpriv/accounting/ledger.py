@@ -38,8 +38,7 @@ class Entry:
         release: the core ``Step`` as canonical JSON, so that equal releases are equal text.
         adjacency: the neighbouring relation under which the release is accounted for.
         stream: a digest of the key of its noise, the first one since its run was begun or resumed.
-        digest: of the line; the next line holds it.
-        sealed: whether the line holds a digest of its own.
+        digest: of the line; the next line holds it. sealed: whether the line holds a digest of its own.
         settings: a digest of the loss and the learning rate that a caller's loop gave it; "" for those of the plan.
     """
 

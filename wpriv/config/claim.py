@@ -29,8 +29,7 @@ class Claim:
     """A claim to be decided.
 
     Args:
-        notion: approximate-dp, gdp or zcdp.
-        eps, delta: of approximate DP; delta = 0 is pure DP.
+        notion: approximate-dp, gdp or zcdp. eps, delta: of approximate DP; delta = 0 is pure DP.
         mu: of Gaussian DP. fpr: the smallest error rate of the tests that mu is about; 0 for all tests.
         xi, rho: of zero-concentrated DP, D_alpha <= xi + rho alpha; (xi, 0)-zCDP is pure xi-DP.
     """

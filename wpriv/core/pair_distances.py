@@ -21,11 +21,9 @@ class Observed:
     """Pair distances of every step, and the unit (the clipping norm) of that step's sigma and sensitivity.
 
     Args:
-        origin: description of the input, as tables show it.
-        digest: hash of the arrays, which decides equality.
+        origin: description of the input, as tables show it. digest: hash of the arrays, which decides equality.
         distances: [steps, pairs] >= 0, in the units of the output; a single row holds for every step.
-        unit: [steps] > 0: the noise of step t is sigma unit[t].
-        coordinates: dimension of a gradient, 0 if unknown.
+        unit: [steps] > 0: the noise of step t is sigma unit[t]. coordinates: dimension of a gradient, 0 if unknown.
         records: if > 0, the pairs are all pairs of this many records, in the order (0,1), (0,2), ..., (1,2), ...
     """
 

@@ -222,8 +222,7 @@ def parse(text: str | Repeats) -> Repeats:
     """Read ``geometric:mean=20``, ``poisson:mean=20``, ``negative-binomial:eta=0.5,mean=20`` and the like.
 
     Raises:
-        UsageError: the text is none of these, or a value is out of range.
-        Unsupported: a fixed number of runs.
+        UsageError: the text is none of these, or a value is out of range. Unsupported: a fixed number of runs.
     """
     if isinstance(text, Repeats):
         return text

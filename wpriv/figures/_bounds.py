@@ -237,8 +237,7 @@ def _gaussian(axes: Any, x: list[float], mu: float, log: bool) -> Any:
 def loss_law(rows: Rows, axes: Any) -> None:
     """Draw a loss table: cells as steps of density, atoms as stems of mass, distinguishing events at the right edge.
 
-    Source:
-        Sommer, Meiser, Mohammadi (2019), Figures 1 and 3.
+    Source: Sommer, Meiser, Mohammadi (2019), Figures 1 and 3.
     """
     finite = [row for row in rows if row["part"] == "finite"]
     losses = [row["loss"] for row in finite]
@@ -297,8 +296,7 @@ def _draw_infinity(losses: list[float], mass: float, axes: Any) -> None:
 def loss_class(rows: Rows, axes: Any) -> None:
     """Draw the mean (solid) and the variance (dashed) of each case of a class table.
 
-    Source:
-        Sommer, Meiser, Mohammadi (2019), Section 6.2.1 (corrected).
+    Source: Sommer, Meiser, Mohammadi (2019), Section 6.2.1 (corrected).
     """
     x = next((name for name in CLASS_AXES if len({row.get(name) for row in rows}) > 1), None)
     if x is None:

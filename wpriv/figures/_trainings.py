@@ -139,8 +139,7 @@ def measures(rows: Rows, axes: Any) -> None:
 def losses(rows: Rows, axes: Any) -> None:
     """Draw ``loss`` over ``step``, a line for each ``case`` if there are several trainings.
 
-    Source:
-        Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 4, 6, 8 and 10.
+    Source: Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 4, 6, 8 and 10.
     """
     cases = list(dict.fromkeys(row.get("case") for row in rows))
     for case in cases:

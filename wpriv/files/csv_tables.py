@@ -72,8 +72,7 @@ class CsvTable:
     """A CSV text and the names of its columns.
 
     Args:
-        text: the table, with its header.
-        names: one for each column, in order.
+        text: the table, with its header. names: one for each column, in order.
         headed: whether the first row is a header.
     """
 

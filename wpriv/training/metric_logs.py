@@ -48,8 +48,7 @@ class Figures:
     Args:
         name: of the recipe. folder: of its results.
         parameters: of the recipe, by dotted key, and words such as the accountant.
-        final: numbers at the end. step: the last step.
-        rows: private metrics, by step.
+        final: numbers at the end. step: the last step. rows: private metrics, by step.
     """
 
     name: str

@@ -222,8 +222,7 @@ def run(
     """Train a validated recipe in a folder; see ``train``.
 
     Args:
-        say: called with lines of progress.
-        logs: where figures are sent at the end.
+        say: called with lines of progress. logs: where figures are sent at the end.
         stop: called after every step; returns the reason to stop, or None. By default signals are such reasons.
     """
     if recipe.train.has_several:

@@ -102,8 +102,7 @@ def reach(
 
     Args:
         points: per PMF the losses [m] and their probabilities [K, m], each row summing to one.
-        moments: per PMF the means and variances [K].
-        counts: per PMF how many losses [K] of each row are summed.
+        moments: per PMF the means and variances [K]. counts: per PMF how many losses [K] of each row are summed.
     """
     variance = sum(float(n @ v) for n, (_, v) in zip(counts, moments, strict=True))
     largest = max(max(abs(float(y[0])), abs(float(y[-1]))) for y, _ in points)
@@ -225,8 +224,7 @@ def compose_sides(
     Args:
         log_finite: ln of the probability that no step has loss +infinity.
         compose: composes PMFs with a given ln of the probability that every loss is finite.
-        slack: shift of eps by rounding.
-        deviation: standard deviation of the tilted loss.
+        slack: shift of eps by rounding. deviation: standard deviation of the tilted loss.
     """
     pairs = zip(sides, counts, strict=True)
     finite = sum(float(n @ np.log1p(-np.broadcast_to(side.beyond, n.shape))) for side, n in pairs)

@@ -84,8 +84,7 @@ def compose_rare_losses(steps: Steps, tilt: float, eps: float, relative: float, 
     """Compose pessimistically and optimistically, accurate near eps.
 
     Args:
-        tilt: the largest that may be used.
-        relative: relative error of delta that is allowed, about.
+        tilt: the largest that may be used. relative: relative error of delta that is allowed, about.
         delta: delta at eps, about.
     """
     slope = single_loss_slope(steps, eps)

@@ -296,8 +296,7 @@ def chernoff_suffices(scans: list[TailScan], counts: list[Counts], eps: float, d
     The tilt starts at that of a normally distributed loss and is improved by Newton's method.
 
     Args:
-        scans: tails of the steps of each group.
-        counts: per group [K] number of compositions of each step.
+        scans: tails of the steps of each group. counts: per group [K] number of compositions of each step.
     """
 
     def total(values: list[Array]) -> float:

@@ -17,8 +17,7 @@ from wpriv.errors import UsageError
 class Automatic:
     """Automatic clipping: a gradient g becomes g / (|g| + stability), which is shorter than 1 whatever g is.
 
-    Source:
-        Bu, Wang, Zha, Karypis (2023), "Automatic Clipping: Differentially Private Deep Learning Made Easier and
+    Source: Bu, Wang, Zha, Karypis (2023), "Automatic Clipping: Differentially Private Deep Learning Made Easier and
         Stronger", AUTO-S; docs/theory/clipping.md has the proof of the sensitivity.
     """
 
@@ -120,8 +119,7 @@ class Share:
     """Gradients g_i of a parameter by example, as one call of a layer contributes to them.
 
     Args:
-        squares: [B] upper bounds of |g_i|^2.
-        weighted: gives sum_i f_i g_i for factors f [B].
+        squares: [B] upper bounds of |g_i|^2. weighted: gives sum_i f_i g_i for factors f [B].
         each: gives the g_i themselves, [B, *parameter].
         factors: h [B, T, D] and d [B, T, p] where g_i is the sum over t of d_it h_it^T.
     """

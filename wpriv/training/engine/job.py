@@ -35,8 +35,7 @@ class Schedule:
         step: one step (or pass of random allocation) as it is accounted for, under the same sampling; None without
             privacy.
         multiplier: standard deviation of the noise over the sensitivity of the sum; 0 without privacy.
-        adjacency: the neighbouring relation of the accounting.
-        optimizer: how the weights are updated.
+        adjacency: the neighbouring relation of the accounting. optimizer: how the weights are updated.
         mask: share of the coordinates of a noisy gradient that are set to zero.
         once: only the first step releases something.
         run: the number of the run in its ledger, which a fork increases. every: seconds between checkpoints.

@@ -20,8 +20,7 @@ def encode(weights: Mapping[str, Any], header: Mapping[str, str] | None = None) 
     """Return the content of a safetensors file; the same weights and header give the same bytes.
 
     Args:
-        weights: a ``state_dict``; tensors that share memory are written once each.
-        header: metadata, text by name.
+        weights: a ``state_dict``; tensors that share memory are written once each. header: metadata, text by name.
     """
     others = [name for name, value in weights.items() if not isinstance(value, torch.Tensor)]
     if others:

@@ -113,8 +113,7 @@ class Piece(NamedTuple):
         start: the number of the first pair in the draw.
         numbers: [2, n] the first and the second number of each pair, scaled.
         words: [3, n] the high and low 31 bits of U and the high 32 bits of T.
-        fine: [n] the low 32 bits of T, as signed integers.
-        lengths: [n] the scaled lengths of the pairs.
+        fine: [n] the low 32 bits of T, as signed integers. lengths: [n] the scaled lengths of the pairs.
     """
 
     start: int
