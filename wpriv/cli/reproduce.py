@@ -78,11 +78,7 @@ def command(
 
 
 def _print(results: list[ItemResult], files: list[Path], *, quick: bool, as_json: bool) -> None:
-    """Print what was reproduced, and the written files.
-
-    Raises:
-        CheckFailed: an expected number was missed. MissingResource: no recipe could be run.
-    """
+    """Print what was reproduced, and the written files."""
     from wpriv.cli import output
     from wpriv.papers.reproduction import collect
 
@@ -103,11 +99,7 @@ def _print(results: list[ItemResult], files: list[Path], *, quick: bool, as_json
 
 
 def _check_kept(keep: Path | None, kept: Path | None, out: Path) -> None:
-    """Refuse, before anything is run, what cannot be kept, and a folder without kept results, which would show nothing.
-
-    Raises:
-        UsageError: the folder is not one of kept results, or that of the reproduction.
-    """
+    """Refuse, before anything is run, what cannot be kept, and a folder without kept results to show."""
     from wpriv.papers.reproduction import kept as keeping
     from wpriv.papers.reproduction import reproduce
 
@@ -142,11 +134,7 @@ def _remarks(result: ItemResult) -> str:
 
 
 def seconds_of(text: str | None) -> float:
-    """The seconds of a time such as 90s, 30min or 2h; infinity for None.
-
-    Raises:
-        UsageError: the text is none of these.
-    """
+    """The seconds of a time such as 90s, 30min or 2h; infinity for None."""
     if text is None:
         return math.inf
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*(s|min|h)?", text.strip())

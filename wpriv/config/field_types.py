@@ -31,8 +31,6 @@ def expand_values(values: object, *, whole: bool = False) -> list[float]:
     Args:
         values: a list of numbers, or {linspace: [a, b, k]}, {geomspace: [a, b, k]}, {powers: [base, first, last]}.
         whole: round the points of a linspace or geomspace, for a quantity such as n; equal points are merged.
-    Raises:
-        ValueError: the values are none of these, are empty or infinite, or more than 10,000.
     """
     if isinstance(values, list):
         points = [to_int(value) for value in values]

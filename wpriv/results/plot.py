@@ -143,11 +143,7 @@ def plot(
 
 
 def check_formats(formats: Sequence[str]) -> None:
-    """Refuse unknown formats.
-
-    Raises:
-        UsageError: there is none, or one is not known.
-    """
+    """Refuse unknown formats."""
     unknown = [name for name in formats if name not in FORMATS]
     if unknown or not formats:
         raise UsageError(f"--format takes {', '.join(FORMATS)}; found {', '.join(unknown) or 'none'}")

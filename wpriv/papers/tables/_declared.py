@@ -59,8 +59,7 @@ class AttackChances(_Table):
     the chance to guess between two equally likely neighbours under pure eps-DP; for an eps of Wasserstein DP it means
     nothing.
 
-    Source:
-        Yang, Qi, Zhou (2024), Table 2.
+    Source: Yang, Qi, Zhou (2024), Table 2.
     """
 
     name = "attack-chances"
@@ -85,8 +84,7 @@ class BucketDrift(_Table):
     The buckets of one release reach 10 standard deviations beyond the mean loss; see the accountant ``buckets``, which
     adds the rounding of the Fourier transforms to both ends, where these numbers are what floating point gives.
 
-    Source:
-        Sommer, Meiser, Mohammadi (2019), Figure 5 and Section 7; Meiser, Mohammadi (2018), "Tight on Budget?".
+    Source: Sommer, Meiser, Mohammadi (2019), Figure 5 and Section 7; Meiser, Mohammadi (2018), "Tight on Budget?".
     """
 
     name = "buckets"
@@ -98,11 +96,7 @@ class BucketDrift(_Table):
     cells: int = parameter("number of buckets of the privacy loss, an even number", default=100_000, minimum=100)
 
     def rows(self) -> Rows:
-        """Return three rows: the exact delta, and those of the buckets from above and from below.
-
-        Raises:
-            UsageError: n is no power of two, or the number of cells is odd.
-        """
+        """Return three rows: the exact delta, and those of the buckets from above and from below."""
         if self.n & (self.n - 1) or self.cells % 2:
             raise UsageError(f"buckets: n must be a power of two and cells even; found n {self.n}, cells {self.cells}")
         mean = self.n / (2 * self.sigma**2)
@@ -320,8 +314,7 @@ class UniformOutputs(_Table):
     Where both are positive they are equal, so that the privacy loss is 0 there; every other outcome identifies its
     input.
 
-    Source:
-        Sommer, Meiser, Mohammadi (2019), Figure 3, left, and Example 2 (corrected: ten outcomes of probability
+    Source: Sommer, Meiser, Mohammadi (2019), Figure 3, left, and Example 2 (corrected: ten outcomes of probability
         1/10).
     """
 
