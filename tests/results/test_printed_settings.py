@@ -69,6 +69,11 @@ def test_a_row_of_a_figure_over_n_deviates_in_no_n(read):
     )
 
 
+def test_a_printed_power_is_the_number_of_a_row(read):
+    recipe = read(COMPARE.replace("n: 100,", "n: 2^4,").replace("n: 100}", "n: 16}"))
+    assert "n 16" not in expectations.deviations(recipe, {"n": 16}, "", {})
+
+
 def test_a_recipe_that_runs_as_printed_deviates_in_nothing(read):
     recipe = read(COMPARE.replace("sigma: 5", "sigma: 4").replace("1e-6", "1e-5"))
     assert expectations.verdicts(recipe, [{"epsilon": 1.0}])[0].setting == ""
