@@ -257,7 +257,7 @@ def test_a_certificate_carries_its_premises_and_is_worth_nothing_without_them(tm
     path = tmp_path / "certificate.json"
     capsys.readouterr()
     assert main(["verify", str(path)]) == 0
-    assert f"premise, not proved: {premise}" in capsys.readouterr().out
+    assert f"assumed: {premise}" in " ".join(capsys.readouterr().out.split())
     for premises in ([each for each in data["premises"] if each != premise], [*data["premises"], "the moon is full"]):
         path.write_text(json.dumps({**data, "premises": premises}))
         assert main(["verify", str(path)]) == 2

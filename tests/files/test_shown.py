@@ -16,7 +16,7 @@ PROCESS = Process((Step(Gauss(4.0), 100, Poisson(0.01)),))
 STEPS = [{"mech": "gauss", "sigma": 4}]
 RESULTS = {
     "eps": lambda: wpriv.budget(PROCESS, delta=1e-5, attack=True),
-    "delta": lambda: wpriv.budget(PROCESS, eps=1),
+    "delta": lambda: wpriv.budget(PROCESS, eps=0.1),
     "mu": lambda: wpriv.budget(Gauss(4.0), with_mu=True),
     "limit": lambda: wpriv.budget(PROCESS, delta=1e-5, accountant="clt"),
     "calibration": lambda: wpriv.calibrate("gauss", eps=1, delta=1e-5),
@@ -68,7 +68,7 @@ def test_a_guarantee_is_the_number_that_may_be_promised():
     assert float(eps) == eps.epsilon.upper > eps.epsilon.lower
     assert float(delta) == delta.delta.upper
     assert float(mu) == mu.extra["mu_upper"]
-    assert float(wpriv.curve(PROCESS).at(eps=1.0)) == wpriv.curve(PROCESS).delta(eps=1.0)
+    assert float(wpriv.curve(PROCESS).at(eps=0.1)) == wpriv.curve(PROCESS).delta(eps=0.1)
     calibration = RESULTS["calibration"]()
     assert float(calibration) == calibration.value
     assert float(calibration.guarantee) == calibration.guarantee.epsilon.upper <= 1

@@ -249,8 +249,9 @@ def test_data_files_may_lie_beside_the_recipe(tmp_path, monkeypatch):
 
 def test_a_finished_training_prints_as_one_line(tmp_path):
     trained = wpriv.train(network(), (X, Y), test=TEST, out=tmp_path / "r", **OPTIONS)
-    line = str(trained)
-    assert repr(trained) == f"<Trained: {line}>"
+    line = trained.sentence()
+    assert str(trained).split("\n") == [line, *(f"  warning: {each}" for each in trained.warnings)]
+    assert repr(trained).startswith(f"<Trained: {line}>")
     assert "\n" not in line
     assert line.startswith("Sequential: accuracy 0.")
     assert "eps = 3 (certified, delta 1e-5)" in line

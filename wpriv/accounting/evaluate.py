@@ -64,14 +64,15 @@ def curve_with_data_sets(curve: Curve, account: Callable[[Process], Curve]) -> C
     """The curve of a process with batches of a fixed size, its lower ends those of two data sets.
 
     A single release keeps its delta and eps, which two data sets have at every eps >= 0, though not at all eps at once.
-    A divergence is then an upper bound.
+    A divergence is then an upper bound, and so is everything of a mechanism whose pair only bounds those of data sets.
 
     Args:
         account: the curve of a process by the same accountant.
     """
-    if not is_drawn(curve.process) or curve.claim not in ("exact", "certified"):
+    has_pair = curve.process.has_attained_mechanisms()
+    if (has_pair and not is_drawn(curve.process)) or curve.claim not in ("exact", "certified"):
         return curve
-    if curve.notion != "approximate-dp":
+    if curve.notion != "approximate-dp" or not has_pair:
         return _from_above(curve)
     lower = _lower(curve.process, account)
     steps = curve.process.steps
@@ -139,6 +140,7 @@ def _from_above(curve: Curve) -> Curve:
         claim="upper-bound",
         delta_bracket=above(curve.delta_bracket),
         epsilon_bracket=above(curve.epsilon_bracket),
+        tol=None,
     )
 
 

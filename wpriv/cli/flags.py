@@ -59,10 +59,12 @@ def as_flags(message: str, options: Collection[str] | None = None) -> str:
 
 def one_at_a_time(words: Sequence[str]) -> str | None:
     """What to type in place of a line of budget or compare that gives a flag several values with commas in between."""
-    from wpriv.config.plain_words import is_sentence
-
     verb, first = [*words[:2], "", ""][:2]
-    if verb not in ("budget", "compare") or not (first.startswith("--") or is_sentence(first)):
+    if verb not in ("budget", "compare") or "," not in "".join(words):
+        return None
+    from wpriv.config.plain_words import is_sentence  # loads numpy
+
+    if not (first.startswith("--") or is_sentence(first)):
         return None
     parts = [part for word in words[1:] for part in (word.split("=", 1) if word.startswith("--") else (word,))]
     line, fault = ["wpriv", "compare"], ""

@@ -143,8 +143,9 @@ def _run(words: list[str]) -> int:
     command = typer.main.get_command(app)
     keep_text(command, SETTINGS)
     if words[:1] == ["help"]:
-        named = words[1:2] and words[1] not in COMMANDS and not words[1].startswith("-")
-        words = ["list", " ".join(words[1:])] if named else [*words[1:], "--help"]
+        words = [word for word in words if word != "help"]
+        is_named = bool(words) and words[0] not in COMMANDS and not words[0].startswith("-")
+        words = ["list", " ".join(words)] if is_named else [*words, "--help"]
     code = command.main(args=words, prog_name="wpriv", standalone_mode=False)
     if code == INTERRUPTED:  # Typer has caught Ctrl-C
         raise KeyboardInterrupt

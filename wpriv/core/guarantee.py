@@ -149,9 +149,8 @@ class Guarantee(Shown):
         value = text(bracket.safe, up=True, limit=limit)
         notion = "" if self.notion == "approximate-dp" or "order" in self.extra else self.notion
         words = [CLAIM_WORDS.get(self.claim, self.claim), notion, self.at_words()]
-        width = bracket.safe - (bracket.lower or 0.0)
-        is_wide = self.claim == "certified" and bracket.safe > TINY and width > WIDE * bracket.safe
-        between = f"in {bracket.text(limit)}" if is_wide else ""
+        is_wide = bracket.safe > TINY and bracket.safe - (bracket.lower or 0.0) > WIDE * bracket.safe
+        between = f"in {bracket.text(limit)}" if self.claim == "certified" and is_wide else ""
         if calibrated := self.extra.get("calibrated"):
             words.insert(2, f"{name} {between or (value if sign == '=' else f'{sign} {value}')}")
             name, sign, value = calibrated["parameter"], "=", f"{calibrated['value']:.13g}"
@@ -333,23 +332,18 @@ class Curve(Shown):
             eps = finite_number(eps, "eps")
             if eps < 0:
                 raise UsageError(f"eps must be a finite number of at least 0; found {eps}")
-            return self._row("delta", Bracket.exact(eps), self._known(self.delta_bracket(eps)))
+            return self._row("delta", Bracket.exact(eps), self.delta_bracket(eps))
         delta = finite_number(delta, "delta")
         if not 0 <= delta < 1:
             raise UsageError(f"delta must be at least 0 and below 1; found {delta}")
         if delta > 0:
-            return self._row("eps", self._known(self.epsilon_bracket(delta)), Bracket.exact(delta))
+            return self._row("eps", self.epsilon_bracket(delta), Bracket.exact(delta))
         if self.pure_epsilon is None:
             raise Unsupported(f"{self.accountant} has no finite eps at delta = 0 (pure DP). Give a `delta` above 0")
         row = self._row("eps", self.pure_epsilon(), Bracket.exact(0.0))
         is_exact = self.claim == "certified" and _is_narrow(row.epsilon, least_scale=1.0)
         source = "; ".join(filter(None, (self.process.citations(), row.epsilon.by)))
         return replace(row, claim="exact", source=source) if is_exact else row
-
-    def _known(self, bracket: Bracket) -> Bracket:
-        """The upper end alone of a closed form about a pair that only bounds those of all data sets."""
-        is_bound = self.claim == "exact" and not self.process.has_attained_mechanisms()
-        return Bracket.above(bracket.safe) if is_bound else bracket
 
     def _row(self, asked: str, epsilon: Bracket, delta: Bracket) -> Guarantee:
         notes = []

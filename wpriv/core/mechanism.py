@@ -69,10 +69,10 @@ class Mechanism(Parameters):
     neighbours, samplings and options have a proven pair. Where it is a pair of the plug-in's own, ``adjacencies`` are
     the neighbours for which that is proven, and ``dominating`` states that it is worst over all of them, which
     subsampling needs. ``why_not_sampled`` is advice that is shown where the mechanism cannot be sampled so.
-    ``norm`` is the norm of its sensitivity, l1 or l2, where that is no single number;
-    ``clip_norm`` is the p of the lp ball of a local mechanism (see ``clip_ball``). ``ratios`` are pairs of numbers for
-    ``check_ratio``. ``why_not_grouped`` is advice where there is no guarantee for groups of records. ``example`` are
-    parameters by which lists try what answers the mechanism; the others take their defaults, their minimum, or 1.
+    ``norm`` is that of its sensitivity, l1 or l2, and ``clip_norm`` the p of the lp ball of a local mechanism (see
+    ``clip_ball``). ``ratios`` are pairs of numbers for ``check_ratio``. ``why_not_grouped`` is advice where there is no
+    guarantee for groups of records. ``example`` are parameters by which lists try what answers the mechanism; the
+    others take their defaults, their minimum, or 1.
 
     Only ``pair`` is required, or ``renyi_bound`` where no pair is known. ``additive_noise``, ``random_projection`` and
     ``clip_ball`` are optional capabilities: accountants and verbs ask for them and never for the name of a mechanism.

@@ -241,16 +241,14 @@ class Process:
     def __str__(self) -> str:
         """The process in a line: ``gauss (sigma 4, l2 sensitivity 1), n = 10, no sampling, ...``."""
         samplings = list(dict.fromkeys(map(sampling_words, self.describe())))
-        only = self.steps[0]
-        what = f"{_mechanism_words(only)}, n = {only.n}" if len(self.steps) == 1 else self._size()
+        what = f"{_mechanism_words(self.steps[0])}, n = {self.steps[0].n}" if len(self.steps) == 1 else self._size()
         drawn = samplings[0] if len(samplings) == 1 else f"{len(samplings)} samplings"
         return f"{what}, {drawn}, {self._relation()} neighbours"
 
     def facts(self) -> list[tuple[str, str]]:
         """The steps (up to ``MAX_STEPS`` kinds), how they are sampled, and the neighbours: labels with their text."""
         steps, drawings = self.steps, list(map(sampling_words, self.describe()))
-        samplings = list(dict.fromkeys(drawings))
-        one = len(samplings) == 1
+        samplings, one = list(dict.fromkeys(drawings)), len(set(drawings)) == 1
         rows = [
             f"{_mechanism_words(step)}, n = {step.n}" + (f" composition{'s' * (step.n > 1)}" if one else f", {drawing}")
             for step, drawing in zip(steps[:MAX_STEPS], drawings, strict=False)

@@ -18,6 +18,7 @@ from wpriv.core import registry
 from wpriv.errors import CheckFailed, MissingResource, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import plain
+from wpriv.numerics.numbers import to_int
 from wpriv.results import model, storage
 from wpriv.results.model import Number, Row, Stored
 
@@ -379,15 +380,18 @@ def deviations(recipe: Recipe, where: Mapping[str, object], panel: str, row: Row
     sweep = data.get("sweep") or []
     for axis in [sweep] if isinstance(sweep, Mapping) else sweep:
         over, settings = axis["over"], axis.get("settings") or {}
-        if over not in where:
+        # a figure over n has every n on purpose
+        if over not in where or recipe.kind == "compare":
             varied |= {over, *(path for keys in settings.values() for path in keys)}
-        elif recipe.kind == "train":
+        else:
             for path, value in settings.get(str(where[over]), {over: where[over]}).items():
                 data = overridden(data, path, value)
     words = []
     for path, expected in printed.items():
         name = path.rpartition(".")[2]
-        value = {"seeds": seeds, **where}.get(name) if name in ("seeds", *where) else _value(data, path)
+        value = seeds if path == "seeds" else _value(data, path)
+        if isinstance(expected, str) and isinstance(value, int):  # a printed 2^16 beside the n of a row
+            expected = to_int(expected)
         if value is None and path in _LENGTHS:
             value = row.get(_LENGTHS[path])
         if value is None and path == f"options.{name}":

@@ -132,10 +132,22 @@ def check_backend(name: str) -> None:
 
 
 def planned(recipe: Recipe, out: Path, *, part: str = "1/1", root: str | Path | None = None) -> list[PlannedCell]:
-    """Return the plans of the trainings of one shard."""
+    """Return the plans of the trainings of one shard.
+
+    Raises:
+        UsageError: ``out`` holds a single training.
+    """
+    _require_no_training(out)
     grid = Grid(shard(part, cells(recipe)), out, root=root)
     plans = ((cell, *grid.planned(cell)) for cell in grid.cells)
     return [PlannedCell(cell, plan, folder.done) for cell, plan, folder in plans]
+
+
+def _require_no_training(out: Path) -> None:
+    if any((out / name).is_file() for name in (storage.LEDGER, storage.MODEL, storage.CHECKPOINT)):
+        raise UsageError(
+            f"{out} holds the results of one training, which a sweep would overwrite. Name another folder with --out"
+        )
 
 
 def run(
@@ -159,10 +171,7 @@ def run(
             single training. MissingResource: submitit or the cluster is not there, or a worker was killed.
     """
     check_backend(backend)
-    if any((out / name).is_file() for name in (storage.LEDGER, storage.MODEL, storage.CHECKPOINT)):
-        raise UsageError(
-            f"{out} holds the results of one training, which a sweep would overwrite. Name another folder with --out"
-        )
+    _require_no_training(out)
     whole = Grid(cells(recipe), out, device, root)
     grid = replace(whole, cells=shard(part, whole.cells))
     trained: list[Trained] = []

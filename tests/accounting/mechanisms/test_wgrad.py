@@ -157,3 +157,14 @@ def test_a_figure_of_the_published_sensitivity_is_an_upper_bound_and_not_exact()
     assert tight.epsilon.safe == wpriv.budget("gauss", sigma=0.01, sensitivity=8 / 3000, delta=1e-5).epsilon.safe
     assert any("as published" in line for line in paper.warnings)
     assert not any("as published" in line for line in tight.warnings)
+
+
+@pytest.mark.parametrize(
+    "run", [{"n": 100}, {"n": 100, "sampling": "fixed", "rate": 0.1}, {"n": 2, "accountant": "rdp"}]
+)
+def test_no_lower_end_is_claimed_for_the_published_sensitivity_however_often_it_is_released(run):
+    given = {"bound": 1, "lipschitz_x": 1, "size_x": 3000, "size_z": 3000, "sigma": 0.05}
+    row = wpriv.budget("wgrad", **given, formula="paper", delta=1e-5, **run)
+    assert (row.claim, row.epsilon.lower) == ("upper-bound", 0.0)
+    assert not any("wider than" in line for line in row.warnings)
+    assert row.epsilon.safe >= wpriv.budget("wgrad", **given, delta=1e-5, **run).epsilon.safe

@@ -101,7 +101,7 @@ PUBLIC_Z = (
 
 AS_PUBLISHED = (
     "wgrad with formula=paper has the sensitivity as published, up to twice the least: its eps, delta and mu are upper "
-    "bounds, and lower ends of brackets are of noise on that sensitivity, not of the release"
+    "bounds, perhaps far above the least ones"
 )
 
 

@@ -274,8 +274,8 @@ def _() -> Iterator[Case]:
             yield f"d={d}, L=1, {name} of length L/sqrt(d)", 1.0, float(np.linalg.norm(clipped, 2))
 
 
-def _wp(order: float, records: int, theta: float = 0.0, case: str = "W_p") -> dict[str, float]:
-    (row,) = (row for row in WpGradient(order, records, theta).rows() if row["case"] == case)
+def _wp(order: float, records: int, theta: float = 0.0) -> dict[str, float]:
+    (row,) = (row for row in WpGradient(order, records, theta).rows() if row["case"] == "W_p")
     return row
 
 
@@ -288,10 +288,3 @@ def _(order: float, records: int) -> Case:
 def _(theta: float) -> Case:
     # W_p of the replaced sample as printed, for theta <= 1/(2n) and every order p
     return f"n=10, theta={theta:g}", theta - 1 / (2 * 10), _wp(2, 10, theta)["value_replaced"]
-
-
-@upper("Section 8", "for W_p^p the change falls like 1/n", product((3.0, 2.0, 1.5, 1.0), (100, 10**4)), error=6)
-def _(order: float, records: int) -> Case:
-    least = _wp(order, 10, case="W_p^p")["sensitivity"]
-    published = least * 10 / records
-    return f"p={order:g}, from n=10 to n={records}", published, _wp(order, records, case="W_p^p")["sensitivity"]

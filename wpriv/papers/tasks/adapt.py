@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
+from wpriv.numerics.numbers import short
 from wpriv.papers.mechanisms.projection import Projection
 from wpriv.papers.penalty.penalty import penalised_release
 from wpriv.papers.tasks._adapt_options import RADIUS, TENSORS, Options, claimed_eps, penalty
@@ -177,7 +178,7 @@ def remarks(recipe: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:
     if eps is not None and options.published is not None:
         printed = (
             f"the paper prints eps = {options.published.eps:g}, and the bound of its program gives {eps:.4g} at "
-            f"delta = {options.published.delta:g} for this noise; "
+            f"delta = {short(options.published.delta)} for this noise; "
         )
     claim = f"NOT differentially private: {printed}it satisfies no finite eps at any delta below 1, for these reasons"
     return (sides, claim, *SWD_GAPS)
