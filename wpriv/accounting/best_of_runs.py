@@ -329,8 +329,6 @@ def of_candidates(
 
     Args:
         processes: under one neighbouring relation. weights: their probabilities.
-    Raises:
-        Unsupported: as ``repeated``.
     """
     curves = [evaluate.curve(process, accountant, profile_tol(process, tol)) for process in processes]
     return repeated(OneRun(_mixture(curves, weights), largest_loss(processes)), repeats)

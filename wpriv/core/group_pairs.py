@@ -179,9 +179,6 @@ class LaplaceGroupPair(AlignedGroupPair):
     """The mixture of Laplace distributions of scale 1 around 0, t, ..., m t against the one around 0.
 
     The ratio is a constant where x <= 0 and where x >= m t, and a + b e^(2x) between two neighbouring centres.
-
-    Raises:
-        Unsupported: m t exceeds ``MAX_LOSS``.
     """
 
     def __init__(self, pairs: Sequence[LossPair], rate: float):

@@ -306,11 +306,7 @@ def verdict(check: Check, column: str, expected: float, rows: list[Row], *, firs
 
 
 def write(out: Path, recipe: Recipe, verdicts: list[Verdict]) -> tuple[Path, ...]:
-    """Write the verdicts to ``expect.json`` and return its path; nothing where the recipe expects no numbers.
-
-    Raises:
-        MissingResource: it cannot be written.
-    """
+    """Write the verdicts to ``expect.json`` and return its path; nothing where the recipe expects no numbers."""
     if not recipe.checks:
         return ()
     path = out / storage.EXPECT

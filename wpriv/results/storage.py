@@ -201,11 +201,7 @@ def essence(data: object) -> object:
 
 
 def finished(out: Path) -> dict[str, list[Row]]:
-    """Return the rows of cells that earlier runs finished, by fingerprint; damaged lines are left out.
-
-    Raises:
-        MissingResource: the file cannot be read.
-    """
+    """Return the rows of cells that earlier runs finished, by fingerprint; damaged lines are left out."""
     try:
         lines = (out / CELLS).read_bytes().splitlines()
     except FileNotFoundError:
@@ -222,11 +218,7 @@ def finished(out: Path) -> dict[str, list[Row]]:
 
 
 def keep(out: Path, key: str, rows: list[Row]) -> None:
-    """Append one finished cell, so that an interrupted run continues after it.
-
-    Raises:
-        MissingResource: it cannot be written.
-    """
+    """Append one finished cell, so that an interrupted run continues after it."""
     line = json.dumps({"key": key, "rows": rows, "sum": _sum(rows)}) + "\n"
     with durable_writes.reported(out / CELLS), (out / CELLS).open("a+b") as file:
         file.seek(max(file.tell() - 1, 0))
@@ -257,11 +249,7 @@ def results(out: Path, rows: list[Row], about: Json) -> None:
 
 
 def write_json(path: Path, data: object) -> None:
-    """Write plain data as JSON, in one piece.
-
-    Raises:
-        MissingResource: it cannot be written.
-    """
+    """Write plain data as JSON, in one piece."""
     durable_writes.replace(path, json.dumps(data, indent=2) + "\n")
 
 

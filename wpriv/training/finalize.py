@@ -44,11 +44,7 @@ def entries_of_model(folder: RunFolder) -> list[ledger.Entry]:
 
 
 def entries_of_plan(plan: Plan, folder: RunFolder) -> list[ledger.Entry]:
-    """Return the entries of the ledger, after checking them against the model and the plan.
-
-    Raises:
-        UsageError: as ``entries_of_model``; or the last run in the ledger is not the planned one.
-    """
+    """Return the entries of the ledger, after checking them against the model and the plan."""
     entries = entries_of_model(folder)
     if plan.step is not None:
         last = [entry for entry in entries if entry.run == folder.run]

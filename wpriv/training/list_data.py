@@ -66,11 +66,7 @@ def details(name: str, root: Path | None = None, given: Mapping[str, Any] | None
 
 
 def typed(name: str, given: Mapping[str, Any]) -> Json:
-    """Convert text from flags to the types of a reader's parameters.
-
-    Raises:
-        UsageError: no such reader, or text for a number that is none.
-    """
+    """Convert text from flags to the types of a reader's parameters."""
     fields = {f.name: f for f in dataclasses.fields(registry.load("data", name).Params)}
     return {
         key: numbers.typed(value, type_words(fields[key]), key) if key in fields else value

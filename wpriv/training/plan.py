@@ -53,9 +53,6 @@ def least_noise(at: Callable[[float], Process], accountant: str, eps: float, del
     """Return the least noise multiplier at which ``at(multiplier)`` meets a target; equal questions are solved once.
 
     A kept answer is used only where ``at`` gives the very process of its guarantee.
-
-    Raises:
-        Unsupported: as for ``solve_for``.
     """
     samples = (at(1.0), at(2.0))
     if not all(map(_is_hashable, samples)):
@@ -154,9 +151,6 @@ class Plan:
         """Return the releases of so many steps (default: all), after those of earlier runs.
 
         A pass of random allocation that the steps do not complete is accounted for as a whole one.
-
-        Raises:
-            Unsupported: the training has no privacy. UsageError: no step is taken, and there were no earlier runs.
         """
         if self.step is None:
             raise Unsupported("a training without privacy has no process to account for: every eps is infinite")

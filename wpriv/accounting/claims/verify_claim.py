@@ -116,11 +116,7 @@ class PublishedVerdict:
 def decide_published(
     recipe: Recipe, *, simulated: bool = True, seed: int = 0, progress: Callable[[int, int], None] | None = None
 ) -> list[PublishedVerdict]:
-    """Decide every claim of a recipe of kind verify, in its order.
-
-    Raises:
-        UsageError: a claim or its process is faulty.
-    """
+    """Decide every claim of a recipe of kind verify, in its order."""
     model = Verify.model_validate(recipe.data)
     verdicts = []
     for index, entry in enumerate(model.published):

@@ -46,11 +46,7 @@ class RdpCurve(RenyiGuarantee):
             raise UsageError(f"rdp-curve: file must be the path of a CSV file; found {self.file!r}")
 
     def renyi_bound(self) -> RdpCurvePair:
-        """Read the table.
-
-        Raises:
-            MissingResource: the file cannot be read. UsageError: the file is not such a table.
-        """
+        """Read the table."""
         return read(self.file)
 
     def reading(self) -> tuple[str, ...]:

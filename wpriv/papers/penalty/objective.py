@@ -50,8 +50,6 @@ class Objective:
 
         Args:
             inputs, targets: [N, ...]; only shape and type are used. Targets are None where there is no loss.
-        Raises:
-            Unsupported: as ``penalised_gradient``.
         """
         if private is None:
             return self.plain
@@ -60,11 +58,7 @@ class Objective:
         return self.clipped
 
     def clipped(self, indices: Indices) -> BatchGradient:
-        """Return the gradient with bounded sensitivity. Its ``diagnostics`` have the objective in place of the losses.
-
-        Raises:
-            UsageError, Unsupported: as ``penalised_gradient``.
-        """
+        """Return the gradient with bounded sensitivity; ``diagnostics`` has the objective in place of the losses."""
         records = self.fetch(indices)
         directions, points = self._compared(indices)
         gradient = penalised_gradient(

@@ -22,11 +22,7 @@ from wpriv.transport import line
 
 
 class RowEncoder:
-    """Map images to rows of nonnegative numbers of norm at most 1; a row depends on its own image (and label) alone.
-
-    Raises:
-        UsageError: images of this shape have another number of compared numbers than is accounted for.
-    """
+    """Map images to rows of nonnegative numbers of norm at most 1; a row depends on its own image (and label) alone."""
 
     def __init__(self, options: Options, shape: Sequence[int], device: torch.device):
         self.options = options

@@ -210,8 +210,6 @@ def check_evaluation(model: nn.Module, inputs: Tensor) -> None:
 
     Args:
         inputs: [0, ...] in the shape and type of records; made-up ones pass through the model.
-    Raises:
-        Unsupported: as ``probe``.
     """
     with model_state.kept(model), torch.autocast(inputs.device.type, enabled=False):
         probe(model.eval(), made_up(model, inputs, None, COUNTS[0]).inputs)

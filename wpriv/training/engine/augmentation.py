@@ -44,11 +44,7 @@ class Augmentation:
     step: int = 0
 
     def copies(self, images: Tensor, places: Indices) -> Tensor:
-        """Return [B, K, C, H, W], the copies of images [B, C, H, W] of the records at some places.
-
-        Raises:
-            UsageError: the records are no such images, or are too small to be moved by so much.
-        """
+        """Return [B, K, C, H, W], the copies of images [B, C, H, W] of the records at some places."""
         require_images(images, self.plan)
         count, (height, width) = self.plan.copies, images.shape[2:]
         draws = [self.draws(places, what).reshape(-1) for what in (FLIP_ROWS, FLIP_COLUMNS, ROWS, COLUMNS)]
@@ -136,11 +132,7 @@ class CopiedRecords:
 
 
 def of(plan: Augment | None, inputs: Tensor) -> CopiedRecords:
-    """Return how a recipe passes its records, of which ``inputs`` are all.
-
-    Raises:
-        UsageError: copies are asked for, and the records are no images.
-    """
+    """Return how a recipe passes its records, of which ``inputs`` are all."""
     if plan is None:
         return CopiedRecords()
     require_images(inputs, plan)

@@ -148,9 +148,6 @@ def per_example(
     """Sum the records' gradients, each clipped to ``norm`` or by automatic clipping; one that is not finite adds zero.
 
     The divisor is the expected batch, which does not depend on the draw.
-
-    Raises:
-        UsageError: as ``clipped_sum``; or ``exact``, and the step has more records than can be summed exactly.
     """
     # of all processes together, each of which has an equal share
     limit, records = exact_sums.MAX_RECORDS, len(indices) * distributed.size()
@@ -266,11 +263,7 @@ class AdaptiveNorm:
         self.share = math.nan
 
     def begin(self, multiplier: float, adjacency: str) -> None:
-        """Divide the noise between gradients and counts.
-
-        Raises:
-            UsageError: the count has too little noise for this multiplier.
-        """
+        """Divide the noise between gradients and counts."""
         self.share = count_share(multiplier, self.count_noise, adjacency)
 
     def attach(self, aggregate: Callable[[Indices, float], BatchGradient]) -> Callable[[Indices], BatchGradient]:

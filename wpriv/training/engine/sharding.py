@@ -69,8 +69,6 @@ def divided(job: Job, recipe: Train) -> Job:
 
     Args:
         job: of this process, with the same weights in all.
-    Raises:
-        Unsupported: the task, an option or the clipping method needs whole weights.
     """
     if distributed.size() == 1:
         return job

@@ -386,11 +386,7 @@ def summary_of_table(
 
 
 def statement_of_all(path: Path) -> tuple[Together | None, list[str]]:
-    """Return the guarantee of several trainings together and its warnings; None where there is no such statement.
-
-    Raises:
-        UsageError: the statement is damaged.
-    """
+    """Return the guarantee of several trainings together and its warnings; None where there is no such statement."""
     file = path / storage.STATEMENT
     if not file.exists():
         return None, []

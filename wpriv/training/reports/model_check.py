@@ -94,8 +94,6 @@ def check(folder: Path, *, thorough: bool = False) -> ModelCheck:
 
     Args:
         thorough: compare the weights in model.pt as well, which loads torch.
-    Raises:
-        UsageError: the statement is malformed. MissingResource: a file cannot be read.
     """
     file, path = folder / storage.STATEMENT, folder / storage.WEIGHTS
     statement, content = read_statement(file)
