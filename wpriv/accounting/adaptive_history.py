@@ -131,9 +131,6 @@ def account_for_history(
 
     The orders of the Renyi divergences follow from eps and delta alone, and the figure is the same for any order of the
     steps. The lower end is that of pld, since steps fixed in advance are a special case.
-
-    Args:
-        fixed: pld's answer, if it is known already. runs: as in ``AdaptiveFigures``.
     """
     if delta == 0:
         raise Unsupported("parameters that depend on earlier outputs are accounted for at a delta above 0 only")
@@ -178,9 +175,6 @@ def followed_by(
     """The history and the further steps, for each value of the parameter.
 
     Samplings that no default adjacency covers together are refused, as in a history that holds all these steps.
-
-    Args:
-        spent: releases that were made already. adjacency: as the user names it, if at all.
     """
     named = spent.process.adjacency if adjacency is not None or spent.runs > 0 else ""
 

@@ -325,11 +325,7 @@ def of_best(run: OneRun, repeats: Repeats) -> Curve:
 def of_candidates(
     processes: Sequence[Process], weights: Sequence[float], accountant: str, tol: float, repeats: Repeats
 ) -> Curve:
-    """The curve of the best of K runs, each of which draws its process with these probabilities and shows which.
-
-    Args:
-        processes: under one neighbouring relation. weights: their probabilities.
-    """
+    """The curve of the best of K runs, each of which draws its process with these probabilities and shows which."""
     curves = [evaluate.curve(process, accountant, profile_tol(process, tol)) for process in processes]
     return repeated(OneRun(_mixture(curves, weights), largest_loss(processes)), repeats)
 

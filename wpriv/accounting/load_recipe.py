@@ -261,11 +261,7 @@ def parameters_of(mech: str | None, params: dict[str, object]) -> dict[str, obje
 
 
 def panels(axes: list[dict[str, Any]], make: Callable[[dict[str, str]], dict[str, object]]) -> dict[str, object]:
-    """The keys of a recipe for each choice of the words that axes sweep over: panels by name, or those of the one.
-
-    Args:
-        make: the keys of a recipe, for one word of each axis.
-    """
+    """The keys of a recipe for each choice of the words that axes sweep over: panels by name, or those of the one."""
     if not axes:
         return make({})
     choices = itertools.product(*([(axis["over"], word) for word in axis["words"]] for axis in axes))

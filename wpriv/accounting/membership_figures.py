@@ -473,8 +473,6 @@ def ran(process: Process, delta: float) -> Ran:
 def curve_of(process: Process, tol: float = CURVE_TOL) -> Curve:
     """The privacy curve of a process by the first accountant with proven bounds that does not refuse it.
 
-    Args:
-        tol: relative width of its brackets.
     Raises:
         Unsupported: all refuse it; the reason is that of pld.
     """

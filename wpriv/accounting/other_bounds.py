@@ -140,8 +140,6 @@ class OtherBounds:
     def narrowed(self, curve: Curve, ask: Ask, lower_bound: Callable[[], float], maximum: float) -> Bracket:
         """Return the curve's own bracket, intersected with the other bounds if it is wider than asked.
 
-        Args:
-            ask: the question. lower_bound: of its answer. maximum: what the answer cannot exceed.
         Raises:
             Unsupported: neither the curve nor another bound has an answer.
         """

@@ -148,11 +148,7 @@ class _Line:
 
 
 def offered(words: Sequence[str], described: bool = False) -> Words:
-    """Return the words that can stand in place of the last of some words of a command line, which they begin with.
-
-    Args:
-        words: what follows ``wpriv``, up to the cursor. described: whether to say what each is, which takes longer.
-    """
+    """Return the words that can stand in place of the last of some words of a command line, which they begin with."""
     *before, current = words or [""]
     line = _Line(LazyGroup())
     for word in before[1:] if before[:1] == ["help"] else before:

@@ -455,9 +455,6 @@ def emit_table(
     """Print a table, on a terminal at its width, with a bold header and coloured claims and verdicts.
 
     Off a terminal a row is one line, since programs read it.
-
-    Args:
-        notes: a text for each row, which stands below it.
     """
     rows = [[exponents(text) for text in row] for row in rows]
     head, body = table(header, rows, width() - indent if is_live(sys.stdout) else sys.maxsize)
@@ -502,10 +499,6 @@ def print_with_certificate(show: Callable[[], None], row: Callable[[], Guarantee
 
     The file comes first, since the reader of the answer may close the pipe. The answer is printed even where the file
     cannot be written.
-
-    Args:
-        show: prints the answer.
-        row: returns the guarantee that is certified. path: of the certificate; None where none was asked for.
     """
     notes = []
     try:

@@ -36,11 +36,7 @@ RESULTS, MACHINE, OUTPUT = "Results folder", "Machine and data", "Output"
 
 
 def option(metavar: str, help: str, *names: str, group: str | None = None, **more: Any) -> object:
-    """An option with a value, called as its parameter unless it has other ``names``.
-
-    Args:
-        group: the heading under which help lists it; None for those that only this command has.
-    """
+    """An option with a value, called as its parameter unless it has other ``names``."""
     return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=group, **more)
 
 
@@ -79,9 +75,6 @@ def expand_record(
 
     Typer reads flags from ``inspect.signature``, which honours ``__signature__`` (PEP 362), and from
     ``__annotations__``.
-
-    Args:
-        name: the parameter of the command that receives the record. record: a dataclass. option: the flag of a field.
     """
     types = get_type_hints(record)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

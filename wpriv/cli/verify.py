@@ -98,11 +98,7 @@ def _refuse_flags_of_a_process(given: dict[str, object], source: Path | None) ->
 
 
 def _prove(source: Path, share: float | None, as_json: bool) -> None:
-    """Prove the ends of a certificate or of a training, print the verdict, and set the exit code.
-
-    Args:
-        share: as ``width`` of ``certificates.verify``.
-    """
+    """Prove the ends of a certificate or of a training, print the verdict, and set the exit code."""
     from wpriv.accounting import certificates
     from wpriv.cli import output
     from wpriv.training.reports import model_check

@@ -94,11 +94,7 @@ class Line:
 
 
 class TradeOff:
-    """Bounds of the trade-off function of one order of the neighbours, from the points of the profile computed so far.
-
-    Attributes:
-        lines: the points, by increasing t.
-    """
+    """Bounds of the trade-off function of one order of the neighbours, from the points of the profile so far."""
 
     def __init__(self, forward: DeltaEnds, backward: DeltaEnds):
         """``forward`` gives delta of the pair (P, Q), ``backward`` that of (Q, P), each at eps >= 0."""

@@ -100,8 +100,6 @@ def call(path: str | Path, name: str, given: Mapping[str, object], supplied: Map
 
     Args:
         given: keyword arguments. supplied: further ones, each passed only where the function has a parameter for it.
-    Returns:
-        What the call returns.
     Raises:
         UsageError: the file or the call fails; the message names the file, the line and the error.
         MissingResource: as ``source``.

@@ -45,11 +45,7 @@ TRAINING = (STATEMENT, STATEMENT_TEXT, METRICS, FIGURE, MODEL, WEIGHTS, DIAGNOST
 
 
 def of_training(task: str, *, averaged: bool = False) -> tuple[str, ...]:
-    """Return the files of a finished training: those of every task, those of this task, and their figures.
-
-    Args:
-        averaged: the recipe averages the weights.
-    """
+    """Return the files of a finished training: those of every task, those of this task, and their figures."""
     spec = registry.load("tasks", task).TASK
     tables = tuple(spec.figures)
     average = (AVERAGE,) if averaged else ()
@@ -152,8 +148,6 @@ _version = functools.cache(metadata.version)
 def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
     """Make ``out`` the results folder of this recipe.
 
-    Args:
-        fresh: replace the results of an earlier run of any recipe.
     Raises:
         UsageError: it holds another recipe's results or other files, or no folder can be at this path.
         MissingResource: it cannot be read or written.
@@ -274,11 +268,7 @@ def provenance() -> Json:
 
 
 def commit(folder: str = ".") -> str | None:
-    """Return the commit of the program's source tree, with '+' if files were changed since; None outside of one.
-
-    Args:
-        folder: within the tree, in which changes count.
-    """
+    """Return the commit of the program's source tree, with '+' if files were changed since; None outside of one."""
     file = Path(__file__).resolve()
     source = file.parents[2]
 

@@ -19,8 +19,6 @@ from wpriv.training.data import Data
 def listing(root: Path | None = None) -> list[Row]:
     """Read every data set that is there, and return one mapping per reader, in order of name.
 
-    Args:
-        root: the folder to look in first.
     Returns:
         ``name`` of the reader.
         ``status``: ``found``, ``missing`` or ``damaged`` (with ``reason``), or ``own``: it needs a file of the user's.

@@ -181,12 +181,7 @@ class Plan:
 
 
 def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None) -> Plan:
-    """Compute the schedule of a recipe, and the noise (or the number of steps) that meets its target.
-
-    Args:
-        sizes: of the data, as its task reports them (``records`` at least).
-        before: the releases of earlier runs on the same data (--fork).
-    """
+    """Compute the schedule of a recipe, and the noise (or the number of steps) that meets its target."""
     train = recipe.train
     release: ReleaseSpec | None = None
     batch: float
@@ -383,11 +378,7 @@ def duration_of_plan(plan: Plan) -> Duration | None:
 
 
 def duration_of_sweep(recipe: Recipe, plans: list[Plan], cells: int) -> Duration | None:
-    """Return the duration of some of the trainings of a sweep; None if it is unknown.
-
-    Args:
-        recipe: of the sweep. plans: of the trainings to run. cells: the number of trainings of the whole sweep.
-    """
+    """Return the duration of some of the trainings of a sweep; None if it is unknown."""
     stated = stated_duration(recipe, len(plans) / cells)
     if stated is not None and not stated.as_shipped:
         return stated

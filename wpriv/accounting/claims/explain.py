@@ -451,9 +451,6 @@ def of_statement(source: Releases | Reports, row: Figure) -> list[str]:
 
     They are those of the privacy curve of what ran, or of the pair of eps and delta alone where the statement does not
     describe that process, or no accountant bounds it.
-
-    Args:
-        source: the part of a statement that has the guarantee. row: the guarantee.
     """
     eps, delta, process = float(row.epsilon), float(row.delta), process_of(source, row)
     if process is None:

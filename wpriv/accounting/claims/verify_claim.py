@@ -58,8 +58,6 @@ class Reading:
 def decide_readings(spec: Mapping[str, Any], claim: Claim, *, tol: float | None = None) -> list[Reading]:
     """Decide a claim about one step specification under every interpretation of it, without simulations.
 
-    Args:
-        spec: as for ``compare_interpretations``.
     Raises:
         UsageError: the step is faulty. Unsupported: the mechanism has one relation of neighbours only.
     """

@@ -46,11 +46,7 @@ class Objective:
     def make_aggregator(
         self, private: Privacy | None, inputs: Tensor, targets: Tensor | None
     ) -> Callable[[Indices], BatchGradient]:
-        """Return ``clipped`` for a private training, after a test of the model on made-up examples; else ``plain``.
-
-        Args:
-            inputs, targets: [N, ...]; only shape and type are used. Targets are None where there is no loss.
-        """
+        """Return ``clipped`` for a private training, after a test of the model on made-up examples; else ``plain``."""
         if private is None:
             return self.plain
         loss, goals = self.loss if self.penalty.alpha < 1 else None, None if targets is None else targets[:0]

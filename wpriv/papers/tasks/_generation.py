@@ -103,11 +103,7 @@ def build_job(
     options: Options,
     **fields: Any,
 ) -> Job:
-    """Return the job of one of these tasks: the generator is measured and leaves samples.
-
-    Args:
-        modules: by name, further modules that are saved with the generator. fields: further fields of ``Job``.
-    """
+    """Return the job of one of these tasks: the generator is measured and leaves samples."""
     from torch import nn
 
     from wpriv.training.engine.job import Job
@@ -178,11 +174,7 @@ def evaluate(model: Generator, data: Data, options: Options, *, at_end: bool) ->
 
 
 def picture(rows: Mapping[str, Any], samples: Any, columns: int, most: int) -> dict[str, Any]:
-    """Return the arrays of samples.npz: a row each of the images that are enough for one, then rows of samples.
-
-    Args:
-        rows: images by the name of their row. most: rows of samples at the most.
-    """
+    """Return the arrays of samples.npz: a row each of the images that are enough for one, then rows of samples."""
     import numpy as np
 
     kept = {name: images[:columns] for name, images in rows.items() if len(images) >= columns}

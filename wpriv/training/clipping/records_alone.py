@@ -138,9 +138,6 @@ def require_alone(
     """Refuse a batch in which records add something else to the sum of ghost clipping than alone.
 
     The state of the model and of the global generators is restored.
-
-    Args:
-        inputs, targets, norm, weights: as in ``clipped_sum``. seed: chooses the records and the random draws.
     """
     if weights is not None:
         inputs, targets = inputs[weights != 0], targets[weights != 0]

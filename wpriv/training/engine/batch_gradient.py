@@ -88,11 +88,7 @@ class Batches:
 def make_aggregator(
     batches: Batches, private: Privacy | None, adjacency: str, batch: float, method: str = ""
 ) -> Callable[[Indices], BatchGradient]:
-    """Return the aggregation that a recipe asks for, as a function of the places of a step's records.
-
-    Args:
-        batch: the expected number of records of a step. method: of clipping, where ``auto`` has been resolved.
-    """
+    """Return the aggregation that a recipe asks for, as a function of the places of a step's records."""
     if private is None:
         return functools.partial(plain, batches)
     if private.clip == "batch-mean":
@@ -346,9 +342,6 @@ def physical_batch(model: nn.Module, loss: Loss, fetch: Fetch, two: Indices, meg
     """Return the largest batch whose activations are expected to stay below a budget; at least 1.
 
     It depends on the model and the shape of a record alone, so that the same recipe always gets the same batches.
-
-    Args:
-        two: places of two records. megabytes: the budget.
     """
     inputs, targets = fetch(two)
     kept = cost_estimate.kept_bytes(model, lambda: loss(model(inputs), targets).sum()) / len(two)

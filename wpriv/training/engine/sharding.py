@@ -65,11 +65,7 @@ class Rows:
 
 
 def divided(job: Job, recipe: Train) -> Job:
-    """Return a job whose model is divided among the processes; in one process, the job as it is.
-
-    Args:
-        job: of this process, with the same weights in all.
-    """
+    """Return a job whose model is divided among the processes; in one process, the job as it is."""
     if distributed.size() == 1:
         return job
     _refuse(job, recipe)
@@ -281,11 +277,7 @@ Optimizers = dict[str, torch.optim.Optimizer]
 
 
 def save(folder: Path, step: int, position: dict[str, Any] | None, model: nn.Module, optimizers: Optimizers) -> None:
-    """Write what this process keeps of weights and optimizers, and wait until all processes have written theirs.
-
-    Args:
-        position: of the main process, whose ledger is on disk: identity, run, position in the ledger; else None.
-    """
+    """Write what this process keeps of weights and optimizers, and wait until all processes have written theirs."""
     shared = distributed.broadcast(position)  # no process writes before the ledger is on disk
     assert shared is not None
     content = {
@@ -301,8 +293,6 @@ def save(folder: Path, step: int, position: dict[str, Any] | None, model: nn.Mod
 def load(folder: Path, stored: dict[str, Any], model: nn.Module, optimizers: Optimizers) -> None:
     """Replace what this process keeps by what it kept at a checkpoint.
 
-    Args:
-        stored: the content of the checkpoint.
     Raises:
         UsageError: the part of this process is missing, damaged, or of another run or network.
     """

@@ -166,11 +166,7 @@ def _difference(path: Path, statement: Statement, content: str, stated: Weights 
 
 
 def _other_weights(path: Path, stated: str, entry: str) -> str:
-    """What shows that the weights in model.pt are not those of a statement; empty if nothing does, or it is missing.
-
-    Args:
-        entry: ``weights``, or ``average`` for their average.
-    """
+    """What shows that the weights in model.pt are not those of a statement; empty if nothing does, or it is missing."""
     if not path.is_file():
         return ""
     from wpriv.files import checkpoint
