@@ -1,6 +1,4 @@
-"""What the command line prints on: streams, colour and progress, lines, tables and JSON.
-
-Standard output and standard error as the command line uses them: full, closed and of any encoding.
+"""What the command line prints on, streams full, closed and of any encoding: colour, progress, lines, tables and JSON.
 
 Results go to standard output: if they cannot be written, the command fails. Notes, warnings and progress go to standard
 error: if those cannot be written they are dropped, so that a training does not end because nobody watches it.

@@ -1,6 +1,4 @@
-"""The parser of the command line, and the uses of Typer that it needs.
-
-The uses of Typer that its documentation does not cover.
+"""The parser of the command line, and the uses of Typer that its documentation does not cover.
 
 Typer keeps a copy of click since 0.26 and depends on click before; this file is what hides the difference from the
 other commands. Tried with Typer 0.19.0, 0.21.1, 0.23.1, 0.25.0, 0.26.0, 0.26.8, 0.27.0 and 0.29.2.

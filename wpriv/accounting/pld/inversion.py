@@ -1,21 +1,11 @@
 """The composed loss by its transform: delta as a contour integral of a product of powers, with every error bounded.
 
-With M(s) = E[e^{sY}] for the composed loss Y,  delta(eps) = 1/(2 pi i) * integral over Re s = c > 0 of M(s) e^{-s eps}
-/ (s (s+1)) ds. M is a product of powers of the transforms of the steps, which are finite sums wherever the atoms of
-their PMFs lie: no lattice is needed, and a sum of many losses has a transform that decays within some tens of
-frequencies.
-
-- The trapezoidal rule with spacing 2 pi / a gives, exactly, the sum of e^{c a k} delta(eps + a k) over all whole k
-  (Poisson's formula); the unwanted terms (wrap-around) are bounded by Chernoff's bound at two other tilts
-  (``wrap_around``).
-- The loss is smoothed by a kernel (``smoothing_kernel``), which truncates the integral; by how much that raises delta
-  is bounded by the same sums.
-- Frequencies at which the product is negligible are omitted (``negligible_frequencies``).
-- Outcomes without any large loss, which cannot come near eps, are subtracted from the product, so that rounding of
-  their large probability does not hide that of rare large losses (``transform_product``).
-- Rounding is bounded term by term.
-
-The lower end subtracts all these errors from the sum; the upper one adds those that may have made it too small.
+docs/theory/certified-pld.md has the proofs, from Theorem 9 on. The transforms are finite sums wherever the atoms of the
+steps lie: no lattice is needed, and a sum of many losses has a transform that decays within some tens of frequencies.
+Bounded are the wrap-around of the trapezoidal rule (``wrap_around``), the smoothing that truncates the integral,
+frequencies that are left out (``negligible_frequencies``), and rounding, term by term. Outcomes without any large loss,
+which cannot come near eps, are subtracted from the product, so that rounding of their large probability does not hide
+that of rare large losses. The lower end subtracts all errors; the upper one adds those that may have made it too small.
 """
 
 from __future__ import annotations

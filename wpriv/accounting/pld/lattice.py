@@ -243,9 +243,7 @@ def compose_window(
 ) -> LatticeComposition:
     """Compose ``counts[j][k]`` losses of row k of each normalised tilted PMF j on the lattice of spacing ``step``.
 
-    An error e of the transform changes the sum of w times the mass, for weights w that rise once and fall once, up to
-    one, by at most max |e| times the mean of |transform of w|, which is below 1 + (2 / pi) (ln size + 1). The sum of
-    the moduli of all masses changes by at most the root of the sum of |e|^2.
+    docs/theory/certified-pld.md, "Rare large losses", bounds what an error of the transform changes.
 
     Args:
         tail: tilted mass that may wrap around in each direction.

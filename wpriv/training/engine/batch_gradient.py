@@ -242,15 +242,11 @@ def flat(parts: Iterable[Tensor]) -> Tensor:
 class AdaptiveNorm:
     """A clipping norm that follows a quantile of the gradients' norms, by counts released with noise.
 
-    In each step record i adds its clipped gradient, and the bit b_i = 1 if its norm is at most C, as b_i - 1/2. Both
-    sums are ONE release: a vector with one more coordinate, 2 r C times the sum of b_i - 1/2. A record moves it by at
-    most C sqrt(1 + r^2), which the noise multiplier of the accounting is about; r is such that the noise on the count
-    has the standard deviation of the plan. docs/theory/clipping.md has the proof.
+    The clipped gradients and the bits of those at most C long are one release; docs/theory/clipping.md, Theorem 3.
 
     Args:
         plan: quantile, rate and noise. norm: C at the first step. batch: the expected number of records of a step.
-    Source: Andrew, Thakkar, McMahan, Ramaswamy (2021), "Differentially Private Learning with Adaptive Clipping",
-        Algorithm 1 and Theorem 1.
+    Source: Andrew, Thakkar, McMahan, Ramaswamy (2021), Algorithm 1 and Theorem 1.
     """
 
     def __init__(self, plan: Adapt, norm: float, batch: float):

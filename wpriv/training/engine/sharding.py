@@ -2,14 +2,9 @@
 
 Each process keeps a part of each weight, of its optimizer's state, of the clipped sum and of the noise. A layer has its
 whole weight only while records pass through it. Records are divided as in data-parallel training (distributed.py).
-
-Clipping is by the rules of layers (``ghost``): the norm of a record's gradient follows from the inputs of the layers
-and the gradients at their outputs, which the process of that record has; no weight is needed. The sums of one parameter
-at a time are added over the processes, and each process keeps its rows. Methods that need the gradient of a parameter
-as a whole (``vmap``, ``loop`` and exact sums) are refused.
-
-The noise of a step is one vector for all coordinates. Every process draws it from the same stream, a piece at a time,
-and keeps the numbers of its own coordinates: the noise is that of one process.
+Clipping is by the rules of layers (``ghost``), which need no weight; methods that need the gradient of a parameter as a
+whole (``vmap``, ``loop`` and exact sums) are refused. The noise of a step is one vector for all coordinates, of which
+every process draws all and keeps its own: the noise is that of one process.
 """
 
 from __future__ import annotations
