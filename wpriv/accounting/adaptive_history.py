@@ -109,11 +109,7 @@ def lines(parameters: Mapping[str, Any] | None) -> list[str]:
 def is_unsampled_gaussian(process: Process) -> bool:
     """Tell whether every step is a Gaussian mechanism on all records, so that mu^2 adds up even if chosen adaptively.
 
-    Proof. Let W be a Brownian motion of drift 1 under D and 0 under D'. A mu-GDP step is a function of an observation
-    that is N(mu, 1) under D and N(0, 1) under D' (Dong, Roth, Su 2019, Theorem 2.10), such as (W(s + mu^2) - W(s)) /
-    mu. If the past decides mu, let s be the sum of mu^2 so far. If that sum never exceeds B, all outputs are functions
-    of W up to time B, for which W(B) is sufficient; it is N(B, B) under D and N(0, B) under D', so that the composition
-    is sqrt(B)-GDP (Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023).
+    docs/theory/classical-bounds.md, "Gaussian steps alone", has the proof.
     """
     return all(gaussian_mu(pair) is not None for run in process.renyi_directions() for pair, _ in run)
 

@@ -41,17 +41,10 @@ class TransformComposition:
     ``density`` times ``gap_factor`` bounds by how much smoothing raised delta.
 
     Attributes:
-        tilt: tilt of the contour.
-        centre: mean of the tilted loss, about.
-        log_scale: ln of the scale of delta at the centre.
-        t: [J] frequencies.
-        value: [J] weighted transform for delta.
-        density: [J] weighted transform for the density.
-        slack: bound on the error of the sum with ``value``.
-        density_slack: bound on the error of the sum with ``density``.
-        gap_factor: see ``SmoothingKernel.gap_factor``.
-        wraps: [2, 2n] tilts and logarithms that bound the wrap-around.
-        mass_at_plus_infinity: composed P-mass at +infinity.
+        tilt: of the contour. centre: mean of the tilted loss, about. log_scale: ln of the scale of delta there.
+        t, value, density: [J] frequencies, and the weighted transforms for delta and for the density.
+        slack, density_slack: bounds on the errors of the sums with ``value`` and ``density``.
+        wraps: [2, 2n] tilts and logarithms that bound the wrap-around. mass_at_plus_infinity: composed P-mass there.
         cells: number of atoms of all steps, by which the cost of a refinement is judged.
         least_eps: below this eps no answer but the trivial one is given.
     """

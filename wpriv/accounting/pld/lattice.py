@@ -157,14 +157,10 @@ class LatticeComposition:
     """The PMF of the composed loss (tilted, on a lattice), to be evaluated at any eps near its middle.
 
     Attributes:
-        step: spacing of the lattice in nats.
-        tilt: tilt of the PMF.
-        pmf: the PMF of the finite losses.
-        mass_at_plus_infinity: composed P-mass at +infinity.
-        slack: bound on the tilted mass that is missing or misplaced.
+        step: spacing of the lattice in nats. tilt, pmf: of the finite losses. centre: mean of the tilted loss.
+        mass_at_plus_infinity: composed P-mass at +infinity. slack: bound on the tilted mass missing or misplaced.
         above: P-mass from each node up, scaled to the centre; empty where it would overflow.
         hinge: the sum of (1 - e^{node - y}) times the same masses, over losses y from each node up.
-        centre: mean of the tilted loss.
         eps_slack: by how much in eps an optimistic PMF lies too high.
     """
 

@@ -1,12 +1,10 @@
 """Augmentation multiplicity: K randomly changed copies of each record of a step, whose mean gradient is clipped.
 
 The change of a copy is a function of a key, of the number of the step, and of the place of the record and of the copy,
-and of nothing else: neither of the other records, nor of how the step is divided into physical batches or among
-processes. So a step that is repeated after an interruption sees the same copies, and for every key the clipped sum
+and of nothing else, so that a step that is repeated after an interruption sees the same copies, and the clipped sum
 moves by one record's share where one record differs (docs/theory/clipping.md).
 
-Source:
-    De, Berrada, Hayes, Smith, Balle (2022), "Unlocking High-Accuracy Differentially Private Image Classification
+Source: De, Berrada, Hayes, Smith, Balle (2022), "Unlocking High-Accuracy Differentially Private Image Classification
     through Scale".
 """
 
