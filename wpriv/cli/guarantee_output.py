@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wpriv.accounting import adaptive_history
 from wpriv.accounting.build_process import DescribedProcess
 from wpriv.accounting.plausibility import runs_in_advance
 from wpriv.cli import output
@@ -191,12 +192,8 @@ def _more_facts(row: Guarantee) -> list[tuple[str, str]]:
 
         facts += best_of_runs.facts(extra["repeats"], row.answered()[0])
     if "room" in extra:
-        from wpriv.accounting import adaptive_history
-
         facts += adaptive_history.facts(extra["room"])
     if "parameters" in extra:
-        from wpriv.accounting import adaptive_history
-
         lines = adaptive_history.lines(extra["parameters"])
         facts += [("parameters", line.removeprefix("parameters ")) for line in lines]
     if reading := extra.get("attack_reading"):

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wpriv._version import __version__
 from wpriv.accounting import build_process, evaluate
 from wpriv.accounting import membership_figures as attacks
 from wpriv.accounting.membership_figures import Attacks, Known, Mu, Pair, Ran, Rho
@@ -152,8 +153,6 @@ class Explanation(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of the command line (schema ``wpriv.explanation/1``), with infinities still floats."""
-        from wpriv._version import __version__
-
         ran = {} if self.process is None else {"adjacency": str(self.process.adjacency), "group": self.process.group}
         steps = None if self.process is None else self.process.describe()
         return {

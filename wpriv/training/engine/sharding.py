@@ -19,6 +19,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from wpriv.config import validate_train
 from wpriv.config.train_schema import Train
@@ -116,8 +117,6 @@ def rows_of(parameter: Tensor) -> Rows:
 
 def is_divided(tensor: object) -> bool:
     """Return whether a tensor is one whose rows are divided among the processes."""
-    from torch.distributed.tensor import DTensor
-
     return isinstance(tensor, DTensor)
 
 
@@ -130,8 +129,6 @@ def like(part: Tensor, parameter: Tensor) -> Tensor:
     """Return a tensor that is divided as a parameter is, of the parts of all processes."""
     if not is_divided(parameter):
         return part
-    from torch.distributed.tensor import DTensor
-
     return DTensor.from_local(
         part,
         parameter.device_mesh,  # type: ignore[attr-defined]
