@@ -19,6 +19,18 @@ pytestmark = pytest.mark.slow
 WPRIV = f"{sys.executable} -m wpriv"
 BUDGET = f"{WPRIV} budget --mech gauss --sigma 4 --delta 1e-5"
 UNSOUND = f"{WPRIV} budget --mech gaus --delta 1e-5"
+TRAINING = """
+kind: train
+source: "a test"
+task: classify
+data: {name: digits, limit: 40}
+model: {name: logistic}
+privacy: {sigma: 2, delta: 1e-5}
+optimizer: {name: sgd, lr: 0.5}
+batch: 10
+steps: 2
+accountants: [pld]
+"""
 # a warning on standard error beside a result
 WARNED = f"{BUDGET} --quiet --accountant gdp-clt"
 
@@ -44,10 +56,11 @@ def test_a_reader_that_leaves_ends_the_command_as_sigpipe_does(words, encoding):
         BUDGET,
         f"{BUDGET} --json",
         f"{WPRIV} calibrate --mech gauss --eps 1 --delta 1e-5",
-        f"{WPRIV} train quick/digits --quick --out run",
+        f"{WPRIV} train tiny.yaml --out run",
     ],
 )
 def test_a_reader_that_leaves_costs_no_certificate(words, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TRAINING)
     line = f"cd {tmp_path} && {words} --certificate c.json | true; exit ${{PIPESTATUS[0]}}"
     assert shell(line)[0] == 141
     assert json.loads((tmp_path / "c.json").read_text())["schema"] == SCHEMA
