@@ -123,14 +123,14 @@ def test_without_privacy_nothing_is_promised(recipe, tmp_path, capsys):
 def test_the_published_procedure_says_that_it_is_not_private(recipe, tmp_path, capsys):
     text = RECIPE.replace("{eps: 4, delta: 1e-5}", "{clip: batch-mean, sigma: 0.001, mask: 0.9, delta: 1e-5}")
     text = text.replace("epochs: 3", "epochs: 1")
-    recipe.write_text(text.replace("[pld, rdp]", "['moments:order=16', 'bdp:order=16', 'wdp:order=16']"))
+    recipe.write_text(text.replace("[pld, rdp]", "['moments:order=8', 'bdp:order=8', 'wdp:order=8']"))
     code, out, err = run(capsys, recipe, "--out", "done")
     assert code == 0
     assert "NOT differentially private in any useful sense" in err
     assert "NOT differentially private in any useful sense" in (tmp_path / "done" / storage.STATEMENT_TEXT).read_text()
-    assert re.search(r"eps = \d{6,} .*accountant  moments:order=16", out, re.DOTALL)
-    assert re.search(r"^bdp:order=16 +as published +\d", out, re.MULTILINE)
-    assert re.search(r"^wdp:order=16 +as published +\d", out, re.MULTILINE)
+    assert re.search(r"eps = \d{6,} .*accountant  moments:order=8", out, re.DOTALL)
+    assert re.search(r"^bdp:order=8 +as published +\d", out, re.MULTILINE)
+    assert re.search(r"^wdp:order=8 +as published +\d", out, re.MULTILINE)
 
 
 def test_stopping_with_a_signal_ends_with_75_and_resuming_gives_the_same_weights(recipe, tmp_path, capsys):
