@@ -8,7 +8,7 @@ through the releases alone.
 W_2^2 in one dimension is the squared difference of the means plus W_2^2 of the centred samples. At noise levels that
 protect single rows the second part is mostly noise, while the means of all releases so far determine the mean row more
 and more precisely. ``means: all`` compares with these, which as post-processing costs nothing, and ``spread: 0`` leaves
-the second part out.
+the second part out. What is left then is no Wasserstein distance, and not the loss of the paper.
 
 ``labels`` says how classes are learnt:
     appended  A row is the image with its one-hot label appended: the label is as private as the image. At noise levels
@@ -20,8 +20,8 @@ the second part out.
     none      Images alone.
 
 Source:
-    Rakotomamonjy and Ralaivola (2021), Sections 4 and 6.3, which does not say how labels enter; accounted for by the
-    mechanism ``projection``.
+    Rakotomamonjy and Ralaivola (2021), Sections 4 and 6.3, which does not say how labels enter the distance;
+    accounted for by the mechanism ``projection``.
 """
 
 from __future__ import annotations

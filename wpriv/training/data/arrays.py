@@ -15,7 +15,7 @@ from wpriv.training.data import _classes
 from wpriv.training.data._classes import Classes, declared_words
 from wpriv.training.data._dataset import IGNORED, Array, Data, narrowed, random_split
 from wpriv.training.data._files import File, read_bytes, resolve_path
-from wpriv.training.data.features import parse_npz
+from wpriv.training.data._formats import parse_npz
 
 ABOUT = "your own arrays of images or rows, in a .npz file"
 GET = (
@@ -276,9 +276,6 @@ def parts_of(returned: object, what: str) -> tuple[Part, Part | None, int, tuple
     """Return training and test records with their labels, from one of the forms in which they may be given.
 
     A mapping may name the size of the vocabulary by ``tokens``, else 0, and the label of each class by ``classes``.
-
-    Raises:
-        UsageError: it is none of these forms.
     """
     if isinstance(returned, Mapping):
         given = dict(returned)
