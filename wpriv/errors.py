@@ -117,8 +117,7 @@ def lacking(module: str, user: str) -> MissingResource:
     """Return the error that a module is not installed, with what to install.
 
     Args:
-        module: the name under which it is imported.
-        user: what needs it; begins the message.
+        module: the name under which it is imported. user: what needs it; begins the message.
     """
     package = _PACKAGES.get(module, module)
     advice = f"'wpriv[{EXTRAS[module]}]'" if module in EXTRAS else package
@@ -157,8 +156,7 @@ def of_file(error: OSError, path: str | Path, action: str = "written", advice: s
     """Convert an error of the operating system at a file into one of wpriv that names the file.
 
     Args:
-        error: the error of the operating system.
-        path: the file or folder.
+        error: the error of the operating system. path: the file or folder.
         action: what failed, as a participle: "written", "read".
         advice: what to change, in the imperative and without a full stop.
     Returns:

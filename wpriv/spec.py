@@ -158,8 +158,6 @@ def check(**arguments: object) -> None:
 
     Args:
         arguments: those that the caller takes, None or False where they were not given.
-    Raises:
-        UsageError: the first of them, with what to change.
     """
     given = {name for name, value in arguments.items() if value is not None and value is not False}
     for rule in RULES:

@@ -87,7 +87,7 @@ def test_a_quick_run_is_not_compared_with_printed_settings(read, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("optimizer.lr: 0.05,", "optimizer.rate: 0.05,", "a train recipe has no key 'optimizer.rate'"),
+        ("optimizer.lr: 0.05,", "optimizer.rate: 0.05,", "a recipe of this kind has no key 'optimizer.rate'"),
         ('source: "Section 5", ', "", "source"),
         ("kind: published", "procedure: another, kind: reference", "procedure is about a number of the paper"),
     ],

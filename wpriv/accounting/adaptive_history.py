@@ -134,8 +134,6 @@ def account_for_history(
 
     Args:
         fixed: pld's answer, if it is known already. runs: as in ``AdaptiveFigures``.
-    Raises:
-        Unsupported: there is no finite figure, or a step of random allocation or of shuffled batches.
     """
     if delta == 0:
         raise Unsupported("parameters that depend on earlier outputs are accounted for at a delta above 0 only")
@@ -196,11 +194,7 @@ def followed_by(
 
 
 def require_room(target: Target, accountant: str, curve: Curve) -> Guarantee:
-    """The guarantee of the history alone, from its curve by an accountant.
-
-    Raises:
-        Unsupported: it exceeds the target already.
-    """
+    """The guarantee of the history alone, from its curve by an accountant."""
     if target.eps == 0:
         row, name, limit, where = evaluate.ask(curve, eps=0.0), "delta", target.delta, "eps = 0"
     else:

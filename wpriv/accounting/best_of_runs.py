@@ -247,11 +247,7 @@ class OneRun:
             )
 
     def table(self, top: float) -> ProfileTable:
-        """Return bounds of delta at increasing eps up to ``top`` nats, and at the largest loss.
-
-        Raises:
-            Unsupported: ``top`` is beyond every bound.
-        """
+        """Return bounds of delta at increasing eps up to ``top`` nats, and at the largest loss."""
         if top > LARGEST_EPS:
             raise Unsupported(
                 f"`repeats` needs the profile of one run, whose eps is {text(top, up=True)} here: beyond "

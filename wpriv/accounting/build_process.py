@@ -181,9 +181,6 @@ def described_process(
 
     One mechanism, repeated and sampled; a process in words; the steps of a history file; or a Process that is complete
     already.
-
-    Raises:
-        UsageError: the arguments contradict each other, or something is missing.
     """
     keys = {"n": n, "batch": batch, "records": records, "epochs": epochs, "bands": bands}
     keys |= sampling_keys(sampling, rate, max_batch)
@@ -255,11 +252,7 @@ def described_steps(
 
 
 def data_set_size(steps: Iterable[Mapping[str, object]], group: object = None) -> int | None:
-    """The size of the data set: the largest that a step names; None where none does.
-
-    Raises:
-        UsageError: a size below 1, or several where fixed-size sampling of groups depends on it.
-    """
+    """The size of the data set: the largest that a step names; None where none does."""
     steps = list(steps)
     sizes = [whole(step["records"], "records") for step in steps if step.get("records") is not None]
     if sizes and min(sizes) < 1:

@@ -54,8 +54,7 @@ def classical_formula(mechanism: Any, eps: float, delta: float, n: int) -> list[
         mechanism: one to which they apply (``applies``).
     Returns:
         Rows with ``formula``, ``sigma`` or ``scale`` (None where the formula has no value), ``valid`` and ``note``.
-    Source:
-        Dwork and Roth (2014), Theorem A.1; Zhao et al. (2019), as eq. (4) of Reshetova, Chen, Ozgur (2023).
+    Source: Dwork and Roth (2014), Theorem A.1; Zhao et al. (2019), as eq. (4) of Reshetova, Chen, Ozgur (2023).
     """
     ball, noise = mechanism.clip_ball(), mechanism.noise
     if noise == "scale":
@@ -273,8 +272,6 @@ def _left_open(written: Mapping[str, Any]) -> tuple[Unknown, dict[str, Any], lis
 
     Args:
         written: the step as in a recipe, ``{mech, <parameters>, sampling, n | epochs, rate | batch with records}``.
-    Raises:
-        UsageError: nothing is left open, or too much.
     """
     spec, notes = with_repetition(written)
     noise = registry.mechanism(spec.get("mech")).noise

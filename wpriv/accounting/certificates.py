@@ -24,11 +24,7 @@ WIDTHS = (1e-9, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
 
 def of_guarantee(row: Guarantee, width: float) -> dict[str, object]:
-    """Return the certificate of a guarantee, with the ends of its answer moved outwards by a share of themselves.
-
-    Raises:
-        Unsupported: there is nothing to certify, or the verifier has no proof for such a process.
-    """
+    """Return the certificate of a guarantee, with the ends of its answer moved outwards by a share of themselves."""
     if row.notion != "approximate-dp" or row.claim not in RIGOROUS:
         raise Unsupported(
             f"a certificate holds proven bounds of (eps, delta)-DP; {row.accountant} gives an answer of the claim "

@@ -28,11 +28,7 @@ _DRAWS: dict[str, Callable[[np.random.Generator, float, tuple[int, int]], Any]] 
 
 
 def observed(value: object) -> Observed:
-    """Return observations from any form that a step may give: text, an array of distances, or an ``Observed``.
-
-    Raises:
-        UsageError, MissingResource: none of these, or faulty.
-    """
+    """Return observations from any form that a step may give: text, an array of distances, or an ``Observed``."""
     if isinstance(value, Observed):
         return value
     if isinstance(value, (str, Path)):
@@ -144,11 +140,7 @@ class History:
     multipliers: bool = False
 
     def relation(self, history: str | Path, adjacency: str | None) -> str | None:
-        """The neighbouring relation of the steps: that of the file, or the one that is asked for.
-
-        Raises:
-            UsageError: they differ. Unsupported: noise multipliers under replace-one, whose sensitivity is not known.
-        """
+        """The neighbouring relation of the steps: that of the file, or the one that is asked for."""
         if self.adjacency is not None and adjacency not in (None, self.adjacency):
             raise UsageError(
                 f"`history` {history} is accounted for under {self.adjacency} neighbours; found `adjacency` "
@@ -170,9 +162,6 @@ def read_history(path: str | Path) -> History:
     mappings, or a history of Opacus: a list of [noise_multiplier, sample_rate, steps], or the state of its accountant
     with such a list under ``history`` (Poisson-sampled Gaussian steps of sensitivity 1). The statement of
     ``wpriv privatize`` is one step, alone or in a list. ``-`` is standard input.
-
-    Raises:
-        MissingResource: the file cannot be read. UsageError: it is not such a list.
     """
     if not isinstance(path, (str, Path)):
         raise UsageError(f"`history` must be the path of a JSON file; found {shown(path)}")
@@ -224,13 +213,7 @@ def merged(
 
 
 def _ledger(file: Path) -> History:
-    """Read the steps of a training's ledger, or of that in its results folder, all of its runs together.
-
-    Raises:
-        MissingResource: a folder has none.
-        UsageError: it has no steps; it does not match the statement (or else the checkpoint and the model) beside it;
-            or it has fewer steps than planned, and no checkpoint beside it shows that the run is unfinished.
-    """
+    """Read the steps of a training's ledger, or of that in its results folder, all of its runs together."""
     from wpriv.accounting import ledger
     from wpriv.results import storage  # loads pydantic, which a process in flags does without
 

@@ -69,8 +69,6 @@ def compare_interpretations(
     Returns:
         One row for each: sampling, n, rate, adjacency, accountant, both brackets, claim, ``assumption``; ``reason`` is
         set where an accountant has no answer.
-    Raises:
-        UsageError: the step is faulty, or not exactly one of eps and delta is given.
     """
     if (eps is None) == (delta is None):
         raise UsageError("--why asks at one eps or at one delta; give --eps or --delta")

@@ -38,8 +38,7 @@ class Entry:
         release: the core ``Step`` as canonical JSON, so that equal releases are equal text.
         adjacency: the neighbouring relation under which the release is accounted for.
         stream: a digest of the key of its noise, the first one since its run was begun or resumed.
-        digest: of the line; the next line holds it.
-        sealed: whether the line holds a digest of its own.
+        digest: of the line; the next line holds it. sealed: whether the line holds a digest of its own.
         settings: a digest of the loss and the learning rate that a caller's loop gave it; "" for those of the plan.
     """
 
@@ -55,13 +54,7 @@ class Entry:
 
 
 def entries(path: Path) -> list[Entry]:
-    """Return all entries of a ledger, without a last line that a crash cut short: the result of its step was not used.
-
-    Raises:
-        UsageError: a line is not an entry, names no release that can be accounted for, or does not match its digest or
-            that of the line before; or the steps of a run are not 1, 2, 3, ... up to the planned number.
-        MissingResource: the file cannot be read.
-    """
+    """Return the entries of a ledger, without a last line that a crash cut short, whose result was not used."""
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
@@ -132,11 +125,7 @@ def digest_of(line: bytes) -> str:
 
 @lru_cache(maxsize=64)
 def fewest(release: str) -> Step:
-    """The fewest such releases that are accounted for by themselves: one, or those of a pass.
-
-    Raises:
-        UsageError: the text describes no release.
-    """
+    """The fewest such releases that are accounted for by themselves: one, or those of a pass."""
     row = json.loads(release)
     if "n" in row:
         raise UsageError(f"a line is one release; found n = {shown(row['n'])}")

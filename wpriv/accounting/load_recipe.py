@@ -175,11 +175,7 @@ def steps_in_words(steps: Iterable[Mapping[str, object]]) -> dict[str, object]:
 
 
 def _relation(plain: dict[str, Any]) -> dict[str, object]:
-    """The keys ``adjacency`` and ``group`` of cases that are Processes; none where each has the default of its steps.
-
-    Raises:
-        UsageError: the cases have several adjacencies or groups, or others than the keys.
-    """
+    """The keys ``adjacency`` and ``group`` of cases that are Processes; none where each has its default."""
     cases = plain["cases"].values()
     processes = [case for case in cases if isinstance(case, Process)]
     defaults = {
@@ -213,8 +209,6 @@ def steps_of_flags(
 
     Args:
         written: the keys of a step, as text; those that an axis of a sweep (``swept``) sets need not be there.
-    Raises:
-        UsageError: a number is none, or a key would have no effect beside an axis.
     """
     if history is not None:
         job = build_process.described_process(**written, adjacency=adjacency, group=group, history=history)
@@ -249,11 +243,7 @@ def plain_process(process: Process) -> dict[str, Any]:
 
 
 def sweep(text: str) -> dict[str, object]:
-    """Parse one axis: ``n=64,256,1024``, ``eps=linspace:0,4,81``, ``sigma=geomspace:1,100,21`` or ``n=powers:2,0,16``.
-
-    Raises:
-        UsageError: the text is none of these.
-    """
+    """Parse an axis: ``n=64,256``, ``eps=linspace:0,4,81``, ``sigma=geomspace:1,100,21`` or ``n=powers:2,0,16``."""
     over, equals, values = text.partition("=")
     kind, colon, numbers = values.rpartition(":")
     if not equals or not over.strip() or not numbers.strip():

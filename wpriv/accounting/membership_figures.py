@@ -76,8 +76,7 @@ def attack_bounds(
         from_above: admit curves of claim upper-bound, whose lower bounds are the trivial ones.
         largest: the largest privacy loss, which bounds the rates where a curve takes too much work.
         work: the most work for points of the curve, in the units of ``counted_work``.
-    Source:
-        Dong, Roth, Su (2019), Proposition 2.12 (f-DP and its dual); Wasserman and Zhou (2010).
+    Source: Dong, Roth, Su (2019), Proposition 2.12 (f-DP and its dual); Wasserman and Zhou (2010).
     """
     claims = RIGOROUS if from_above else ("exact", "certified")
     if curve.notion != "approximate-dp" or curve.claim not in claims:
@@ -193,8 +192,7 @@ def trade_off_rows(
     is infinite), with ``mu_lower`` and ``mu_upper``.
 
     Raises:
-        UsageError: ``fpr`` is outside (0, 1/2].
-        Unsupported: as ``membership``.
+        UsageError: ``fpr`` is outside (0, 1/2]. Unsupported: as ``membership``.
     """
     lowest = DEFAULT_FPR if fpr is None else finite_number(fpr, "`fpr`")
     bounds = membership(process, accountant, tol)
@@ -326,8 +324,7 @@ def most_true_positives(eps: float, delta: float, fpr: float) -> float:
         eps, delta: of the guarantee, which holds for both orders. fpr: in [0, 1].
     Returns:
         The smaller of both bounds, in [0, 1]; attained by a mechanism with this very guarantee.
-    Source:
-        Kairouz, Oh, Viswanath (2015), Theorem 2.1 and Section 2.
+    Source: Kairouz, Oh, Viswanath (2015), Theorem 2.1 and Section 2.
 
     >>> most_true_positives(0.0, 0.1, 0.01)
     0.11
@@ -378,10 +375,9 @@ class Rho:
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """The rates of two-outcome tests whose Renyi divergences are at most xi + rho alpha at every order, both ways.
 
-        Source:
-            Data processing (van Erven, Harremoes 2014, Theorem 9) for the two outcomes of a test, as in Balle, Barthe,
-            Gaboardi, Hsu, Sato (2020). The best sum of errors is at TPR = 1 - FPR, since the region of allowed rates
-            is convex and symmetric.
+        Source: Data processing (van Erven, Harremoes 2014, Theorem 9) for the two outcomes of a test, as in Balle,
+            Barthe, Gaboardi, Hsu, Sato (2020). The best sum of errors is at TPR = 1 - FPR, since the region of allowed
+            rates is convex and symmetric.
         """
         tpr = self._most(lambda tpr: (tpr, 1 - tpr), 0.5)
         # the second by Pinsker's inequality, which keeps its digits where rho is tiny

@@ -24,8 +24,6 @@ def narrow_to_decide(
 
     Args:
         rows: guarantees at one delta. tol: the relative width at which they were computed.
-    Raises:
-        Unsupported: a row is no (eps, delta)-DP guarantee, so that the limit cannot be decided on it.
     """
     for row in rows:
         reason = evaluate.no_guarantee(row)

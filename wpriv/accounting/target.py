@@ -104,11 +104,7 @@ class Target:
 
 
 def read_target(**arguments: object) -> Target:
-    """Read eps and delta, advantage, tpr and fpr, or max_mu and perhaps fpr.
-
-    Raises:
-        UsageError: none or several of these are given, or a number is out of range.
-    """
+    """Read eps and delta, advantage, tpr and fpr, or max_mu and perhaps fpr."""
     given = {name: number(value, f"`{name}`") for name, value in arguments.items() if value is not None}
     names = tuple(given)
     if names == ("advantage",):

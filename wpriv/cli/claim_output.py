@@ -76,11 +76,7 @@ def _line_of_stdin() -> str:
 
 
 def decide_recipe(source: Path, *, seed: str | None, width: str | None, as_json: bool) -> None:
-    """Decide the claims of a recipe of kind verify.
-
-    Raises:
-        CheckFailed: a verdict is not the expected one, or a claim without an expected verdict is refuted.
-    """
+    """Decide the claims of a recipe of kind verify."""
 
     if width is not None:
         raise UsageError("--width moves the ends of a certificate; leave it out beside a recipe")
@@ -172,8 +168,6 @@ def compare_order(
 
     Args:
         others: flags that have no place here.
-    Raises:
-        UsageError: not two processes, or flags that have no place here. Unsupported: the order is undecided.
     """
     if len(words) != 2:
         raise UsageError(f"--order compares two processes, each {subject.FORMS}; found {len(words) or 'none'}")

@@ -115,11 +115,7 @@ def _loaded(
     quick: bool,
     why: bool,
 ) -> Recipe:
-    """The recipe of kind compare that the words name, or that the flags are.
-
-    Raises:
-        UsageError: the recipe is of another kind, flags stand beside it, or there is nothing to compare.
-    """
+    """The recipe of kind compare that the words name, or that the flags are."""
     from wpriv.accounting import load_recipe
 
     if recipe is not None:
@@ -186,11 +182,7 @@ def _recipe(
 
 
 def _refuse_twice(name: str, job: flags.Job, steps: Sequence[dict[str, Any]]) -> None:
-    """Refuse a sweep over a key that has a value already.
-
-    Raises:
-        UsageError: a flag or the words give the key as well.
-    """
+    """Refuse a sweep over a key that has a value already."""
     from wpriv.config.plain_words import renamed
 
     given = {key for key, value in {**vars(job), **job.params()}.items() if value is not None}

@@ -151,8 +151,7 @@ def offered(words: Sequence[str], described: bool = False) -> Words:
     """Return the words that can stand in place of the last of some words of a command line, which they begin with.
 
     Args:
-        words: what follows ``wpriv``, up to the cursor.
-        described: whether to say what each is, which takes longer.
+        words: what follows ``wpriv``, up to the cursor. described: whether to say what each is, which takes longer.
     """
     *before, current = words or [""]
     line = _Line(LazyGroup())

@@ -202,8 +202,6 @@ def subject(words: Sequence[str] | None, job: Job, *, solves: bool = False) -> S
 
     Args:
         solves: whether a value in words may be ``?``, as for calibrate.
-    Raises:
-        UsageError: the words are no process, or something is said twice.
     """
     from wpriv.config import plain_words
 
@@ -220,11 +218,7 @@ def subject(words: Sequence[str] | None, job: Job, *, solves: bool = False) -> S
 
 
 def process(steps: Sequence[Mapping[str, Any]], job: Job, **files: Any) -> DescribedProcess:
-    """The process of steps in words, or that of the job and of files with steps or observations.
-
-    Raises:
-        UsageError: steps and a file, or the description is faulty.
-    """
+    """The process of steps in words, or that of the job and of files with steps or observations."""
     from wpriv.accounting import build_process
 
     if not steps:
@@ -248,11 +242,7 @@ def _with_keys(job: Job, text: str, keys: Mapping[str, Any]) -> Job:
 
 
 def no_flags(recipe: str, job: Job, **others: object) -> None:
-    """Refuse flags beside a recipe that says the same things.
-
-    Raises:
-        UsageError: a recipe and such a flag are given together.
-    """
+    """Refuse flags beside a recipe that says the same things."""
     given = [name for name, value in {**vars(job), **others}.items() if value is not None and value is not False]
     if given:
         flag = f"--{given[0].replace('_', '-')}"
@@ -272,11 +262,7 @@ def numbers(**values: Text) -> dict[str, float | None]:
 
 
 def params(param: Sequence[str] | None, **named: Text) -> dict[str, object]:
-    """Return the mechanism's parameters, from flags of their own and from ``--param name=value``.
-
-    Raises:
-        UsageError: an entry has no '=', or a parameter is given twice.
-    """
+    """Return the mechanism's parameters, from flags of their own and from ``--param name=value``."""
     values: dict[str, object] = {name: text for name, text in named.items() if text is not None}
     for entry in param or ():
         name, equals, value = entry.partition("=")
@@ -292,11 +278,7 @@ def params(param: Sequence[str] | None, **named: Text) -> dict[str, object]:
 
 
 def output(*, json: bool, csv: bool, quiet: bool, explain: bool = False) -> str:
-    """Return the output format: json, csv, quiet or text.
-
-    Raises:
-        UsageError: the flags ask for two formats.
-    """
+    """Return the output format: json, csv, quiet or text."""
     formats = [name for name, given in (("json", json), ("csv", csv), ("quiet", quiet)) if given]
     if len(formats) > 1:
         raise UsageError(f"--{' and --'.join(formats)} are different output formats; give one of them")

@@ -53,11 +53,7 @@ def command(kind: Word = None, name: Name = None, as_json: flags.Json = False) -
 
 
 def _kind(word: str) -> str:
-    """The kind that a word names, in the singular or the plural.
-
-    Raises:
-        UsageError: it names none, and no name of any kind either.
-    """
+    """The kind that a word names, in the singular or the plural."""
     from wpriv.cli import catalog
 
     found = catalog.kind_of(word)

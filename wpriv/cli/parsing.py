@@ -81,8 +81,7 @@ def expand_record(
     ``__annotations__``.
 
     Args:
-        name: the parameter of the command that receives the record.
-        record: a dataclass. option: the flag of a field.
+        name: the parameter of the command that receives the record. record: a dataclass. option: the flag of a field.
     """
     types = get_type_hints(record)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

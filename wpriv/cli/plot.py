@@ -61,11 +61,7 @@ def _plot(source: Path, figure: str | None, out: Path | None, options: dict[str,
 
 
 def _plot_several(sources: list[Path], figure: str | None, out: Path | None, options: dict[str, Any]) -> list[Path]:
-    """Draw one figure of several folders, whose names are those of its panels.
-
-    Raises:
-        UsageError: no figure is named, or a folder is named twice or is none.
-    """
+    """Draw one figure of several folders, whose names are those of its panels."""
     from wpriv.results import plot
 
     if figure is None:

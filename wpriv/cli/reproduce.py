@@ -78,11 +78,7 @@ def command(
 
 
 def _print(results: list[ItemResult], files: list[Path], *, quick: bool, as_json: bool) -> None:
-    """Print what was reproduced, and the written files.
-
-    Raises:
-        CheckFailed: an expected number was missed. MissingResource: no recipe could be run.
-    """
+    """Print what was reproduced, and the written files."""
     from wpriv.cli import output
     from wpriv.papers.reproduction import collect
 
@@ -90,9 +86,9 @@ def _print(results: list[ItemResult], files: list[Path], *, quick: bool, as_json
         output.emit_json(collect.report(results, quick=quick))
     else:
         rows = [
-            [each.item.paper, each.item.name, each.verdict, collect.counts(each), _missing(each)] for each in results
+            [each.item.paper, each.item.name, each.verdict, collect.counts(each), _remarks(each)] for each in results
         ]
-        output.emit_table(["paper", "item", "verdict", "numbers met", "not reproduced"], rows)
+        output.emit_table(["paper", "item", "verdict", "numbers met", "remarks"], rows)
     output.say("wrote", *map(str, files))
     if failing := [each for each in results if each.failures]:
         words = "; ".join(f"{each.item.paper}, {each.item.name}: {', '.join(each.failures)}" for each in failing)
@@ -103,11 +99,7 @@ def _print(results: list[ItemResult], files: list[Path], *, quick: bool, as_json
 
 
 def _check_kept(keep: Path | None, kept: Path | None, out: Path) -> None:
-    """Refuse, before anything is run, what cannot be kept, and a folder without kept results, which would show nothing.
-
-    Raises:
-        UsageError: the folder is not one of kept results, or that of the reproduction.
-    """
+    """Refuse, before anything is run, what cannot be kept, and a folder without kept results to show."""
     from wpriv.papers.reproduction import kept as keeping
     from wpriv.papers.reproduction import reproduce
 
@@ -134,7 +126,7 @@ def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:
     return keeping.write(every, collect.collect(every, keep, quick=False, kept=keep), keep)
 
 
-def _missing(result: ItemResult) -> str:
+def _remarks(result: ItemResult) -> str:
     """Return what fails here, which parts of an item are not reproduced, and which recipes were not run."""
     item, seen = result.item, [] if result.item.seen is None else [result.item.seen.says]
     not_run = [f"{each.name} {each.status}" for each in result.recipes if each.status in ("refused", "not run")]
@@ -142,11 +134,7 @@ def _missing(result: ItemResult) -> str:
 
 
 def seconds_of(text: str | None) -> float:
-    """The seconds of a time such as 90s, 30min or 2h; infinity for None.
-
-    Raises:
-        UsageError: the text is none of these.
-    """
+    """The seconds of a time such as 90s, 30min or 2h; infinity for None."""
     if text is None:
         return math.inf
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*(s|min|h)?", text.strip())

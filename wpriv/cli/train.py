@@ -167,8 +167,6 @@ def _check_flags(loaded: Recipe, how: Mapping[str, Any], *, dry_run: bool, logs:
 
     Args:
         how: as of ``sweep.run``. logs, certificate: whether these are asked for.
-    Raises:
-        UsageError: there is such a flag.
     """
     from wpriv.training import cluster
 

@@ -83,11 +83,7 @@ def command(
 
 
 def _refuse_flags_of_a_process(given: dict[str, object], source: Path | None) -> None:
-    """Refuse, without --claim, flags and words that describe a process.
-
-    Raises:
-        UsageError: a flag is given, or ``source`` is a process in words.
-    """
+    """Refuse, without --claim, flags and words that describe a process."""
     from wpriv.config import plain_words
 
     said = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
@@ -106,8 +102,6 @@ def _prove(source: Path, share: float | None, as_json: bool) -> None:
 
     Args:
         share: as ``width`` of ``certificates.verify``.
-    Raises:
-        CheckFailed: an end is refuted or not proved.
     """
     from wpriv.accounting import certificates
     from wpriv.cli import output

@@ -29,8 +29,7 @@ class Claim:
     """A claim to be decided.
 
     Args:
-        notion: approximate-dp, gdp or zcdp.
-        eps, delta: of approximate DP; delta = 0 is pure DP.
+        notion: approximate-dp, gdp or zcdp. eps, delta: of approximate DP; delta = 0 is pure DP.
         mu: of Gaussian DP. fpr: the smallest error rate of the tests that mu is about; 0 for all tests.
         xi, rho: of zero-concentrated DP, D_alpha <= xi + rho alpha; (xi, 0)-zCDP is pure xi-DP.
     """
@@ -59,11 +58,7 @@ class Claim:
 
 
 def parse_claim(text: str) -> Claim:
-    """Parse a claim such as ``eps=3,delta=1e-5``.
-
-    Raises:
-        UsageError: the text is no claim, or a number is out of range.
-    """
+    """Parse a claim such as ``eps=3,delta=1e-5``."""
     values: dict[str, float] = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")

@@ -31,8 +31,6 @@ def expand_values(values: object, *, whole: bool = False) -> list[float]:
     Args:
         values: a list of numbers, or {linspace: [a, b, k]}, {geomspace: [a, b, k]}, {powers: [base, first, last]}.
         whole: round the points of a linspace or geomspace, for a quantity such as n; equal points are merged.
-    Raises:
-        ValueError: the values are none of these, are empty or infinite, or more than 10,000.
     """
     if isinstance(values, list):
         points = [to_int(value) for value in values]
@@ -244,7 +242,7 @@ class Printed(StrictModel):
         """Yield the paths that name no key of a recipe, as ``StrictModel.rules`` does."""
         for path in self.settings:
             if not has_key(kind, path):
-                yield ("printed", path), f"printed: a {kind.__name__.lower()} recipe has no key {path!r}"
+                yield ("printed", path), f"printed: a recipe of this kind has no key {path!r}"
 
 
 def has_key(kind: type[StrictModel], path: str) -> bool:

@@ -29,11 +29,7 @@ VALUES = {"mech": "mechanisms", "sampling": "samplings", "adjacency": "adjacenci
 
 
 def renamed(written: Mapping[str, object]) -> dict[str, str]:
-    """The key here of every key of a step, with parameters of its mechanism as they are.
-
-    Raises:
-        UsageError: two keys mean the same, and both have a value.
-    """
+    """The key here of every key of a step, with parameters of its mechanism as they are."""
     mech = next((written[key] for key in written if plain_key(key) == "mech"), None)
     fields = _parameters(mech)
     names = {key: key if key in fields else plain_key(key) for key in written}
@@ -88,11 +84,7 @@ def plain_values(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_sigma(step: dict[str, Any]) -> dict[str, Any]:
-    """The step with sigma = noise multiplier x sensitivity in the place of a noise multiplier.
-
-    Raises:
-        UsageError: sigma is given as well, or the mechanism has none, or none that is a multiple of a sensitivity.
-    """
+    """The step with sigma = noise multiplier x sensitivity in the place of a noise multiplier."""
     multiplier, fields = step.pop("noise_multiplier", None), _parameters(step.get("mech"))
     if multiplier is None or not fields:  # an unknown mechanism is refused as such
         return step
@@ -109,11 +101,7 @@ def with_sigma(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_scale(step: dict[str, Any]) -> dict[str, Any]:
-    """The step with eps0 and delta0 in the place of eps and delta, or with scale = sensitivity / eps, rounded up.
-
-    Raises:
-        UsageError: the mechanism is not given by eps, or by its scale as well.
-    """
+    """The step with eps0 and delta0 in the place of eps and delta, or with scale = sensitivity / eps, rounded up."""
     fields, given = _parameters(step.get("mech")), {key: step[key] for key in ("eps", "delta") if key in step}
     if not given or not fields:
         return step
@@ -148,11 +136,7 @@ def _parameters(mech: object) -> dict[str, dataclasses.Field[object]]:
 
 
 def plain_question(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Keywords in the words here, as far as these are among ``names``.
-
-    Raises:
-        UsageError: two keywords mean the same.
-    """
+    """Keywords in the words here, as far as these are among ``names``."""
     question: dict[str, Any] = {}
     # of a training, sigma is a multiple of the sensitivity
     others = {} if "mech" in names else {"noise_multiplier": "sigma", "learning_rate": "lr", "max_grad_norm": "clip"}
@@ -196,11 +180,7 @@ class Sentence:
     shared: dict[str, Any]
 
     def one_step(self, verb: str) -> dict[str, Any]:
-        """The only step, with the shared keys.
-
-        Raises:
-            UsageError: there are several.
-        """
+        """The only step, with the shared keys."""
         if len(self.steps) > 1:
             raise UsageError(
                 f"{verb} is about one step; found {len(self.steps)} steps. Put the others into a file of `history`"
@@ -224,8 +204,6 @@ def parse(text: str, *, solves: bool = False) -> Sentence:
 
     Args:
         solves: whether a value may be ``?``, which is then kept for ``take_unknown``.
-    Raises:
-        UsageError: a word has no meaning, or something is given twice.
     """
     try:
         words = shlex.split(text)
@@ -303,11 +281,7 @@ def _bare(step: dict[str, Any], word: str, text: str) -> tuple[str, str]:
 
 
 def with_words(mech: object, keys: Mapping[str, Any], verb: str) -> dict[str, Any]:
-    """The keys of one step; where ``mech`` is a sentence, those that it gives take the place of those left out.
-
-    Raises:
-        UsageError: the sentence has several steps, or gives a key that is given beside it.
-    """
+    """The keys of one step; where ``mech`` is a sentence, those that it gives take the place of those left out."""
     if not is_sentence(mech) or not isinstance(mech, str) or len(mech.split()) == 1:
         return {"mech": mech, **keys}
     step = _with_plain_keys(parse(mech, solves=verb == "calibrate").one_step(verb))
@@ -318,11 +292,7 @@ def with_words(mech: object, keys: Mapping[str, Any], verb: str) -> dict[str, An
 
 
 def take_unknown(step: dict[str, Any]) -> str | None:
-    """Remove the key whose value is ``?`` from a step for calibrate, and return its name; None where there is none.
-
-    Raises:
-        UsageError: there are several, or calibrate does not solve for it.
-    """
+    """Remove the key whose value is ``?`` from a step for calibrate, and return its name; None where there is none."""
     unknown = [key for key, value in step.items() if isinstance(value, str) and value.strip() == UNKNOWN]
     if not unknown:
         return None
@@ -373,11 +343,7 @@ def is_generator(text: str) -> bool:
 
 
 def parse_generator(text: str) -> Generator:
-    """Parse the text of a generator.
-
-    Raises:
-        UsageError: the kind or an option does not exist, or a value is out of range.
-    """
+    """Parse the text of a generator."""
     kind, given = registry.split(text)
     if kind not in GENERATORS:
         near = did_you_mean(kind, list(GENERATORS)) or "."

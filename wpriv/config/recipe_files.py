@@ -40,9 +40,6 @@ def find(name: str) -> Path:
 
     ``-`` is standard input, whose folder is the current one. A former name finds the recipe as well, with the warning
     ``RenamedRecipe``.
-
-    Raises:
-        UsageError: there is none of that name, or several.
     """
     if name == STDIN:
         return Path(name)
@@ -88,8 +85,6 @@ def listing(beginning: str | None = None) -> list[Listed]:
 
     Args:
         beginning: list only the recipes of a paper (``plc``), or whose names begin so (``plc/fig7``, ``fig7``).
-    Raises:
-        UsageError: no name begins so.
     """
     known = shipped()
     if beginning is not None:

@@ -111,11 +111,7 @@ def merged(data: Mapping[str, object], overrides: Mapping[str, object]) -> dict[
 
 
 def overridden(data: Mapping[str, object], path: str, value: object) -> dict[str, object]:
-    """Return the data with the value at one dotted path (``privacy.eps``) replaced or added.
-
-    Raises:
-        UsageError: the path is empty, or goes through something that is no mapping.
-    """
+    """Return the data with the value at one dotted path (``privacy.eps``) replaced or added."""
     parts = path.split(".")
     if not all(parts):
         raise UsageError(f"a key is given by its path, as in privacy.eps; found {path[:80]!r}")

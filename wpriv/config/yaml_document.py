@@ -226,11 +226,7 @@ class Edit:
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """Return the text with edits applied.
-
-    Raises:
-        UsageError: there is no scalar of one line at a place.
-    """
+    """Return the text with edits applied."""
     lines = text.splitlines(keepends=True)
     for edit in sorted(edits, key=lambda each: each.place, reverse=True):
         line, column = edit.place

@@ -83,8 +83,7 @@ def pass_ratio(base: LossPair, steps: int, tol: float, depth: float) -> PassRati
     """Enclose the sum of the ratios of ``steps`` steps, in the order of E[(x - sum)_+] at all x.
 
     Args:
-        base: dominating pair of one step, with finite losses.
-        tol: relative error aimed at for eps of a pass.
+        base: dominating pair of one step, with finite losses. tol: relative error aimed at for eps of a pass.
         depth: smallest delta of a pass that matters.
     Returns:
         The distributions below and above; None where the ratio of a step is too large for floating point.
@@ -226,8 +225,7 @@ def allocated(base: LossPair, steps: int) -> LossPair:
     Args:
         base: dominating pair (P, Q) of one step under add-remove, without mass at an infinite loss.
         steps: number t of the steps of a pass.
-    Source:
-        Feldman, Shenfeld (2025); the proof is in docs/theory/allocation.md.
+    Source: Feldman, Shenfeld (2025); the proof is in docs/theory/allocation.md.
     """
     if steps == 1:
         return base

@@ -29,8 +29,7 @@ class AtomicPair(LossPair):
     profile.
 
     Args:
-        losses: [k] finite losses in nats, in any order.
-        log_p: [k] ln of their P-probabilities.
+        losses: [k] finite losses in nats, in any order. log_p: [k] ln of their P-probabilities.
         mass_at_plus_infinity: P-mass of outcomes that are impossible under Q.
         mass_at_minus_infinity: Q-mass of outcomes that are impossible under P.
         symmetric: whether the reverse pair has the same privacy loss distributions.

@@ -40,8 +40,7 @@ class AlignedGroupPair(KeyedPair):
     there, and ``tails``.
 
     Args:
-        pairs: the pairs of 1, ..., m records.
-        rate: q in (0, 1), the probability that a record takes part in a step.
+        pairs: the pairs of 1, ..., m records. rate: q in (0, 1), the probability that a record takes part in a step.
     """
 
     def __init__(self, pairs: Sequence[LossPair], rate: float):
@@ -90,8 +89,7 @@ class AlignedGroupPair(KeyedPair):
 class GaussGroupPair(AlignedGroupPair):
     """The pair (sum over j of Binom(j; m, q) N(j mu, 1), N(0, 1)) of removing a group of m records.
 
-    Source:
-        Schneider et al. (2024); the proof is in docs/theory/groups.md.
+    Source: Schneider et al. (2024); the proof is in docs/theory/groups.md.
     """
 
     def __init__(self, pairs: Sequence[LossPair], rate: float):
@@ -258,10 +256,8 @@ class FixedGaussGroupPair(KeyedPair):
 
     Args:
         pairs: the Gauss pairs of 1, ..., m replaced records, of means mu, ..., m mu.
-        batch: records b of a step, below N.
-        records: size N of the data set, at least m.
-    Source:
-        docs/theory/groups.md, Theorem 3.
+        batch: records b of a step, below N. records: size N of the data set, at least m.
+    Source: docs/theory/groups.md, Theorem 3.
     """
 
     symmetric = True

@@ -62,11 +62,7 @@ SAMPLINGS = {
 
 
 def sampling_kind(word: object) -> str:
-    """The kind of sampling that a word means, synonyms included; ``none`` for None.
-
-    Raises:
-        UsageError: it means none.
-    """
+    """The kind of sampling that a word means, synonyms included; ``none`` for None."""
     kind = plain("samplings", word) if isinstance(word, str) else "none" if word is None else ""
     if kind not in SAMPLINGS:
         raise UnknownName("sampling", word if isinstance(word, str) else reprlib.repr(word), list(SAMPLINGS))
@@ -223,9 +219,6 @@ def whole_pass_rate(rate: float) -> float | None:
     """The rate 1/t with a whole number t that a rate in (0, 1] stands for, or None if it is close to none.
 
     A rate that was printed with a few digits still stands for one.
-
-    Raises:
-        UsageError: a pass would have more than 2^40 steps.
     """
     if rate * MAX_COUNT < 0.5:
         raise UsageError(f"a pass has at most 2^40 steps; found rate {rate:g}")

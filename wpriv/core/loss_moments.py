@@ -36,8 +36,7 @@ _SETTLED = 30.0  # an integral has converged if its integrand ends this far (in 
 class LossClass:
     """Mean, variance and E|L - mean|^3 of the loss given that it is finite, in powers of nats, and the mass at +inf.
 
-    Source:
-        Sommer, Meiser, Mohammadi (2019), Definition 10, with the centred third moment that its Theorem 6 needs.
+    Source: Sommer, Meiser, Mohammadi (2019), Definition 10, with the centred third moment that its Theorem 6 needs.
     """
 
     mean: float
@@ -53,8 +52,7 @@ class _Nodes:
     Args:
         y, log_mass: the nodes, and ln of weight times value.
         end, log_end: where the panels end, and ln of (a bound on) the function there.
-        top: where the function becomes 0; may be infinite.
-        width: distance from the centre to the end of the panels.
+        top: where the function becomes 0; may be infinite. width: distance from the centre to the end of the panels.
     """
 
     y: Array
@@ -74,9 +72,8 @@ def log_moment(pair: LossPair, lam: Array, *, finite: bool = False, deep: bool =
         deep: also resolve moments of orders too high to matter to any delta; slower.
     Returns:
         [k] values in nats; +inf where the moment diverges or cannot be resolved from above.
-    Source:
-        Mironov (2017) for the divergence; E f(T) = f(c) + f'(c) E(T - c) + integral of f'' times the excess, for convex
-        f.
+    Source: Mironov (2017) for the divergence; E f(T) = f(c) + f'(c) E(T - c) + integral of f'' times the excess, for
+        convex f.
     """
     lam = np.atleast_1d(np.asarray(lam, dtype=float))
     if pair.mass_at_plus_infinity > 0 and not finite:
@@ -244,8 +241,7 @@ def loss_class(pair: LossPair) -> LossClass:
     excesses, where nothing cancels; variance and third moment are integrals of one tail each, split at the mean. If no
     loss is finite, the three are 0.
 
-    Source:
-        Sommer, Meiser, Mohammadi (2019), Definition 10 and Theorem 6 (third moment centred).
+    Source: Sommer, Meiser, Mohammadi (2019), Definition 10 and Theorem 6 (third moment centred).
     """
     if pair.mass_at_plus_infinity >= 1:
         return LossClass(0.0, 0.0, 0.0, 1.0)
@@ -262,8 +258,7 @@ def loss_class(pair: LossPair) -> LossClass:
 def raw_third_moment(pair: LossPair) -> float:
     """Compute E|L|^3 of the finite loss, which is not centred; ``LossClass.third`` is E|L - mean|^3.
 
-    Source:
-        Sommer, Meiser, Mohammadi (2019), Theorem 6 as printed.
+    Source: Sommer, Meiser, Mohammadi (2019), Theorem 6 as printed.
     """
     if isinstance(pair, AtomicPair):
         total = float(np.exp(pair.log_p) @ np.abs(pair.losses) ** 3)

@@ -108,9 +108,6 @@ class Mechanism(Parameters):
 
         Its pair is nondecreasing in that number, so that it covers smaller groups as well. Where noise is added to a
         query, the sensitivity is multiplied.
-
-        Raises:
-            Unsupported: no such pair is known.
         """
         if records == 1:
             return self
@@ -179,11 +176,7 @@ class Mechanism(Parameters):
 
 
 def check_ratio(mechanism: Mechanism, numerator: str, denominator: str) -> None:
-    """Refuse two numbers of a mechanism whose ratio, or its square, would overflow or underflow.
-
-    Raises:
-        UsageError: numerator/denominator is outside 1e-100 to 1e100.
-    """
+    """Refuse two numbers of a mechanism whose ratio, or its square, would overflow or underflow."""
     a, b = getattr(mechanism, numerator), getattr(mechanism, denominator)
     if not -100 <= math.log10(a) - math.log10(b) <= 100:
         raise UsageError(

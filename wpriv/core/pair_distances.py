@@ -21,11 +21,9 @@ class Observed:
     """Pair distances of every step, and the unit (the clipping norm) of that step's sigma and sensitivity.
 
     Args:
-        origin: description of the input, as tables show it.
-        digest: hash of the arrays, which decides equality.
+        origin: description of the input, as tables show it. digest: hash of the arrays, which decides equality.
         distances: [steps, pairs] >= 0, in the units of the output; a single row holds for every step.
-        unit: [steps] > 0: the noise of step t is sigma unit[t].
-        coordinates: dimension of a gradient, 0 if unknown.
+        unit: [steps] > 0: the noise of step t is sigma unit[t]. coordinates: dimension of a gradient, 0 if unknown.
         records: if > 0, the pairs are all pairs of this many records, in the order (0,1), (0,2), ..., (1,2), ...
     """
 
@@ -50,11 +48,7 @@ class Observed:
         return n * float(losses[0]) if self.steps == 1 else math.fsum(losses[:n])
 
     def independent(self) -> Array:
-        """Return [steps, records // 2] distances of the pairs (0,1), (2,3), ..., which share no record.
-
-        Raises:
-            UsageError: the records of the pairs are unknown, since distances were given instead of gradients.
-        """
+        """Return [steps, records // 2] distances of the pairs (0,1), (2,3), ..., which share no record."""
         if not self.records:
             raise UsageError(
                 "independent pairs require gradients; found distances, which do not show which records they share. "
@@ -73,8 +67,6 @@ def of_distances(
 
     Args:
         unit: a number or [steps] > 0; see ``Observed``.
-    Raises:
-        UsageError: the distances are empty, negative or not finite, or ``unit`` does not fit or is not above 0.
     """
     array = np.atleast_2d(np.asarray(distances, dtype=float))
     if array.ndim != 2 or array.size == 0 or not np.all(np.isfinite(array)) or np.any(array < 0):
@@ -97,8 +89,6 @@ def of_gradients(gradients: ArrayLike, *, unit: ArrayLike = 1.0, clip: bool = Fa
         gradients: [records, coordinates] or [steps, records, coordinates].
         unit: a number or [steps] > 0; see ``Observed``.
         clip: whether every gradient is first scaled down to a norm of at most the step's unit.
-    Raises:
-        UsageError: there are fewer than two records, or values that are not finite.
     """
     array = np.asarray(gradients, dtype=float)
     array = array[None] if array.ndim == 2 else array

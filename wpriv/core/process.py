@@ -109,9 +109,6 @@ class Step:
             row: ``{mech, <parameters of the mechanism>, n, sampling, rate, max_batch, parts, observed}``. Numbers may
                 be text as users type it: ``1e-5``, ``2^20``, ``256/60000``. ``mech`` is a name, a class, or an object
                 with its parameters; ``observed`` an ``Observed``, since a description has its origin alone.
-        Raises:
-            UsageError: an unknown mechanism or parameter (with a suggestion), a missing one (naming its flag), a bad
-                value.
         """
         mechanism = row.get("mech")
         if not isinstance(mechanism, Mechanism):
@@ -339,11 +336,7 @@ def sandwich(pairs: WeightedPairs, tol: float) -> tuple[WeightedPairs, WeightedP
 
 
 def require_exact_plds(directions: list[WeightedPairs], accountant: str) -> None:
-    """Refuse a composition with a pair that has no exact PLD, for accountants whose lower ends need it.
-
-    Raises:
-        Unsupported: there is such a pair.
-    """
+    """Refuse a composition with a pair that has no exact PLD, for accountants whose lower ends need it."""
     for pairs in directions:
         if sandwich(pairs, 1.0) is not None:
             raise Unsupported(
@@ -353,11 +346,7 @@ def require_exact_plds(directions: list[WeightedPairs], accountant: str) -> None
 
 
 def refuse_passes(process: Process, accountant: str) -> None:
-    """Refuse samplings by passes (random allocation, shuffled batches), for accountants without a proof for them.
-
-    Raises:
-        Unsupported: some step is sampled so.
-    """
+    """Refuse samplings by passes (random allocation, shuffled batches), for accountants without a proof for them."""
     for step in process.steps:
         if step.sampling.kind in PASSES:
             raise Unsupported(
@@ -367,11 +356,7 @@ def refuse_passes(process: Process, accountant: str) -> None:
 
 
 def refuse_special_sampling(process: Process, accountant: str) -> None:
-    """Refuse groups of records, largest batches and Poisson sampling under replace-one, for formulas without them.
-
-    Raises:
-        Unsupported: the process has one of these.
-    """
+    """Refuse groups of records, largest batches and Poisson sampling under replace-one, for formulas without them."""
     poisson = [step.sampling for step in process.steps if step.sampling.kind == "poisson"]
     what = ""
     if process.group > 1:

@@ -146,8 +146,6 @@ def fields_of(
     Args:
         given: what is checked to have all of them that have no default, and nothing else but ``others``.
         shown: the form of a name in a message.
-    Raises:
-        UsageError: an unknown parameter (with a suggestion), or one that is missing.
     """
     fields = {f.name: f for f in dataclasses.fields(plugin)}
     for key in given:
@@ -216,11 +214,7 @@ def options(module: ModuleType) -> dict[str, str | float]:
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
-    """Split ``name:key=value,key=value`` into the name and its options, all as text.
-
-    Raises:
-        UsageError: an option without a key or a value.
-    """
+    """Split ``name:key=value,key=value`` into the name and its options, all as text."""
     name, colon, rest = text.partition(":")
     pairs = [part.partition("=") for part in rest.split(",")] if colon else []
     for key, equals, value in pairs:
@@ -230,11 +224,7 @@ def split(text: str) -> tuple[str, dict[str, str]]:
 
 
 def typed(name: str, given: Mapping[str, object], defaults: Mapping[str, object]) -> dict[str, str | float]:
-    """Convert options to the types of their defaults: text, or a finite number.
-
-    Raises:
-        UsageError: an unknown option, or a value that is no finite number.
-    """
+    """Convert options to the types of their defaults: text, or a finite number."""
     values: dict[str, str | float] = {}
     for key, value in given.items():
         if key not in defaults:

@@ -222,8 +222,7 @@ def parse(text: str | Repeats) -> Repeats:
     """Read ``geometric:mean=20``, ``poisson:mean=20``, ``negative-binomial:eta=0.5,mean=20`` and the like.
 
     Raises:
-        UsageError: the text is none of these, or a value is out of range.
-        Unsupported: a fixed number of runs.
+        UsageError: the text is none of these, or a value is out of range. Unsupported: a fixed number of runs.
     """
     if isinstance(text, Repeats):
         return text
@@ -242,11 +241,7 @@ def parse(text: str | Repeats) -> Repeats:
 
 
 def from_parameters(kind: str, given: Mapping[str, object]) -> Repeats:
-    """A distribution from its parameters by name, as numbers or text.
-
-    Raises:
-        UsageError: a parameter is unknown, missing or out of range.
-    """
+    """A distribution from its parameters by name, as numbers or text."""
     names = KINDS[kind]
     for name in given:
         if name not in names:

@@ -18,11 +18,7 @@ REPETITION_KEYS = ("n", "rate", "batch", "records", "epochs", "bands")
 
 
 def sampling_keys(sampling: str | Sampling | None, rate: object, max_batch: object) -> dict[str, object]:
-    """``sampling``, ``rate`` and ``max_batch`` of a step mapping; a Sampling object brings its own.
-
-    Raises:
-        UsageError: a Sampling object, and a rate or a second largest batch beside it.
-    """
+    """``sampling``, ``rate`` and ``max_batch`` of a step mapping; a Sampling object brings its own."""
     if not isinstance(sampling, Sampling):
         return {"sampling": sampling, "rate": rate, "max_batch": max_batch}
     if rate is not None:

@@ -71,11 +71,7 @@ def check_together(kinds: set[str], adjacency: str) -> None:
 
 
 def combination(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours) -> Combination:
-    """The row of a step in the table of theorems, whose pair is that of ``sampled_pair``.
-
-    Raises:
-        Unsupported: there is none, so that no pair is proven. UsageError: a number that the theorem needs is missing.
-    """
+    """The row of a step in the table of theorems, whose pair is that of ``sampled_pair``."""
     adjacency = neighbours.adjacency
     present = {GROUP: neighbours.group > 1, LARGEST_BATCH: sampling.max_batch > 0, BANDS: sampling.parts > 1}
     options = [option for option, is_present in present.items() if is_present]

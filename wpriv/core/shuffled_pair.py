@@ -228,8 +228,7 @@ def shuffled(base: LossPair, noise: AdditiveNoise, steps: int) -> LossPair:
 
     Args:
         base: dominating pair of one release in which the record takes part.
-        noise: the noise of the release, Gaussian or Laplace.
-        steps: number of batches of a pass.
+        noise: the noise of the release, Gaussian or Laplace. steps: number of batches of a pass.
     """
     if steps == 1:
         return base

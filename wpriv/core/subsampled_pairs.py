@@ -133,8 +133,7 @@ def poisson(base: LossPair, rate: float) -> LossPair:
     Args:
         base: dominating pair (P, Q) of the mechanism under add-remove.
         rate: q in (0, 1], the probability that a record takes part in a step.
-    Source:
-        Zhu, Dong, Wang (2022), Theorem 11 (Poisson subsampling).
+    Source: Zhu, Dong, Wang (2022), Theorem 11 (Poisson subsampling).
     """
     if rate == 1.0:
         return base
@@ -273,8 +272,7 @@ def fixed(base: LossPair, rate: float) -> LossPair:
     Args:
         base: dominating pair (P, Q) of the mechanism under replace-one; ``base.symmetric`` must hold.
         rate: g = batch / records in (0, 1].
-    Source:
-        Zhu, Dong, Wang (2022), subset sampling.
+    Source: Zhu, Dong, Wang (2022), subset sampling.
     """
     if rate == 1.0:
         return base
@@ -381,12 +379,9 @@ def truncated_poisson(one: LossPair, two: LossPair, rate: float, max_batch: int,
 
     Args:
         one: dominating pair of the mechanism where one record is removed.
-        two: where two are, or one is replaced by another.
-        rate: q in (0, 1], the probability that a record is drawn.
-        max_batch: B, at least 1.
-        records: N, the largest number of records that a data set may have.
-    Source:
-        docs/theory/groups.md, Theorem 4; compare Chua et al. (2024).
+        two: where two are, or one is replaced by another. rate: q in (0, 1], the probability that a record is drawn.
+        max_batch: B, at least 1. records: N, the largest number of records that a data set may have.
+    Source: docs/theory/groups.md, Theorem 4; compare Chua et al. (2024).
     """
     if max_batch >= records:
         return poisson(one, rate)
@@ -449,10 +444,8 @@ class ReplacedGaussPair(KeyedPair):
 
     Args:
         half: the Gauss pair N(mu, 1), N(0, 1) of adding or removing a record.
-        mu: distance in standard deviations that adding or removing a record moves the query.
-        rate: q in (0, 1).
-    Source:
-        docs/theory/groups.md, Theorem 5.
+        mu: distance in standard deviations that adding or removing a record moves the query. rate: q in (0, 1).
+    Source: docs/theory/groups.md, Theorem 5.
     """
 
     symmetric = True

@@ -91,8 +91,7 @@ class Combination:
     """One row: releases, sampling, neighbours and option that a theorem covers, and what it assumes.
 
     Args:
-        releases: the kinds of release. sampling: the kind of sampling.
-        adjacencies: the neighbouring relations.
+        releases: the kinds of release. sampling: the kind of sampling. adjacencies: the neighbouring relations.
         theorem: its name. page: a page of ``docs/theory``, with the place of the proof.
         premises: what must be true of the program beside the parameters.
         option: a key of ``OPTIONS``, or "" for none of them.

@@ -286,8 +286,7 @@ def least_mu(trade_off: TradeOff, advantage: float, fpr: float, tol: float = MU_
     """The least mu with T(a) >= G_mu(a) for all a from ``fpr`` to 1/2, as a lower and an upper end.
 
     Args:
-        trade_off: bounds of T; points are added to it.
-        advantage: delta at eps = 0, about; it sets the first points.
+        trade_off: bounds of T; points are added to it. advantage: delta at eps = 0, about; it sets the first points.
         tol: relative width at which the refinement ends.
     """
     scale = gaussian_mu_of_advantage(advantage)

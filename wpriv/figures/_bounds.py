@@ -99,11 +99,7 @@ def _draw_table(rows: Rows, published: dict[int, float], axes: Any) -> None:
 
 
 def _heading_columns(rows: Rows) -> list[str]:
-    """The fewest columns of the rows that tell the columns of the table apart: cases, swept values, eps or delta.
-
-    Raises:
-        ValueError: two rows agree in all of them, and would have one cell.
-    """
+    """The fewest columns of the rows that tell the columns of the table apart: cases, swept values, eps or delta."""
     varied = swept(rows)
     # a case stands for what is constant within it
     inner = [name for name in varied if name not in implied(rows, varied)]
@@ -241,10 +237,7 @@ def _gaussian(axes: Any, x: list[float], mu: float, log: bool) -> Any:
 def loss_law(rows: Rows, axes: Any) -> None:
     """Draw a loss table: cells as steps of density, atoms as stems of mass, distinguishing events at the right edge.
 
-    Raises:
-        UsageError: the rows hold several distributions.
-    Source:
-        Sommer, Meiser, Mohammadi (2019), Figures 1 and 3.
+    Source: Sommer, Meiser, Mohammadi (2019), Figures 1 and 3.
     """
     finite = [row for row in rows if row["part"] == "finite"]
     losses = [row["loss"] for row in finite]
@@ -303,10 +296,7 @@ def _draw_infinity(losses: list[float], mass: float, axes: Any) -> None:
 def loss_class(rows: Rows, axes: Any) -> None:
     """Draw the mean (solid) and the variance (dashed) of each case of a class table.
 
-    Raises:
-        KeyError: no column of CLASS_AXES varies.
-    Source:
-        Sommer, Meiser, Mohammadi (2019), Section 6.2.1 (corrected).
+    Source: Sommer, Meiser, Mohammadi (2019), Section 6.2.1 (corrected).
     """
     x = next((name for name in CLASS_AXES if len({row.get(name) for row in rows}) > 1), None)
     if x is None:

@@ -32,11 +32,7 @@ _DASHES = {"approximate": "--", "as-published": ":"}
 
 
 def curves(rows: Rows, axes: Any, x: str, y: str) -> None:
-    """Draw every series of y over x: approximate claims dashed, brackets as bands, the legend by the right ends.
-
-    Raises:
-        KeyError: no row has both columns.
-    """
+    """Draw every series of y over x: approximate claims dashed, brackets as bands, the legend by the right ends."""
     log_y = y == "delta" or wide([row.get(y) for row in rows])
     # a band whose lower end is 0 extends to the bottom of the figure, a little below the lowest curve
     bottom = 0.3 * min((v for row in rows if (v := finite(row.get(y))) and v > 0), default=1.0) if log_y else 0.0
@@ -166,9 +162,6 @@ def lines(rows: Rows, axes: Any, x: str, y: str) -> None:
 
     The line style follows the claim, also where it changes along a line because a formula leaves the range of its
     proof. ``marked`` rows get a dot.
-
-    Raises:
-        KeyError: no row has both columns.
     """
     rows = [row for row in rows if finite(row.get(x)) is not None and finite(row.get(y)) is not None]
     if not rows:

@@ -60,10 +60,7 @@ def adp_pdp(rows: Rows, axes: Any) -> None:
 
     The rows are those of the accountants pld and pdp at one eps; sigma, sensitivity and bound are read from them.
 
-    Raises:
-        UsageError: the rows are not those of a Gaussian mechanism with moderate parameters.
-    Source:
-        Sommer, Meiser, Mohammadi (2019), Figure 4.
+    Source: Sommer, Meiser, Mohammadi (2019), Figure 4.
     """
     row = rows[0]
     sigma, shift, eps = float(row["sigma"]), float(row["sensitivity"]), float(row["epsilon"])
@@ -116,8 +113,7 @@ def attack_chances(rows: Rows, axes: Any) -> None:
 
     A printed chance that is off by more than two units of its last digit is joined to the curve and named.
 
-    Source:
-        Yang, Qi, Zhou (2024), Table 2.
+    Source: Yang, Qi, Zhou (2024), Table 2.
     """
     top = 1.08 * max(row["eps_printed"] for row in rows)
     grid = [top * k / 400 for k in range(401)]
@@ -142,11 +138,7 @@ def attack_chances(rows: Rows, axes: Any) -> None:
     "Claims of a paper: each published figure over the exact one, with the inputs at which it fails or is tightest."
 )
 def claims(rows: Rows, axes: Any) -> None:
-    """Draw one line for each claim: published / exact on a log axis; left of 1 a published upper bound is too small.
-
-    Raises:
-        KeyError: no row has a ratio.
-    """
+    """Draw one line for each claim: published / exact on a log axis; left of 1 a published upper bound is too small."""
     ratios = [row["ratio"] for row in rows if row.get("ratio")]
     if not ratios:
         raise KeyError("rows with a ratio of published to exact numbers")
@@ -201,8 +193,7 @@ def _texts(rows: Rows, max_width: float | None) -> list[str]:
 def error_over_records(rows: Rows, axes: Any) -> None:
     """Draw ``w2`` with two standard errors and, if present, ``excess``, each beside the expected power of n (dashed).
 
-    Source:
-        Reshetova, Chen, Ozgur (2023), Theorem 2.
+    Source: Reshetova, Chen, Ozgur (2023), Theorem 2.
     """
     rows = sorted(rows, key=lambda row: float(row["records"]))
     n = [float(row["records"]) for row in rows]
@@ -227,8 +218,7 @@ def error_over_records(rows: Rows, axes: Any) -> None:
 def linear_generator(rows: Rows, axes: Any) -> None:
     """Draw every column of VARIANCE_LINES over the swept parameter, beside the variance of the data.
 
-    Source:
-        Reshetova, Chen, Ozgur (2023), Theorem 1.
+    Source: Reshetova, Chen, Ozgur (2023), Theorem 1.
     """
     x = max(("lam", "batch"), key=lambda name: len({row[name] for row in rows if name in row}))
     rows = sorted(rows, key=lambda row: float(row[x]))
@@ -254,10 +244,7 @@ def linear_generator(rows: Rows, axes: Any) -> None:
 def projection_law(rows: Rows, axes: Any) -> None:
     """Draw a projection-law table; a bound far outside is not drawn to scale but named at the right edge.
 
-    Raises:
-        UsageError: the rows hold fewer than two bins.
-    Source:
-        Rakotomamonjy and Ralaivola (2021), Figures 1 and 7.
+    Source: Rakotomamonjy and Ralaivola (2021), Figures 1 and 7.
     """
     bins = [row for row in rows if row["part"] == "bin"]
     if len(bins) < 2:
@@ -300,8 +287,7 @@ def _mark_bounds(bounds: dict[str, float], right: float, axes: Any) -> dict[str,
 def projection_noise(rows: Rows, axes: Any) -> None:
     """Draw the columns of noise over a log axis, a line for each row of ``data``, the first on top.
 
-    Source:
-        Rakotomamonjy, Ralaivola (2021), Table 4.
+    Source: Rakotomamonjy, Ralaivola (2021), Table 4.
     """
     places = range(len(rows))
     for place, row in zip(places, rows, strict=True):
@@ -333,8 +319,7 @@ def projection_noise(rows: Rows, axes: Any) -> None:
 def sliced_distance(rows: Rows, axes: Any) -> None:
     """Draw the distance over c, one curve for each case and number of records, with a band of one standard deviation.
 
-    Source:
-        Rakotomamonjy, Ralaivola (2021), Figure 2.
+    Source: Rakotomamonjy, Ralaivola (2021), Figure 2.
     """
     counts = sorted({row["records"] for row in rows})
     for case, colour in SLICED_COLOURS.items():
@@ -365,10 +350,7 @@ def sliced_distance(rows: Rows, axes: Any) -> None:
 def uniform_outputs(rows: Rows, axes: Any) -> None:
     """Draw ``probability`` over ``outcome``, a bar for each ``case``; outcomes of one case alone are hatched.
 
-    Raises:
-        UsageError: there are not two cases.
-    Source:
-        Sommer, Meiser, Mohammadi (2019), Figure 3, left.
+    Source: Sommer, Meiser, Mohammadi (2019), Figure 3, left.
     """
     cases = list(dict.fromkeys(row["case"] for row in rows))
     if len(cases) != 2:

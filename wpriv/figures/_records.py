@@ -79,8 +79,7 @@ def _draw_points(samples: Any, target: Any, axes: Any) -> None:
 def codes(rows: Rows, axes: Any) -> None:
     """Draw the codes (``x``, ``y``) of the test records of each ``group``.
 
-    Source:
-        Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 3 and 11.
+    Source: Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 3 and 11.
     """
     for group in sorted({row["group"] for row in rows}):
         members = [row for row in rows if row["group"] == group]
@@ -93,8 +92,7 @@ def codes(rows: Rows, axes: Any) -> None:
 def points(rows: Rows, axes: Any) -> None:
     """Draw the points (``x``, ``y``) of each ``kind``, target or moved.
 
-    Source:
-        Rodriguez-Vitores, Lalanne, Loubes (2025), Figure 13.
+    Source: Rodriguez-Vitores, Lalanne, Loubes (2025), Figure 13.
     """
     for kind, colour in POINT_COLOURS.items():
         members = [row for row in rows if row["kind"] == kind]
@@ -110,8 +108,7 @@ def scores(rows: Rows, axes: Any) -> None:
 
     The colour shows the ``group``, dashes (or a cross as the mark) the ``label``.
 
-    Source:
-        Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 1, 2, 5, 7 and 9.
+    Source: Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 1, 2, 5, 7 and 9.
     """
     plane = "density" not in rows[0]
     for label in sorted({row.get("label") for row in rows}, key=str):

@@ -44,9 +44,6 @@ def series(rows: list[Row], x: str, y: str) -> list[Series]:
 
     There is one curve for each accountant, case and value of any other quantity that varies; a quantity that is
     constant within every case is left out of the labels, since the case stands for it.
-
-    Raises:
-        KeyError: the table has no column y, and no row explains a missing answer.
     """
     if not any(y in row or row.get("reason") for row in rows):
         raise KeyError(y)

@@ -139,8 +139,7 @@ def measures(rows: Rows, axes: Any) -> None:
 def losses(rows: Rows, axes: Any) -> None:
     """Draw ``loss`` over ``step``, a line for each ``case`` if there are several trainings.
 
-    Source:
-        Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 4, 6, 8 and 10.
+    Source: Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 4, 6, 8 and 10.
     """
     cases = list(dict.fromkeys(row.get("case") for row in rows))
     for case in cases:
@@ -158,11 +157,7 @@ def losses(rows: Rows, axes: Any) -> None:
 
 @figure("Accuracy of the trainings of a sweep over their eps: a line for each method and each measured accuracy.")
 def accuracy_over_eps(rows: Rows, axes: Any) -> None:
-    """Draw every accuracy over ``privacy.eps`` (or the certified eps); methods without privacy are level lines.
-
-    Raises:
-        KeyError: the table has no column of accuracies.
-    """
+    """Draw every accuracy over ``privacy.eps`` (or the certified eps); methods without privacy are level lines."""
     if not any(column in row for row in rows for column in ACCURACIES):
         raise KeyError("accuracy")
     palette = _palette.of(axes)
@@ -211,11 +206,7 @@ def _eps(row: dict[str, Any]) -> float | None:
 
 @figure("The W2 distance of a generator to test records over its epochs or a swept quantity, a line for each loss.")
 def distance(rows: Rows, axes: Any) -> None:
-    """Draw column ``w2``; over a number of reports both axes are logarithmic, over eps the x axis is.
-
-    Raises:
-        KeyError: no column of DISTANCE_AXES varies, or no distance was measured.
-    """
+    """Draw column ``w2``; over a number of reports both axes are logarithmic, over eps the x axis is."""
     varying = [key for key in DISTANCE_AXES if len({row.get(key) for row in rows} - {None}) > (key != "epoch")]
     if not varying or not any("w2" in row for row in rows):
         raise KeyError("w2" if varying else f"a swept column ({', '.join(DISTANCE_AXES)})")
@@ -352,9 +343,6 @@ def _draw_fairness(rows: Rows, axes: Any, measures: Mapping[str, str]) -> None:
 
     Each combination of eps and formula has a colour. The seeds of a sweep give one line, their mean, with a band from
     the minimum to the maximum; repeated runs (``seeds``) have a band of one standard deviation.
-
-    Raises:
-        KeyError: no column of alpha or eps, or none of the measures.
     """
     shown = {column: label for column, label in measures.items() if _is_measured(rows, column)}
     if not shown or not any(key in rows[0] for key in (ALPHA, EPS)):

@@ -41,10 +41,7 @@ def npz(file: str | Path | IO[bytes], limit: int) -> dict[str, Any]:
     """Load the arrays of a .npz file by name.
 
     Args:
-        file: path or open file.
-        limit: the largest unpacked size of the file in bytes.
-    Raises:
-        ValueError: the file is larger, or contains objects other than plain arrays; or another of ``DAMAGED``.
+        file: path or open file. limit: the largest unpacked size of the file in bytes.
     """
     with zipfile.ZipFile(file) as archive:
         size = sum(item.file_size for item in archive.infolist())

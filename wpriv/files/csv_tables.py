@@ -32,11 +32,7 @@ class CsvError(ValueError):
 
 
 def decode(raw: bytes) -> str:
-    """Return the text of a CSV file, without a byte-order mark.
-
-    Raises:
-        CsvError: the bytes are not UTF-8, or contain null characters.
-    """
+    """Return the text of a CSV file, without a byte-order mark."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -47,11 +43,7 @@ def decode(raw: bytes) -> str:
 
 
 def rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row that is not blank, with the number of its first line.
-
-    Raises:
-        CsvError: a quotation mark is not closed, or text follows a closing one; names the line on which the row begins.
-    """
+    """Yield each row that is not blank, with the number of its first line."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
     try:
@@ -69,11 +61,7 @@ class NotANumber(CsvError):
 
 
 def number(cell: str) -> float:
-    """Return the float64 nearest to a decimal number; ``nan`` and ``inf`` are accepted.
-
-    Raises:
-        ValueError: the cell is not a number, or is one with underscores as in Python source.
-    """
+    """Return the float64 nearest to a decimal number; ``nan`` and ``inf`` are accepted."""
     if "_" in cell:
         raise ValueError(f"could not convert string {cell[:40]!r}")
     return float(cell)
@@ -84,8 +72,7 @@ class CsvTable:
     """A CSV text and the names of its columns.
 
     Args:
-        text: the table, with its header.
-        names: one for each column, in order.
+        text: the table, with its header. names: one for each column, in order.
         headed: whether the first row is a header.
     """
 
@@ -98,9 +85,6 @@ class CsvTable:
         """Read the names of the columns, without surrounding blanks; ``0``, ``1``, ... if the table has no header.
 
         An empty text is a table without columns and rows.
-
-        Raises:
-            CsvError: two columns have the same name, the first row is not valid CSV, or its separators are no commas.
         """
         line, first = next(rows(text), (1, []))
         for separator, word in ((";", "semicolons"), ("\t", "tabs")) if len(first) == 1 else ():

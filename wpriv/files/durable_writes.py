@@ -29,11 +29,7 @@ def plain(value: object) -> Any:
 
 
 def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of a JSON file as a dict; an ``object_pairs_hook`` of ``json.loads``.
-
-    Raises:
-        ValueError: a key stands twice, of which json would take the last value without a word.
-    """
+    """Return an object of a JSON file as a dict; an ``object_pairs_hook`` of ``json.loads``."""
     data = dict(pairs)
     if len(data) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -71,8 +67,7 @@ def replace(
     """Write a file atomically: after a crash it has the old content or the new.
 
     Args:
-        path: the file.
-        content: text (UTF-8), bytes, or a function that writes to the open file.
+        path: the file. content: text (UTF-8), bytes, or a function that writes to the open file.
         mode: permissions of a new file, before the umask.
         advice: what to change where it cannot be written, in the imperative and without a full stop.
     Raises:
@@ -100,9 +95,7 @@ def append(descriptor: int, line: bytes, path: Path) -> None:
     """Append a complete line to an open file, or nothing if the disk is full.
 
     Args:
-        descriptor: of the open file.
-        line: with its line end.
-        path: of the file, for messages.
+        descriptor: of the open file. line: with its line end. path: of the file, for messages.
     Raises:
         MissingResource: the line could not be written; the file has its previous length.
     """
@@ -200,12 +193,10 @@ def locked(path: Path, busy: str, *, wait: bool = False) -> Iterator[None]:
     Missing folders are created, and removed again if the block leaves them empty.
 
     Args:
-        path: the lock file.
-        busy: the message of the error if another process holds the lock.
+        path: the lock file. busy: the message of the error if another process holds the lock.
         wait: wait until no other process holds the lock, for blocks that take seconds.
     Raises:
-        UsageError: another process holds the lock.
-        MissingResource: the file system has no locks, or is not writable.
+        UsageError: another process holds the lock. MissingResource: the file system has no locks, or is not writable.
     """
     missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     try:

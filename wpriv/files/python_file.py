@@ -37,11 +37,7 @@ class Definition:
 
 
 def source(path: str | Path) -> str:
-    """Return the text of a Python file.
-
-    Raises:
-        MissingResource: it does not exist, cannot be read, or is no text.
-    """
+    """Return the text of a Python file."""
     try:
         raw = Path(path).read_bytes()
         if len(raw) > MAX_BYTES:

@@ -28,14 +28,11 @@ def nearest(x: Array, radius: float, p: int) -> Array:
     their sum becomes the radius.
 
     Args:
-        x: [n, d] finite float64.
-        radius: of the ball, in the units of x.
-        p: 1 or 2.
+        x: [n, d] finite float64. radius: of the ball, in the units of x. p: 1 or 2.
     Returns:
         [n, d]; rows inside the ball are unchanged. Rounding may leave a norm above the radius by a few units in the
         last place.
-    Source:
-        Duchi, Shalev-Shwartz, Singer, Chandra (2008), Figure 1, for p = 1.
+    Source: Duchi, Shalev-Shwartz, Singer, Chandra (2008), Figure 1, for p = 1.
 
     >>> nearest(np.array([[3.0, -1.0], [0.2, 0.1]]), 1.0, 1).tolist()
     [[1.0, -0.0], [0.2, 0.1]]
@@ -74,9 +71,7 @@ def on_grid(x: Array, radius: float, p: int, step: float) -> Array:
     Rows that still exceed floor(radius/step), which rounding can cause, lose one cell in each entry.
 
     Args:
-        x: [n, d] from ``nearest``.
-        radius, p: of the ball, as for ``nearest``.
-        step: from ``spacing``.
+        x: [n, d] from ``nearest``. radius, p: of the ball, as for ``nearest``. step: from ``spacing``.
     Returns:
         [n, d] float64 of integers k without negative zeros; ||k||_p <= floor(radius/step).
     """
@@ -94,11 +89,7 @@ def _power_sum(cells: Array, p: int) -> Array:
 
 
 def check(radius: float, noise: float) -> None:
-    """Refuse a ball and noise for which the grid is too coarse or exceeds the range of floats.
-
-    Raises:
-        UsageError: radius is outside 1e-9 to 1e9, or noise/radius outside 2^-14 to 1e30.
-    """
+    """Refuse a ball and noise for which the grid is too coarse or exceeds the range of floats."""
     if not 1e-9 <= radius <= 1e9:
         raise UsageError(f"the radius must lie between 1e-9 and 1e9; found {radius:g}. Use other units")
     if not 2.0**-14 <= noise / radius <= 1e30:

@@ -25,8 +25,7 @@ def rdp_to_log_delta(lam: Array, log_moment: Array, eps: float) -> Array:
         log_moment: [k] lam D_(lam+1) = ln E_P[e^(lam L)] of the whole composition, in nats; +inf where unknown.
     Returns:
         [k] ln delta; every entry is an upper bound, the rounding of both large terms included, so the smallest holds.
-    Source:
-        Canonne, Kamath, Steinke (2020), Proposition 12: (1 - e^-x)_+ <= e^(lam x) lam^lam / (1+lam)^(1+lam), whose
+    Source: Canonne, Kamath, Steinke (2020), Proposition 12: (1 - e^-x)_+ <= e^(lam x) lam^lam / (1+lam)^(1+lam), whose
         constant is the best possible.
     """
     return log_moment - lam * eps + ROUNDING * (np.abs(log_moment) + lam * abs(eps)) + _constant(lam)
@@ -35,8 +34,7 @@ def rdp_to_log_delta(lam: Array, log_moment: Array, eps: float) -> Array:
 def rdp_to_epsilon(lam: Array, log_moment: Array, log_delta: float) -> Array:
     """Convert Renyi moments to [k] eps at delta, the inverse of ``rdp_to_log_delta``.
 
-    Source:
-        Canonne, Kamath, Steinke (2020), Proposition 12; Asoodeh et al. (2020), Lemma 1.
+    Source: Canonne, Kamath, Steinke (2020), Proposition 12; Asoodeh et al. (2020), Lemma 1.
     """
     return (log_moment - log_delta + _constant(lam)) / lam
 
@@ -69,8 +67,7 @@ def _constant(lam: Array) -> Array:
 def tail_to_log_delta(lam: Array, log_moment: Array, eps: float) -> Array:
     """Compute [k] ln of the Chernoff bound of P(L > eps), which bounds delta; arguments as for ``rdp_to_log_delta``.
 
-    Source:
-        Abadi et al. (2016), Theorem 2.2; the same bound as Mironov (2017), Proposition 3.
+    Source: Abadi et al. (2016), Theorem 2.2; the same bound as Mironov (2017), Proposition 3.
     """
     return log_moment - lam * eps
 
@@ -97,8 +94,7 @@ def normal_log_delta(eps: float, mean: float, variance: float) -> float:
 
     With variance = 2 mean it is the delta of mu-GDP at mu^2 = variance. A variance of 0 is the constant loss ``mean``.
 
-    Source:
-        Sommer, Meiser, Mohammadi (2019), Lemma 12; Dong, Roth, Su (2019), Corollary 1.
+    Source: Sommer, Meiser, Mohammadi (2019), Lemma 12; Dong, Roth, Su (2019), Corollary 1.
     """
     if variance == 0:
         return float(log1mexp(min(eps - mean, 0.0)))
@@ -116,8 +112,7 @@ def log_mills_drop(a: Array, width: float | Array) -> Array:
     integral of -R' = 1 - x R(x), which has one sign, so nothing cancels.
 
     Args:
-        a: any shape.
-        width: > 0, of a shape that broadcasts with a.
+        a: any shape. width: > 0, of a shape that broadcasts with a.
     """
     tail = log_ndtr(-a)
     by_tails = tail + log1mexp(np.minimum(width * (a + width / 2) + log_ndtr(-a - width) - tail, 0.0))
@@ -180,10 +175,7 @@ def zhao(eps: float, delta: float) -> float:
 
     It suffices at every eps > 0 but is not the smallest.
 
-    Raises:
-        UsageError: delta is not below 1/2, where c is undefined.
-    Source:
-        Zhao et al. (2019), quoted as equation (4) of Reshetova, Chen, Ozgur (2023).
+    Source: Zhao et al. (2019), quoted as equation (4) of Reshetova, Chen, Ozgur (2023).
     """
     if not 0 < delta < 0.5:
         raise UsageError(f"equation (4) requires 0 < delta < 1/2; found delta {delta:g}")

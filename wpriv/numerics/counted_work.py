@@ -18,11 +18,7 @@ _end: ContextVar[float] = ContextVar("end", default=math.inf)
 
 
 def add(nanoseconds: float) -> None:
-    """Count some work.
-
-    Raises:
-        Unsupported: it exceeds what ``stop_at`` allows.
-    """
+    """Count some work."""
     _work.set(_work.get() + nanoseconds)
     if _work.get() > _end.get():
         raise Unsupported("pld needs more work for this question than it may take. Raise `tol`, or use rdp")

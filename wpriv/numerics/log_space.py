@@ -63,10 +63,7 @@ def log_binomial_excess(a: Array, k: Array, rate: float, log_moment: Array) -> A
     """Compute ln of the sum over k of Binom(k; a, q) (e^m_k - 1) without cancellation.
 
     Args:
-        a: [..., 1] integer orders.
-        k: [k] terms to sum.
-        rate: q in (0, 1].
-        log_moment: [..., k] m_k >= 0.
+        a: [..., 1] integer orders. k: [k] terms to sum. rate: q in (0, 1]. log_moment: [..., k] m_k >= 0.
     Returns:
         [...], summed over the last axis.
     """

@@ -29,9 +29,6 @@ def number(value: object, name: str) -> float:
     """Convert a number, or text such as ``1e-5``, ``2^20``, ``256/60000``, ``60_000`` or ``10%``, to a finite float.
 
     A single comma is refused, since ``1,234`` is 1234 to some and 1.234 to others; ``whole`` reads it.
-
-    Raises:
-        UsageError: the value is no finite number; the message names it by ``name``.
     """
     if isinstance(value, str) and (comma := _ONE_COMMA.fullmatch(value)) is not None:
         decimal, thousands = f"{comma[1]}.{comma[2]}", "" if comma[1].startswith("0") else f" or {comma[1]}{comma[2]}"
@@ -59,11 +56,7 @@ def number(value: object, name: str) -> float:
 
 
 def whole(value: object, name: str) -> int:
-    """Convert a number, or text such as ``1000``, ``60,000``, ``1e4`` or ``2^20``, to an int.
-
-    Raises:
-        UsageError: the value is no whole number; the message names it by ``name``.
-    """
+    """Convert a number, or text such as ``1000``, ``60,000``, ``1e4`` or ``2^20``, to an int."""
     if isinstance(value, str) and "%" in value:
         raise UsageError(f"{name} is a count, and no percentage; found {shown(value)}")
     refuse_dots(value, name)
@@ -80,11 +73,7 @@ def whole(value: object, name: str) -> int:
 
 
 def refuse_dots(value: object, name: str) -> None:
-    """Refuse the text of a count with dots of thousands, such as ``60.000``.
-
-    Raises:
-        UsageError: it has such dots.
-    """
+    """Refuse the text of a count with dots of thousands, such as ``60.000``."""
     if isinstance(value, str) and _DOTTED.fullmatch(value):
         all_digits, digits = value.strip().replace(".", ""), value.strip().partition(".")[0]
         other = f", or {digits}" if float("0." + all_digits[len(digits) :]) == 0 else ""
@@ -93,11 +82,7 @@ def refuse_dots(value: object, name: str) -> None:
 
 
 def finite_number(value: object, name: str, *, whole: bool = False) -> Any:
-    """Convert a finite real number of any library, but no text, to a Python float (an int if ``whole``).
-
-    Raises:
-        UsageError: the value is no such number; the message names it by ``name``.
-    """
+    """Convert a finite real number of any library, but no text, to a Python float (an int if ``whole``)."""
     # by far the most frequent case, and the cheap one
     if type(value) is (int if whole else float) and -EXACT <= value <= EXACT:
         return value
@@ -115,11 +100,7 @@ def finite_number(value: object, name: str, *, whole: bool = False) -> Any:
 
 
 def to_int(value: object) -> Any:
-    """Convert 2^16, 60,000 and 1e6 to an int, and return anything else as it is, for a validator to refuse.
-
-    Raises:
-        ValueError: text has dots of thousands, which validators read as a dot of decimals.
-    """
+    """Convert 2^16, 60,000 and 1e6 to an int, and return anything else as it is, for a validator to refuse."""
     try:
         refuse_dots(value, "the number")
     except UsageError as error:

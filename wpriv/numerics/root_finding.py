@@ -23,14 +23,12 @@ def smallest_meeting(
 
     Args:
         shortfall: decreasing function of x that is negative or zero where the target is met; +-inf allowed.
-        guess: a first x near the answer; it affects the speed only.
-        low, high: the range that is searched.
+        guess: a first x near the answer; it affects the speed only. low, high: the range that is searched.
         rtol: relative width of the final bracket.
     Returns:
         The safe end of the final bracket; ``low`` itself where that already meets the target.
     Raises:
-        Unsupported: no x up to ``high`` meets the target.
-        ArithmeticError: ``shortfall`` returned nan.
+        Unsupported: no x up to ``high`` meets the target. ArithmeticError: ``shortfall`` returned nan.
     """
 
     def checked(x: float) -> float:

@@ -25,11 +25,7 @@ _REACH = 40.0  # standard deviations, or scales, beyond which a tail is below 1e
 
 
 def check_order(order: float) -> float:
-    """Return the order mu as a float.
-
-    Raises:
-        UsageError: mu is outside [1, 1000].
-    """
+    """Return the order mu as a float."""
     if not 1 <= order <= MAX_ORDER:
         raise UsageError(f"the order mu of a Wasserstein distance must lie in [1, {MAX_ORDER:g}]; found {order}")
     return float(order)
@@ -47,12 +43,9 @@ def samples(x: ArrayLike, y: ArrayLike, order: float) -> float:
     """Compute W_mu between the empirical distributions of two samples on the line, of any sizes.
 
     Args:
-        x, y: [n] and [m] numbers in the units of the output.
-        order: mu in [1, 1000].
+        x, y: [n] and [m] numbers in the units of the output. order: mu in [1, 1000].
     Returns:
         The distance, in those units.
-    Raises:
-        UsageError: a sample is empty, or mu is out of range.
     """
     check_order(order)
     a, b = np.sort(np.ravel(x)), np.sort(np.ravel(y))
@@ -72,13 +65,10 @@ def subsampled_gauss(rate: float, distance: float, sigma: float, order: float) -
     E_P f - E_Q f at f(y) = y, since every outcome moves in the same direction.
 
     Args:
-        rate: q in [0, 1].
-        distance, sigma: d >= 0 and sigma >= 0, in the units of the output.
-        order: mu in [1, 1000].
+        rate: q in [0, 1]. distance, sigma: d >= 0 and sigma >= 0, in the units of the output. order: mu in [1, 1000].
     Returns:
         The distance in the units of the output, right to about 1e-12 relative, and to 1e-16 sigma where it is smaller.
-    Source:
-        The monotone coupling (Bobkov and Ledoux 2019, Theorem 2.10).
+    Source: The monotone coupling (Bobkov and Ledoux 2019, Theorem 2.10).
     """
     closed = _closed_form(rate, distance, sigma, order)
     if closed is not None:
@@ -212,17 +202,13 @@ def log_absolute_moment(mean: ArrayLike, sigma: float, order: float) -> Array:
     """Compute ln E|Z|^mu of Z ~ N(mean, sigma^2) for every mean, without overflow or cancellation.
 
     Args:
-        mean: [...] in the units of the output.
-        sigma: standard deviation >= 0 in the same units.
+        mean: [...] in the units of the output. sigma: standard deviation >= 0 in the same units.
         order: mu in [1, 1000], real.
     Returns:
         [...] natural logs; -inf where mean and sigma are both 0.
-    Raises:
-        UsageError: mu out of range, sigma negative, or something not finite.
-    Source:
-        Yang et al. (2024), Lemma 1 (Winkelbauer 2012, Equation 17): (2 V)^(mu/2) Gamma((mu+1)/2)/sqrt(pi) 1F1(-mu/2;
-        1/2; -x) at x = mean^2/(2V). By Kummer's transformation 1F1(-mu/2; 1/2; -x) = e^-x 1F1((mu+1)/2; 1/2; x), whose
-        terms are all positive.
+    Source: Yang et al. (2024), Lemma 1 (Winkelbauer 2012, Equation 17): (2 V)^(mu/2) Gamma((mu+1)/2)/sqrt(pi)
+        1F1(-mu/2; 1/2; -x) at x = mean^2/(2V). By Kummer's transformation 1F1(-mu/2; 1/2; -x) = e^-x 1F1((mu+1)/2; 1/2;
+        x), whose terms are all positive.
     """
     check_order(order)
     m = np.abs(np.asarray(mean, dtype=float))

@@ -64,15 +64,13 @@ def length_bracket(k: int, d: int, sigma: float, accuracy: float) -> tuple[Lengt
     """Compute discrete distributions of u = sqrt(H) whose privacy profiles lie below and above the exact one.
 
     Args:
-        k: number of directions, >= 1.
-        d: dimension of the space, >= 2.
+        k: number of directions, >= 1. d: dimension of the space, >= 2.
         sigma: noise in units of the vector's length, > 0; the bracket holds at this noise only.
         accuracy: relative excess of E[H] allowed in the dominating distribution; the dominated one falls short by about
             half.
     Returns:
         The dominated and the dominating distribution.
-    Source:
-        Rakotomamonjy, Ralaivola (2021), Lemma 1 for the distribution of one projection; the bracket is wpriv's.
+    Source: Rakotomamonjy, Ralaivola (2021), Lemma 1 for the distribution of one projection; the bracket is wpriv's.
     """
     return _convolved(k, d, sigma, accuracy, upper=False), _convolved(k, d, sigma, accuracy, upper=True)
 
@@ -192,8 +190,7 @@ def log_moment(d: int, s: Array) -> Array:
     analytic with one peak, after a sinh map about the peak that makes the tails negligible.
 
     Args:
-        d: dimension, >= 2.
-        s: >= 0, of any shape and size.
+        d: dimension, >= 2. s: >= 0, of any shape and size.
     Returns:
         Logarithms of the shape of s, right to about 1e-13 relative.
     """
@@ -255,8 +252,7 @@ def variance(d: int) -> float:
 def bernstein(k: int, d: int, log_inverse: float) -> float:
     """w with P(H > w) <= p by Bernstein's inequality as printed; rigorous, and very loose.
 
-    Source:
-        Rakotomamonjy, Ralaivola (2021), Lemma 2.
+    Source: Rakotomamonjy, Ralaivola (2021), Lemma 2.
     """
     return k / d + 2 / 3 * log_inverse + math.sqrt(2 * k * variance(d) * log_inverse)
 
@@ -373,8 +369,7 @@ def fixed_size_moment(order: int, rate: float, rho: float) -> float:
 
     Args:
         rate: batch / records. rho: the unsampled step has Renyi divergence a rho at order a and an unbounded loss.
-    Source:
-        Wang, Balle, Kasiviswanathan (2019), Theorem 9, with its infinite order unbounded.
+    Source: Wang, Balle, Kasiviswanathan (2019), Theorem 9, with its infinite order unbounded.
     """
     if rate == 1:
         return (order - 1) * order * rho

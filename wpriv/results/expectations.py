@@ -7,7 +7,6 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from wpriv.config.field_types import Setting
@@ -458,39 +457,26 @@ def with_setting(verdict: Verdict, recipe: Recipe, rows: Sequence[Row]) -> Verdi
     return verdict.with_entries(setting=words) if words else verdict
 
 
-@dataclass(frozen=True)
-class Published:
-    """A published number: the panel and the row that it belongs to, its column and its value."""
-
-    panel: str
-    where: Row
-    column: str
-    value: float
-
-
-def of_file(path: Path) -> list[Published]:
+def of_file(path: Path) -> list[Verdict]:
     """Return the published numbers that ``expect.json`` names; none where it is missing or damaged."""
     try:
-        verdicts = read(path)
+        return [row for row in read(path) if row.kind == "published"]
     except (UsageError, MissingResource):
         return []
-    return [Published(row.panel, row.where, row.column, row.expected) for row in verdicts if row.kind == "published"]
 
 
-def of_recipe(recipe: Recipe) -> list[Published]:
-    """Return the published numbers that a recipe expects."""
+def of_recipe(recipe: Recipe) -> list[Verdict]:
+    """Return the published numbers that a recipe expects, without an answer."""
     checks = [check for check in recipe.checks if check.expect.kind == "published"]
-    return [
-        Published(check.panel, check.where, name, float(n)) for check in checks for name, n in check.columns.items()
-    ]
+    return [verdict(check, name, float(n), []) for check in checks for name, n in check.columns.items()]
 
 
-def matched(rows: Sequence[Row], numbers: Sequence[Published]) -> list[tuple[Row, str, float]]:
+def matched(rows: Sequence[Row], numbers: Sequence[Verdict]) -> list[tuple[Row, str, float]]:
     """The published numbers that belong to exactly one row: the row, the column and the number."""
     points = []
     for number in numbers:
         matches = [row for row in rows if all(is_same(row.get(key), value) for key, value in number.where.items())]
         # the row of a training is its last epoch
         if matches and (len(matches) == 1 or "epoch" in matches[-1]):
-            points.append((matches[-1], number.column, number.value))
+            points.append((matches[-1], number.column, number.expected))
     return points

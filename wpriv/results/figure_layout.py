@@ -31,11 +31,7 @@ METADATA: dict[str, dict[str, None]] = {"png": {"Software": None}, "pdf": {"Crea
 
 
 def figure_class() -> type[Figure]:
-    """Return matplotlib's class of figures, without pyplot: no window system is used.
-
-    Raises:
-        MissingResource: matplotlib is not installed, or refuses to load under the settings of this machine.
-    """
+    """Return matplotlib's class of figures, without pyplot: no window system is used."""
     try:
         from matplotlib.figure import Figure
     except (ValueError, ImportError) as error:
@@ -170,8 +166,6 @@ def of(name: str = SCREEN, columns: int | None = None) -> Style:
     Args:
         name: ``screen``; ``dark``, the same on a dark ground; or ``paper``.
         columns: of the page that a figure for a paper is as wide as: 1 (the default) or 2.
-    Raises:
-        UsageError: no such style, another number of columns, or columns of a figure for the screen.
     """
     if name not in NAMES:
         raise UnknownName("style", name, NAMES, "--style")

@@ -428,8 +428,6 @@ def checked(kind: type[AnyStored], data: object, path: Path | str, advice: str) 
 
     Args:
         path: the file that the data are from. advice: what to do with a file that is not sound, as a sentence.
-    Raises:
-        UsageError: an entry is missing, or holds something else.
     """
     try:
         return kind.model_validate(data)

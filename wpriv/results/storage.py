@@ -68,12 +68,7 @@ _NUMBERS = _NOT_NEGATIVE | {"loss", "mean"}
 
 
 def table(path: Path) -> list[Row]:
-    """Return the rows of a table.csv, numbers as numbers, empty cells as None.
-
-    Raises:
-        UsageError: no such file, it is no CSV with a header, or a cell of a numeric column holds no number (with its
-            line).
-    """
+    """Return the rows of a table.csv, numbers as numbers, empty cells as None."""
     advice = "give a results folder or its table.csv"
     end = f". {advice.capitalize()}"
     try:
@@ -112,11 +107,7 @@ def _check_size(path: Path, what: str) -> None:
 
 
 def _cell(column: str, text: str) -> Number | str | None:
-    """Return the value of a cell: a number, NaN for ``nan``, a word, or None if it is empty.
-
-    Raises:
-        CsvError: the column must hold something else.
-    """
+    """Return the value of a cell: a number, NaN for ``nan``, a word, or None if it is empty."""
     if not text:
         return None
     if column in _WORDS:
@@ -137,11 +128,7 @@ def _cell(column: str, text: str) -> Number | str | None:
 
 
 def arrays(path: Path) -> Json:
-    """Return the arrays of a .npz of a run, by name.
-
-    Raises:
-        UsageError: it cannot be read, or holds other things than numbers.
-    """
+    """Return the arrays of a .npz of a run, by name."""
     from wpriv.files import array_files
 
     try:

@@ -94,11 +94,7 @@ def request_of(recipe: Recipe) -> Cluster:
 
 
 def check(request: Cluster, device: str) -> None:
-    """Refuse a cluster that is not there, or a GPU without use.
-
-    Raises:
-        MissingResource: there is no Slurm. UsageError: tasks ask for a GPU and train on the CPU, or the reverse.
-    """
+    """Refuse a cluster that is not there, or a GPU without use."""
     gpus = request.gpus_for(device)
     if gpus != int(device == "cuda"):
         advice = "add --device cuda, or leave cluster.gpus out" if gpus else "leave cluster.gpus out"

@@ -28,11 +28,7 @@ Checkpoint = Mapping[str, Any]
 
 
 def entries_of_model(folder: RunFolder) -> list[ledger.Entry]:
-    """Return the entries of the ledger, after checking that they are exactly those that preceded the model.
-
-    Raises:
-        UsageError: they are not; or the model is missing, cannot be read, or is of another run.
-    """
+    """Return the entries of the ledger, after checking that they are exactly those that preceded the model."""
     from wpriv.files import checkpoint
 
     stored, entries = checkpoint.load(folder.model_path), folder.entries()
@@ -213,8 +209,6 @@ def load_statement(path: Path, process: Process | None, entries: list[ledger.Ent
 
     Args:
         process: the releases in the ledger; None without privacy.
-    Raises:
-        UsageError: it cannot be read, or is of another state of the folder.
     """
     file = path / storage.STATEMENT
     advice = f"Delete {file} and give the same command again: it is written again from the model and the ledger"

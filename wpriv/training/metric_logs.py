@@ -48,8 +48,7 @@ class Figures:
     Args:
         name: of the recipe. folder: of its results.
         parameters: of the recipe, by dotted key, and words such as the accountant.
-        final: numbers at the end. step: the last step.
-        rows: private metrics, by step.
+        final: numbers at the end. step: the last step. rows: private metrics, by step.
     """
 
     name: str
@@ -66,12 +65,7 @@ class Figures:
 
 
 def logs_of(names: str | Sequence[str] | None, private: bool = False) -> Logs:
-    """Return where to send figures; nowhere where no name is given.
-
-    Raises:
-        UsageError: an unknown name, or private metrics are to be sent nowhere.
-        MissingResource: the package is not installed.
-    """
+    """Return where to send figures; nowhere where no name is given."""
     listed = () if names is None else (names,) if isinstance(names, str) else tuple(names)
     for name in listed:
         if name not in PACKAGES:

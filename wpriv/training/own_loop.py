@@ -141,12 +141,7 @@ class Loop:
             self._engine.save()
 
     def __iter__(self) -> Iterator[Batch]:
-        """Draw the records of each step that is left, and conclude the training after the last.
-
-        Raises:
-            UsageError: outside of a ``with`` block, within another ``for batch in run``, after a step that failed, or
-                a round ended without ``step`` or with a network that something else changed.
-        """
+        """Draw the records of each step that is left, and conclude the training after the last."""
         if self._begun is None:
             raise UsageError("a loop of private steps runs in a with block: `with wpriv.training_loop(...) as run:`")
         if self._draw is None or self._result is not None:

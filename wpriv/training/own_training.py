@@ -163,12 +163,7 @@ def settings(loss: str, lr: float | None) -> str:
 
 
 def options_of(keywords: Mapping[str, Any]) -> Json:
-    """Return the keys of a recipe from those keyword arguments of ``wpriv.train`` that are no objects.
-
-    Raises:
-        UsageError: an unknown keyword; neither ``eps`` nor ``sigma`` is given and privacy is not declined, or one of
-            them is and it is; a key that is given twice; or no learning rate.
-    """
+    """Return the keys of a recipe from those keyword arguments of ``wpriv.train`` that are no objects."""
     for name in keywords:
         if name not in (*TARGET, *OTHERS, *KEYS):
             known = (*inspect.signature(own_training).parameters, *TARGET, *OTHERS, *KEYS)

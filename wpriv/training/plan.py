@@ -192,8 +192,6 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
     Args:
         sizes: of the data, as its task reports them (``records`` at least).
         before: the releases of earlier runs on the same data (--fork).
-    Raises:
-        UsageError: batch and records do not fit. Unsupported: the target cannot be reached.
     """
     train = recipe.train
     release: ReleaseSpec | None = None

@@ -108,11 +108,7 @@ class SweepResult(Shown):
 
 
 def shard(text: str, grid: Sequence[Cell]) -> Sequence[Cell]:
-    """Return the cells of one shard: ``3/16`` is every sixteenth cell from the third.
-
-    Raises:
-        UsageError: the text is no such fraction.
-    """
+    """Return the cells of one shard: ``3/16`` is every sixteenth cell from the third."""
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
     if not match or not 1 <= int(match[1]) <= int(match[2]):
         raise UsageError(f"--shard wants its number and the number of shards, such as 3/16; found {text[:40]!r}")

@@ -194,11 +194,7 @@ def recipe_of(name: str | Path, *, quick: bool = False, changes: Mapping[str, An
 
 
 def require_one(recipe: Recipe, *, fork: bool, fresh: bool) -> None:
-    """Refuse to begin several trainings as only one training can begin.
-
-    Raises:
-        UsageError: the recipe is of several, or of a tuned training.
-    """
+    """Refuse to begin several trainings as only one training can begin."""
     why = {
         "a sweep or repeated runs (seeds) continue all of their trainings. Name another folder with `out` to begin "
         "all of them again": recipe.train.has_several,
@@ -226,8 +222,7 @@ def run(
     """Train a validated recipe in a folder; see ``train``.
 
     Args:
-        say: called with lines of progress.
-        logs: where figures are sent at the end.
+        say: called with lines of progress. logs: where figures are sent at the end.
         stop: called after every step; returns the reason to stop, or None. By default signals are such reasons.
     """
     if recipe.train.has_several:

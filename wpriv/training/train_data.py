@@ -217,11 +217,7 @@ def sharing(folder: Path, records: NDArray[np.uint64]) -> list[Path]:
 
 
 def require_records(path: Path, data: Data) -> None:
-    """Refuse a folder of results of a training on other records, as far as its provenance names them.
-
-    Raises:
-        UsageError: the folder holds such results.
-    """
+    """Refuse a folder of results of a training on other records, as far as its provenance names them."""
     fingerprint = fingerprint_in(path)
     if fingerprint not in (None, data.fingerprint):
         raise UsageError(
@@ -230,11 +226,7 @@ def require_records(path: Path, data: Data) -> None:
 
 
 def require_other_weights(recipe: Recipe, data: Data) -> None:
-    """Refuse first weights from a folder of results on the same records, unless these are declared public.
-
-    Raises:
-        UsageError: ``init`` names such a file.
-    """
+    """Refuse first weights from a folder of results on the same records, unless these are declared public."""
     training = recipe.train
     if training is None or training.init is None or training.privacy is None or training.init.records == "public":
         return

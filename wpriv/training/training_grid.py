@@ -70,11 +70,7 @@ def runs_of(recipe: Recipe) -> int:
 
 
 def cells(recipe: Recipe) -> list[Cell]:
-    """Return all trainings of a recipe: the points of its sweep in the order of its axes, each with its runs.
-
-    Raises:
-        UsageError: a training is no valid recipe, or there are more than 10,000.
-    """
+    """Return all trainings of a recipe: the points of its sweep in the order of its axes, each with its runs."""
     points, runs = points_of(recipe, recipe.train.sweep or []), runs_of(recipe)
     if runs == 1:
         return points
@@ -150,11 +146,7 @@ class Grid:
             )
 
     def run_here(self, say: Say | None = None, stop: Stop | None = None) -> list[Trained]:
-        """Train the cells one after another in this process.
-
-        Raises:
-            Interrupted: ``stop`` returned a reason; by default signals are such reasons.
-        """
+        """Train the cells one after another in this process."""
         total, trained = len(self.cells), list[Trained]()
         with progress.signals(stop) as stop_reason:
             for done, cell in enumerate(self.cells):
@@ -175,8 +167,6 @@ class Grid:
 
         Args:
             backend: of joblib. say: shows how many trainings have ended, if it is a meter.
-        Raises:
-            MissingResource: a worker was killed.
         """
         import joblib
 

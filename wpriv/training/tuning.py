@@ -94,12 +94,7 @@ def run(
 
 
 def inspect(path: Path, recipe: Recipe, *, resume: bool) -> State:
-    """Determine what a folder holds, without changing it.
-
-    Raises:
-        UsageError: files of something else, the results of another recipe, or an unfinished training without
-            ``resume``.
-    """
+    """Determine what a folder holds, without changing it."""
     names = run_folder.names_in(path)
     if not names:
         return "in training"

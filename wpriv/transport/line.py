@@ -176,8 +176,6 @@ def solve(
     Args:
         x, y: contiguous rows. needs: whether the derivatives in x, and in y, are requested.
         weights: [1 or k, n] and [1 or k, m] in float64, each row summing to 1; ties share (see ``_share_ties``).
-    Raises:
-        UsageError: a position is infinite or NaN, or a cost overflows.
     """
     on_host = x.device.type == "cpu"
     x_array, y_array = (x.numpy(), y.numpy()) if on_host else (x, y)

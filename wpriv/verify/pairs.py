@@ -36,8 +36,7 @@ class Pair:
         tails: P- and Q-mass of the continuous part with a loss above a number. whole: those of all of it.
         symmetric: -L under Q has the distribution of L under P.
         form: mechanism, mu, rate and parts (section "Sampling") of a continuous part that the inversion can use.
-        ends: two numbers between which all finite losses lie.
-        cuts: the outcomes on lattices that were computed before.
+        ends: two numbers between which all finite losses lie. cuts: the outcomes on lattices that were computed before.
     """
 
     atoms: tuple[tuple[arb, arb, arb], ...] = ()

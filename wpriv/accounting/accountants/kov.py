@@ -37,8 +37,7 @@ def response_log_delta(n: int, eps0: float, log_delta0: float, eps: float) -> fl
     Args:
         eps0: loss of one release in nats, >= 0. log_delta0: ln of the probability that it reveals its input; -inf for
             0.
-    Source:
-        Kairouz, Oh, Viswanath (2017), Theorem 3.3; Sommer, Meiser, Mohammadi (2019), Example 1 with the exponent
+    Source: Kairouz, Oh, Viswanath (2017), Theorem 3.3; Sommer, Meiser, Mohammadi (2019), Example 1 with the exponent
         corrected.
     """
     if log_delta0 > -1e-15:

@@ -156,11 +156,7 @@ class Question:
     seed: int = 0
 
     def curves(self, tol: float | None = None) -> Iterator[Curve]:
-        """The proven curves of the accountants that do not refuse the process.
-
-        Raises:
-            Unsupported: every accountant refuses it, or the one that is named proves nothing.
-        """
+        """The proven curves of the accountants that do not refuse the process."""
         width = tol or self.tol or evaluate.answer_tol(self.process)
         refusal, count = None, 0
         for name in (self.accountant,) if self.accountant else evaluate.PROVING:

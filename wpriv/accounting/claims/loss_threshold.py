@@ -210,8 +210,7 @@ def threshold_test(pairs: WeightedPairs, delta_ends: DeltaEnds, eps: float, orde
 
     Args:
         pairs: the loss pairs of this order of the neighbours with their counts.
-        delta_ends: both ends of delta of this order, at any eps >= 0.
-        eps: the threshold, at least 0.
+        delta_ends: both ends of delta of this order, at any eps >= 0. eps: the threshold, at least 0.
     """
     low, high = delta_ends(eps)
     # the tails of a pair that is only known between two others are not its own

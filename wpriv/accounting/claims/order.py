@@ -157,8 +157,7 @@ def lies_below(eps: Array, upper: Array, other: tuple[Array, Array]) -> Mask:
     """Tell for every cell between neighbouring points whether one curve is proven to be below another.
 
     Args:
-        eps: [k] increasing.
-        upper: [k] upper ends of the one curve. other: lower and upper ends of the other, [k] each.
+        eps: [k] increasing. upper: [k] upper ends of the one curve. other: lower and upper ends of the other, [k] each.
     Returns:
         [k-1] booleans.
     """

@@ -201,8 +201,7 @@ def run(
 
     Args:
         fresh: discard what an earlier run left in ``out``.
-        progress: called with the number of finished cells and of all.
-        draw: whether to draw the figure.
+        progress: called with the number of finished cells and of all. draw: whether to draw the figure.
     Raises:
         UsageError: ``out`` holds other results. Unsupported: no cell of the grid has an answer.
     """

@@ -42,8 +42,7 @@ def class_row(process: Process) -> dict[str, object]:
 
     The first direction of the adjacency is shown. The third moment is that of a single step, None for different steps.
 
-    Source:
-        Sommer, Meiser, Mohammadi (2019), Definition 10 and Theorem 4.
+    Source: Sommer, Meiser, Mohammadi (2019), Definition 10 and Theorem 4.
     """
     refuse_passes(process, "the privacy loss class")
     run = process.directions()[0]

@@ -21,8 +21,7 @@ from wpriv.numerics.numbers import echo, text
 def group_bound(eps: float, delta: float, records: int) -> tuple[float, float]:
     """(m eps, delta (e^(m eps) - 1)/(e^eps - 1)) for groups of m records; delta is at most 1.
 
-    Source:
-        Vadhan (2017), Lemma 2.2, with the geometric sum that its proof gives.
+    Source: Vadhan (2017), Lemma 2.2, with the geometric sum that its proof gives.
     """
     total = records * eps
     growth = math.expm1(total) / math.expm1(eps) if 0 < total < 700 else math.inf if total else records

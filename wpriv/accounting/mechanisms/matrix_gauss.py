@@ -57,9 +57,8 @@ def strategy_sensitivity(matrix: Array, separation: int, participations: int = 0
         separation: the smallest distance of two steps in which a record takes part, at least 1.
         participations: the largest number of steps in which a record takes part; 0 for no limit but the separation.
 
-    Source:
-        Choquette-Choo et al. (2023), Theorem 2 and Algorithm 3 (orthogonal columns); Kalinin, Lampert (2024), Theorem 2
-        (decreasing Toeplitz matrices); docs/theory/bands.md, Theorems 3 to 5.
+    Source: Choquette-Choo et al. (2023), Theorem 2 and Algorithm 3 (orthogonal columns); Kalinin, Lampert (2024),
+        Theorem 2 (decreasing Toeplitz matrices); docs/theory/bands.md, Theorems 3 to 5.
     """
     exponent = math.frexp(float(np.abs(matrix).max()))[1]
     scaled = np.ldexp(np.asarray(matrix, dtype=float), -exponent)
@@ -368,8 +367,7 @@ class MatrixGauss(Mechanism):
         """Both ends of sens(C), for contributions of norm 1.
 
         Raises:
-            MissingResource: the file cannot be read.
-            UsageError: it holds no such matrix.
+            MissingResource: the file cannot be read. UsageError: it holds no such matrix.
         """
         bounds = bounded(self.strategy, self.separation, self.participations)
         return bounds.lower, bounds.upper

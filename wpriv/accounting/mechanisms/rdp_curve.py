@@ -49,8 +49,7 @@ class RdpCurve(RenyiGuarantee):
         """Read the table.
 
         Raises:
-            MissingResource: the file cannot be read.
-            UsageError: the file is not such a table.
+            MissingResource: the file cannot be read. UsageError: the file is not such a table.
         """
         return read(self.file)
 

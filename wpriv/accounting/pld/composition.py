@@ -270,9 +270,6 @@ class Composition:
         """Compose from both sides, more coarsely where that does not fit; None if nothing finer than before does.
 
         The optimistic composition is not made where the pessimistic one proves the target (eps, delta).
-
-        Raises:
-            Unsupported: nothing fits, and nothing was composed before for this question.
         """
         candidates = [error * constants.COARSENING_FACTOR**attempt for attempt in range(constants.COARSENING_ATTEMPTS)]
         errors = [candidate for candidate in candidates if candidate < self._accepted_error]

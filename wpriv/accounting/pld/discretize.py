@@ -89,8 +89,7 @@ def push_down(width: Array, mass: Array, gap: Array, tangent_left: Array, tangen
     """Turn the masses of chord interpolations into those of convex functions below the profiles, row by row.
 
     Args:
-        width: [k] distances between neighbouring nodes (nats).
-        mass: [..., k+1] P-masses of the chord interpolation.
+        width: [k] distances between neighbouring nodes (nats). mass: [..., k+1] P-masses of the chord interpolation.
         gap: [..., k] bound on chord minus profile inside each cell.
         tangent_left: [..., k] profile minus its left end's tangent, at the right node.
         tangent_right: [..., k] profile minus its right end's tangent, at the left node.

@@ -115,14 +115,9 @@ def invert_transform(
     """Compose tilted atoms, to be evaluated near eps.
 
     Args:
-        parts: tilted PMFs of the steps.
-        tilt: c > 0.
-        mean: estimate of the tilted mean from which eps was guessed.
-        delta: its value at eps, about.
-        error: by how much in eps smoothing may move the answer, about.
+        parts: tilted PMFs of the steps. tilt: c > 0. mean: estimate of the tilted mean from which eps was guessed.
+        delta: its value at eps, about. error: by how much in eps smoothing may move the answer, about.
         relative: relative accuracy of delta that is wanted.
-    Raises:
-        Unsupported: too many frequencies would be needed.
     """
     deviation = math.sqrt(sum(float(p.counts @ p.variances) for p in parts))
     if not deviation > 0:
@@ -227,10 +222,8 @@ def compose_by_transform(
     """Compose pessimistically and optimistically, accurate near eps.
 
     Args:
-        state: cumulants at the tilt.
-        tilt: the saddle point's.
-        error: shift of eps by discretisation that is allowed, about, in nats.
-        delta: delta at eps, about.
+        state: cumulants at the tilt. tilt: the saddle point's.
+        error: shift of eps by discretisation that is allowed, about, in nats. delta: delta at eps, about.
     Raises:
         Unsupported: too many nodes or frequencies would be needed.
     """

@@ -102,8 +102,7 @@ def reach(
 
     Args:
         points: per PMF the losses [m] and their probabilities [K, m], each row summing to one.
-        moments: per PMF the means and variances [K].
-        counts: per PMF how many losses [K] of each row are summed.
+        moments: per PMF the means and variances [K]. counts: per PMF how many losses [K] of each row are summed.
     """
     variance = sum(float(n @ v) for n, (_, v) in zip(counts, moments, strict=True))
     largest = max(max(abs(float(y[0])), abs(float(y[-1]))) for y, _ in points)
@@ -225,8 +224,7 @@ def compose_sides(
     Args:
         log_finite: ln of the probability that no step has loss +infinity.
         compose: composes PMFs with a given ln of the probability that every loss is finite.
-        slack: shift of eps by rounding.
-        deviation: standard deviation of the tilted loss.
+        slack: shift of eps by rounding. deviation: standard deviation of the tilted loss.
     """
     pairs = zip(sides, counts, strict=True)
     finite = sum(float(n @ np.log1p(-np.broadcast_to(side.beyond, n.shape))) for side, n in pairs)
@@ -254,8 +252,6 @@ def compose_window(
         log_finite: ln of the probability that no step has loss +infinity.
         transform: makes the transform of the sum, or of a part of its outcomes, on a window of so many cells, and a
             bound on the error of each of its values.
-    Raises:
-        Unsupported: the errors exceed all mass of the part, or lattice indices are no 64-bit integers.
     """
     pmfs = [pmf for pmf, _ in shifted]
     moments = [pmf.moments(step) for pmf in pmfs]
@@ -368,11 +364,7 @@ def fast_length(n: int) -> int:
 def compose_on_lattice(
     steps: Steps, state: Cumulants, tilt: float, eps: float, error: float, delta: float
 ) -> TwoSidedComposition:
-    """Compose pessimistically and optimistically, accurate near eps; arguments as for ``compose_by_transform``.
-
-    Raises:
-        Unsupported: a window would not fit, or its tilted mass lies far from eps.
-    """
+    """Compose pessimistically and optimistically, accurate near eps; arguments as for ``compose_by_transform``."""
     # a lattice of spacing h raises the cumulant function at the saddle point by at most (tilt + 1) tilt h^2 / 12 a
     # step; the optimistic discretisation costs half as much again, and sparse nodes the share SPARSE_NODE_ERROR of it
     # all

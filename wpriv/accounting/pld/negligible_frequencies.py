@@ -298,8 +298,7 @@ def wrap_around(
     With M at tilt b, delta at eps + a k is at most M(b) e^{-b (eps + a k)} for b >= 0.
 
     Args:
-        near: values of eps at which it should be small.
-        log_allowance: ln of what it may contribute to delta there.
+        near: values of eps at which it should be small. log_allowance: ln of what it may contribute to delta there.
     Returns:
         [2, 2n] tilts and logarithms of bounds, those above the tilt first; and the period, inf where none suffices.
     """

@@ -84,11 +84,8 @@ def compose_rare_losses(steps: Steps, tilt: float, eps: float, relative: float, 
     """Compose pessimistically and optimistically, accurate near eps.
 
     Args:
-        tilt: the largest that may be used.
-        relative: relative error of delta that is allowed, about.
+        tilt: the largest that may be used. relative: relative error of delta that is allowed, about.
         delta: delta at eps, about.
-    Raises:
-        Unsupported: outcomes without a large loss matter, or a window would not fit.
     """
     slope = single_loss_slope(steps, eps)
     cut = rare_cut(steps, eps, math.log(delta) + math.log(relative) + constants.BULK_LOG_MARGIN)

@@ -268,8 +268,7 @@ def _too_wide(
     """Flag the cells to be divided: those with much mass, and those over which a tail falls steeply.
 
     Args:
-        ends: [c] lower and upper ends of the cells.
-        tails: [4, K, c] tails at these ends.
+        ends: [c] lower and upper ends of the cells. tails: [4, K, c] tails at these ends.
         ladder: first nodes [m], and the tails there.
     """
     (low, high), (start, end) = ends, tails
@@ -454,8 +453,7 @@ def tilt_for_contour(
     frequencies is proportional to the period and to sqrt(1 + c).
 
     Args:
-        tilt: the saddle point's.
-        log_delta: ln delta at eps, approximately.
+        tilt: the saddle point's. log_delta: ln delta at eps, approximately.
         log_allowance: ln of the wrap-around that is allowed.
         log_range: largest g(c) - ln delta at which rounding of the transform stays within its allowance.
     """

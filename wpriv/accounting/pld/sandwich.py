@@ -136,8 +136,7 @@ class LossTail:
     """The tail of the loss of a composition, evaluated at any eps or probability.
 
     Args:
-        composition: the composition of one direction.
-        tol: relative width asked of the bracket of delta underneath.
+        composition: the composition of one direction. tol: relative width asked of the bracket of delta underneath.
     """
 
     def __init__(self, composition: Composition, tol: float):

@@ -191,11 +191,7 @@ def log_delta_guess(state: Cumulants, tilt: float, eps: float) -> float:
 
 
 def expected_eps(state: Cumulants, tilt: float, log_delta: float, guess: float, best: tuple[float, float]) -> float:
-    """The eps about which to compose: by saddle point, Chernoff's bound or guess; or the middle of a narrow bracket.
-
-    Raises:
-        Unsupported: eps exceeds what is certified.
-    """
+    """The eps about which to compose: by saddle point, Chernoff's bound or guess; or the middle of a narrow bracket."""
     chernoff = (state.cgf - log_delta) / tilt if tilt > 0 else math.inf
     # the tilt is right to a percent only: one step of Newton's method from its mean
     slope = tilt + 1 / math.sqrt(state.variance)
@@ -300,8 +296,7 @@ def chernoff_suffices(scans: list[TailScan], counts: list[Counts], eps: float, d
     The tilt starts at that of a normally distributed loss and is improved by Newton's method.
 
     Args:
-        scans: tails of the steps of each group.
-        counts: per group [K] number of compositions of each step.
+        scans: tails of the steps of each group. counts: per group [K] number of compositions of each step.
     """
 
     def total(values: list[Array]) -> float:

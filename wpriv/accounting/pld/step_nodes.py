@@ -56,8 +56,7 @@ def choose_nodes(
     """Lattice indices to discretise a group on: every one where tilted mass lies, ever sparser where there is little.
 
     Args:
-        step: spacing of the lattice in nats.
-        top_mass: P-mass that may lie above the last node.
+        step: spacing of the lattice in nats. top_mass: P-mass that may lie above the last node.
         bottom_mass: tilted mass that the losses below the first node may have when raised to it.
         extra: share of the lattice's own error that sparser nodes may add, by default ``constants.SPARSE_NODE_ERROR``.
         focus: range of losses that matter whatever their tilted mass.

@@ -95,8 +95,7 @@ class TiltedAtoms:
         """Cumulant generating functions of the composed loss at tilts other than this one.
 
         Args:
-            shifts: [n] differences to the tilt.
-            bulk_end: largest loss of the bulk.
+            shifts: [n] differences to the tilt. bulk_end: largest loss of the bulk.
         Returns:
             [n] sums over all steps of ln E[e^{(tilt + shift) L}], or inf; and of ln of the bulk's share of these.
         """
@@ -156,8 +155,7 @@ def even_sums(offset: Array, weights: Array, start: float, spacing: float, count
     Each wave is a product of two out of about 2 sqrt(count): uv - 1 = (u-1)(v-1) + (u-1) + (v-1).
 
     Args:
-        offset: [m] losses.
-        weights: [K, m] weights.
+        offset: [m] losses. weights: [K, m] weights.
     """
     constants.add("product", count * weights.size)
     if count <= constants.MAX_DIRECT_FREQUENCIES:

@@ -185,7 +185,8 @@ def _generalised(process: Process, order: float, total: float, group: float) -> 
     def epsilon(delta: float) -> Bracket:
         return bracket(min(total + math.sqrt(-math.log(delta) * spread / 2), most))
 
-    claim, warnings = ("approximate", (UNIT, PATHS)) if spread else ("upper-bound", (UNIT,))
+    fixed = _claim(process, "exact", order, total)[1]
+    claim, warnings = ("approximate", (UNIT, PATHS)) if spread else ("upper-bound", fixed)
     source = f"{SOURCE}: {VARIANTS['generalised']}; order {order:g}" + (f", groups of {group:g}" if group > 1 else "")
     return Curve(process, "wdp", NOTION, claim, source, delta, epsilon, warnings)
 

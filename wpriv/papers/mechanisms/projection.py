@@ -29,9 +29,7 @@ class GaussMixture(KeyedPair):
     """The pair (mu, N(mu, 1)) against (mu, N(0, 1)), with mu drawn from a public discrete distribution.
 
     Args:
-        mu: [J] separations > 0.
-        weight: [J] their probabilities.
-        key: what determines both, for equality.
+        mu: [J] separations > 0. weight: [J] their probabilities. key: what determines both, for equality.
     """
 
     symmetric = True

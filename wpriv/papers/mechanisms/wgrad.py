@@ -41,15 +41,11 @@ def wasserstein_gradient(
     Args:
         bound: M > 0, the clipping norm of the scores.
         lipschitz_x, lipschitz_z: L1, L2 >= 0, the clipping norms of their gradients.
-        size_x: n, records of X in the batch, one of which is replaced.
-        size_z: m if Z is private as well, else None.
+        size_x: n, records of X in the batch, one of which is replaced. size_z: m if Z is private as well, else None.
         formula: ``tight`` or ``paper``.
     Returns:
         A bound in units of score x gradient, attained by ``tight``; the larger of the two if both samples are private.
-    Raises:
-        UsageError: another formula, or a size below 1.
-    Source:
-        Rodriguez-Vitores, Lalanne, Loubes (2025), Theorems 4.1 and A.1; the constant of ``tight`` is wpriv's.
+    Source: Rodriguez-Vitores, Lalanne, Loubes (2025), Theorems 4.1 and A.1; the constant of ``tight`` is wpriv's.
     """
     if formula not in FORMULAS:
         raise UsageError(f"formula must be one of {', '.join(FORMULAS)}; found {formula!r}")

@@ -178,8 +178,7 @@ def weights(x: Tensor, z: Tensor, directions: Tensor | None) -> Weights:
     Returns:
         The distance with its derivatives in the scores.
 
-    Source:
-        Proposition 3.2 of the paper; one matrix for all directions is wpriv's.
+    Source: Proposition 3.2 of the paper; one matrix for all directions is wpriv's.
     """
     if directions is None:
         plan = line.gradients(x, z)

@@ -118,8 +118,6 @@ def formed_grams(model: nn.Module, read: Read, inputs: Tensor, targets: Tensor |
         read: (outputs, targets) -> scores [B, d], and losses [B] or None; losses are the last row of the Jacobian.
     Returns:
         [B, d, d] or [B, d + 1, d + 1].
-    Raises:
-        Unsupported: torch.func cannot batch the model, or it draws random numbers.
     """
     trainable = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     rest = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad} | dict(

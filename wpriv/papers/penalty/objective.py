@@ -30,8 +30,7 @@ class Objective:
     Args:
         model, loss: as in ``penalised_gradient``. fetch: inputs and targets of the records at some places.
         penalty: the groups' sizes in the batch, alpha and the clips.
-        scores: outputs -> [n, d], compared between groups.
-        directions: draws those of one step, [d, k]; None if d = 1.
+        scores: outputs -> [n, d], compared between groups. directions: draws those of one step, [d, k]; None if d = 1.
         points: with ``penalty.fixed``, the second groups [m, d] of a step, from its places or drawn; ``fetch`` gives
             the first groups alone.
     """

@@ -138,8 +138,6 @@ def penalised_release(
     Args:
         records: of each group, from which batches are drawn without replacement.
         words: fields of ``ReleaseSpec`` that differ from the usual ones (``unit``, ``clipped``, ``drawn``, ...).
-    Raises:
-        UsageError: a group's batch is larger than the group, or the recipe has no privacy or asks for other neighbours.
     """
     if train.privacy is None:
         raise UsageError(NO_PRIVACY)

@@ -49,11 +49,7 @@ def run(
     targets: Tensor | None,
     scores: Callable[[Any], Tensor] | None,
 ) -> ScorePass:
-    """Pass a batch through the model.
-
-    Raises:
-        UsageError: the scores are not numbers [n, d] that depend on the weights.
-    """
+    """Pass a batch through the model."""
 
     def read(outputs: Any, targets: Tensor | None) -> tuple[Tensor, Tensor | None]:
         values = outputs if scores is None else scores(outputs)

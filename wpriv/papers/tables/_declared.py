@@ -57,8 +57,7 @@ class AttackChances(_Table):
     the chance to guess between two equally likely neighbours under pure eps-DP; for an eps of Wasserstein DP it means
     nothing.
 
-    Source:
-        Yang, Qi, Zhou (2024), Table 2.
+    Source: Yang, Qi, Zhou (2024), Table 2.
     """
 
     name = "attack-chances"
@@ -273,8 +272,7 @@ class UniformOutputs(_Table):
     Where both are positive they are equal, so that the privacy loss is 0 there; every other outcome identifies its
     input.
 
-    Source:
-        Sommer, Meiser, Mohammadi (2019), Figure 3, left, and Example 2 (corrected: ten outcomes of probability
+    Source: Sommer, Meiser, Mohammadi (2019), Figure 3, left, and Example 2 (corrected: ten outcomes of probability
         1/10).
     """
 

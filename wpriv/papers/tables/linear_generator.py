@@ -122,9 +122,6 @@ def _on_grids(params: Params, errors: list[float]) -> float:
 
     For p = 1 the slope of the loss has small steps where points of a Z and Y coincide, so that a grid may have zeros of
     its own, the more so the wider the noise is. There a variance is only returned if two grids agree on it.
-
-    Raises:
-        Unsupported: the grids would be too large, or disagree.
     """
     if params.noise == "gauss":
         return minimiser(params, *population_grids(params), errors, tol=1e-8)
@@ -143,8 +140,6 @@ def population_grids(params: Params, count: int = LAPLACE_POINTS[0]) -> tuple[Te
 
     Args:
         count: points of Y for Laplace noise. For Gaussian noise there are as many as the kernel requires.
-    Raises:
-        Unsupported: so fine a grid has too many points, or this one is too coarse for the data.
     """
     import torch
 

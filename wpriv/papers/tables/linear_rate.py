@@ -77,11 +77,7 @@ def rows(params: Params) -> list[dict[str, Any]]:
 
 
 def cost(a: float, problem: linear_generator.Params) -> float:
-    """Return W_{2,lambda} between N(0, a^2) and N(0, s^2 + sigma^2), lambda = 2 sigma^2.
-
-    Raises:
-        UsageError: the noise is not Gauss.
-    """
+    """Return W_{2,lambda} between N(0, a^2) and N(0, s^2 + sigma^2), lambda = 2 sigma^2."""
     if problem.noise != "gauss":
         raise UsageError(f"the cost has a closed form for Gaussian noise only; found {problem.noise!r}")
     lam, product = problem.regularisation, a * a * (problem.s**2 + problem.scale**2)

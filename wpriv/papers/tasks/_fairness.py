@@ -138,8 +138,7 @@ def decision_measures(decisions: NDArray[np.bool_], groups: Labels, labels: Labe
 def shares_above_antidiagonal(above: NDArray[np.bool_], groups: Labels) -> dict[str, float]:
     """Return ``od0``, ``od1``: the share of each group whose predicted response lies above the antidiagonal.
 
-    Source:
-        Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix B.2.
+    Source: Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix B.2.
     """
     shares = {f"od{group}": _share(above, groups == group) for group in (0, 1)}
     return {name: value for name, value in shares.items() if not math.isnan(value)}

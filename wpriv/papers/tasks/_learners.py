@@ -69,8 +69,7 @@ def small_cnn(x: Tensor, y: Tensor, classes: int, *, seed: int = 0, epochs: int 
     The outputs of the 64 units are the features that ``_quality`` compares.
 
     Args:
-        x: [n, C, H, W] float32 images.
-        epochs: passes over the images, or more where these make fewer than 500 updates.
+        x: [n, C, H, W] float32 images. epochs: passes over the images, or more where these make fewer than 500 updates.
     """
 
     def build() -> nn.Module:

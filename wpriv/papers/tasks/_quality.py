@@ -102,8 +102,7 @@ def downstream(x: Tensor, y: Tensor, data: Data, learner: str = "logistic", *, s
     Args:
         x: [n, *shape] samples in the units of the data ([0, 1] for images). y: [n] int64 labels.
         learner: one of DOWNSTREAM.
-    Source:
-        Rakotomamonjy, Ralaivola (2021), Table 2, after Harder, Adamczewski, Park (2020): 60000 samples, as many of
+    Source: Rakotomamonjy, Ralaivola (2021), Table 2, after Harder, Adamczewski, Park (2020): 60000 samples, as many of
         every class.
     """
     from wpriv.papers.tasks import _learners

@@ -51,8 +51,7 @@ def choose_wavelets(clear: Array, noise: RecordNoise) -> Wavelets:
 
     Args:
         clear: [N, C, H, W] images in [0, 1], of which the first 300 are used. noise: of the reports.
-    Source:
-        Reshetova, Chen, Ozgur (2023), section 5; Mallat (1999).
+    Source: Reshetova, Chen, Ozgur (2023), section 5; Mallat (1999).
     """
     require("pywt", "options: wavelet")
     if clear.ndim != 4 or len(clear) == 0:

@@ -93,11 +93,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
 
 
 def transport_problem(options: Options, noise: Any) -> tuple[int, float]:
-    """Return the order p of the cost, and lambda (0 where the loss has none).
-
-    Raises:
-        UsageError: the data have no noise of order p and the recipe does not give lambda.
-    """
+    """Return the order p of the cost, and lambda (0 where the loss has none)."""
     p = options.p or (2 if noise is None else noise.p)
     if options.loss == "plain":
         return p, 0.0

@@ -179,8 +179,7 @@ def epsilons(penalty: Penalty, counts: Sequence[int], multiplier: float, steps: 
     Args:
         counts: training records of both classes.
         multiplier: standard deviation of the noise over the sensitivity to all private records.
-    Source:
-        Rodriguez-Vitores, Lalanne, Loubes (2025), Theorem A.1 and Figure 13.
+    Source: Rodriguez-Vitores, Lalanne, Loubes (2025), Theorem A.1 and Figure 13.
     """
     costs = {}
     for side in ("x", "z") if penalty.private == "both" else (penalty.private,):

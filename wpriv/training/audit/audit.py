@@ -114,11 +114,7 @@ class Audit(Shown):
         return CONSISTENT if self.ceiling > self.certified.epsilon.safe else POWERLESS
 
     def require_power(self) -> None:
-        """Raise if no outcome of the audit could have contradicted the certified bracket.
-
-        Raises:
-            Unsupported: none could.
-        """
+        """Raise if no outcome of the audit could have contradicted the certified bracket."""
         if self.verdict == POWERLESS:
             raise Unsupported(
                 f"this audit cannot contradict eps = {text(self.certified.epsilon.safe, up=True)}: it would show at "

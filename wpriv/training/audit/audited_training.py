@@ -105,11 +105,7 @@ class Outcome:
 
 
 def require_task(recipe: Recipe) -> None:
-    """Refuse a task whose trainings cannot be audited.
-
-    Raises:
-        Unsupported: it is such a task; the message names the others.
-    """
+    """Refuse a task whose trainings cannot be audited."""
     if recipe.train.task not in TASKS:
         raise Unsupported(
             f"{recipe.name}: an audit adds canaries to sums of clipped gradients, as the tasks {' and '.join(TASKS)} "
@@ -118,11 +114,7 @@ def require_task(recipe: Recipe) -> None:
 
 
 def require_auditable(plan: Plan) -> None:
-    """Refuse a training that canaries cannot be added to.
-
-    Raises:
-        Unsupported: its clipping, or that it has no privacy or no finite eps. UsageError: the recipe has no delta.
-    """
+    """Refuse a training that canaries cannot be added to."""
     recipe, private = plan.recipe.name, plan.private
     if private is None:
         raise Unsupported(f"{recipe}: a training without privacy makes no claim that an audit could test")

@@ -34,10 +34,7 @@ def guess_chance(guesses: int, correct: int, coins: int, eps: float, delta: floa
         guesses: the number of coins that are guessed, fixed in advance. coins: of all fair coins, each of which
             decides on one record; those that are not guessed are abstained from.
         eps: the bound holds for every eps in [``eps - width``, ``eps``].
-    Raises:
-        UsageError: not 0 <= correct <= guesses <= coins, or eps, delta or width is out of range.
-    Source:
-        Theorem 1 of docs/theory/audits.md; for delta = 0 it is that of Steinke, Nasr, Jagielski (2023).
+    Source: Theorem 1 of docs/theory/audits.md; for delta = 0 it is that of Steinke, Nasr, Jagielski (2023).
     """
     if not 0 <= correct <= guesses <= coins:
         raise UsageError(
@@ -86,10 +83,7 @@ def eps_of_guesses(guesses: int, correct: int, coins: int, delta: float, error: 
 def rate_bounds(hits: int, trials: int, error: float) -> tuple[float, float]:
     """Return a lower and an upper bound of the chance of a hit, each wrong with a chance of at most ``error``.
 
-    Raises:
-        UsageError: not 0 <= hits <= trials, or the error is out of range.
-    Source:
-        Clopper, Pearson (1934).
+    Source: Clopper, Pearson (1934).
     """
     _require_error(error)
     if not 0 <= hits <= trials:
@@ -111,8 +105,7 @@ def eps_of_rates(
         delta: from 0 to 1. error: one minus the confidence, in (0, 1); each rate may err with half of it.
     Raises:
         UsageError: as ``rate_bounds``.
-    Source:
-        Theorem 2 of docs/theory/audits.md (Kairouz, Oh, Viswanath 2015; Jagielski, Ullman, Oprea 2020).
+    Source: Theorem 2 of docs/theory/audits.md (Kairouz, Oh, Viswanath 2015; Jagielski, Ullman, Oprea 2020).
     """
     _require_error(error)
     tpr = rate_bounds(*true_positives, error / 2)[0]

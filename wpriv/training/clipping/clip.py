@@ -151,11 +151,7 @@ def choose(
 
 
 def exact_method(method: str) -> str:
-    """Return the method of an exact sum, which takes one example after another.
-
-    Raises:
-        UsageError: ``method`` is another one.
-    """
+    """Return the method of an exact sum, which takes one example after another."""
     if method not in ("auto", "loop"):
         raise UsageError(f"noise: exact clips one example after another; found method: {method}. Use auto or loop")
     return "loop"

@@ -65,8 +65,6 @@ def shares_of_sums(layer: nn.Module, h: Tensor, delta: Tensor, count: int) -> di
 
     Args:
         h, delta: [B count, ...] input of the layer and gradient at its output.
-    Raises:
-        Unsupported: the layer has no such arrangement.
     """
     if count == 1:
         return RULES[type(layer)](layer, h, delta)

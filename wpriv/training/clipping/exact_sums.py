@@ -65,11 +65,7 @@ class ExactSum:
         self.records = 0
 
     def add(self, parts: Sequence[Tensor]) -> Tensor:
-        """Add the vector of one record, clipped, or zero where it is not finite; return its norm, then infinite.
-
-        Raises:
-            UsageError: there are more than 2^20 records.
-        """
+        """Add the vector of one record, clipped, or zero where it is not finite; return its norm, then infinite."""
         self.records += 1
         if self.records > MAX_RECORDS:
             raise UsageError(f"noise: exact sums up to {MAX_RECORDS} records per step; use a smaller batch")

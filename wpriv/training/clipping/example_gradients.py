@@ -17,8 +17,7 @@ from wpriv.errors import UsageError
 class Automatic:
     """Automatic clipping: a gradient g becomes g / (|g| + stability), which is shorter than 1 whatever g is.
 
-    Source:
-        Bu, Wang, Zha, Karypis (2023), "Automatic Clipping: Differentially Private Deep Learning Made Easier and
+    Source: Bu, Wang, Zha, Karypis (2023), "Automatic Clipping: Differentially Private Deep Learning Made Easier and
         Stronger", AUTO-S; docs/theory/clipping.md has the proof of the sensitivity.
     """
 
@@ -34,11 +33,7 @@ Scaling = float | Automatic
 
 
 def bound(scaling: Scaling) -> float:
-    """Return the norm that no scaled gradient exceeds: C, or 1.
-
-    Raises:
-        UsageError: the clipping norm is not a finite number above 0.
-    """
+    """Return the norm that no scaled gradient exceeds: C, or 1."""
     if isinstance(scaling, Automatic):
         return 1.0
     if not 0 < scaling < math.inf:
@@ -70,11 +65,7 @@ class Summed:
 
 
 def losses_of(outputs: Tensor, targets: Tensor, loss: Loss) -> Tensor:
-    """Return the losses [B] of a batch.
-
-    Raises:
-        UsageError: the loss does not give one number per example, or does not depend on the trainable parameters.
-    """
+    """Return the losses [B] of a batch."""
     losses = loss(outputs, targets)
     if losses.shape != targets.shape[:1]:
         raise UsageError(
@@ -128,8 +119,7 @@ class Share:
     """Gradients g_i of a parameter by example, as one call of a layer contributes to them.
 
     Args:
-        squares: [B] upper bounds of |g_i|^2.
-        weighted: gives sum_i f_i g_i for factors f [B].
+        squares: [B] upper bounds of |g_i|^2. weighted: gives sum_i f_i g_i for factors f [B].
         each: gives the g_i themselves, [B, *parameter].
         factors: h [B, T, D] and d [B, T, p] where g_i is the sum over t of d_it h_it^T.
     """

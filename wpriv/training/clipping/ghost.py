@@ -90,12 +90,7 @@ def ghost(
 
 
 def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
-    """Return the model's outputs for a batch, with the calls of its trainable layers.
-
-    Raises:
-        Unsupported: a layer has no rule, is not called at all, has its input changed in place, or has another first
-            dimension than the batch; the message names it.
-    """
+    """Return the model's outputs for a batch, with the calls of its trainable layers."""
     names = trainable_layers(model)
     calls: list[Call] = []
     seen: set[nn.Module] = set()
@@ -171,11 +166,7 @@ def groups(calls: list[Call]) -> list[list[int]]:
 
 
 def trainable_layers(model: nn.Module) -> dict[nn.Module, str]:
-    """Return the modules that hold trainable parameters, with their names.
-
-    Raises:
-        Unsupported: one has no rule.
-    """
+    """Return the modules that hold trainable parameters, with their names."""
     layers: dict[nn.Module, str] = {}
     within: set[nn.Module] = set()
     for name, module in model.named_modules():
@@ -240,11 +231,7 @@ UNCLIPPED = 1e20
 def vmap(
     model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
 ) -> Summed:
-    """Return the clipped sum by torch.func, over as many examples at a time as fit into memory.
-
-    Raises:
-        Unsupported: torch.func cannot batch the model.
-    """
+    """Return the clipped sum by torch.func, over as many examples at a time as fit into memory."""
     trainable = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     rest = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad} | dict(
         model.named_buffers()

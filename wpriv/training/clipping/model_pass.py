@@ -179,11 +179,7 @@ class Probed:
     scores: Scores | None = None
 
     def readout(self, outputs: Any, targets: Tensor | None) -> Tensor | None:
-        """Return numbers [B, k] of the records, whose gradient is taken; None if the outputs are not tensors [B, ...].
-
-        Raises:
-            UsageError: the loss or the scores do not give numbers for each record.
-        """
+        """Return numbers [B, k] of the records to differentiate; None if the outputs are not tensors [B, ...]."""
         parts: list[Tensor] = []
         if self.loss is not None and targets is not None:
             parts.append(losses_of(outputs, targets, self.loss).unsqueeze(1))

@@ -96,11 +96,7 @@ def snapshot(model: nn.Module, *functions: object) -> Snapshot:
 
 @contextlib.contextmanager
 def only_counted(model: nn.Module, *functions: object) -> Iterator[None]:
-    """Refuse a step of a model that counts its calls, and in the block keeps more than counts.
-
-    Raises:
-        Unsupported: it does, so that a record could reach later ones, though each passes by itself.
-    """
+    """Refuse a step of a model that counts its calls, and in the block keeps more than counts."""
     before = snapshot(model, *functions)
     yield
     name = before.data_in(snapshot(model, *functions))

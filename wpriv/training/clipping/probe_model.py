@@ -419,11 +419,6 @@ def check_modules(model: nn.Module) -> None:
 
     Normalisation by fixed statistics (``eval()`` with running statistics) mixes nothing and is allowed. Modules of
     other types are tested by ``probe``, which tries the model on examples.
-
-    Raises:
-        Unsupported: a module mixes examples; the message names it and a replacement. Or the trainable parameters differ
-            in precision or device, or have a precision in which the bound on a clipped gradient would not hold.
-        UsageError: no parameter is trainable, or a lazy layer has no shape yet.
     """
     require_shapes(model)
     for name, module in model.named_modules():
@@ -451,11 +446,7 @@ def check_modules(model: nn.Module) -> None:
 
 
 def require_shapes(model: nn.Module) -> None:
-    """Refuse a model with lazy layers that have no shape yet.
-
-    Raises:
-        UsageError: it has one.
-    """
+    """Refuse a model with lazy layers that have no shape yet."""
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise UsageError(

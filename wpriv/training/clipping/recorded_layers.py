@@ -30,11 +30,7 @@ def attention(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Multi-head attention; arguments as those of torch's layer.
-
-    Raises:
-        Unsupported: there are extra keys, one example without a batch, or ``is_causal`` without a mask.
-    """
+    """Multi-head attention; arguments as those of torch's layer."""
     if layer.bias_k is not None or layer.add_zero_attn:
         raise Unsupported(f"attention with extra keys (add_bias_kv, add_zero_attn) has no rule; {BY_AUTO}")
     if query.is_nested or query.dim() != 3 or (is_causal and attn_mask is None):

@@ -141,8 +141,6 @@ def require_alone(
 
     Args:
         inputs, targets, norm, weights: as in ``clipped_sum``. seed: chooses the records and the random draws.
-    Raises:
-        Unsupported: such a record is among those that are compared.
     """
     if weights is not None:
         inputs, targets = inputs[weights != 0], targets[weights != 0]

@@ -276,9 +276,6 @@ def parts_of(returned: object, what: str) -> tuple[Part, Part | None, int, tuple
     """Return training and test records with their labels, from one of the forms in which they may be given.
 
     A mapping may name the size of the vocabulary by ``tokens``, else 0, and the label of each class by ``classes``.
-
-    Raises:
-        UsageError: it is none of these forms.
     """
     if isinstance(returned, Mapping):
         given = dict(returned)

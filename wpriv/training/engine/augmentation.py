@@ -73,11 +73,7 @@ class Augmentation:
 
 
 def require_images(images: Tensor, plan: Augment) -> None:
-    """Refuse records that are no images, or images that cannot be moved by so much.
-
-    Raises:
-        UsageError: they are such records.
-    """
+    """Refuse records that are no images, or images that cannot be moved by so much."""
     if images.dim() != 4 or not images.is_floating_point():
         raise UsageError(
             f"augment: copies are changed as images, [channels, rows, columns]; found records of shape "

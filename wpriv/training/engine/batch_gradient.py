@@ -181,8 +181,7 @@ def batch_mean(batches: Batches, indices: Indices, *, norm: float, adjacency: st
 
     The influence of one record is not bounded by less than that: noise far below 2 norm provides no privacy.
 
-    Source:
-        Yang, Qi, Zhou (2024), experiments (batch-mean clipping in place of Abadi et al.'s per-example clipping).
+    Source: Yang, Qi, Zhou (2024), experiments (batch-mean clipping in place of Abadi et al.'s per-example clipping).
     """
     parts, losses = batches.gradient_sum(indices)
     mean = clip([part / max(len(indices), 1) for part in parts], norm)
@@ -257,9 +256,8 @@ class AdaptiveNorm:
 
     Args:
         plan: quantile, rate and noise. norm: C at the first step. batch: the expected number of records of a step.
-    Source:
-        Andrew, Thakkar, McMahan, Ramaswamy (2021), "Differentially Private Learning with Adaptive Clipping", Algorithm
-        1 and Theorem 1.
+    Source: Andrew, Thakkar, McMahan, Ramaswamy (2021), "Differentially Private Learning with Adaptive Clipping",
+        Algorithm 1 and Theorem 1.
     """
 
     def __init__(self, plan: Adapt, norm: float, batch: float):

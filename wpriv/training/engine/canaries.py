@@ -75,11 +75,7 @@ class Canaries:
     _places: Tensor | None = None
 
     def insert(self, job: Job) -> Job:
-        """Return the job with the canaries behind its records.
-
-        Raises:
-            UsageError: there are more canaries than trainable weights. Unsupported: the job has a step of its own.
-        """
+        """Return the job with the canaries behind its records."""
         if job.aggregate is None:
             raise Unsupported("an audit needs a training whose steps sum up the gradients of records")
         trainable = [p for p in job.model.parameters() if p.requires_grad]

@@ -92,11 +92,7 @@ def prepared(model: nn.Module, recipe: Train) -> nn.Module:
 
 
 def adapted(model: nn.Module, plan: LowRank | None) -> nn.Module:
-    """Put ``AdaptedLinear`` in the place of the linear layers that a plan names; those that are there already remain.
-
-    Raises:
-        UsageError: it names no linear layer, or the rank is as large as a layer.
-    """
+    """Put ``AdaptedLinear`` in the place of the linear layers that a plan names; those already there remain."""
     if plan is None or any(isinstance(layer, AdaptedLinear) for layer in model.modules()):
         return model
     if type(model) is nn.Linear:
@@ -117,11 +113,7 @@ def adapted(model: nn.Module, plan: LowRank | None) -> nn.Module:
 
 
 def matching(names: Iterable[str], patterns: Sequence[str], key: str, kind: str) -> list[str]:
-    """Return the names that fit one of the patterns, in order.
-
-    Raises:
-        UsageError: a pattern fits none.
-    """
+    """Return the names that fit one of the patterns, in order."""
     names = list(names)
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):

@@ -35,8 +35,7 @@ class Schedule:
         step: one step (or pass of random allocation) as it is accounted for, under the same sampling; None without
             privacy.
         multiplier: standard deviation of the noise over the sensitivity of the sum; 0 without privacy.
-        adjacency: the neighbouring relation of the accounting.
-        optimizer: how the weights are updated.
+        adjacency: the neighbouring relation of the accounting. optimizer: how the weights are updated.
         mask: share of the coordinates of a noisy gradient that are set to zero.
         once: only the first step releases something.
         run: the number of the run in its ledger, which a fork increases. every: seconds between checkpoints.
@@ -132,11 +131,7 @@ class ReleaseGate:
 
 
 def require_adjacency(total: Bounded, adjacency: str) -> None:
-    """Refuse a sum that is not bounded under the neighbouring relation of the accounting.
-
-    Raises:
-        UsageError: it is bounded under another one.
-    """
+    """Refuse a sum that is not bounded under the neighbouring relation of the accounting."""
     if total.adjacency != adjacency:
         raise UsageError(
             f"a release that is accounted for under {adjacency} neighbours must be bounded under them; "

@@ -21,12 +21,7 @@ from wpriv.training.noise import library
 
 
 def device_of(name: str) -> torch.device:
-    """Return the device called ``cpu`` or ``cuda``; under torchrun each process has its own GPU.
-
-    Raises:
-        UsageError: the name is another one.
-        MissingResource: torch sees no usable GPU.
-    """
+    """Return the device called ``cpu`` or ``cuda``; under torchrun each process has its own GPU."""
     if name == "cuda":
         if not torch.cuda.is_available():
             raise MissingResource("`device='cuda'`: torch sees no usable GPU here; use `device='cpu'`")

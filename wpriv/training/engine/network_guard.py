@@ -52,11 +52,7 @@ _changes: dict[torch.Size, list[Change]] = {}
 
 @contextlib.contextmanager
 def in_training(model: nn.Module, origin: Origin) -> Iterator[None]:
-    """Hold a network for one training within the block, and note the weights that it leaves.
-
-    Raises:
-        UsageError: another training holds it.
-    """
+    """Hold a network for one training within the block, and note the weights that it leaves."""
     if model in _in_training:
         raise UsageError(
             f"this network is in the training of {_in_training[model]}: the steps of two trainings in one network are "
@@ -90,8 +86,6 @@ def require_unused(model: nn.Module, records: str) -> None:
 
     Args:
         records: a name of the training records.
-    Raises:
-        UsageError: it has such a weight.
     """
     digests = _digests(model)
     for name, parameter in model.named_parameters():

@@ -29,8 +29,6 @@ def count_share(multiplier: float, count_noise: float, adjacency: str) -> float:
 
     Args:
         multiplier: z, the noise over the sensitivity of the joint release. count_noise: that standard deviation.
-    Raises:
-        UsageError: the joint noise alone is that large, at whatever r.
 
     >>> round(count_share(1.0, 12.8, "add-remove"), 6)
     0.039092
@@ -96,9 +94,6 @@ def sampling_of(train: Train, records: int) -> tuple[Sampling, int]:
     """Return how the steps of a recipe sample a set of ``records``, and the batch that it asks for.
 
     With random allocation a pass has t = records / batch steps, rounded to a whole number.
-
-    Raises:
-        UsageError: the batch is larger than the set.
     """
     batch = records if train.batch is None else train.batch
     if batch > records:

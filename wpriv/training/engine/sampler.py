@@ -110,8 +110,6 @@ def sampler(
     Args:
         batch: with random allocation records / t, for passes of t steps. groups: see ``Sampler``; the accounted rate is
             that of the group with the largest one.
-    Raises:
-        UsageError: the batch is empty or larger than the data set, or its share of it is not the accounted rate.
     """
     if groups:
         return Sampler(sampling, records, batch, rng, _validated(sampling, groups))

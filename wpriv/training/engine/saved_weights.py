@@ -20,10 +20,7 @@ def encode(weights: Mapping[str, Any], header: Mapping[str, str] | None = None) 
     """Return the content of a safetensors file; the same weights and header give the same bytes.
 
     Args:
-        weights: a ``state_dict``; tensors that share memory are written once each.
-        header: metadata, text by name.
-    Raises:
-        Unsupported: an entry is no tensor, or of a type that the format does not have.
+        weights: a ``state_dict``; tensors that share memory are written once each. header: metadata, text by name.
     """
     others = [name for name, value in weights.items() if not isinstance(value, torch.Tensor)]
     if others:
@@ -36,11 +33,7 @@ def encode(weights: Mapping[str, Any], header: Mapping[str, str] | None = None) 
 
 
 def decode(content: bytes) -> dict[str, torch.Tensor]:
-    """Return the tensors in the content of a safetensors file.
-
-    Raises:
-        Unsupported: it is damaged, or in another format.
-    """
+    """Return the tensors in the content of a safetensors file."""
     try:
         return safetensors.torch.load(content)
     except SafetensorError as error:
@@ -73,11 +66,7 @@ CHECKPOINT, LEDGER, MODEL, DIAGNOSTICS = "checkpoint.pt", "ledger.jsonl", "model
 
 
 def inherit(model: nn.Module | None, folder: Path, device: torch.device) -> tuple[str, dict[str, Any]]:
-    """Load the weights in a folder into a model, if one is given; return name and content of the file that holds them.
-
-    Raises:
-        UsageError: they do not fit the model, or cannot be read.
-    """
+    """Load the weights in a folder into a model, if one is given; return name and content of their file."""
     path = folder / CHECKPOINT if (folder / CHECKPOINT).is_file() else folder / MODEL
     stored = checkpoint.load(path, device)
     if "divided" in stored:
@@ -102,8 +91,6 @@ def load_diagnostics(folder: Path, model: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         model: the content of ``model.pt`` in that folder. Earlier versions kept its diagnostics there.
-    Raises:
-        UsageError: the diagnostics are missing, cannot be read, or are of another run than the model.
     """
     path = folder / DIAGNOSTICS
     if "rows" in model:

@@ -331,11 +331,7 @@ def delete(folder: Path, *, but_step: int | None = None) -> None:
 
 
 def require_processes(stored: dict[str, Any], divided: bool, folder: Path) -> None:
-    """Refuse a checkpoint of another number of processes.
-
-    Raises:
-        UsageError: weights were divided among more, fewer or no processes.
-    """
+    """Refuse a checkpoint of another number of processes."""
     before, now = stored.get("divided", 1), distributed.size() if divided else 1
     if before != now:
         command = "without torchrun" if before == 1 else f"with torchrun --nproc-per-node {before}"

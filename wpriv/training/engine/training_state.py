@@ -32,8 +32,7 @@ class WeightAverage:
 
     Args:
         weights: the trained parameters, in the model's order.
-    Source:
-        Polyak, Juditsky (1992) on averages of iterates; De et al. (2022) for private training.
+    Source: Polyak, Juditsky (1992) on averages of iterates; De et al. (2022) for private training.
     """
 
     def __init__(self, plan: Average, weights: Sequence[Tensor]):

@@ -84,11 +84,7 @@ class LocalMechanism:
 
     @property
     def p(self) -> int:
-        """The p of the lp ball that records are clipped to.
-
-        Raises:
-            UsageError: no such mechanism.
-        """
+        """The p of the lp ball that records are clipped to."""
         known = registry.names("mechanisms")
         norm = registry.mechanism(self.mech).clip_norm if isinstance(self.mech, str) and self.mech in known else None
         if norm is None:

@@ -70,8 +70,6 @@ def kernel_gradients(
 
     Args:
         h, delta: float32 on a CPU, in any memory layout; of images (two spatial dimensions), in one group.
-    Raises:
-        MemoryError: there is no room for one padded image.
     """
     result = h.new_empty(len(h), delta.shape[1], *kernel, h.shape[1])
     threads = min(torch.get_num_threads(), len(h))

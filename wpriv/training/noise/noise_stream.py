@@ -113,8 +113,7 @@ class Piece(NamedTuple):
         start: the number of the first pair in the draw.
         numbers: [2, n] the first and the second number of each pair, scaled.
         words: [3, n] the high and low 31 bits of U and the high 32 bits of T.
-        fine: [n] the low 32 bits of T, as signed integers.
-        lengths: [n] the scaled lengths of the pairs.
+        fine: [n] the low 32 bits of T, as signed integers. lengths: [n] the scaled lengths of the pairs.
     """
 
     start: int
@@ -146,11 +145,7 @@ class Noise:
         return self._key.hex()
 
     def restore(self, state: str) -> None:
-        """Continue from a saved state.
-
-        Raises:
-            UsageError: the state is not a key in hexadecimal digits.
-        """
+        """Continue from a saved state."""
         if not re.fullmatch(f"[0-9a-f]{{{2 * KEY_BYTES}}}", state):
             raise UsageError(f"the noise needs a key of {KEY_BYTES} bytes; found {len(state) // 2}")
         self._key = bytes.fromhex(state)
@@ -209,8 +204,6 @@ class Noise:
         Args:
             deviation: the standard deviation before rounding, above 0 and at most 2^37.
             error_bound: the bound 2^-39; a larger one sends more numbers there and changes no result.
-        Raises:
-            UsageError: the standard deviation is out of range.
         """
         if not 0 < deviation <= MAX_DEVIATION:
             raise UsageError(

@@ -196,8 +196,7 @@ def _exact_noise(total: Bounded, sigma: float, noise: Noise, count: int) -> tupl
     the sensitivity of x, which ``exact_form`` covers: at least sigma. ``Noise.rounded_normal`` draws round(Z / g)
     without error, s / g being exact; x / g and the sum of both are integers, exact below 2^53.
 
-    Source:
-        Mironov (2012) on the low digits of floating-point noise; Casacuberta et al. (2022) on sensitivities that
+    Source: Mironov (2012) on the low digits of floating-point noise; Casacuberta et al. (2022) on sensitivities that
         rounding exceeds.
     """
     grid, deviation = exact_form(total, sigma, count)

@@ -133,11 +133,7 @@ def require(folder: Path, *, thorough: bool = False) -> ModelCheck:
 
 
 def read_statement(file: Path) -> tuple[Statement, str]:
-    """Return a statement and its text.
-
-    Raises:
-        UsageError: it is missing, no statement, or lacks an entry.
-    """
+    """Return a statement and its text."""
     advice = "Give the folder of a finished training"
     try:
         content = file.read_bytes().decode("utf-8")

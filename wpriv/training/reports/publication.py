@@ -72,8 +72,7 @@ def of_training(
         task: the task. private: the training added the noise. reports: its records were privatised before.
         seed: the fixed seed of the training or of the reports; None where there is none.
         broken: the training ran the published procedure that clips the mean gradient of a batch.
-        averaged: the training also wrote averaged weights.
-        on_test_records: the weights depend on test records.
+        averaged: the training also wrote averaged weights. on_test_records: the weights depend on test records.
         observed: distances of gradients were observed, and figures were computed from them.
         leaks: the reports have no guarantee, since clip bounds were computed from the records.
     Returns:

@@ -99,8 +99,6 @@ def guaranteed(statement: Statement, purpose: str) -> tuple[Releases | Reports, 
 
     Args:
         purpose: what they are for, in messages: "an entry of the registry".
-    Raises:
-        Unsupported: the training had no privacy, or no proven guarantee.
     """
     source = statement.protection
     if source is None:

@@ -59,12 +59,11 @@ class TaskSpec:
         remarks: further lines of the statement. One that begins with NOT says that the training promises nothing.
         warnings: warnings for the statement, from the rows of metrics.csv of a finished training.
         figures: the figure that draws each file that the task leaves in the folder of a training (csv or npz).
-        files: further files that it leaves there.
-        publishable: files of these that may be published, with the reason.
+        files: further files that it leaves there. publishable: files of these that may be published, with the reason.
         trains_on_test_records: whether the weights under a recipe depend on test records, which have no noise.
         needs_test_records: whether a data set without test records is refused.
-        test_metrics: columns of metrics.csv that are computed from the weights and test records alone, so that runs
-            may be compared by them (``tune``), and that may be logged.
+        test_metrics: columns of metrics.csv that are computed from the weights and test records alone, so that runs may
+            be compared by them (``tune``), and that may be logged.
         clips_single_records: whether a step sums the clipped gradients of single records of one network, so that the
             techniques of wpriv/config/train_schema.py apply (``augment``, ``average``, other ways of clipping).
         accepts_tokens: whether records may be tokens, [N, T] whole numbers; other tasks take them for quantities.

@@ -69,13 +69,11 @@ def oriented_energy(images: Tensor, *, orientations: int, scales: Sequence[float
 
     Args:
         images: [N, C, H, W], pixels in [0, 1]; H and W are multiples of ``cell``.
-        orientations: number of directions of the full circle.
-        scales: standard deviations of the smoothing, in pixels.
+        orientations: number of directions of the full circle. scales: standard deviations of the smoothing, in pixels.
         cell: distance of the centres of neighbouring cells, in pixels; the window has half of it as standard deviation.
     Returns:
         [N, len(scales), orientations * C, H / cell, W / cell], at least 0.
-    Source:
-        After Dalal, Triggs 2005 (histograms of oriented gradients), with Gaussian windows and smooth directions.
+    Source: After Dalal, Triggs 2005 (histograms of oriented gradients), with Gaussian windows and smooth directions.
     """
     rows, columns = (window_weights(size, cell, 0.5 * cell, images) for size in images.shape[-2:])
     maps = []
@@ -151,8 +149,7 @@ def scattering(images: Tensor, *, orientations: int, cell: int) -> Tensor:
         orientations: L, the directions of the wavelets in half a circle. cell: distance of neighbouring cells, pixels.
     Returns:
         [N, C, 1 + 2 L + L^2, H / cell, W / cell].
-    Source:
-        Oyallon, Mallat 2015; the wavelets and windows of Andreux et al. 2020 (Kymatio).
+    Source: Oyallon, Mallat 2015; the wavelets and windows of Andreux et al. 2020 (Kymatio).
     """
     count, channels, height, width = images.shape
     planes = pad(images, (MARGIN,) * 4, mode="reflect").reshape(count * channels, height + 2 * MARGIN, -1)
@@ -266,8 +263,7 @@ def synthetic_images(count: int, channels: int, height: int, width: int) -> Tens
         count: number of images. channels, height, width: their size; channels share shapes and differ in colour.
     Returns:
         [count, channels, height, width] float32 in [0, 1].
-    Source:
-        After the dead leaves of Matheron 1968; their statistics are near those of photographs (Lee et al. 2001).
+    Source: After the dead leaves of Matheron 1968; their statistics are near those of photographs (Lee et al. 2001).
     """
     source = torch.Generator().manual_seed(SEED)
     down, right = torch.meshgrid(torch.arange(height) + 0.5, torch.arange(width) + 0.5, indexing="ij")

@@ -197,8 +197,7 @@ def build_job(
     Args:
         model: on the device of the records.
         loss: (outputs [B, ...], targets [B, ...]) -> losses [B], each of its own example alone.
-        train, test: inputs and targets, [N, ...] each.
-        classes: number of classes; integer targets are below it.
+        train, test: inputs and targets, [N, ...] each. classes: number of classes; integer targets are below it.
         measure: (outputs, targets) -> sums over test records by name; their means become metrics.
         vocabulary: the declared number of tokens, where inputs are tokens; else 0.
         indexed: integer targets are the places of outputs.

@@ -103,11 +103,7 @@ def build_job(
 
 
 def loss_of(loss: str | OwnCode) -> Loss:
-    """Return the loss of that name, or of that file, as a function (outputs, targets) -> losses [B].
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Return the loss of that name, or of that file, as a function (outputs, targets) -> losses [B]."""
     from torch.nn import functional
 
     if isinstance(loss, OwnCode):
