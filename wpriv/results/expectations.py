@@ -150,8 +150,13 @@ class Verdict(Stored):
 
     @property
     def remarks(self) -> list[str]:
-        """Another procedure than the paper's, the proof against its number, and the settings that deviate."""
-        return [words for words in (self.procedure, self.contradicted, self.setting) if words]
+        """Another procedure than the paper's, the proof against its number, and the settings that deviate.
+
+        None of an own number, which is not compared with the paper.
+        """
+        return (
+            [] if self.kind == "own" else [each for each in (self.procedure, self.contradicted, self.setting) if each]
+        )
 
     @property
     def is_missed(self) -> bool:
