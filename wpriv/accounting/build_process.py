@@ -18,7 +18,7 @@ from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import flag
 from wpriv.core.process import Process, Step
 from wpriv.core.repetition import ONE_RELEASE, sampling_keys, with_repetitions
-from wpriv.errors import UsageError, WprivError
+from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.files import shown_path
 from wpriv.hints import plain
 from wpriv.numerics.numbers import number, shown, whole
@@ -154,10 +154,21 @@ class DescribedProcess:
 
 def named_or_default(named: str | None, process: Process) -> tuple[str, list[str]]:
     """The accountant that is named, else pld; or rdp where only Renyi divergences are known, which a note then says."""
-    given = next((step.mechanism.name for step in process.steps if step.mechanism.renyi_bound() is not None), None)
+    given = next((step.mechanism.name for step in process.steps if _has_no_pair(step.mechanism)), None)
     if named is not None or given is None:
         return "pld" if named is None else named, []
     return "rdp", [f"accountant = rdp, since none was named and of {given} only Renyi divergences are known"]
+
+
+def _has_no_pair(mechanism: Mechanism) -> bool:
+    """Tell whether bounds of the Renyi divergences are all that is known; others have a pair besides."""
+    if mechanism.renyi_bound() is None:
+        return False
+    try:
+        mechanism.pair()
+    except Unsupported:
+        return True
+    return False
 
 
 def described_process(
@@ -233,7 +244,8 @@ def _from_history(history: str | Path, adjacency: str | None, group: object, rec
     built = process(specs, relation, places, group=group, records=size)
     kinds = "1 kind of step" if len(specs) == 1 else f"{len(specs)} kinds of steps"
     read = [f"{kinds} read from {shown_path(history)}", *steps.notes, *(note for note in notes if note != ONE_RELEASE)]
-    return DescribedProcess(built, (*dict.fromkeys(read), *_readings(built)), size, steps.runs)
+    read += [*default_sensitivities(steps.steps), *_readings(built)]
+    return DescribedProcess(built, tuple(dict.fromkeys(read)), size, steps.runs)
 
 
 def described_steps(

@@ -21,8 +21,8 @@ MAX_EVALUATIONS = 120
 MAX_PROBES = 8
 # a move of half an e-fold or more towards privacy that raises the excess by more than this: it is not monotone
 FLAT = 1e-6
-# step through the values of a scan once the search is out of work
-SPARSE = 4
+# step through the values of a scan once the search is out of work, and the distance at which it then ends
+SPARSE, ROUGH = 4, 0.02
 
 
 @dataclass(frozen=True)
@@ -140,13 +140,15 @@ class Search:
 
     Args:
         ask: evaluates a grid value.
-        is_out_of_work: tells that the search is to end once some value is known to meet the target.
+        is_out_of_work: tells that the search is to end once some value is known to meet the target, and one that is not
+            is within ``ROUGH`` of it. is_exhausted: the same wherever the other is.
         seen: the values evaluated so far.
     """
 
     unknown: Unknown
     ask: Callable[[float], Evaluation]
     is_out_of_work: Callable[[], bool] = lambda: False
+    is_exhausted: Callable[[], bool] = lambda: False
     seen: dict[float, Evaluation] = field(default_factory=dict)
 
     def solve(self, guess: float, slope: float, rtol: float, probes: int = MAX_PROBES, show: bool = True) -> Root:
@@ -283,7 +285,7 @@ class Search:
     def _narrowed(self, good: float, bad: float, rtol: float) -> tuple[float, float]:
         """Narrow by false position to a value that meets the target and one within ``rtol`` that is not known to."""
         f_good, f_bad, last = self._excess(good), self._excess(bad), 0
-        while not (self._close(good, bad, rtol) or self.is_out_of_work()):
+        while not (self._close(good, bad, rtol) or self._is_rough(good, bad)):
             x = self._inside(good, bad, self._chord(good, bad, f_good, f_bad, rtol))
             f = self._excess(x)
             # halve the value of a side that did not move (the Illinois rule), so that both sides converge
@@ -292,6 +294,9 @@ class Search:
             else:
                 bad, f_bad, f_good, last = x, f, f_good / 2 if last == -1 else f_good, -1
         return good, bad
+
+    def _is_rough(self, good: float, bad: float) -> bool:
+        return self.is_exhausted() or (self.is_out_of_work() and self._distance(good, bad) <= ROUGH)
 
     def _close(self, good: float, bad: float, rtol: float) -> bool:
         if self.unknown.beside(good, -1) == bad or good == bad:

@@ -33,9 +33,9 @@ MAX_MU = 20.0
 SEARCH_SHARE, COARSE, REFINEMENT = 0.3, 1e-2, 100
 # width to which a bracket that holds the target is narrowed where n is solved for
 FINEST = 5e-8
-# counted work (nanoseconds of a usual processor) after which a search ends with the best value so far, and that which
-# the bounds on attacks of one value may take
-SEARCH_WORK, ATTACK_WORK = 4e9, 1e9
+# counted work (nanoseconds of a usual processor) after which a search ends near the least value, that after which it
+# ends with the best value so far, and that which the bounds on attacks of one value may take
+SEARCH_WORK, MOST_WORK, ATTACK_WORK = 4e9, 2.4e10, 1e9
 # relative accuracy of exact figures
 ROUNDING = 1e-11
 # delta of the first guess for a target of pure DP
@@ -327,7 +327,7 @@ class _Answers:
     refusals: list[WprivError] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.search = Search(self.unknown, self.reply, self.is_out_of_work)
+        self.search = Search(self.unknown, self.reply, self.is_out_of_work, counted_work.limit(MOST_WORK))
 
     def narrow(self, width: float, finest: float, *, is_refinement: bool) -> None:
         """Ask for another width from now on; of the answers so far keep those that do not depend on the width."""

@@ -79,6 +79,8 @@ def _is_hashable(process: Process) -> bool:
 ACCOUNTANT = "pld"
 # width of the brackets of eps after each epoch; the bracket of the whole run is as narrow as that of its statement
 EPOCH_TOL = 1e-4
+# the relative distance from the least noise up to which noise is called the least
+NEAR_LEAST = 1e-3
 
 
 @dataclass(frozen=True)
@@ -290,7 +292,8 @@ def _with_noise(plan: Plan, private: Privacy) -> Plan:
     tol = evaluate.answer_tol(_process(plan, 1.0, plan.steps))
     answer = least_noise(lambda sigma: _process(plan, sigma, plan.steps), accountant, eps, delta, tol)
     reached = text(answer.row.epsilon.safe, up=True, limit=eps)
-    least = f"sigma = {echo(answer.value)} is the least that keeps eps = {reached} <= {echo(eps)}"
+    near = f"within {answer.within:.2g} (relative) of " if (answer.within or 0.0) > NEAR_LEAST else ""
+    least = f"sigma = {echo(answer.value)} is {near}the least that keeps eps = {reached} <= {echo(eps)}"
     times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
     joint = ", as if it and the runs before it had been planned together" if plan.before else ""
     note = f"{least} {times}{joint}, by {accountant} ({answer.row.claim})"
