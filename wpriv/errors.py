@@ -114,11 +114,7 @@ _PACKAGES = {"PIL": "pillow", "pywt": "PyWavelets", "flint": "python-flint"}
 
 
 def lacking(module: str, user: str) -> MissingResource:
-    """Return the error that a module is not installed, with what to install.
-
-    Args:
-        module: the name under which it is imported. user: what needs it; begins the message.
-    """
+    """Return the error that a module is not installed, with what to install."""
     package = _PACKAGES.get(module, module)
     advice = f"'wpriv[{EXTRAS[module]}]'" if module in EXTRAS else package
     return MissingResource(f"{user} needs the Python package {package}, which is not installed: pip install {advice}")

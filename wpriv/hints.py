@@ -157,11 +157,7 @@ def instead(word: str, known: Sequence[str], kind: str = "", help: str = "") -> 
 
 
 def did_you_mean(word: str, known: Sequence[str], prefix: str = "") -> str:
-    """Return "; did you mean 'name'?" for an unknown word, or "" where no known name is near.
-
-    Args:
-        prefix: text before every name in the message, such as ``--``.
-    """
+    """Return "; did you mean 'name'?" for an unknown word, or "" where no known name is near."""
     import difflib
 
     names = {fold(name): name for name in known}

@@ -1,11 +1,8 @@
 """Randomness of releases: the cryptographic stream, noise from its bits, and the seeds and keys.
 
-A stream of cryptographic random bits: AES-256 in counter mode under a secret key.
-
-An adversary who knows all records but one knows the two values that a release may have been made of, and so two
-candidates for its noise. Of the output of a statistical generator only one candidate fits the generator's equations
-(those of the Mersenne Twister are linear and can be solved), which reveals the record and all other noise. No test is
-known that distinguishes the output of AES under an unknown key from random bits.
+The stream is AES-256 in counter mode under a secret key. An adversary who knows all records but one has two candidates
+for the noise of a release. Of the output of a statistical generator only one fits the generator's equations, which
+reveals the record and all other noise. No test is known that distinguishes AES under an unknown key from random bits.
 """
 
 from __future__ import annotations

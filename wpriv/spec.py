@@ -154,11 +154,7 @@ _ADVICE = {"several": "give `accountant` once", "trade_off": "leave out `curve='
 
 
 def check(**arguments: object) -> None:
-    """Refuse an argument that lacks another one, or stands beside one that it excludes (see ``RULES``).
-
-    Args:
-        arguments: those that the caller takes, None or False where they were not given.
-    """
+    """Refuse an argument that lacks another one, or stands beside one that it excludes (see ``RULES``)."""
     given = {name for name, value in arguments.items() if value is not None and value is not False}
     for rule in RULES:
         needs = [name for name in rule.needs if name in arguments]

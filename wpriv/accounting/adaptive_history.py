@@ -109,11 +109,7 @@ def lines(parameters: Mapping[str, Any] | None) -> list[str]:
 def is_unsampled_gaussian(process: Process) -> bool:
     """Tell whether every step is a Gaussian mechanism on all records, so that mu^2 adds up even if chosen adaptively.
 
-    Proof. Let W be a Brownian motion of drift 1 under D and 0 under D'. A mu-GDP step is a function of an observation
-    that is N(mu, 1) under D and N(0, 1) under D' (Dong, Roth, Su 2019, Theorem 2.10), such as (W(s + mu^2) - W(s)) /
-    mu. If the past decides mu, let s be the sum of mu^2 so far. If that sum never exceeds B, all outputs are functions
-    of W up to time B, for which W(B) is sufficient; it is N(B, B) under D and N(0, B) under D', so that the composition
-    is sqrt(B)-GDP (Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023).
+    docs/theory/classical-bounds.md, "Gaussian steps alone", has the proof.
     """
     return all(gaussian_mu(pair) is not None for run in process.renyi_directions() for pair, _ in run)
 
@@ -131,9 +127,6 @@ def account_for_history(
 
     The orders of the Renyi divergences follow from eps and delta alone, and the figure is the same for any order of the
     steps. The lower end is that of pld, since steps fixed in advance are a special case.
-
-    Args:
-        fixed: pld's answer, if it is known already. runs: as in ``AdaptiveFigures``.
     """
     if delta == 0:
         raise Unsupported("parameters that depend on earlier outputs are accounted for at a delta above 0 only")
@@ -178,9 +171,6 @@ def followed_by(
     """The history and the further steps, for each value of the parameter.
 
     Samplings that no default adjacency covers together are refused, as in a history that holds all these steps.
-
-    Args:
-        spent: releases that were made already. adjacency: as the user names it, if at all.
     """
     named = spent.process.adjacency if adjacency is not None or spent.runs > 0 else ""
 

@@ -102,10 +102,7 @@ class Selection:
     def _lines(self) -> tuple[Array, Array]:
         """Lines (a, b): on cells of x, sup (slope(x) t - c slope(g(x))) is at most max (a t - c b), for all c, t > 0.
 
-        slope is convex and falls; on a cell it is at most its chord, and slope(g(x)) at least the tangent, at the
-        middle, of slope along a line above g. Their difference is linear, so that the ends of the cell suffice. A
-        tangent that falls below 0 inside the cell counts up to there: beyond it slope(g(x)) is at least 0, and
-        slope(x) at most the chord at that point.
+        docs/theory/tuning.md, "How it is computed".
         """
         mean = float(self.slope(np.zeros(1))[0])
         cells = np.geomspace(SMALLEST / max(mean, 1.0), 1.0, CELLS)
@@ -132,11 +129,7 @@ class Selection:
 
     @cached_property
     def _sets(self) -> tuple[Array, Array]:
-        """Sets S = {dP/dQ > e}: e, a bound d of delta(e), and a range of Q(S).
-
-        In one order of the neighbours P(S) - e Q(S) is delta(e), at least d. In every order P(S) - e' Q(S) is at most
-        delta(e'): for e' < e it bounds Q(S) from above, and for e' > e from below. Below 1, delta(e) = 1 - e + e
-        delta(1/e) of the other order.
+        """Sets S = {dP/dQ > e}: e, a bound d of delta(e), and a range of Q(S); docs/theory/tuning.md, "Lower ends".
 
         Returns:
             [k, 2] e and d, and [k, m] values of Q(S), which divide its range into cells.
@@ -159,10 +152,9 @@ class Selection:
     def lower(self, eps: float) -> float:
         """A lower bound of delta at eps: that of the best of several scores, the larger or the smaller privacy loss.
 
-        For each set S of losses above a threshold, two scores: one prefers S, so that the best run is in S with
-        probability r(P(S)), r = reach; the other avoids S, so that it is in S with probability w(P(S)), w = within.
-        On the neighbour these are r(Q(S)) and w(Q(S)). The smallest difference over all admitted Q(S) counts: on a cell
-        of Q(S), the concave r is at least its chord and at most a tangent, and the convex w the other way round.
+        A score that prefers a set S makes the best run lie in S with probability r(P(S)), r = reach, one that avoids it
+        with w(P(S)), w = within. The smallest difference to the neighbour over all admitted Q(S) counts
+        (docs/theory/tuning.md, "Lower ends").
         """
         sets, q = self._sets
         if not len(sets):
@@ -325,13 +317,7 @@ def of_best(run: OneRun, repeats: Repeats) -> Curve:
 def of_candidates(
     processes: Sequence[Process], weights: Sequence[float], accountant: str, tol: float, repeats: Repeats
 ) -> Curve:
-    """The curve of the best of K runs, each of which draws its process with these probabilities and shows which.
-
-    Args:
-        processes: under one neighbouring relation. weights: their probabilities.
-    Raises:
-        Unsupported: as ``repeated``.
-    """
+    """The curve of the best of K runs, each of which draws its process with these probabilities and shows which."""
     curves = [evaluate.curve(process, accountant, profile_tol(process, tol)) for process in processes]
     return repeated(OneRun(_mixture(curves, weights), largest_loss(processes)), repeats)
 

@@ -268,11 +268,7 @@ def _solved(
 
 
 def _left_open(written: Mapping[str, Any]) -> tuple[Unknown, dict[str, Any], list[str]]:
-    """Find the parameter that a step leaves open; return it, the rest of the step, and notes on how it was read.
-
-    Args:
-        written: the step as in a recipe, ``{mech, <parameters>, sampling, n | epochs, rate | batch with records}``.
-    """
+    """Find the parameter that a step leaves open; return it, the rest of the step, and notes on how it was read."""
     spec, notes = with_repetition(written)
     noise = registry.mechanism(spec.get("mech")).noise
     sampled = (spec.get("sampling") or "none") != "none"

@@ -65,9 +65,6 @@ def curve_with_data_sets(curve: Curve, account: Callable[[Process], Curve]) -> C
 
     A single release keeps its delta and eps, which two data sets have at every eps >= 0, though not at all eps at once.
     A divergence is then an upper bound, and so is everything of a mechanism whose pair only bounds those of data sets.
-
-    Args:
-        account: the curve of a process by the same accountant.
     """
     has_pair = curve.process.has_attained_mechanisms()
     if (has_pair and not is_drawn(curve.process)) or curve.claim not in ("exact", "certified"):

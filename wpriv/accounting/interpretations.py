@@ -44,11 +44,7 @@ class Interpretation:
     records: int | None = None
 
     def process(self) -> Process:
-        """Build the process of this interpretation.
-
-        Raises:
-            Unsupported: sampling or adjacency rule the mechanism out.
-        """
+        """Build the process of this interpretation."""
         return build_process.process([self.spec], self.adjacency, group=self.group, records=self.records)
 
 

@@ -198,8 +198,6 @@ def process(rows: Sequence[Entry], adjacency: str = "") -> Process:
     A pass of random allocation that a run did not complete is accounted for as a whole one, in each run by itself
     (docs/theory/allocation.md): two parts are of two passes, even where they have the steps of one together.
 
-    Args:
-        adjacency: the neighbouring relation; by default that of the entries.
     Raises:
         UsageError: there is no entry. Unsupported: the entries are accounted for under different adjacencies.
     """
@@ -280,8 +278,6 @@ class Ledger:
     def spend(self, number: int, step: Step, settings: str = "") -> None:
         """Append release ``number`` of this run before its result is used; an existing line is not repeated.
 
-        Args:
-            settings: see ``Entry``.
         Raises:
             UsageError: the existing line names another release or other settings, or steps in between are missing.
             MissingResource: the line cannot be written.

@@ -102,20 +102,12 @@ WORDS = ("mech", "sampling", "adjacency", "accountant")
 
 
 def from_flags(data: dict[str, object]) -> recipe.Recipe:
-    """Make a recipe of kind compare from its keys other than ``kind`` and ``source``.
-
-    Raises:
-        UsageError: the keys are faulty; there are no places to name.
-    """
+    """Make a recipe of kind compare from its keys other than ``kind`` and ``source``."""
     return recipe.check(document.of_data("the flags", {"kind": "compare", "source": "", **data}))
 
 
 def from_keys(keys: Mapping[str, object]) -> recipe.Recipe:
-    """Make a recipe of kind compare from keywords, whose processes may be Processes.
-
-    Raises:
-        UsageError: as ``from_flags``; or a Process has another neighbouring relation than the keys or other cases.
-    """
+    """Make a recipe of kind compare from keywords, whose processes may be Processes."""
     plain: dict[str, Any] = _with_process(keys) if "mech" in keys else dict(keys)
     process = plain.get("process")
     if isinstance(process, str):
@@ -269,11 +261,7 @@ def parameters_of(mech: str | None, params: dict[str, object]) -> dict[str, obje
 
 
 def panels(axes: list[dict[str, Any]], make: Callable[[dict[str, str]], dict[str, object]]) -> dict[str, object]:
-    """The keys of a recipe for each choice of the words that axes sweep over: panels by name, or those of the one.
-
-    Args:
-        make: the keys of a recipe, for one word of each axis.
-    """
+    """The keys of a recipe for each choice of the words that axes sweep over: panels by name, or those of the one."""
     if not axes:
         return make({})
     choices = itertools.product(*([(axis["over"], word) for word in axis["words"]] for axis in axes))

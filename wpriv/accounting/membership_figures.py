@@ -151,11 +151,7 @@ def with_mu(row: Guarantee, value: GaussianMu, *, alone: bool) -> Guarantee:
 
 
 def with_true_positive_rate(row: Guarantee, curve: Curve, fpr: float, tol: float, work: float) -> Guarantee:
-    """The guarantee of the true-positive rate at ``fpr``, certified from both sides, under ``extra["attack"]``.
-
-    Raises:
-        Unsupported: as ``membership``.
-    """
+    """The guarantee of the true-positive rate at ``fpr``, certified from both sides, under ``extra["attack"]``."""
     bounds = Membership(curve, work=work)
     (point,) = bounds.error_rates([fpr], tol)
     low, high = bounds.advantage()
@@ -477,8 +473,6 @@ def ran(process: Process, delta: float) -> Ran:
 def curve_of(process: Process, tol: float = CURVE_TOL) -> Curve:
     """The privacy curve of a process by the first accountant with proven bounds that does not refuse it.
 
-    Args:
-        tol: relative width of its brackets.
     Raises:
         Unsupported: all refuse it; the reason is that of pld.
     """

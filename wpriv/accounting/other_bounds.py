@@ -140,8 +140,6 @@ class OtherBounds:
     def narrowed(self, curve: Curve, ask: Ask, lower_bound: Callable[[], float], maximum: float) -> Bracket:
         """Return the curve's own bracket, intersected with the other bounds if it is wider than asked.
 
-        Args:
-            ask: the question. lower_bound: of its answer. maximum: what the answer cannot exceed.
         Raises:
             Unsupported: neither the curve nor another bound has an answer.
         """
@@ -219,14 +217,10 @@ def _answer(curve: Curve, ask: Ask) -> float:
 def _unsampled(process: Process) -> Curve | None:
     """The exact curve of the process without sampling, in closed form; None where nothing is sampled or none is known.
 
-    It bounds that of the sampled process. The sampled pair is a mixture: ((1-q) Q + q P, Q) under Poisson sampling. The
-    hockey-stick divergence H_t is jointly convex, H_t(Q || Q) = max(1-t, 0) and H_t(P || Q) >= 1-t, so that H_t of the
-    mixture, in either direction, is at most (1-q) max(1-t, 0) + q H_t(P || Q) <= H_t(P || Q) for every t. The same
-    holds for fixed-size sampling, whose pair is such a mixture for t >= 1 and its mirror image below. Dominating pairs
-    compose adaptively (Zhu, Dong, Wang 2022, Theorem 10). A pass of random allocation, or of shuffled batches, is a
-    mixture over the step that a record takes part in, so that one release without sampling bounds a whole pass in the
-    same way. Groups and Poisson sampling under replace-one mix in the same way (docs/theory/groups.md); a largest batch
-    does not, since a record may take the place of another.
+    It bounds that of the sampled process: docs/theory/subsampling.md, Corollary 3. A pass of random allocation, or of
+    shuffled batches, is a mixture over the step that a record takes part in, so that one release without sampling
+    bounds a whole pass in the same way, and so it does for groups and for Poisson sampling under replace-one. A largest
+    batch is no such mixture, since a record may take the place of another.
     """
     samplings = [step.sampling for step in process.steps]
     if all(each.kind == "none" for each in samplings) or any(each.max_batch for each in samplings):
@@ -238,11 +232,10 @@ def _unsampled(process: Process) -> Curve | None:
 
 
 def _by_second_moment(process: Process) -> Curve | None:
-    """Bounds by the Renyi divergence of order 2 alone; None where it is infinite or not known.
+    """Bounds by the Renyi divergence of order 2 alone (docs/theory/certified-pld.md); None where it is infinite or not
+    known.
 
-    T = dP/dQ has mean 1 and variance v = e^(D_2) - 1 under Q, so that delta(eps) = E_Q (T - e^eps)_+ is at most
-    (sqrt(v + x^2) - x) / 2 with x = e^eps - 1, which some distribution of this variance attains (Scarf 1958). Where all
-    losses are tiny, it is far below what products of e^(-eps) with moments give.
+    Where all losses are tiny, they are far below what products of e^(-eps) with moments give.
     """
     if any(step.sampling.kind in PASSES for step in process.steps):
         return None

@@ -20,11 +20,7 @@ FINER = (1e-4, 1e-5, 1e-6)
 def narrow_to_decide(
     subject: DescribedProcess, rows: list[Guarantee], limit: float, tol: float | None = None
 ) -> list[Guarantee]:
-    """Return the rows, with narrower brackets of eps where a bracket contains ``limit``.
-
-    Args:
-        rows: guarantees at one delta. tol: the relative width at which they were computed.
-    """
+    """Return the rows, with narrower brackets of eps where a bracket contains ``limit``."""
     for row in rows:
         reason = evaluate.no_guarantee(row)
         if reason is not None:

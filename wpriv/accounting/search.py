@@ -1,11 +1,9 @@
 """Search for the least private value of a parameter that meets a target, with few evaluations of the accountant.
 
-An evaluation has one of four outcomes: the target is met; it is certainly missed; it lies inside a bracket as narrow as
-asked; or the accountant has no answer, or only a wide bracket. The last is not a miss: the search continues on both
-sides of such values, and the root names them if they leave open whether it is optimal.
-
-All distances are in u = privacy_direction * ln x, which grows with privacy. Values are on the grid of numbers that they
-may be printed as.
+An evaluation shows that the target is met, that it is certainly missed, that it lies inside a bracket as narrow as
+asked, or nothing. The last is not a miss: the search continues on both sides of such values, and the root names them if
+they leave open whether it is optimal. All distances are in u = privacy_direction * ln x. Values are on the grid of
+numbers that they may be printed as.
 """
 
 from __future__ import annotations

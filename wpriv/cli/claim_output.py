@@ -164,11 +164,7 @@ def _set_exit_code(claim: Claim, verdict: str, reason: str) -> None:
 def compare_order(
     words: Sequence[str], job: flags.Job, others: Mapping[str, object], within: str | None, mode: str
 ) -> None:
-    """Decide the order of two processes, print it, and set the exit code.
-
-    Args:
-        others: flags that have no place here.
-    """
+    """Decide the order of two processes, print it, and set the exit code."""
     if len(words) != 2:
         raise UsageError(f"--order compares two processes, each {subject.FORMS}; found {len(words) or 'none'}")
     about = {name: value for name, value in vars(job).items() if name not in ("eps", "delta", "tol")}

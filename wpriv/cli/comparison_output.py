@@ -32,11 +32,7 @@ COLUMNS_OF_TABLES = {
 
 
 def print_comparison(comparison: Comparison, mode: str) -> None:
-    """Print a comparison; notes, warnings and the names of written files go to standard error.
-
-    Args:
-        mode: text, json, csv, or quiet, which prints no table.
-    """
+    """Print a comparison; notes, warnings and the names of written files go to standard error."""
     notes = [*unit_notes(row.get("notion") for row in comparison.rows), *comparison.notes]
     if mode == "json":
         output.emit_rows(
@@ -64,11 +60,7 @@ def _unknown(row: Row) -> dict[str, str]:
 
 
 def print_interpretations(rows: list[Row], mode: str) -> None:
-    """Print one job under every interpretation.
-
-    Args:
-        mode: text, json, csv, or quiet, which prints nothing.
-    """
+    """Print one job under every interpretation."""
     if mode == "json":
         output.emit_rows([{"schema": SCHEMA, **row} for row in rows], TABLE_SCHEMA)
     elif mode == "csv":

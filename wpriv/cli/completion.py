@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from wpriv.cli import catalog
+from wpriv.cli import catalog, output
 from wpriv.cli.parsing import LazyGroup, argument
 from wpriv.config import shipped
 from wpriv.errors import UnknownName
@@ -108,8 +108,6 @@ def command(
     For bash or zsh put `eval "$(wpriv completion bash)"` (or zsh) into the start-up file of the shell, for fish
     `wpriv completion fish | source` into config.fish.
     """
-    from wpriv.cli import output
-
     if fold(shell) not in SCRIPTS:
         raise UnknownName("shell", shell, list(SCRIPTS))
     if words is None:
@@ -148,11 +146,7 @@ class _Line:
 
 
 def offered(words: Sequence[str], described: bool = False) -> Words:
-    """Return the words that can stand in place of the last of some words of a command line, which they begin with.
-
-    Args:
-        words: what follows ``wpriv``, up to the cursor. described: whether to say what each is, which takes longer.
-    """
+    """Return the words that can stand in place of the last of some words of a command line, which they begin with."""
     *before, current = words or [""]
     line = _Line(LazyGroup())
     for word in before[1:] if before[:1] == ["help"] else before:

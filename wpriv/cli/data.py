@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wpriv.cli import flags
+from wpriv.cli import flags, output
 from wpriv.cli.parsing import Command, Group, argument, option
 from wpriv.errors import UsageError
 
@@ -40,7 +40,6 @@ def ls(data_root: Root = None, as_json: flags.Json = False) -> None:
 
     wpriv data ls --json
     """
-    from wpriv.cli import output
     from wpriv.training import list_data
     from wpriv.training.data import ROOT_HINT, searched_places
 
@@ -73,7 +72,6 @@ def show(
 
     wpriv data show table --param file=people.csv --param target=income
     """
-    from wpriv.cli import output
     from wpriv.training import list_data
     from wpriv.training.data import VERDICTS
 

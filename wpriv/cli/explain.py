@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wpriv.cli import flags
+from wpriv.cli import flags, output
 from wpriv.cli.parsing import option
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ def command(
     wpriv explain gauss sigma=4 n=100 --people 2
     """
     from wpriv.accounting.claims.explain import explain
-    from wpriv.cli import output
 
     what, unit = " ".join(words) if words else None, flags.folded(unit)
     row = explain(what, eps=eps, delta=delta, prior=prior, people=people, releases=releases, unit=unit)
@@ -66,7 +65,6 @@ def command(
 def _print(row: Explanation) -> None:
     """Print the explanation in sections."""
     from wpriv.accounting.claims.explain import UNITS, percent
-    from wpriv.cli import output
     from wpriv.numerics.numbers import short
 
     output.emit_bold(f"{row.about}: what an attacker can do at most who knows all other records")

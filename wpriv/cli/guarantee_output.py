@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wpriv.accounting import adaptive_history
 from wpriv.accounting.build_process import DescribedProcess
 from wpriv.accounting.plausibility import runs_in_advance
 from wpriv.cli import output
@@ -24,11 +25,7 @@ MU_COLUMNS = ("mu", "mu_lower", "mu_upper", "mu_fpr")
 
 
 def print_guarantee(row: Guarantee, mode: str, limit: float | None = None) -> None:
-    """Print one guarantee; warnings go to standard error.
-
-    Args:
-        mode: text, json, csv or quiet. limit: as of ``Guarantee.headline``.
-    """
+    """Print one guarantee; warnings go to standard error."""
     if mode == "quiet":
         calibrated = row.extra.get("calibrated")
         output.emit(f"{calibrated['value']:.13g}" if calibrated else text(row.answered()[1].safe, up=True, limit=limit))
@@ -50,11 +47,7 @@ def print_guarantee(row: Guarantee, mode: str, limit: float | None = None) -> No
 def print_guarantees(
     rows: Sequence[Guarantee], refused: Sequence[Mapping[str, str]], mode: str, limit: float | None = None
 ) -> None:
-    """Print the answers of several accountants to one question.
-
-    Args:
-        refused: ``accountant`` and ``reason`` of those without an answer. mode, limit: as in ``print_guarantee``.
-    """
+    """Print the answers of several accountants to one question."""
     notes = unit_notes(row.notion for row in rows)
     if mode == "json":
         output.emit_rows([row.as_dict() for row in rows], TABLE_SCHEMA, refused=refused, notes=notes)
@@ -92,11 +85,7 @@ def say_refused(refused: Sequence[Mapping[str, str]]) -> None:
 
 
 def print_curve(rows: Sequence[Guarantee], mode: str) -> None:
-    """Print a privacy curve, delta as a function of eps.
-
-    Args:
-        mode: text, json or csv.
-    """
+    """Print a privacy curve, delta as a function of eps."""
     if mode == "json":
         output.emit_rows([row.as_dict() for row in rows], TABLE_SCHEMA)
     elif mode == "csv":
@@ -118,11 +107,7 @@ def print_curve(rows: Sequence[Guarantee], mode: str) -> None:
 
 
 def print_trade_off(rows: Sequence[Mapping[str, Any]], described: DescribedProcess, accountant: str, mode: str) -> None:
-    """Print points of a trade-off curve: the least false-negative rate of any attack at each false-positive rate.
-
-    Args:
-        rows: as of ``trade_off_rows``. mode: text, json or csv.
-    """
+    """Print points of a trade-off curve: the least false-negative rate of any attack at each false-positive rate."""
     columns, process = list(rows[0]), described.process
     if mode == "text":
         gauss = f"mu-GDP at mu = {text(rows[0]['mu_upper'], up=True)}" if rows[0]["gauss"] is not None else ""
@@ -207,12 +192,8 @@ def _more_facts(row: Guarantee) -> list[tuple[str, str]]:
 
         facts += best_of_runs.facts(extra["repeats"], row.answered()[0])
     if "room" in extra:
-        from wpriv.accounting import adaptive_history
-
         facts += adaptive_history.facts(extra["room"])
     if "parameters" in extra:
-        from wpriv.accounting import adaptive_history
-
         lines = adaptive_history.lines(extra["parameters"])
         facts += [("parameters", line.removeprefix("parameters ")) for line in lines]
     if reading := extra.get("attack_reading"):

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from wpriv.cli import flags
+from wpriv.cli import catalog, flags, output
 from wpriv.cli.parsing import COMMANDS, MAX_WIDTH, argument, fill, section, width
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
@@ -54,8 +54,6 @@ def command(kind: Word = None, name: Name = None, as_json: flags.Json = False) -
 
 def _kind(word: str) -> str:
     """The kind that a word names, in the singular or the plural."""
-    from wpriv.cli import catalog
-
     found = catalog.kind_of(word)
     if found is None:
         if word in COMMANDS:
@@ -69,8 +67,6 @@ def _kind(word: str) -> str:
 
 def _places(kind: str, name: str | None) -> list[tuple[str, str]]:
     """The kinds and names that the arguments ask to describe; none where they ask for the names of a kind."""
-    from wpriv.cli import catalog
-
     if name is None:
         return [] if catalog.kind_of(kind) else catalog.places(kind)
     wanted = _kind(kind)
@@ -83,8 +79,6 @@ def _places(kind: str, name: str | None) -> list[tuple[str, str]]:
 
 def _print_rows(header: dict[str, str], rows: Sequence[tuple[object, ...]], as_json: bool) -> None:
     """Print rows; ``header`` has the key of each column with its heading."""
-    from wpriv.cli import output
-
     if as_json:
         output.emit_rows([dict(zip(header, row, strict=True)) for row in rows], SCHEMA)
     else:

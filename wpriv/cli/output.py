@@ -1,6 +1,4 @@
-"""What the command line prints on: streams, colour and progress, lines, tables and JSON.
-
-Standard output and standard error as the command line uses them: full, closed and of any encoding.
+"""What the command line prints on, streams full, closed and of any encoding: colour, progress, lines, tables and JSON.
 
 Results go to standard output: if they cannot be written, the command fails. Notes, warnings and progress go to standard
 error: if those cannot be written they are dropped, so that a training does not end because nobody watches it.
@@ -455,9 +453,6 @@ def emit_table(
     """Print a table, on a terminal at its width, with a bold header and coloured claims and verdicts.
 
     Off a terminal a row is one line, since programs read it.
-
-    Args:
-        notes: a text for each row, which stands below it.
     """
     rows = [[exponents(text) for text in row] for row in rows]
     head, body = table(header, rows, width() - indent if is_live(sys.stdout) else sys.maxsize)
@@ -502,10 +497,6 @@ def print_with_certificate(show: Callable[[], None], row: Callable[[], Guarantee
 
     The file comes first, since the reader of the answer may close the pipe. The answer is printed even where the file
     cannot be written.
-
-    Args:
-        show: prints the answer.
-        row: returns the guarantee that is certified. path: of the certificate; None where none was asked for.
     """
     notes = []
     try:

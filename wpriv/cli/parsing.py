@@ -1,6 +1,4 @@
-"""The parser of the command line, and the uses of Typer that it needs.
-
-The uses of Typer that its documentation does not cover.
+"""The parser of the command line, and the uses of Typer that its documentation does not cover.
 
 Typer keeps a copy of click since 0.26 and depends on click before; this file is what hides the difference from the
 other commands. Tried with Typer 0.19.0, 0.21.1, 0.23.1, 0.25.0, 0.26.0, 0.26.8, 0.27.0 and 0.29.2.
@@ -36,11 +34,7 @@ RESULTS, MACHINE, OUTPUT = "Results folder", "Machine and data", "Output"
 
 
 def option(metavar: str, help: str, *names: str, group: str | None = None, **more: Any) -> object:
-    """An option with a value, called as its parameter unless it has other ``names``.
-
-    Args:
-        group: the heading under which help lists it; None for those that only this command has.
-    """
+    """An option with a value, called as its parameter unless it has other ``names``."""
     return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=group, **more)
 
 
@@ -79,9 +73,6 @@ def expand_record(
 
     Typer reads flags from ``inspect.signature``, which honours ``__signature__`` (PEP 362), and from
     ``__annotations__``.
-
-    Args:
-        name: the parameter of the command that receives the record. record: a dataclass. option: the flag of a field.
     """
     types = get_type_hints(record)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from wpriv.cli import flags
+from wpriv.cli import flags, output
 from wpriv.cli.flags import Text
 from wpriv.cli.parsing import argument, option, switch
 from wpriv.errors import UsageError
@@ -64,7 +64,6 @@ def command(
 
     wpriv privatize --data digits --mech local-laplace --radius 10 --eps 100 --out private.npz
     """
-    from wpriv.cli import output
     from wpriv.training.local.privatize import privatize
 
     given = {
@@ -114,8 +113,6 @@ def _of_recipe(recipe: str, given: dict[str, object], param: list[str] | None) -
 
 def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
     """Print the guarantee, the facts of the statement and the written files."""
-    from wpriv.cli import output
-
     statement = result.statement
     if as_json:
         output.emit_json({**statement, "written": [str(file) for file in result.files]})

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wpriv.cli import flags
+from wpriv.cli import flags, output
 from wpriv.cli.parsing import Command, Group, argument, option, switch
 from wpriv.errors import UsageError
 
@@ -43,7 +43,6 @@ def ls(
 
     wpriv recipe ls plc/fig7
     """
-    from wpriv.cli import output
     from wpriv.config import recipe_files
     from wpriv.training.plan import short_duration
 
@@ -63,7 +62,6 @@ def check(
     wpriv recipe check quick/digits mine.yaml
     """
     from wpriv.accounting import load_recipe
-    from wpriv.cli import output
 
     kinds = []
     for name in recipes:
@@ -83,7 +81,6 @@ def show(
     wpriv recipe show quick/digits --quick
     """
     from wpriv.accounting import load_recipe
-    from wpriv.cli import output
     from wpriv.config import yaml_document
 
     output.emit(yaml_document.as_yaml(load_recipe.read(recipe, quick=quick).data).rstrip("\n"))
@@ -97,7 +94,6 @@ def schema() -> None:
     """
     import json
 
-    from wpriv.cli import output
     from wpriv.config.schema import json_schema
 
     output.emit(json.dumps(json_schema(), indent=2))
@@ -114,7 +110,6 @@ def cp(
 
     wpriv recipe cp ldp/fig7 ldp
     """
-    from wpriv.cli import output
     from wpriv.config import recipe_files
 
     output.emit(*map(str, recipe_files.copy(recipe, to)))

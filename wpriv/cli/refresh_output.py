@@ -23,8 +23,6 @@ def refresh_from(word: str, folder: Path) -> None:
 
     Args:
         word: a recipe, whose results ``folder`` holds; or ``all``, for those of a reproduction in ``folder``.
-    Raises:
-        CheckFailed: some recipe has no such results, or they have no answer for some number.
     """
     names = refreshing.selected(word)
     if word != "all":
@@ -49,11 +47,7 @@ def refresh_from(word: str, folder: Path) -> None:
 
 
 def refresh(word: str, out: Path, at_most: str | None, jobs: int, root: Path | None) -> None:
-    """Refresh recipes, the fastest first, and print a table of their own numbers.
-
-    Raises:
-        CheckFailed: a recipe could not be run, or has no answer for some number.
-    """
+    """Refresh recipes, the fastest first, and print a table of their own numbers."""
     names, left = refreshing.selected(word), seconds_of(at_most)
     commit = refreshing.version()
     recipes = {name: load_recipe.read(name) for name in names}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wpriv.cli import flags
+from wpriv.cli import flags, output
 from wpriv.cli.parsing import argument, option
 from wpriv.errors import UsageError
 
@@ -41,7 +41,6 @@ def command(
     import json
     from pathlib import Path
 
-    from wpriv.cli import output
     from wpriv.cli.train import changed_keys
     from wpriv.files import durable_writes
     from wpriv.training.reports import report

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from wpriv.cli import flags
+from wpriv.cli import flags, output
 from wpriv.cli.parsing import MACHINE, RESULTS, argument, option, switch
 from wpriv.errors import CheckFailed, MissingResource, UsageError
 
@@ -51,7 +51,6 @@ def command(
 
     wpriv reproduce all --at-most 0 --out pages
     """
-    from wpriv.cli import output
     from wpriv.papers.reproduction import collect, page, reproduce
 
     if what is None:
@@ -79,7 +78,6 @@ def command(
 
 def _print(results: list[ItemResult], files: list[Path], *, quick: bool, as_json: bool) -> None:
     """Print what was reproduced, and the written files."""
-    from wpriv.cli import output
     from wpriv.papers.reproduction import collect
 
     if as_json:
@@ -116,7 +114,6 @@ def _check_kept(keep: Path | None, kept: Path | None, out: Path) -> None:
 
 def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:
     """Keep the finished recipes of some papers, write the pages of the kept results, and return their files."""
-    from wpriv.cli import output
     from wpriv.papers.reproduction import collect, reproduce
     from wpriv.papers.reproduction import kept as keeping
 

@@ -163,11 +163,7 @@ def command(
 
 
 def _check_flags(loaded: Recipe, how: Mapping[str, Any], *, dry_run: bool, logs: bool, certificate: bool) -> None:
-    """Refuse flags that the recipe has no use for.
-
-    Args:
-        how: as of ``sweep.run``. logs, certificate: whether these are asked for.
-    """
+    """Refuse flags that the recipe has no use for."""
     from wpriv.training import cluster
 
     several, tuned = loaded.train.has_several, loaded.train.tune is not None
@@ -187,11 +183,7 @@ def _check_flags(loaded: Recipe, how: Mapping[str, Any], *, dry_run: bool, logs:
 def _plan(
     loaded: Recipe, out: Path, root: Path | None, how: Mapping[str, Any], start: dict[str, Any], as_json: bool
 ) -> None:
-    """Print what would be done; where other results stand in the way, the plan in an empty folder, and why.
-
-    Args:
-        how: as of ``sweep.run``. start: the flags that say how to go on from results.
-    """
+    """Print what would be done; where other results stand in the way, the plan in an empty folder, and why."""
     from wpriv.cli import training_output
     from wpriv.training import cluster, sweep, training_run, tuning
 
@@ -217,11 +209,7 @@ def _plan(
 
 
 def _print_trained(trained: Trained, as_json: bool, certificate: str | None) -> None:
-    """Print a finished training, with a certificate if one is to be written.
-
-    Raises:
-        CheckFailed: an expected number was missed.
-    """
+    """Print a finished training, with a certificate if one is to be written."""
     from wpriv.accounting import certificates
     from wpriv.cli import output, training_output
     from wpriv.training import progress

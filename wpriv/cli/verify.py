@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from wpriv.cli import flags
+from wpriv.cli import flags, output
 from wpriv.cli.parsing import argument, option, switch
 from wpriv.errors import CheckFailed, UsageError
 from wpriv.files import STDIN, read_bytes, shown_path
@@ -98,13 +98,8 @@ def _refuse_flags_of_a_process(given: dict[str, object], source: Path | None) ->
 
 
 def _prove(source: Path, share: float | None, as_json: bool) -> None:
-    """Prove the ends of a certificate or of a training, print the verdict, and set the exit code.
-
-    Args:
-        share: as ``width`` of ``certificates.verify``.
-    """
+    """Prove the ends of a certificate or of a training, print the verdict, and set the exit code."""
     from wpriv.accounting import certificates
-    from wpriv.cli import output
     from wpriv.training.reports import model_check
 
     if share is not None and not 0 <= share < 1:

@@ -31,11 +31,7 @@ _NOT_OF_PLUGINS = ("process", "cases", "adjacency", "group", "bins", *_NOT_OF_LO
 
 
 def diagnostics(resolved: Resolved, *, names_known: bool) -> list[Diagnostic]:
-    """Return what is wrong with the combinations of a comparison whose form is sound.
-
-    Args:
-        names_known: whether all named plug-ins and parameters exist; if not, the values of sweeps are not tried.
-    """
+    """Return what is wrong with the combinations of a comparison whose form is sound."""
     document = resolved.document
     result = []
     names = [entry["name"] for entry in document.data.get("panels") or []]

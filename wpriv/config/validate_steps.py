@@ -132,11 +132,7 @@ def _given(step: Step) -> dict[str, object]:
 
 
 def swept_fault(written: Mapping[str, object], swept: Collection[str]) -> str | None:
-    """Why a step cannot stand beside a sweep that would leave a key without effect; None where it can.
-
-    Args:
-        written: the keys of the step. swept: the quantities that the sweep varies in it.
-    """
+    """Why a step cannot stand beside a sweep that would leave a key without effect; None where it can."""
     for key, name in (("epochs", "n"), ("batch", "rate")):
         if written.get(key) is not None and name in swept:
             return f"{key} and the sweep both set {name}; leave out {key}"
@@ -180,12 +176,7 @@ def _unsolvable(step: Step, noise: str | None) -> str | None:
 def expect_diagnostics(
     part: Document, rows: Iterable[Expect], columns: Sequence[str], labels: set[str]
 ) -> Iterator[Diagnostic]:
-    """Yield what is wrong with rows of ``expect``.
-
-    Args:
-        part: the document that holds them under its key ``expect``. columns: that an expected number may be about.
-        labels: columns that ``where`` may select rows by.
-    """
+    """Yield what is wrong with rows of ``expect``."""
     for index, row in enumerate(rows):
         path = ("expect", index)
         numbers = row.model_extra or {}

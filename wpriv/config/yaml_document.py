@@ -196,11 +196,7 @@ class _BlockDumper(_PlainDumper):
 
 
 def as_yaml(data: dict[str, object], *, blocks: bool = False) -> str:
-    """Format data as YAML in their own order; of a recipe, ``read`` gives the same data back.
-
-    Args:
-        blocks: write text of several lines line by line, for people to edit.
-    """
+    """Format data as YAML in their own order; of a recipe, ``read`` gives the same data back."""
     dumper = _BlockDumper if blocks else _PlainDumper
     return str(yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True, width=140))
 

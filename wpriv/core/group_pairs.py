@@ -1,9 +1,6 @@
-"""Dominating pairs of sampling where a person has several records.
+"""Dominating pairs of sampling where a person has several records: j ~ Binomial(m, q) of them take part in a step.
 
-A group of m records takes part in a step with j ~ Binomial(m, q) of them, so the pair is the mixture of the pairs of j
-records against the distribution without them. docs/theory/groups.md proves that contributions in one direction are the
-worst case: their density ratios are increasing functions of one outcome, and sums of such ratios are the largest in
-convex order.
+docs/theory/groups.md proves that contributions in one direction are the worst case.
 """
 
 from __future__ import annotations
@@ -179,9 +176,6 @@ class LaplaceGroupPair(AlignedGroupPair):
     """The mixture of Laplace distributions of scale 1 around 0, t, ..., m t against the one around 0.
 
     The ratio is a constant where x <= 0 and where x >= m t, and a + b e^(2x) between two neighbouring centres.
-
-    Raises:
-        Unsupported: m t exceeds ``MAX_LOSS``.
     """
 
     def __init__(self, pairs: Sequence[LossPair], rate: float):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from wpriv._version import __version__
 from wpriv.core.loss_pair import Bounds, LossPair, log_profile_ends
 from wpriv.core.membership import ErrorRates, Membership
 from wpriv.core.process import Process
@@ -82,8 +83,6 @@ class Guarantee(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of the command line (schema ``wpriv.guarantee/1``), with infinities still floats."""
-        from wpriv._version import __version__
-
         steps = ((index, step.mechanism.computed()) for index, step in enumerate(self.process.steps))
         computed = [{"step": index, **figures} for index, figures in steps if figures]
         return {

@@ -2,22 +2,15 @@
 
 Under one adjacency and in one direction (a record added, or one removed) an adversary has to distinguish the
 distribution P of the release from the distribution Q. The privacy loss of an outcome o is L(o) = ln(P(o)/Q(o)), and its
-distributions under P and under Q, the privacy loss distributions, determine every guarantee. A ``LossPair`` gives them
-through four tail probabilities, as natural logarithms so that a probability of 1e-300 keeps its digits.
+distributions under P and under Q determine every guarantee. A ``LossPair`` gives them through four tail probabilities,
+as natural logarithms so that a probability of 1e-300 keeps its digits.
 
-How to write a pair. Derive a frozen dataclass from ``LossPair``, or a class from ``KeyedPair`` where fields have to be
-computed. A pair with finitely many losses is an ``AtomicPair`` and needs nothing else. Any other pair needs
-
-1. ``tails``, the only required method, accurate to rounding also where a tail is tiny;
-2. the attributes ``mass_at_plus_infinity``, ``mass_at_minus_infinity``, ``support``, ``atoms`` and ``symmetric``
-   wherever the defaults (no infinite loss, losses on the whole line, a continuous distribution, an asymmetric pair) are
-   wrong;
-3. ``log_delta``, if the two tails nearly cancel at some eps: the general form then loses its digits there.
-
-Everything else is optional and saves time or tightens results: ``renyi``, ``zcdp_rho``, ``self_compose``,
-``compose_with``, ``probabilities``, ``cell_parts``, and ``batch_key`` with ``batched``.
-``tests/accounting/mechanisms/test_mechanism_contract.py`` checks every pair against these definitions;
-``wpriv/accounting/mechanisms/laplace.py`` is a complete example.
+To write a pair, derive a frozen dataclass from ``LossPair``, or a class from ``KeyedPair`` where fields have to be
+computed; a pair with finitely many losses is an ``AtomicPair``. Required is ``tails``, accurate to rounding also where
+a tail is tiny; the attributes where their defaults (no infinite loss, losses on the whole line, continuous, asymmetric)
+are wrong; and ``log_delta`` if the two tails nearly cancel at some eps. Everything else saves time or tightens results.
+``tests/accounting/mechanisms/test_mechanism_contract.py`` checks every pair; ``wpriv/accounting/mechanisms/laplace.py``
+is a complete example.
 """
 
 from __future__ import annotations

@@ -123,11 +123,7 @@ class Mechanism(Parameters):
         return dataclasses.replace(self, sensitivity=sensitivity)  # type: ignore[call-arg]
 
     def between(self, neighbours: Neighbours) -> Mechanism:
-        """This mechanism between neighbours that differ in up to a group of records.
-
-        Raises:
-            Unsupported: as ``grouped``.
-        """
+        """This mechanism between neighbours that differ in up to a group of records."""
         return self.grouped(neighbours.group)
 
     def attained(self) -> Mechanism:

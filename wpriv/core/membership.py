@@ -90,8 +90,6 @@ class Membership:
         curve: of approximate DP, by a rigorous accountant.
         work: amount of ``numerics.counted_work`` after which bounds at further points follow from those known, as
             delta decreases in eps.
-    Raises:
-        Unsupported: any other curve.
     """
 
     def __init__(self, curve: ProvenCurve, *, work: float = MAX_WORK):
@@ -163,11 +161,7 @@ class Membership:
         return GaussianMu(fpr, max(low for low, _ in ends), max(high for _, high in ends), orders)
 
     def error_rates(self, fprs: Sequence[float], tol: float = RATE_TOL) -> list[ErrorRates]:
-        """The best test of either order at each false-positive rate.
-
-        Raises:
-            UsageError: a rate is outside (0, 1].
-        """
+        """The best test of either order at each false-positive rate."""
         orders = [self.order_rates(trade_off, fprs, tol) for trade_off in self.trade_offs]
         return [_worst(points) for points in zip(*orders, strict=True)]
 

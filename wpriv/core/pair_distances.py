@@ -63,11 +63,7 @@ class Observed:
 def of_distances(
     distances: ArrayLike, *, unit: ArrayLike = 1.0, coordinates: int = 0, origin: str = "", records: int = 0
 ) -> Observed:
-    """Build observations from [pairs] distances, the same at every step, or from [steps, pairs].
-
-    Args:
-        unit: a number or [steps] > 0; see ``Observed``.
-    """
+    """Build observations from [pairs] distances, the same at every step, or from [steps, pairs]."""
     array = np.atleast_2d(np.asarray(distances, dtype=float))
     if array.ndim != 2 or array.size == 0 or not np.all(np.isfinite(array)) or np.any(array < 0):
         wanted = "finite and at least 0, as [pairs] or [steps, pairs]"

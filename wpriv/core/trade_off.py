@@ -1,9 +1,7 @@
 """The trade-off function of one order of neighbours, and the least mu of Gaussian differential privacy.
 
-A test of "the record is in the data" (distribution P) against "it is not" (Q) has a false-positive rate a under Q and a
-false-negative rate under P; T(a) is the least false-negative rate. The profile f(t) = H_t(P||Q) is its dual: T(a) is
-the supremum over t >= 0 of the lines 1 - t a - f(t). Upper bounds of f at a few t are thus lower bounds of T; lower
-bounds of f with its convexity are upper bounds of T. docs/theory/trade-off.md has the proofs.
+T(a) is the least false-negative rate of a test at the false-positive rate a. The profile f(t) = H_t(P||Q) is its dual:
+T(a) is the supremum over t >= 0 of the lines 1 - t a - f(t). docs/theory/trade-off.md has the proofs.
 """
 
 from __future__ import annotations
@@ -94,11 +92,7 @@ class Line:
 
 
 class TradeOff:
-    """Bounds of the trade-off function of one order of the neighbours, from the points of the profile computed so far.
-
-    Attributes:
-        lines: the points, by increasing t.
-    """
+    """Bounds of the trade-off function of one order of the neighbours, from the points of the profile so far."""
 
     def __init__(self, forward: DeltaEnds, backward: DeltaEnds):
         """``forward`` gives delta of the pair (P, Q), ``backward`` that of (Q, P), each at eps >= 0."""

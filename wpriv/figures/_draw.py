@@ -94,11 +94,7 @@ def _crossed_entries(drawn: Sequence[Curve]) -> list[LegendEntry]:
 
 
 def crossed(coloured: Iterable[tuple[Any, str]], marked: Iterable[tuple[Any, str]]) -> list[tuple[Any, str]]:
-    """Return handles and labels of lines that have one thing by their colour and another by their mark and dashes.
-
-    Args:
-        coloured: a line of each colour with its label. marked: a line of each mark with its label.
-    """
+    """Return handles and labels of lines that have one thing by their colour and another by their mark and dashes."""
     from matplotlib.lines import Line2D
 
     marked = list(marked)
@@ -145,11 +141,7 @@ def curve_points(rows: Rows, axes: Any, x: str, y: str) -> list[tuple[Row, str]]
 
 
 def published(axes: Any, points: Iterable[tuple[float, float, str]], label: str = PUBLISHED) -> None:
-    """Draw published numbers as stars in the colours of their methods, with one entry in the legend.
-
-    Args:
-        points: x, y and colour of each.
-    """
+    """Draw published numbers as stars in the colours of their methods, with one entry in the legend."""
     drawn = [axes.plot([x], [y], color=colour, **_STAR)[0] for x, y, colour in points]
     if not drawn:
         return
@@ -322,11 +314,7 @@ def _band_entries(shaded: Sequence[tuple[str, str]]) -> list[LegendEntry]:
 
 
 def band(axes: Any, xs: Sequence[float], rows: Rows, column: str, colour: str) -> None:
-    """Draw a band of one standard deviation around the means of repeated trainings; nothing for a single training.
-
-    Args:
-        xs: of the rows. rows: with a mean in each.
-    """
+    """Draw a band of one standard deviation around the means of repeated trainings; nothing for a single training."""
     if any(row.get(f"{column}_sd") is not None for row in rows):
         spreads = [float(row.get(f"{column}_sd") or 0.0) for row in rows]
         low, high = ([row[column] + sign * s for row, s in zip(rows, spreads, strict=True)] for sign in (-1, 1))

@@ -38,11 +38,7 @@ def load(file: str | Path | IO[bytes]) -> Any:
 
 
 def npz(file: str | Path | IO[bytes], limit: int) -> dict[str, Any]:
-    """Load the arrays of a .npz file by name.
-
-    Args:
-        file: path or open file. limit: the largest unpacked size of the file in bytes.
-    """
+    """Load the arrays of a .npz file by name."""
     with zipfile.ZipFile(file) as archive:
         size = sum(item.file_size for item in archive.infolist())
     if size > limit:

@@ -23,11 +23,7 @@ DAMAGED = (*array_files.DAMAGED, AssertionError, ImportError, pickle.PickleError
 
 
 def save(path: Path, content: dict[str, object]) -> None:
-    """Write tensors and plain data in one piece: a crash leaves the old file or the new one.
-
-    Raises:
-        MissingResource: the file cannot be written.
-    """
+    """Write tensors and plain data in one piece: a crash leaves the old file or the new one."""
 
     def write(file: IO[bytes]) -> None:
         try:

@@ -94,8 +94,6 @@ def replace(
 def append(descriptor: int, line: bytes, path: Path) -> None:
     """Append a complete line to an open file, or nothing if the disk is full.
 
-    Args:
-        descriptor: of the open file. line: with its line end. path: of the file, for messages.
     Raises:
         MissingResource: the line could not be written; the file has its previous length.
     """
@@ -150,8 +148,6 @@ def make_folder(path: Path, advice: str = ADVICE) -> None:
 
     A new folder directly under ``/`` is nearly always a mistyped path.
 
-    Args:
-        advice: as for ``replace``.
     Raises:
         UsageError: a folder directly under ``/`` is missing, or the path is wrong.
         MissingResource: the folder cannot be created.

@@ -53,11 +53,7 @@ def digest(path: str | Path) -> str:
 
 
 def definitions(path: str | Path) -> dict[str, Definition]:
-    """Return the functions, classes and other names at the top level of a file, which is parsed and not run.
-
-    Raises:
-        MissingResource: as ``source``. UsageError: it is no valid Python.
-    """
+    """Return the functions, classes and other names at the top level of a file, which is parsed and not run."""
     try:
         tree = ast.parse(source(path), str(path))
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -82,8 +78,6 @@ def fault(path: str | Path, name: str, given: Mapping[str, object], supplied: tu
 
     Args:
         given: the parameters of the call. supplied: those that the caller adds where the function has them.
-    Raises:
-        As ``definitions``.
     """
     known = definitions(path)
     if name not in known:
@@ -106,8 +100,6 @@ def call(path: str | Path, name: str, given: Mapping[str, object], supplied: Map
 
     Args:
         given: keyword arguments. supplied: further ones, each passed only where the function has a parameter for it.
-    Returns:
-        What the call returns.
     Raises:
         UsageError: the file or the call fails; the message names the file, the line and the error.
         MissingResource: as ``source``.
@@ -127,11 +119,7 @@ def call(path: str | Path, name: str, given: Mapping[str, object], supplied: Map
 
 
 def function(path: str | Path, name: str) -> Callable[..., Any]:
-    """Run a file, once in a program, and return the function or class of a name.
-
-    Raises:
-        UsageError: the file fails, or defines no such function. MissingResource: as ``source``.
-    """
+    """Run a file, once in a program, and return the function or class of a name."""
     defined = getattr(_module(Path(path).resolve(), digest(path)), name, None)
     if not callable(defined):
         raise UsageError(f"{path}: {name} must be a function or a class; found {type(defined).__name__}")

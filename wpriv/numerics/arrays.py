@@ -70,11 +70,7 @@ def atom_parts(loss: float, mass: Array | float, low: Array, high: Array) -> Cel
 
 
 def clipped_parts(low: Array, high: Array, first: float, last: float, parts: CellParts, mass: Array) -> CellParts:
-    """The parts in cells of losses that all lie between two ends.
-
-    Args:
-        parts, mass: those of the cells clipped to the two ends.
-    """
+    """The parts in cells of losses that all lie between two ends."""
     inner = np.clip(low, first, last), np.clip(high, first, last)
     empty = inner[0] >= inner[1]
     whole = parts.within(mass, inner, (low, high))

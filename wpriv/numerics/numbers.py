@@ -116,11 +116,7 @@ def to_int(value: object) -> Any:
 
 
 def typed(value: object, words: Set[str], name: str) -> Any:
-    """Convert text to the type of a parameter, given by the words of its annotation; leave other types as they are.
-
-    Raises:
-        UsageError: the parameter is a number and the text is none.
-    """
+    """Convert text to the type of a parameter, given by the words of its annotation; leave other types as they are."""
     if words == {"bool"} and str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"
     return number(value, name) if words & {"int", "float"} else value

@@ -106,11 +106,7 @@ def refined(cells: Cells, factor: int) -> Cells:
 
 
 def added(a: Cells, b: Cells, refinement: int = 1) -> Cells:
-    """Masses and means of the sum of two independent variables with cells of one length.
-
-    Args:
-        refinement: how many times shorter the cells of the sum are.
-    """
+    """Masses and means of the sum of two independent variables with cells of one length."""
     spacing = a.spacing / refinement
     first = min(a.first, b.first)
     last = max(a.first + a.mass.size, b.first + b.mass.size)

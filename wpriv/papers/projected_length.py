@@ -1,16 +1,9 @@
 """The squared length H of a unit vector of R^d after k random projections: distribution, moments and tail bounds.
 
-H is the sum of k independent Beta(1/2, (d-1)/2) variables, and u = sqrt(H). Given H, a release with Gaussian noise has
-the pair N(u/sigma, 1) against N(0, 1), and H is public, so its privacy profile is the average over H of Gaussian
-profiles f(t; u), t = e^eps. Two facts give a bracket of second order in the spacing of a discrete distribution, with
-sums of positive terms only:
-
-- Let x(u) = erf(c u), c = 1/(2 sqrt 2 sigma), the total variation at u. df/dx is proportional to exp(-(eps sigma/u)^2 /
-  2), which grows with u: f is increasing and convex in x, for every t. So splitting points among neighbouring nodes
-  with the mean of x kept raises the profile, and merging points with the mean of x kept lowers it.
-- Domination is preserved when an independent release is added (Zhu, Dong, Wang 2022, Theorem 10), so bracketing
-  distributions of H for k1 and k2 directions may be convolved, split (or merged) again, and so on: k directions take
-  about 2 log2 k convolutions of small distributions.
+H is the sum of k independent Beta(1/2, (d-1)/2) variables, and u = sqrt(H). Given H, which is public, a release with
+Gaussian noise has the pair N(u/sigma, 1) against N(0, 1). All profiles are increasing and convex in x(u) = erf(c u), c
+= 1/(2 sqrt 2 sigma), so that splitting points with the mean of x kept dominates, and merging them is dominated. k
+directions take about 2 log2 k convolutions. docs/theory/random-projections.md has the proofs.
 """
 
 from __future__ import annotations

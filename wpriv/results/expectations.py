@@ -38,9 +38,6 @@ def means(rows: Iterable[Row], labels: Sequence[str]) -> list[Row]:
     from the n runs of the group (the root of the sum of squared deviations over n - 1; none for n = 1). ``seeds`` is n.
     A quantity that some run lacks, or that is not finite, has no mean. Bounds on eps and delta are the largest, and
     their lower ends the least, of the runs.
-
-    Args:
-        labels: the columns that tell the groups apart, which are kept.
     """
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
@@ -311,11 +308,7 @@ def verdict(check: Check, column: str, expected: float, rows: list[Row], *, firs
 
 
 def write(out: Path, recipe: Recipe, verdicts: list[Verdict]) -> tuple[Path, ...]:
-    """Write the verdicts to ``expect.json`` and return its path; nothing where the recipe expects no numbers.
-
-    Raises:
-        MissingResource: it cannot be written.
-    """
+    """Write the verdicts to ``expect.json`` and return its path; nothing where the recipe expects no numbers."""
     if not recipe.checks:
         return ()
     path = out / storage.EXPECT
@@ -451,11 +444,7 @@ def _shown(value: object) -> str:
 
 
 def with_setting(verdict: Verdict, recipe: Recipe, rows: Sequence[Row]) -> Verdict:
-    """Return a verdict with the settings in which the run deviates from the printed ones, in words.
-
-    Args:
-        recipe: as it ran. rows: of its results, as for ``verdicts``.
-    """
+    """Return a verdict with the settings in which the run deviates from the printed ones, in words."""
     matches = [row for row in rows if all(is_same(row.get(name), value) for name, value in verdict.where.items())]
     last = matches[-1] if matches else {}
     words = deviations(recipe, verdict.where, verdict.panel, last, verdict.seeds)

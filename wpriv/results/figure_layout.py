@@ -193,11 +193,7 @@ LINE_HEIGHT, LETTER_WIDTH, HANDLE = 1.55, 0.56, 4.5  # of the size of type
 
 
 def finish(figure: Figure, panels: Sequence[LetteredPanel], columns: int, style: Style) -> None:
-    """Set titles, labels, legends, lines and type of a figure whose panels are drawn.
-
-    Args:
-        panels: in reading order. columns: panels side by side.
-    """
+    """Set titles, labels, legends, lines and type of a figure whose panels are drawn."""
     _fit_pictures(figure, [axes for axes, _, _ in panels], columns, style)
     _fit_squares(figure, [axes for axes, _, _ in panels], columns, style)
     _set_titles(figure, panels, columns, style)

@@ -424,11 +424,7 @@ def json_object(path: Path) -> Json:
 
 
 def checked(kind: type[AnyStored], data: object, path: Path | str, advice: str) -> AnyStored:
-    """Return plain data as a record.
-
-    Args:
-        path: the file that the data are from. advice: what to do with a file that is not sound, as a sentence.
-    """
+    """Return plain data as a record."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:

@@ -43,11 +43,7 @@ class ArraysByPanel:
 
 
 def arrays_by_panel(path: Path, name: str) -> ArraysByPanel:
-    """Find a file of arrays in the folders of the trainings that a statement lists, in the first run of each setting.
-
-    Args:
-        path: the folder of all trainings. name: of the file, such as ``samples.npz``.
-    """
+    """Find arrays in the folders of the trainings that a statement lists, of the first run of each setting."""
     files: dict[str, Path] = {}
     for run in _runs(path):
         file = path / str(run["folder"]) / name

@@ -45,11 +45,7 @@ TRAINING = (STATEMENT, STATEMENT_TEXT, METRICS, FIGURE, MODEL, WEIGHTS, DIAGNOST
 
 
 def of_training(task: str, *, averaged: bool = False) -> tuple[str, ...]:
-    """Return the files of a finished training: those of every task, those of this task, and their figures.
-
-    Args:
-        averaged: the recipe averages the weights.
-    """
+    """Return the files of a finished training: those of every task, those of this task, and their figures."""
     spec = registry.load("tasks", task).TASK
     tables = tuple(spec.figures)
     average = (AVERAGE,) if averaged else ()
@@ -152,8 +148,6 @@ _version = functools.cache(metadata.version)
 def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
     """Make ``out`` the results folder of this recipe.
 
-    Args:
-        fresh: replace the results of an earlier run of any recipe.
     Raises:
         UsageError: it holds another recipe's results or other files, or no folder can be at this path.
         MissingResource: it cannot be read or written.
@@ -201,11 +195,7 @@ def essence(data: object) -> object:
 
 
 def finished(out: Path) -> dict[str, list[Row]]:
-    """Return the rows of cells that earlier runs finished, by fingerprint; damaged lines are left out.
-
-    Raises:
-        MissingResource: the file cannot be read.
-    """
+    """Return the rows of cells that earlier runs finished, by fingerprint; damaged lines are left out."""
     try:
         lines = (out / CELLS).read_bytes().splitlines()
     except FileNotFoundError:
@@ -222,11 +212,7 @@ def finished(out: Path) -> dict[str, list[Row]]:
 
 
 def keep(out: Path, key: str, rows: list[Row]) -> None:
-    """Append one finished cell, so that an interrupted run continues after it.
-
-    Raises:
-        MissingResource: it cannot be written.
-    """
+    """Append one finished cell, so that an interrupted run continues after it."""
     line = json.dumps({"key": key, "rows": rows, "sum": _sum(rows)}) + "\n"
     with durable_writes.reported(out / CELLS), (out / CELLS).open("a+b") as file:
         file.seek(max(file.tell() - 1, 0))
@@ -257,11 +243,7 @@ def results(out: Path, rows: list[Row], about: Json) -> None:
 
 
 def write_json(path: Path, data: object) -> None:
-    """Write plain data as JSON, in one piece.
-
-    Raises:
-        MissingResource: it cannot be written.
-    """
+    """Write plain data as JSON, in one piece."""
     durable_writes.replace(path, json.dumps(data, indent=2) + "\n")
 
 
@@ -286,11 +268,7 @@ def provenance() -> Json:
 
 
 def commit(folder: str = ".") -> str | None:
-    """Return the commit of the program's source tree, with '+' if files were changed since; None outside of one.
-
-    Args:
-        folder: within the tree, in which changes count.
-    """
+    """Return the commit of the program's source tree, with '+' if files were changed since; None outside of one."""
     file = Path(__file__).resolve()
     source = file.parents[2]
 

@@ -153,9 +153,6 @@ def of_reports(reports: Iterable[tuple[DataSet, Json]]) -> list[Release]:
 
     Trainings on the same reports (one file of them, or noise from one seed on the same records) are post-processing of
     one release. Statements do not tell two files apart that the same command wrote: their noise is independent.
-
-    Args:
-        reports: of each training, its data set and the statement of its reports, as in its own under ``reports``.
     """
     distinct = {(_origin(data), json.dumps(statement, sort_keys=True)): statement for data, statement in reports}
     releases = []

@@ -123,8 +123,6 @@ def train_cells(grid: Grid, request: Cluster, limit: int | None, say: Say | None
 
     Tasks of Slurm that an earlier call has submitted and that are still in the queue are waited for.
 
-    Args:
-        request: what each task asks for. limit: number of tasks that run at the same time; None for no limit of ours.
     Raises:
         Interrupted: a signal arrived; tasks of Slurm stay in the queue, local ones are saved and stopped.
         MissingResource: there is no cluster, or it refuses the tasks.

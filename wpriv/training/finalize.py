@@ -44,11 +44,7 @@ def entries_of_model(folder: RunFolder) -> list[ledger.Entry]:
 
 
 def entries_of_plan(plan: Plan, folder: RunFolder) -> list[ledger.Entry]:
-    """Return the entries of the ledger, after checking them against the model and the plan.
-
-    Raises:
-        UsageError: as ``entries_of_model``; or the last run in the ledger is not the planned one.
-    """
+    """Return the entries of the ledger, after checking them against the model and the plan."""
     entries = entries_of_model(folder)
     if plan.step is not None:
         last = [entry for entry in entries if entry.run == folder.run]
@@ -85,12 +81,7 @@ def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entr
 
 
 def conclude(job: Plan, folder: RunFolder, about: Json, reports: Json | None, elsewhere: Sequence[Path] = ()) -> None:
-    """Write the statement, the figures and model.safetensors; statement.json is last, and marks the run as finished.
-
-    Args:
-        about: provenance. reports: the statement of the training records, if they were privatised before.
-        elsewhere: folders of earlier trainings on the same records.
-    """
+    """Write the statement, the figures and model.safetensors; statement.json is last, and marks the run as finished."""
     from wpriv.files import checkpoint
     from wpriv.training.engine.saved_weights import load_diagnostics
 
@@ -134,9 +125,6 @@ def describe_weights(stored: Checkpoint, average: Average | None) -> Json:
 
     Each has ``file`` and ``weights_sha256`` (``array_files.digest``); or ``file`` None and ``why`` where the format of
     model.safetensors does not hold the weights.
-
-    Args:
-        stored: the content of the model's file.
     """
     entries: Json = {"model": _describe(stored["weights"], storage.WEIGHTS)}
     if average is not None:
@@ -175,11 +163,7 @@ def write_statement(path: Path, statement: Json, stored: Checkpoint | None, name
 
 
 def write_weights(path: Path, weights: Checkpoint, statement: Json, content: str, entry: str) -> None:
-    """Write a file of weights, or remove it where the format does not hold them.
-
-    Args:
-        content: the text of the statement. entry: the one on these weights, ``model`` or ``average``.
-    """
+    """Write a file of weights, or remove it where the format does not hold them."""
     from wpriv.training.engine import saved_weights
 
     if statement[entry]["file"] is None:
@@ -205,11 +189,7 @@ def add_warning(path: Path, statement: Json, warning: str) -> Json:
 
 
 def load_statement(path: Path, process: Process | None, entries: list[ledger.Entry]) -> Json:
-    """Return the statement of a finished run, after checking it against the ledger and the earlier runs.
-
-    Args:
-        process: the releases in the ledger; None without privacy.
-    """
+    """Return the statement of a finished run, after checking it against the ledger and the earlier runs."""
     file = path / storage.STATEMENT
     advice = f"Delete {file} and give the same command again: it is written again from the model and the ledger"
     try:

@@ -19,8 +19,6 @@ from wpriv.training.data import Data
 def listing(root: Path | None = None) -> list[Row]:
     """Read every data set that is there, and return one mapping per reader, in order of name.
 
-    Args:
-        root: the folder to look in first.
     Returns:
         ``name`` of the reader.
         ``status``: ``found``, ``missing`` or ``damaged`` (with ``reason``), or ``own``: it needs a file of the user's.
@@ -66,11 +64,7 @@ def details(name: str, root: Path | None = None, given: Mapping[str, Any] | None
 
 
 def typed(name: str, given: Mapping[str, Any]) -> Json:
-    """Convert text from flags to the types of a reader's parameters.
-
-    Raises:
-        UsageError: no such reader, or text for a number that is none.
-    """
+    """Convert text from flags to the types of a reader's parameters."""
     fields = {f.name: f for f in dataclasses.fields(registry.load("data", name).Params)}
     return {
         key: numbers.typed(value, type_words(fields[key]), key) if key in fields else value

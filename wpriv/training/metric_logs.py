@@ -89,11 +89,7 @@ def warning(logs: Logs) -> str | None:
 
 
 def figures(trained: Trained, *, private: bool) -> Figures:
-    """Select what is sent of a finished training.
-
-    Args:
-        private: add the metrics of training records.
-    """
+    """Select what is sent of a finished training."""
     statement, row = trained.statement, trained.metrics[-1]
     training = trained.plan.train
     protected = trained.plan.private is not None and trained.plan.private.clip != "batch-mean"

@@ -53,9 +53,6 @@ def least_noise(at: Callable[[float], Process], accountant: str, eps: float, del
     """Return the least noise multiplier at which ``at(multiplier)`` meets a target; equal questions are solved once.
 
     A kept answer is used only where ``at`` gives the very process of its guarantee.
-
-    Raises:
-        Unsupported: as for ``solve_for``.
     """
     samples = (at(1.0), at(2.0))
     if not all(map(_is_hashable, samples)):
@@ -154,9 +151,6 @@ class Plan:
         """Return the releases of so many steps (default: all), after those of earlier runs.
 
         A pass of random allocation that the steps do not complete is accounted for as a whole one.
-
-        Raises:
-            Unsupported: the training has no privacy. UsageError: no step is taken, and there were no earlier runs.
         """
         if self.step is None:
             raise Unsupported("a training without privacy has no process to account for: every eps is infinite")
@@ -187,12 +181,7 @@ class Plan:
 
 
 def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None) -> Plan:
-    """Compute the schedule of a recipe, and the noise (or the number of steps) that meets its target.
-
-    Args:
-        sizes: of the data, as its task reports them (``records`` at least).
-        before: the releases of earlier runs on the same data (--fork).
-    """
+    """Compute the schedule of a recipe, and the noise (or the number of steps) that meets its target."""
     train = recipe.train
     release: ReleaseSpec | None = None
     batch: float
@@ -389,11 +378,7 @@ def duration_of_plan(plan: Plan) -> Duration | None:
 
 
 def duration_of_sweep(recipe: Recipe, plans: list[Plan], cells: int) -> Duration | None:
-    """Return the duration of some of the trainings of a sweep; None if it is unknown.
-
-    Args:
-        recipe: of the sweep. plans: of the trainings to run. cells: the number of trainings of the whole sweep.
-    """
+    """Return the duration of some of the trainings of a sweep; None if it is unknown."""
     stated = stated_duration(recipe, len(plans) / cells)
     if stated is not None and not stated.as_shipped:
         return stated

@@ -136,8 +136,6 @@ def _metrics(row: Row) -> str:
 def signals(stop: Stop | None = None) -> Iterator[Stop]:
     """Record signals that ask to stop while a block runs; a second signal has its usual effect.
 
-    Args:
-        stop: is taken instead of signals.
     Yields:
         A function that returns the name of the first such signal, or None.
     """

@@ -266,9 +266,6 @@ def claim(folder: RunFolder, recipe: Recipe, provenance: Json) -> None:
     """Make the folder this recipe's; files of an earlier run are moved to ``before-N``, and never deleted.
 
     The recipe is replaced last: if this is interrupted, the folder belongs to the earlier recipe or to this one.
-
-    Raises:
-        MissingResource: the folder cannot be written.
     """
     path = folder.path
     durable_writes.make_folder(path)

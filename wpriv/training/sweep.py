@@ -339,9 +339,6 @@ def panel_header(labels: Row, folder: Path, options: Row) -> str:
     They are those that Rodriguez-Vitores, Lalanne and Loubes (2025) print above the histograms of Figures 1 to 12:
     noise, loss, the terms of the loss and test measures. There the loss and its terms are of training records; here all
     measures are of test records, whose values need not be kept secret.
-
-    Args:
-        labels: the values of the sweep. folder: of the training. options: those of the recipe before the sweep.
     """
     metrics = storage.table(folder / storage.METRICS)[-1]
     first = next((name for name in FIRST_TERMS if metrics.get(name) is not None), None)
@@ -386,12 +383,7 @@ def _together(runs: Sequence[Finished]) -> Together:
 def _statement(
     recipe: Recipe, runs: Sequence[Finished], trainings: int, together: Together, versions: Json, others: Sequence[str]
 ) -> Json:
-    """Return the statement of all finished trainings of a recipe as plain data.
-
-    Args:
-        trainings: how many the recipe has. together: what the finished ones keep together.
-        versions: of the program and the machine, as in provenance.json. others: folders with trainings of no cell.
-    """
+    """Return the statement of all finished trainings of a recipe as plain data."""
     without = [run for run in runs if run.trained.plan.private is None and "reports" not in run.trained.statement]
     lists = render.sections(
         "trainings_lists.txt.j2",

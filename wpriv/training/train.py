@@ -184,11 +184,7 @@ def _folder(out: str | Path | None, recipe: Recipe) -> Path:
 
 
 def recipe_of(name: str | Path, *, quick: bool = False, changes: Mapping[str, Any] | None = None) -> Recipe:
-    """Return a validated recipe of kind train with keys changed.
-
-    Raises:
-        UsageError: the recipe is faulty, before or after the changes.
-    """
+    """Return a validated recipe of kind train with keys changed."""
     recipe = load_recipe.read(name, quick=quick, kind="train")
     return changed(recipe, changes) if changes else recipe
 

@@ -189,9 +189,6 @@ class Grid:
         A fault of the last one is then known before the first one begins. Each data set is loaded once, and runs that
         differ in the seed alone are planned once. Networks are not built: that one does not fit its data is known when
         its training begins.
-
-        Raises:
-            UsageError, Unsupported, MissingResource: as its training would; the message names the training.
         """
         distinct: dict[str, Cell] = {}
         for cell in self.cells:

@@ -1,19 +1,13 @@
 """Entropic optimal transport: W_{p,lambda} and the Sinkhorn divergence between weighted samples, with gradients.
 
-W_{p,lambda}(P, Q) is the minimum over couplings of ``E ||U - V||_p^p + lambda I(U; V)``, with the mutual information
-I in nats. For lambda = p sigma^p, this loss learns a distribution through additive noise (Reshetova, Chen, Ozgur
-2023, Theorem 1). It differs from the variants that subtract an entropy (by a constant of the weights) and from those
-that report the transport cost alone.
-
-The coupling is a_i b_j exp(E_ij + phi_i + gamma_j). An exact step in the log domain computes potentials phi and gamma
-and absorbs them into a kernel K = exp(E + phi + gamma). On the kernel the iteration is a pair of matrix-vector
-products, u = 1 / K(bv) and v = 1 / K'(au): fast, but accurate only while the scalings u, v stay near 1. Once they have
-grown, the next exact step absorbs them in turn. Exponents are clipped at a floor below the rounding error, which avoids
-denormal numbers (those are a hundred times slower).
-
-The fast steps are over-relaxed (Thibault, Chizat, Dossal, Papadakis 2021, "Overrelaxed Sinkhorn-Knopp Algorithm for
-Regularized Optimal Transport"). The factor follows from Young's theory of successive over-relaxation and the observed
-rate of convergence.
+W_{p,lambda}(P, Q) is the minimum over couplings of ``E ||U - V||_p^p + lambda I(U; V)``, with the mutual information I
+in nats. It differs from the variants that subtract an entropy (by a constant of the weights) and from those that report
+the transport cost alone.
+An exact step in the log domain absorbs the potentials into a kernel, on which the iteration is a pair of matrix-vector
+products: fast, but accurate only while the scalings stay near 1; once they have grown, the next exact step absorbs
+them. Exponents are clipped at a floor below the rounding error, which avoids denormal numbers (a hundred times slower).
+The fast steps are over-relaxed (Thibault, Chizat, Dossal, Papadakis 2021), by a factor from the observed rate of
+convergence.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The optimal composition of n (eps0, delta0)-DP releases, exactly, at the best point of one release's profile.
 
-Any (eps0, delta0)-DP mechanism is post-processed randomized response that reveals its input with probability delta0,
-whose n-fold loss, a binomial sum, is therefore the worst case. It must not be confused with ``pld``, which composes
-the whole profile of the mechanism; the two agree for randomized response. Unequal steps are #P-hard (Murtagh and
-Vadhan 2016) and refused.
+Not to be confused with ``pld``, which composes the whole profile of the mechanism; the two agree for randomized
+response. Unequal steps are #P-hard (Murtagh and Vadhan 2016) and refused. docs/theory/classical-bounds.md has the
+proof.
 """
 
 from __future__ import annotations

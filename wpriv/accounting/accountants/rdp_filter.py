@@ -42,25 +42,12 @@ LAM_RANGE = (1e-6, 1e12)
 def account(process: Process, *, tol: float = 1e-3, order: float = 0.0) -> Curve:
     """The guarantee of all procedures that never exceed the eps (or delta) of these steps; ``tol`` is not used.
 
-    Proof. Fix neighbours D, D', a limit (eps, delta), and orders a_j with shares w_j of sum 1, which depend on the
-    limit alone. Given the past, step t has the distributions P_t and Q_t of its output under D and D'; its parameters,
-    which the past decides, give D_a(P_t || Q_t) <= r_t(a) for every a. With lam = a - 1 and L_t the privacy loss of t
-    steps, V_t = e^(lam L_t - lam (r_1(a) + ... + r_t(a))) is a supermartingale under P, for E_P[(p_t/q_t)^lam | past]
-    = e^(lam D_a(P_t || Q_t)); so E_P[V] <= 1 at the end of any procedure of bounded length. Let A_j be the outputs on
-    whose path the sum of r_t(a_j) is at most B_j. As (1 - e^-x)_+ <= c e^(lam x), with c = lam^lam / (1 + lam)^(1 +
-    lam): E_P[(1 - e^(eps - L))_+; A_j] <= c e^(-lam eps) E_P[V e^(lam B_j)] <= c e^(lam (B_j - eps)), which is w_j
-    delta for the B_j that converts to (eps, w_j delta). On the paths on which the largest finite losses sum to at most
-    eps the loss never exceeds eps: they need no share. If every path lies in some A_j or is one of these, the sum is at
-    most delta: (eps, delta)-DP. A larger limit admits every path that a smaller one admits, so that the least eps at
-    delta (and delta at eps) that admits the steps on a path is a figure of that path, and the figures of all paths stay
-    below a limit exactly where its filter admits all of them. With one order this is the filter of Feldman and Zrnic.
-
-    Distinguishing outcomes: let the probabilities leak_t, which the past decides, have 1 - prod(1 - leak_t) <= A on
-    every path, for an A fixed in advance. 1{all losses finite} / prod(1 - leak_t) is a martingale from 1, so some loss
-    is infinite with probability at most A. The rest is as above, with moments of the finite losses, for delta - A.
+    The proof is that of docs/theory/classical-bounds.md, Theorem 6, with what follows it on bounded and infinite
+    losses. The least eps at delta (and delta at eps) that admits the steps on a path is a figure of that path, and the
+    figures of all paths stay below a limit exactly where its filter admits all of them.
 
     Args:
-        order: a single order a > 1; 0 for those that follow from the limit.
+        order: a single order a > 1, for the filter of Feldman and Zrnic; 0 for those that follow from the limit.
     Raises:
         Unsupported: a step is one of a pass (random allocation, shuffled batches).
         UsageError: an order of at most 1, or above 1e12.
@@ -89,7 +76,7 @@ def _moments(process: Process) -> list[LogMoments]:
 
 
 def limit_order(eps: float, delta: float) -> float:
-    """The order a that a limit determines: that of the largest B_a / a, with B_a as in ``account`` at w = 1.
+    """The order a that a limit determines: that of the largest B / a, with B as in Theorem 6 at the share 1.
 
     It admits the most Gaussian noise, whose divergence of order a is a mu^2 / 2.
     """
@@ -105,10 +92,10 @@ def orders(eps: float, delta: float) -> tuple[float, ...]:
 def loss_bound(process: Process, delta: float) -> float | None:
     """A bound that the privacy loss of all releases exceeds with probability at most ``delta``, however chosen.
 
-    Proof. In the notation of ``account``, V_t of order a_j is a nonnegative supermartingale under P of mean at most 1.
-    By Ville's inequality it exceeds 1/(w_j delta) at some t with probability at most w_j delta. Otherwise, at every t
-    and for every j, the loss is at most the sum of r_s(a_j) up to t plus ln(1/(w_j delta)) / (a_j - 1), and so at most
-    the smallest of these (compare Whitehouse, Ramdas, Rogers, Wu 2023). Without a limit, the orders are the fixed ones.
+    Proof. V of Theorem 6 is for each order a_j a nonnegative supermartingale under P of mean at most 1. By Ville's
+    inequality it ever exceeds 1/(w_j delta) with probability at most w_j delta. Otherwise, at every t and for every j,
+    the loss is at most the sum of r_s(a_j) up to t plus ln(1/(w_j delta)) / (a_j - 1), and so at most the smallest of
+    these (compare Whitehouse, Ramdas, Rogers, Wu 2023). Without a limit, the orders are the fixed ones.
 
     Returns:
         The bound in the worse direction; None where every divergence is infinite.

@@ -276,12 +276,7 @@ def _log_mass_above(pairs: WeightedPairs, eps: float) -> float:
 def confirmed(
     question: Question, decision: Decision, decide: Callable[[Question], Decision], upper: Callable[[float], Bracket]
 ) -> Decision:
-    """Confirm a refutation by the data sets of ``alike``, or leave the claim open.
-
-    Args:
-        decision: the verdict on the dominating pair. decide: decides a question about a process.
-        upper: a bracket of delta of the dominating pair, of which the upper end is used.
-    """
+    """Confirm a refutation by the data sets of ``alike``, or leave the claim open."""
     if decision.verdict != REFUTED or not is_bound_only(question.process):
         return decision
     process = alike(question.process)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wpriv._version import __version__
 from wpriv.accounting import build_process, evaluate
 from wpriv.accounting import membership_figures as attacks
 from wpriv.accounting.membership_figures import Attacks, Known, Mu, Pair, Ran, Rho
@@ -152,8 +153,6 @@ class Explanation(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of the command line (schema ``wpriv.explanation/1``), with infinities still floats."""
-        from wpriv._version import __version__
-
         ran = {} if self.process is None else {"adjacency": str(self.process.adjacency), "group": self.process.group}
         steps = None if self.process is None else self.process.describe()
         return {
@@ -451,9 +450,6 @@ def of_statement(source: Releases | Reports, row: Figure) -> list[str]:
 
     They are those of the privacy curve of what ran, or of the pair of eps and delta alone where the statement does not
     describe that process, or no accountant bounds it.
-
-    Args:
-        source: the part of a statement that has the guarantee. row: the guarantee.
     """
     eps, delta, process = float(row.epsilon), float(row.delta), process_of(source, row)
     if process is None:

@@ -206,12 +206,7 @@ class ThresholdTest:
 
 
 def threshold_test(pairs: WeightedPairs, delta_ends: DeltaEnds, eps: float, order: int) -> ThresholdTest:
-    """Bound the rates of the test that calls the record "in" where the loss of all steps together exceeds eps.
-
-    Args:
-        pairs: the loss pairs of this order of the neighbours with their counts.
-        delta_ends: both ends of delta of this order, at any eps >= 0. eps: the threshold, at least 0.
-    """
+    """Bound the rates of the test that calls the record "in" where the loss of all steps together exceeds eps."""
     low, high = delta_ends(eps)
     # the tails of a pair that is only known between two others are not its own
     exact = closed_form(pairs) if sandwich(pairs, 1.0) is None else None

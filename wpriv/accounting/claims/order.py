@@ -1,9 +1,7 @@
 """Which of two processes is more private: the order of their privacy profiles, decided between bracketed points.
 
-A profile f(t) = H_t(P||Q) is convex and decreasing in t = e^eps. So f is at most its chords between upper ends, and at
-least the largest of three lines: the lower end on the right, and the chords of both neighbouring cells, continued. If
-the first is below the second on a cell, the order of the two profiles is proven there, and not only at the points.
-docs/theory/order-of-curves.md has the proof.
+Convexity bounds a profile between points from both sides, so that the order is proven there, and not only at the
+points: docs/theory/order-of-curves.md has the proof.
 """
 
 from __future__ import annotations

@@ -58,8 +58,6 @@ class Reading:
 def decide_readings(spec: Mapping[str, Any], claim: Claim, *, tol: float | None = None) -> list[Reading]:
     """Decide a claim about one step specification under every interpretation of it, without simulations.
 
-    Args:
-        spec: as for ``compare_interpretations``.
     Raises:
         UsageError: the step is faulty. Unsupported: the mechanism has one relation of neighbours only.
     """
@@ -116,11 +114,7 @@ class PublishedVerdict:
 def decide_published(
     recipe: Recipe, *, simulated: bool = True, seed: int = 0, progress: Callable[[int, int], None] | None = None
 ) -> list[PublishedVerdict]:
-    """Decide every claim of a recipe of kind verify, in its order.
-
-    Raises:
-        UsageError: a claim or its process is faulty.
-    """
+    """Decide every claim of a recipe of kind verify, in its order."""
     model = Verify.model_validate(recipe.data)
     verdicts = []
     for index, entry in enumerate(model.published):

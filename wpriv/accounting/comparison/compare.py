@@ -199,9 +199,6 @@ def run(
 ) -> Comparison:
     """Compute a valid recipe cell by cell; with ``out``, finished cells are kept there and an interrupted run resumes.
 
-    Args:
-        fresh: discard what an earlier run left in ``out``.
-        progress: called with the number of finished cells and of all. draw: whether to draw the figure.
     Raises:
         UsageError: ``out`` holds other results. Unsupported: no cell of the grid has an answer.
     """

@@ -204,12 +204,7 @@ class Cell:
         return _fingerprint(job if self.repeats is None else [*job, self.repeats])
 
     def process(self) -> Process:
-        """Build the process of a table of one.
-
-        Raises:
-            UsageError, MissingResource: a file of the process is faulty or missing.
-            Unsupported: sampling or adjacency rule the mechanism out.
-        """
+        """Build the process of a table of one."""
         return build_process.process(self.specs, self.adjacency, group=self.group, records=self.records)
 
     def process_columns(self) -> dict[str, object]:
@@ -223,11 +218,7 @@ def cells(recipe: Recipe) -> list[Cell]:
 
 
 def read_observations(cells: list[Cell]) -> None:
-    """Build the processes that observations belong to, so that a faulty file is reported before any work begins.
-
-    Raises:
-        UsageError, MissingResource: a file is faulty or missing.
-    """
+    """Build the processes that observations belong to, so that a faulty file is reported before any work begins."""
     observed = {cell.curve_key(): cell for cell in cells if any("observed" in spec for spec in cell.specs)}
     for cell in observed.values():
         with contextlib.suppress(Unsupported):  # the reason goes into the table

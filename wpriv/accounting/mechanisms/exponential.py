@@ -207,15 +207,10 @@ class Exponential(Mechanism):
 class SupremumPair(KeyedPair):
     """The pair whose profile is the supremum of the profiles of all releases of range r; it dominates each of them.
 
-    Proof. The loss L lies in [t - r, t] for some t in [0, r], and T = e^L has mean 1 under Q. For every convex f, E_Q
-    f(T) is largest if T takes the two ends of its interval only, so the profile is at most that of the pair G_t with
-    losses t and t - r, P(L = t) = (e^r - e^t) / (e^r - 1) and Q(L = t) = e^-t P(L = t), which is an exponential
-    mechanism on two outcomes. Its delta at y <= t is (e^r - e^t - e^(y + r - t) + e^y) / (e^r - 1), which is largest
-    at t = (y + r)/2: delta(y) = (e^(r/2) - e^(y/2))^2 / (e^r - 1) for |y| <= r. As a function of e^y it is convex,
-    falls from 1 - e^y at y = -r to 0 at y = r, and is therefore a profile itself, of a pair with a density: Q(L > y) =
-    -d delta / d e^y = (e^((r-y)/2) - 1) / (e^r - 1). A pair that dominates every step dominates adaptive compositions
-    (Zhu, Dong, Wang 2022, Theorem 10). No single release attains it at every y, so that its compositions are upper
-    bounds.
+    By docs/theory/bounded-range.md it is delta(y) = (e^(r/2) - e^(y/2))^2 / (e^r - 1) for |y| <= r. As a function of
+    e^y it is convex, falls from 1 - e^y at y = -r to 0 at y = r, and is therefore a profile itself, of a pair with a
+    density: Q(L > y) = -d delta / d e^y = (e^((r-y)/2) - 1) / (e^r - 1). A pair that dominates every step dominates
+    adaptive compositions. No single release attains it at every y, so that its compositions are upper bounds.
     """
 
     symmetric = True

@@ -152,11 +152,7 @@ def _binned(path: str, rows: Rows, bin_width: float) -> Table:
 
 
 def numbers(path: str, table: Table) -> Array:
-    """Return the [k] outcomes of a table as numbers, to which noise can be added.
-
-    Raises:
-        UsageError: an outcome is not a finite number.
-    """
+    """Return the [k] outcomes of a table as numbers, to which noise can be added."""
     if table.centres is not None:
         return table.centres
     return np.array([_number(path, line, label) for label, line in table.labels.items()])
@@ -244,12 +240,7 @@ class Histogram(Mechanism):
             )
 
     def pair(self) -> LossPair:
-        """Read the file and return the exact pair of the two discrete distributions.
-
-        Raises:
-            MissingResource: the file cannot be read.
-            UsageError: the file is not a valid table, or smoothing it needs too many cells.
-        """
+        """Read the file and return the exact pair of the two discrete distributions."""
         table = read(self.file, self.bin_width)
         if not self.sigma:
             return _pair_of(table.p, table.q)

@@ -364,11 +364,7 @@ class MatrixGauss(Mechanism):
             raise UsageError(f"matrix-gauss: strategy must be {HELP}; found {self.strategy!r}")
 
     def sensitivity_bounds(self) -> tuple[float, float]:
-        """Both ends of sens(C), for contributions of norm 1.
-
-        Raises:
-            MissingResource: the file cannot be read. UsageError: it holds no such matrix.
-        """
+        """Both ends of sens(C), for contributions of norm 1."""
         bounds = bounded(self.strategy, self.separation, self.participations)
         return bounds.lower, bounds.upper
 

@@ -46,11 +46,7 @@ class RdpCurve(RenyiGuarantee):
             raise UsageError(f"rdp-curve: file must be the path of a CSV file; found {self.file!r}")
 
     def renyi_bound(self) -> RdpCurvePair:
-        """Read the table.
-
-        Raises:
-            MissingResource: the file cannot be read. UsageError: the file is not such a table.
-        """
+        """Read the table."""
         return read(self.file)
 
     def reading(self) -> tuple[str, ...]:
@@ -65,10 +61,7 @@ class RdpCurve(RenyiGuarantee):
 class RdpCurvePair(RenyiBound, KeyedPair):
     """Upper bounds of D_alpha(P||Q) at every order up to the largest of a table; infinite beyond it.
 
-    Proof. K(alpha) = (alpha - 1) D_alpha(P||Q) = ln E_Q T^alpha with T = dP/dQ is the cumulant generating function of
-    ln T under Q, and therefore convex, and K(1) = 0 because a finite divergence makes P absolutely continuous with
-    respect to Q. Every chord between (1, 0) and points (alpha_i, (alpha_i - 1) epsilon_i) that lie on or above K is an
-    upper bound of K between its ends, and the lower convex hull of all these points is the smallest of the chords.
+    They are chords of the cumulant generating function (docs/theory/combinations.md, "Stated guarantees").
 
     Args:
         orders: [k] orders > 1, in any order; the same order may be given twice.

@@ -254,17 +254,13 @@ class CellMasses:
     All are P-masses unless stated otherwise, with one row per member for batched pairs.
 
     Attributes:
-        nodes: [m] increasing losses.
-        mass: mass of each cell.
-        left: the part of it that the chord puts on a.
+        nodes: [m] increasing losses. mass: of each cell. left: the part of it that the chord puts on a.
         error: how far ``left`` may be off by rounding.
         above: P - e^a Q of the cell: f minus its tangent at b, taken at a; exact.
         below: e^b Q - P of the cell: f minus its tangent at a, taken at b; exact.
-        gap: bound on how far the chord exceeds f inside the cell.
-        atoms: mass on the nodes themselves.
-        top: what lies above the last node, as e^(last node) Q and the rest of P.
-        bottom: mass below the first node.
-        rest: mass above the first node.
+        gap: bound on how far the chord exceeds f inside the cell. atoms: mass on the nodes themselves.
+        top: what lies above the last node, as e^(last node) Q and the rest of P. bottom, rest: below and above the
+            first.
     """
 
     nodes: Array

@@ -1,21 +1,11 @@
 """The composed loss by its transform: delta as a contour integral of a product of powers, with every error bounded.
 
-With M(s) = E[e^{sY}] for the composed loss Y,  delta(eps) = 1/(2 pi i) * integral over Re s = c > 0 of M(s) e^{-s eps}
-/ (s (s+1)) ds. M is a product of powers of the transforms of the steps, which are finite sums wherever the atoms of
-their PMFs lie: no lattice is needed, and a sum of many losses has a transform that decays within some tens of
-frequencies.
-
-- The trapezoidal rule with spacing 2 pi / a gives, exactly, the sum of e^{c a k} delta(eps + a k) over all whole k
-  (Poisson's formula); the unwanted terms (wrap-around) are bounded by Chernoff's bound at two other tilts
-  (``wrap_around``).
-- The loss is smoothed by a kernel (``smoothing_kernel``), which truncates the integral; by how much that raises delta
-  is bounded by the same sums.
-- Frequencies at which the product is negligible are omitted (``negligible_frequencies``).
-- Outcomes without any large loss, which cannot come near eps, are subtracted from the product, so that rounding of
-  their large probability does not hide that of rare large losses (``transform_product``).
-- Rounding is bounded term by term.
-
-The lower end subtracts all these errors from the sum; the upper one adds those that may have made it too small.
+docs/theory/certified-pld.md has the proofs, from Theorem 9 on. The transforms are finite sums wherever the atoms of the
+steps lie: no lattice is needed, and a sum of many losses has a transform that decays within some tens of frequencies.
+Bounded are the wrap-around of the trapezoidal rule (``wrap_around``), the smoothing that truncates the integral,
+frequencies that are left out (``negligible_frequencies``), and rounding, term by term. Outcomes without any large loss,
+which cannot come near eps, are subtracted from the product, so that rounding of their large probability does not hide
+that of rare large losses. The lower end subtracts all errors; the upper one adds those that may have made it too small.
 """
 
 from __future__ import annotations
@@ -51,17 +41,10 @@ class TransformComposition:
     ``density`` times ``gap_factor`` bounds by how much smoothing raised delta.
 
     Attributes:
-        tilt: tilt of the contour.
-        centre: mean of the tilted loss, about.
-        log_scale: ln of the scale of delta at the centre.
-        t: [J] frequencies.
-        value: [J] weighted transform for delta.
-        density: [J] weighted transform for the density.
-        slack: bound on the error of the sum with ``value``.
-        density_slack: bound on the error of the sum with ``density``.
-        gap_factor: see ``SmoothingKernel.gap_factor``.
-        wraps: [2, 2n] tilts and logarithms that bound the wrap-around.
-        mass_at_plus_infinity: composed P-mass at +infinity.
+        tilt: of the contour. centre: mean of the tilted loss, about. log_scale: ln of the scale of delta there.
+        t, value, density: [J] frequencies, and the weighted transforms for delta and for the density.
+        slack, density_slack: bounds on the errors of the sums with ``value`` and ``density``.
+        wraps: [2, 2n] tilts and logarithms that bound the wrap-around. mass_at_plus_infinity: composed P-mass there.
         cells: number of atoms of all steps, by which the cost of a refinement is judged.
         least_eps: below this eps no answer but the trivial one is given.
     """

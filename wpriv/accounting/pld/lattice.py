@@ -157,14 +157,10 @@ class LatticeComposition:
     """The PMF of the composed loss (tilted, on a lattice), to be evaluated at any eps near its middle.
 
     Attributes:
-        step: spacing of the lattice in nats.
-        tilt: tilt of the PMF.
-        pmf: the PMF of the finite losses.
-        mass_at_plus_infinity: composed P-mass at +infinity.
-        slack: bound on the tilted mass that is missing or misplaced.
+        step: spacing of the lattice in nats. tilt, pmf: of the finite losses. centre: mean of the tilted loss.
+        mass_at_plus_infinity: composed P-mass at +infinity. slack: bound on the tilted mass missing or misplaced.
         above: P-mass from each node up, scaled to the centre; empty where it would overflow.
         hinge: the sum of (1 - e^{node - y}) times the same masses, over losses y from each node up.
-        centre: mean of the tilted loss.
         eps_slack: by how much in eps an optimistic PMF lies too high.
     """
 
@@ -243,9 +239,7 @@ def compose_window(
 ) -> LatticeComposition:
     """Compose ``counts[j][k]`` losses of row k of each normalised tilted PMF j on the lattice of spacing ``step``.
 
-    An error e of the transform changes the sum of w times the mass, for weights w that rise once and fall once, up to
-    one, by at most max |e| times the mean of |transform of w|, which is below 1 + (2 / pi) (ln size + 1). The sum of
-    the moduli of all masses changes by at most the root of the sum of |e|^2.
+    docs/theory/certified-pld.md, "Rare large losses", bounds what an error of the transform changes.
 
     Args:
         tail: tilted mass that may wrap around in each direction.

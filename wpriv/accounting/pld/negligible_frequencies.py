@@ -1,9 +1,7 @@
 """What an inverted transform may leave out: the kernel, frequencies, and the wrap-around.
 
-A PMF has a transform that does not decay, so its inversion could not be truncated. Adding an independent variable N
-with E[e^-N] = 1 and values of at most w makes the transform small beyond the frequency KERNEL_SHAPE / w, raises delta
-(Jensen: the profile is convex in e^eps), and raises it by no more than a multiple of the probability that the loss lies
-within w of eps, which the same transform gives.
+A PMF has a transform that does not decay. An added variable N with E[e^-N] = 1 and values of at most w makes it small
+beyond the frequency KERNEL_SHAPE / w, and raises delta by a bounded amount (docs/theory/certified-pld.md, Theorem 10).
 """
 
 from __future__ import annotations
@@ -63,9 +61,7 @@ class SmoothingKernel:
     def gap_factor(self) -> float:
         """Factor on the density of loss plus twice the kernel, at eps - shift, that bounds how much delta was raised.
 
-        With S = w X and u = Y - eps + shift, delta at eps is raised by E[(e^{-u-S} - 1)_+] where Y > eps, and elsewhere
-        by E[(1 - e^{-u-S})_+]: by at most e^w (1 + w) h(|u|), h(u) = E[(S - u)_+]. The density k of S is log-concave,
-        and so h / k is largest at zero; and k is at most KERNEL_COVER times the density of the sum of two such S.
+        docs/theory/certified-pld.md, Theorem 10.
         """
         return math.exp(3 * self.width) * constants.KERNEL_COVER * constants.KERNEL_EXCESS * self.width**2
 

@@ -1,9 +1,8 @@
 """Compose steps of which few have a large loss, where such losses decide: the sum without large losses is left out.
 
-With B the measure of a step's losses up to a cut and J the rest, n steps are (B + J)^n = B^n + D, D the outcomes with
-at least one large loss. B^n is too concentrated to reach eps: what it adds to delta is bounded by Chernoff's bound. D
-has a small mass, to which all rounding is relative, so that it need not be tilted to where eps lies, which would give
-weight to losses far above eps. docs/theory/certified-pld.md has the proof.
+It is too concentrated to reach eps: what it adds to delta is bounded by Chernoff's bound. The other outcomes have a
+small mass, to which all rounding is relative, so that it need not be tilted to where eps lies, which would give weight
+to losses far above eps. docs/theory/certified-pld.md has the proof.
 """
 
 from __future__ import annotations

@@ -294,9 +294,6 @@ def chernoff_suffices(scans: list[TailScan], counts: list[Counts], eps: float, d
     """Tell whether Chernoff's bound of delta at eps > 0 is at most delta > 0.
 
     The tilt starts at that of a normally distributed loss and is improved by Newton's method.
-
-    Args:
-        scans: tails of the steps of each group. counts: per group [K] number of compositions of each step.
     """
 
     def total(values: list[Array]) -> float:
@@ -340,11 +337,7 @@ def delta_far_below(steps: Steps, scans: list[TailScan], eps: float) -> float:
 
 
 def epsilon_far_below(run: WeightedPairs, delta: float) -> float:
-    """A lower bound of eps at delta, 0 < delta < 1: the largest eps at which the bound above is delta; at least 0.
-
-    Args:
-        run: pairs with their counts.
-    """
+    """A lower bound of eps at delta, 0 < delta < 1: the largest eps at which the bound above is delta; at least 0."""
     if not 0 < delta < 1:
         return 0.0
     groups = group_pairs(merged_counts(run))

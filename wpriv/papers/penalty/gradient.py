@@ -153,11 +153,7 @@ def method_for(
     scores: Callable[[Any], Tensor] | None = None,
     method: str = "auto",
 ) -> str:
-    """Return a correct method of ``penalised_gradient`` for a model, tested on made-up examples shaped as ``inputs``.
-
-    Raises:
-        Unsupported: as ``penalised_gradient``.
-    """
+    """Return a correct method of ``penalised_gradient`` for a model, tested on made-up examples like ``inputs``."""
     check_modules(model)
     candidates = METHODS[1:] if method == "auto" else (method,)
     targets = None if loss is None else targets

@@ -46,13 +46,7 @@ class Objective:
     def make_aggregator(
         self, private: Privacy | None, inputs: Tensor, targets: Tensor | None
     ) -> Callable[[Indices], BatchGradient]:
-        """Return ``clipped`` for a private training, after a test of the model on made-up examples; else ``plain``.
-
-        Args:
-            inputs, targets: [N, ...]; only shape and type are used. Targets are None where there is no loss.
-        Raises:
-            Unsupported: as ``penalised_gradient``.
-        """
+        """Return ``clipped`` for a private training, after a test of the model on made-up examples; else ``plain``."""
         if private is None:
             return self.plain
         loss, goals = self.loss if self.penalty.alpha < 1 else None, None if targets is None else targets[:0]
@@ -60,11 +54,7 @@ class Objective:
         return self.clipped
 
     def clipped(self, indices: Indices) -> BatchGradient:
-        """Return the gradient with bounded sensitivity. Its ``diagnostics`` have the objective in place of the losses.
-
-        Raises:
-            UsageError, Unsupported: as ``penalised_gradient``.
-        """
+        """Return the gradient with bounded sensitivity; ``diagnostics`` has the objective in place of the losses."""
         records = self.fetch(indices)
         directions, points = self._compared(indices)
         gradient = penalised_gradient(

@@ -133,12 +133,7 @@ def _check_sizes(name: str, sizes: Sequence[tuple[int, int]]) -> None:
 def penalised_release(
     train: Train, penalty: Penalty, records: Sequence[tuple[int, int]], **words: object
 ) -> ReleaseSpec:
-    """Return the release of a private penalised gradient.
-
-    Args:
-        records: of each group, from which batches are drawn without replacement.
-        words: fields of ``ReleaseSpec`` that differ from the usual ones (``unit``, ``clipped``, ``drawn``, ...).
-    """
+    """Return the release of a private penalised gradient."""
     if train.privacy is None:
         raise UsageError(NO_PRIVACY)
     step = penalty.step(1.0, records, 1)

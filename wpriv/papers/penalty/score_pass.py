@@ -73,11 +73,7 @@ def run(
 def gradient_norms(
     model: nn.Module, batch: ScorePass, inputs: Tensor, targets: Tensor | None, *, with_gram: bool
 ) -> GradientNorms:
-    """Return the norms of the gradients of scores and losses for each example.
-
-    Args:
-        with_gram: compute the inner products of rows, which spectral clipping needs.
-    """
+    """Return the norms of the gradients of scores and losses for each example."""
     d = batch.scores.shape[1]
     if not batch.calls:
         joint = formed_grams(model, batch.read, inputs, targets)

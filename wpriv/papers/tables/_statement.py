@@ -86,12 +86,7 @@ class Claims(list[Statement]):
     def claim(
         self, proposition: str, statement: str, over: Iterable[Any] = ((),), **kind: Any
     ) -> Callable[[CaseOf], CaseOf]:
-        """Add a statement, whose cases a function computes: a decorator.
-
-        Args:
-            over: what the function is called with: a value, or a tuple of several, for each call.
-            kind: further fields of ``Statement``.
-        """
+        """Add a statement, whose cases a function computes: a decorator."""
 
         inputs = tuple(over)
 

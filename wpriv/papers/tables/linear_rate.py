@@ -1,15 +1,12 @@
 """The rate at which a linear generator a Z approaches the distribution of X with the number of records Y = X + N.
 
 X ~ N(0, s^2), Z ~ N(0, 1). From n privatised records the generator learns the a_n that minimises the entropic cost
-between the population of a Z and those n records. The 2-Wasserstein distance of its distribution to that of X is |a_n
-- s|; the excess is the population cost at a_n minus its minimum. Theorem 2 bounds the excess by an unspecified
-constant times n^(-1/2); here, where the class contains the distribution of X, the distance decreases like n^(-1/2)
-and the excess, which is quadratic in it, like n^(-1).
+between the population of a Z and those n records. The W_2 distance of its distribution to that of X is |a_n - s|, of
+order n^(-1/2): to first order a_n^2 - s^2 is the error of the mean of Y^2, so that sqrt(n) times it converges to (s^2 +
+sigma^2) / (sqrt(2) s). The excess is the population cost at a_n minus its minimum, which Theorem 2 bounds by an
+unspecified constant times n^(-1/2); here it is quadratic in the distance, of order n^(-1).
 
-Source:
-    Reshetova, Chen, Ozgur (2023), Theorem 2; Janati et al. (2020) for the cost between Gaussians. To first order
-    a_n^2 - s^2 is the error of the mean of Y^2, on which the cost between Gaussians depends; so sqrt(n) times the
-    distance converges to (s^2 + sigma^2) / (sqrt(2) s).
+Source: Reshetova, Chen, Ozgur (2023), Theorem 2; Janati et al. (2020) for the cost between Gaussians.
 """
 
 from __future__ import annotations

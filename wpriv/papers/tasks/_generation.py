@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from wpriv.config.field_types import Count, Field, PluginRef, StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
@@ -103,11 +105,7 @@ def build_job(
     options: Options,
     **fields: Any,
 ) -> Job:
-    """Return the job of one of these tasks: the generator is measured and leaves samples.
-
-    Args:
-        modules: by name, further modules that are saved with the generator. fields: further fields of ``Job``.
-    """
+    """Return the job of one of these tasks: the generator is measured and leaves samples."""
     from torch import nn
 
     from wpriv.training.engine.job import Job
@@ -178,13 +176,7 @@ def evaluate(model: Generator, data: Data, options: Options, *, at_end: bool) ->
 
 
 def picture(rows: Mapping[str, Any], samples: Any, columns: int, most: int) -> dict[str, Any]:
-    """Return the arrays of samples.npz: a row each of the images that are enough for one, then rows of samples.
-
-    Args:
-        rows: images by the name of their row. most: rows of samples at the most.
-    """
-    import numpy as np
-
+    """Return the arrays of samples.npz: a row each of the images that are enough for one, then rows of samples."""
     kept = {name: images[:columns] for name, images in rows.items() if len(images) >= columns}
     count = min(most, len(samples) // columns)
     names = np.array([*kept, "generated", *[""] * (count - 1)])
@@ -193,7 +185,5 @@ def picture(rows: Mapping[str, Any], samples: Any, columns: int, most: int) -> d
 
 def save_samples(model: Generator, classes: int, folder: Path) -> None:
     """Write samples.npz, a grid of samples with one class per row where there are classes."""
-    import numpy as np
-
     x, y = generate(model, SAMPLES_SHOWN, classes)
     np.savez(folder / "samples.npz", samples=x.numpy(), labels=y.numpy())

@@ -20,9 +20,6 @@ def logistic(x: Tensor, y: Tensor, classes: int, *, max_iterations: int = 100) -
     """Fit multinomial logistic regression: mean cross-entropy plus |W|^2 / (2 n), by full-batch L-BFGS from 0.
 
     Objective and stopping rule (largest gradient below 1e-4) are scikit-learn's defaults; convex, so without a seed.
-
-    Args:
-        x: [n, ...] float32 records. y: [n] int64 labels. max_iterations: of L-BFGS.
     """
     rows, n = x.flatten(1), len(x)
     linear = nn.Linear(rows.shape[1], classes)

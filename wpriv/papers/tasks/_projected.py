@@ -22,11 +22,7 @@ from wpriv.transport import line
 
 
 class RowEncoder:
-    """Map images to rows of nonnegative numbers of norm at most 1; a row depends on its own image (and label) alone.
-
-    Raises:
-        UsageError: images of this shape have another number of compared numbers than is accounted for.
-    """
+    """Map images to rows of nonnegative numbers of norm at most 1; a row depends on its own image (and label) alone."""
 
     def __init__(self, options: Options, shape: Sequence[int], device: torch.device):
         self.options = options
@@ -125,11 +121,7 @@ class ProjectionStep:
             pending.mean[group] += u @ residual * ratio / (pending.averaged[group] + ratio)
 
     def update_generator(self, optimizer: torch.optim.Optimizer, deviation: float) -> Tensor:
-        """Take a step that reduces the mean distance to the releases; return that distance.
-
-        Args:
-            deviation: standard deviation of the noise on projections, for those of generated rows.
-        """
+        """Take a step that reduces the mean distance to the releases; return that distance."""
         optimizer.zero_grad()
         rows, _ = self.encode(self.generator(self.generator.inputs(self.labels)))
         # one pass through the generator for all releases

@@ -72,11 +72,7 @@ def group_counts(sizes: Mapping[str, int]) -> list[int]:
 
 
 def penalty(recipe: Train, options: Options, alpha: float, sizes: Sequence[int], **fields: Any) -> Penalty:
-    """Return the penalty of weight ``alpha`` for groups (or a group and points) of these sizes in a batch.
-
-    Args:
-        fields: further fields of ``Penalty``.
-    """
+    """Return the penalty of weight ``alpha`` for groups (or a group and points) of these sizes in a batch."""
     clip = 1.0 if recipe.privacy is None else float(recipe.privacy.clip)
     return Penalty(
         alpha=alpha,
@@ -153,12 +149,7 @@ def autoencoder_objective(
     penalty: Penalty,
     draw_points: Callable[[Any], Tensor] | None = None,
 ) -> Objective:
-    """Return the reconstruction loss with the penalty between codes, on records ``inputs``.
-
-    Args:
-        options: with ``error``, ``mean`` or ``sum`` over the numbers of a record, and ``directions``.
-        draw_points: points that codes are compared with, where these are not the codes of another group.
-    """
+    """Return the reconstruction loss with the penalty between codes, on records ``inputs``."""
     import torch
 
     from wpriv.papers.penalty.objective import Objective

@@ -176,9 +176,6 @@ def _with_earlier_networks(network: nn.Module, steps: Sequence[int]) -> Any:
 def epsilons(penalty: Penalty, counts: Sequence[int], multiplier: float, steps: int, delta: float) -> dict[str, float]:
     """Return the certified eps of so many steps for a record of each private class: X is moved, Z is the goal.
 
-    Args:
-        counts: training records of both classes.
-        multiplier: standard deviation of the noise over the sensitivity to all private records.
     Source: Rodriguez-Vitores, Lalanne, Loubes (2025), Theorem A.1 and Figure 13.
     """
     costs = {}

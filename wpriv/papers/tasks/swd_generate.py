@@ -1,27 +1,14 @@
 """A generator that learns from private projections: each step releases X U + V of a batch; the rest is post-processing.
 
 The rows of X are images, bounded in norm, possibly with their label; U are fresh uniform directions, and V is normal
-noise. Noise of the same size is added to the projections of generated rows. The generator reduces the mean W_2^2
-between both, direction by direction. No record passes through the generator, so that its gradient depends on records
-through the releases alone.
+noise, which is also added to the projections of generated rows. The generator reduces the mean W_2^2 between both,
+direction by direction. W_2^2 is the squared difference of the means plus W_2^2 of the centred samples. At noise levels
+that protect single rows the second part is mostly noise: ``means: all`` compares with the means of all releases so far,
+which costs nothing, and ``spread: 0`` leaves the second part out: that is no Wasserstein
+distance, and not the loss of the paper. docs/reference/tasks.md says what ``labels`` does.
 
-W_2^2 in one dimension is the squared difference of the means plus W_2^2 of the centred samples. At noise levels that
-protect single rows the second part is mostly noise, while the means of all releases so far determine the mean row more
-and more precisely. ``means: all`` compares with these, which as post-processing costs nothing, and ``spread: 0`` leaves
-the second part out. What is left then is no Wasserstein distance, and not the loss of the paper.
-
-``labels`` says how classes are learnt:
-    appended  A row is the image with its one-hot label appended: the label is as private as the image. At noise levels
-              that protect single rows little more than the mean row is learnt, and only covariances tie images to
-              labels.
-    joint     A row is the image in the block of its class, with zeros in the other blocks (the outer product with the
-              one-hot label): as private, and the mean row holds the mean image of each class.
-    public    Distances between the images of each class. Labels, and the number of records of each class, are public.
-    none      Images alone.
-
-Source:
-    Rakotomamonjy and Ralaivola (2021), Sections 4 and 6.3, which does not say how labels enter the distance;
-    accounted for by the mechanism ``projection``.
+Source: Rakotomamonjy and Ralaivola (2021), Sections 4 and 6.3, which does not say how labels enter; accounted for by
+    the mechanism ``projection``.
 """
 
 from __future__ import annotations

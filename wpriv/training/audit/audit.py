@@ -222,11 +222,7 @@ def run(
     root: str | Path | None = None,
     counting: Callable[[int, int], None] | None = None,
 ) -> Audit:
-    """Audit a validated recipe of kind train; see ``audit``.
-
-    Args:
-        counting: called with the steps done and the steps of all trainings.
-    """
+    """Audit a validated recipe of kind train; see ``audit``."""
     require("torch", "an audit")
     _check(recipe, method, canaries, runs)
     if recipe.train.has_several:

@@ -67,8 +67,6 @@ def eps_of_guesses(guesses: int, correct: int, coins: int, delta: float, error: 
 
     Args:
         guesses, correct, coins, delta: as in ``guess_chance``. error: one minus the confidence, in (0, 1).
-    Raises:
-        UsageError: as ``guess_chance``, or the error is out of range.
     """
     _require_error(error)
     rejected = 0.0
@@ -103,8 +101,6 @@ def eps_of_rates(
     Args:
         true_positives: hits and trials with the record. false_positives: hits and trials without it.
         delta: from 0 to 1. error: one minus the confidence, in (0, 1); each rate may err with half of it.
-    Raises:
-        UsageError: as ``rate_bounds``.
     Source: Theorem 2 of docs/theory/audits.md (Kairouz, Oh, Viswanath 2015; Jagielski, Ullman, Oprea 2020).
     """
     _require_error(error)

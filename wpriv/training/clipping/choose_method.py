@@ -206,13 +206,7 @@ def _counts(model: nn.Module, inputs: Tensor, batch: int) -> list[int]:
 
 
 def check_evaluation(model: nn.Module, inputs: Tensor) -> None:
-    """Refuse a model that in evaluation mode mixes records or keeps them; private records are measured in this mode.
-
-    Args:
-        inputs: [0, ...] in the shape and type of records; made-up ones pass through the model.
-    Raises:
-        Unsupported: as ``probe``.
-    """
+    """Refuse a model that in evaluation mode mixes records or keeps them; private records are measured in this mode."""
     with model_state.kept(model), torch.autocast(inputs.device.type, enabled=False):
         probe(model.eval(), made_up(model, inputs, None, COUNTS[0]).inputs)
 

@@ -142,8 +142,6 @@ def choose(
         inputs, targets: [B, ...]; their shapes and types are used, and their numbers only where the model refuses
             made-up ones; B may be 0.
         method: the only method to try. classes: integer targets are below this. batch: the number of records of a step.
-    Raises:
-        As ``clipped_sum``.
     """
     check_modules(model)
     candidates = _candidates(method)
@@ -158,11 +156,7 @@ def exact_method(method: str) -> str:
 
 
 def method_of(private: Privacy) -> str:
-    """Return the clipping method of a recipe.
-
-    Raises:
-        UsageError: as ``exact_method``.
-    """
+    """Return the clipping method of a recipe."""
     return exact_method(private.method) if private.exact else private.method
 
 

@@ -61,11 +61,7 @@ def count_of(model: nn.Module) -> int:
 
 
 def shares_of_sums(layer: nn.Module, h: Tensor, delta: Tensor, count: int) -> dict[str, Share]:
-    """Return what the rule of a layer gives, for the sum over the ``count`` copies of each record.
-
-    Args:
-        h, delta: [B count, ...] input of the layer and gradient at its output.
-    """
+    """Return what the rule of a layer gives, for the sum over the ``count`` copies of each record."""
     if count == 1:
         return RULES[type(layer)](layer, h, delta)
     if type(layer) not in ARRANGED:

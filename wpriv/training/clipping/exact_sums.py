@@ -1,24 +1,11 @@
 """Sums of clipped records without floating-point error: each record is rounded to a grid, on which sums are exact.
 
-A floating-point sum may differ between neighbours by more than the clipping norm: the error of its additions depends
-on all records, norms and factors are rounded, and so are the forward and backward passes, whose kernels may treat a
-record differently in a batch of another size. Here none of these errors remains:
+Each record passes through the model alone; its gradient is clipped with a margin (``SLACK``) for the rounding of its
+norm, rounded towards zero to the grid, and added without rounding. So the sum is an exact function of the records. It
+changes by at most C when one is added or removed, and by at most 2 C when one is replaced:
+docs/concepts/floating-point.md has the proof.
 
-- Each record passes through the model alone, in tensors of its own, so that its gradient is a function of the record,
-  the weights and its random draws, whatever rounding the passes do. (Kernels must be deterministic; where cuDNN offers
-  a choice they are.)
-- That gradient g, in floating point, is taken as it is. Its norm is computed in float64, where each square of a float32
-  is exact and a sum of d of them, in any order, has a relative error of at most d 2^-53; ``SLACK`` more covers the
-  root, the quotient and the products. Squares of float64 that underflow are covered by the smallest normal number.
-- f g, with f = min(1, C / (|g| (1 + slack))), or by automatic clipping 1 / (|g| (1 + slack) + stability) with C = 1,
-  is rounded towards zero to multiples of the grid: its norm is at most C. Where |g| is not finite, zero is added.
-- Multiples of the grid are added without rounding in float64, in any order, while they stay below 2^53 of it.
-
-So the sum is an exact function of the records. It changes by at most C when one is added or removed, and by at most
-2 C when one is replaced.
-
-Source:
-    Casacuberta, Shoemate, Vadhan, Wagaman (2022), "Widespread Underestimation of Sensitivity in Differentially
+Source: Casacuberta, Shoemate, Vadhan, Wagaman (2022), "Widespread Underestimation of Sensitivity in Differentially
     Private Libraries".
 """
 

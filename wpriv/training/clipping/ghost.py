@@ -65,11 +65,7 @@ class Call:
 def ghost(
     model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
 ) -> Summed:
-    """Return the clipped sum of a model whose trainable layers all have a rule.
-
-    Raises:
-        Unsupported: see ``forward``.
-    """
+    """Return the clipped sum of a model whose trainable layers all have a rule."""
     outputs, calls = forward(model, inputs)
     losses = losses_of(outputs, targets, loss)
     deltas: list[Tensor | None] = list(

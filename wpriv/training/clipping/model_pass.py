@@ -196,11 +196,7 @@ class Probed:
         return torch.cat(parts, dim=1) if parts and len({len(part) for part in parts}) == 1 else None
 
     def combined(self, outputs: Any, targets: Tensor) -> Tensor:
-        """Return one number [B] per record that depends on its loss and on all its scores.
-
-        Args:
-            targets: [B, ...] of the loss; without a loss their numbers do not matter.
-        """
+        """Return one number [B] per record that depends on its loss and on all its scores."""
         numbers = self.readout(outputs, targets)
         if numbers is None:
             raise Unsupported("the outputs of the model are not tensors with the records in the first dimension")

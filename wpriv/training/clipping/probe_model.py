@@ -235,8 +235,6 @@ def _refuse_state(probed: Probed, inputs: Tensor, targets: Tensor | None) -> boo
 def _only_counts(model: nn.Module, snapshots: Sequence[Snapshot]) -> bool:
     """Refuse a model that keeps data of records in functions, objects or classes: another state than a count of calls.
 
-    Args:
-        snapshots: three of them, with a pass between any two, of other records.
     Returns:
         Whether it counts its calls, or draws from a generator or an iterator of the program.
     """
@@ -301,11 +299,7 @@ def _refuse_resizing(probed: Probed, rows: Rows, larger: Sequence[Rows]) -> None
 
 
 def _refuse_companions(probed: Probed, batches: Sequence[Rows], ordinary: Tensor) -> None:
-    """Refuse outputs and losses of the last records of a batch that change when all others are replaced.
-
-    Args:
-        batches: of several kinds of records. ordinary: records from which the others are made.
-    """
+    """Refuse outputs and losses of the last records of a batch that change when all others are replaced."""
     for rows in batches:
         size, count = len(rows.inputs), len(rows.inputs) - WATCHED
         shared = Shared((size, size), count, size)

@@ -1,15 +1,11 @@
 """Guards of a real batch: records without a finite gradient add zero, and others are compared with records alone.
 
-No rule of clipping bounds a gradient that is not a finite number, or is too long for its square, and an error about it
-would tell everybody that its record is there: so it adds zero, which is within every bound, and nothing is said of it.
-Where a pass has such records, each is replaced by another record of the batch with the factor 0, and the pass is
-repeated with the same random draws, so that all other records add what they would have added without it.
-
+docs/theory/clipping.md, "Gradients that are not finite", says why such a record adds zero.
 The sum of ghost clipping is the sum over i of f_i g_i, where both may depend on other records if the network or the
 loss mixes them in a way that made-up examples have not shown. Some records of the batch (random ones, and those with
-the shortest and the longest gradient) are passed alone too, with the same random draws. Both sums of their f_i g_i
-must agree up to rounding, and so must each f_i. A difference in single precision is confirmed in double precision,
-since a rounding error may be as large as a gradient where an activation has a kink or a loss is nearly 0.
+the shortest and the longest gradient) are passed alone too, with the same random draws. Both sums of their f_i g_i must
+agree up to rounding, and so must each f_i. A difference in single precision is confirmed in double precision, since a
+rounding error may be as large as a gradient where an activation has a kink or a loss is nearly 0.
 """
 
 from __future__ import annotations
@@ -138,9 +134,6 @@ def require_alone(
     """Refuse a batch in which records add something else to the sum of ghost clipping than alone.
 
     The state of the model and of the global generators is restored.
-
-    Args:
-        inputs, targets, norm, weights: as in ``clipped_sum``. seed: chooses the records and the random draws.
     """
     if weights is not None:
         inputs, targets = inputs[weights != 0], targets[weights != 0]

@@ -1,15 +1,10 @@
 """Data sets, one reader a file or a class of ``_published.py`` or ``_synthetic.py``, by the name users type.
 
-A reader has
-
-- ``ABOUT``: what the data set holds, in half a line; ``GET``: how to obtain its files, in a sentence. Both are listed
-  by ``wpriv data``.
-- ``Params``: a dataclass of type ``core.parameters.Parameters``. A parameter without a default, such as ``file``,
-  marks a reader of the user's own files.
-- ``read(root, params)``: returns a ``Data``. ``root`` is the folder of data sets, or None for the default places.
-- ``SHAPE``, ``CLASSES`` (optional): the shape that all records have, and the names of the classes.
-- ``OWN`` (optional): whether only a Python program has the records.
-- ``FILES`` (optional): the ``FileSet`` of a published data set.
+A reader has ``ABOUT`` and ``GET`` (what it holds and how to obtain its files, as ``wpriv data`` lists them), ``Params``
+(one without a default, such as ``file``, marks a reader of the user's own files), and ``read(root, params)``, which
+returns a ``Data``; ``root`` is the folder of data sets, or None for the default places. Optional are ``SHAPE`` and
+``CLASSES``, that all records have; ``OWN``: only a Python program has the records; and ``FILES``, the ``FileSet`` of a
+published data set.
 
 Readers return the content of the files or raise MissingResource. They download, normalise and omit nothing, and only
 those whose name or description says so generate synthetic records.

@@ -82,11 +82,7 @@ def in_range(values: Array, bounds: tuple[float, float]) -> Array:
 
 
 def indices(cells: Sequence[str], names: Sequence[str], kind: str, place: Callable[[int], str]) -> Array:
-    """Return the number of each word among the declared ones, [N] int64.
-
-    Args:
-        kind: of the words, for messages: ``categories`` or ``classes``. place: the file and line of a row.
-    """
+    """Return the number of each word among the declared ones, [N] int64."""
     numbers = {name: number for number, name in enumerate(names)}
     for row, cell in enumerate(cells):
         if cell not in numbers:

@@ -217,9 +217,6 @@ def narrowed(x: Array) -> Array:
 
     Such columns are large numbers that differ little, such as seconds since 1970, of which little would be left after
     a public constant was subtracted. Numbers that overflow become infinite, which ``Data`` refuses.
-
-    Args:
-        x: [N], [N, D] or [N, C, H, W] numbers.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         narrow: Array = x.astype(np.float32)

@@ -139,11 +139,7 @@ def path_exists(path: Path, kind: str) -> bool:
 
 
 def resolve_path(name: str, kind: str, given: str, root: Path | None) -> Path:
-    """Return the path of a file or folder that the user named: below the root or $WPRIV_DATA, or else as it stands.
-
-    Args:
-        name: what needs it, for messages. kind: ``file`` or ``folder``.
-    """
+    """Return the path of a file or folder that the user named: below the root or $WPRIV_DATA, or else as it stands."""
     if not isinstance(given, str) or not given.strip():
         raise UsageError(f"{name} needs the path of a {kind}; found {given!r}")
     base = _data_root(root)
@@ -176,11 +172,7 @@ def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
 
 
 def read_packaged(path: Path, sha256: str) -> bytes:
-    """Return the unpacked content of a data file that is installed with the package.
-
-    Args:
-        path: the file, beside the reader that uses it. sha256: of the unpacked content, in hexadecimal digits.
-    """
+    """Return the unpacked content of a data file that is installed with the package."""
     content = read_bytes(path)
     digest = hashlib.sha256(content).hexdigest()
     if digest != sha256:

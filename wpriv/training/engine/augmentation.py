@@ -1,12 +1,10 @@
 """Augmentation multiplicity: K randomly changed copies of each record of a step, whose mean gradient is clipped.
 
 The change of a copy is a function of a key, of the number of the step, and of the place of the record and of the copy,
-and of nothing else: neither of the other records, nor of how the step is divided into physical batches or among
-processes. So a step that is repeated after an interruption sees the same copies, and for every key the clipped sum
+and of nothing else, so that a step that is repeated after an interruption sees the same copies, and the clipped sum
 moves by one record's share where one record differs (docs/theory/clipping.md).
 
-Source:
-    De, Berrada, Hayes, Smith, Balle (2022), "Unlocking High-Accuracy Differentially Private Image Classification
+Source: De, Berrada, Hayes, Smith, Balle (2022), "Unlocking High-Accuracy Differentially Private Image Classification
     through Scale".
 """
 
@@ -44,11 +42,7 @@ class Augmentation:
     step: int = 0
 
     def copies(self, images: Tensor, places: Indices) -> Tensor:
-        """Return [B, K, C, H, W], the copies of images [B, C, H, W] of the records at some places.
-
-        Raises:
-            UsageError: the records are no such images, or are too small to be moved by so much.
-        """
+        """Return [B, K, C, H, W], the copies of images [B, C, H, W] of the records at some places."""
         require_images(images, self.plan)
         count, (height, width) = self.plan.copies, images.shape[2:]
         draws = [self.draws(places, what).reshape(-1) for what in (FLIP_ROWS, FLIP_COLUMNS, ROWS, COLUMNS)]
@@ -136,11 +130,7 @@ class CopiedRecords:
 
 
 def of(plan: Augment | None, inputs: Tensor) -> CopiedRecords:
-    """Return how a recipe passes its records, of which ``inputs`` are all.
-
-    Raises:
-        UsageError: copies are asked for, and the records are no images.
-    """
+    """Return how a recipe passes its records, of which ``inputs`` are all."""
     if plan is None:
         return CopiedRecords()
     require_images(inputs, plan)

@@ -88,11 +88,7 @@ class Batches:
 def make_aggregator(
     batches: Batches, private: Privacy | None, adjacency: str, batch: float, method: str = ""
 ) -> Callable[[Indices], BatchGradient]:
-    """Return the aggregation that a recipe asks for, as a function of the places of a step's records.
-
-    Args:
-        batch: the expected number of records of a step. method: of clipping, where ``auto`` has been resolved.
-    """
+    """Return the aggregation that a recipe asks for, as a function of the places of a step's records."""
     if private is None:
         return functools.partial(plain, batches)
     if private.clip == "batch-mean":
@@ -148,9 +144,6 @@ def per_example(
     """Sum the records' gradients, each clipped to ``norm`` or by automatic clipping; one that is not finite adds zero.
 
     The divisor is the expected batch, which does not depend on the draw.
-
-    Raises:
-        UsageError: as ``clipped_sum``; or ``exact``, and the step has more records than can be summed exactly.
     """
     # of all processes together, each of which has an equal share
     limit, records = exact_sums.MAX_RECORDS, len(indices) * distributed.size()
@@ -249,15 +242,11 @@ def flat(parts: Iterable[Tensor]) -> Tensor:
 class AdaptiveNorm:
     """A clipping norm that follows a quantile of the gradients' norms, by counts released with noise.
 
-    In each step record i adds its clipped gradient, and the bit b_i = 1 if its norm is at most C, as b_i - 1/2. Both
-    sums are ONE release: a vector with one more coordinate, 2 r C times the sum of b_i - 1/2. A record moves it by at
-    most C sqrt(1 + r^2), which the noise multiplier of the accounting is about; r is such that the noise on the count
-    has the standard deviation of the plan. docs/theory/clipping.md has the proof.
+    The clipped gradients and the bits of those at most C long are one release; docs/theory/clipping.md, Theorem 3.
 
     Args:
         plan: quantile, rate and noise. norm: C at the first step. batch: the expected number of records of a step.
-    Source: Andrew, Thakkar, McMahan, Ramaswamy (2021), "Differentially Private Learning with Adaptive Clipping",
-        Algorithm 1 and Theorem 1.
+    Source: Andrew, Thakkar, McMahan, Ramaswamy (2021), Algorithm 1 and Theorem 1.
     """
 
     def __init__(self, plan: Adapt, norm: float, batch: float):
@@ -266,11 +255,7 @@ class AdaptiveNorm:
         self.share = math.nan
 
     def begin(self, multiplier: float, adjacency: str) -> None:
-        """Divide the noise between gradients and counts.
-
-        Raises:
-            UsageError: the count has too little noise for this multiplier.
-        """
+        """Divide the noise between gradients and counts."""
         self.share = count_share(multiplier, self.count_noise, adjacency)
 
     def attach(self, aggregate: Callable[[Indices, float], BatchGradient]) -> Callable[[Indices], BatchGradient]:
@@ -353,9 +338,6 @@ def physical_batch(model: nn.Module, loss: Loss, fetch: Fetch, two: Indices, meg
     """Return the largest batch whose activations are expected to stay below a budget; at least 1.
 
     It depends on the model and the shape of a record alone, so that the same recipe always gets the same batches.
-
-    Args:
-        two: places of two records. megabytes: the budget.
     """
     inputs, targets = fetch(two)
     kept = cost_estimate.kept_bytes(model, lambda: loss(model(inputs), targets).sum()) / len(two)

@@ -93,12 +93,7 @@ def estimate(
 
 
 def largest_batch(kept: float, weights: int, budget: int) -> int:
-    """Return the largest batch that is expected to stay within a budget of megabytes; at least 1.
-
-    Args:
-        kept: bytes that one record keeps for the backward pass.
-        weights: number of trainable weights, since a record may get a gradient of its own.
-    """
+    """Return the largest batch that is expected to stay within a budget of megabytes; at least 1."""
     return max(1, int(budget * 1e6 / (OVERHEAD * kept + 4.0 * weights)))
 
 

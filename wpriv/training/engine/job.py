@@ -41,8 +41,6 @@ class Schedule:
         run: the number of the run in its ledger, which a fork increases. every: seconds between checkpoints.
         exact: sums and noise without floating-point error, see ``release.add_noise``.
         average: the average of the weights that is kept, if any.
-    Raises:
-        UsageError: sampling or noise differ from those that are accounted for.
     """
 
     sampling: Sampling
@@ -107,11 +105,7 @@ class ReleaseGate:
     exact: bool = False
 
     def __call__(self, total: Bounded) -> list[Tensor]:
-        """Return the sum with noise.
-
-        Raises:
-            UsageError: the sum is bounded under another adjacency than the accounted one.
-        """
+        """Return the sum with noise."""
         self.used += 1
         if self.private:
             require_adjacency(total, self.adjacency)

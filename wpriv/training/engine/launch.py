@@ -52,8 +52,6 @@ def prepare(
         build_job: makes the job in place of the task of the recipe, from objects that only the caller has.
         begin: called once the task, and for a fork the weights in the folder, have been accepted; before that the
             folder is not changed.
-    Raises:
-        UsageError, Unsupported, MissingResource: the task does not accept the recipe, or the device is missing.
     """
     distributed.join()
     loop.keep_memory()

@@ -82,11 +82,7 @@ def note_left(model: nn.Module, origin: Origin, before: Collection[str] = ()) ->
 
 
 def require_unused(model: nn.Module, records: str) -> None:
-    """Refuse a network with a weight that an earlier training of this process left, on the same records, or near it.
-
-    Args:
-        records: a name of the training records.
-    """
+    """Refuse a network with a weight that an earlier training of this process left, on the same records, or near it."""
     digests = _digests(model)
     for name, parameter in model.named_parameters():
         origin, how = _left.get(digests[name]), "is a weight that"

@@ -21,14 +21,12 @@ def default_count_noise(batch: float) -> float:
 
 
 def count_share(multiplier: float, count_noise: float, adjacency: str) -> float:
-    """Return r, the share of a count in a joint release of noise multiplier ``multiplier``.
-
-    A record moves the sum of gradients by u C and the sum of its bits less 1/2 by u / 2, where u is 1 under add-remove
-    and 2 under replace-one. With the count scaled by 2 r C the joint vector moves by u C sqrt(1 + r^2), and noise of
-    multiplier z on it is noise of standard deviation u z sqrt(1 + 1 / r^2) / 2 on the count.
+    """Return r, the share of a count in a joint release of noise multiplier ``multiplier`` (docs/theory/clipping.md,
+    Theorem 3).
 
     Args:
-        multiplier: z, the noise over the sensitivity of the joint release. count_noise: that standard deviation.
+        multiplier: z, the noise over the sensitivity of the joint release.
+        count_noise: the standard deviation of the noise on the count.
 
     >>> round(count_share(1.0, 12.8, "add-remove"), 6)
     0.039092

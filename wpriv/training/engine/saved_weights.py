@@ -17,11 +17,7 @@ from wpriv.files import checkpoint
 
 
 def encode(weights: Mapping[str, Any], header: Mapping[str, str] | None = None) -> bytes:
-    """Return the content of a safetensors file; the same weights and header give the same bytes.
-
-    Args:
-        weights: a ``state_dict``; tensors that share memory are written once each. header: metadata, text by name.
-    """
+    """Return the content of a safetensors file; the same weights and header give the same bytes."""
     others = [name for name, value in weights.items() if not isinstance(value, torch.Tensor)]
     if others:
         raise Unsupported(f"the entry {others[0]!r} of the state_dict is no tensor")

@@ -2,14 +2,9 @@
 
 Each process keeps a part of each weight, of its optimizer's state, of the clipped sum and of the noise. A layer has its
 whole weight only while records pass through it. Records are divided as in data-parallel training (distributed.py).
-
-Clipping is by the rules of layers (``ghost``): the norm of a record's gradient follows from the inputs of the layers
-and the gradients at their outputs, which the process of that record has; no weight is needed. The sums of one parameter
-at a time are added over the processes, and each process keeps its rows. Methods that need the gradient of a parameter
-as a whole (``vmap``, ``loop`` and exact sums) are refused.
-
-The noise of a step is one vector for all coordinates. Every process draws it from the same stream, a piece at a time,
-and keeps the numbers of its own coordinates: the noise is that of one process.
+Clipping is by the rules of layers (``ghost``), which need no weight; methods that need the gradient of a parameter as a
+whole (``vmap``, ``loop`` and exact sums) are refused. The noise of a step is one vector for all coordinates, of which
+every process draws all and keeps its own: the noise is that of one process.
 """
 
 from __future__ import annotations
@@ -24,6 +19,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from wpriv.config import validate_train
 from wpriv.config.train_schema import Train
@@ -65,13 +61,7 @@ class Rows:
 
 
 def divided(job: Job, recipe: Train) -> Job:
-    """Return a job whose model is divided among the processes; in one process, the job as it is.
-
-    Args:
-        job: of this process, with the same weights in all.
-    Raises:
-        Unsupported: the task, an option or the clipping method needs whole weights.
-    """
+    """Return a job whose model is divided among the processes; in one process, the job as it is."""
     if distributed.size() == 1:
         return job
     _refuse(job, recipe)
@@ -127,8 +117,6 @@ def rows_of(parameter: Tensor) -> Rows:
 
 def is_divided(tensor: object) -> bool:
     """Return whether a tensor is one whose rows are divided among the processes."""
-    from torch.distributed.tensor import DTensor
-
     return isinstance(tensor, DTensor)
 
 
@@ -141,8 +129,6 @@ def like(part: Tensor, parameter: Tensor) -> Tensor:
     """Return a tensor that is divided as a parameter is, of the parts of all processes."""
     if not is_divided(parameter):
         return part
-    from torch.distributed.tensor import DTensor
-
     return DTensor.from_local(
         part,
         parameter.device_mesh,  # type: ignore[attr-defined]
@@ -283,11 +269,7 @@ Optimizers = dict[str, torch.optim.Optimizer]
 
 
 def save(folder: Path, step: int, position: dict[str, Any] | None, model: nn.Module, optimizers: Optimizers) -> None:
-    """Write what this process keeps of weights and optimizers, and wait until all processes have written theirs.
-
-    Args:
-        position: of the main process, whose ledger is on disk: identity, run, position in the ledger; else None.
-    """
+    """Write what this process keeps of weights and optimizers, and wait until all processes have written theirs."""
     shared = distributed.broadcast(position)  # no process writes before the ledger is on disk
     assert shared is not None
     content = {
@@ -303,8 +285,6 @@ def save(folder: Path, step: int, position: dict[str, Any] | None, model: nn.Mod
 def load(folder: Path, stored: dict[str, Any], model: nn.Module, optimizers: Optimizers) -> None:
     """Replace what this process keeps by what it kept at a checkpoint.
 
-    Args:
-        stored: the content of the checkpoint.
     Raises:
         UsageError: the part of this process is missing, damaged, or of another run or network.
     """

@@ -30,8 +30,6 @@ class WeightAverage:
 
     b is the decay of the plan; with a ramp min(decay, (1 + t) / (10 + t)). It is post-processing: it costs no privacy.
 
-    Args:
-        weights: the trained parameters, in the model's order.
     Source: Polyak, Juditsky (1992) on averages of iterates; De et al. (2022) for private training.
     """
 

@@ -126,8 +126,6 @@ class CalibratedMechanism:
 def calibrated(options: LocalMechanism, radius: float) -> CalibratedMechanism:
     """Choose the noise for a target, or evaluate a given noise, as ``wpriv calibrate`` and ``wpriv budget`` do.
 
-    Args:
-        radius: of the clip ball, which may come from bounds where ``options`` has none.
     Raises:
         UsageError: an option is missing, out of range or does not fit another. Unsupported: the target is out of reach.
     """

@@ -39,9 +39,6 @@ def statement(plan: Plan, records: Records, labels: bool) -> Json:
 
     A checksum of them would let anyone test guesses about them, and so would the share of clipped records; neither is
     included.
-
-    Args:
-        labels: the labels are published with the reports.
     """
     calibrated = plan.calibrated
     mechanism, row = calibrated.mechanism, calibrated.row
@@ -165,11 +162,7 @@ class ReportFiles:
                 )
 
     def write(self, small: dict[str, Array], header: Json, blocks: Iterator[Array], statement: Json) -> None:
-        """Write all files, or none where writing fails or is interrupted.
-
-        Args:
-            small: arrays beside the records. header: shape and dtype of all records, which come in ``blocks``.
-        """
+        """Write all files, or none where writing fails or is interrupted."""
         busy = f"another process is writing {self.records}. Wait until it ends, or name another file with `out`"
         with locked(self.records.with_name(self.records.name + LOCK), busy):
             self.refuse_existing()  # again, now that no other process can write them

@@ -31,11 +31,7 @@ def channel_norm(name: str, kind: str, channels: int, groups: int) -> nn.Module:
 
 
 class OutputOffset(nn.Module):
-    """Last layer of a generator: add a trainable offset to every number, then the logistic function if ``bounded``.
-
-    Args:
-        shape: the shape of one generated record. bounded: map the outputs to [0, 1].
-    """
+    """Last layer of a generator: add a trainable offset to every number, then the logistic function if ``bounded``."""
 
     def __init__(self, shape: Sequence[int], *, bounded: bool):
         super().__init__()
@@ -99,11 +95,7 @@ class Generator(nn.Module):
         return images
 
     def inputs(self, labels: Tensor, random: torch.Generator | None = None) -> Tensor:
-        """Draw fresh inputs for images of the classes ``labels`` [N].
-
-        Args:
-            random: a generator on the CPU to draw from; torch's global generator if None.
-        """
+        """Draw fresh inputs for images of the classes ``labels`` [N]."""
         latents = (
             torch.randn(len(labels), self.latent, device=labels.device)
             if random is None

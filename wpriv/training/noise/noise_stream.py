@@ -183,23 +183,8 @@ class Noise:
     def rounded_normal(self, count: int, deviation: float, error_bound: float = ERROR_BOUND) -> Tensor:
         """Return [count] independent integers in float64, exactly distributed as round(deviation * Z), Z ~ N(0, 1).
 
-        U and T stand for uniform numbers of infinitely many bits, of which Box and Muller's rule makes independent
-        standard normal numbers z. The integer nearest to y = deviation * z is computed from the first bits of U and T.
-        It is returned only if it is the same for all values of the bits that were not drawn; otherwise more bits are
-        drawn, which ends with probability one. So the result is round(y) of the infinite bits. (The bits are those of
-        AES-256 under the key, taken as random.)
-
-        In float64 the first bits suffice where y is farther than its error from the midpoint of two integers. Let u be
-        the float64 of U, with U in [2^-24, 1 - 2^-16]. Then |u - U| / U <= 2^-53 + 2^-63 / U, by rounding and by the
-        bits that were not drawn, and the length sqrt(-2 ln U), which is between 2^-7.5 and 5.77, has an error of at
-        most that over the length: the largest value is 2^-41.5, at U = 2^-24. The error of the angle is at most 3
-        roundings of up to pi and 2^-64 turns, and moves z by less than 5.77 * 2^-49. Both together are below 2^-41,
-        and leave 2^-39 - 2^-41 to the float64 functions of torch: the error of z stays below 2^-39 as long as those of
-        log, sqrt, cos and sin are below 2^-44 of their largest values (log and sqrt: of their own), five hundred units
-        in the last place, where the libraries that torch uses promise four or fewer. (The functions of kernels.c cut
-        their series below 2^-54 and have a dozen roundings.) Numbers with U outside that
-        range, or closer to a midpoint than ``deviation * 2^-39``, go to ``nearest``, which computes with
-        intervals in as many digits as it needs.
+        float64 decides where y = deviation * z is farther than ``deviation * 2^-39`` from the midpoint of two integers
+        and U is in [2^-24, 1 - 2^-16]; all others go to ``nearest``. docs/concepts/floating-point.md has the proof.
 
         Args:
             deviation: the standard deviation before rounding, above 0 and at most 2^37.

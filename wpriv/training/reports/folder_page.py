@@ -68,9 +68,6 @@ def numbers_behind(rows: Sequence[Row], title: str = "The numbers of the figure"
     """Return the table behind a figure, or another one, which can be unfolded; at most 60 rows, evenly chosen.
 
     Columns that have one value in all rows stand in a line above it.
-
-    Args:
-        length: of the whole table, where rows of it were left out before.
     """
     if not rows:
         return ""
@@ -148,11 +145,7 @@ class Results:
 
 
 def of_training(path: Path, statement: Statement, weights: ModelCheck) -> str:
-    """Return the page of a finished training.
-
-    Args:
-        statement: the content of statement.json. weights: whether those in the folder are its own.
-    """
+    """Return the page of a finished training."""
     from wpriv.figures import _names
 
     source, metrics = statement.protection, last_metrics(path)
@@ -173,11 +166,7 @@ def of_training(path: Path, statement: Statement, weights: ModelCheck) -> str:
 
 
 def of_table(path: Path, kind: str, recipe: Mapping[str, object], provenance: Mapping[str, object]) -> str:
-    """Return the page of a comparison or a sweep.
-
-    Args:
-        recipe: the content of recipe.yaml. provenance: that of provenance.json; both may be empty.
-    """
+    """Return the page of a comparison or a sweep."""
     name = str(provenance.get("recipe") or path.name)
     _, data = summary_of_table(path, kind, recipe, provenance)
     known = provenance.get("accountants")
@@ -343,11 +332,7 @@ def summary_of_training(path: Path, statement: Statement, weights: ModelCheck) -
 def summary_of_table(
     path: Path, kind: str, recipe: Mapping[str, object], provenance: Mapping[str, object]
 ) -> tuple[Summary, Row]:
-    """Return the summary of a comparison or a sweep, and the same as plain data.
-
-    Args:
-        recipe: the content of recipe.yaml. provenance: the content of provenance.json; both may be empty.
-    """
+    """Return the summary of a comparison or a sweep, and the same as plain data."""
     table = storage.table(path / storage.TABLE)
     names = dict.fromkeys(str(row["accountant"]) for row in table if row.get("accountant"))
     name = str(provenance.get("recipe") or path.name)
@@ -386,11 +371,7 @@ def summary_of_table(
 
 
 def statement_of_all(path: Path) -> tuple[Together | None, list[str]]:
-    """Return the guarantee of several trainings together and its warnings; None where there is no such statement.
-
-    Raises:
-        UsageError: the statement is damaged.
-    """
+    """Return the guarantee of several trainings together and its warnings; None where there is no such statement."""
     file = path / storage.STATEMENT
     if not file.exists():
         return None, []

@@ -94,8 +94,6 @@ def check(folder: Path, *, thorough: bool = False) -> ModelCheck:
 
     Args:
         thorough: compare the weights in model.pt as well, which loads torch.
-    Raises:
-        UsageError: the statement is malformed. MissingResource: a file cannot be read.
     """
     file, path = folder / storage.STATEMENT, folder / storage.WEIGHTS
     statement, content = read_statement(file)
@@ -168,11 +166,7 @@ def _difference(path: Path, statement: Statement, content: str, stated: Weights 
 
 
 def _other_weights(path: Path, stated: str, entry: str) -> str:
-    """What shows that the weights in model.pt are not those of a statement; empty if nothing does, or it is missing.
-
-    Args:
-        entry: ``weights``, or ``average`` for their average.
-    """
+    """What shows that the weights in model.pt are not those of a statement; empty if nothing does, or it is missing."""
     if not path.is_file():
         return ""
     from wpriv.files import checkpoint

@@ -47,8 +47,6 @@ class Question:
 def questions(statement: Statement, model: ModelCheck) -> list[Question]:
     """Return the questions with their answers.
 
-    Args:
-        statement: of a finished training. model: whether the weights in its folder are its own.
     Raises:
         Unsupported: the training had no privacy, or no proven guarantee.
     """

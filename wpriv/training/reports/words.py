@@ -95,11 +95,7 @@ def guarantee_of_all(together: Together) -> str:
 
 
 def guaranteed(statement: Statement, purpose: str) -> tuple[Releases | Reports, Figure]:
-    """Return the part of a statement that has the guarantee, and the proven guarantee of the least eps.
-
-    Args:
-        purpose: what they are for, in messages: "an entry of the registry".
-    """
+    """Return the part of a statement that has the guarantee, and the proven guarantee of the least eps."""
     source = statement.protection
     if source is None:
         raise Unsupported(

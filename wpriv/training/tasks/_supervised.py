@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from wpriv.config.field_types import Field, StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
@@ -39,8 +41,6 @@ MANY, FEW = 20, 5  # more classes than MANY with fewer records each than FEW loo
 
 def require_classes(data: Data) -> None:
     """Refuse targets that are no classes, for a loss of classes, before anything is spent on them."""
-    import numpy as np
-
     if len(data.classes) < 2:
         what = "numbers to predict" if data.response else f"all of the class {', '.join(data.classes)}"
         raise UsageError(
@@ -202,7 +202,6 @@ def build_job(
         vocabulary: the declared number of tokens, where inputs are tokens; else 0.
         indexed: integer targets are the places of outputs.
     """
-    import numpy as np
     import torch
 
     from wpriv.training.clipping import clip, probe_model
