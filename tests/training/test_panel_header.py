@@ -44,3 +44,9 @@ def test_a_training_without_privacy_has_noise_0_and_the_weight_of_the_recipe(tmp
 
 def test_other_tasks_have_no_header(tmp_path):
     assert sweep.panel_header({}, folder(tmp_path, {"accuracy": 0.75}), {}) == ""
+
+
+def test_a_loss_with_a_sum_of_errors_is_not_made_of_their_mean(tmp_path):
+    path = folder(tmp_path, {"reconstruction": 0.4, "distance": 0.2, "core": 0.3})
+    terms = "noise = 0, reconstruction loss = 0.4, distance = 0.2"
+    assert sweep.panel_header({}, path, {"alpha": 0.75, "error": "sum"}) == f"{terms}; loss of the core = 0.3"

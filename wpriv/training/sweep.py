@@ -308,9 +308,11 @@ def _write_figures(recipe: Recipe, finished: Sequence[Finished], out: Path) -> N
     if not rows:
         return
     durable_writes.replace(out / storage.METRICS, storage.csv_text(rows))
-    for name in tasks.load(train.task).figures:
+    task = tasks.load(train.task)
+    options = dict(task.options.model_validate(train.options))
+    for name in task.figures:
         if name.endswith(".csv"):
-            panels = [row for run in first.values() for row in _panels(name, run, train.options)]
+            panels = [row for run in first.values() for row in _panels(name, run, options)]
             durable_writes.replace(out / name, storage.csv_text(panels))
     if not ([] if train.figure is None and train.sweep is not None else plot.plot(out)):
         plot.sweep_files(out, train.task, ("png",))
@@ -350,6 +352,8 @@ def panel_header(labels: Row, folder: Path, options: Row) -> str:
     statement = json.loads((folder / storage.STATEMENT).read_text(encoding="utf-8"))
     noise = float((statement.get("noise") or {}).get("standard_deviation", 0.0))  # on each coordinate of a step
     upper = [("noise", noise), ("loss", loss), (FIRST_TERMS[first], term), ("distance", distance)]
+    if labels.get("options.error", options.get("error")) == "sum":
+        del upper[1]  # the measured term is a mean over the numbers of a record, and the loss has their sum
     fairness = _fairness_names(metrics, labels.get("options.notion", options.get("notion")))
     lower = [
         (name, metrics[column]) for column, name in {**LAST, **fairness}.items() if metrics.get(column) is not None
