@@ -9,6 +9,7 @@ import pytest
 import torch
 import yaml
 
+from tests import nightly
 from wpriv.accounting import evaluate, load_recipe
 from wpriv.config.document import Document
 from wpriv.config.recipe import check
@@ -108,7 +109,7 @@ def test_replacing_a_target_record_changes_the_release_by_at_most_its_sensitivit
     # oracle: the definition, the same step on batches that differ in one record, drawn near and far
     step = _adapt_steps.dp_dann if "dann" in name else _adapt_steps.gradient_swd
     largest = 0.0
-    for trial in range(8):
+    for trial in range(nightly.examples(8)):
         states = []
         gen = torch.Generator().manual_seed(trial)
         batch = torch.randn(BATCH, INPUTS, generator=gen)
