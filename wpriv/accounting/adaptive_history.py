@@ -168,10 +168,7 @@ PLANNED = (
 def followed_by(
     spent: DescribedProcess, adjacency: str | None, at: Callable[[float], Process]
 ) -> Callable[[float], Process]:
-    """The history and the further steps, for each value of the parameter.
-
-    Samplings that no default adjacency covers together are refused, as in a history that holds all these steps.
-    """
+    """The history and the further steps at each value; samplings that no default adjacency covers are refused."""
     named = spent.process.adjacency if adjacency is not None or spent.runs > 0 else ""
 
     def both(value: float) -> Process:

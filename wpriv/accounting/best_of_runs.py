@@ -51,10 +51,7 @@ class ProfileTable:
     lower: Array
 
     def hockey_stick(self, t: Array) -> Array:
-        """Bound E_Q[(dP/dQ - t)_+] from above at t > 0, by chords of the table and beyond it by its last value.
-
-        The profile is convex as a function of t = e^eps, so that chords of upper bounds are upper bounds.
-        """
+        """Bound E_Q[(dP/dQ - t)_+] from above at t > 0: by chords of the table, convex in t, and its last value."""
         t = np.asarray(t, dtype=float)
         above = np.interp(np.maximum(t, 1 / np.maximum(t, 1e-300)), np.exp(self.eps), self.upper)
         return np.asarray(np.where(t >= 1, above, 1 - np.minimum(t, 1) * (1 - above)))

@@ -193,10 +193,7 @@ def _where_replaced(
 
 
 def _replaced(base: dict[str, object]) -> dict[str, object] | None:
-    """The step where a record is replaced, if ``base`` is about added ones: a group of two, one removed and one added.
-
-    None where groups of two have no proven pair.
-    """
+    """The step where a record is replaced, for ``base`` about added ones: a group of two; None where unproven."""
     mechanism = build_process.step(base).mechanism  # raises where something is missing or unknown
     try:
         # parameters that are about one contribution are those of a replaced record as well

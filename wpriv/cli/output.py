@@ -236,10 +236,7 @@ def _bars(*columns: Any) -> Progress:
 
 
 class Training:
-    """Progress of trainings: a bar with steps, eps and the time left, below the lines that stay.
-
-    It is a listener and a meter of ``wpriv.training.progress``.
-    """
+    """Progress of trainings, a listener and meter of ``wpriv.training.progress``: a bar below lines that stay."""
 
     def __init__(self) -> None:
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -329,10 +326,7 @@ def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
 
 
 class _Watch:
-    """A line on a terminal that says what is done and for how long, whenever nothing was printed for ``DELAY`` seconds.
-
-    It is erased before anything else is printed, and does not show beside a bar.
-    """
+    """A line on a terminal that says what is done if nothing was printed for ``DELAY`` seconds; it is erased."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.process, self.lock, self.ended = stream, os.getpid(), threading.Lock(), threading.Event()

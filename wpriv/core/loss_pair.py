@@ -82,10 +82,7 @@ class LossPair:
         raise NotImplementedError
 
     def probabilities(self, eps: Array) -> Tails:
-        """Compute the four tail probabilities themselves, right to rounding where they do not underflow.
-
-        Override it where that is faster than the exponentials of ``tails``.
-        """
+        """The four tail probabilities themselves; override it where that is faster than exponentials of ``tails``."""
         return Tails(*(np.exp(tail) for tail in self.tails(eps)))
 
     def cell_parts(self, low: Array, high: Array) -> CellParts | None:
@@ -149,10 +146,7 @@ class LossPair:
         return None
 
     def batched(self, pairs: Sequence[Any]) -> LossPair:
-        """Return one pair that evaluates K pairs of this family at once.
-
-        Its tails at eps [m] are [K, m], one row for each pair; its support contains theirs.
-        """
+        """Return one pair that evaluates K pairs of this family at once: tails [K, m] at eps [m], a joint support."""
         raise NotImplementedError
 
     def log_delta(self, eps: ArrayLike) -> Array:

@@ -182,7 +182,7 @@ def heaviest(pair: Pair) -> arb:
 
 @dataclass(frozen=True)
 class Cells:
-    """P-masses times 2^bits at the losses offset + (first + j) h, and that at infinity."""
+    """P- and Q-masses between losses offset + (first + j) h and the next; ``bottom`` below all, ``top`` above."""
 
     poly: fmpz_poly
     first: int

@@ -21,10 +21,7 @@ from wpriv.numerics.wasserstein_1d import check_order, log_absolute_moment
 
 
 def published_laplace(distance: float, scale: float, order: float) -> float:
-    """Proposition 7 and Table 1: (1/2) Delta sqrt(2 [1/b + e^(-1/b) - 1])^(1/mu).
-
-    The exact budget is Delta, for every b and mu.
-    """
+    """Proposition 7 and Table 1: (1/2) Delta sqrt(2 [1/b + e^(-1/b) - 1])^(1/mu); the exact budget is Delta."""
     t = 1 / _positive(scale, "scale")
     # t + e^-t - 1 by its series where it would cancel
     kl = t * t / 2 - t**3 / 6 + t**4 / 24 - t**5 / 120 if t < 1e-3 else t + math.expm1(-t)

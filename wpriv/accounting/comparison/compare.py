@@ -117,10 +117,7 @@ class Comparison(Shown):
         return tuple(dict.fromkeys(str(line) for row in self.rows for line in row.get("warnings") or ()))
 
     def to_latex(self) -> str:
-        """The table of each panel of privacy curves for LaTeX, escaped, with the rules of the package booktabs.
-
-        A comment above it says what its values are.
-        """
+        """The table of each panel of privacy curves for LaTeX with booktabs, escaped, below a comment on its values."""
         lines = []
         for about, table in self._tables():
             lines += [*(f"% {name}: {words}" for name, words in about), latex_table(*table), ""]

@@ -276,10 +276,7 @@ class CellMasses:
     rest: Array
 
     def chords(self, sign: int) -> Array:
-        """P-mass on each node of the chord interpolation, without what lies beyond the ends.
-
-        Rounding is on the safe side of the profile: losses are too large (sign +1), or too small (sign -1).
-        """
+        """P-mass on each node of the chord interpolation; losses are too large (sign +1), or too small (sign -1)."""
         mass, left = self.atoms.copy(), np.clip(self.left - sign * self.error, 0.0, self.mass)
         mass[..., :-1] += left
         mass[..., 1:] += self.mass - left

@@ -266,10 +266,7 @@ def _divide(
 
 
 def _runs(t: Array, significant: Array, spacing: float) -> list[tuple[int, int]]:
-    """The multiples of a spacing below the first sample, and in the significant intervals between samples.
-
-    Short gaps are filled, as every interval begins with as much work as some more frequencies.
-    """
+    """The multiples of a spacing below the first sample and in significant intervals; short gaps are filled."""
     low = np.append(0.0, np.floor(t[:-1][significant] / spacing))
     high = np.ceil(np.append(t[0], t[1:][significant]) / spacing)
     gaps = np.flatnonzero(low[1:] > high[:-1] + constants.MAX_FILLED_GAP)

@@ -92,10 +92,7 @@ class Steps:
 
 
 class OneSidedComposition(Protocol):
-    """A pessimistic or optimistic composition.
-
-    ``tilt`` is that of its PMF, ``centre`` about the mean of the tilted loss, ``cells`` the number of cells or atoms.
-    """
+    """A pessimistic or optimistic composition: its tilt, about its tilted mean, and its number of cells or atoms."""
 
     @property
     def centre(self) -> float: ...
@@ -234,10 +231,7 @@ def ordered(ends: tuple[float, float]) -> tuple[float, float]:
 
 
 def rare_cut(steps: Steps, eps: float, log_allowance: float) -> float | None:
-    """The largest cut tried under which sums without a large loss add at most e^log_allowance to delta, about.
-
-    None if there is none, or if large losses are not rare.
-    """
+    """The largest cut under which sums without a large loss add at most e^log_allowance; None if there is none."""
     for share in constants.RARE_CUTS:
         cut = share * eps
         tilts = np.geomspace(*constants.BULK_TILTS, constants.BULK_TILT_COUNT) / cut

@@ -152,10 +152,7 @@ MISSING = frozenset(
 
 @dataclass(frozen=True)
 class Classes:
-    """The names of classes in the order of their numbers, the number of each record's class, and where they are from.
-
-    ``origin`` is that of ``Data``: empty where they are known without the records.
-    """
+    """The names of classes by number, that of each record, and their ``origin`` (as of ``Data``)."""
 
     names: tuple[str, ...]
     train: Array

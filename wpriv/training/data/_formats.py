@@ -162,10 +162,7 @@ def parse_binary(raw: bytes, path: Path) -> tuple[Array, Array]:
 
 
 def parse_pickle(raw: bytes, path: Path) -> tuple[Array, Array]:
-    """Return images and labels of a pickled mapping with ``data`` ([N, 3072] bytes) and ``labels``.
-
-    No code that the pickle names is executed.
-    """
+    """Images and labels of a pickled mapping with ``data`` ([N, 3072] bytes) and ``labels``; runs no code of it."""
     try:
         batch = _RestrictedUnpickler(io.BytesIO(raw), encoding="bytes").load()
     except UNPICKLABLE as error:
