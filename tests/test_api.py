@@ -105,7 +105,8 @@ def test_the_keywords_that_editors_show_are_the_parameters_of_the_plugins():
     }
     # a radius is that of the clip ball here; a data set's own is given in a recipe
     assert set(ReaderParameters.__annotations__) | {"radius"} == readers
-    assert set(ComparisonKeys.__annotations__) | {"kind", "source", "time", "quick"} == set(Compare.model_fields)
+    of_recipes = {"kind", "source", "time", "quick", "printed", "procedure"}
+    assert set(ComparisonKeys.__annotations__) | of_recipes == set(Compare.model_fields)
 
 
 ONE = wpriv.Process((wpriv.Step(wpriv.Gauss(1)),))

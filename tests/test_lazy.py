@@ -91,6 +91,13 @@ def test_privatising_loads_no_torch(tmp_path):
     assert not modules & {*HEAVY, "scipy.fft"}
 
 
+def test_a_private_sliced_distance_loads_no_torch():
+    call = "wpriv.private_sliced_distance([[0.1, 0.2]], [[0.3, 0.1]], directions=2, sigma=2, delta=1e-5)"
+    modules = set(loaded_by(f"import wpriv, sys, json; {call}; print(json.dumps(sorted(sys.modules)))"))
+    assert "wpriv.papers.sliced_distance" in modules
+    assert not modules & set(HEAVY)
+
+
 def test_importing_wpriv_loads_neither_numpy_nor_its_own_floors():
     modules = set(loaded_by("import wpriv, sys, json; print(json.dumps(sorted(sys.modules)))"))
     assert "wpriv" in modules

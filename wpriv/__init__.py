@@ -45,6 +45,7 @@ _MODULES = {
     "numerics.bracket": "Bracket",
     "papers.mechanisms.projection": "Projection",
     "papers.mechanisms.wgrad": "Wgrad",
+    "papers.sliced_distance": "PrivateDistance private_sliced_distance",
     "training.audit.audit": "Audit audit",
     "training.local.privatize": "Privatized privatize",
     "training.own_loop": "Loop training_loop",

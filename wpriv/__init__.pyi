@@ -48,6 +48,8 @@ from wpriv.core.repeats import Repeats as Repeats
 from wpriv.numerics.bracket import Bracket as Bracket
 from wpriv.papers.mechanisms.projection import Projection as Projection
 from wpriv.papers.mechanisms.wgrad import Wgrad as Wgrad
+from wpriv.papers.sliced_distance import PrivateDistance as PrivateDistance
+from wpriv.papers.sliced_distance import private_sliced_distance as private_sliced_distance
 from wpriv.training.audit.audit import Audit as Audit
 from wpriv.training.audit.audit import audit as audit
 from wpriv.training.local.privatize import Privatized as Privatized

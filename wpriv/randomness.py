@@ -141,9 +141,9 @@ def training_seeds(fixed: int | None, run: int = 1) -> Seeds:
     )
 
 
-def report_key(fixed: int | None) -> bytes:
-    """Return the key of the noise of local reports: from the operating system, or from a fixed number."""
-    return new_key() if fixed is None else hashlib.sha3_256(f"wpriv privatize, seed {fixed}".encode()).digest()
+def key(verb: str, fixed: int | None) -> bytes:
+    """Return the key of one call of a verb: from the operating system, or from a fixed number and the verb's name."""
+    return new_key() if fixed is None else hashlib.sha3_256(f"wpriv {verb}, seed {fixed}".encode()).digest()
 
 
 def sampling_generator(seeds: Seeds) -> np.random.Generator:

@@ -13,7 +13,7 @@ from wpriv.results import expectations
 
 DOCS = Path(__file__).resolve().parents[1]
 # the heading of an error on the page of a paper; an addition to a paper is none
-ERROR = re.compile(r"^### \d+\. (?!.*\(an addition, not an error\))", re.M)
+ERROR = re.compile(r"^### \d+\. (?!.*\(an? (?:addition|remark), not an error\))", re.M)
 
 
 def verdicts(meanings: Mapping[str, str]) -> str:

@@ -73,11 +73,6 @@ TABLES = {
         "params": {"draws": 2, "noise": "gauss"},
         "sweep": {"over": "records", "values": [20, 50]},
     },
-    "bucket-drift": {
-        "table": "buckets",
-        "params": {"sigma": 4, "n": 16, "cells": 100},
-        "sweep": {"over": "epsilon", "values": [0, 0.5]},
-    },
     "uniform-outputs": {"table": "uniform-outputs", "params": {"outcomes": 4, "least": -2}},
     "attack-chances": {"table": "attack-chances"},
     "projection-noise": {"table": "projection-noise", "params": {"first": 1}},

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from wpriv import randomness
-from wpriv.randomness import Keystream, report_key
+from wpriv.randomness import Keystream
 
 LEVEL = 1e-6  # chance that a test of a distribution fails though it is right, for a random seed; these are fixed
 DRAWS = {"normal": (randomness.normal, stats.norm.cdf), "laplace": (randomness.laplace, stats.laplace.cdf)}
@@ -19,7 +19,7 @@ DRAWS = {"normal": (randomness.normal, stats.norm.cdf), "laplace": (randomness.l
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_distribution_is_right_by_kolmogorov_and_smirnov(kind, seed):
     draw, cdf = DRAWS[kind]
-    noise = draw(randomness.words(report_key(seed), 0, 200_000))
+    noise = draw(randomness.words(randomness.key("privatize", seed), 0, 200_000))
     assert stats.kstest(noise, cdf).pvalue > LEVEL
     # signs and magnitudes come from different bits: independent, by a rank correlation
     assert stats.spearmanr(np.signbit(noise), np.abs(noise)).pvalue > LEVEL
@@ -61,13 +61,13 @@ def test_quantiles_are_further_apart_than_the_grid_with_the_stated_chance(kind, 
 
 
 def test_parts_of_a_key_differ_and_keys_of_the_system_differ():
-    key = report_key(7)
-    assert key == report_key(7) != report_key(8)
+    key = randomness.key("privatize", 7)
+    assert key == randomness.key("privatize", 7) != randomness.key("privatize", 8)
     first, second = randomness.words(key, 0, 1000), randomness.words(key, 1, 1000)
     assert not np.intersect1d(first, second).size
     assert np.array_equal(randomness.words(key, 0, 10), first[:10])
-    assert report_key(None) != report_key(None)
-    assert len(report_key(None)) == 32
+    assert randomness.key("privatize", None) != randomness.key("privatize", None)
+    assert len(randomness.key("privatize", None)) == 32
 
 
 def test_words_are_those_of_the_keystream_from_the_counter_of_their_part():

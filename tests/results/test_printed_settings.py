@@ -60,6 +60,20 @@ def test_a_comparison_has_its_settings_in_its_steps_and_its_question(read):
     assert expectations.deviations(read(COMPARE), {}, "", {}) == "sigma 4 for 5; delta 1e-06 for 1e-05"
 
 
+def test_a_row_of_a_figure_over_n_deviates_in_no_n(read):
+    recipe = read(
+        COMPARE.replace("expect: [{epsilon", "sweep: {over: n, values: [10, 100]}\nexpect: [{where: {n: 10}, epsilon")
+    )
+    assert (
+        expectations.verdicts(recipe, [{"n": 10, "epsilon": 1.0}])[0].setting == "sigma 4 for 5; delta 1e-06 for 1e-05"
+    )
+
+
+def test_a_printed_power_is_the_number_of_a_row(read):
+    recipe = read(COMPARE.replace("n: 100,", "n: 2^4,").replace("n: 100}", "n: 16}"))
+    assert "n 16" not in expectations.deviations(recipe, {"n": 16}, "", {})
+
+
 def test_a_recipe_that_runs_as_printed_deviates_in_nothing(read):
     recipe = read(COMPARE.replace("sigma: 5", "sigma: 4").replace("1e-6", "1e-5"))
     assert expectations.verdicts(recipe, [{"epsilon": 1.0}])[0].setting == ""
@@ -73,7 +87,7 @@ def test_a_quick_run_is_not_compared_with_printed_settings(read, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("optimizer.lr: 0.05,", "optimizer.rate: 0.05,", "a train recipe has no key 'optimizer.rate'"),
+        ("optimizer.lr: 0.05,", "optimizer.rate: 0.05,", "a recipe of this kind has no key 'optimizer.rate'"),
         ('source: "Section 5", ', "", "source"),
         ("kind: published", "procedure: another, kind: reference", "procedure is about a number of the paper"),
     ],

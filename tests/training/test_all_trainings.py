@@ -73,6 +73,7 @@ def test_the_noise_of_one_seed_on_two_sets_of_records_has_no_common_cost():
         ([release(2, 1, "a"), release(2, 1, "b", "a")], "same noise"),
         ([release(2), release(2, adjacency="replace-one")], "add-remove and replace-one"),
         ([], "no training is private"),
+        ([release(2), replace(release(2), problem="the reports have none")], "reports have none"),
         ([release(2, delta=0.0)], "pure DP"),
     ],
 )

@@ -84,9 +84,9 @@ def _print(results: list[ItemResult], files: list[Path], *, quick: bool, as_json
         output.emit_json(collect.report(results, quick=quick))
     else:
         rows = [
-            [each.item.paper, each.item.name, each.verdict, collect.counts(each), _missing(each)] for each in results
+            [each.item.paper, each.item.name, each.verdict, collect.counts(each), _remarks(each)] for each in results
         ]
-        output.emit_table(["paper", "item", "verdict", "numbers met", "not reproduced"], rows)
+        output.emit_table(["paper", "item", "verdict", "numbers met", "remarks"], rows)
     output.say("wrote", *map(str, files))
     if failing := [each for each in results if each.failures]:
         words = "; ".join(f"{each.item.paper}, {each.item.name}: {', '.join(each.failures)}" for each in failing)
@@ -123,7 +123,7 @@ def _keep(papers: list[Paper], out: Path, keep: Path) -> list[Path]:
     return keeping.write(every, collect.collect(every, keep, quick=False, kept=keep), keep)
 
 
-def _missing(result: ItemResult) -> str:
+def _remarks(result: ItemResult) -> str:
     """Return what fails here, which parts of an item are not reproduced, and which recipes were not run."""
     item, seen = result.item, [] if result.item.seen is None else [result.item.seen.says]
     not_run = [f"{each.name} {each.status}" for each in result.recipes if each.status in ("refused", "not run")]

@@ -242,7 +242,7 @@ class Printed(StrictModel):
         """Yield the paths that name no key of a recipe, as ``StrictModel.rules`` does."""
         for path in self.settings:
             if not has_key(kind, path):
-                yield ("printed", path), f"printed: a {kind.__name__.lower()} recipe has no key {path!r}"
+                yield ("printed", path), f"printed: a recipe of this kind has no key {path!r}"
 
 
 def has_key(kind: type[StrictModel], path: str) -> bool:

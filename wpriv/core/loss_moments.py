@@ -250,9 +250,9 @@ def loss_class(pair: LossPair) -> LossClass:
     finite, log_p = 1 - pair.mass_at_plus_infinity, math.log1p(-pair.mass_at_plus_infinity)
     nodes = _excess_nodes(pair)
     mean = log_p + float(np.exp(nodes.log_mass).sum()) / finite
-    deviations = _deviations(pair, mean)
-    variance = sum(2 * float(distance @ mass) for distance, mass in deviations) / finite
-    return LossClass(mean, variance, _third(deviations, finite), pair.mass_at_plus_infinity)
+    sides = _deviations(pair, mean)
+    variance, third = (sum(k * float(y ** (k - 1) @ mass) for y, mass in sides) / finite for k in (2, 3))
+    return LossClass(mean, variance, third, pair.mass_at_plus_infinity)
 
 
 def raw_third_moment(pair: LossPair) -> float:
@@ -260,16 +260,11 @@ def raw_third_moment(pair: LossPair) -> float:
 
     Source: Sommer, Meiser, Mohammadi (2019), Theorem 6 as printed.
     """
-    finite = 1 - pair.mass_at_plus_infinity
-    if finite == 0:
-        return 0.0
     if isinstance(pair, AtomicPair):
-        return float(np.exp(pair.log_p) @ np.abs(pair.losses) ** 3) / finite
-    return _third(_deviations(pair, 0.0), finite)
-
-
-def _third(deviations: list[tuple[Array, Array]], finite: float) -> float:
-    return sum(3 * float(distance**2 @ mass) for distance, mass in deviations) / finite
+        total = float(np.exp(pair.log_p) @ np.abs(pair.losses) ** 3)
+    else:
+        total = sum(3 * float(y**2 @ mass) for y, mass in _deviations(pair, 0.0))
+    return total / (1 - pair.mass_at_plus_infinity) if total else 0.0
 
 
 def _deviations(pair: LossPair, centre: float) -> list[tuple[Array, Array]]:

@@ -103,12 +103,6 @@ DECLARED: dict[str, BoundsFigure | LineFigure] = {
         "Delta over the number of compositions, on a log2 axis; eps is fixed or proportional to n.", "n", "delta"
     ),
     "eps-over-n": BoundsFigure("Eps at fixed delta over the number of compositions, on a log2 axis.", "n", "epsilon"),
-    "bucket-drift": LineFigure(
-        "Delta by buckets of the privacy loss from above and below, beside the exact delta, over eps or n. Sommer, "
-        "Meiser, Mohammadi (2019), Figure 5.",
-        ("epsilon", "n"),
-        "delta",
-    ),
     "limit-error": LineFigure(
         "Certified upper bound of eps over the eps that the central limit of Gaussian DP promises, with its bracket; "
         "above 1 the run is less private than the limit claims.",

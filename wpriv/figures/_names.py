@@ -59,7 +59,7 @@ VALUES = {
     "prop11": "Proposition 11",
     "kdp": "Kantorovich DP",
     "generalised": "generalised WDP",
-    "zcdp": "to zCDP, as published",
+    "to-zcdp": "to zCDP, as published",
     "clt": "central limit",
     "quantile": "true quantile",
     "bernstein": "Bernstein",

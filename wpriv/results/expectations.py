@@ -7,7 +7,6 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from wpriv.config.field_types import Setting
@@ -18,6 +17,7 @@ from wpriv.core import registry
 from wpriv.errors import CheckFailed, MissingResource, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import plain
+from wpriv.numerics.numbers import to_int
 from wpriv.results import model, storage
 from wpriv.results.model import Number, Row, Stored
 
@@ -147,8 +147,13 @@ class Verdict(Stored):
 
     @property
     def remarks(self) -> list[str]:
-        """Another procedure than the paper's, the proof against its number, and the settings that deviate."""
-        return [words for words in (self.procedure, self.contradicted, self.setting) if words]
+        """Another procedure than the paper's, the proof against its number, and the settings that deviate.
+
+        None of an own number, which is not compared with the paper.
+        """
+        return (
+            [] if self.kind == "own" else [each for each in (self.procedure, self.contradicted, self.setting) if each]
+        )
 
     @property
     def is_missed(self) -> bool:
@@ -372,15 +377,18 @@ def deviations(recipe: Recipe, where: Mapping[str, object], panel: str, row: Row
     sweep = data.get("sweep") or []
     for axis in [sweep] if isinstance(sweep, Mapping) else sweep:
         over, settings = axis["over"], axis.get("settings") or {}
-        if over not in where:
+        # a figure over n has every n on purpose
+        if over not in where or recipe.kind == "compare":
             varied |= {over, *(path for keys in settings.values() for path in keys)}
-        elif recipe.kind == "train":
+        else:
             for path, value in settings.get(str(where[over]), {over: where[over]}).items():
                 data = overridden(data, path, value)
     words = []
     for path, expected in printed.items():
         name = path.rpartition(".")[2]
-        value = {"seeds": seeds, **where}.get(name) if name in ("seeds", *where) else _value(data, path)
+        value = seeds if path == "seeds" else _value(data, path)
+        if isinstance(expected, str) and isinstance(value, int):  # a printed 2^16 beside the n of a row
+            expected = to_int(expected)
         if value is None and path in _LENGTHS:
             value = row.get(_LENGTHS[path])
         if value is None and path == f"options.{name}":
@@ -443,39 +451,26 @@ def with_setting(verdict: Verdict, recipe: Recipe, rows: Sequence[Row]) -> Verdi
     return verdict.with_entries(setting=words) if words else verdict
 
 
-@dataclass(frozen=True)
-class Published:
-    """A published number: the panel and the row that it belongs to, its column and its value."""
-
-    panel: str
-    where: Row
-    column: str
-    value: float
-
-
-def of_file(path: Path) -> list[Published]:
+def of_file(path: Path) -> list[Verdict]:
     """Return the published numbers that ``expect.json`` names; none where it is missing or damaged."""
     try:
-        verdicts = read(path)
+        return [row for row in read(path) if row.kind == "published"]
     except (UsageError, MissingResource):
         return []
-    return [Published(row.panel, row.where, row.column, row.expected) for row in verdicts if row.kind == "published"]
 
 
-def of_recipe(recipe: Recipe) -> list[Published]:
-    """Return the published numbers that a recipe expects."""
+def of_recipe(recipe: Recipe) -> list[Verdict]:
+    """Return the published numbers that a recipe expects, without an answer."""
     checks = [check for check in recipe.checks if check.expect.kind == "published"]
-    return [
-        Published(check.panel, check.where, name, float(n)) for check in checks for name, n in check.columns.items()
-    ]
+    return [verdict(check, name, float(n), []) for check in checks for name, n in check.columns.items()]
 
 
-def matched(rows: Sequence[Row], numbers: Sequence[Published]) -> list[tuple[Row, str, float]]:
+def matched(rows: Sequence[Row], numbers: Sequence[Verdict]) -> list[tuple[Row, str, float]]:
     """The published numbers that belong to exactly one row: the row, the column and the number."""
     points = []
     for number in numbers:
         matches = [row for row in rows if all(is_same(row.get(key), value) for key, value in number.where.items())]
         # the row of a training is its last epoch
         if matches and (len(matches) == 1 or "epoch" in matches[-1]):
-            points.append((matches[-1], number.column, number.value))
+            points.append((matches[-1], number.column, number.expected))
     return points

@@ -16,7 +16,7 @@ from wpriv.errors import UsageError
 from wpriv.figures import _names, _palette
 from wpriv.files import durable_writes
 from wpriv.results import expectations, figure_layout, storage
-from wpriv.results.expectations import RUN, Published
+from wpriv.results.expectations import RUN, Verdict
 from wpriv.results.figure_layout import Style
 from wpriv.results.model import Json, Row
 
@@ -191,7 +191,7 @@ def draw(
     required: bool = True,
     stem: str = "figure",
     style: Style = _SCREEN,
-    numbers: Sequence[Published] = (),
+    numbers: Sequence[Verdict] = (),
 ) -> list[Path]:
     """Draw every panel and write ``<stem>.<format>`` into ``out``.
 
@@ -249,7 +249,7 @@ def _rows_of(rows: Drawn, view: View) -> list[Row]:
     return [row for row in rows if _panel_of(row) == view.name] if isinstance(rows, list) else []
 
 
-def _draw_panel(rows: Drawn, view: View, axes: Axes, required: bool, numbers: Sequence[Published]) -> None:
+def _draw_panel(rows: Drawn, view: View, axes: Axes, required: bool, numbers: Sequence[Verdict]) -> None:
     """Draw one panel, or remove its axes if no figure was asked for and the default one does not fit."""
     if isinstance(rows, ArraysByPanel):
         rows = rows.of(view.name)

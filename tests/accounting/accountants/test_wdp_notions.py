@@ -88,7 +88,7 @@ def test_observations_beyond_the_sensitivity_do_not_bound_the_losses() -> None:
 def test_the_printed_rho_is_compared_with_the_least_one(distance: float, scale: float) -> None:
     """Oracle: (1/2) (L eps^(mu/(mu+1)))^2, eps = Delta; the least rho of Laplace noise is its mean loss."""
     process = Process((Step(Laplace(scale, distance)),))
-    row = wdp.account(process, variant="zcdp", order=1.0, lipschitz=1 / scale).at(delta=1e-5)
+    row = wdp.account(process, variant="to-zcdp", order=1.0, lipschitz=1 / scale).at(delta=1e-5)
     printed = (math.sqrt(distance) / scale) ** 2 / 2
     assert row.epsilon.safe == pytest.approx(printed + 2 * math.sqrt(printed * math.log(1e5)))
     assert (row.claim, row.notion) == ("as-published", "approximate-dp")
@@ -101,8 +101,8 @@ def test_the_printed_rho_is_compared_with_the_least_one(distance: float, scale: 
     [
         ({"variant": "kdp", "order": 3.0}, "order 1"),
         ({"variant": "kdp", "beta": 1.0}, "beta"),
-        ({"variant": "zcdp", "lipschitz": 1.0, "group": 2.0}, "group"),
-        ({"variant": "zcdp"}, "Lipschitz"),
+        ({"variant": "to-zcdp", "lipschitz": 1.0, "group": 2.0}, "group"),
+        ({"variant": "to-zcdp"}, "Lipschitz"),
         ({"variant": "generalised", "lipschitz": 1.0}, "prop11"),
     ],
 )

@@ -179,7 +179,8 @@ def test_a_picture_leaves_out_the_claims_and_numbers_of_its_recipes_that_are_abo
     if not kept.is_dir():
         pytest.skip("the kept results are in the repository, not in the package")
     (figure,) = collect.collect([paper], tmp_path, quick=False, kept=kept)
-    assert all(each.status == "done" and not each.claims and not each.expect for each in figure.recipes)
+    assert any(each.status == "done" for each in figure.recipes)
+    assert not any(each.claims or each.expect for each in figure.recipes)
     assert figure.verdict == figure.item.seen.verdict
 
 

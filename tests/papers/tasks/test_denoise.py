@@ -18,7 +18,7 @@ from wpriv.config import resolve
 from wpriv.config.document import Document
 from wpriv.config.recipe import check
 from wpriv.config.train_schema import Optimizer
-from wpriv.errors import Interrupted, UsageError
+from wpriv.errors import Interrupted, Unsupported, UsageError
 from wpriv.files import checkpoint
 from wpriv.papers.tasks import denoise
 from wpriv.training import data, progress
@@ -159,6 +159,19 @@ def test_a_file_of_reports_is_trained_on_with_or_without_records_to_compare_with
     assert not any("seed is fixed" in line for line in blind.statement["warnings"][:1])
     seeing = wpriv.train("toy.yaml", out="seeing", set={"data.test": "toy"})
     assert seeing.metrics[-1]["w2"] > 0
+
+
+@pytest.mark.slow
+def test_a_training_on_records_clamped_to_their_own_quantiles_promises_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    noise = {"mech": "local-laplace", "eps": 30, "quantile": 0.8, "quantile_from": "private"}
+    recipe = {**RECIPE, "data": {**RECIPE["data"], "privatize": noise}, "steps": 2}
+    (tmp_path / "toy.yaml").write_text(json.dumps(recipe))
+    statement = wpriv.train("toy.yaml", out="out").statement
+    assert statement["promise"].startswith("NO guarantee")
+    assert {entry["publish"] for entry in statement["publish"]} == {"no"}
+    with pytest.raises(Unsupported, match=r"reports .* have none"):
+        wpriv.report("out", "registry")
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from wpriv.core.loss_moments import raw_third_moment
 from wpriv.core.process import Process, WeightedPairs, require_exact_plds
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.bracket import Bracket
+from wpriv.numerics.conversions import normal_log_delta
 from wpriv.papers.accountants import markov
 from wpriv.papers.accountants._normal_approximation import Composed, bracket_curve, composed
 
@@ -80,15 +81,12 @@ def _printed(process: Process, tails: Curve) -> Curve:
     sums = [_printed_class(pairs) for pairs in process.directions()]
 
     def theorem_6(eps: float) -> float:
-        infinities = [at.mass_at_plus_infinity for at in sums]
-        inner = [math.exp(replace(at, mass_at_plus_infinity=0.0).log_delta(eps)) for at in sums]
-        errors = [at.error(eps, nonuniform=True) for at in sums]
-        bounds = [w + (1 - w) * (d + e) for w, d, e in zip(infinities, inner, errors, strict=True)]
-        return min(max(bounds), 1.0)
+        ends = [(at, math.exp(normal_log_delta(eps, at.mean, at.variance))) for at in sums]
+        inner = [(at.mass_at_plus_infinity, delta + at.error(eps, nonuniform=True)) for at, delta in ends]
+        return min(max(mass + (1 - mass) * bound for mass, bound in inner), 1.0)
 
     def delta(eps: float) -> Bracket:
-        values = {"Theorem 6 as printed": theorem_6(eps), NAMES["markov"]: tails.delta_bracket(eps).safe}
-        return _named(values)
+        return _named({"Theorem 6 as printed": theorem_6(eps), NAMES["markov"]: tails.delta_bracket(eps).safe})
 
     def epsilon(delta: float) -> Bracket:
         by_class = epsilon_at(lambda eps: math.log(theorem_6(eps)), delta, guess=max(sums[0].mean, 1e-12))

@@ -52,10 +52,10 @@ VARIANTS = {
     "prop9": "Proposition 9, from pure DP",
     "prop10": "Proposition 10, from RDP",
     "prop11": "Proposition 11, from the exact WDP budget to DP",
-    "zcdp": "from the exact WDP budget to zCDP, by Proposition 11",
+    "to-zcdp": "from the exact WDP budget to zCDP, by Proposition 11",
 }
 # options of some variants alone: the variants, and the default
-OPTIONS = {"coordinates": (("paper",), 0.0), "alpha": (("prop10",), 2.0), "lipschitz": (("prop11", "zcdp"), 0.0)}
+OPTIONS = {"coordinates": (("paper",), 0.0), "alpha": (("prop10",), 2.0), "lipschitz": (("prop11", "to-zcdp"), 0.0)}
 # a query of the output attains the dual, and moving the outputs along it costs no more
 DUAL = "kdp: attained by the query f(y) = <y, v> / |v| of the output, v the largest change that one record makes"
 PATHS = (
@@ -93,7 +93,7 @@ def account(
         coordinates: of a gradient, where the observations do not give them (``paper``). group: k records at once
             (Proposition 13).
         alpha: the Renyi order that ``prop10`` starts from. lipschitz: constant of the log density, which ``prop11``
-            and ``zcdp`` need.
+            and ``to-zcdp`` need.
     Raises:
         Unsupported: nothing was observed, or the variant does not cover some step.
         UsageError: an option out of range, or one of another variant.
@@ -109,8 +109,8 @@ def account(
         )
     check_order("wdp with alpha", alpha)
     option = _option(variant, {"coordinates": coordinates, "alpha": alpha, "lipschitz": lipschitz})
-    if variant in ("kdp", "generalised", "zcdp") and (beta or (variant == "zcdp" and group > 1)):
-        raise UsageError(f"wdp:variant={variant} takes no beta, and zcdp no group; leave them out")
+    if variant in ("kdp", "generalised", "to-zcdp") and (beta or (variant == "to-zcdp" and group > 1)):
+        raise UsageError(f"wdp:variant={variant} takes no beta, and to-zcdp no group; leave them out")
     if variant == "kdp":
         if order not in (1.0, 2.0):
             raise UsageError(f"wdp:variant=kdp has order 1; found {order:g}. Leave it out, or use wdp:variant=exact")
@@ -122,12 +122,12 @@ def account(
     rate /= group  # of Corollary 1: ln delta falls by this for each unit of eps
 
     def delta(eps: float) -> Bracket:
-        if variant == "zcdp":
+        if variant == "to-zcdp":
             return bracket(math.exp(zcdp_to_log_delta(total, eps)))
         return bracket(math.exp(_wdp_formulas.published_log_delta(total, rate, eps)) if rate else float(eps < total))
 
     def epsilon(delta: float) -> Bracket:
-        if variant == "zcdp":
+        if variant == "to-zcdp":
             return bracket(zcdp_to_epsilon(total, math.log(delta)))
         return bracket(_wdp_formulas.published_epsilon(total, rate, math.log(delta)) if rate else total)
 
@@ -140,8 +140,8 @@ def account(
     settings = f"order {order:g}"
     settings += f", beta {beta or 1:g}" if rate else ""
     settings += f", groups of {group:g}" if group > 1 else ""
-    settings += f", rho {total:.6g}" if variant == "zcdp" else ""
-    notion = "approximate-dp" if variant in ("prop11", "zcdp") else NOTION
+    settings += f", rho {total:.6g}" if variant == "to-zcdp" else ""
+    notion = "approximate-dp" if variant in ("prop11", "to-zcdp") else NOTION
     return Curve(process, "wdp", notion, claim, f"{SOURCE}: {VARIANTS[variant]}; {settings}", delta, epsilon, warnings)
 
 
@@ -185,7 +185,8 @@ def _generalised(process: Process, order: float, total: float, group: float) -> 
     def epsilon(delta: float) -> Bracket:
         return bracket(min(total + math.sqrt(-math.log(delta) * spread / 2), most))
 
-    claim, warnings = ("approximate", (UNIT, PATHS)) if spread else ("upper-bound", (UNIT,))
+    fixed = _claim(process, "exact", order, total)[1]
+    claim, warnings = ("approximate", (UNIT, PATHS)) if spread else ("upper-bound", fixed)
     source = f"{SOURCE}: {VARIANTS['generalised']}; order {order:g}" + (f", groups of {group:g}" if group > 1 else "")
     return Curve(process, "wdp", NOTION, claim, source, delta, epsilon, warnings)
 
@@ -202,8 +203,8 @@ def _total(process: Process, variant: str, order: float, option: float) -> float
 
 def _claim(process: Process, variant: str, order: float, total: float) -> tuple[str, tuple[str, ...]]:
     """The claim of the figure and its warnings."""
-    if variant in ("prop11", "zcdp"):
-        return CLAIM, (FALSE.format(variant), *(_compared_with_rho(process, total) if variant == "zcdp" else ()))
+    if variant in ("prop11", "to-zcdp"):
+        return CLAIM, (FALSE.format(variant), *(_compared_with_rho(process, total) if variant == "to-zcdp" else ()))
     if variant not in ("exact", "kdp"):
         return CLAIM, (UNIT, *_compared_with_exact(process, order, total))
     dual = (DUAL,) if variant == "kdp" else ()
@@ -350,4 +351,4 @@ def _basic(step: Step, variant: str, order: float, option: float) -> float:
             "noise has 1/b"
         )
     bound = _wdp_formulas.published_to_rdp(float(_exact(step, order)[0]), option, order)
-    return bound * bound / 2 if variant == "zcdp" else bound
+    return bound * bound / 2 if variant == "to-zcdp" else bound

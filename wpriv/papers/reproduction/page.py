@@ -124,8 +124,8 @@ def together_figure(result: ItemResult) -> str:
     if result.figure is None:
         return ""
     outdated = collect.outdated_panels(result)
-    alert = render.part("alert", f"{collect.note(outdated)}.") if outdated else ""
-    return alert + _pictures([result.figure], label)
+    older = render.part("note", f"{collect.note(outdated)}.") if outdated else ""
+    return older + _pictures([result.figure], label)
 
 
 def failing_in_words(result: RecipeResult) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -14,15 +15,14 @@ from wpriv.accounting.accountants import pld
 from wpriv.accounting.mechanisms.gauss import Gauss, GaussPair
 from wpriv.accounting.mechanisms.laplace import Laplace, LaplacePair
 from wpriv.core.atomic_pair import AtomicPair
-from wpriv.core.loss_moments import loss_class
+from wpriv.core.loss_moments import loss_class, raw_third_moment
 from wpriv.core.process import Process, Step
 from wpriv.core.subsampled_pairs import poisson
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import normal_log_delta
 from wpriv.numerics.root_finding import smallest_meeting
-from wpriv.papers.accountants._normal_approximation import composed
-from wpriv.papers.tables import _claims_plc_losses
-from wpriv.papers.tables._claims_plc_losses import pair_of
+from wpriv.papers.accountants._normal_approximation import UNIFORM, composed
+from wpriv.papers.tables._claims_plc_losses import pair_of, published_sigma
 from wpriv.papers.tables._statement import Case, Claims, panels
 
 # distributions A against B for which the third moment of the loss is smaller than that about its mean
@@ -37,10 +37,6 @@ equal = partial(STATEMENTS.claim, equal=True)
 lower = partial(STATEMENTS.claim, lower=True)
 
 
-def _raw_third(p: list[float], q: list[float]) -> float:
-    return math.fsum(a * abs(math.log(a / b)) ** 3 for a, b in zip(p, q, strict=True))
-
-
 @upper("Theorem 4", "Kolmogorov distance at most 0.4748 E|Y|^3/(sqrt(n) sigma^3)")
 def _() -> Iterator[Case]:
     for (p, q), n in product(SKEWED, (1, 10, 100)):
@@ -50,13 +46,13 @@ def _() -> Iterator[Case]:
         steps = np.cumsum(np.exp(chain.log_p))
         normal = ndtr((chain.losses - n * loss.mean) / math.sqrt(n * loss.variance))
         distance = max(np.abs(steps - normal).max(), np.abs(np.append(0.0, steps[:-1]) - normal).max())
-        bound = _claims_plc_losses.UNIFORM * _raw_third(p, q) / math.sqrt(n) / loss.variance**1.5
+        bound = UNIFORM[True] * raw_third_moment(pair_of(p, q)) / math.sqrt(n) / loss.variance**1.5
         yield f"A={tuple(p)}, B={tuple(q)}, n={n}", bound, float(distance)
 
 
 @lower("Theorem 4, moments", "its E|Y|^3 can be smaller than the E|Y - mean|^3 that its proof needs", SKEWED)
 def _(p: list[float], q: list[float]) -> Case:
-    return f"A={tuple(p)}, B={tuple(q)}", _raw_third(p, q), loss_class(pair_of(p, q)).third
+    return f"A={tuple(p)}, B={tuple(q)}", raw_third_moment(pair_of(p, q)), loss_class(pair_of(p, q)).third
 
 
 def _quadrature(low: float, high: float) -> tuple[Array, Array]:
@@ -151,38 +147,38 @@ def _pdp_sigma(eps: float, delta: float) -> float:
 
 @equal("Corollary 5.2", "smallest sigma for PDP, over sqrt(2 eps)", (0.5, 2.0), error=10)
 def _(eps: float) -> Case:
-    return f"eps={eps:g}, delta=1e-5", _claims_plc_losses.published_sigma(eps, 1e-5), _pdp_sigma(eps, 1e-5)
+    return f"eps={eps:g}, delta=1e-5", published_sigma(eps, 1e-5), _pdp_sigma(eps, 1e-5)
 
 
 @equal("Corollary 5.2, delta", "delta at the printed sigma is the target", error=10)
 def _() -> Iterator[Case]:
-    sigma = _claims_plc_losses.published_sigma(2.0, 1e-5)
+    sigma = published_sigma(2.0, 1e-5)
     yield "eps=2, delta=1e-5", 1e-5, float(ndtr(1 / (2 * sigma) - 2 * sigma))
 
 
 @equal("Corollary 5.2, corrected", "over sqrt(2) eps, at any delta", product((0.5, 2.0), (1e-5, 0.4, 0.6)))
 def _(eps: float, delta: float) -> Case:
-    sigma = _claims_plc_losses.published_sigma(eps, delta) * math.sqrt(2 * eps) / (math.sqrt(2) * eps)
+    sigma = published_sigma(eps, delta) * math.sqrt(2 * eps) / (math.sqrt(2) * eps)
     return f"eps={eps:g}, delta={delta:g}", sigma, _pdp_sigma(eps, delta)
 
 
 @upper("Lemma 13", "Berry-Esseen, with S > n sigma z", (1, 100), error=11)
 def _(n: int) -> Case:
     # n fair steps of +-1 never add up to more than n, which is n sigma z at z = 1
-    return f"{n} fair steps of +-1, z=1", _claims_plc_losses.UNIFORM / math.sqrt(n), float(ndtr(-1.0))
+    return f"{n} fair steps of +-1, z=1", UNIFORM[True] / math.sqrt(n), float(ndtr(-1.0))
 
 
-@upper("Theorem 6", "delta <= Delta + beta, with z over sqrt(n) sigma^2", error=12)
-def _() -> Iterator[Case]:
-    bound = _claims_plc_losses.published_normal_bound
-    bounds = [bound(2, 1, loss_class(pair_of(p, q)), _raw_third(p, q)) for p, q in (RARE, RARE[::-1])]
+def _theorem_6(*, printed: bool) -> Iterator[Case]:
+    bounds = []
+    for pair in (pair_of(*RARE), pair_of(*RARE[::-1])):
+        at = composed([(pair, 1)])
+        at = replace(at, third=raw_third_moment(pair), deviation=at.variance) if printed else at
+        bounds.append(at.bracket(2, nonuniform=True).safe)
     yield "A has loss 5 with probability 1e-4, n=1, eps=2", max(bounds), RARE_DELTA
 
 
-@upper("Theorem 6, corrected", "delta <= Delta + beta, with z over sqrt(n) sigma")
-def _() -> Iterator[Case]:
-    bounds = [composed([(pair_of(p, q), 1)]).bracket(2, nonuniform=True).safe for p, q in (RARE, RARE[::-1])]
-    yield "A has loss 5 with probability 1e-4, n=1, eps=2", max(bounds), RARE_DELTA
+upper("Theorem 6", "delta <= Delta + beta, with z over sqrt(n) sigma^2", error=12)(partial(_theorem_6, printed=True))
+upper("Theorem 6, corrected", "delta <= Delta + beta, with z over sqrt(n) sigma")(partial(_theorem_6, printed=False))
 
 
 @upper("Theorem 6, step I", "|int g d(w - Phi)| <= |int d(w - Phi)|", error=13)

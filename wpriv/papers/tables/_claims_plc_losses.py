@@ -19,14 +19,12 @@ from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.accounting.mechanisms.randomized_response import RandomizedResponse
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.kinds import Sampling
-from wpriv.core.loss_moments import LossClass
 from wpriv.core.process import Process, Step
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import normal_log_delta
 from wpriv.papers.accountants import berry_esseen, markov
 from wpriv.papers.tables._statement import Case, Claims, panels
 
-UNIFORM, NONUNIFORM = 0.4748, 25.80  # constants of Lemma 13
 # pairs (A, B) of distributions on few outcomes, the simplest first
 PAIRS = (([0.9, 0.1], [0.5, 0.5]), ([0.2, 0.3, 0.5], [0.4, 0.4, 0.2]), ([0.5, 0.3, 0.2, 0.0], [0.4, 0.35, 0.0, 0.25]))
 
@@ -47,20 +45,6 @@ def published_sigma(eps: float, delta: float, n: int = 1, distance: float = 1.0)
     """Corollary 5.2: the smallest sigma for (eps, delta)-PDP, with sqrt(2 eps) where sqrt(2) eps is right."""
     z = float(erfcinv(2 * delta))
     return distance * math.sqrt(n) / math.sqrt(2 * eps) * (z + math.sqrt(z * z + eps))
-
-
-def published_normal_bound(eps: float, n: int, loss: LossClass, raw_third: float) -> float:
-    """Theorem 6: Delta + beta of one order of the inputs, with z = (eps - n mean) / (sqrt(n) variance).
-
-    The third moment is that of the loss itself; about its mean, and with the standard deviation in z, it is right.
-    """
-    finite = math.pow(1 - loss.mass_at_plus_infinity, n)
-    mean, variance = n * loss.mean, n * loss.variance
-    normal = math.exp(normal_log_delta(eps, mean, variance))
-    z = (eps - mean) / (math.sqrt(n) * loss.variance)
-    ratio = raw_third / math.pow(loss.variance, 1.5)
-    error = min(UNIFORM * ratio, NONUNIFORM * ratio / (1 + z**3)) if z >= 0 else UNIFORM * ratio
-    return (1 - finite) + finite * (normal + error / math.sqrt(n))
 
 
 def pair_of(p: Sequence[float] | Array, q: Sequence[float] | Array) -> AtomicPair:

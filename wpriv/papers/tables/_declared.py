@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from statistics import mean, stdev
@@ -12,7 +11,7 @@ import numpy as np
 from scipy.special import betaln
 
 from wpriv.accounting.accountants import gdp_clt, pld
-from wpriv.accounting.mechanisms.gauss import Gauss, GaussPair
+from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.core.kinds import Sampling
 from wpriv.core.parameters import PluginClass, parameter
 from wpriv.core.process import Process, Step
@@ -21,7 +20,6 @@ from wpriv.numerics import conversions
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.root_finding import smallest_meeting
 from wpriv.papers import projected_length
-from wpriv.papers.accountants import buckets
 from wpriv.papers.mechanisms.wgrad import penalised_gradient, wasserstein_gradient
 from wpriv.papers.tables._claims_wdp import TABLE_2
 
@@ -75,46 +73,6 @@ class AttackChances(_Table):
             values = (*place.split(", "), eps, printed, computed, printed - computed)
             results.append(dict(zip(self.SHOWN, values, strict=True)))
         return results
-
-
-@dataclass(frozen=True)
-class BucketDrift(_Table):
-    """Delta of n Gaussian releases by buckets of the privacy loss on a fixed budget of memory, beside the exact delta.
-
-    The buckets of one release reach 10 standard deviations beyond the mean loss; see the accountant ``buckets``, which
-    adds the rounding of the Fourier transforms to both ends, where these numbers are what floating point gives.
-
-    Source: Sommer, Meiser, Mohammadi (2019), Figure 5 and Section 7; Meiser, Mohammadi (2018), "Tight on Budget?".
-    """
-
-    name = "buckets"
-    COLUMNS = ("epsilon", "delta")
-    CLAIM = True
-    sigma: float = parameter("standard deviation of the noise at sensitivity 1", default=1.0, exclusive_minimum=0)
-    n: int = parameter("number of compositions, a power of two", default=1, minimum=1)
-    epsilon: float = parameter("the eps at which delta is computed", default=0.0, minimum=0)
-    cells: int = parameter("number of buckets of the privacy loss, an even number", default=100_000, minimum=100)
-
-    def rows(self) -> Rows:
-        """Return three rows: the exact delta, and those of the buckets from above and from below."""
-        if self.n & (self.n - 1) or self.cells % 2:
-            raise UsageError(f"buckets: n must be a power of two and cells even; found n {self.n}, cells {self.cells}")
-        mean = self.n / (2 * self.sigma**2)
-        exact = math.exp(conversions.normal_log_delta(self.epsilon, mean, 2 * mean))
-        above, below = (_gauss_buckets(self.sigma, self.n, self.cells, up).delta(self.epsilon) for up in (True, False))
-        cases = (("exact", exact, "exact"), ("buckets, from above", above, "approximate"))
-        return [
-            dict(zip(self.SHOWN, (case, self.epsilon, delta, claim), strict=True))
-            for case, delta, claim in (*cases, ("buckets, from below", below, "approximate"))
-        ]
-
-
-@functools.lru_cache(maxsize=64)
-def _gauss_buckets(sigma: float, n: int, cells: int, upward: bool) -> buckets.Buckets:
-    if n > 1:
-        return buckets.summed([(_gauss_buckets(sigma, n // 2, cells, upward), 2)])
-    width = (1 / (2 * sigma**2) + 10 / sigma) / (cells // 2)
-    return buckets.buckets_of(GaussPair(1 / sigma), width, cells, upward=upward)
 
 
 @dataclass(frozen=True)
@@ -441,7 +399,7 @@ def _loss(gap: Array, p: float, *, root: bool) -> tuple[float, float | None]:
 DECLARED = {
     table.name: table
     for table in (
-        *(AttackChances, BucketDrift, GaussFormulas, LimitError, ProjectionLaw),
+        *(AttackChances, GaussFormulas, LimitError, ProjectionLaw),
         *(SlicedDistance, UniformOutputs, WgradSensitivity, WpGradient),
     )
 }

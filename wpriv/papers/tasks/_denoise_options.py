@@ -19,7 +19,7 @@ class Options(StrictModel):
     loss: Literal["entropic", "plain", "sinkhorn-divergence"] = Field(
         "entropic",
         description="entropic transport, exact transport (plain), or the debiased divergence; the last two learn the "
-        "noise as well",
+        "noise as well, as far as the network can make it",
     )
     lam: Annotated[Any, BeforeValidator(_lam)] = Field(
         "theorem",

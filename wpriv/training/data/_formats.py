@@ -1,4 +1,4 @@
-"""The formats of data sets as arrays: pictures (a square from the middle of each, resized), IDX, MATLAB, CIFAR-10."""
+"""The formats of data sets as arrays: pictures (a square from the middle of each, resized), IDX, npz, mat, CIFAR-10."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wpriv.errors import FaultyRecords, MissingResource
+from wpriv.files import array_files
 from wpriv.training.data._dataset import Array, Arrays
 from wpriv.training.data._files import MAX_BYTES, FileSet, read_bytes
 
@@ -104,10 +105,22 @@ def decode(paths: Sequence[Path], raws: Sequence[bytes]) -> Arrays:
     return x[:, None], y.astype(np.int64), x_test[:, None], y_test.astype(np.int64)
 
 
-# --- MATLAB files, before version 7.3 ---
+# --- files of several arrays: NumPy's, and those of MATLAB before version 7.3 ---
 
 MAX_NUMBERS = MAX_BYTES // 8  # of one array
 DAMAGED_MAT = (ValueError, TypeError, KeyError, IndexError, NotImplementedError, EOFError, OSError)
+
+
+def parse_npz(path: Path, raw: bytes, limit: int = MAX_BYTES) -> dict[str, Array]:
+    """Return the arrays of a .npz file by name.
+
+    Raises:
+        FaultyRecords: it is damaged, holds more than ``limit`` bytes, or other content than numbers and text.
+    """
+    try:
+        return array_files.npz(io.BytesIO(raw), limit)
+    except array_files.DAMAGED as error:
+        raise FaultyRecords(f"{path}: not a complete .npz file of numbers ({str(error)[:120]})") from None
 
 
 def parse_mat(path: Path, raw: bytes, names: Sequence[str] = ()) -> dict[str, Array]:

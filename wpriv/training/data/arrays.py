@@ -15,7 +15,7 @@ from wpriv.training.data import _classes
 from wpriv.training.data._classes import Classes, declared_words
 from wpriv.training.data._dataset import IGNORED, Array, Data, narrowed, random_split
 from wpriv.training.data._files import File, read_bytes, resolve_path
-from wpriv.training.data.features import parse_npz
+from wpriv.training.data._formats import parse_npz
 
 ABOUT = "your own arrays of images or rows, in a .npz file"
 GET = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,10 @@ import numpy as np
 
 from wpriv.core.parameters import Parameters, parameter
 from wpriv.errors import FaultyRecords, UsageError
-from wpriv.files import array_files
 from wpriv.training.data import _classes, _formats
-from wpriv.training.data._dataset import Array, Data, narrowed, random_split
-from wpriv.training.data._files import MAX_BYTES, File, read_bytes, resolve_path
+from wpriv.training.data._dataset import Array, Data, narrowed
+from wpriv.training.data._files import File, read_bytes, resolve_path
+from wpriv.training.data.arrays import Split, of_arrays
 
 ABOUT = "rows of numbers with labels, from your own .npz or .mat"
 GET = (
@@ -38,34 +37,26 @@ class Params(Parameters):
 
 def read(root: Path | None, params: Params) -> Data:
     """Return [N, D] float32 as in the file. Labels keep their numbers, unless others are declared."""
-    x, y, first = _rows(resolve_path(params.name, "file", params.file, root), params)
-    if params.test_file:
-        x_test, y_test, second = _rows(resolve_path(params.name, "file", params.test_file, root), params)
-        files: tuple[File, ...] = (first, second)
-    else:
-        train, test = random_split(len(x), params.test_share, params.split_seed)
-        x, y, x_test, y_test, files = x[train], y[train], x[test], y[test], (first,)
-    name = f"{params.name}:{first.path.stem}"
-    declared = _classes.class_names(params.name, params.classes)
-    classes = _classes.of_whole(name, y, y_test, declared=declared)
-    if classes is None:
-        raise FaultyRecords(
-            f"{name}: whole labels are the numbers of their classes, from 0 to {_classes.MAX_CLASSES - 1}; found "
-            f"{min(y)} to {max(y)}. Declare the label of each class by classes, such as classes: [-1, 1]"
-        )
-    return Data(
-        name=name,
-        x_train=x,
-        y_train=classes.train,
-        x_test=x_test,
-        y_test=classes.test,
-        classes=classes.names,
+    names = (params.file, *([params.test_file] if params.test_file else []))
+    parts = [_rows(resolve_path(params.name, "file", name, root), params) for name in names]
+    first = parts[0][2]
+    data = of_arrays(
+        f"{params.name}:{first.path.stem}",
+        parts[0][:2],
+        parts[1][:2] if params.test_file else None,
         source=str(first.path),
-        files=files,
-        notes=classes.notes,
-        classes_from=classes.origin,
-        wide=any(part.dtype == np.float64 for part in (x, x_test)),
+        split=Split(params.test_share, params.split_seed),
+        files=tuple(file for *_, file in parts),
+        declared=_classes.class_names(params.name, params.classes),
     )
+    if data.response:
+        y = data.response_train
+        assert y is not None
+        raise FaultyRecords(
+            f"{data.name}: whole labels are the numbers of their classes, from 0 to {_classes.MAX_CLASSES - 1}; found "
+            f"{y.min()} to {y.max()}. Declare the label of each class by classes, such as classes: [-1, 1]"
+        )
+    return data
 
 
 def label_values(root: Path | None, file: str) -> tuple[str, ...]:
@@ -77,7 +68,7 @@ def label_values(root: Path | None, file: str) -> tuple[str, ...]:
 def _rows(path: Path, params: Params) -> tuple[Array, Array, File]:
     """Return the rows and the integer labels in a file."""
     raw = read_bytes(path)
-    arrays = _formats.parse_mat(path, raw) if path.suffix.lower() == ".mat" else parse_npz(path, raw)
+    arrays = _formats.parse_mat(path, raw) if path.suffix.lower() == ".mat" else _formats.parse_npz(path, raw)
     x = _select(arrays, params.features, "features", path, lambda a: a.ndim == 2 and min(a.shape) > 1)
     count = len(x) if x.ndim else 0
     y = _select(arrays, params.labels, "labels", path, lambda a: a.ndim > 0 and a.size == max(a.shape) == count)
@@ -89,14 +80,6 @@ def _rows(path: Path, params: Params) -> tuple[Array, Array, File]:
             f"found {x.dtype} {list(x.shape)}, {y.dtype} {list(y.shape)}"
         )
     return narrowed(x), labels, File.unverified(path, raw)
-
-
-def parse_npz(path: Path, raw: bytes, limit: int = MAX_BYTES) -> dict[str, Array]:
-    """Return the arrays of a .npz file by name."""
-    try:
-        return array_files.npz(io.BytesIO(raw), limit)
-    except array_files.DAMAGED as error:
-        raise FaultyRecords(f"{path}: not a complete .npz file of numbers ({str(error)[:120]})") from None
 
 
 def _select(arrays: dict[str, Array], name: str, role: str, path: Path, fits: Callable[[Array], bool]) -> Array:

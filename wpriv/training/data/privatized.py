@@ -13,7 +13,7 @@ from wpriv.core.parameters import Parameters, parameter
 from wpriv.errors import MissingResource
 from wpriv.training.data._dataset import FROM_LABELS, Array, Data, RecordNoise, scaled
 from wpriv.training.data._files import File, read_bytes, resolve_path
-from wpriv.training.data.features import parse_npz
+from wpriv.training.data._formats import parse_npz
 
 ABOUT = "your own records with noise on them, as wpriv privatize wrote them"
 GET = (

@@ -20,7 +20,6 @@ from wpriv.errors import UsageError
 from wpriv.files.shown import Shown
 from wpriv.numerics import ball_projection
 from wpriv.numerics.numbers import shown, whole
-from wpriv.randomness import report_key
 from wpriv.results.model import Json
 from wpriv.training.data._parameters import ReaderParameters
 from wpriv.training.local import local_mechanism, local_statement
@@ -179,7 +178,7 @@ def blocks(plan: Plan, private: Records, say: Callable[[str], None] = lambda lin
     nothing about the record beyond the sum itself (Mironov 2012). Rounding noise on the grid, and the sum to float32,
     is post-processing.
     """
-    key, size = report_key(plan.seed), math.prod(private.shape)
+    key, size = randomness.key("privatize", plan.seed), math.prod(private.shape)
     count, noise_in_cells = max(1, BLOCK // size), plan.calibrated.noise / plan.step
     sample = randomness.normal if plan.calibrated.p == 2 else randomness.laplace
     last_line = time.monotonic()

@@ -31,7 +31,7 @@ SLICE = 4096  # records validated together
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """N records of one shape, up to ``LARGEST`` or bytes for n/255; ``labels`` or None; ``notes`` on how they were read."""
+    """N records of one shape, up to ``LARGEST`` or bytes for n/255; ``labels`` or None; ``notes`` on the reading."""
 
     x: Array
     name: str

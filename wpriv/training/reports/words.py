@@ -103,10 +103,10 @@ def guaranteed(statement: Statement, purpose: str) -> tuple[Releases | Reports, 
             f"says what may be published"
         )
     if source.best is None:
-        raise Unsupported(
-            f"{purpose} states a proven (eps, delta) guarantee, and no accountant of this training gives one. Add pld "
-            f"to its accountants"
-        )
+        reason = "no accountant of this training gives one. Add pld to its accountants"
+        if isinstance(source, Reports):
+            reason = "the reports that this training used have none. Privatise the records with public bounds"
+        raise Unsupported(f"{purpose} states a proven (eps, delta) guarantee, and {reason}")
     return source, source.best
 
 
