@@ -107,10 +107,7 @@ def lines(parameters: Mapping[str, Any] | None) -> list[str]:
 
 
 def is_unsampled_gaussian(process: Process) -> bool:
-    """Tell whether every step is a Gaussian mechanism on all records, so that mu^2 adds up even if chosen adaptively.
-
-    docs/theory/classical-bounds.md, "Gaussian steps alone", has the proof.
-    """
+    """Tell whether all steps are unsampled Gaussian: mu^2 adds up (docs/theory/classical-bounds.md, its end)."""
     return all(gaussian_mu(pair) is not None for run in process.renyi_directions() for pair, _ in run)
 
 

@@ -30,11 +30,7 @@ REPLACED = "one record is replaced by another, which moves a sum twice as far"
 
 @dataclass(frozen=True)
 class Interpretation:
-    """One interpretation: a step, the assumption in words, the neighbouring relation, and an accountant.
-
-    Args:
-        group: records of one person. records: size of the data set, where it matters.
-    """
+    """A step with its assumption in words, relation, accountant, records of one person, and size of the data set."""
 
     spec: dict[str, Any]
     assumption: str

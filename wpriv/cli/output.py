@@ -79,11 +79,7 @@ class _Stream:
 
 
 class Results(_Stream):
-    """Standard output.
-
-    Raises:
-        ReaderGone: the reader has closed the pipe. MissingResource: the text cannot be written, as on a full disk.
-    """
+    """Standard output; writing raises ReaderGone if the pipe is closed, MissingResource if the disk is full."""
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -444,10 +440,7 @@ def emit_rows(rows: Sequence[Mapping[str, object]], schema: str, **more: object)
 def emit_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: int = 0, notes: Sequence[str] = ()
 ) -> None:
-    """Print a table, on a terminal at its width, with a bold header and coloured claims and verdicts.
-
-    Off a terminal a row is one line, since programs read it.
-    """
+    """Print a table: on a terminal at its width with header and colours, else one line a row, for programs."""
     rows = [[exponents(text) for text in row] for row in rows]
     head, body = table(header, rows, width() - indent if is_live(sys.stdout) else sys.maxsize)
     emit(*(coloured(" " * indent + line, bold=True) for line in head))

@@ -297,11 +297,7 @@ def gaussian_mu(pair: LossPair) -> float | None:
 def bounded_tails(
     inside: tuple[Array, ...], below: NDArray[np.bool_], beyond: NDArray[np.bool_], log_infinity: float = -math.inf
 ) -> Tails:
-    """The logarithms of the tails ``inside`` a bounded support, completed below it and from its end on.
-
-    Args:
-        log_infinity: ln of the mass at an infinite loss, in either direction.
-    """
+    """The logarithms of the tails ``inside`` a bounded support, below it and beyond, with an infinite loss's mass."""
     rest = float(log1mexp(log_infinity))
     ends = ((0.0, log_infinity), (-np.inf, rest), (rest, -np.inf), (log_infinity, 0.0))
     return Tails(*(np.select((below, beyond), end, tail) for end, tail in zip(ends, inside, strict=True)))

@@ -213,11 +213,7 @@ def sorted_legend(axes: Any, entries: list[LegendEntry]) -> None:
 
 
 def legend(axes: Any, handles: Sequence[Any], labels: Sequence[str], title: str | None = None) -> None:
-    """Add a legend, in smaller type if it has more than eight entries.
-
-    Args:
-        title: of the legend; None for what three or more labels have in common, which is then left out of each.
-    """
+    """Add a legend, small beyond eight entries; without a title it is what three or more labels have in common."""
     if title is None:
         title, labels = _common(labels)
     size = "small" if len(labels) <= 8 else "x-small"

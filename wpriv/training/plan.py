@@ -208,11 +208,7 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
 
 
 def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[evaluate.Refusal]]:
-    """Evaluate every accountant of the recipe on a process.
-
-    Returns:
-        The guarantees, and the accountants that have no answer.
-    """
+    """Evaluate every accountant of the recipe on a process; return guarantees, and refusals."""
     private = plan.private
     assert private is not None
     rows, refused = [], []

@@ -25,10 +25,7 @@ MARGINS = (30, 16)
 
 @dataclass(frozen=True)
 class Outcomes:
-    """P- and Q-masses of a pair between the losses offset + (first + j) h and offset + (first + j + 1) h.
-
-    Masses below all of these losses are in ``bottom``, and those above in ``top``.
-    """
+    """P- and Q-masses between losses offset + (first + j) h and the next; ``bottom`` below all, ``top`` above."""
 
     h: arb
     offset: arb

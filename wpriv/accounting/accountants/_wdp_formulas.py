@@ -45,10 +45,7 @@ def published_from_dp(eps: float, distance: float, order: float) -> float:
 
 
 def published_from_rdp(eps: float, distance: float, order: float) -> float:
-    """Proposition 10, (alpha, eps)-RDP to WDP: (1/2) Delta (2 eps)^(1/(2 mu)).
-
-    False: within outputs of diameter D, Pinsker's inequality gives D min(1, sqrt(eps/2))^(1/mu).
-    """
+    """Proposition 10, RDP to WDP: (1/2) Delta (2 eps)^(1/(2 mu)). False: Pinsker gives D min(1, sqrt(eps/2))^(1/mu)."""
     return distance / 2 * math.pow(2 * eps, 0.5 / check_order(order))
 
 

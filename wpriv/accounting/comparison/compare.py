@@ -269,11 +269,7 @@ def _provenance(recipe: Recipe, rows: list[Row], **counts: int) -> dict[str, obj
 
 
 def compute(cell: Cell, curves: dict[str, object]) -> list[Row]:
-    """Compute the rows of one cell.
-
-    Args:
-        curves: a cache for cells with the same process and accountant: their curve, or the reason why there is none.
-    """
+    """Compute the rows of one cell; ``curves`` caches by process and accountant a curve, or why there is none."""
     try:
         if cell.table == "bounds":
             return [_bound(cell, curves)]

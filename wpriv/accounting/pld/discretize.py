@@ -38,10 +38,7 @@ def half_of_tails(start: Tails, end: Tails, a: Array, width: Array, plain: bool)
 
 
 def narrow_halves(pair: LossPair, low: Array, high: Array, middle: Array) -> tuple[Half, Half] | None:
-    """Both halves of the cells from the parts that a pair knows to the rounding of its losses; nan where it does not.
-
-    A loss in the middle counts in the first half.
-    """
+    """Both halves of the cells, middle in the first, from parts known to rounding; nan where they are not."""
     first = pair.cell_parts(low, np.nextafter(middle, np.inf))
     second = pair.cell_parts(middle, high)
     if first is None or second is None:

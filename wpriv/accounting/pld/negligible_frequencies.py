@@ -59,10 +59,7 @@ class SmoothingKernel:
         return np.asarray(excess + ends - 0.5 * np.log1p(square / shape**2))
 
     def gap_factor(self) -> float:
-        """Factor on the density of loss plus twice the kernel, at eps - shift, that bounds how much delta was raised.
-
-        docs/theory/certified-pld.md, Theorem 10.
-        """
+        """Factor on a density that bounds how much delta was raised: docs/theory/certified-pld.md, Theorem 10."""
         return math.exp(3 * self.width) * constants.KERNEL_COVER * constants.KERNEL_EXCESS * self.width**2
 
 

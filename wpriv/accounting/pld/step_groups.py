@@ -285,10 +285,7 @@ def small_tilt(steps: Steps, tilt: float, eps: float, delta: float, cut: float, 
 
 
 def chernoff_suffices(scans: list[TailScan], counts: list[Counts], eps: float, delta: float) -> bool:
-    """Tell whether Chernoff's bound of delta at eps > 0 is at most delta > 0.
-
-    The tilt starts at that of a normally distributed loss and is improved by Newton's method.
-    """
+    """Tell whether Chernoff's bound at eps > 0 is at most delta > 0, its tilt improved by Newton's method."""
 
     def total(values: list[Array]) -> float:
         return sum(float(n @ each) for n, each in zip(counts, values, strict=True))

@@ -30,11 +30,7 @@ CLASSES = "names of the classes, in the order of their numbers; read from the la
 
 @dataclass(frozen=True)
 class Declared:
-    """What is publicly known of the columns of a table.
-
-    Args:
-        ranges: low and high end of numeric columns. categories: all words of columns of words. classes: of the target.
-    """
+    """Public facts on a table: ranges of numbers, categories (all words) of columns, classes of the target."""
 
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -112,11 +112,7 @@ DAMAGED_MAT = (ValueError, TypeError, KeyError, IndexError, NotImplementedError,
 
 
 def parse_npz(path: Path, raw: bytes, limit: int = MAX_BYTES) -> dict[str, Array]:
-    """Return the arrays of a .npz file by name.
-
-    Raises:
-        FaultyRecords: it is damaged, holds more than ``limit`` bytes, or other content than numbers and text.
-    """
+    """The arrays of a .npz file by name; FaultyRecords if damaged, above ``limit`` bytes, or of other content."""
     try:
         return array_files.npz(io.BytesIO(raw), limit)
     except array_files.DAMAGED as error:
