@@ -1,7 +1,7 @@
 """Figures whose files are blank: rendering takes half the time of a small training, and few tests look at the result.
 
-What a figure refuses is refused still; only its layout and its rendering are left out. The tests of the folders in
-``RENDERED``, and those marked ``figures``, have real files. Commands in processes of their own always render.
+The panels are drawn, and what they refuse is refused still; the layout and the rendering are left out. The tests of the
+folders in ``RENDERED``, and those marked ``figures``, have real files, as have commands in processes of their own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ BLANK = {
     "pdf": b"%PDF-1.4\n%%EOF\n",
     "svg": b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>\n',
 }
-_render = figure_layout.save
+_finish, _render = figure_layout.finish, figure_layout.save
+
+
+def finish(figure: Any, panels: object, columns: int, style: object) -> None:
+    """Leave out the layout, which draws the figure once; the arguments are those of ``figure_layout.finish``."""
 
 
 def save(figure: Any, out: Path, formats: Sequence[str], stem: str) -> list[Path]:
@@ -40,4 +44,4 @@ def set_rendering(item: pytest.Item) -> None:
     """Choose between real and blank figures for a test and the fixtures that are set up for it."""
     folder = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
     is_real = folder.startswith(RENDERED) or item.get_closest_marker("figures") is not None
-    figure_layout.save = _render if is_real else save
+    figure_layout.finish, figure_layout.save = (_finish, _render) if is_real else (finish, save)

@@ -5,6 +5,7 @@ The default run leaves out the tests marked ``nightly``, which ``nox -s nightly`
 fails because the machine is slow.
 """
 
+import gc
 import os
 
 # before numpy and torch are loaded; child processes inherit the environment
@@ -48,6 +49,12 @@ def pytest_collection_modifyitems(config, items):
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+def pytest_collection_finish(session):
+    """Keep modules and tests, which live as long as the process, out of every later collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

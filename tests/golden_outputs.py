@@ -1030,12 +1030,12 @@ def path_of(case: Case) -> Path:
 
 def main() -> None:
     """Write the files of the named cases, or of all; a file with no case is removed."""
-    from tests.blank_figures import figure_layout, save
+    from tests.blank_figures import figure_layout, finish, save
 
     parser = argparse.ArgumentParser(description="Write kept outputs anew.")
     parser.add_argument("--write", nargs="*", metavar="NAME", required=True)
     names = parser.parse_args().write
-    figure_layout.save = save
+    figure_layout.finish, figure_layout.save = finish, save
     KEPT.mkdir(parents=True, exist_ok=True)
     for case in [CASES[name] for name in names] or CASES.values():
         path_of(case).write_text(produce(case), encoding="utf-8")

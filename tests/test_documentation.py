@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -15,6 +16,7 @@ import pytest
 
 import wpriv.accounting.mechanisms
 from tests import nightly
+from tests.command_line import call_alone
 from tests.documents import PAGES, README, blocks, run_page
 from tests.points import ROOT
 from wpriv.cli.main import main
@@ -70,9 +72,11 @@ def test_flags_of_scripts_that_are_not_run_exist(page):
             assert flags <= known, f"{verb}: {flags - known}"
 
 
+@functools.cache
 def flags_of(*verb: str) -> set[str]:
-    done = subprocess.run([sys.executable, "-m", "wpriv", *verb, "--help"], capture_output=True, text=True, check=True)
-    return set(re.findall(r"--[a-z-]+", done.stdout))
+    code, text, _ = call_alone([*verb, "--help"])
+    assert code == 0
+    return set(re.findall(r"--[a-z-]+", text))
 
 
 def test_the_readme_has_at_most_150_lines():

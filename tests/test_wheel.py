@@ -4,8 +4,8 @@ The wheel is installed alone into a fresh virtual environment. What it and its e
 packages declare in turn, is linked into that environment from the one that runs the tests: nothing is downloaded, and
 an import that no declaration covers fails.
 
-The commands of README run there, in an empty folder. ``test_documentation`` compares what they print; here they
-only have to end with the exit code that README shows.
+At night the commands of README run there, in an empty folder. ``test_documentation`` compares what they print; here
+they only have to end with the exit code that README shows.
 """
 
 from __future__ import annotations
@@ -234,6 +234,7 @@ def test_the_calculator_needs_no_torch(calculator, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.nightly  # by default README runs in test_documentation, and single commands run in the environments here
 def test_commands_of_the_readme_run_in_a_fresh_environment(fresh, tmp_path):
     commands = [pair for block in blocks(README) if block.language in ("console", "sh") for pair in block.commands()]
     for line, shown in ((part, shown) for whole, shown in commands for part in whole.split(" && ")):
@@ -244,6 +245,7 @@ def test_commands_of_the_readme_run_in_a_fresh_environment(fresh, tmp_path):
         assert status == code, printed
 
 
+@pytest.mark.nightly
 def test_python_of_the_readme_runs_in_a_fresh_environment(fresh, tmp_path):
     sessions = [block.text for block in blocks(README) if block.language == "python" and ">>>" in block.text]
     assert sessions

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import nightly
 from tests.command_line import call
 from wpriv.cli import catalog
 from wpriv.cli.completion import SCRIPTS, offered
@@ -199,7 +200,7 @@ class Fish:
         pass
 
 
-@pytest.fixture(params=SCRIPTS, scope="module")
+@pytest.fixture(scope="module")
 def shell(request, tmp_path_factory):
     """A shell whose ``wpriv`` is this program."""
     name, folder = request.param, tmp_path_factory.mktemp(request.param)
@@ -214,20 +215,22 @@ def shell(request, tmp_path_factory):
     opened.close()
 
 
+TYPED = [
+    ("wpriv cal", "wpriv calibrate"),
+    ("wpriv budget --mech lapl", "wpriv budget --mech laplace"),
+    ("wpriv budget --mech=unif", "wpriv budget --mech=uniform"),
+    ("wpriv budget --sigm", "wpriv budget --sigma"),
+    ("wpriv budget --mech randomized-response --param e", "wpriv budget --mech randomized-response --param eps0="),
+    ("wpriv train quick/dig", "wpriv train quick/digits"),
+    ("wpriv data show mni", "wpriv data show mnist"),
+    ("wpriv report lin", "wpriv report lines.txt"),
+]
+# by default each line in one of the shells
+IN_SHELLS = nightly.sharded([(name, *line) for name in SCRIPTS for line in TYPED], 3)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("typed", "words"),
-    [
-        ("wpriv cal", "wpriv calibrate"),
-        ("wpriv budget --mech lapl", "wpriv budget --mech laplace"),
-        ("wpriv budget --mech=unif", "wpriv budget --mech=uniform"),
-        ("wpriv budget --sigm", "wpriv budget --sigma"),
-        ("wpriv budget --mech randomized-response --param e", "wpriv budget --mech randomized-response --param eps0="),
-        ("wpriv train quick/dig", "wpriv train quick/digits"),
-        ("wpriv data show mni", "wpriv data show mnist"),
-        ("wpriv report lin", "wpriv report lines.txt"),
-    ],
-)
+@pytest.mark.parametrize(("shell", "typed", "words"), IN_SHELLS, indirect=["shell"])
 def test_a_shell_completes_the_line(shell, typed, words):
     (shell.folder / "lines.txt").touch()
     assert shell.completed(typed) == words.split()

@@ -6,7 +6,6 @@ import builtins
 import json
 import os
 import pickle
-import resource
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests import forked
 from wpriv.cli.main import main
 from wpriv.files import durable_writes
 
@@ -80,21 +80,24 @@ def words(verb, folder, table):
     return [str(table) if word == "TABLE" else word.replace("{}", str(folder)) for word in WRITERS[verb]]
 
 
-def no_file_grows():
-    """What a full disk looks like to a process: no file may have more than a few bytes."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+# what a full disk looks like to a process: no file may have more than a few bytes
+NO_FILE_GROWS = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", [verb for verb in WRITERS if verb != "sweep"])
 def test_a_file_that_cannot_be_written_is_an_error_of_the_environment_that_names_it(tmp_path, table, verb):
-    line = [sys.executable, "-m", "wpriv", *words(verb, tmp_path, table)]
     # else the interpreter would leave a cut bytecode file of wpriv, which no later process could load
-    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(line, capture_output=True, text=True, preexec_fn=no_file_grows, env=env)
-    assert done.returncode == 4, done.stderr
-    assert "Traceback" not in done.stderr
-    assert str(tmp_path / "new") in done.stderr.splitlines()[-1]
+    before = f"{NO_FILE_GROWS}; import sys; sys.dont_write_bytecode = True"
+    reading, writing = os.pipe()
+    line = words(verb, tmp_path, table)
+    child = forked.start(line, out=writing, err=writing, folder=tmp_path, environment=os.environ, before=before)
+    os.close(writing)
+    with os.fdopen(reading) as printed:
+        text = printed.read()
+    assert forked.end(child) == 4, text
+    assert "Traceback" not in text
+    assert str(tmp_path / "new") in text.splitlines()[-1]
     assert not [
         path for path in tmp_path.rglob("*") if path.suffix in (".png", ".npz", ".yaml") and path.stat().st_size == 0
     ]
@@ -214,7 +217,7 @@ def test_a_broken_statement_is_named_by_whoever_reads_it(tmp_path, trained, caps
     (folder / "statement.json").write_bytes(content)
     for line in (
         [*TRAIN, "--out", str(folder)],
-        ["budget", "--history", str(folder / "ledger.jsonl"), "--delta", "1e-5"],
+        ["budget", "--history", str(folder / "ledger.jsonl"), "--delta", "1e-5", "--accountant", "rdp"],
     ):
         capsys.readouterr()
         code = main(line)

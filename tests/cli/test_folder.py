@@ -49,13 +49,22 @@ def out(tmp_path, monkeypatch):
     return tmp_path / "out"
 
 
-@pytest.fixture(scope="module")
-def first_run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("first")
+def folder_of(name, tmp_path_factory, *words):
+    folder = tmp_path_factory.mktemp(name)
     (folder / "toy.yaml").write_text(RECIPE)
     with contextlib.chdir(folder):
-        assert main(["train", "toy.yaml", "--out", "out"]) == 0
+        assert main(["train", "toy.yaml", "--out", "out", *words]) == 0
     return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory):
+    return folder_of("first", tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def free_run(tmp_path_factory):
+    return folder_of("free", tmp_path_factory, "--set", "privacy=none")
 
 
 @pytest.fixture
@@ -148,10 +157,9 @@ def test_nothing_is_stated_by_a_ledger_that_was_changed_after_the_run(out, train
         assert (code, answer) == (USAGE, "")
 
 
-def test_a_plan_that_was_changed_in_the_ledger_and_the_model_is_held_against_the_recipe(out, capsys):
+def test_a_plan_that_was_changed_in_the_ledger_and_the_model_is_held_against_the_recipe(out, trained, capsys):
     from wpriv.files import checkpoint
 
-    assert run(capsys)[0] == 0
     (out / storage.STATEMENT).unlink()
     louder(out / storage.LEDGER)
     for name, fields in ((storage.MODEL, checkpoint.WEIGHTS), (storage.DIAGNOSTICS, checkpoint.METRICS)):
@@ -224,8 +232,8 @@ def test_what_was_spent_before_a_fresh_start_is_named_with_the_cost_of_all_toget
     assert together > alone
 
 
-def test_a_run_without_privacy_that_was_moved_aside_is_named(out, capsys):
-    assert run(capsys, "--set", "privacy=none")[0] == 0
+def test_a_run_without_privacy_that_was_moved_aside_is_named(out, free_run, capsys):
+    shutil.copytree(free_run, out)
     assert run(capsys, "--fresh")[0] == 0
     assert [row["problem"] for row in statement(out)["earlier_runs"]] == ["trained without privacy"]
 
@@ -340,8 +348,8 @@ def test_a_private_run_that_went_on_without_privacy_has_no_cost_together_with_a_
 
 @pytest.mark.parametrize("gone", [storage.MODEL, storage.LEDGER, storage.RECIPE, storage.STATEMENT])
 @pytest.mark.parametrize("moved", [True, False])
-def test_a_run_without_privacy_is_named_whatever_of_it_is_deleted(out, capsys, gone, moved):
-    assert run(capsys, "--set", "privacy=none")[0] == 0
+def test_a_run_without_privacy_is_named_whatever_of_it_is_deleted(out, free_run, capsys, gone, moved):
+    shutil.copytree(free_run, out)
     if moved:
         assert run(capsys, "--fresh", "--set", "optimizer.lr=0.25")[0] == 0
         (out / "before-1" / gone).unlink()
@@ -368,8 +376,7 @@ def test_runs_with_the_same_noise_have_no_figure_together(out, capsys):
     assert ("same noise" in sentence, "All runs together" in sentence) == (True, False)
 
 
-def test_a_dry_run_shows_the_plan_beside_other_results_and_changes_nothing(out, capsys):
-    assert run(capsys)[0] == 0
+def test_a_dry_run_shows_the_plan_beside_other_results_and_changes_nothing(out, trained, capsys):
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     line = ("train", "toy.yaml", "--out", "out", "--dry-run")
     code, text, notes = call(capsys, *line, "--set", "privacy.sigma=4")
@@ -493,7 +500,7 @@ def test_a_ledger_with_runs_before_it_is_accounted_for_with_a_note(out, trained,
     assert (code, "before-1" in answer + notes) == (0, True)
 
 
-def test_a_dry_run_counts_the_steps_before_a_fork_that_was_killed_before_its_first(out, capsys, monkeypatch):
+def test_a_dry_run_counts_the_steps_before_a_fork_that_was_killed_before_its_first(out, trained, capsys, monkeypatch):
     class Killed(BaseException):
         pass
 
@@ -501,7 +508,6 @@ def test_a_dry_run_counts_the_steps_before_a_fork_that_was_killed_before_its_fir
         raise Killed
 
     words = ["toy.yaml", "--out", "out", "--set", "optimizer.lr=0.25"]
-    assert run(capsys)[0] == 0
     with monkeypatch.context() as patch:
         patch.setattr("wpriv.training.engine.loop.Engine.__init__", kill)
         with pytest.raises(Killed):

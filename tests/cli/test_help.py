@@ -36,8 +36,8 @@ BEFORE = {
     "recipe check": ["recipe cp quick/digits mine.yaml"],
 }
 FILES = {"people.csv": "age,income\n" + "20,0\n40,1\n" * 5, "ledger.json": "[[4, 0.01, 1000]]\n"}
-# examples that take minutes or write into the recipes of this checkout; their flags are looked at
-NOT_RUN = ("--method two-worlds", "plc/figure-4", "refresh")
+# examples that take minutes, that tests/recipes runs, or that write into this checkout; their flags are looked at
+NOT_RUN = ("--method two-worlds", "plc/figure-4", "verify claims/published", "refresh")
 
 
 def examples(text):
@@ -54,17 +54,17 @@ def page(capsys, words):
     return out
 
 
-@pytest.mark.parametrize("width", [40, 80, 100, 200])
 @pytest.mark.parametrize("words", ["", *PAGES])
-def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(capsys, monkeypatch, words, width):
+def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(capsys, monkeypatch, words):
     monkeypatch.setenv("COLUMNS", "1000")
     whole = set(page(capsys, words).split())
-    monkeypatch.setenv("COLUMNS", str(width))
-    text = page(capsys, words)
-    assert set(text.split()) - {"\\"} == whole - {"\\"}
-    lines = [line for line in text.splitlines() if len(line) > min(width, MAX_WIDTH)]
-    # a flag or a word that is itself too wide, or words in quotes
-    assert not [line for line in lines if len(line.split()) > 2 and '"' not in line]
+    for width in (40, 80, 100, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        text = page(capsys, words)
+        assert set(text.split()) - {"\\"} == whole - {"\\"}
+        lines = [line for line in text.splitlines() if len(line) > min(width, MAX_WIDTH)]
+        # a flag or a word that is itself too wide, or words in quotes
+        assert not [line for line in lines if len(line.split()) > 2 and '"' not in line]
 
 
 @pytest.mark.parametrize("words", PAGES)

@@ -80,10 +80,11 @@ def test_a_fault_has_its_line_and_column(piped, verb):
 def test_a_history_from_standard_input_answers_as_its_file_does(piped, tmp_path):
     history = '[{"mech": "gauss", "sigma": 4, "n": 10}, [4, 0.01, 1000]]'
     (tmp_path / "history.json").write_text(history)
-    printed = piped(history, "budget --history - --delta 1e-5")
+    asked = "--delta 1e-5 --accountant rdp"
+    printed = piped(history, f"budget --history - {asked}")
     assert printed[0] == 0
-    assert printed[1] == piped("", "budget --history history.json --delta 1e-5")[1].replace("history.json", "<stdin>")
-    code, _, err = piped(history[:-1], "budget --history - --delta 1e-5")
+    assert printed[1] == piped("", f"budget --history history.json {asked}")[1].replace("history.json", "<stdin>")
+    code, _, err = piped(history[:-1], f"budget --history - {asked}")
     assert code == 2
     assert err.startswith("wpriv: --history <stdin>: not a JSON file of steps")
 
@@ -155,11 +156,12 @@ def test_a_file_called_dash_is_named_by_its_folder(piped, tmp_path):
 
 @pytest.mark.slow
 def test_a_results_folder_is_the_history_of_its_ledger(piped, tmp_path):
-    assert piped("", "train quick/digits --quick --out run --set expect=[]")[0] == 0
+    assert piped("", "train quick/digits --quick --out run --set expect=[] --set epochs=1")[0] == 0
+    asked = "--delta 1e-5 --accountant rdp --quiet"
     for verb in ("budget", "calibrate --mech gauss --eps 5"):
-        whole = piped("", f"{verb} --history run --delta 1e-5 --quiet")
+        whole = piped("", f"{verb} --history run {asked}")
         assert whole[0] == 0
-        assert whole == piped("", f"{verb} --history run/ledger.jsonl --delta 1e-5 --quiet")
+        assert whole == piped("", f"{verb} --history run/ledger.jsonl {asked}")
 
 
 def test_a_folder_without_a_ledger_is_no_history(piped, tmp_path):

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from tests import nightly
 from wpriv.cli import budget as budget_command
 from wpriv.cli.main import main
 from wpriv.verify.certificate import SCHEMA
@@ -19,6 +20,18 @@ pytestmark = pytest.mark.slow
 WPRIV = f"{sys.executable} -m wpriv"
 BUDGET = f"{WPRIV} budget --mech gauss --sigma 4 --delta 1e-5"
 UNSOUND = f"{WPRIV} budget --mech gaus --delta 1e-5"
+TRAINING = """
+kind: train
+source: "a test"
+task: classify
+data: {name: digits, limit: 40}
+model: {name: logistic}
+privacy: {sigma: 2, delta: 1e-5}
+optimizer: {name: sgd, lr: 0.5}
+batch: 10
+steps: 2
+accountants: [pld]
+"""
 # a warning on standard error beside a result
 WARNED = f"{BUDGET} --quiet --accountant gdp-clt"
 
@@ -29,10 +42,13 @@ def shell(line: str, **env: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 
-@pytest.mark.parametrize(
-    "words", [BUDGET, f"{WPRIV} recipe ls", f"{WPRIV} --help", f"{WPRIV} budget --help", f"{WPRIV} --version"]
-)
-@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+COMMANDS = [BUDGET, f"{WPRIV} recipe ls", f"{WPRIV} --help", f"{WPRIV} budget --help", f"{WPRIV} --version"]
+ENCODINGS = ("utf-8", "ascii")
+# by default one encoding a command, in turn
+READ = [(words, ENCODINGS[(place + k) % 2]) for place, words in enumerate(COMMANDS) for k in range(2)]
+
+
+@pytest.mark.parametrize(("words", "encoding"), nightly.sharded(READ, 2))
 def test_a_reader_that_leaves_ends_the_command_as_sigpipe_does(words, encoding):
     code, _, err = shell(f"{words} | true; exit ${{PIPESTATUS[0]}}", PYTHONIOENCODING=encoding)
     assert (code, err) == (141, "")
@@ -44,10 +60,11 @@ def test_a_reader_that_leaves_ends_the_command_as_sigpipe_does(words, encoding):
         BUDGET,
         f"{BUDGET} --json",
         f"{WPRIV} calibrate --mech gauss --eps 1 --delta 1e-5",
-        f"{WPRIV} train quick/digits --quick --out run",
+        f"{WPRIV} train tiny.yaml --out run",
     ],
 )
 def test_a_reader_that_leaves_costs_no_certificate(words, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TRAINING)
     line = f"cd {tmp_path} && {words} --certificate c.json | true; exit ${{PIPESTATUS[0]}}"
     assert shell(line)[0] == 141
     assert json.loads((tmp_path / "c.json").read_text())["schema"] == SCHEMA
@@ -58,8 +75,12 @@ def test_an_answer_is_printed_though_its_certificate_cannot_be_written():
     assert (code, out, err.count("wpriv: ")) == (4, "0.926342\n", 1)
 
 
-@pytest.mark.parametrize("words", [BUDGET, f"{WPRIV} --help", f"{WPRIV} --version"])
-@pytest.mark.parametrize("target", [">/dev/full", ">&-", ">&- <&-"])
+TARGETS = (">/dev/full", ">&-", ">&- <&-")
+# by default one target a command, in turn
+WRITTEN = [(words, TARGETS[(place + k) % 3]) for place, words in enumerate(COMMANDS[::2]) for k in range(3)]
+
+
+@pytest.mark.parametrize(("words", "target"), nightly.sharded(WRITTEN, 3))
 def test_results_that_cannot_be_written_are_an_error_of_the_environment(words, target):
     code, _, err = shell(f"{words} {target}")
     assert code == 4, err
@@ -85,7 +106,7 @@ accountants: [gdp]
 """
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "ascii:strict"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.nightly), "ascii:strict"])
 def test_characters_that_an_encoding_lacks_are_written_as_escapes(tmp_path, encoding):
     (tmp_path / "ü.yaml").write_text(RECIPE, encoding="utf-8")
     code, out, err = shell(f"cd {tmp_path} && {WPRIV} compare ü.yaml --out x", PYTHONIOENCODING=encoding)

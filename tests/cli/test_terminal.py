@@ -25,7 +25,18 @@ BARS = "[━╸╺]+"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 TRAIN = ["train", "quick/digits", "--set", "epochs=2", "--set", "expect=[]"]
-COMPARE = ["compare", "plc/fig5-gauss", "--quick"]
+COMPARE = ["compare", "../grid.yaml"]
+GRID = """\
+kind: compare
+source: "a small grid"
+process: [{mech: gauss, sigma: 4}]
+delta: 1e-5
+sweep: {over: n, values: [1, 16]}
+accountants: [gdp, rdp, markov]
+figure: eps-over-n
+expect:
+  - {where: {n: 16, accountant: gdp}, eps: 4.377178, within: 1e-5, source: "the curve of two normals"}
+"""
 WHY = [
     "compare",
     "--mech",
@@ -49,6 +60,11 @@ def _loaded(tmp_path_factory):
     """Load here what every forked command would load anew."""
     folder = tmp_path_factory.mktemp("loaded")
     assert main(["train", "quick/digits", "--set", "steps=1", "--set", "expect=[]", "--out", str(folder / "out")]) == 0
+
+
+@pytest.fixture(autouse=True)
+def _grid(tmp_path):
+    (tmp_path / "grid.yaml").write_text(GRID)
 
 
 def run(folder, *words, out=False, err=False, code="", fresh=False, **env):
@@ -124,12 +140,12 @@ def test_a_sweep_counts_its_trainings_on_a_terminal_in_one_process_and_in_two(tm
         "model: {name: logistic}\nprivacy: none\n"
     )
     recipe += "optimizer: {name: sgd, lr: 0.5}\nbatch: 50\nsteps: 3\nseed: 1\nsweep: [{over: seed, values: [1, 2]}]\n"
-    (tmp_path / "grid.yaml").write_text(recipe)
-    words, fresh = ["train", "grid.yaml", "--jobs", jobs], jobs == "2"
+    (tmp_path / "sweep.yaml").write_text(recipe)
+    words, fresh = ["train", "sweep.yaml", "--jobs", jobs], jobs == "2"
     _, seen, code = run(tmp_path, *words, err=True, fresh=fresh)
     assert code == 0
     assert re.search(rf"training +{BARS} +2 of 2", ESCAPES.sub("", seen))
-    assert (tmp_path / "results" / "grid" / "table.csv").read_text().count("\n") == 3
+    assert (tmp_path / "results" / "sweep" / "table.csv").read_text().count("\n") == 3
     _, off, code = run(tmp_path, *words, "--out", "off", fresh=fresh)
     assert (code, set(f"\x1b\r{BAR}") & set(off)) == (0, set())
 

@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 
 import wpriv
+from tests import nightly
 from tests.figures.test_figures import TABLES
 from wpriv.core import registry
 from wpriv.figures import _palette
@@ -83,6 +84,8 @@ TRAINED = {
 }
 CASES = [*((name, "a") for name in sorted({*TABLES, *TRAINED})), *((name, "b") for name in sorted(BOUNDS))]
 STYLES = ("screen", "dark", "paper")
+# by default one style a figure, in turn
+DRAWN = [(*case, STYLES[(place + k) % 3]) for place, case in enumerate(CASES) for k in range(3)]
 # names of methods, models, data sets and papers' symbols, which have no longer form that is better known
 NAMES = {
     "DP",
@@ -232,8 +235,7 @@ RULES = [
 # the first varies fastest, so that a process of pytest-xdist draws a figure for all rules
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize(("name", "kind"), CASES)
+@pytest.mark.parametrize(("name", "kind", "style"), nightly.sharded(DRAWN, 3))
 def test_every_figure_keeps_the_rules(name, kind, style, rule):
     rule(finished(name, kind, style))
 

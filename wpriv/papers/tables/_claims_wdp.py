@@ -9,9 +9,9 @@ from itertools import product
 
 import numpy as np
 
-from wpriv.accounting.accountants import _wdp_formulas
 from wpriv.numerics import wasserstein_1d
 from wpriv.numerics.wasserstein_1d import absolute_moment
+from wpriv.papers.accountants import wdp
 from wpriv.papers.tables._statement import Case, Claims, panels
 
 # eps and the probability of a successful attack as printed in Table 2, by data set and framework
@@ -89,32 +89,32 @@ def _(k: float) -> Case:
     error=1,
 )
 def _(b: float, mu: float) -> Case:
-    return f"b={b:g}, Delta=1, mu={mu}", _wdp_formulas.published_laplace(1, b, mu), wasserstein_1d.shift(1)
+    return f"b={b:g}, Delta=1, mu={mu}", wdp.published_laplace(1, b, mu), wasserstein_1d.shift(1)
 
 
 @upper(
     "Proposition 8", "Gaussian noise: (1/2) (Delta/sigma)^(1/mu)", product((1.0, 2.0, 3.0, 5.0), (1, 2, 10)), error=1
 )
 def _(sigma: float, mu: float) -> Case:
-    return f"sigma={sigma:g}, Delta=1, mu={mu}", _wdp_formulas.published_gauss(1, sigma, mu), wasserstein_1d.shift(1)
+    return f"sigma={sigma:g}, Delta=1, mu={mu}", wdp.published_gauss(1, sigma, mu), wasserstein_1d.shift(1)
 
 
 @equal("Proposition 7, KL", "1/b + e^(-1/b) - 1 also at other sensitivities", (1.0, 2.0), error=4)
 def _(delta: float) -> Case:
     # the divergence inside the root, which is that of sensitivity 1 in print
-    published = (2 * _wdp_formulas.published_laplace(delta, 1, 1) / delta) ** 2 / 2
+    published = (2 * wdp.published_laplace(delta, 1, 1) / delta) ** 2 / 2
     return f"b=1, Delta={delta:g}", published, delta + math.expm1(-delta)
 
 
 @equal("Proposition 8, units", "the budget has the unit of the output", (1.0, 10.0), error=4)
 def _(k: float) -> Case:
-    published = _wdp_formulas.published_gauss(k, k, 1)
-    return f"sigma=1, Delta=1, mu=1, output times {k:g}", published, k * _wdp_formulas.published_gauss(1, 1, 1)
+    published = wdp.published_gauss(k, k, 1)
+    return f"sigma=1, Delta=1, mu=1, output times {k:g}", published, k * wdp.published_gauss(1, 1, 1)
 
 
 @upper("Proposition 8, order", "it grows with mu (Proposition 4)", (1.0, 0.2), error=5)
 def _(sigma: float) -> Case:
-    low, high = (_wdp_formulas.published_gauss(1, sigma, mu) for mu in (1, 7))
+    low, high = (wdp.published_gauss(1, sigma, mu) for mu in (1, 7))
     return f"sigma={sigma:g}, Delta=1: mu=1 by 7", high, low
 
 
@@ -133,26 +133,26 @@ def _() -> Iterator[Case]:
 )
 def _(b: float, mu: float) -> Case:
     at = f"Laplace b={b:g}, Delta=1: eps={1 / b:g}, mu={mu}"
-    return at, _wdp_formulas.published_from_dp(1 / b, 1, mu), wasserstein_1d.shift(1)
+    return at, wdp.published_from_dp(1 / b, 1, mu), wasserstein_1d.shift(1)
 
 
 @upper("Proposition 10", "RDP gives WDP: (1/2) Delta (2 eps)^(1/(2 mu))", product((1.0, 5.0), (1, 2)), error=7)
 def _(sigma: float, mu: float) -> Case:
     eps = 2 / (2 * sigma**2)
     at = f"Gauss sigma={sigma:g}, Delta=1: (2, {eps:g})-RDP, mu={mu}"
-    return at, _wdp_formulas.published_from_rdp(eps, 1, mu), wasserstein_1d.shift(1)
+    return at, wdp.published_from_rdp(eps, 1, mu), wasserstein_1d.shift(1)
 
 
 @upper("Proposition 11", "WDP gives DP: L eps^(mu/(mu+1))", (1.0, 2.0, 4.0), error=10)
 def _(delta: float) -> Case:
     at = f"Laplace b=1 (L=1), Delta={delta:g}, mu=1"
-    return at, _wdp_formulas.published_to_rdp(delta, 1, 1), delta
+    return at, wdp.published_to_rdp(delta, 1, 1), delta
 
 
 @upper("WDP to zCDP", "WDP gives (1/2) (L eps^(mu/(mu+1)))^2-zCDP", (1.0, 2.0, 4.0), error=10)
 def _(delta: float) -> Case:
     # the least rho is at least the Renyi divergence of order 1, of Laplace noise that of Table 1
-    published = _wdp_formulas.published_to_rdp(delta, 1, 1) ** 2 / 2
+    published = wdp.published_to_rdp(delta, 1, 1) ** 2 / 2
     return f"Laplace b=1 (L=1), Delta={delta:g}, mu=1: KL", published, delta + math.expm1(-delta)
 
 
@@ -170,7 +170,7 @@ def _(k: int) -> Case:
 def _(beta: float) -> Case:
     # the sum of the losses is 0 or 1 with probability 1/2 each, so Pr[sum >= 1] = 1/2
     at = f"loss 0 or 1 by a fair coin, eps=1, beta={beta:g}"
-    return at, math.exp(_wdp_formulas.published_log_delta(0.5, beta, 1)), 0.5
+    return at, math.exp(wdp.published_log_delta(0.5, beta, 1)), 0.5
 
 
 @upper("Equation 83", "the distance of an adaptive composition is at most the sum", (0.0, 1.0, 2.0), error=9)
@@ -188,19 +188,19 @@ def _(k: float) -> Case:
 )
 def _(q: float, d: float, sigma: float, mu: float) -> Case:
     at = f"q={q:g}, d={d}, sigma={sigma:g}, mu={mu}"
-    return at, _wdp_formulas.published_step([d], q, sigma, mu), wasserstein_1d.subsampled_gauss(q, d, sigma, mu)
+    return at, wdp.published_step([d], q, sigma, mu), wasserstein_1d.subsampled_gauss(q, d, sigma, mu)
 
 
 @equal("Theorem 2, q = 0", "the step loss is W, also of data that are not used", (1.0, 10.0), error=14)
 def _(sigma: float) -> Case:
     at = f"q=0, d=1, sigma={sigma:g}, mu=1"
-    return at, _wdp_formulas.published_step([1], 0, sigma, 1), wasserstein_1d.subsampled_gauss(0, 1, sigma, 1)
+    return at, wdp.published_step([1], 0, sigma, 1), wasserstein_1d.subsampled_gauss(0, 1, sigma, 1)
 
 
 @equal("Theorem 2, n", "... and of a gradient of n coordinates", (1, 4), error=15)
 def _(n: int) -> Case:
     # without sampling and next to no noise the loss is d, however many coordinates the gradient has
-    published = _wdp_formulas.published_step([1], 1, 1e-6, 2, coordinates=n)
+    published = wdp.published_step([1], 1, 1e-6, 2, coordinates=n)
     return f"q=1, d=1, sigma=1e-6, mu=2, n={n}", published, wasserstein_1d.subsampled_gauss(1, 1, 1e-6, 2)
 
 
@@ -213,15 +213,15 @@ def _(q: float, d: float) -> Case:
 @upper("Theorem 3", "log delta = beta sum inf_d (E|Z|^mu)^(1/mu) - beta eps", (1.0, 2.0, 10.0), error=12)
 def _(beta: float) -> Case:
     # without noise and with q = 1 the step loss is the distance, 0 or 1 by a fair coin; the infimum over it is 0
-    step = min(_wdp_formulas.published_step([d], 1, 1e-9, 1) for d in (0, 1))
-    published = math.exp(_wdp_formulas.published_log_delta(step, beta, 1))
+    step = min(wdp.published_step([d], 1, 1e-9, 1) for d in (0, 1))
+    published = math.exp(wdp.published_log_delta(step, beta, 1))
     return f"d = 0 or 1 by a fair coin, q=1, sigma=1e-9, eps=1, beta={beta:g}", published, 0.5
 
 
 @upper("Corollary 1", "eps = sum W - ln(delta)/beta", (1.0, 2.0, 5.0), error=12)
 def _(beta: float) -> Case:
     # with the coin of Theorem 1, Pr[sum >= eps] = 1/2 > 1/4 for every eps up to 1
-    return f"the same coin, delta=1/4, beta={beta:g}", _wdp_formulas.published_epsilon(0.5, beta, math.log(0.25)), 1.0
+    return f"the same coin, delta=1/4, beta={beta:g}", wdp.published_epsilon(0.5, beta, math.log(0.25)), 1.0
 
 
 def _quadrature(mean: float, mu: float) -> float:

@@ -4,11 +4,11 @@ The rows of X are images, bounded in norm, possibly with their label; U are fres
 noise, which is also added to the projections of generated rows. The generator reduces the mean W_2^2 between both,
 direction by direction. W_2^2 is the squared difference of the means plus W_2^2 of the centred samples. At noise levels
 that protect single rows the second part is mostly noise: ``means: all`` compares with the means of all releases so far,
-which costs nothing, and ``spread: 0`` leaves the second part out. What is left then is no Wasserstein distance, and not
-the loss of the paper. docs/reference/tasks.md says what ``labels`` does.
+which costs nothing, and ``spread: 0`` leaves the second part out: that is no Wasserstein
+distance, and not the loss of the paper. docs/reference/tasks.md says what ``labels`` does.
 
-Source: Rakotomamonjy and Ralaivola (2021), Sections 4 and 6.3, which does not say how labels enter the distance;
-    accounted for by the mechanism ``projection``.
+Source: Rakotomamonjy and Ralaivola (2021), Sections 4 and 6.3, which does not say how labels enter; accounted for by
+    the mechanism ``projection``.
 """
 
 from __future__ import annotations
