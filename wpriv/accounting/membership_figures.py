@@ -254,19 +254,15 @@ class Known(Protocol):
 
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """Bounds for every attacker at some false-positive rates."""
-        ...
 
     def pair(self) -> tuple[float, float]:
         """A pair of eps and delta that holds; eps may be infinite."""
-        ...
 
     def grouped(self, people: int) -> Known:
         """The same for groups of people, each of whom is a record."""
-        ...
 
     def repeated(self, releases: int) -> Known:
         """The same for several such releases together."""
-        ...
 
 
 @dataclass(frozen=True)
