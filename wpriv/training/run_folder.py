@@ -158,7 +158,7 @@ class RunFolder:
 
 
 def names_in(path: Path) -> set[str]:
-    """Names in a results folder but locks and half-written files, none without it; UsageError for a file."""
+    """The names in a results folder without locks and half-written files; none if it does not exist."""
     with durable_writes.reported(path):
         if path.is_dir():
             return {item.name for item in path.iterdir() if item.name != LOCK and item.suffix != durable_writes.PART}

@@ -292,7 +292,7 @@ class Histogram(Mechanism):
 
 
 def _pair_of(p: Array, q: Array, rare: float = 0.0) -> AtomicPair:
-    """The pair of two PMFs; what cells below ``rare`` reveal counts as an infinite loss, or an unbounded one."""
+    """The pair of two PMFs; rare cells of one alone count as the least infinite losses, or as unbounded losses."""
     in_p, in_q = p >= FLOOR, q >= FLOOR
     shared, only_p, only_q = in_p & in_q, in_p & ~in_q & (p >= rare), in_q & ~in_p & (q >= rare)
     log_p, log_q = np.log(p[shared]), np.log(q[shared])

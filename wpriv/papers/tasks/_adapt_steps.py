@@ -375,7 +375,7 @@ def target_side_losses(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def clipped_by_tensor(model: nn.Module, inputs: Tensor, norm: float, adjacency: str) -> Bounded:
-    """Sum gradients with each tensor clipped to ``norm``: a record's norm is at most the root of tensors as large."""
+    """Sum the gradients with each tensor clipped to ``norm``; a record's is then at most norm sqrt(tensors) long."""
     values = {name: weight.detach() for name, weight in model.named_parameters()}
 
     def loss_of_record(weights: dict[str, Tensor], x: Tensor) -> Tensor:

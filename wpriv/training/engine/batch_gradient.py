@@ -141,7 +141,7 @@ def per_example(
     method: str = "auto",
     exact: bool = False,
 ) -> BatchGradient:
-    """Sum gradients, each clipped to ``norm`` or automatically; not finite adds zero; divisor: the expected batch."""
+    """Sum gradients clipped to ``norm`` or automatically, not finite ones as zero; divisor: the expected batch."""
     # of all processes together, each of which has an equal share
     limit, records = exact_sums.MAX_RECORDS, len(indices) * distributed.size()
     if exact and records > limit:

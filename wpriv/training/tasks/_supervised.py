@@ -105,7 +105,7 @@ def require_shares(data: Data) -> None:
 def require_fit(
     model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, vocabulary: int, classes: int, indexed: bool
 ) -> None:
-    """Refuse a model or loss that fails on zeros or the last token with the least, largest and last targets."""
+    """Refuse a model or loss that fails on zeros, or the last token, with the least and the largest target."""
     import torch
 
     from wpriv.training.clipping import model_state
