@@ -8,6 +8,12 @@ Everything loads on first use, so that ``import wpriv`` costs nothing.
 
 from wpriv._version import __version__ as __version__
 
+# files whose class has the same name in capitals
+_MECHANISMS = (
+    "discrete_gauss discrete_laplace dp exponential gauss gauss_threshold gdp histogram laplace laplace_threshold "
+    "local_gauss local_laplace matrix_gauss randomized_response rdp_curve truncated_gauss truncated_laplace "
+    "uniform zcdp"
+)
 # the public names of each module; __init__.pyi imports the same, for type checkers
 _MODULES = {
     "accounting.basis": "InnerDistribution inner_distribution",
@@ -18,25 +24,7 @@ _MODULES = {
     "accounting.claims.order": "PrivacyOrder privacy_order",
     "accounting.claims.verify_claim": "verify_claim",
     "accounting.comparison.compare": "Comparison compare",
-    "accounting.mechanisms.discrete_gauss": "DiscreteGauss",
-    "accounting.mechanisms.discrete_laplace": "DiscreteLaplace",
-    "accounting.mechanisms.dp": "Dp",
-    "accounting.mechanisms.exponential": "Exponential",
-    "accounting.mechanisms.gauss": "Gauss",
-    "accounting.mechanisms.gauss_threshold": "GaussThreshold",
-    "accounting.mechanisms.gdp": "Gdp",
-    "accounting.mechanisms.histogram": "Histogram",
-    "accounting.mechanisms.laplace": "Laplace",
-    "accounting.mechanisms.laplace_threshold": "LaplaceThreshold",
-    "accounting.mechanisms.local_gauss": "LocalGauss",
-    "accounting.mechanisms.local_laplace": "LocalLaplace",
-    "accounting.mechanisms.matrix_gauss": "MatrixGauss",
-    "accounting.mechanisms.randomized_response": "RandomizedResponse",
-    "accounting.mechanisms.rdp_curve": "RdpCurve",
-    "accounting.mechanisms.truncated_gauss": "TruncatedGauss",
-    "accounting.mechanisms.truncated_laplace": "TruncatedLaplace",
-    "accounting.mechanisms.uniform": "Uniform",
-    "accounting.mechanisms.zcdp": "Zcdp",
+    **{f"accounting.mechanisms.{name}": name.title().replace("_", "") for name in _MECHANISMS.split()},
     "core.guarantee": "Curve Guarantee",
     "core.kinds": "Allocation FixedSize Poisson Sampling Shuffle",
     "core.mechanism": "Mechanism",

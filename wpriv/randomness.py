@@ -59,11 +59,7 @@ Words = NDArray[np.uint64]
 
 
 def words(key: bytes, part: int, count: int) -> Words:
-    """Return [count] uint64 of random bits: the first ones of one numbered part of the key's stream.
-
-    Args:
-        part: 0 to 2^64 - 1. Parts do not overlap: each has 2^64 values of the counter.
-    """
+    """[count] uint64 random bits: the first of part 0 to 2^64 - 1 of the key's stream, which do not overlap."""
     bits = np.empty(count + BLOCK_BYTES // 8, "<u8")
     Keystream(key, part << 64).fill(bits.data.cast("B"), 8 * count)
     return bits[:count]

@@ -107,10 +107,7 @@ def lines(parameters: Mapping[str, Any] | None) -> list[str]:
 
 
 def is_unsampled_gaussian(process: Process) -> bool:
-    """Tell whether every step is a Gaussian mechanism on all records, so that mu^2 adds up even if chosen adaptively.
-
-    docs/theory/classical-bounds.md, "Gaussian steps alone", has the proof.
-    """
+    """Tell whether all steps are unsampled Gaussian: mu^2 adds up (docs/theory/classical-bounds.md, its end)."""
     return all(gaussian_mu(pair) is not None for run in process.renyi_directions() for pair, _ in run)
 
 
@@ -168,10 +165,7 @@ PLANNED = (
 def followed_by(
     spent: DescribedProcess, adjacency: str | None, at: Callable[[float], Process]
 ) -> Callable[[float], Process]:
-    """The history and the further steps, for each value of the parameter.
-
-    Samplings that no default adjacency covers together are refused, as in a history that holds all these steps.
-    """
+    """The history and the further steps at each value; samplings that no default adjacency covers are refused."""
     named = spent.process.adjacency if adjacency is not None or spent.runs > 0 else ""
 
     def both(value: float) -> Process:

@@ -51,10 +51,7 @@ class ProfileTable:
     lower: Array
 
     def hockey_stick(self, t: Array) -> Array:
-        """Bound E_Q[(dP/dQ - t)_+] from above at t > 0, by chords of the table and beyond it by its last value.
-
-        The profile is convex as a function of t = e^eps, so that chords of upper bounds are upper bounds.
-        """
+        """Bound E_Q[(dP/dQ - t)_+] from above at t > 0: by chords of the table, convex in t, and its last value."""
         t = np.asarray(t, dtype=float)
         above = np.interp(np.maximum(t, 1 / np.maximum(t, 1e-300)), np.exp(self.eps), self.upper)
         return np.asarray(np.where(t >= 1, above, 1 - np.minimum(t, 1) * (1 - above)))
@@ -100,10 +97,7 @@ class Selection:
 
     @cached_property
     def _lines(self) -> tuple[Array, Array]:
-        """Lines (a, b): on cells of x, sup (slope(x) t - c slope(g(x))) is at most max (a t - c b), for all c, t > 0.
-
-        docs/theory/tuning.md, "How it is computed".
-        """
+        """Lines (a, b): on cells of x, sup (slope(x) t - c slope(g(x))) is at most max (a t - c b), for c, t > 0."""
         mean = float(self.slope(np.zeros(1))[0])
         cells = np.geomspace(SMALLEST / max(mean, 1.0), 1.0, CELLS)
         x = np.unique(np.concatenate([[0.0], cells, self.table.kinks()]))
@@ -291,11 +285,7 @@ class OneRun:
 
 
 def one_run(process: Process, accountant: str, tol: float) -> OneRun:
-    """The profile of one run by an accountant, where a relative width of ``tol`` was asked.
-
-    Raises:
-        Unsupported: the accountant has no proven curve of (eps, delta)-DP.
-    """
+    """The profile of one run, asked for a relative width ``tol``; Unsupported without a proven curve."""
     return OneRun(evaluate.curve(process, accountant, profile_tol(process, tol)), largest_loss([process]))
 
 

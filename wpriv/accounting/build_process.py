@@ -188,11 +188,7 @@ def described_process(
     observed: object = None,
     **params: object,
 ) -> DescribedProcess:
-    """The process that the arguments of ``budget`` describe; ``params`` are those of the mechanism.
-
-    One mechanism, repeated and sampled; a process in words; the steps of a history file; or a Process that is complete
-    already.
-    """
+    """The process of the arguments of ``budget``: a mechanism, words, a history file or a complete Process."""
     keys = {"n": n, "batch": batch, "records": records, "epochs": epochs, "bands": bands}
     keys |= sampling_keys(sampling, rate, max_batch)
     adjacency = plain("adjacencies", adjacency) if isinstance(adjacency, str) else adjacency

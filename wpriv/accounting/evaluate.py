@@ -195,10 +195,7 @@ def curve(
 
 
 def _within_doubles(curve: Curve) -> Curve:
-    """Answer an eps near 0 from delta there, and a huge one from ``LARGEST_EPS``: delta falls, by at most 2 eps.
-
-    At the largest loss it is 0, also where the sum of the losses of the steps is rounded up beyond that.
-    """
+    """Answer an eps near 0 from delta there, and a huge one from ``LARGEST_EPS``; delta is 0 at the largest loss."""
     largest = functools.cache(lambda: largest_loss(curve.process))
 
     def delta(eps: float) -> Bracket:
@@ -256,10 +253,7 @@ def answer_tol(process: Process) -> float:
 
 
 def with_data_sets(row: Guarantee) -> Guarantee:
-    """A guarantee whose lower ends are those of the dominating pair, with those of two data sets in their place.
-
-    Bounds on attacks keep their upper ends, and have the trivial lower ones.
-    """
+    """A guarantee with the lower ends of two data sets; bounds on attacks then have the trivial lower ends."""
     if not is_drawn(row.process) or row.claim not in ("exact", "certified"):
         return row
     again = curve(row.process, row.accountant, answer_tol(row.process))

@@ -265,10 +265,7 @@ def _ledger(file: Path) -> History:
 
 
 def _stated(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
-    """The position in the ledger that a statement records, and what it says that the ledger does not.
-
-    The position is None without a statement of a private training.
-    """
+    """The ledger position of a statement (None without one of a private training), and what it says besides."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         position, notes = data.get("ledger"), []

@@ -30,11 +30,7 @@ REPLACED = "one record is replaced by another, which moves a sum twice as far"
 
 @dataclass(frozen=True)
 class Interpretation:
-    """One interpretation: a step, the assumption in words, the neighbouring relation, and an accountant.
-
-    Args:
-        group: records of one person. records: size of the data set, where it matters.
-    """
+    """A step with its assumption in words, relation, accountant, records of one person, and size of the data set."""
 
     spec: dict[str, Any]
     assumption: str
@@ -193,10 +189,7 @@ def _where_replaced(
 
 
 def _replaced(base: dict[str, object]) -> dict[str, object] | None:
-    """The step where a record is replaced, if ``base`` is about added ones: a group of two, one removed and one added.
-
-    None where groups of two have no proven pair.
-    """
+    """The step where a record is replaced, for ``base`` about added ones: a group of two; None where unproven."""
     mechanism = build_process.step(base).mechanism  # raises where something is missing or unknown
     try:
         # parameters that are about one contribution are those of a replaced record as well

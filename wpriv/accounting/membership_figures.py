@@ -98,11 +98,7 @@ CURVE_POINTS = 37
 
 
 def membership(process: Process, accountant: str, tol: float | None = None) -> Membership:
-    """Bounds on membership inference by one accountant.
-
-    Raises:
-        Unsupported: the accountant refuses the process, or gives no proven bounds of (eps, delta)-DP.
-    """
+    """Bounds on membership inference by one accountant; Unsupported without proven bounds of (eps, delta)-DP."""
     return Membership(evaluate.curve(process, accountant, POINT_TOL if tol is None else max(tol, POINT_TOL)))
 
 
@@ -258,19 +254,15 @@ class Known(Protocol):
 
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """Bounds for every attacker at some false-positive rates."""
-        ...
 
     def pair(self) -> tuple[float, float]:
         """A pair of eps and delta that holds; eps may be infinite."""
-        ...
 
     def grouped(self, people: int) -> Known:
         """The same for groups of people, each of whom is a record."""
-        ...
 
     def repeated(self, releases: int) -> Known:
         """The same for several such releases together."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -471,11 +463,7 @@ def ran(process: Process, delta: float) -> Ran:
 
 
 def curve_of(process: Process, tol: float = CURVE_TOL) -> Curve:
-    """The privacy curve of a process by the first accountant with proven bounds that does not refuse it.
-
-    Raises:
-        Unsupported: all refuse it; the reason is that of pld.
-    """
+    """The curve by the first accountant with proven bounds that does not refuse; else Unsupported, as of pld."""
     refusals = []
     for name in evaluate.PROVING:
         try:

@@ -138,11 +138,7 @@ class OtherBounds:
         return Bracket.between(min(bracket.lower or 0.0, high), high)
 
     def narrowed(self, curve: Curve, ask: Ask, lower_bound: Callable[[], float], maximum: float) -> Bracket:
-        """Return the curve's own bracket, intersected with the other bounds if it is wider than asked.
-
-        Raises:
-            Unsupported: neither the curve nor another bound has an answer.
-        """
+        """The curve's own bracket, intersected with other bounds if wider than asked; Unsupported if none answers."""
         refusal: Unsupported | None = None
         try:
             bracket = ask(curve)
@@ -271,10 +267,7 @@ def _one_epsilon(run: WeightedPairs, delta: float) -> float:
 
 
 def _all_epsilon(run: WeightedPairs, delta: float) -> float:
-    """A lower bound of eps at delta from the event that every loss is near its largest value, which adds up to x.
-
-    Its probability p alone makes delta at least p (1 - e^(eps - x)).
-    """
+    """A lower bound of eps from the event that all losses are near their largest: delta >= p (1 - e^(eps - x))."""
     near = [(n, pair.support[1] * (1 - NEAR_TOP), pair) for pair, n in run]
     x = math.fsum(n * loss for n, loss, _ in near)
     if not 0 < x < math.inf:

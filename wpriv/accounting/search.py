@@ -326,10 +326,7 @@ class Search:
         return min(max(self.unknown.x(u), low), high)
 
     def _beyond(self, refused: float, probes: int, rtol: float) -> tuple[float, float | None] | None:
-        """Find a value beyond a refused one that meets the target, with its neighbour as in ``_bracket``; else None.
-
-        Steps away from ``refused`` until a value misses the target, then bisects.
-        """
+        """Find by bisection a value beyond a refused one that meets the target, as ``_bracket`` does; else None."""
         unknown, end = self.unknown, len(self.seen) + probes
         low = self._below(refused, Outcome.MISSES, Outcome.OPEN)
         high, step = refused, max(0.1, 2 * rtol)

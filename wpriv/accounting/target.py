@@ -380,10 +380,7 @@ class _Answers:
         return Evaluation(excess, _log_ratio(lower or 0.0, wanted), refusal)
 
     def _row(self, process: Process, counts: bool) -> tuple[Guarantee, bool]:
-        """The guarantee at the target, and whether its bracket is wider than ``COARSE``.
-
-        Where whole numbers can be distinguished (``counts``), the bracket is narrowed until it excludes the target.
-        """
+        """The guarantee at the target, narrowed where whole numbers count, and whether it is wider than ``COARSE``."""
         account: Account = self.account or (
             lambda process, tol: evaluate.curve(process, self.accountant, tol, of_pair=True)
         )

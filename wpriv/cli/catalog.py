@@ -236,10 +236,7 @@ def parameters(kind: str, name: str) -> list[Parameter]:
 
 
 def parameter_names(kind: str, name: str) -> dict[str, str]:
-    """Return the names of a plug-in's parameters that have no flag of their own, with what they are.
-
-    The module of a mechanism is parsed, not imported, since it would load numpy.
-    """
+    """The parameters of a plug-in without a flag of their own; a mechanism's module is parsed, not imported."""
     if not registry.known(kind, name):
         return {}
     module = registry.module_of(kind, name) if kind == "mechanisms" else None

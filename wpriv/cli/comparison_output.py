@@ -149,11 +149,7 @@ def _print_panels(comparison: Comparison) -> list[str]:
 
 
 def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> tuple[int, int]:
-    """Print one panel: points of curves, or the columns that a table of its own kind names.
-
-    Returns:
-        The number of lines on the screen, and of all lines.
-    """
+    """Print one panel, points of curves or named columns; return its lines on the screen, and of all."""
     if panel.table == "bounds":
         table = tables.bounds_table(panel, rows)
         lines = thin(list(range(len(table.points))), count)

@@ -74,10 +74,7 @@ class _Failure(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code.
-
-    Results go to standard output, everything else to standard error.
-    """
+    """Run one command line and return its exit code; only results go to standard output."""
     words = sys.argv[1:] if argv is None else list(argv)
     with output.notes():
         try:

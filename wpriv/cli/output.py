@@ -79,11 +79,7 @@ class _Stream:
 
 
 class Results(_Stream):
-    """Standard output.
-
-    Raises:
-        ReaderGone: the reader has closed the pipe. MissingResource: the text cannot be written, as on a full disk.
-    """
+    """Standard output; writing raises ReaderGone if the pipe is closed, MissingResource if the disk is full."""
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -236,10 +232,7 @@ def _bars(*columns: Any) -> Progress:
 
 
 class Training:
-    """Progress of trainings: a bar with steps, eps and the time left, below the lines that stay.
-
-    It is a listener and a meter of ``wpriv.training.progress``.
-    """
+    """Progress of trainings, a listener and meter of ``wpriv.training.progress``: a bar below lines that stay."""
 
     def __init__(self) -> None:
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -329,10 +322,7 @@ def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
 
 
 class _Watch:
-    """A line on a terminal that says what is done and for how long, whenever nothing was printed for ``DELAY`` seconds.
-
-    It is erased before anything else is printed, and does not show beside a bar.
-    """
+    """A line on a terminal that says what is done if nothing was printed for ``DELAY`` seconds; it is erased."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.process, self.lock, self.ended = stream, os.getpid(), threading.Lock(), threading.Event()
@@ -450,10 +440,7 @@ def emit_rows(rows: Sequence[Mapping[str, object]], schema: str, **more: object)
 def emit_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: int = 0, notes: Sequence[str] = ()
 ) -> None:
-    """Print a table, on a terminal at its width, with a bold header and coloured claims and verdicts.
-
-    Off a terminal a row is one line, since programs read it.
-    """
+    """Print a table: on a terminal at its width with header and colours, else one line a row, for programs."""
     rows = [[exponents(text) for text in row] for row in rows]
     head, body = table(header, rows, width() - indent if is_live(sys.stdout) else sys.maxsize)
     emit(*(coloured(" " * indent + line, bold=True) for line in head))

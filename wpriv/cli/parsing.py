@@ -165,10 +165,7 @@ class Group(_Once, TyperGroup):
 
 
 class LazyGroup(Group):
-    """The commands are the modules named in ``COMMANDS``, each imported when it is used.
-
-    Such a module has a function ``command``, or a Typer ``app`` with commands of its own.
-    """
+    """A group of modules named in ``COMMANDS``, each with a ``command`` or a Typer ``app``, imported when used."""
 
     def list_commands(self, ctx: object) -> list[str]:
         return list(COMMANDS)

@@ -23,10 +23,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, order=True)
 class Diagnostic:
-    """A fault of a document: its place, and what was wanted, what was found and what to change.
-
-    ``is_missing`` tells a file that does not exist from a fault of the document itself.
-    """
+    """A fault of a document with its place: wanted, found, to change; ``is_missing``: of a file, not the document."""
 
     place: Place
     text: str

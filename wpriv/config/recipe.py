@@ -29,10 +29,7 @@ from wpriv.spec import SCHEDULE
 
 @dataclass(frozen=True)
 class Check:
-    """An expected number, and the panel it belongs to ('' for the whole table).
-
-    ``procedure`` says what was run where a published number is of another procedure; empty where it is the paper's.
-    """
+    """An expected number and its panel ('' for the whole table); ``procedure``: another one than the paper's."""
 
     panel: str
     expect: Expect
@@ -219,10 +216,7 @@ SWEPT = (*QUESTION, *SCHEDULE)
 
 
 def plain_document(document: Document) -> Document:
-    """The document with ``epsilon``, ``batch_size``, ``mech: gaussian`` and others as eps, batch and gauss.
-
-    A key that stands beside its synonym is left for the schema to refuse.
-    """
+    """The document with synonyms as eps, batch and gauss; a key beside its synonym is left to the schema."""
     names: dict[Key, str] = {}
 
     def walk(path: Key, value: object) -> object:

@@ -81,11 +81,7 @@ def short_name(path: Path) -> str:
 
 
 def listing(beginning: str | None = None) -> list[Listed]:
-    """List the shipped recipes by name.
-
-    Args:
-        beginning: list only the recipes of a paper (``plc``), or whose names begin so (``plc/fig7``, ``fig7``).
-    """
+    """List the shipped recipes by name, or only those whose names begin so (``plc``, ``plc/fig7``, ``fig7``)."""
     known = shipped()
     if beginning is not None:
         start = beginning.lower().removeprefix("recipes/")

@@ -94,10 +94,7 @@ def written_out(model: Train) -> dict[str, object]:
 
 
 def merged(data: Mapping[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
-    """Merge overrides into a mapping and its inner mappings.
-
-    None removes a key, epochs and steps replace each other, and the digest of a file goes with the file.
-    """
+    """Merge overrides: None removes a key, epochs and steps replace each other, a digest goes with its file."""
     result = dict(data)
     if "file" in overrides and "sha256" not in overrides:
         result.pop("sha256", None)

@@ -325,10 +325,7 @@ class _Outcomes(NamedTuple):
 
 
 def _dominating(losses: Array, masses: Array, infinity: float) -> AtomicPair:
-    """A pair that dominates, from upper bounds of the masses at increasing losses and of that at infinity.
-
-    The masses that exceed one in all are taken from the lowest losses.
-    """
+    """A pair that dominates, from upper bounds of masses; the excess over one is taken from the lowest losses."""
     infinity = min(infinity, 1.0)
     above = np.minimum(np.append(np.cumsum(masses[::-1])[::-1], 0.0) + infinity, 1.0)
     above[0] = 1.0

@@ -236,10 +236,7 @@ def atomic_log_moment(pair: AtomicPair, lam: Array) -> Array:
 
 
 def _log_bend(lam: Array, y: Array) -> Array:
-    """ln of e^(alpha y) - 1 - alpha (e^y - 1), alpha = 1 + lam: the excess of t^alpha over its tangent at 1, t = e^y.
-
-    It is of first order in lam, and so are all terms that are subtracted here.
-    """
+    """ln of e^(alpha y) - 1 - alpha (e^y - 1), alpha = 1 + lam, in terms that are of first order in lam."""
     alpha = 1 + lam
     ay = alpha * y
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

@@ -84,10 +84,7 @@ class AlignedGroupPair(KeyedPair):
 
 
 class GaussGroupPair(AlignedGroupPair):
-    """The pair (sum over j of Binom(j; m, q) N(j mu, 1), N(0, 1)) of removing a group of m records.
-
-    Source: Schneider et al. (2024); the proof is in docs/theory/groups.md.
-    """
+    """The pair (sum over j of Binom(j; m, q) N(j mu, 1), N(0, 1)) of removing m records (docs/theory/groups.md)."""
 
     def __init__(self, pairs: Sequence[LossPair], rate: float):
         super().__init__(pairs, rate)

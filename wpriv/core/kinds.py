@@ -208,18 +208,12 @@ class Sampling:
         return (WIDE,) if self.kind == "shuffle" and self.pass_steps > 1 else ()
 
     def whole_passes(self, steps: int) -> int:
-        """Number of steps of the fewest whole passes that hold so many steps; ``steps`` itself where passes are steps.
-
-        A pass that was cut short is accounted for as a whole one (docs/theory/allocation.md).
-        """
+        """Number of steps of the fewest whole passes that hold so many; a pass cut short counts as a whole one."""
         return -(-steps // self.pass_steps) * self.pass_steps
 
 
 def whole_pass_rate(rate: float) -> float | None:
-    """The rate 1/t with a whole number t that a rate in (0, 1] stands for, or None if it is close to none.
-
-    A rate that was printed with a few digits still stands for one.
-    """
+    """The rate 1/t, t whole, that a rate in (0, 1] stands for, also in few digits; None if it is close to none."""
     if rate * MAX_COUNT < 0.5:
         raise UsageError(f"a pass has at most 2^40 steps; found rate {rate:g}")
     steps = round(1 / rate)

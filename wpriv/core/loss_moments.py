@@ -256,10 +256,7 @@ def loss_class(pair: LossPair) -> LossClass:
 
 
 def raw_third_moment(pair: LossPair) -> float:
-    """Compute E|L|^3 of the finite loss, which is not centred; ``LossClass.third`` is E|L - mean|^3.
-
-    Source: Sommer, Meiser, Mohammadi (2019), Theorem 6 as printed.
-    """
+    """E|L|^3 of the finite loss, not centred, as printed in Theorem 6 of Sommer, Meiser, Mohammadi (2019)."""
     if isinstance(pair, AtomicPair):
         total = float(np.exp(pair.log_p) @ np.abs(pair.losses) ** 3)
     else:

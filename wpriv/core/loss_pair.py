@@ -82,10 +82,7 @@ class LossPair:
         raise NotImplementedError
 
     def probabilities(self, eps: Array) -> Tails:
-        """Compute the four tail probabilities themselves, right to rounding where they do not underflow.
-
-        Override it where that is faster than the exponentials of ``tails``.
-        """
+        """The four tail probabilities themselves; override it where that is faster than exponentials of ``tails``."""
         return Tails(*(np.exp(tail) for tail in self.tails(eps)))
 
     def cell_parts(self, low: Array, high: Array) -> CellParts | None:
@@ -149,10 +146,7 @@ class LossPair:
         return None
 
     def batched(self, pairs: Sequence[Any]) -> LossPair:
-        """Return one pair that evaluates K pairs of this family at once.
-
-        Its tails at eps [m] are [K, m], one row for each pair; its support contains theirs.
-        """
+        """Return one pair that evaluates K pairs of this family at once: tails [K, m] at eps [m], a joint support."""
         raise NotImplementedError
 
     def log_delta(self, eps: ArrayLike) -> Array:
@@ -303,11 +297,7 @@ def gaussian_mu(pair: LossPair) -> float | None:
 def bounded_tails(
     inside: tuple[Array, ...], below: NDArray[np.bool_], beyond: NDArray[np.bool_], log_infinity: float = -math.inf
 ) -> Tails:
-    """The logarithms of the tails ``inside`` a bounded support, completed below it and from its end on.
-
-    Args:
-        log_infinity: ln of the mass at an infinite loss, in either direction.
-    """
+    """The logarithms of the tails ``inside`` a bounded support, below it and beyond, with an infinite loss's mass."""
     rest = float(log1mexp(log_infinity))
     ends = ((0.0, log_infinity), (-np.inf, rest), (rest, -np.inf), (log_infinity, 0.0))
     return Tails(*(np.select((below, beyond), end, tail) for end, tail in zip(ends, inside, strict=True)))

@@ -108,10 +108,7 @@ def _units(unit: ArrayLike, steps: int) -> Array:
 
 
 def pair_distances(gradients: Array) -> Array:
-    """Compute [records (records-1)/2] Euclidean distances between all rows, in the order (0,1), (0,2), ..., (1,2), ...
-
-    They are norms of differences, without cancellation.
-    """
+    """Euclidean distances [records (records-1)/2] between all rows, as norms of differences: (0,1), (0,2), ..."""
     firsts = range(len(gradients) - 1)
     return np.concatenate([np.linalg.norm(gradients[i + 1 :] - gradients[i], axis=1) for i in firsts])
 

@@ -222,10 +222,7 @@ class Process:
         return _both_orders([step.weighted_pair(self.neighbours) for step in self.steps])
 
     def renyi_directions(self) -> list[WeightedPairs]:
-        """The same for accountants that ask a pair for its Renyi divergences (or its rho) and for nothing else.
-
-        It includes steps of which only bounds of the divergences are known.
-        """
+        """``directions`` for accountants that ask for Renyi divergences or rho alone, also where no more is known."""
         bounds = [(step, step.mechanism.between(self.neighbours).renyi_bound()) for step in self.steps]
         return _both_orders(
             [step.weighted_pair(self.neighbours) if bound is None else (bound, step.n) for step, bound in bounds]

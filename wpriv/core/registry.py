@@ -96,11 +96,7 @@ def module_of(kind: str, name: str) -> str | None:
 
 
 def load(kind: str, name: str) -> Any:
-    """Return the module of one plug-in, or the object that a package declares under its name.
-
-    Raises:
-        UsageError: there is no plug-in of that name; the message suggests the nearest one.
-    """
+    """The module of a plug-in, or the object of a package; UsageError suggests the nearest name."""
     noun = "data set" if kind == "data" else kind.rstrip("s")
     if not isinstance(name, str):
         raise UsageError(
@@ -128,11 +124,7 @@ def _elsewhere(kind: str, name: str) -> str:
 
 
 def params(kind: str, name: str, given: Mapping[str, object]) -> Any:
-    """Build the ``Params`` of a plug-in from its parameters by name.
-
-    Raises:
-        UsageError: no such plug-in or parameter (with a suggestion), one that is missing, or a value out of range.
-    """
+    """Build the ``Params`` of a plug-in by name; UsageError: unknown (with a suggestion), missing, out of range."""
     cls = load(kind, name).Params
     fields_of(cls, name, given)
     return cls(**given)
@@ -141,12 +133,7 @@ def params(kind: str, name: str, given: Mapping[str, object]) -> Any:
 def fields_of(
     plugin: type, name: str, given: Mapping[str, object], others: Sequence[str] = (), shown: Callable[[str], str] = str
 ) -> dict[str, dataclasses.Field[object]]:
-    """The parameters of a plug-in by name.
-
-    Args:
-        given: what is checked to have all of them that have no default, and nothing else but ``others``.
-        shown: the form of a name in a message.
-    """
+    """The parameters of a plug-in by name, after checking that ``given`` has all it needs and else ``others``."""
     fields = {f.name: f for f in dataclasses.fields(plugin)}
     for key in given:
         if key not in fields and key not in others:

@@ -31,10 +31,7 @@ def sampling_keys(sampling: str | Sampling | None, rate: object, max_batch: obje
 
 @dataclasses.dataclass(frozen=True)
 class Repetition:
-    """The number of compositions and the sampling rate (None where nothing was said), and how the flags were read.
-
-    With bands, ``n`` are blocks of steps, ``rate`` is that of a block, and ``parts`` is their number.
-    """
+    """The number of compositions, the rate (None if not said) and notes; with bands of blocks, ``parts`` in number."""
 
     n: int | None
     rate: float | None
@@ -59,10 +56,7 @@ def repetition(*, bands: object = None, sampling: object = None, **written: obje
 
 
 def _banded(plain: Repetition, bands: int, sampling: object) -> Repetition:
-    """n steps of a b-banded matrix mechanism under cyclic Poisson sampling, read as n/b steps at rate b q.
-
-    The proof is in docs/theory/bands.md, after Choquette-Choo et al. (2023).
-    """
+    """n steps of a b-banded matrix mechanism, read as n/b steps at rate b q: docs/theory/bands.md."""
     if sampling != "poisson":
         raise UsageError(f"`bands` needs `sampling='poisson'`, each part of the records in turn; found {sampling!r}")
     if bands < 1:

@@ -45,11 +45,7 @@ def joined(rates: list[ErrorRates]) -> ErrorRates:
 
 
 def dominated_pair(rates: ErrorRates) -> AtomicPair:
-    """Return a discrete pair that every pair (P, Q) with tests of these rates dominates.
-
-    Its power at every false positive rate is that of the concave hull of the tests (docs/theory/shuffling.md, Theorem
-    3).
-    """
+    """A discrete pair that pairs with tests of these rates dominate (docs/theory/shuffling.md, Theorem 3)."""
     kept = np.minimum(rates.tnr, rates.tpr) > LEAST
     fpr, tnr, tpr, fnr = (np.maximum(rate[kept], LEAST) for rate in rates)
     order = np.lexsort((np.where(fpr <= 0.5, fpr, -tnr), fpr > 0.5))

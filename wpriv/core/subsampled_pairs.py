@@ -208,10 +208,7 @@ class _Poisson(_Sampled):
         return np.where(inside, amplified, log1mexp(np.minimum(y, 0.0)))
 
     def renyi(self, orders: Array) -> Array | None:
-        """Evaluate E_Q (1-q+qT)^a - 1 = sum over k >= 2 of Binom(k; a, q) (E_Q T^k - 1) at integer orders a.
-
-        All terms are positive.
-        """
+        """E_Q (1-q+qT)^a - 1 = sum over k >= 2 of Binom(k; a, q) (E_Q T^k - 1), all positive, at integer orders a."""
         a = np.asarray(orders, dtype=float)
         if a.size == 0 or np.any(a != np.floor(a)) or a.min() < 2 or a.max() > MAX_BINOMIAL:
             return None

@@ -235,10 +235,7 @@ def _gaussian(axes: Any, x: list[float], mu: float, log: bool) -> Any:
 
 @figure("The privacy loss distribution after n compositions, beside the normal distribution of its privacy loss class.")
 def loss_law(rows: Rows, axes: Any) -> None:
-    """Draw a loss table: cells as steps of density, atoms as stems of mass, distinguishing events at the right edge.
-
-    Source: Sommer, Meiser, Mohammadi (2019), Figures 1 and 3.
-    """
+    """Draw a loss table (Sommer et al. 2019, Figures 1, 3): densities, atoms, distinguishing events at the edge."""
     finite = [row for row in rows if row["part"] == "finite"]
     losses = [row["loss"] for row in finite]
     if not finite or any(b <= a for a, b in pairwise(losses)):
@@ -294,10 +291,7 @@ def _draw_infinity(losses: list[float], mass: float, axes: Any) -> None:
 
 @figure("Mean and variance of privacy loss classes over a swept quantity.")
 def loss_class(rows: Rows, axes: Any) -> None:
-    """Draw the mean (solid) and the variance (dashed) of each case of a class table.
-
-    Source: Sommer, Meiser, Mohammadi (2019), Section 6.2.1 (corrected).
-    """
+    """Draw mean (solid) and variance (dashed) by case (Sommer et al. 2019, Section 6.2.1, corrected)."""
     x = next((name for name in CLASS_AXES if len({row.get(name) for row in rows}) > 1), None)
     if x is None:
         raise KeyError(f"a swept column ({', '.join(CLASS_AXES[:-1])} or {CLASS_AXES[-1]})")

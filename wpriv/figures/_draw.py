@@ -72,10 +72,7 @@ def curves(rows: Rows, axes: Any, x: str, y: str) -> None:
 
 
 def _crossed_entries(drawn: Sequence[Curve]) -> list[LegendEntry]:
-    """An entry for each colour and one for each mark, where curves of cases by accountants have both.
-
-    Empty where these entries were not fewer, or the claim of an accountant were not the same in all cases.
-    """
+    """Entries by colour and by mark where curves have both; empty where they are not fewer, or claims differ."""
     colours = {curve[0].key: curve for curve in reversed(drawn)}
     marks = {curve[0].mark: curve for curve in reversed(drawn)}
     claims = {(group.names[group.by_case], weakest_claim(rows)) for group, _, rows in drawn}
@@ -216,11 +213,7 @@ def sorted_legend(axes: Any, entries: list[LegendEntry]) -> None:
 
 
 def legend(axes: Any, handles: Sequence[Any], labels: Sequence[str], title: str | None = None) -> None:
-    """Add a legend, in smaller type if it has more than eight entries.
-
-    Args:
-        title: of the legend; None for what three or more labels have in common, which is then left out of each.
-    """
+    """Add a legend, small beyond eight entries; without a title it is what three or more labels have in common."""
     if title is None:
         title, labels = _common(labels)
     size = "small" if len(labels) <= 8 else "x-small"
@@ -287,10 +280,7 @@ def _style(axes: Any, group: Series, index: int, count: int, claim: str) -> dict
 
 
 def _band(axes: Any, xs: list[float], rows: Rows, y: str, bottom: float, colour: str) -> bool:
-    """Shade the certified bracket, and tell whether it is wide enough to be seen.
-
-    An upper bound, whose lower end is the trivial 0 everywhere, has no band.
-    """
+    """Shade the certified bracket, unless its lower end is the trivial 0; tell whether it is wide enough to be seen."""
     if any(row.get("claim") != "certified" for row in rows) or not any(finite(row.get(f"{y}_lower")) for row in rows):
         return False
     lower = [max(finite(row.get(f"{y}_lower")) or 0.0, bottom) for row in rows]

@@ -191,10 +191,7 @@ def _texts(rows: Rows, max_width: float | None) -> list[str]:
 
 @figure("The error of a generator over the number of records it was trained on.")
 def error_over_records(rows: Rows, axes: Any) -> None:
-    """Draw ``w2`` with two standard errors and, if present, ``excess``, each beside the expected power of n (dashed).
-
-    Source: Reshetova, Chen, Ozgur (2023), Theorem 2.
-    """
+    """Draw ``w2`` (two standard errors) and ``excess`` beside powers of n (Reshetova et al. 2023, Theorem 2)."""
     rows = sorted(rows, key=lambda row: float(row["records"]))
     n = [float(row["records"]) for row in rows]
     for colour, (column, label, power) in zip(_draw.COLOURS, ERROR_LINES, strict=False):
@@ -216,10 +213,7 @@ def error_over_records(rows: Rows, axes: Any) -> None:
 
 @figure("The variance that a linear generator learns from privatised data, over lambda or over batch size.")
 def linear_generator(rows: Rows, axes: Any) -> None:
-    """Draw every column of VARIANCE_LINES over the swept parameter, beside the variance of the data.
-
-    Source: Reshetova, Chen, Ozgur (2023), Theorem 1.
-    """
+    """Draw VARIANCE_LINES over the parameter, beside the data's (Reshetova, Chen, Ozgur 2023, Theorem 1)."""
     x = max(("lam", "batch"), key=lambda name: len({row[name] for row in rows if name in row}))
     rows = sorted(rows, key=lambda row: float(row[x]))
     handles, labels = [], []
@@ -242,10 +236,7 @@ def linear_generator(rows: Rows, axes: Any) -> None:
     "The distribution of the squared projected length: a histogram, the exact and the normal density, and tail bounds."
 )
 def projection_law(rows: Rows, axes: Any) -> None:
-    """Draw a projection-law table; a bound far outside is not drawn to scale but named at the right edge.
-
-    Source: Rakotomamonjy and Ralaivola (2021), Figures 1 and 7.
-    """
+    """Draw a projection-law table (Rakotomamonjy, Ralaivola 2021, Figures 1, 7); a far bound is named at the edge."""
     bins = [row for row in rows if row["part"] == "bin"]
     if len(bins) < 2:
         raise UsageError("projection-law draws the histogram of one distribution; give each distribution its own panel")
@@ -285,10 +276,7 @@ def _mark_bounds(bounds: dict[str, float], right: float, axes: Any) -> dict[str,
     "The noise of each experiment by several ways of accounting, a line for each experiment and a mark for each way."
 )
 def projection_noise(rows: Rows, axes: Any) -> None:
-    """Draw the columns of noise over a log axis, a line for each row of ``data``, the first on top.
-
-    Source: Rakotomamonjy, Ralaivola (2021), Table 4.
-    """
+    """Draw columns of noise by row of ``data`` on a log axis (Rakotomamonjy, Ralaivola 2021, Table 4)."""
     places = range(len(rows))
     for place, row in zip(places, rows, strict=True):
         values = [row[column] for column in WAYS]
@@ -317,10 +305,7 @@ def projection_noise(rows: Rows, axes: Any) -> None:
     "Sliced distances over the distance of two means: samples with their spread over the draws, and the closed form."
 )
 def sliced_distance(rows: Rows, axes: Any) -> None:
-    """Draw the distance over c, one curve for each case and number of records, with a band of one standard deviation.
-
-    Source: Rakotomamonjy, Ralaivola (2021), Figure 2.
-    """
+    """Draw the distance over c, with one deviation (Rakotomamonjy, Ralaivola 2021, Figure 2)."""
     counts = sorted({row["records"] for row in rows})
     for case, colour in SLICED_COLOURS.items():
         # the limit is the same for every number of records
@@ -348,10 +333,7 @@ def sliced_distance(rows: Rows, axes: Any) -> None:
 
 @figure("The output distributions of two neighbouring inputs on a few outcomes, as bars side by side.")
 def uniform_outputs(rows: Rows, axes: Any) -> None:
-    """Draw ``probability`` over ``outcome``, a bar for each ``case``; outcomes of one case alone are hatched.
-
-    Source: Sommer, Meiser, Mohammadi (2019), Figure 3, left.
-    """
+    """Draw bars of ``probability``, those of one case alone hatched (Sommer et al. 2019, Figure 3, left)."""
     cases = list(dict.fromkeys(row["case"] for row in rows))
     if len(cases) != 2:
         raise UsageError(f"uniform-outputs draws two inputs; found {len(cases)} cases")

@@ -77,10 +77,7 @@ def _draw_points(samples: Any, target: Any, axes: Any) -> None:
 
 @figure("The codes of two groups, whose distributions a fair representation should make equal.")
 def codes(rows: Rows, axes: Any) -> None:
-    """Draw the codes (``x``, ``y``) of the test records of each ``group``.
-
-    Source: Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 3 and 11.
-    """
+    """Draw the codes of test records by ``group`` (Rodriguez-Vitores, Lalanne, Loubes 2025, Figures 3, 11)."""
     for group in sorted({row["group"] for row in rows}):
         members = [row for row in rows if row["group"] == group]
         _scatter(axes, members, _draw.COLOURS[int(group)], f"group {group:g}", alpha=0.35, linewidths=0)
@@ -90,10 +87,7 @@ def codes(rows: Rows, axes: Any) -> None:
 
 @figure("Points of the plane that a training moved, beside their targets.")
 def points(rows: Rows, axes: Any) -> None:
-    """Draw the points (``x``, ``y``) of each ``kind``, target or moved.
-
-    Source: Rodriguez-Vitores, Lalanne, Loubes (2025), Figure 13.
-    """
+    """Draw the points of each ``kind``, target or moved (Rodriguez-Vitores, Lalanne, Loubes 2025, Figure 13)."""
     for kind, colour in POINT_COLOURS.items():
         members = [row for row in rows if row["kind"] == kind]
         _scatter(axes, members, colour, kind, alpha=0.4, linewidths=0, rasterized=len(members) > MANY)

@@ -52,11 +52,7 @@ def require_course(rows: Rows) -> None:
 
 @figure("A training over its epochs: what was measured, without noise, and the eps spent.")
 def training(rows: Rows, axes: Any) -> None:
-    """Draw every measured quantity over the epochs, and eps on a second axis at the right.
-
-    Raises:
-        KeyError: nothing was measured. ValueError: the rows are of several trainings.
-    """
+    """Draw measures, and eps at the right, over epochs; KeyError for none, ValueError for several trainings."""
     require_course(rows)
     names = measured(rows)
     if not names:
@@ -113,11 +109,7 @@ def training_published(rows: Rows, points: Points, axes: Any) -> None:
 
 @figure("Several measured quantities, of any units, over the epochs: on one logarithmic axis, each with its own mark.")
 def measures(rows: Rows, axes: Any) -> None:
-    """Draw every measured number over the epochs; values of 0 or less are omitted.
-
-    Raises:
-        KeyError: nothing was measured. ValueError: the rows are of several trainings.
-    """
+    """Draw every measured number above 0 over the epochs; KeyError for none, ValueError for several trainings."""
     require_course(rows)
     names = measured(rows)
     if not names:
@@ -137,10 +129,7 @@ def measures(rows: Rows, axes: Any) -> None:
     "Training losses over the steps, one line for each case. Computed from training records without noise: not public."
 )
 def losses(rows: Rows, axes: Any) -> None:
-    """Draw ``loss`` over ``step``, a line for each ``case`` if there are several trainings.
-
-    Source: Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 4, 6, 8 and 10.
-    """
+    """Draw ``loss`` over ``step``, a line a ``case`` (Rodriguez-Vitores et al. 2025, Figures 4, 6, 8, 10)."""
     cases = list(dict.fromkeys(row.get("case") for row in rows))
     for case in cases:
         case_rows = [row for row in rows if row.get("case") == case and row["loss"] is not None]

@@ -12,11 +12,7 @@ MAX_STDIN_BYTES = 50_000_000
 
 
 def read_bytes(path: str | Path, limit: int) -> bytes:
-    """Return the content of a file or of standard input, at most one byte more than ``limit``.
-
-    Raises:
-        OSError: the file cannot be read. MissingResource: standard input is closed.
-    """
+    """The content of a file (OSError) or standard input, at most one byte more than ``limit``."""
     if str(path) == STDIN:
         return _of_stream(sys.stdin)[: limit + 1]
     with Path(path).open("rb") as file:  # a pipe or a device has no size

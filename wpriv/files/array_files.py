@@ -27,11 +27,7 @@ DAMAGED = (
 
 
 def load(file: str | Path | IO[bytes]) -> Any:
-    """Load an array, or a .npz with several, as ``numpy.load`` returns it.
-
-    Raises:
-        One of ``DAMAGED``.
-    """
+    """Load an array, or a .npz with several, as ``numpy.load`` returns it, or raise one of ``DAMAGED``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy's guesses about a damaged header
         return np.load(file, allow_pickle=False)
@@ -58,11 +54,7 @@ def npz(file: str | Path | IO[bytes], limit: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class WeightFile:
-    """What is known of a file of weights.
-
-    Args:
-        header: the metadata of its header, text by name. digest: see ``digest``. tensors: their number.
-    """
+    """What is known of a file of weights: metadata of its header, ``digest``, and number of tensors."""
 
     header: dict[str, str]
     digest: str

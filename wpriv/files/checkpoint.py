@@ -79,8 +79,5 @@ def require(stored: dict[str, Any], path: Path, fields: Fields) -> dict[str, Any
 
 
 def recipe_digest(identity: str) -> str:
-    """Return the part of an identity that is a digest of the recipe alone.
-
-    The rest also depends on the training records: it would let anyone test a guess of the whole set.
-    """
+    """The part of an identity that is of the recipe alone: the rest would let anyone test guesses of the records."""
     return identity.partition("-")[0]

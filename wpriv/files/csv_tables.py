@@ -69,12 +69,7 @@ def number(cell: str) -> float:
 
 @dataclass(frozen=True)
 class CsvTable:
-    """A CSV text and the names of its columns.
-
-    Args:
-        text: the table, with its header. names: one for each column, in order.
-        headed: whether the first row is a header.
-    """
+    """A CSV text with its header, if it is ``headed``, and the names of its columns in order."""
 
     text: str
     names: tuple[str, ...]
@@ -82,10 +77,7 @@ class CsvTable:
 
     @classmethod
     def parse(cls, text: str, *, headed: bool = True) -> CsvTable:
-        """Read the names of the columns, without surrounding blanks; ``0``, ``1``, ... if the table has no header.
-
-        An empty text is a table without columns and rows.
-        """
+        """Read the column names, without blanks; ``0``, ``1``, ... without a header, none of an empty text."""
         line, first = next(rows(text), (1, []))
         for separator, word in ((";", "semicolons"), ("\t", "tabs")) if len(first) == 1 else ():
             if separator in first[0].strip():
@@ -101,11 +93,7 @@ class CsvTable:
         return cls(text, tuple(names), headed)
 
     def matrix(self) -> Array:
-        """Return [N, columns] float64.
-
-        Raises:
-            CsvError: a cell is not a number, or a row has another length; names the line.
-        """
+        """Return [N, columns] float64; a CsvError names the line of a cell or a row that does not fit."""
         columns = self.columns(numeric=self.names)
         return np.column_stack(list(columns.values())) if columns else np.empty((0, 0))
 
@@ -128,11 +116,7 @@ class CsvTable:
             return self._by_rows(numeric)
 
     def numbers(self, name: str, cells: Array) -> Array:
-        """Convert a column of text to [N] float64.
-
-        Raises:
-            CsvError: a cell is not a number; names the line.
-        """
+        """Convert a column of text to [N] float64; a CsvError names the line of a cell that is none."""
         values = np.empty(len(cells))
         for row, cell in enumerate(cells):
             try:

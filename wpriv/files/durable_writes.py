@@ -92,11 +92,7 @@ def replace(
 
 
 def append(descriptor: int, line: bytes, path: Path) -> None:
-    """Append a complete line to an open file, or nothing if the disk is full.
-
-    Raises:
-        MissingResource: the line could not be written; the file has its previous length.
-    """
+    """Append a line to an open file, or nothing if the disk is full; MissingResource then."""
     size = os.fstat(descriptor).st_size
     with reported(path):
         try:

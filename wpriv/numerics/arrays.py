@@ -24,11 +24,7 @@ def mass_between(above: Array, below: Array, next_above: Array, next_below: Arra
 
 
 class CellParts(NamedTuple):
-    """For the losses strictly between a and b: ``above`` = P - e^a Q and ``below`` = e^b Q - P.
-
-    Both are at least 0, and nan where they are not known. A loss y adds (1 - e^(a-y)) dP to the first and (e^(b-y) - 1)
-    dP to the second.
-    """
+    """Of the losses y in (a, b): ``above`` = P - e^a Q and ``below`` = e^b Q - P, nan where not known."""
 
     above: Array
     below: Array

@@ -32,10 +32,7 @@ def rdp_to_log_delta(lam: Array, log_moment: Array, eps: float) -> Array:
 
 
 def rdp_to_epsilon(lam: Array, log_moment: Array, log_delta: float) -> Array:
-    """Convert Renyi moments to [k] eps at delta, the inverse of ``rdp_to_log_delta``.
-
-    Source: Canonne, Kamath, Steinke (2020), Proposition 12; Asoodeh et al. (2020), Lemma 1.
-    """
+    """Renyi moments to [k] eps at delta: the inverse of ``rdp_to_log_delta`` (Asoodeh et al. 2020, Lemma 1)."""
     return (log_moment - log_delta + _constant(lam)) / lam
 
 

@@ -36,10 +36,7 @@ def log_exp_excess(x: Array) -> Array:
 
 
 def log_mixture(x: Array, rate: float) -> Array:
-    """Compute ln(1 - q + q e^x), q = ``rate`` in (0, 1), for x of any size or sign.
-
-    It is the privacy loss of a mixture at an outcome whose loss is x with the record present.
-    """
+    """ln(1 - q + q e^x), q = ``rate`` in (0, 1), any x: the loss of a mixture where x is that with the record."""
     with np.errstate(over="ignore"):
         near = np.log1p(rate * np.expm1(np.clip(x, -0.7, 700.0)))
     far = np.logaddexp(np.log1p(-rate), np.log(rate) + x)
@@ -93,11 +90,7 @@ def log_one_plus(z: NDArray[np.complex128]) -> tuple[Array, Array]:
 
 
 def log_binomial(k: Array, n: int, logit: float) -> Array:
-    """Compute [k] ln Binomial(k; n, p) with p = e^logit/(1 + e^logit).
-
-    Args:
-        k: whole numbers in [0, n]. n: number of trials, at least 1. logit: ln of the odds, at least 0.
-    """
+    """[k] ln Binomial(k; n, p) with p = e^logit/(1 + e^logit), logit >= 0, for whole k in [0, n], n >= 1."""
     odds = math.exp(-logit)
     p, q = 1 / (1 + odds), odds / (1 + odds)
     log_p, log_q = -math.log1p(odds), -logit - math.log1p(odds)

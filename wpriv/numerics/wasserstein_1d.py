@@ -32,10 +32,7 @@ def check_order(order: float) -> float:
 
 
 def shift(distance: ArrayLike) -> float:
-    """Compute W_mu between the distributions of Z and Z + v: ||v||, for every noise and order.
-
-    The translation attains it; by Jensen's inequality no coupling is cheaper.
-    """
+    """W_mu between Z and Z + v: ||v|| for every noise, attained by translation and least by Jensen's inequality."""
     return float(np.linalg.norm(np.atleast_1d(np.asarray(distance, dtype=float))))
 
 

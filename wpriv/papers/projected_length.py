@@ -199,11 +199,7 @@ def log_moment(d: int, s: Array) -> Array:
 
 
 def _integrand(b: float, s: Array) -> tuple[Array, Array]:
-    """Evaluate ln of weight times y^(1/2) (1-y)^(b-1/2) e^(s y) d logit(y) at 241 nodes y along the last axis.
-
-    Returns:
-        The logarithms and the nodes y.
-    """
+    """ln of weight times y^(1/2) (1-y)^(b-1/2) e^(s y) d logit(y) at 241 nodes on the last axis, and the nodes."""
     # the peak is where s y^2 + (b - s) y = 1/2, and the curvature there is y (1-y) root
     root = np.hypot(s - b, np.sqrt(2 * s))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -243,10 +239,7 @@ def variance(d: int) -> float:
 
 
 def bernstein(k: int, d: int, log_inverse: float) -> float:
-    """w with P(H > w) <= p by Bernstein's inequality as printed; rigorous, and very loose.
-
-    Source: Rakotomamonjy, Ralaivola (2021), Lemma 2.
-    """
+    """w with P(H > w) <= p, rigorous and very loose (Rakotomamonjy, Ralaivola 2021, Lemma 2 as printed)."""
     return k / d + 2 / 3 * log_inverse + math.sqrt(2 * k * variance(d) * log_inverse)
 
 

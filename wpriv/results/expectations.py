@@ -147,10 +147,7 @@ class Verdict(Stored):
 
     @property
     def remarks(self) -> list[str]:
-        """Another procedure than the paper's, the proof against its number, and the settings that deviate.
-
-        None of an own number, which is not compared with the paper.
-        """
+        """Another procedure, a proof against the paper's number, and deviating settings; none of an own number."""
         return (
             [] if self.kind == "own" else [each for each in (self.procedure, self.contradicted, self.setting) if each]
         )
@@ -187,10 +184,7 @@ class Verdict(Stored):
 
     @property
     def ours_words(self) -> str:
-        """Our number; of repeated trainings the mean, the standard deviation of one of them and their number.
-
-        A mean has as many decimals as its deviation, which has two digits.
-        """
+        """Our number; of repeated trainings mean, deviation of one (two digits, as the mean), and their number."""
         mean, deviation = self.ours, self.deviation
         if deviation is None or mean is None:
             return number(mean)
@@ -200,10 +194,7 @@ class Verdict(Stored):
 
     @property
     def difference_words(self) -> str:
-        """The difference of our number from the expected one: in percent, or in its unit if the tolerance is absolute.
-
-        Relative differences that are rounding errors are shown as 0.
-        """
+        """The difference in percent, or in its unit at an absolute tolerance; relative rounding is shown as 0."""
         value = self.difference
         if value is None or not math.isfinite(value):
             return number(value)

@@ -258,10 +258,7 @@ def letter(place: int) -> str:
 
 
 def _set_titles(figure: Figure, panels: Sequence[LetteredPanel], columns: int, style: Style) -> None:
-    """Set a letter on each of several panels. In a paper, the title stands in the caption; names of panels stay.
-
-    The figure becomes higher by the second and further lines of titles.
-    """
+    """Letter the panels, titles in a paper's caption but for names; each further line of titles adds height."""
     width, height = figure.get_size_inches()
     size = style.settings.get("axes.titlesize", 10.0)
     share = LABEL if len(panels) > 1 else 1.0
@@ -331,10 +328,7 @@ def _set_symbols(figure: Figure) -> None:
 
 
 def _set_legends(figure: Figure, panels: Sequence[Axes], columns: int, style: Style) -> None:
-    """Replace the legends of the panels by one below them if they agree.
-
-    Long ones, and those that would cover a curve, are set below their axes.
-    """
+    """Replace legends that agree by one below the panels; set long or covering ones below their axes."""
     legends = {axes: legend for axes in panels if (legend := axes.get_legend()) is not None}
     entries = {axes: _entries(legend) for axes, legend in legends.items()}
     longest = max(map(len, entries.values()), default=0)

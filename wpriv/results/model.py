@@ -407,11 +407,7 @@ AnyStored = TypeVar("AnyStored", bound=Stored)
 
 
 def json_object(path: Path) -> Json:
-    """Return the object in a JSON file.
-
-    Raises:
-        UsageError: it is damaged, or holds something else. MissingResource: it is missing, or cannot be read.
-    """
+    """The object in a JSON file; UsageError if damaged or other, MissingResource if it cannot be read."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -331,10 +331,7 @@ def _stop_local(jobs: Sequence[Job]) -> int:
 
 @contextlib.contextmanager
 def _as_parent_of_tasks(threads: int) -> Iterator[None]:
-    """Give processes that are started in the block their number of threads, and let them ignore Ctrl-C.
-
-    Ctrl-C reaches all processes of a terminal.
-    """
+    """Give processes started in the block their threads, and let them ignore Ctrl-C, which reaches them all."""
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(threads)
     in_main = threading.current_thread() is threading.main_thread()

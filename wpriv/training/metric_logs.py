@@ -112,11 +112,7 @@ def figures(trained: Trained, *, private: bool) -> Figures:
 
 
 def send(logs: Logs, trained: Trained) -> None:
-    """Send the figures of a finished training.
-
-    Raises:
-        MissingResource: they cannot be sent; the results in the folder are whole.
-    """
+    """Send the figures of a finished training; MissingResource leaves the results in the folder whole."""
     sent = figures(trained, private=logs.private)
     for name in logs.names:
         try:

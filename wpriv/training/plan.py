@@ -50,10 +50,7 @@ def _kept_guarantee(process: Process, accountant: str, tol: float, delta: float 
 
 
 def least_noise(at: Callable[[float], Process], accountant: str, eps: float, delta: float, tol: float) -> Solution:
-    """Return the least noise multiplier at which ``at(multiplier)`` meets a target; equal questions are solved once.
-
-    A kept answer is used only where ``at`` gives the very process of its guarantee.
-    """
+    """The least noise multiplier at which ``at(multiplier)`` meets a target; equal questions are solved once."""
     samples = (at(1.0), at(2.0))
     if not all(map(_is_hashable, samples)):
         return solve_for(NOISE, at, accountant, Target(eps, delta), tol)
@@ -150,10 +147,7 @@ class Plan:
         return sorted(ends | {self.steps})
 
     def process(self, steps: int | None = None) -> Process:
-        """Return the releases of so many steps (default: all), after those of earlier runs.
-
-        A pass of random allocation that the steps do not complete is accounted for as a whole one.
-        """
+        """Return the releases of so many steps (default: all), in whole passes, after those of earlier runs."""
         if self.step is None:
             raise Unsupported("a training without privacy has no process to account for: every eps is infinite")
         n = self.sampling.whole_passes(self.releases(self.steps if steps is None else steps))
@@ -216,11 +210,7 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
 
 
 def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[evaluate.Refusal]]:
-    """Evaluate every accountant of the recipe on a process.
-
-    Returns:
-        The guarantees, and the accountants that have no answer.
-    """
+    """Evaluate every accountant of the recipe on a process; return guarantees, and refusals."""
     private = plan.private
     assert private is not None
     rows, refused = [], []

@@ -134,11 +134,7 @@ def _metrics(row: Row) -> str:
 
 @contextlib.contextmanager
 def signals(stop: Stop | None = None) -> Iterator[Stop]:
-    """Record signals that ask to stop while a block runs; a second signal has its usual effect.
-
-    Yields:
-        A function that returns the name of the first such signal, or None.
-    """
+    """Yield a function that names the first signal to stop during a block, or None; a second one acts as usual."""
     if stop is not None:
         yield stop
         return

@@ -72,10 +72,7 @@ def require(path: Path, before: Mapping[str, object], recipe: Recipe) -> None:
 
 
 def protect_alike(before: Mapping[str, object], now: Mapping[str, object]) -> bool:
-    """Tell whether the trainings of two recipes protect the same values of a record, among the same groups.
-
-    Their adjacency does not tell: whether labels are public, and which groups there are, is the same word.
-    """
+    """Tell whether two recipes protect the same values of a record among the same groups, unlike adjacency."""
     if _protected(before) != _protected(now):
         return False
     return _plain(before.get("data")) == _plain(now.get("data")) or not any(map(_depends_on_data, (before, now)))
@@ -161,11 +158,7 @@ class RunFolder:
 
 
 def names_in(path: Path) -> set[str]:
-    """Return the names in a results folder without locks and half-written files; none if it does not exist.
-
-    Raises:
-        UsageError: it is a file. MissingResource: it cannot be read.
-    """
+    """The names in a results folder without locks and half-written files; none if it does not exist."""
     with durable_writes.reported(path):
         if path.is_dir():
             return {item.name for item in path.iterdir() if item.name != LOCK and item.suffix != durable_writes.PART}
@@ -263,10 +256,7 @@ def resolve_run(folder: RunFolder, recipe: Recipe) -> RunFolder:
 
 
 def claim(folder: RunFolder, recipe: Recipe, provenance: Json) -> None:
-    """Make the folder this recipe's; files of an earlier run are moved to ``before-N``, and never deleted.
-
-    The recipe is replaced last: if this is interrupted, the folder belongs to the earlier recipe or to this one.
-    """
+    """Make the folder this recipe's; earlier files move to ``before-N``, the recipe is replaced last."""
     path = folder.path
     durable_writes.make_folder(path)
     for leftover in path.glob(f"*{durable_writes.PART}"):

@@ -116,11 +116,7 @@ def shard(text: str, grid: Sequence[Cell]) -> Sequence[Cell]:
 
 
 def check_backend(name: str) -> None:
-    """Refuse an unknown backend.
-
-    Raises:
-        UsageError: the name is not known; the message lists those that are. MissingResource: submitit is not installed.
-    """
+    """Refuse an unknown backend (UsageError lists the known), or submitit that is missing (MissingResource)."""
     if name not in BACKENDS:
         raise UnknownName("backend", name, BACKENDS, place="--backend")
     if name == cluster.BACKEND:
@@ -128,11 +124,7 @@ def check_backend(name: str) -> None:
 
 
 def planned(recipe: Recipe, out: Path, *, part: str = "1/1", root: str | Path | None = None) -> list[PlannedCell]:
-    """Return the plans of the trainings of one shard.
-
-    Raises:
-        UsageError: ``out`` holds a single training.
-    """
+    """Return the plans of the trainings of one shard; UsageError: ``out`` holds a single training."""
     _require_no_training(out)
     grid = Grid(shard(part, cells(recipe)), out, root=root)
     plans = ((cell, *grid.planned(cell)) for cell in grid.cells)
@@ -319,10 +311,7 @@ def _write_figures(recipe: Recipe, finished: Sequence[Finished], out: Path) -> N
 
 
 def _panels(name: str, run: Finished, options: Row) -> list[Row]:
-    """The rows of one table of a cell, with a panel for the cell or for each panel of its table.
-
-    Each has the measures of the cell as a ``header`` where the task compares two groups.
-    """
+    """The rows of one table of a cell by panel, with the measures as ``header`` where two groups are compared."""
     folder = run.trained.out
     if not (folder / name).is_file():
         return []

@@ -163,11 +163,7 @@ class Grid:
         return trained
 
     def run_in_workers(self, jobs: int, backend: str, say: Say | None = None) -> None:
-        """Train the cells in several workers of joblib.
-
-        Args:
-            backend: of joblib. say: shows how many trainings have ended, if it is a meter.
-        """
+        """Train the cells in workers of joblib by a ``backend``; ``say``, if a meter, shows how many have ended."""
         import joblib
 
         # only loky returns results in the order in which they finish

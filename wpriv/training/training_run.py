@@ -233,10 +233,7 @@ class TrainingRun:
         return replace(trained, averaged=averaged)
 
     def prepare(self, begun: Begun) -> tuple[Engine, Callable[[], Any]]:
-        """Return the engine, and what yields the places of the records of every step that is left.
-
-        The folder is claimed once the task has accepted model and data.
-        """
+        """Return the engine and the places of all steps left; the folder is claimed once model and data fit."""
         from wpriv.training.engine import distributed, launch
 
         job, folder = begun.plan, begun.folder

@@ -108,10 +108,7 @@ def _split_gradient(plan: Tensor, x: Tensor, y: Tensor, split: RangeSplit) -> Te
 
 
 def _blocks(x: Tensor, y: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield blocks of pairs of points, each with a buffer for its differences.
-
-    A block has at most ``BLOCK`` differences, or a single pair if that has more.
-    """
+    """Yield blocks of pairs of points, of at most ``BLOCK`` differences or one pair, each with a buffer."""
     side = max(1, math.isqrt(BLOCK.get(x.device.type, BLOCK["cpu"]) // x.shape[1]))
     buffer = x.new_empty(min(side, len(x)), min(side, len(y)), x.shape[1])
     for i in range(0, len(x), side):

@@ -25,10 +25,7 @@ MARGINS = (30, 16)
 
 @dataclass(frozen=True)
 class Outcomes:
-    """P- and Q-masses of a pair between the losses offset + (first + j) h and offset + (first + j + 1) h.
-
-    Masses below all of these losses are in ``bottom``, and those above in ``top``.
-    """
+    """P- and Q-masses between losses offset + (first + j) h and the next; ``bottom`` below all, ``top`` above."""
 
     h: arb
     offset: arb
@@ -182,7 +179,7 @@ def heaviest(pair: Pair) -> arb:
 
 @dataclass(frozen=True)
 class Cells:
-    """P-masses times 2^bits at the losses offset + (first + j) h, and that at infinity."""
+    """P- and Q-masses between losses offset + (first + j) h and the next; ``bottom`` below all, ``top`` above."""
 
     poly: fmpz_poly
     first: int

@@ -81,10 +81,7 @@ class Pair:
 
 
 def base_pair(mech: str, number: dict[str, Fraction], records: int = 1, bits: int = BITS) -> Pair:
-    """The pair of a mechanism, of which this number of records differs; section "Base pairs".
-
-    Outcomes with a probability of about 2^-``bits`` are left out.
-    """
+    """The pair of a mechanism for this many records, but outcomes below about 2^-``bits``; section "Base pairs"."""
     if mech == "randomized-response":
         eps, off = ball(number["eps0"]), ball(number["delta0"])
         heavy, light = (1 - off) / (1 + (-eps).exp()), (1 - off) / (1 + eps.exp())

@@ -79,11 +79,7 @@ def closed_form(steps: Steps, x: arb) -> arb:
 
 
 def beyond_losses(steps: Steps, x: arb, certain: bool) -> arb:
-    """The profile where no finite loss exceeds x: the mass of infinite losses; section "Largest losses".
-
-    Args:
-        certain: whether that is known, from exact numbers.
-    """
+    """The profile where no finite loss exceeds x (``certain``: exactly known); section "Largest losses"."""
     if not certain and not sum((n * pair.ends[1] for pair, n in steps), ZERO) <= x:
         raise Unprovable("a finite loss may exceed this eps")
     finite = reduce(lambda mass, step: mass * (1 - step[0].infinite - step[0].cut) ** step[1], steps, ONE)
@@ -151,11 +147,7 @@ class Proof:
 
 
 class Job:
-    """The steps of a process, whose profile is the larger one of the two orders of the neighbours.
-
-    Raises:
-        Unsupported: a step has too many losses for the verifier.
-    """
+    """The steps of a process and the larger profile of both orders; Unsupported if a step has too many losses."""
 
     def __init__(self, claim: Claim):
         ctx.prec = BITS

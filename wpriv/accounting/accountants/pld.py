@@ -89,10 +89,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
 
 
 def _worst(orders: Sequence[Callable[[float], tuple[float, float]]]) -> tuple[float, float]:
-    """The maximum over the orders of the neighbours.
-
-    Each order gets the upper end of those before it, below which its own upper end need not be tightened.
-    """
+    """The maximum over the orders; below the upper end of those before it, an order need not be tightened."""
     low, high = 0.0, -1.0
     for order in orders:
         ends = order(high)

@@ -76,10 +76,7 @@ def _moments(process: Process) -> list[LogMoments]:
 
 
 def limit_order(eps: float, delta: float) -> float:
-    """The order a that a limit determines: that of the largest B / a, with B as in Theorem 6 at the share 1.
-
-    It admits the most Gaussian noise, whose divergence of order a is a mu^2 / 2.
-    """
+    """The order a of a limit that admits the most Gaussian noise: that of the largest B / a, B of Theorem 6."""
     return 1 + _largest_lam(lambda lam: eps - float(rdp_limit_epsilon(lam, math.log(delta))))
 
 

@@ -58,10 +58,7 @@ def total_line(process: Process) -> tuple[float, float]:
 
 
 def _line(step: Step, forward: LossPair, backward: LossPair) -> tuple[float, float]:
-    """xi and rho of one release, or of one pass where a record takes part once in each: the smaller of two bounds.
-
-    They are those of a theorem on its noise, and of the eps of pure DP.
-    """
+    """xi and rho of one release, or of one pass: the smaller of a theorem on its noise and of the eps of pure DP."""
     pairs = (forward, backward)
     by_noise = [line for pair in pairs if (line := pair.zcdp_line()) is not None]
     pure_eps = max(pair.support[1] for pair in pairs)

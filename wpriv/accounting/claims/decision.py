@@ -255,10 +255,7 @@ def exceeding_loss(process: Process, eps: float) -> str:
 
 
 def _log_mass_above(pairs: WeightedPairs, eps: float) -> float:
-    """ln of a probability that the privacy loss exceeds ``eps``; -inf where none is known.
-
-    Each step exceeds a share of eps: its part of the sum of the largest losses, or an equal one of the infinite ones.
-    """
+    """ln of a probability that the loss exceeds ``eps``, each step a share of it; -inf where none is known."""
     ends = sandwich(pairs, 1.0)
     pairs = pairs if ends is None else ends[0]
     tops = [(pair.support[1], n) for pair, n in pairs]

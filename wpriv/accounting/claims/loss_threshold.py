@@ -57,11 +57,7 @@ def trials_needed(tpr: float, fpr: float, eps: float, gap: float, deviations: fl
 
 
 def simulate(pairs: WeightedPairs, eps: float, trials: int, seed: int) -> Simulation:
-    """Draw ``trials`` losses of the whole process in each world and count those above eps.
-
-    Args:
-        pairs: of one order of the neighbours, for which ``most_trials`` is positive.
-    """
+    """Draw ``trials`` losses of one order, with positive ``most_trials``, in each world; count those above eps."""
     shares = []
     for with_record in (True, False):
         generator = np.random.default_rng([seed, int(with_record)])

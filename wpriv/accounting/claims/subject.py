@@ -22,11 +22,7 @@ MAX_BYTES = 2**24
 
 
 def described(text: str | Path) -> DescribedProcess:
-    """The process that a text names.
-
-    Raises:
-        UsageError: it names none, or the file is malformed. MissingResource: a file cannot be read.
-    """
+    """The process that a text names; UsageError for a faulty one, MissingResource for a file."""
     word = str(text)
     if not word.strip():
         raise UsageError(f"wanted a process: {FORMS}; found an empty text")

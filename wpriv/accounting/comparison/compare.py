@@ -117,10 +117,7 @@ class Comparison(Shown):
         return tuple(dict.fromkeys(str(line) for row in self.rows for line in row.get("warnings") or ()))
 
     def to_latex(self) -> str:
-        """The table of each panel of privacy curves for LaTeX, escaped, with the rules of the package booktabs.
-
-        A comment above it says what its values are.
-        """
+        """The table of each panel of privacy curves for LaTeX with booktabs, escaped, below a comment on its values."""
         lines = []
         for about, table in self._tables():
             lines += [*(f"% {name}: {words}" for name, words in about), latex_table(*table), ""]
@@ -272,11 +269,7 @@ def _provenance(recipe: Recipe, rows: list[Row], **counts: int) -> dict[str, obj
 
 
 def compute(cell: Cell, curves: dict[str, object]) -> list[Row]:
-    """Compute the rows of one cell.
-
-    Args:
-        curves: a cache for cells with the same process and accountant: their curve, or the reason why there is none.
-    """
+    """Compute the rows of one cell; ``curves`` caches by process and accountant a curve, or why there is none."""
     try:
         if cell.table == "bounds":
             return [_bound(cell, curves)]

@@ -19,10 +19,7 @@ from wpriv.numerics.numbers import echo, text
 
 
 def group_bound(eps: float, delta: float, records: int) -> tuple[float, float]:
-    """(m eps, delta (e^(m eps) - 1)/(e^eps - 1)) for groups of m records; delta is at most 1.
-
-    Source: Vadhan (2017), Lemma 2.2, with the geometric sum that its proof gives.
-    """
+    """(m eps, delta (e^(m eps) - 1)/(e^eps - 1)), delta at most 1, for groups of m (Vadhan 2017, Lemma 2.2)."""
     total = records * eps
     growth = math.expm1(total) / math.expm1(eps) if 0 < total < 700 else math.inf if total else records
     return total, min(delta * growth, 1.0) if delta else 0.0
@@ -62,10 +59,7 @@ class Dp(Mechanism):
         return ResponsePair(self.eps0, log_keep, 1) if self.eps0 > 0 else UniformPair(log_keep)
 
     def grouped(self, records: int) -> Dp | DiscreteLaplace:
-        """Geometric noise of scale 1 / eps0 at the distance m: the worst of all eps0-DP releases for groups of m.
-
-        docs/theory/groups.md, Theorem 7; with delta0 above 0 only a bound is known.
-        """
+        """Geometric noise of scale 1 / eps0 at the distance m, the worst: docs/theory/groups.md, Theorem 7."""
         if records == 1 or (self.eps0 == 0 and self.delta0 == 0):
             return self
         if self.delta0 > 0:

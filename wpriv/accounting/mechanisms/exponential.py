@@ -32,11 +32,7 @@ MAX_EXPONENT = 600.0
 
 @dataclass(frozen=True)
 class BoundedRangeProfile:
-    """Bounds of the largest delta of n adaptively chosen releases of range r, at equally spaced eps from 0.
-
-    Args:
-        eps: [k] in nats. lower, upper: [k] bounds of delta, both decreasing.
-    """
+    """Bounds of the largest delta of n adaptive releases of range r at eps, [k] from 0 at equal distances in nats."""
 
     eps: Array
     lower: Array
@@ -86,11 +82,7 @@ class BoundedRangeProfile:
 
 @lru_cache(maxsize=16)
 def profile(r: float, n: int, top: float) -> BoundedRangeProfile | None:
-    """Bound the profile of n adaptively chosen releases of range r up to about ``top``, which is at most n r.
-
-    Returns:
-        The profile; None where the recursion would take too long.
-    """
+    """Bound the profile of n adaptive releases of range r up to about ``top`` <= n r; None if it takes too long."""
     top = min(top, n * r)
     # n steps, each of a row of nodes top / r for every node
     rows = top / r

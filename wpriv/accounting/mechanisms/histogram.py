@@ -292,11 +292,7 @@ class Histogram(Mechanism):
 
 
 def _pair_of(p: Array, q: Array, rare: float = 0.0) -> AtomicPair:
-    """Build the pair of two PMFs; cells possible under one only are dropped if their probability is below ``rare``.
-
-    What the dropped cells reveal is not bounded: they count as the least probability of an infinite loss, or with
-    unbounded noise as a loss without an upper bound.
-    """
+    """The pair of two PMFs; rare cells of one alone count as the least infinite losses, or as unbounded losses."""
     in_p, in_q = p >= FLOOR, q >= FLOOR
     shared, only_p, only_q = in_p & in_q, in_p & ~in_q & (p >= rare), in_q & ~in_p & (q >= rare)
     log_p, log_q = np.log(p[shared]), np.log(q[shared])

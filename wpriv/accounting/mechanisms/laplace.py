@@ -53,10 +53,7 @@ class Laplace(Mechanism):
 
 
 class LaplacePair(KeyedPair):
-    """Laplace distributions of scale 1 around t and 0: atoms at -t and t, under P a density e^((y-t)/2)/4 between.
-
-    The profile near its end is that of t + ``rest``, which is t without its rounding.
-    """
+    """Laplace distributions of scale 1 around t and 0: atoms at -t and t, under P e^((y-t)/2)/4 between them."""
 
     symmetric = True
 

@@ -60,10 +60,7 @@ class TruncatedGauss(Mechanism):
 
 
 class TruncatedGaussPair(KeyedPair):
-    """N(mu, 1) truncated to mu +- beta against N(0, 1) truncated to +- beta.
-
-    The loss is mu x - mu^2/2 on the overlap of the supports.
-    """
+    """N(mu, 1) truncated to mu +- beta against N(0, 1) truncated to +- beta: loss mu x - mu^2/2 on the overlap."""
 
     symmetric = True
 
@@ -97,10 +94,7 @@ class TruncatedGaussPair(KeyedPair):
         return clipped_parts(low, high, *self.support, inner, inner.mass(ends[1] - ends[0]))
 
     def log_delta(self, eps: ArrayLike) -> Array:
-        """Compute ln of [delta_Gauss(eps) + Phi(-beta) (e^eps - 1)]/Phi([-beta, beta]) up to the largest finite loss.
-
-        Above it delta is the mass at infinity.
-        """
+        """ln of [delta_Gauss(eps) + Phi(-beta) (e^eps - 1)]/Phi([-beta, beta]); the mass at infinity above it."""
         y = np.asarray(eps, dtype=float)
         size = np.minimum(np.abs(y), self.support[1])
         truncation = log_ndtr(-self.beta) + size + log1mexp(-size)

@@ -95,10 +95,7 @@ class TruncatedLaplacePair(KeyedPair):
         return bounded_tails(inside, below, y >= top, self.log_infinity)
 
     def log_delta(self, eps: ArrayLike) -> Array:
-        """Compute ln of [1 - e^((eps-t)/2) + e^-beta (e^eps - 1)/2]/(1 - e^-beta) below the largest finite loss.
-
-        Above it delta is the mass at infinity.
-        """
+        """ln of [1 - e^((eps-t)/2) + e^-beta (e^eps - 1)/2]/(1 - e^-beta); above, the mass at infinity."""
         y = np.asarray(eps, dtype=float)
         size = np.minimum(np.abs(y), self.support[1])
         truncation = size - self.beta + log1mexp(-size) - math.log(2)

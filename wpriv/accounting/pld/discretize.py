@@ -38,10 +38,7 @@ def half_of_tails(start: Tails, end: Tails, a: Array, width: Array, plain: bool)
 
 
 def narrow_halves(pair: LossPair, low: Array, high: Array, middle: Array) -> tuple[Half, Half] | None:
-    """Both halves of the cells from the parts that a pair knows to the rounding of its losses; nan where it does not.
-
-    A loss in the middle counts in the first half.
-    """
+    """Both halves of the cells, middle in the first, from parts known to rounding; nan where they are not."""
     first = pair.cell_parts(low, np.nextafter(middle, np.inf))
     second = pair.cell_parts(middle, high)
     if first is None or second is None:
@@ -276,10 +273,7 @@ class CellMasses:
     rest: Array
 
     def chords(self, sign: int) -> Array:
-        """P-mass on each node of the chord interpolation, without what lies beyond the ends.
-
-        Rounding is on the safe side of the profile: losses are too large (sign +1), or too small (sign -1).
-        """
+        """P-mass on each node of the chord interpolation; losses are too large (sign +1), or too small (sign -1)."""
         mass, left = self.atoms.copy(), np.clip(self.left - sign * self.error, 0.0, self.mass)
         mass[..., :-1] += left
         mass[..., 1:] += self.mass - left

@@ -68,10 +68,7 @@ class AtomicSum:
 
 @dataclass(frozen=True)
 class AtomicComposition:
-    """Composed atoms, whose profile is known to rounding, the omitted mass, and a shift of eps.
-
-    ``mass_at_plus_infinity`` is that of the composition, ``centre`` the mean of its loss.
-    """
+    """Composed atoms (profile to rounding, ``centre`` of the loss), the omitted mass, and a shift of eps."""
 
     atoms: AtomicSum
     mass_at_plus_infinity: float

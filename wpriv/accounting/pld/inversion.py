@@ -243,10 +243,7 @@ def compose_by_transform(
 
 
 def _node_tilt(steps: Steps, state: Cumulants, tilt: float) -> float:
-    """The tilt by which nodes are chosen: the saddle point's, or where that is small one that still weighs its losses.
-
-    Rare losses that are far larger than all others may take all the weight at a tilt of one over the deviation.
-    """
+    """The tilt by which nodes are chosen: the saddle point's, or one that still weighs that of rare large losses."""
     node_tilt = constants.MIN_NODE_TILT / math.sqrt(state.variance)
     while node_tilt > tilt:
         growth = steps.cumulants(node_tilt).cgf - state.cgf - (node_tilt - tilt) * state.mean

@@ -56,11 +56,7 @@ class LatticePmf:
 
 
 def tilt_pmf(index: NDArray[np.int64], mass: Array, y: Array, tilt: float, infinity: Array | float = 0.0) -> LatticePmf:
-    """Tilt P-masses [K, m] on losses y [m]; nodes without mass are dropped.
-
-    Args:
-        infinity: [K] or one number, the P-mass at +infinity, which the masses lack.
-    """
+    """Tilt P-masses [K, m] on losses y [m], which lack ``infinity`` ([K] or one); nodes without mass are dropped."""
     mass = np.atleast_2d(mass)
     # a row without any mass keeps a trace of it, so that its logarithm exists
     mass[~(mass > 0).any(axis=1), 0] = constants.MASS_FLOOR

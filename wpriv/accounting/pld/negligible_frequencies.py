@@ -59,10 +59,7 @@ class SmoothingKernel:
         return np.asarray(excess + ends - 0.5 * np.log1p(square / shape**2))
 
     def gap_factor(self) -> float:
-        """Factor on the density of loss plus twice the kernel, at eps - shift, that bounds how much delta was raised.
-
-        docs/theory/certified-pld.md, Theorem 10.
-        """
+        """Factor on a density that bounds how much delta was raised: docs/theory/certified-pld.md, Theorem 10."""
         return math.exp(3 * self.width) * constants.KERNEL_COVER * constants.KERNEL_EXCESS * self.width**2
 
 
@@ -266,10 +263,7 @@ def _divide(
 
 
 def _runs(t: Array, significant: Array, spacing: float) -> list[tuple[int, int]]:
-    """The multiples of a spacing below the first sample, and in the significant intervals between samples.
-
-    Short gaps are filled, as every interval begins with as much work as some more frequencies.
-    """
+    """The multiples of a spacing below the first sample and in significant intervals; short gaps are filled."""
     low = np.append(0.0, np.floor(t[:-1][significant] / spacing))
     high = np.ceil(np.append(t[0], t[1:][significant]) / spacing)
     gaps = np.flatnonzero(low[1:] > high[:-1] + constants.MAX_FILLED_GAP)

@@ -77,10 +77,7 @@ Shares = tuple[float, float, float]
 
 
 class MomentBound(NamedTuple):
-    """An upper bound of E[e^{tilt L}] for each of K losses, with approximate mean and mean square of the tilted loss.
-
-    ``mass_above`` is the P-mass of the losses left out.
-    """
+    """Upper bounds of E[e^{tilt L}] of K losses but ``mass_above``, with mean and mean square of the tilted loss."""
 
     log_moment: Array
     mean: Array
@@ -487,10 +484,7 @@ def _log_jump_probability(pmfs: list[ApproximatePmf], counts: list[Counts], tilt
 
 
 def _newton_root(f: Callable[[float], tuple[float, float]], at_zero: float, start: float) -> float:
-    """Root of a decreasing function with the value ``at_zero`` at 0; ``f`` gives the value and the absolute slope.
-
-    Newton's method while it converges quickly, else bisection of logarithms.
-    """
+    """Root of a decreasing function, by Newton's method or bisection; ``f`` gives value and absolute slope."""
     low, high, x, last = 0.0, math.inf, start, math.inf
     tolerance = constants.TILT_RELATIVE_STEP
     for _ in range(constants.TILT_SEARCH_STEPS):

@@ -92,10 +92,7 @@ class Steps:
 
 
 class OneSidedComposition(Protocol):
-    """A pessimistic or optimistic composition.
-
-    ``tilt`` is that of its PMF, ``centre`` about the mean of the tilted loss, ``cells`` the number of cells or atoms.
-    """
+    """A pessimistic or optimistic composition: its tilt, about its tilted mean, and its number of cells or atoms."""
 
     @property
     def centre(self) -> float: ...
@@ -234,10 +231,7 @@ def ordered(ends: tuple[float, float]) -> tuple[float, float]:
 
 
 def rare_cut(steps: Steps, eps: float, log_allowance: float) -> float | None:
-    """The largest cut tried under which sums without a large loss add at most e^log_allowance to delta, about.
-
-    None if there is none, or if large losses are not rare.
-    """
+    """The largest cut under which sums without a large loss add at most e^log_allowance; None if there is none."""
     for share in constants.RARE_CUTS:
         cut = share * eps
         tilts = np.geomspace(*constants.BULK_TILTS, constants.BULK_TILT_COUNT) / cut
@@ -291,10 +285,7 @@ def small_tilt(steps: Steps, tilt: float, eps: float, delta: float, cut: float, 
 
 
 def chernoff_suffices(scans: list[TailScan], counts: list[Counts], eps: float, delta: float) -> bool:
-    """Tell whether Chernoff's bound of delta at eps > 0 is at most delta > 0.
-
-    The tilt starts at that of a normally distributed loss and is improved by Newton's method.
-    """
+    """Tell whether Chernoff's bound at eps > 0 is at most delta > 0, its tilt improved by Newton's method."""
 
     def total(values: list[Array]) -> float:
         return sum(float(n @ each) for n, each in zip(counts, values, strict=True))

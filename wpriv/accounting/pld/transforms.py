@@ -244,10 +244,7 @@ def _exact_atoms(pair: AtomicPair, tilt: float, group: StepGroup, top_mass: floa
 
 
 def _with_atoms(y: Array, atoms: Array, step: float) -> Array:
-    """The nodes with the atoms among them, without the nodes next to an atom.
-
-    An atom next to the first or the last node takes its place.
-    """
+    """The nodes with the atoms among them, in place of those next to an atom, also of the first and the last."""
     inside = atoms[(atoms > y[0]) & (atoms < y[-1])]
     if not inside.size:
         return y

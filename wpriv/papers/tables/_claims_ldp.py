@@ -148,10 +148,7 @@ def cost_of_two_points(points: tuple[float, float], weights: tuple[float, float]
 
 
 def subgaussian(s: float, dimension: int) -> float:
-    """sigma of N(0, s^2 I_d) by the definition above Theorem 2: the least with E exp(|X|^2 / (2 d sigma^2)) <= 2.
-
-    The expectation is (1 - s^2 / (d sigma^2))^(-d/2).
-    """
+    """sigma of N(0, s^2 I_d) above Theorem 2: the least at which (1 - s^2 / (d sigma^2))^(-d/2) is at most 2."""
     return s / math.sqrt(-dimension * math.expm1(-2 / dimension * math.log(2)))
 
 

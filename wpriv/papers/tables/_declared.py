@@ -348,10 +348,7 @@ class WpGradient(_Table):
     theta: float = parameter("shift of the trained sample", default=0.0)
 
     def rows(self) -> Rows:
-        """Return value and slope of W_p and W_p^p at theta for both samples, change of slope, and a bound for W_2^2.
-
-        There is no slope at a kink.
-        """
+        """Value and slope (none at a kink) of W_p and W_p^p at theta, change of slope, and a bound for W_2^2."""
         p, n = self.order, self.records
         if n > MAX_RECORDS:
             raise UsageError(f"wp-gradient: records may be at most {MAX_RECORDS:,}; found {n:,}")

@@ -40,10 +40,7 @@ class Params(Parameters):
 
 
 def rows(params: Params) -> list[dict[str, Any]]:
-    """Return one row: the root mean square distance over the data sets, the same times sqrt(n), and the mean excess.
-
-    ``spread`` is the relative standard error of ``w2``.
-    """
+    """Root mean square distance, the same times sqrt(n), ``spread`` (its relative standard error), mean excess."""
     import torch
 
     problem = linear_generator.Params(noise=params.noise, s=params.s, scale=params.scale)

@@ -74,10 +74,7 @@ class Params(Parameters):
 
 
 def rows(params: Params) -> list[dict[str, Any]]:
-    """Return a row for each row of Table 4: the noise as printed, by three tail bounds, and certified.
-
-    ``certified_eps`` is the certified eps of the printed noise, rounded up.
-    """
+    """A row for each of Table 4: the noise as printed, by three tail bounds, and with its certified eps, rounded up."""
     return [_row(name, SETTINGS[name], params.eps) for name in list(SETTINGS)[: params.first]]
 
 

@@ -20,10 +20,7 @@ TENSORS = 8
 
 
 class Published(StrictModel):
-    """The counts with which the paper accounts for its noise, and the eps that it prints (Table 4).
-
-    The counts of the run itself differ from these.
-    """
+    """The counts by which the paper, unlike the run, accounts for its noise, and the eps it prints (Table 4)."""
 
     d: Count
     k: Count

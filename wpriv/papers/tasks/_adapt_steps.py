@@ -208,10 +208,7 @@ def updated_weights(nets: Networks, options: Options) -> list[nn.Parameter]:
 
 
 def loss_gradients(run: Adaptation, loss: Tensor, adversary_loss: Tensor | None = None) -> dict[nn.Parameter, Tensor]:
-    """Return the gradients of the classification loss, and of the discriminator's loss where it is given.
-
-    The discriminator descends on its loss, and the features ascend on it, weighted.
-    """
+    """Gradients of the classification loss, and of the discriminator's, which features ascend on, weighted."""
     nets = run.nets
     features, classifier = list(nets.features.parameters()), list(nets.classifier.parameters())
     parts = torch.autograd.grad(loss, features + classifier, retain_graph=adversary_loss is not None)
@@ -378,10 +375,7 @@ def target_side_losses(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def clipped_by_tensor(model: nn.Module, inputs: Tensor, norm: float, adjacency: str) -> Bounded:
-    """Sum the gradients of records with each tensor of each record clipped to ``norm``.
-
-    The gradient of a record then has norm at most ``norm`` times the root of the number of tensors.
-    """
+    """Sum the gradients with each tensor clipped to ``norm``; a record's is then at most norm sqrt(tensors) long."""
     values = {name: weight.detach() for name, weight in model.named_parameters()}
 
     def loss_of_record(weights: dict[str, Tensor], x: Tensor) -> Tensor:

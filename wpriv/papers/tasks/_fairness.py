@@ -88,11 +88,7 @@ Labels = NDArray[np.int64]
 
 
 def groups(data: Any, part: str = "train", *, by_label: bool = False) -> dict[str, NDArray[np.int64]]:
-    """Return the indices of the records of groups 0 and 1, by the names of the groups.
-
-    Args:
-        part: ``train`` or ``test``. by_label: split groups by label, those of label 0 first.
-    """
+    """Indices of the records of groups 0 and 1 by name, in ``train`` or ``test``, also split by label (0 first)."""
     sensitive, labels = (data.sensitive_train, data.y_train) if part == "train" else (data.sensitive_test, data.y_test)
     if sensitive is None:
         raise UsageError(f"{data.name} has no column of groups; name one by its parameter sensitive")
@@ -136,10 +132,7 @@ def decision_measures(decisions: NDArray[np.bool_], groups: Labels, labels: Labe
 
 
 def shares_above_antidiagonal(above: NDArray[np.bool_], groups: Labels) -> dict[str, float]:
-    """Return ``od0``, ``od1``: the share of each group whose predicted response lies above the antidiagonal.
-
-    Source: Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix B.2.
-    """
+    """``od0``, ``od1``: shares above the antidiagonal by group (Rodriguez-Vitores et al. 2025, Appendix B.2)."""
     shares = {f"od{group}": _share(above, groups == group) for group in (0, 1)}
     return {name: value for name, value in shares.items() if not math.isnan(value)}
 

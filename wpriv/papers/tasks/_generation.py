@@ -122,10 +122,7 @@ def build_job(
 
 
 def image_tensors(x: Any, y: Any, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return records as float32 images [N, C, H, W] in [0, 1], and their classes.
-
-    Each record is clamped independently: the bounds of the sensitivity assume numbers of at least 0.
-    """
+    """Records as float32 images [N, C, H, W] and classes, each clamped alone to [0, 1] for the sensitivity."""
     import torch
 
     from wpriv.training.data import scaled

@@ -52,10 +52,7 @@ def validate(recipe: Train) -> Iterator[Fault]:
 
 
 def batch_sizes(recipe: Train, counts: Sequence[int]) -> list[int]:
-    """Return how many records of each group a step takes.
-
-    In proportion to the groups, rounded down so that no rate exceeds the recipe's, and at least 1.
-    """
+    """Records of each group in a step: in proportion, rounded down below the recipe's rate, and at least 1."""
     records = sum(counts)
     _, batch = release_spec.sampling_of(recipe, records)
     return [max(1, count * batch // records) for count in counts]

@@ -71,10 +71,7 @@ def declared_sizes(recipe: Train) -> dict[str, int] | None:
 
 
 def sizes(recipe: Train, data: Any) -> dict[str, int]:
-    """Return the numbers of records, in all and of each group, pair by pair.
-
-    They are public, since neighbouring data sets share them.
-    """
+    """The public numbers of records, in all and of each group, pair by pair."""
     options = Options.model_validate(recipe.options)
     groups = _fairness.groups(data, by_label=options.notion == "odds")
     counts = {name: len(indices) for name, indices in groups.items()}

@@ -174,10 +174,7 @@ def _with_earlier_networks(network: nn.Module, steps: Sequence[int]) -> Any:
 
 
 def epsilons(penalty: Penalty, counts: Sequence[int], multiplier: float, steps: int, delta: float) -> dict[str, float]:
-    """Return the certified eps of so many steps for a record of each private class: X is moved, Z is the goal.
-
-    Source: Rodriguez-Vitores, Lalanne, Loubes (2025), Theorem A.1 and Figure 13.
-    """
+    """Certified eps by private class, X moved to Z (Rodriguez-Vitores et al. 2025, Theorem A.1, Figure 13)."""
     costs = {}
     for side in ("x", "z") if penalty.private == "both" else (penalty.private,):
         alone = dataclasses.replace(penalty, private=side)

@@ -94,10 +94,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
 
 
 def _probe_codes(codes: Any, groups: Any, labels: Any) -> dict[str, float]:
-    """Measures of classifiers that are fitted to some test codes and applied to the others.
-
-    They predict labels, measured by accuracy and fairness, and groups (``group_accuracy``).
-    """
+    """Accuracy, fairness and ``group_accuracy`` of classifiers fitted to some test codes, on the others."""
     predicted = _fairness.split(len(labels))[1]
     measures = _fairness.decision_measures(_fairness.predict(codes, labels), groups[predicted], labels[predicted])
     correct = _fairness.predict(codes, groups) == (groups[predicted] == 1)

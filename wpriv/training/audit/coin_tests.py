@@ -79,10 +79,7 @@ def eps_of_guesses(guesses: int, correct: int, coins: int, delta: float, error: 
 
 
 def rate_bounds(hits: int, trials: int, error: float) -> tuple[float, float]:
-    """Return a lower and an upper bound of the chance of a hit, each wrong with a chance of at most ``error``.
-
-    Source: Clopper, Pearson (1934).
-    """
+    """Clopper and Pearson's (1934) bounds of the chance of a hit, each wrong with a chance of at most ``error``."""
     _require_error(error)
     if not 0 <= hits <= trials:
         raise UsageError(f"needs 0 <= `hits` <= `trials`; found {hits} and {trials}")

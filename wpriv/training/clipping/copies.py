@@ -21,11 +21,7 @@ from wpriv.training.clipping.layer_rules import RULES
 
 
 class Copies(nn.Module):
-    """A model of records with K copies each: inputs [B, K, ...] give outputs [B, K, ...].
-
-    Args:
-        model: treats each row by itself; its parameters are those of this model. count: K >= 1.
-    """
+    """``model`` on K >= 1 copies of each record, row by row: [B, K, ...] to [B, K, ...], with its parameters."""
 
     def __init__(self, model: nn.Module, count: int):
         super().__init__()

@@ -28,11 +28,7 @@ def same(one: Tensor, other: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Shared:
-    """The records that two batches share.
-
-    Args:
-        sizes: of both batches. begin, end: the first shared record, and the one behind the last.
-    """
+    """The records [begin, end) that two batches of some ``sizes`` share."""
 
     sizes: tuple[int, int]
     begin: int

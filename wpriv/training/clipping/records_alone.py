@@ -131,10 +131,7 @@ def require_alone(
     seed: int,
     weights: Tensor | None = None,
 ) -> None:
-    """Refuse a batch in which records add something else to the sum of ghost clipping than alone.
-
-    The state of the model and of the global generators is restored.
-    """
+    """Refuse a batch in which records add to ghost clipping's sum something else than alone; state is restored."""
     if weights is not None:
         inputs, targets = inputs[weights != 0], targets[weights != 0]
     with model_state.kept(model), torch.enable_grad(), torch.autocast(inputs.device.type, enabled=False):

@@ -30,11 +30,7 @@ CLASSES = "names of the classes, in the order of their numbers; read from the la
 
 @dataclass(frozen=True)
 class Declared:
-    """What is publicly known of the columns of a table.
-
-    Args:
-        ranges: low and high end of numeric columns. categories: all words of columns of words. classes: of the target.
-    """
+    """Public facts on a table: ranges of numbers, categories (all words) of columns, classes of the target."""
 
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -152,10 +148,7 @@ MISSING = frozenset(
 
 @dataclass(frozen=True)
 class Classes:
-    """The names of classes in the order of their numbers, the number of each record's class, and where they are from.
-
-    ``origin`` is that of ``Data``: empty where they are known without the records.
-    """
+    """The names of classes by number, that of each record, and their ``origin`` (as of ``Data``)."""
 
     names: tuple[str, ...]
     train: Array

@@ -112,11 +112,7 @@ DAMAGED_MAT = (ValueError, TypeError, KeyError, IndexError, NotImplementedError,
 
 
 def parse_npz(path: Path, raw: bytes, limit: int = MAX_BYTES) -> dict[str, Array]:
-    """Return the arrays of a .npz file by name.
-
-    Raises:
-        FaultyRecords: it is damaged, holds more than ``limit`` bytes, or other content than numbers and text.
-    """
+    """The arrays of a .npz file by name; FaultyRecords if damaged, above ``limit`` bytes, or of other content."""
     try:
         return array_files.npz(io.BytesIO(raw), limit)
     except array_files.DAMAGED as error:
@@ -175,10 +171,7 @@ def parse_binary(raw: bytes, path: Path) -> tuple[Array, Array]:
 
 
 def parse_pickle(raw: bytes, path: Path) -> tuple[Array, Array]:
-    """Return images and labels of a pickled mapping with ``data`` ([N, 3072] bytes) and ``labels``.
-
-    No code that the pickle names is executed.
-    """
+    """Images and labels of a pickled mapping with ``data`` ([N, 3072] bytes) and ``labels``; runs no code of it."""
     try:
         batch = _RestrictedUnpickler(io.BytesIO(raw), encoding="bytes").load()
     except UNPICKLABLE as error:

@@ -157,10 +157,7 @@ def _labels_from_folders(
 
 
 def _labels_from_attribute(path: Path, raw: bytes, attribute: str, paths: list[Path]) -> tuple[tuple[str, ...], Array]:
-    """Return labels from a list in the format of CelebA.
-
-    Its second line names the attributes; each further line has a file name and 1 or -1 for each attribute.
-    """
+    """Labels from a CelebA list: attributes in line 2, then lines of a file name with 1 or -1 for each."""
     try:
         lines = [line.split() for line in raw.decode("utf-8").splitlines()]
     except UnicodeDecodeError as error:

@@ -31,11 +31,7 @@ _MODES = {"zeros": "constant", "reflect": "reflect", "edge": "replicate"}
 
 @dataclass
 class Augmentation:
-    """The copies of the records of a training.
-
-    Args:
-        plan: how copies differ. key: of the run, 64 bits. step: the number of the step that is under way.
-    """
+    """The copies of records: how they differ (``plan``), a run's 64-bit ``key``, and the step under way."""
 
     plan: Augment
     key: int = 0

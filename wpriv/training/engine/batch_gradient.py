@@ -141,10 +141,7 @@ def per_example(
     method: str = "auto",
     exact: bool = False,
 ) -> BatchGradient:
-    """Sum the records' gradients, each clipped to ``norm`` or by automatic clipping; one that is not finite adds zero.
-
-    The divisor is the expected batch, which does not depend on the draw.
-    """
+    """Sum gradients clipped to ``norm`` or automatically, not finite ones as zero; divisor: the expected batch."""
     # of all processes together, each of which has an equal share
     limit, records = exact_sums.MAX_RECORDS, len(indices) * distributed.size()
     if exact and records > limit:
@@ -199,10 +196,7 @@ def clip(parts: list[Tensor], norm: float) -> list[Tensor]:
 
 
 def single_distances(batches: Batches, indices: Indices, *, norm: Scaling, adjacency: str) -> Tensor:
-    """Return [pairs] distances between the clipped sums that lack one or another of some records.
-
-    They are the distances between the records' clipped gradients.
-    """
+    """[pairs] distances of clipped sums that lack one or another record: those of the clipped gradients."""
     rows = []
     for place in indices:
         inputs, targets = batches.fetch(np.array([place]))

@@ -43,11 +43,7 @@ class StoredWeights:
 
 
 class AdaptedLinear(nn.Module):
-    """A frozen linear layer and a trained low-rank change: base(x) + scale up(down(x)), at first base(x).
-
-    Args:
-        base: the layer. rank: of the change. scale: a factor.
-    """
+    """A frozen linear layer and a trained change of some rank: base(x) + scale up(down(x)), at first base(x)."""
 
     def __init__(self, base: nn.Linear, rank: int, scale: float):
         super().__init__()

@@ -194,10 +194,7 @@ class Engine(TrainingState):
             self.average.update(self.steps_done)
 
     def _require_finite_weights(self) -> None:
-        """Refuse to go on from weights that are not finite, which follows from releases with noise alone.
-
-        Records whose gradient is not finite add zero: no single one of them can be the reason.
-        """
+        """Refuse weights that are not finite: noisy releases made them so, as such gradients of records add zero."""
         largest = torch._foreach_norm([sharding.local(each) for each in self.weights if each.numel()], float("inf"))
         finite = bool(torch.stack(largest).isfinite().all())
         if distributed.anywhere(not finite) if self.job.divided else not finite:
@@ -207,10 +204,7 @@ class Engine(TrainingState):
             )
 
     def _plan_check(self) -> None:
-        """Decide whether records of the next step are compared with records alone.
-
-        The choice is a function of the public name of the noise, so that a step that is taken again makes it again.
-        """
+        """Decide by the noise's public name, so that a repeated step agrees, whether records are compared alone."""
         if self.job.batches is None or self.job.divided:
             return
         step = self.steps_done + 1

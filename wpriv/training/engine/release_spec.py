@@ -89,10 +89,7 @@ class ReleaseSpec:
 
 
 def sampling_of(train: Train, records: int) -> tuple[Sampling, int]:
-    """Return how the steps of a recipe sample a set of ``records``, and the batch that it asks for.
-
-    With random allocation a pass has t = records / batch steps, rounded to a whole number.
-    """
+    """How a recipe's steps sample ``records``, and its batch; random allocation has t = records / batch steps."""
     batch = records if train.batch is None else train.batch
     if batch > records:
         raise UsageError(f"batch: {batch} is larger than the training set of {records} records; take a smaller one")
@@ -105,10 +102,7 @@ def sampling_of(train: Train, records: int) -> tuple[Sampling, int]:
 
 
 def expected_batch(train: Train, records: int) -> float:
-    """Return the expected number of records of a step, by which clipped sums are divided: a public number.
-
-    With random allocation it is records / t, which is near the batch of the recipe; otherwise it is that batch.
-    """
+    """The public number by which clipped sums are divided: the recipe's batch, or records / t of an allocation."""
     sampling, batch = sampling_of(train, records)
     if sampling.kind != "allocation":
         return batch

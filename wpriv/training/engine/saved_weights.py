@@ -83,11 +83,7 @@ def inherit(model: nn.Module | None, folder: Path, device: torch.device) -> tupl
 
 
 def load_diagnostics(folder: Path, model: dict[str, Any]) -> dict[str, Any]:
-    """Return the identity, metrics and observed distances of a finished run.
-
-    Args:
-        model: the content of ``model.pt`` in that folder. Earlier versions kept its diagnostics there.
-    """
+    """Identity, metrics and distances of a finished run; earlier versions kept them in ``model``."""
     path = folder / DIAGNOSTICS
     if "rows" in model:
         return checkpoint.require(model, folder / MODEL, checkpoint.METRICS)

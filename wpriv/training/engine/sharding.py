@@ -201,10 +201,7 @@ def _clipped_sum(batches: Batches, indices: Indices, norm: Scaling) -> tuple[lis
 def _add_clipped(
     batches: Batches, inputs: Tensor, targets: Tensor, norm: Scaling, parts: list[Tensor], *, counted: bool
 ) -> tuple[Tensor, Tensor]:
-    """Add the clipped sum over all processes of one pass to ``parts``; return losses and norms of the records here.
-
-    The sum of one parameter at a time is whole in memory.
-    """
+    """Add one pass's clipped sum over all processes, a parameter at a time; return losses and norms here."""
     restore = draws(inputs.device)
     losses, shares, squares = _shares(batches, inputs, targets)
     faulty = ~total(squares).isfinite()
@@ -283,11 +280,7 @@ def save(folder: Path, step: int, position: dict[str, Any] | None, model: nn.Mod
 
 
 def load(folder: Path, stored: dict[str, Any], model: nn.Module, optimizers: Optimizers) -> None:
-    """Replace what this process keeps by what it kept at a checkpoint.
-
-    Raises:
-        UsageError: the part of this process is missing, damaged, or of another run or network.
-    """
+    """Replace what this process keeps by its part of a checkpoint; UsageError if damaged, missing or of another run."""
     path = _path(folder, stored["step"])
     part = checkpoint.load(path, next(model.parameters()).device)
     state = model.state_dict()

@@ -31,10 +31,7 @@ SLICE = 4096  # records validated together
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """N records of one shape with finite numbers up to ``LARGEST``; bytes stand for multiples of 1/255.
-
-    ``labels`` is None where the source has none. ``notes`` say how the source was read.
-    """
+    """N records of one shape, up to ``LARGEST`` or bytes for n/255; ``labels`` or None; ``notes`` on the reading."""
 
     x: Array
     name: str

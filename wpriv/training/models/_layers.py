@@ -23,10 +23,7 @@ def group_norm(name: str, channels: int, groups: int) -> nn.Module:
 
 
 def channel_norm(name: str, kind: str, channels: int, groups: int) -> nn.Module:
-    """Build the normalisation ``kind``: ``group``, or ``paper`` for BatchNorm as published.
-
-    BatchNorm makes the gradient of an example depend on the other examples: per-example clipping cannot bound it.
-    """
+    """The normalisation ``group``, or ``paper``: BatchNorm as published, which per-example clipping cannot bound."""
     return nn.BatchNorm2d(channels) if kind == "paper" else group_norm(name, channels, groups)
 
 

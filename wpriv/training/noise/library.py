@@ -121,10 +121,7 @@ def _address(tensor: Tensor) -> ctypes.c_void_p:
 
 
 def _agrees(functions: ctypes.CDLL) -> bool:
-    """Return whether the functions give what torch gives for made-up numbers.
-
-    The caller's autocast and default type and device have no part in it.
-    """
+    """Return whether the functions agree with torch on made-up numbers, whatever the caller's autocast and types."""
     with torch.device("cpu"), torch.autocast("cpu", enabled=False), torch.no_grad():
         return _agree_on_pairs(functions) and _agree_on_gradients(functions)
 

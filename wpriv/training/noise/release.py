@@ -204,10 +204,7 @@ def _exact_noise(total: Bounded, sigma: float, noise: Noise, count: int) -> tupl
 
 
 def _rounded_sum(numbers: Tensor, part: Tensor, grid: float, exact: bool, dtype: torch.dtype) -> Tensor:
-    """Return one part plus its noise, given in multiples of the grid; on a CPU a piece at a time.
-
-    Multiplying by the grid or its inverse, powers of two, is exact.
-    """
+    """One part plus its noise in multiples of the grid, exact as a power of two; on a CPU a piece at a time."""
     result = torch.empty(part.shape, dtype=dtype, device=part.device)
     if not len(numbers):
         return result

@@ -65,10 +65,7 @@ def linked(addresses: Iterable[str], label: str) -> str:
 
 
 def numbers_behind(rows: Sequence[Row], title: str = "The numbers of the figure", length: int = 0) -> str:
-    """Return the table behind a figure, or another one, which can be unfolded; at most 60 rows, evenly chosen.
-
-    Columns that have one value in all rows stand in a line above it.
-    """
+    """The table behind a figure, to unfold: at most 60 rows; columns of one value stand in a line above."""
     if not rows:
         return ""
     names = [

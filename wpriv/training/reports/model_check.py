@@ -90,11 +90,7 @@ class ModelCheck:
 
 
 def check(folder: Path, *, thorough: bool = False) -> ModelCheck:
-    """Compare model.safetensors in a folder with statement.json there.
-
-    Args:
-        thorough: compare the weights in model.pt as well, which loads torch.
-    """
+    """Compare model.safetensors (``thorough``: and model.pt, with torch) in a folder with statement.json."""
     file, path = folder / storage.STATEMENT, folder / storage.WEIGHTS
     statement, content = read_statement(file)
     stated = None if statement.model is None else statement.model.weights_sha256

@@ -26,12 +26,7 @@ from wpriv.training.reports.model_check import ModelCheck
 
 @dataclass(frozen=True)
 class Question:
-    """One question.
-
-    Args:
-        group: the heading. answer: what the statement says, in sentences. add: what a person must
-            add, empty if it is answered.
-    """
+    """One question: its heading, the statement's answer in sentences, and else what a person must ``add``."""
 
     group: str
     question: str
@@ -45,11 +40,7 @@ class Question:
 
 
 def questions(statement: Statement, model: ModelCheck) -> list[Question]:
-    """Return the questions with their answers.
-
-    Raises:
-        Unsupported: the training had no privacy, or no proven guarantee.
-    """
+    """The questions with answers; Unsupported without privacy or a proven guarantee."""
     source, row = words.guaranteed(statement, "a checklist")
     lines = render.lines(
         "checklist.txt.j2",
@@ -136,10 +127,7 @@ def _mechanisms(statement: Statement, source: Releases | Reports) -> list[str]:
 
 
 def _information(statement: Statement) -> list[str]:
-    """The digest of the weights and the warnings.
-
-    Warnings on figures for comparison are left out, since these may be computed from records without noise.
-    """
+    """The weights' digest, and warnings but for those that may be computed from records without noise."""
     figures = [] if statement.releases is None else statement.releases.for_comparison
     others = {line for row in figures for line in row.warnings}
     warnings = [line for line in statement.warnings if line not in others]

@@ -95,10 +95,6 @@ class TaskSpec:
 
 
 def load(name: str) -> TaskSpec:
-    """Return the task called ``name``.
-
-    Raises:
-        UsageError: there is none; the message suggests the nearest name.
-    """
+    """Return the task called ``name``; the UsageError for another one suggests the nearest name."""
     task: TaskSpec = registry.load("tasks", name).TASK
     return task

@@ -32,10 +32,7 @@ class Normalise(StrictModel):
 
 
 def to_floats(x: NDArray[Any], device: torch.device) -> Tensor:
-    """Copy records to the device as float32; bytes are divided by 255.
-
-    A copy, since the array may be a file mapped into memory, which nothing may write to.
-    """
+    """Copy records, which may be mapped from a file, to the device as float32; bytes are divided by 255."""
     import torch
 
     inputs = torch.tensor(x, device=device)

@@ -46,11 +46,7 @@ def targets_of(loss: object) -> str:
 
 
 def ignored_label(loss: object) -> int | None:
-    """Return the label of records that a loss leaves out: its ``ignore_index``, or that of cross-entropy and functions.
-
-    Returns:
-        None for losses that leave none out.
-    """
+    """The label that a loss leaves out: ``ignore_index``, that of cross-entropy and functions, or None."""
     if hasattr(loss, "ignore_index"):
         return int(loss.ignore_index)
     none = targets_of(loss) in ("shares", "numbers") or _is_one_of(loss, ("MultiMarginLoss",))

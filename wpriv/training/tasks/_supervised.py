@@ -105,10 +105,7 @@ def require_shares(data: Data) -> None:
 def require_fit(
     model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, vocabulary: int, classes: int, indexed: bool
 ) -> None:
-    """Refuse a model or a loss that fails on zeros, or the last token, with the targets that the records have.
-
-    Targets are the smallest and the largest there are, and the last class.
-    """
+    """Refuse a model or loss that fails on zeros, or the last token, with the least and the largest target."""
     import torch
 
     from wpriv.training.clipping import model_state
