@@ -6,6 +6,7 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY wpriv wpriv
 COPY recipes recipes
+COPY docs/glossary.md docs/glossary.md
 RUN pip wheel --no-deps --wheel-dir dist .
 
 FROM python:3.13-slim

@@ -14,7 +14,7 @@ CLAIMS = """\
 claims:
   - {paper: "the mean grows", found: "it falls from 2 to 1", because: "of a sign"}
 """
-CLAIM = {"paper": "the mean grows", "found": "it falls from 2 to 1", "because": "of a sign"}
+CLAIM = {"paper": "the mean grows", "found": "it falls from 2 to 1", "because": "of a sign", "verdict": "contradicted"}
 COMPARE = """\
 kind: compare
 source: "a test"

@@ -173,7 +173,7 @@ def rule_diagnostics(document: Document, value: object, path: Key = ()) -> Itera
     if isinstance(value, BaseModel):
         for key, message in getattr(value, "rules", tuple)():
             yield document.diagnostic((*path, *key), message, at_key=True)
-        value = dict(value)
+        value = {key: each for key, each in value}
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for part, each in inner:
         yield from rule_diagnostics(document, each, (*path, part))
