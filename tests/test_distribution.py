@@ -163,6 +163,7 @@ def copy(old: Path, new: Path) -> None:
     if old.is_dir():
         shutil.copytree(old, new, ignore=shutil.ignore_patterns("__pycache__"))
     else:
+        new.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(old, new)
 
 

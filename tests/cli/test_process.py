@@ -88,8 +88,12 @@ def test_only_colour_and_the_breaks_of_lines_depend_on_the_terminal():
     assert in_a_terminal(*GAUSS, TERM="dumb", COLUMNS="80") == piped
 
 
-def test_errors_on_a_terminal_are_the_same_plain_line():
-    assert in_a_terminal("budget", "--simga", "1") == wpriv("budget", "--simga", "1").stderr
+def test_errors_on_a_terminal_are_the_same_plain_line_but_for_its_breaks():
+    line = wpriv("budget", "--simga", "1").stderr
+    assert line.count("\n") == 1
+    seen = in_a_terminal("budget", "--simga", "1", COLUMNS="60")
+    assert seen.split() == line.split()
+    assert max(map(len, seen.splitlines())) <= 60
 
 
 def test_a_closed_pipe_is_no_traceback():

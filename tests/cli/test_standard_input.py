@@ -128,7 +128,7 @@ def test_a_certificate_from_standard_input_is_proved_and_a_false_one_is_not(pipe
     text = (tmp_path / "c.json").read_text()
     code, out, _ = piped(text, "verify -")
     assert code == 0
-    assert out.startswith("<stdin>: delta_upper")
+    assert out.startswith("proved: delta in [")
     false = json.dumps({**json.loads(text), "delta_upper": 0.001, "delta_lower": 0.0})
     code, _, err = piped(false, "verify -")
     assert code == 1

@@ -179,7 +179,11 @@ def test_candidates_without_an_effect_on_solved_noise_are_refused(tmp_path):
 
 def test_a_mechanism_and_its_name_are_read_in_the_same_words():
     by_name = wpriv.budget("gauss", sigma=4, delta=1e-5, group=2)
-    assert wpriv.budget(Gauss(4.0), delta=1e-5, group=2) == by_name
+    by_object = wpriv.budget(Gauss(4.0), delta=1e-5, group=2)
+    assert by_object.epsilon == by_name.epsilon
+    # of a name alone the sensitivity is assumed, which is said
+    (assumed,) = set(by_name.extra["reading"]) - set(by_object.extra["reading"])
+    assert assumed == "sensitivity = 1 (l2 norm), since none was given"
     assert by_name.extra["reading"][0] == "n = 1, since neither n nor epochs was given"
 
 
