@@ -34,6 +34,7 @@ class Trained(Shown):
         files: those that were written.
         model: the trained network, in evaluation mode; None where the run was over already and its recipe names it.
         averaged: a copy of it with the averaged weights, where ``average`` was asked for.
+        found: whether the folder held all of it already, so that nothing ran.
     """
 
     plan: Plan
@@ -46,6 +47,7 @@ class Trained(Shown):
     files: tuple[Path, ...] = ()
     model: Any = None
     averaged: Any = None
+    found: bool = False
 
     def sentence(self) -> str:
         """The last metrics, the guarantee and the folder."""
