@@ -9,7 +9,7 @@ from typing import Any
 from wpriv.accounting import evaluate
 from wpriv.accounting.evaluate import Refusal
 from wpriv.core.guarantee import Guarantee
-from wpriv.errors import Unsupported, UsageError
+from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.files.shown import Shown
 from wpriv.results import expectations, storage
 from wpriv.results.expectations import Verdict
@@ -143,7 +143,7 @@ def _metrics(path: Path) -> list[Row]:
     """Return the metrics of a finished run."""
     try:
         rows = storage.table(path / storage.METRICS)
-    except UsageError:
+    except (UsageError, MissingResource):
         rows = []
     if not rows or not {"epoch", "step"} <= rows[-1].keys():
         raise UsageError(
