@@ -88,7 +88,6 @@ _SUGGESTIONS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("ledger", ("history",), ""),
     ("output o outdir out-dir output-dir dest", ("out",), ""),
     ("learning-rate", ("lr",), ""),
-    ("format html registry checklist publish", ("as",), "the form of a report, as in --as checklist"),
     ("analytic-gaussian", ("gauss",), ""),
     ("mu-gdp f-dp", ("gdp",), "a given mu; Gaussian noise of known sigma is gauss"),
     ("rho-zcdp cdp", ("zcdp",), "a given rho; Gaussian noise of known sigma is gauss"),
