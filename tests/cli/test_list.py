@@ -163,9 +163,7 @@ def test_help_on_an_unknown_word_gives_one_suggestion(capsys, word, near):
 
 @pytest.mark.parametrize("word", ["noise", "sensitivity"])
 def test_a_figure_is_explained_after_what_the_word_means_elsewhere(capsys, word):
-    kinds = [
-        line.partition("(")[2].partition(")")[0] for line in call(capsys, "help", word)[1].split("\n") if "): " in line
-    ]
+    kinds = re.findall(rf"^{word} \((\w+)\): ", call(capsys, "help", word)[1], re.M)
     assert kinds[-1] == "figure"
     assert len(kinds) > 1
 
