@@ -87,6 +87,8 @@ _SUGGESTIONS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("tolerance precision", ("tol",), ""),
     ("ledger", ("history",), ""),
     ("output o outdir out-dir output-dir dest", ("out",), ""),
+    ("get-noise-multiplier compute-noise", ("calibrate",), "the noise that an eps needs"),
+    ("get-epsilon compute-epsilon compute-dp-sgd-privacy", ("budget",), "what steps cost"),
     ("learning-rate", ("lr",), ""),
     ("analytic-gaussian", ("gauss",), ""),
     ("mu-gdp f-dp", ("gdp",), "a given mu; Gaussian noise of known sigma is gauss"),
