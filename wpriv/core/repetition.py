@@ -105,7 +105,7 @@ def _repetition(
     if share is not None and sampling == "none":
         given = "`batch`" if batch is not None else "`rate`"
         raise UsageError(
-            f"{given} needs `sampling`: poisson (each record by itself), fixed (batches without replacement), "
+            f"{given} needs `sampling`, as in `sampling='poisson'`: poisson (each record by itself), fixed (batches without replacement), "
             f"allocation (one random step of each pass) or shuffle (shuffled batches)"
         )
     if epochs is None:
