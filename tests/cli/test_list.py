@@ -137,6 +137,13 @@ def test_every_kind_has_a_singular(capsys, word, kind):
         ("plc/fig7-dpsgd", "plc/fig7-dpsgd (recipe): "),
         ("amplification by sampling", "amplification-by-sampling (term): The gain in privacy"),
         ("recipe ls", "Usage: wpriv recipe ls"),
+        ("opacus", "words of other libraries (docs/other-libraries.md)"),
+        ("PrivacyEngine", "docs/other-libraries.md"),
+        ("release", "docs/guides/counts.md"),
+        ("dpsgd", "docs/guides/train-dp-sgd.md"),
+        ("exit", "docs/reference/exit-codes.md"),
+        ("exit codes", "141   closed"),
+        ("json", "docs/reference/files-and-schemas.md"),
     ],
 )
 def test_help_explains_any_word(capsys, word, shown):
@@ -154,14 +161,30 @@ def test_help_on_an_unknown_word_gives_one_suggestion(capsys, word, near):
     assert f"nothing is called '{word}'; did you mean '{near}'?" in err
 
 
+@pytest.mark.parametrize("word", ["noise", "sensitivity"])
+def test_a_figure_is_explained_after_what_the_word_means_elsewhere(capsys, word):
+    kinds = re.findall(rf"^{word} \((\w+)\): ", call(capsys, "help", word)[1], re.M)
+    assert kinds[-1] == "figure"
+    assert len(kinds) > 1
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("count", "has no command 'count': `wpriv help count` says what it is. `wpriv --help` names all"),
+        ("release", "`wpriv help release`"),
+        ("get-noise-multiplier", "did you mean 'calibrate' (the noise that an eps needs)?"),
+        ("compute_epsilon", "did you mean 'budget'"),
+    ],
+)
+def test_a_word_that_is_no_command_leads_to_what_explains_it(capsys, word, told):
+    code, out, err = call(capsys, word)
+    assert (code, out) == (2, "")
+    assert told in err
+
+
 def test_the_glossary_is_in_the_wheel():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     files = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert files["docs/glossary.md"] == "wpriv/glossary.md"
     assert len(catalog.names("terms")) >= 150
-
-
-def test_the_shipped_recipes_are_listed_as_rows_too(capsys):
-    code, out, _ = call(capsys, "recipe ls quick --json")
-    assert code == 0
-    assert [row["name"] for row in json.loads(out)["rows"]] == ["quick/digits-cluster", "quick/digits"]

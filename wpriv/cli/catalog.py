@@ -35,8 +35,9 @@ _TYPES = {
     "bool": "true or false",
     "str": "text",
 }
-# references of the glossary to other entries and pages
-_REFERENCE = re.compile(r"\{term\}`([^`<]*[^`< ])(?: <[^`]*)?`|\[([^\]]*)\]\([^)]*\)")
+# references of the glossary to other entries, and to pages, which are named
+_REFERENCE = re.compile(r"\{term\}`([^`<]*[^`< ])(?: <[^`]*)?`")
+_PAGE = re.compile(r"\[([^\]]*)\]\(([^)#]*)[^)]*\)")
 # samplings of one step by the letters that tables of accountants show
 LETTERS = {"none": "N", "poisson": "P", "fixed": "F"}
 
@@ -117,7 +118,7 @@ def _terms() -> dict[str, str]:
     for block in text.partition("```{glossary}")[2].partition("\n```")[0].strip("\n").split("\n\n"):
         words = [line for line in block.splitlines() if line[:1].strip()]
         about = " ".join(line.strip() for line in block.splitlines() if not line[:1].strip())
-        about = re.sub("[`$]", "", _REFERENCE.sub(r"\1\2", about))
+        about = re.sub("[`$]", "", _PAGE.sub(r"\1 (docs/\2)", _REFERENCE.sub(r"\1", about)))
         rows |= {fold(word).replace(" ", "-"): about for word in words}
     return rows
 
@@ -159,7 +160,7 @@ def singular(kind: str) -> str:
 
 def kind_of(word: str) -> str | None:
     """Return the kind that a word names, in the singular or the plural; None where it names none."""
-    folded = fold(word)
+    folded = fold(word).replace(" ", "-")
     return next((kind for kind in KINDS if folded in (kind, singular(kind), f"{singular(kind)}s")), None)
 
 
@@ -197,10 +198,11 @@ def _first_sentence(kind: str, name: str) -> str:
 
 
 def places(name: str) -> list[tuple[str, str]]:
-    """Return the kinds that have a name, each with the name as it is known there."""
+    """Return the kinds that have a name, each with the name as it is known there; figures are last."""
     words = {kind: plain(kind, name) if kind in SYNONYMS else fold(name) for kind in KINDS}
     words["flags"], words["terms"] = fold(plain_key(name.lstrip("-"))), fold(name).replace(" ", "-")
-    return [(kind, each) for kind in KINDS for each in names(kind) if each == words[kind]]
+    kinds = sorted(KINDS, key=lambda kind: kind == "figures")
+    return [(kind, each) for kind in kinds for each in names(kind) if each == words[kind]]
 
 
 def parameters(kind: str, name: str) -> list[Parameter]:

@@ -160,6 +160,11 @@ class Group(_Once, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if self.get_command(ctx, args[0]) is None:
             known = instead(args[0], self.list_commands(ctx), help=f"{ctx.command_path} --help")
+            if ctx.parent is None:
+                from wpriv.cli import catalog
+
+                if catalog.kind_of(args[0]) or catalog.places(args[0]):
+                    known = f": `wpriv help {args[0]}` says what it is. `wpriv --help` names all"
             raise UsageError(f"{ctx.command_path} has no command {args[0]!r}{known}")
         return super().resolve_command(ctx, args)
 

@@ -21,7 +21,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core import registry
 from wpriv.core.guarantee import CLAIMS
-from wpriv.errors import MissingResource, UsageError, of_file
+from wpriv.errors import UsageError, of_file
 from wpriv.files import csv_tables, durable_writes
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.randomness import NOISE_VERSION
@@ -71,7 +71,7 @@ def table(path: Path) -> list[Row]:
         _check_size(path, "a table")
         text = csv_tables.decode(path.read_bytes())
     except FileNotFoundError:
-        raise MissingResource(f"the table {path} cannot be read: no such file{end}") from None
+        raise UsageError(f"the table {path} cannot be read: no such file{end}") from None
     except OSError as error:
         raise of_file(error, path, "read", advice) from None
     except CsvError as error:
