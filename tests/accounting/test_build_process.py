@@ -65,7 +65,7 @@ def test_equal_neighbouring_steps_are_merged():
 SPELLINGS = [
     ("1e-5", 1e-5),
     ("2^20", 2.0**20),
-    ("2**-3", None),
+    ("2**-3", 0.125),
     ("1/4", 0.25),
     (" 3 ", 3.0),
     ("1/2/3", None),
