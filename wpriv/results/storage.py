@@ -56,7 +56,7 @@ MAX_TABLE_BYTES = 100_000_000
 MAX_DRAWN = 1e100  # larger numbers are no eps, delta or parameter, and overflow in every plotting routine
 _WORDS = {
     *("panel", "case", "accountant", "claim", "notion", "reason", "mech", "sampling", "adjacency"),
-    *("asked", "part", "file", "observed", "proposition", "verdict", "at", "statement"),
+    *("asked", "given", "part", "file", "observed", "proposition", "verdict", "at", "statement"),
 }
 _PARAMETERS = {"n", "rate", "sigma", "scale", "sensitivity", "bound"}
 _NOT_NEGATIVE = {*BOUND_COLUMNS, *_PARAMETERS, "width", "mass", "density", "class_density", "variance"}
@@ -89,12 +89,19 @@ def parsed_table(text: str, path: str, end: str = "") -> list[dict[str, Any]]:
     rows = []
     for number, row in enumerate(cells):
         try:
-            rows.append({name: _cell(name, cell) for name, cell in row.items()})
+            rows.append(_as_asked({name: _cell(name, cell) for name, cell in row.items()}))
         except CsvError as error:
             raise UsageError(f"{path}:{parsed.line(number)}: {error}") from None
     if not rows:
         raise UsageError(f"{path}: the table has no rows, and a figure needs some")
     return rows
+
+
+def _as_asked(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with the unknown in ``asked``, where tables before 0.2 name what was given (``given``)."""
+    if "asked" not in row or "given" in row:
+        return row
+    return {**row, "asked": "eps" if row["asked"] == "delta" else "delta", "given": row["asked"]}
 
 
 def _check_size(path: Path, what: str) -> None:
