@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import wpriv
 from wpriv.accounting import build_process
 from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.core.kinds import Sampling
@@ -64,7 +65,7 @@ def test_equal_neighbouring_steps_are_merged():
 SPELLINGS = [
     ("1e-5", 1e-5),
     ("2^20", 2.0**20),
-    ("2**-3", None),
+    ("2**-3", 0.125),
     ("1/4", 0.25),
     (" 3 ", 3.0),
     ("1/2/3", None),
@@ -144,3 +145,16 @@ def test_a_history_with_a_key_twice_is_refused(tmp_path):
 def test_history_stands_alone():
     with pytest.raises(UsageError, match="sigma"):
         build_process.described_process(sigma=1, history="steps.json")
+
+
+@pytest.mark.parametrize("noise", [{"noise_multiplier": 1.1}, {"sigma": "1.1"}])
+def test_noise_without_a_mechanism_is_gaussian_and_said_so(noise):
+    keys = {"sampling": "poisson", "batch": 256, "records": 60000, "epochs": 10}
+    found = build_process.described_process(**noise, **keys)
+    assert found.process == build_process.described_process("gauss", **noise, **keys).process
+    assert build_process.GAUSSIAN in found.notes
+    with pytest.raises(UsageError, match="add `mech='gauss'` and `sampling='poisson'`"):
+        build_process.described_process(batch=256, records=60000, epochs=10)
+    answer = wpriv.calibrate(sigma=4, eps=1, delta=1e-5)
+    assert answer.value == wpriv.calibrate("gauss", sigma=4, eps=1, delta=1e-5).value
+    assert build_process.GAUSSIAN in answer.guarantee.extra["reading"]

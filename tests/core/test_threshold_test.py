@@ -92,6 +92,12 @@ def test_the_number_of_trials_follows_from_the_standard_error():
     assert math.isinf(trials_needed(0.5, 0.5, 0.0, 0.0, 6.0))
 
 
+def test_a_false_positive_rate_that_no_trials_show_needs_as_many_as_bound_it():
+    # none of N: the rate is below 18/N but for a chance of e^-18, and e^100 of it is to be below 1
+    assert math.isclose(trials_needed(1.0, 1e-80, 100.0, 1.0, 6.0), 18 * math.exp(100))
+    assert math.isclose(trials_needed(1.0, 1e-6, 100.0, 1.0, 6.0), 36 * math.exp(200) * 1e-6, rel_tol=1e-5)
+
+
 def test_a_simulation_of_losses_that_are_only_bracketed_is_not_offered():
     from wpriv.core.kinds import Allocation
 

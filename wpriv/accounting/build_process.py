@@ -67,6 +67,7 @@ def default_sensitivities(steps: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
+GAUSSIAN = "mech = gauss, the noise that sigma and a noise multiplier are of, since none was named"
 OF_REPLACEMENT = (
     "the sensitivity is what replacing a record changes: of a sum of clipped gradients twice the clipping norm, so "
     "that noise of 1.1 x that norm is a noise multiplier of 0.55 here"
@@ -248,8 +249,13 @@ def described_steps(
     steps: Iterable[Mapping[str, object]], adjacency: str | None = None, group: object = None
 ) -> DescribedProcess:
     """The process of steps as in a recipe: ``{mech, <parameters>, sampling, n | epochs, rate | batch, records}``."""
-    written, steps = list(steps), [plain_step(step) for step in steps]
+    written = list(steps)
+    steps = [plain_step(step) for step in written]
+    for step in steps:
+        plain_words.require_mechanism(step)
     specs, notes = with_repetitions(steps)
+    if any(step.get("mech", "") is None for step in written):
+        notes.append(GAUSSIAN)
     adjacency = plain("adjacencies", adjacency) if isinstance(adjacency, str) else adjacency
     size = data_set_size(steps, group)
     built = process(specs, adjacency, group=group, records=size)

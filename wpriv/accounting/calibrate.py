@@ -190,8 +190,10 @@ def calibrate(
     described = plain_words.with_words(mech, keys, "calibrate")
     asked = plain_words.take_unknown(described)
     written = plain_step(described)
+    plain_words.require_mechanism(written)
     adjacency, group = written.pop("adjacency"), written.pop("group")
     unknown, spec, notes = _left_open(written)
+    notes += [build_process.GAUSSIAN] if described["mech"] is None else []
     notes += build_process.default_sensitivities([spec])
     if asked not in (None, unknown.name):
         raise UsageError(

@@ -205,10 +205,12 @@ def steps_of_flags(
     if history is not None:
         job = build_process.described_process(**written, adjacency=adjacency, group=group, history=history)
         return plain_process(job.process)
+    written = plain_words.with_noise({"mech": None, **written}, swept)
+    plain_words.require_mechanism(written)
     step = {key: value for key, value in written.items() if value is not None}
     if (fault := swept_fault(step, swept)) is not None:
         raise UsageError(fault)
-    registry.mechanism(step.get("mech"))
+    registry.mechanism(step["mech"])
     relation = {"adjacency": adjacency, "group": None if group is None else whole(group, "group")}
     return {"process": [in_types(step)], **{key: value for key, value in relation.items() if value is not None}}
 

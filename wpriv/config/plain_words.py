@@ -24,6 +24,8 @@ from wpriv.numerics.numbers import echo, number, quotient_up, shown
 
 P = ParamSpec("P")
 T = TypeVar("T")
+# keys of a step that are about Gaussian noise
+_SIGMA = {"sigma", "noise_multiplier"}
 # the kind of synonyms that the value of a key has
 VALUES = {"mech": "mechanisms", "sampling": "samplings", "adjacency": "adjacencies"}
 
@@ -44,13 +46,31 @@ def plain_step(written: Mapping[str, object]) -> dict[str, Any]:
     """A step in the words here: its keys, its mechanism and its sampling.
 
     A noise multiplier becomes sigma, and eps (with delta) that of a mechanism that is known by them, or else the scale
-    of Laplace noise. The mechanism ``dpsgd`` is Gaussian noise with Poisson sampling.
+    of Laplace noise. The mechanism ``dpsgd`` is Gaussian noise with Poisson sampling. The mechanism None is ``gauss``
+    where there is a sigma or a noise multiplier.
 
     Raises:
         UsageError: something is given twice under two names, a noise multiplier or eps has no meaning, or ``dpsgd``
             stands beside another sampling.
     """
-    return with_scale(with_sigma(plain_values(_with_plain_keys(written))))
+    return with_scale(with_sigma(with_noise(plain_values(_with_plain_keys(written)))))
+
+
+def with_noise(step: dict[str, Any], swept: Collection[str] = ()) -> dict[str, Any]:
+    """The step; where its mechanism is None and it or a sweep has a sigma or a noise multiplier, that is ``gauss``."""
+    given = {*swept, *(key for key, value in step.items() if value is not None)}
+    return {**step, "mech": "gauss"} if step.get("mech", "") is None and given & _SIGMA else step
+
+
+def require_mechanism(step: Mapping[str, object]) -> None:
+    """Raise UsageError for a step whose mechanism is None, with the sampling that is missing as well."""
+    if step.get("mech", "") is not None:
+        return
+    shares = [key for key in ("batch", "rate", "epochs") if step.get(key) is not None]
+    batches = " and `sampling='poisson'`" if shares and step.get("sampling") in (None, "none") else ""
+    raise UsageError(
+        f"a step needs a mechanism: add `mech='gauss'`{batches}, as in DP-SGD; `wpriv list mechanisms` names all"
+    )
 
 
 def _with_plain_keys(written: Mapping[str, object]) -> dict[str, Any]:

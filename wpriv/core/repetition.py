@@ -105,8 +105,8 @@ def _repetition(
     if share is not None and sampling == "none":
         given = "`batch`" if batch is not None else "`rate`"
         raise UsageError(
-            f"{given} needs `sampling`: poisson (each record by itself), fixed (batches without replacement), "
-            f"allocation (one random step of each pass) or shuffle (shuffled batches)"
+            f"{given} needs `sampling`, as in `sampling='poisson'`: poisson (each record by itself), fixed (batches "
+            f"without replacement), allocation (one random step of each pass) or shuffle (shuffled batches)"
         )
     if epochs is None:
         return Repetition(None if n is None else whole(n, "n"), share, tuple(notes))

@@ -15,7 +15,7 @@ from wpriv.errors import UsageError
 
 # below this size a count is exact as a float and neither nan nor inf
 EXACT = 2**40
-_POWER = re.compile(r"\s*(\d{1,9})\s*(?:\^|\*\*)\s*(\d{1,4})\s*")
+_POWER = re.compile(r"\s*(\d{1,9})\s*(?:\^|\*\*)\s*(-?)(\d{1,4})\s*")
 _INTEGER = re.compile(r"\s*[+-]?\d{1,40}\s*")
 # groups of three digits: 60_000, 1,234,567.5
 _GROUPED = re.compile(r"\s*[+-]?[1-9]\d{0,2}(?:(?:_\d{3})+|(?:,\d{3})+)(?:\.\d*)?\s*")
@@ -26,7 +26,7 @@ _ONE_COMMA = re.compile(r"\s*([+-]?\d+),(\d+)\s*")
 
 
 def number(value: object, name: str) -> float:
-    """Convert a number, or text such as ``1e-5``, ``2^20``, ``256/60000``, ``60_000`` or ``10%``, to a finite float.
+    """Convert a number, or text such as ``1e-5``, ``2^-20``, ``256/60000``, ``60_000`` or ``10%``, to a finite float.
 
     A single comma is refused, since ``1,234`` is 1234 to some and 1.234 to others; ``whole`` reads it.
     """
@@ -38,7 +38,7 @@ def number(value: object, name: str) -> float:
         value = _without_separators(value) if isinstance(value, str) and "/" not in value else value
         power = _power(value)
         if power is not None:
-            return float(power)
+            return float(power)  # of a Fraction the nearest double, as of 1e-5
         if isinstance(value, str) and value.count("/") == 1:
             numerator, denominator = value.split("/")
             if "%" in value or (_ONE_COMMA.fullmatch(numerator) and not _ONE_COMMA.fullmatch(denominator)):
@@ -47,7 +47,7 @@ def number(value: object, name: str) -> float:
         else:
             result = float(value) if not isinstance(value, (bool, bytes)) else math.nan  # type: ignore[arg-type]
     except _TooLargeError:
-        raise UsageError(f"{name} is too large; found {shown(value)}") from None
+        raise UsageError(f"{name} has too large an exponent; found {shown(value)}") from None
     except (TypeError, ValueError, ZeroDivisionError, OverflowError):
         raise UsageError(f"{name} must be a number, as in 0.5, 1e-5 or 2^20; found {shown(value)}") from None
     if not math.isfinite(result):
@@ -65,7 +65,7 @@ def whole(value: object, name: str) -> int:
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         return int(value.strip())  # some separators are white space to a pattern and none to int
     result = number(value, name)
-    if (exact := value if isinstance(value, int) else _power(value)) is not None:
+    if isinstance(exact := value if isinstance(value, int) else _power(value), int):
         return exact
     if result != math.floor(result):
         raise UsageError(f"{name} must be a whole number, as in 1000 or 2^20; found {shown(value)}")
@@ -142,15 +142,15 @@ class _TooLargeError(Exception):
     """A power of more than 1000 bits."""
 
 
-def _power(value: object) -> int | None:
-    """The value of text such as ``2^20`` or ``2**20``; None for anything else."""
+def _power(value: object) -> int | Fraction | None:
+    """The value of text such as ``2^20``, ``2**20`` or ``10^-5``; None for anything else."""
     match = _POWER.fullmatch(value) if isinstance(value, str) else None
     if not match:
         return None
-    base, exponent = int(match[1]), int(match[2])
+    base, exponent = int(match[1]), int(match[3])
     if exponent * math.log2(max(base, 2)) > 1000:
         raise _TooLargeError
-    return int(base**exponent)
+    return Fraction(1, base**exponent) if match[2] else int(base**exponent)
 
 
 # Decimal rounding and formatting of numbers, always towards the safe side.

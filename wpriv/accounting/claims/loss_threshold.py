@@ -48,12 +48,24 @@ class Simulation:
     standard_error: float
 
 
+# false positives from which on their number is nearly normal, and an eps whose exponential is finite
+SEEN, LARGEST_EPS = 10, 700.0
+
+
 def trials_needed(tpr: float, fpr: float, eps: float, gap: float, deviations: float) -> float:
-    """The number of trials at which ``gap`` is so many standard errors of TPR - e^eps FPR; inf for no gap."""
+    """The number of trials at which ``gap`` is so many standard errors of TPR - e^eps FPR; inf for no gap.
+
+    Where fewer than ``SEEN`` of them are false positives, so many that e^eps times the largest FPR that leaves none,
+    but for the chance of so many standard errors, is below ``gap``.
+    """
     if not gap > 0:
         return math.inf
     errors = deviations / gap  # the square of a tiny gap is 0
-    return errors * errors * _variance(tpr, fpr, eps)
+    trials = errors * errors * _variance(tpr, fpr, eps)
+    if trials * fpr >= SEEN:
+        return trials
+    unseen = math.exp(min(eps, LARGEST_EPS)) * deviations * errors / 2
+    return max(trials, min(unseen, SEEN / fpr if fpr > 0 else math.inf))
 
 
 def simulate(pairs: WeightedPairs, eps: float, trials: int, seed: int) -> Simulation:

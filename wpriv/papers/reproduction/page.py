@@ -34,7 +34,7 @@ def write(papers: Sequence[Paper], results: Sequence[ItemResult], out: Path, *, 
         files.append(out / f"{paper.name}.html")
         text = render.filled(
             "paper.html.j2",
-            title=f"{paper.title}: reproduced",
+            title=f"{paper.title}: what is reproduced",
             paper=paper,
             summary=summary_of(of_paper),
             **LEGEND,
