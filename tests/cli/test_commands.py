@@ -133,7 +133,7 @@ def test_why_prints_every_reading(capsys):
             3,
             "gdp",
         ),
-        (["plot", "nope"], 2, "nope"),
+        (["plot", "nope"], 4, "nope"),
         (["recipe", "check", "bad.yaml"], 2, "bad.yaml:1:1: unknown key 'knd'; did you mean 'kind'?"),
         (["recipe", "show", "nope"], 2, "recipe ls"),
     ],

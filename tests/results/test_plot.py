@@ -8,6 +8,7 @@ import pytest
 import wpriv
 from wpriv.accounting.comparison import compare
 from wpriv.errors import MissingResource, UsageError
+from wpriv.results import storage
 from wpriv.results.plot import plot
 
 MAGIC = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
@@ -80,3 +81,12 @@ def test_arrays_that_a_run_left_are_drawn_under_their_own_name(tmp_path):
         path.write_bytes(content) if content else np.savez(path, samples=np.array([{}]))
         with pytest.raises(UsageError, match="cannot be read"):
             plot(path)
+
+
+@pytest.mark.parametrize(("before", "asked"), [("delta", "eps"), ("epsilon", "delta")])
+def test_earlier_tables_and_cells_which_named_the_given_quantity_are_read_as_those_of_today(tmp_path, before, asked):
+    today = {"asked": asked, "given": before}
+    assert storage.parsed_table(f"asked,epsilon\n{before},1", "old.csv") == [{**today, "epsilon": 1.0}]
+    assert storage.parsed_table(f"asked,given\n{asked},{before}", "new.csv") == [today]
+    storage.keep(tmp_path, "key", [{"asked": before}])
+    assert storage.finished(tmp_path) == {"key": [today]}

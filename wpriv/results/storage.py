@@ -214,7 +214,7 @@ def finished(out: Path) -> dict[str, list[Row]]:
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             entry = json.loads(line)
             if entry["sum"] == _sum(entry["rows"]):
-                done[entry["key"]] = entry["rows"]
+                done[entry["key"]] = [_as_asked(row) for row in entry["rows"]]
     return done
 
 
