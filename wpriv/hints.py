@@ -90,6 +90,7 @@ _SUGGESTIONS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("get-noise-multiplier compute-noise", ("calibrate",), "the noise that an eps needs"),
     ("get-epsilon compute-epsilon compute-dp-sgd-privacy", ("budget",), "what steps cost"),
     ("learning-rate", ("lr",), ""),
+    ("format html registry checklist publish", ("as",), "the form of a report, as in --as checklist"),
     ("analytic-gaussian", ("gauss",), ""),
     ("mu-gdp f-dp", ("gdp",), "a given mu; Gaussian noise of known sigma is gauss"),
     ("rho-zcdp cdp", ("zcdp",), "a given rho; Gaussian noise of known sigma is gauss"),

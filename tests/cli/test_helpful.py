@@ -12,6 +12,7 @@ import torch
 
 import wpriv
 from wpriv.cli.main import main
+from wpriv.errors import UsageError
 from wpriv.training.models import mlp
 from wpriv.training.train import train
 
@@ -41,6 +42,18 @@ def test_help_shows_the_parameters_and_the_text_of_every_public_function(verb):
 def test_the_signature_of_train_is_that_of_the_verb():
     assert inspect.signature(wpriv.train) == inspect.signature(train)
     assert inspect.getdoc(train) in inspect.getdoc(wpriv.train)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: wpriv.train(mlp, [[1.0]], [0], eps=3, delta=1e-5), r"recipe, data .*train\(model, \(x, y\), eps=3"),
+        (lambda: wpriv.budget("gauss", 4, delta=1e-5), "found 2 values$"),
+    ],
+)
+def test_values_without_keywords_that_a_verb_does_not_take_are_refused_in_words(call, told):
+    with pytest.raises(UsageError, match=told):
+        call()
 
 
 @pytest.mark.slow

@@ -292,6 +292,22 @@ def test_a_training_is_changed_by_its_recipe_and_not_by_flags_of_the_calculator(
 
 
 @pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("report r --foo", "report has no option --foo. `wpriv report --help` names all"),
+        ("report r --checklist", "did you mean '--as' (the form of a report, as in --as checklist)?"),
+        ("audit r --foo", "audit has no option --foo. `wpriv audit --help` names all"),
+        ("audit r --eps 3", "--set privacy.eps=3"),
+        ("train r --optimizer adam", "--set privacy.eps=3"),
+        ("train r --quiet", "train has no option --quiet. `wpriv train --help` names all"),
+    ],
+)
+def test_an_unknown_flag_leads_to_the_recipe_only_where_the_recipe_has_it(capsys, words, told):
+    assert main(words.split()) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("words", "line"),
     [
         ("compare --mech gauss --sigma 1,2,4 --delta 1e-5", "--mech gauss --sweep sigma=1,2,4 --delta 1e-5"),

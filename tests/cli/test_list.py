@@ -188,3 +188,9 @@ def test_the_glossary_is_in_the_wheel():
     files = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert files["docs/glossary.md"] == "wpriv/glossary.md"
     assert len(catalog.names("terms")) >= 150
+
+
+def test_the_shipped_recipes_are_listed_as_rows_too(capsys):
+    code, out, _ = call(capsys, "recipe ls quick --json")
+    assert code == 0
+    assert [row["name"] for row in json.loads(out)["rows"]] == ["quick/digits-cluster", "quick/digits"]

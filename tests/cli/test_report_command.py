@@ -72,8 +72,10 @@ def test_bad_input_is_refused_by_name_and_prints_no_report(out, capsys, words, c
 
 
 def test_a_folder_without_results_is_refused(tmp_path, capsys):
-    assert run(capsys, tmp_path)[0] == 2
-    assert run(capsys, tmp_path / "nothing")[0] == 2
+    assert run(capsys, tmp_path)[0] == 4  # as of `explain` and `budget --history`
+    assert run(capsys, tmp_path / "nothing")[0] == 4
+    (tmp_path / "file").touch()
+    assert run(capsys, tmp_path / "file")[0] == 2
     code, _, message = run(capsys)
     assert code == 2
     assert "DIR" in message

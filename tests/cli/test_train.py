@@ -157,10 +157,13 @@ def test_stopping_with_a_signal_ends_with_75_and_resuming_gives_the_same_weights
 
 
 def test_a_finished_run_is_shown_again_and_not_made_again(recipe, tmp_path, capsys):
-    _, first, _ = run(capsys, recipe, "--out", "done")
+    _, first, told = run(capsys, recipe, "--out", "done")
+    assert "nothing ran" not in told
     before = (tmp_path / "done" / storage.MODEL).stat().st_mtime_ns
-    code, again, _ = run(capsys, recipe, "--out", "done")
+    code, again, told = run(capsys, recipe, "--out", "done")
     assert (code, again) == (0, first)
+    assert "already finished in done/; nothing ran. --fresh trains again" in told
+    assert "wrote" not in told
     assert (tmp_path / "done" / storage.MODEL).stat().st_mtime_ns == before
 
 

@@ -172,7 +172,7 @@ def test_a_series_of_zeros_or_without_answers_has_a_legend_entry_but_no_curve():
 
 
 def test_infinite_and_missing_values_leave_gaps_rather_than_errors():
-    common = {"accountant": "pld", "claim": "certified", "asked": "epsilon"}
+    common = {"accountant": "pld", "claim": "certified", "given": "epsilon"}
     rows = [{**common, "epsilon": x, "delta": y} for x, y in ((0, 0.5), (1, None), (2, 0.1), (3, math.inf))]
     (line,) = drawn("delta-over-eps", rows).get_lines()
     assert list(line.get_xdata()) == [0, 2]
@@ -321,7 +321,7 @@ def test_a_privacy_curve_is_drawn_as_delta_over_eps(tmp_path, capsys, monkeypatc
 
 def test_a_figure_whose_legend_leaves_no_room_is_refused(tmp_path):
     rows = [
-        {"accountant": "pld", "n": 1, "epsilon": 0.1 * k, "delta": 0.1, "asked": "delta", "sigma": k} for k in range(90)
+        {"accountant": "pld", "n": 1, "epsilon": 0.1 * k, "delta": 0.1, "given": "delta", "sigma": k} for k in range(90)
     ]
     with pytest.raises(UsageError, match="--figure"):
         plot.draw(rows, [plot.View(figure="eps-over-n")], tmp_path, ("png",))

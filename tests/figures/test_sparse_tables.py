@@ -21,7 +21,7 @@ def drawn(name, rows):
 def bound(epsilon, claim="exact", **more):
     return {
         "accountant": "pld",
-        "asked": "delta",
+        "given": "delta",
         "notion": "approximate-dp",
         "epsilon": epsilon,
         "claim": claim,

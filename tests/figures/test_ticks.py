@@ -12,7 +12,7 @@ from wpriv.figures import _draw, _palette
 def drawn(name, values):
     axes = Figure().subplots()
     rows = [
-        {"accountant": "pld", name: x, "asked": "delta", "delta": 1e-5, "epsilon": 1.0 + x, "mech": "gauss"}
+        {"accountant": "pld", name: x, "given": "delta", "delta": 1e-5, "epsilon": 1.0 + x, "mech": "gauss"}
         for x in values
     ]
     _draw.curves(rows, axes, name, "epsilon")

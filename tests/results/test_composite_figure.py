@@ -48,12 +48,16 @@ def test_several_folders_give_one_figure_with_the_panels_of_each(folders, capsys
         (["one", "three", "--figure", "losses"], "three"),
         (["one", "two", "--figure", "loses"], "did you mean 'losses'"),
         (["one", "two", "--figure", "losses", "--format", "gif"], "gif"),
-        (["one", "two", "--figure", "curves"], "table.csv"),
     ],
 )
 def test_folders_that_give_no_figure_together_are_refused(folders, capsys, words, fragment):
     assert main(["plot", *words]) == 2
     assert fragment in capsys.readouterr().err
+
+
+def test_folders_without_the_table_of_a_figure_are_refused(folders, capsys):
+    assert main(["plot", "one", "two", "--figure", "curves"]) == 4
+    assert "table.csv" in capsys.readouterr().err
 
 
 def test_every_figure_over_several_recipes_names_recipes_of_its_item():

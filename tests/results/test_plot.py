@@ -7,7 +7,7 @@ import pytest
 
 import wpriv
 from wpriv.accounting.comparison import compare
-from wpriv.errors import UsageError
+from wpriv.errors import MissingResource, UsageError
 from wpriv.results.plot import plot
 
 MAGIC = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
@@ -66,9 +66,9 @@ def test_what_cannot_be_drawn_is_refused(results, keys, word):
 
 
 def test_a_missing_table_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(MissingResource, match="cannot be read"):
         plot(tmp_path)
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(MissingResource, match="cannot be read"):
         plot(tmp_path / "none.csv")
 
 

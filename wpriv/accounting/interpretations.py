@@ -206,7 +206,8 @@ def _row(
     spec = reading.spec
     row = {"sampling": spec.get("sampling", "none"), "n": spec["n"], "rate": spec.get("rate")}
     row |= {"adjacency": reading.adjacency, "sensitivity": spec.get("sensitivity"), "accountant": reading.accountant}
-    row |= {"assumption": reading.assumption, "asked": "delta" if eps is None else "epsilon"}
+    asked, given = ("eps", "delta") if eps is None else ("delta", "epsilon")
+    row |= {"assumption": reading.assumption, "asked": asked, "given": given}
     row |= {} if repeats is None else {"repeats": str(repeats)}
     try:
         process = reading.process()

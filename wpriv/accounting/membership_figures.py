@@ -258,6 +258,9 @@ class Known(Protocol):
     def pair(self) -> tuple[float, float]:
         """A pair of eps and delta that holds; eps may be infinite."""
 
+    def curve(self) -> Curve | None:
+        """The privacy curve that follows; None where it says no more than the pair."""
+
     def grouped(self, people: int) -> Known:
         """The same for groups of people, each of whom is a record."""
 
@@ -295,6 +298,9 @@ class Pair:
         # no release fails with probability (1 - delta)^k; then the losses add up
         delta = -math.expm1(self.releases * math.log1p(-self.delta)) if self.delta else 0.0
         return self.releases * self.eps, min(raised(delta), 1.0)
+
+    def curve(self) -> None:
+        return None
 
     def grouped(self, people: int) -> Pair:
         return Pair(*group_bound(self.eps, self.delta, people))
@@ -340,7 +346,10 @@ class Mu:
         return Attacks(advantage, rates, "exact", "Dong, Roth, Su 2022")
 
     def pair(self) -> tuple[float, float]:
-        return evaluate.curve(_process(Gdp(self.mu)), "pld").epsilon(delta=self.delta), self.delta
+        return self.curve().epsilon(delta=self.delta), self.delta
+
+    def curve(self) -> Curve:
+        return evaluate.curve(_process(Gdp(self.mu)), "pld")
 
     def grouped(self, people: int) -> Mu:
         return replace(self, mu=people * self.mu)
@@ -398,7 +407,10 @@ class Rho:
         return True
 
     def pair(self) -> tuple[float, float]:
-        return evaluate.curve(_process(Zcdp(self.rho, self.xi)), "rdp").epsilon(delta=self.delta), self.delta
+        return self.curve().epsilon(delta=self.delta), self.delta
+
+    def curve(self) -> Curve:
+        return evaluate.curve(_process(Zcdp(self.rho, self.xi)), "rdp")
 
     def grouped(self, people: int) -> Rho:
         return replace(self, rho=people**2 * self.rho, xi=group_xi(self.xi, people))
@@ -428,7 +440,7 @@ class Ran:
 
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """From the whole curve; and from its pair and the largest loss, where the work for the curve was too much."""
-        found = _of_curve(curve_of(self.process), fprs)
+        found = _of_curve(self.curve(), fprs)
         largest = evaluate.largest_loss(self.process)
         pairs = [Pair(self.eps, self.delta).attacks(fprs), Pair(largest, 0.0).attacks(fprs)]
         rates = {fpr: min([most, *(pair.tpr[fpr] for pair in pairs)]) for fpr, most in found.tpr.items()}
@@ -436,6 +448,9 @@ class Ran:
 
     def pair(self) -> tuple[float, float]:
         return self.eps, self.delta
+
+    def curve(self) -> Curve:
+        return curve_of(self.process)
 
     def grouped(self, people: int) -> Known:
         """By the pairs of groups where the mechanisms have such, else by the bound on its pair of eps and delta."""

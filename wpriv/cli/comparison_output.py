@@ -36,7 +36,7 @@ def print_comparison(comparison: Comparison, mode: str) -> None:
     notes = [*unit_notes(row.get("notion") for row in comparison.rows), *comparison.notes]
     if mode == "json":
         output.emit_rows(
-            [{"schema": SCHEMA, **row, **_unknown(row), "version": __version__} for row in comparison.rows],
+            [{"schema": SCHEMA, **row, "version": __version__} for row in comparison.rows],
             TABLE_SCHEMA,
             expect=[verdict.as_dict() for verdict in comparison.verdicts],
             claims=[claim.model_dump() for claim in comparison.recipe.claims],
@@ -52,11 +52,6 @@ def print_comparison(comparison: Comparison, mode: str) -> None:
     output.say("note", *notes)
     output.say("wrote", *map(str, comparison.files if mode == "text" else ()))
     _print_warnings(comparison)
-
-
-def _unknown(row: Row) -> dict[str, str]:
-    """``asked`` as in every guarantee, the unknown: tables name the quantity that was given there."""
-    return {"asked": "eps" if row["asked"] == "delta" else "delta"} if "asked" in row else {}
 
 
 def print_interpretations(rows: list[Row], mode: str) -> None:

@@ -22,6 +22,8 @@ from wpriv.hints import did_you_mean, plain_key
 BUG, INTERRUPTED = 70, 130
 # flags of the calculator, and names of other programs, that recipes of trainings have as keys
 TRAINED = ("eps", "delta", "sigma", "noise-multiplier", "epochs", "n", "batch", "rate", "sampling", "data", "model")
+# flags of other commands, of which a flag that sounds alike is no spelling: --quick trains another recipe than --quiet
+FORMATS = ("json", "csv", "quiet")
 SCHEMA = "wpriv.error/1"
 
 app = typer.Typer(
@@ -208,8 +210,9 @@ def _parser_message(error: Any) -> str:
         return f"{message} `{ctx.command_path} --help` shows examples" if is_missing else message
     known = sorted(name[2:] for parameter in ctx.command.params for name in parameter.opts if name.startswith("--"))
     word = option.lstrip("-")
-    near = did_you_mean(word, known, "--") or "."
-    if "set" in known and (plain_key(word).replace("_", "-") in TRAINED or near == "."):
+    near = "." if (is_format := word in FORMATS) else did_you_mean(word, known, "--") or "."
+    is_key = plain_key(word).replace("_", "-") in TRAINED
+    if (ctx.info_name in ("train", "audit") and is_key) or (ctx.info_name == "train" and near == "." and not is_format):
         return (
             f"{ctx.command_path} has no option {option}: the recipe says how it trains. Change its keys by --set, as "
             f"in --set privacy.eps=3 --set epochs=10"

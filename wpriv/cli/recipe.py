@@ -11,6 +11,7 @@ from wpriv.cli import flags, output
 from wpriv.cli.parsing import Command, Group, argument, option, switch
 from wpriv.errors import UsageError
 
+SCHEMA = "wpriv.list/1"  # as `wpriv list recipes --json`
 app = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None)
 Name = Annotated[str, argument("RECIPE", "A path, or the name of a shipped recipe such as plc/fig7-dpsgd.")]
 
@@ -36,6 +37,7 @@ def ls(
     beginning: Annotated[
         str | None, argument("PAPER", "Only recipes whose names begin like this: plc, plc/fig7.")
     ] = None,
+    as_json: flags.Json = False,
 ) -> None:
     """List the shipped recipes: kind, time (~: not measured on a full run), data, and the reproduced table or figure.
 
@@ -46,11 +48,15 @@ def ls(
     from wpriv.config import recipe_files
     from wpriv.training.plan import short_duration
 
+    keys = ["name", "kind", "time", "data", "source"]
     rows = [
         [row.name, row.kind, short_duration(row.time), row.data or "-", row.source]
         for row in recipe_files.listing(beginning)
     ]
-    output.emit_table(["recipe", "kind", "time", "data", "source"], rows)
+    if as_json:
+        output.emit_rows([dict(zip(keys, row, strict=True)) for row in rows], SCHEMA)
+    else:
+        output.emit_table(["recipe", *keys[1:]], rows)
 
 
 @app.command(cls=Command)

@@ -8,7 +8,7 @@ from wpriv.accounting import load_recipe
 from wpriv.cli import output
 from wpriv.cli.comparison_output import deviation, place
 from wpriv.cli.reproduce import seconds_of
-from wpriv.errors import CheckFailed, Interrupted, UsageError, WprivError
+from wpriv.errors import CheckFailed, Interrupted, MissingResource, WprivError
 from wpriv.papers.reproduction import refresh as refreshing
 from wpriv.papers.reproduction.refresh import Refreshed, Result
 from wpriv.results import storage
@@ -42,7 +42,7 @@ def refresh_from(word: str, folder: Path) -> None:
         missing = ", ".join(name for name in names if name not in finished)
         output.tell(f"without finished results in {folder}, left as they are: {missing}")
     if not finished:
-        raise UsageError(f"--from {folder} holds no finished results of a recipe with own numbers")
+        raise MissingResource(f"--from {folder} holds no finished results of a recipe with own numbers")
     _finish(results, problems)
 
 

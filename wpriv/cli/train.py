@@ -217,12 +217,14 @@ def _print_trained(trained: Trained, as_json: bool, certificate: str | None) -> 
     if progress.is_main():  # only the first of several processes (torchrun) prints
         if not trained.metrics:
             training_output.print_nothing(trained, as_json)
-            return
-        output.print_with_certificate(
-            lambda: training_output.print_training(trained, as_json),
-            lambda: certificates.best(trained.guarantees),
-            certificate,
-        )
+        else:
+            output.print_with_certificate(
+                lambda: training_output.print_training(trained, as_json),
+                lambda: certificates.best(trained.guarantees),
+                certificate,
+            )
+        if trained.found:
+            output.say("note", f"already finished in {trained.out}{os.sep}; nothing ran. `fresh=True` trains again")
     trained.require()
 
 

@@ -116,7 +116,8 @@ def print_training(trained: Trained, as_json: bool) -> None:
     if order := train_data.class_words(trained.statement["data"]):
         output.say("note", order)
     output.warn(trained.statement.get("warnings", []))
-    output.say("wrote", f"{trained.out}{os.sep} {', '.join(path.name for path in trained.files)}")
+    if not trained.found:
+        output.say("wrote", f"{trained.out}{os.sep} {', '.join(path.name for path in trained.files)}")
     path = json.dumps(str(trained.out / storage.MODEL), ensure_ascii=False)
     load = f'torch.load({path}, weights_only=True)["weights"]'
     average = "; their average is the entry 'average'" if trained.plan.train.average is not None else ""
@@ -344,7 +345,8 @@ def print_nothing(trained: Trained, as_json: bool) -> None:
     output.emit_bold("the number of runs was drawn as 0: nothing is released")
     output.emit_words(*(row.sentence() for row in trained.guarantees))
     output.say("note", "this is one of the outcomes that the guarantee covers; to begin again would be a second tuning")
-    output.say("wrote", f"{trained.out}{os.sep} {', '.join(path.name for path in trained.files)}")
+    if not trained.found:
+        output.say("wrote", f"{trained.out}{os.sep} {', '.join(path.name for path in trained.files)}")
 
 
 def _duration(plan: TuningPlan) -> Duration | None:

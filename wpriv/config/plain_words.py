@@ -172,10 +172,17 @@ def plain_question(given: Mapping[str, Any], names: Collection[str]) -> dict[str
 
 def in_plain_words(verb: Callable[P, T]) -> Callable[P, T]:
     """A verb that takes the keywords of other programs, such as ``epsilon`` and ``batch_size``."""
-    names = inspect.signature(verb).parameters.keys()
+    parameters = inspect.signature(verb).parameters
+    names = parameters.keys()
+    first = [name for name, each in parameters.items() if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    pair = "; records and targets are one pair, as in train(model, (x, y), eps=3, delta=1e-5)" * ("data" in first)
 
     @functools.wraps(verb)
     def spoken(*args: P.args, **given: P.kwargs) -> T:
+        if len(args) > len(first):
+            raise UsageError(
+                f"{verb.__name__} takes only {', '.join(first)} without keywords; found {len(args)} values{pair}"
+            )
         return verb(*args, **plain_question(given, names))
 
     return spoken

@@ -80,7 +80,7 @@ def table_published(rows: Rows, points: Points, axes: Any) -> None:
 
 
 def _answer(rows: Rows) -> str:
-    return "delta" if rows[0].get("asked") == "epsilon" else "epsilon"
+    return "delta" if rows[0].get("given") == "epsilon" else "epsilon"
 
 
 def _draw_table(rows: Rows, published: dict[int, float], axes: Any) -> None:

@@ -14,7 +14,7 @@ Row = dict[str, Any]
 # columns of a table of bounds that are no numeric parameters of the process
 _DESCRIPTIONS = {
     *("panel", "case", "accountant", "reason", "claim", "notion"),
-    *("adjacency", "asked", "mech", "sampling", "file", "steps"),
+    *("adjacency", "asked", "given", "mech", "sampling", "file", "steps"),
 }
 _ANSWERS = {f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate")}
 _ANSWERS |= {"mean", "variance", "third", "infinity"}
@@ -111,8 +111,8 @@ def axis_of(rows: list[Row]) -> tuple[str, str]:
 
 def _answer(rows: list[Row]) -> str:
     """Return the column of answers: delta in a comparison over eps, and in a privacy curve, which has even eps."""
-    if "asked" in rows[0]:
-        return "delta" if rows[0]["asked"] == "epsilon" else "epsilon"
+    if "given" in rows[0]:
+        return "delta" if rows[0]["given"] == "epsilon" else "epsilon"
     eps = [value for row in rows if (value := finite(row.get("epsilon"))) is not None]
     steps = [after - before for before, after in pairwise(eps)]
     even = len(eps) == len(rows) > 2 and max(steps) - min(steps) < 1e-6 * max(steps)

@@ -233,7 +233,7 @@ def _methods(rows: Drawn) -> set[str]:
     """The names by which methods have colours of their own: accountants of a table of bounds, methods and cases."""
     if not isinstance(rows, list):
         return set()
-    keys = ("accountant", "case") if any("asked" in row for row in rows) else ("method", "case")
+    keys = ("accountant", "case") if any("given" in row for row in rows) else ("method", "case")
     return {_names.key(str(row[key])) for row in rows for key in keys if row.get(key)}
 
 

@@ -21,7 +21,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core import registry
 from wpriv.core.guarantee import CLAIMS
-from wpriv.errors import UsageError, of_file
+from wpriv.errors import MissingResource, UsageError, of_file
 from wpriv.files import csv_tables, durable_writes
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.randomness import NOISE_VERSION
@@ -56,7 +56,7 @@ MAX_TABLE_BYTES = 100_000_000
 MAX_DRAWN = 1e100  # larger numbers are no eps, delta or parameter, and overflow in every plotting routine
 _WORDS = {
     *("panel", "case", "accountant", "claim", "notion", "reason", "mech", "sampling", "adjacency"),
-    *("asked", "part", "file", "observed", "proposition", "verdict", "at", "statement"),
+    *("asked", "given", "part", "file", "observed", "proposition", "verdict", "at", "statement"),
 }
 _PARAMETERS = {"n", "rate", "sigma", "scale", "sensitivity", "bound"}
 _NOT_NEGATIVE = {*BOUND_COLUMNS, *_PARAMETERS, "width", "mass", "density", "class_density", "variance"}
@@ -71,7 +71,7 @@ def table(path: Path) -> list[Row]:
         _check_size(path, "a table")
         text = csv_tables.decode(path.read_bytes())
     except FileNotFoundError:
-        raise UsageError(f"the table {path} cannot be read: no such file{end}") from None
+        raise MissingResource(f"the table {path} cannot be read: no such file{end}") from None
     except OSError as error:
         raise of_file(error, path, "read", advice) from None
     except CsvError as error:
@@ -89,12 +89,19 @@ def parsed_table(text: str, path: str, end: str = "") -> list[dict[str, Any]]:
     rows = []
     for number, row in enumerate(cells):
         try:
-            rows.append({name: _cell(name, cell) for name, cell in row.items()})
+            rows.append(_as_asked({name: _cell(name, cell) for name, cell in row.items()}))
         except CsvError as error:
             raise UsageError(f"{path}:{parsed.line(number)}: {error}") from None
     if not rows:
         raise UsageError(f"{path}: the table has no rows, and a figure needs some")
     return rows
+
+
+def _as_asked(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with the unknown in ``asked``, where tables before 0.2 name what was given (``given``)."""
+    if "asked" not in row or "given" in row:
+        return row
+    return {**row, "asked": "eps" if row["asked"] == "delta" else "delta", "given": row["asked"]}
 
 
 def _check_size(path: Path, what: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from wpriv.accounting import evaluate
 from wpriv.accounting.evaluate import Refusal
 from wpriv.core.guarantee import Guarantee
-from wpriv.errors import Unsupported, UsageError
+from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.files.shown import Shown
 from wpriv.results import expectations, storage
 from wpriv.results.expectations import Verdict
@@ -34,6 +34,7 @@ class Trained(Shown):
         files: those that were written.
         model: the trained network, in evaluation mode; None where the run was over already and its recipe names it.
         averaged: a copy of it with the averaged weights, where ``average`` was asked for.
+        found: whether the folder held all of it already, so that nothing ran.
     """
 
     plan: Plan
@@ -46,6 +47,7 @@ class Trained(Shown):
     files: tuple[Path, ...] = ()
     model: Any = None
     averaged: Any = None
+    found: bool = False
 
     def sentence(self) -> str:
         """The last metrics, the guarantee and the folder."""
@@ -141,7 +143,7 @@ def _metrics(path: Path) -> list[Row]:
     """Return the metrics of a finished run."""
     try:
         rows = storage.table(path / storage.METRICS)
-    except UsageError:
+    except (UsageError, MissingResource):
         rows = []
     if not rows or not {"epoch", "step"} <= rows[-1].keys():
         raise UsageError(

@@ -207,7 +207,7 @@ class TrainingRun:
             others = [] if self.given is None else train_data.sharing(folder.path, self._records)
             together(lambda: finalize.conclude(job, folder, begun.about | launch.about(), reports, others))
             distributed.leave()
-        return self._finished(job, folder)
+        return replace(self._finished(job, folder), found=folder.done)
 
     def _finished(self, job: Plan, folder: RunFolder) -> Trained:
         """The training whose results the folder holds, with the network that was trained."""

@@ -90,7 +90,7 @@ def run(
         if state != "done":
             _delete_runs(out)
     train_data.require_records(out, data)
-    return _load(plan, out)
+    return replace(_load(plan, out), found=state == "done")
 
 
 def inspect(path: Path, recipe: Recipe, *, resume: bool) -> State:

@@ -64,6 +64,37 @@ def test_gaussian_noise_goes_beyond_e_to_the_eps_more_often_than_delta_and_not_b
     assert beyond[1] <= row.beyond == 10 * row.delta
 
 
+@pytest.mark.parametrize(
+    ("words", "largest"),
+    [("randomized-response eps0=1", 1), ("laplace scale=2 n=5", 2.5), ("laplace scale=0.5", 2)],
+)
+def test_the_bayes_factor_of_pure_dp_is_e_to_the_eps_for_all_answers(words, largest):
+    row = wpriv.explain(words)
+    assert row.delta == 1e-5
+    assert math.exp(largest) <= row.bayes_factor <= math.exp(largest) * (1 + 1e-12)
+    assert row.beyond == 0
+    assert "except for" not in dict(row.facts())
+
+
+@pytest.mark.parametrize(("what", "mu"), [("gauss sigma=20", 0.05), ("gauss sigma=2 n=4", 1.0), ("mu=1", 1.0)])
+def test_the_bayes_factor_of_gaussian_noise_is_that_of_its_tail(what, mu):
+    # the answers of the largest losses, of the share s with the record, have the share Phi(Phi^-1(s) - mu) without it
+    row, normal = wpriv.explain(what), NormalDist()
+    factor = 1e-4 / normal.cdf(normal.inv_cdf(1e-4) - mu)
+    assert row.beyond == pytest.approx(1e-4, rel=1e-12)
+    assert factor * (1 - 1e-9) <= row.bayes_factor <= factor * 1.001
+
+
+def test_the_bayes_factor_of_many_laplace_releases_is_that_of_their_tail():
+    # Monte Carlo: 2000 of 200 000 draws lie in the tail, and its share without the record has an error of 2%
+    noise = np.random.default_rng(5).laplace(scale=4, size=(200_000, 12))
+    loss = np.sort(((np.abs(noise + 1) - np.abs(noise)) / 4).sum(axis=1))[-2000:]
+    row = wpriv.explain("laplace scale=4 n=12", delta=1e-3)
+    assert row.bayes_factor == pytest.approx(2000 / np.exp(-loss).sum(), rel=0.04)
+    assert row.bayes_factor < math.exp(12 / 4)
+    assert row.beyond == pytest.approx(1e-2, rel=1e-12)
+
+
 def test_the_posterior_of_a_flagged_record_is_that_of_the_best_test():
     row = wpriv.explain(mu=1, prior=0.01)
     for rate in row.rates:

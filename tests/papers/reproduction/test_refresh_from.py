@@ -86,7 +86,7 @@ def test_from_runs_nothing_and_flags_of_runs_are_refused(folder, capsys, words):
 
 
 def test_folders_without_results_are_refused(folder, capsys):
-    assert main(["recipe", "refresh", "toy.yaml", "--from", "nowhere"]) == 2
+    assert main(["recipe", "refresh", "toy.yaml", "--from", "nowhere"]) == 4
     assert "nowhere" in capsys.readouterr().err
-    assert main(["recipe", "refresh", "all", "--from", "results"]) == 2
+    assert main(["recipe", "refresh", "all", "--from", "results"]) == 4
     assert "--from results holds no finished results" in capsys.readouterr().err

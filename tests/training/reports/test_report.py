@@ -13,7 +13,7 @@ import yaml
 
 import wpriv
 from tests.training.test_training_statement import RECIPE
-from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError
+from wpriv.errors import CheckFailed, MissingResource, UnknownName, Unsupported, UsageError
 from wpriv.numerics import numbers
 from wpriv.results import storage
 from wpriv.training.reports import folder_page
@@ -296,12 +296,12 @@ def test_numbers_behind_a_figure_are_rounded_to_the_safe_side():
 
 
 def test_folders_without_results_and_unknown_forms_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="holds no results"):
+    with pytest.raises(MissingResource, match="holds no results"):
         report(tmp_path)
     (tmp_path / storage.LEDGER).touch()
     with pytest.raises(UsageError, match="--resume"):
         report(tmp_path)
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(MissingResource, match="no folder"):
         report(tmp_path / "nothing")
     with pytest.raises(UnknownName, match="checklist"):
         report(tmp_path, "cheklist")

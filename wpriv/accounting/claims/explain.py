@@ -20,6 +20,7 @@ from wpriv.config.claim import Claim, parse_claim
 from wpriv.core.guarantee import RIGOROUS, Guarantee
 from wpriv.core.guarantee import SCHEMA as GUARANTEE
 from wpriv.core.mechanism import Mechanism
+from wpriv.core.membership import Membership
 from wpriv.core.process import Process
 from wpriv.errors import UnknownName, Unsupported, UsageError
 from wpriv.files import STDIN, read_bytes
@@ -226,7 +227,7 @@ def explain(
     if unit not in UNITS:
         raise UnknownName("unit", unit, list(UNITS))
     bounds, (epsilon, at) = known.attacks(RATES), known.pair()
-    factor, beyond = _bayes_factor(epsilon, at)
+    factor, beyond = _bayes_factor(known)
     return Explanation(
         str(known),
         known.process if isinstance(known, Ran) else None,
@@ -250,15 +251,37 @@ def explain(
     )
 
 
-def _bayes_factor(eps: float, delta: float) -> tuple[float, float]:
+def _bayes_factor(known: Known) -> tuple[float, float]:
     """A factor by which no answer raises the odds but those of a share, and that share; the record is used.
 
-    A share s of answers with a loss above l contributes s (1 - e^(eps - l)) to delta at least.
+    A share s of answers with a loss above l contributes s (1 - e^(eps - l)) to delta at least, at every eps: of a pair,
+    and over a curve in ``_largest_odds``. The largest loss holds for all answers.
     """
-    if eps >= 700 or SHARES * delta >= 1:
-        return math.inf, 0.0
-    factor = raised(math.exp(eps)) if eps else 1.0
-    return (raised(factor / (1 - 1 / SHARES)), SHARES * delta) if delta else (factor, 0.0)
+    eps, delta = known.pair()
+    largest, share = evaluate.largest_loss(known.process) if isinstance(known, Ran) else math.inf, SHARES * delta
+    pure = _power(largest if delta else min(eps, largest))
+    if not 0 < share < 1:
+        return pure, 0.0
+    factor, curve = raised(_power(eps) / (1 - 1 / SHARES)), known.curve()
+    if curve is not None:
+        factor = min(factor, _largest_odds(Membership(curve), share))
+    return (pure, 0.0) if pure <= factor else (factor, share)
+
+
+def _power(eps: float) -> float:
+    """e^eps, rounded up; infinite where it is near the largest double."""
+    return 1.0 if eps == 0 else raised(math.exp(eps)) if eps < 700 else math.inf
+
+
+def _largest_odds(bounds: Membership, share: float) -> float:
+    """Bound the likelihood ratio that all but a share of the answers stay below: the least of e^eps / (1 - delta/s).
+
+    A test that flags a share s of the answers has FPR >= e^-eps (s - delta) at every eps; in the other order of the
+    neighbours that is the FNR of a test with FPR = 1 - s.
+    """
+    rate = math.nextafter(1 - share, 1.0)
+    (point,) = bounds.error_rates([rate])
+    return raised(share / point.fnr_lower) if point.fnr_lower > 0 else math.inf
 
 
 def _posterior(prior: float, positives: float, negatives: float) -> float:

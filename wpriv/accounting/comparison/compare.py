@@ -299,15 +299,16 @@ def _trade_off(cell: Cell, process: Process, curves: dict[str, Any]) -> Row:
 def _bound(cell: Cell, curves: dict[str, object]) -> Row:
     answer = _answer(cell, curves)
     row = {**cell.labels, **cell.process_columns(), "accountant": cell.accountant}
-    given = ("epsilon", cell.eps) if cell.eps is not None else ("delta", cell.delta)
+    asked, given, value = ("eps", "delta", cell.delta) if cell.eps is None else ("delta", "epsilon", cell.eps)
+    row |= {"asked": asked, "given": given}
     if isinstance(answer, str):
-        return {**row, "asked": given[0], given[0]: given[1], "reason": answer}
+        return {**row, given: value, "reason": answer}
     about = {name: answer[name] for name in ("adjacency", "notion", "claim", "process", "source", "warnings")}
     about |= {"group": answer["group"]} if answer["group"] > 1 else {}
     about |= {"repeats": cell.repeats} if cell.repeats is not None else {}
     # numpy's floats are not plain data, and -0.0 is 0
     bounds = {name: None if answer[name] is None else float(answer[name]) + 0.0 for name in BOUND_COLUMNS}
-    return {**row, "asked": given[0], **about, **bounds, "reason": None}
+    return {**row, **about, **bounds, "reason": None}
 
 
 def _answer(cell: Cell, curves: dict[str, Any]) -> dict[str, Any] | str:

@@ -82,12 +82,12 @@ def bounds_table(panel: Panel, rows: Sequence[Row]) -> BoundsTable:
 
 def answer_of(rows: Sequence[Row]) -> str:
     """The column of the quantity that was computed."""
-    return "epsilon" if rows[0]["asked"] == "delta" else "delta"
+    return "epsilon" if rows[0]["given"] == "delta" else "delta"
 
 
 def about(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Return the question, the neighbours and the claims that all numbers of a panel share, each with its label."""
-    given = str(rows[0]["asked"])
+    given = str(rows[0]["given"])
     values = list(dict.fromkeys(row[given] for row in rows if row[given] is not None))
     at = f" at {NAMES.get(given, given)} {short(values[0])}" if len(values) == 1 else ""
     answer = answer_of(rows)

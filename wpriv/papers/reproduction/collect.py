@@ -29,7 +29,7 @@ VERDICTS = {
     "against the paper",
     "not reached": "it was run with a smaller budget than the paper's, or with settings that the paper does not state, "
     "and does not reach what it prints; this is no evidence against the paper",
-    "not run": "there is a recipe that can run, and was not run here",
+    "not run": "there is a recipe that can run, and no finished run of it is kept",
     "no data": "the data are not to be had",
 }
 COLUMNS = ("panel", "where", "column", "kind", "ours", "difference", "within", "absolute", "source", "claim")

@@ -20,7 +20,7 @@ from wpriv.config.field_types import Expect
 from wpriv.config.recipe import Check, Recipe
 from wpriv.config.validate_steps import ALIASES
 from wpriv.config.yaml_document import Edit, edited, scalar_at
-from wpriv.errors import UsageError, WprivError
+from wpriv.errors import MissingResource, UsageError, WprivError
 from wpriv.files import durable_writes
 from wpriv.papers.reproduction import reproduce
 from wpriv.randomness import NOISE_VERSION
@@ -286,7 +286,7 @@ def _finished(recipe: Recipe, results: Path) -> dict[str, Any]:
     """The provenance of finished results of a whole recipe."""
     file = results / storage.PROVENANCE
     if not file.is_file():
-        raise UsageError(f"{results} holds no finished results of {recipe.name}. Give a folder with {file.name}")
+        raise MissingResource(f"{results} holds no finished results of {recipe.name}. Give a folder with {file.name}")
     if not reproduce.is_of(recipe, results):
         raise UsageError(
             f"{results} holds the results of another recipe, or of {recipe.name} before it was changed. Run it again"

@@ -22,7 +22,7 @@ from wpriv.core.kinds import Sampling
 from wpriv.core.process import Process, Step
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import normal_log_delta
-from wpriv.papers.accountants import berry_esseen, markov
+from wpriv.papers.accountants import markov
 from wpriv.papers.tables._statement import Case, Claims, panels
 
 # pairs (A, B) of distributions on few outcomes, the simplest first
@@ -299,17 +299,6 @@ def _dp_sgd() -> Process:
 def _(eps: float) -> Case:
     ours, theirs = (module.account(_dp_sgd()).delta(eps=eps) for module in (markov, rdp_mironov))
     return f"DP-SGD q=.01, sigma=4, n=2^16, eps={eps:g}", theirs, ours
-
-
-@lower(
-    "Section 6.1.2",
-    "Markov-ADP outperforms the other bounds: it is at most that of Berry-Esseen",
-    (1.0, 2.0, 4.0),
-    error=5,
-)
-def _(eps: float) -> Case:
-    ours, theirs = (module.account(_dp_sgd()).delta(eps=eps) for module in (markov, berry_esseen))
-    return f"DP-SGD q=.01, sigma=4, n=2^16, eps={eps:g}", ours, theirs
 
 
 @upper(

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from wpriv.accounting.claims import explain
 from wpriv.config import yaml_document
-from wpriv.errors import Unsupported, UsageError, WprivError
+from wpriv.errors import MissingResource, Unsupported, UsageError, WprivError
 from wpriv.numerics import numbers
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.expectations import Verdict, number
@@ -390,7 +390,7 @@ def last_metrics(path: Path) -> Row:
     """Return the last row of the metrics; empty if they cannot be read."""
     try:
         return storage.table(path / storage.METRICS)[-1]
-    except UsageError:
+    except (UsageError, MissingResource):
         return {}
 
 

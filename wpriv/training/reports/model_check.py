@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wpriv.accounting import adaptive_history
-from wpriv.errors import CheckFailed, UsageError
+from wpriv.errors import CheckFailed, MissingResource, UsageError
 from wpriv.files import array_files
 from wpriv.results import model, storage
 from wpriv.results.model import Statement, Weights
@@ -132,6 +132,8 @@ def read_statement(file: Path) -> tuple[Statement, str]:
     try:
         content = file.read_bytes().decode("utf-8")
         data = json.loads(content)
+    except FileNotFoundError:
+        raise MissingResource(f"there is no {file}. {advice}") from None
     except (OSError, ValueError, RecursionError):
         raise UsageError(f"{file} cannot be read as a privacy statement. {advice}") from None
     if not isinstance(data, dict) or not {"private", "publish", "versions", "task"} <= data.keys():

@@ -235,8 +235,9 @@ def report(source: str | Path, form: str = "summary", changes: Mapping[str, Any]
     Returns:
         The Report, with ``text`` and ``data``.
     Raises:
-        UsageError: the folder holds no results, or no such path is in the entry. CheckFailed: the weights in the folder
-            are not those of its statement. Unsupported: the training had no privacy, or no guarantee.
+        MissingResource: no such folder, or it holds no results. UsageError: no such path is in the entry. CheckFailed:
+            the weights in the folder are not those of its statement. Unsupported: the training had no privacy, or no
+            guarantee.
     """
     if form not in FORMS:
         raise UnknownName("form", form, FORMS, "--as")
@@ -279,7 +280,7 @@ def _kind(path: Path) -> str:
     advice = "Give the folder of wpriv train or wpriv compare --out"
     try:
         if not path.is_dir():
-            raise UsageError(f"{path} is no folder. {advice}")
+            raise (UsageError if path.exists() else MissingResource)(f"{path} is no folder. {advice}")
         names = {item.name for item in path.iterdir()}
     except OSError as error:
         raise of_file(error, path, "read", "give a folder that can be read") from None
@@ -290,7 +291,7 @@ def _kind(path: Path) -> str:
     if names & {storage.LEDGER, storage.MODEL, storage.CHECKPOINT}:
         raise UsageError(f"{path} holds a training without {storage.STATEMENT}. Finish it by wpriv train with --resume")
     if storage.TABLE not in names:
-        raise UsageError(f"{path} holds no results. {advice}")
+        raise MissingResource(f"{path} holds no results. {advice}")
     return "sweep" if any(path.glob(f"*/{storage.STATEMENT}")) else "comparison"
 
 
