@@ -61,11 +61,13 @@ def default_sensitivities(steps: Iterable[Mapping[str, Any]]) -> list[str]:
     mechs = [step["mech"] for step in steps if step.get("sensitivity") is None]
     mechs = [mech for mech in mechs if not isinstance(mech, Mechanism)]
     lines = []
-    for plugin in map(registry.mechanism, mechs):
+    plugins = {registry.mechanism(mech): mech for mech in mechs}
+    for plugin, mech in plugins.items():
         default = next((f.default for f in dataclasses.fields(plugin) if f.name == "sensitivity"), None)
         if isinstance(default, int | float):
             norm = f" ({plugin.norm} norm)" if plugin.norm else ""
-            lines.append(f"sensitivity = {default:g}{norm}, since none was given")
+            of = f" of {mech if isinstance(mech, str) else mech.__name__}" if len(plugins) > 1 else ""
+            lines.append(f"sensitivity{of} = {default:g}{norm}, since none was given")
     return list(dict.fromkeys(lines))
 
 
