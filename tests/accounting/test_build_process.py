@@ -158,3 +158,24 @@ def test_noise_without_a_mechanism_is_gaussian_and_said_so(noise):
     answer = wpriv.calibrate(sigma=4, eps=1, delta=1e-5)
     assert answer.value == wpriv.calibrate("gauss", sigma=4, eps=1, delta=1e-5).value
     assert build_process.GAUSSIAN in answer.guarantee.extra["reading"]
+
+
+def test_a_noise_multiplier_between_replaced_records_is_warned_about_in_its_own_numbers():
+    keys = {"sampling": "fixed", "rate": 0.1, "delta": 1e-5}
+    (warning,) = wpriv.budget("gauss", noise_multiplier=1.4, **keys).warnings
+    assert "noise of 1.4 x that norm is a noise multiplier of 0.7 here" in warning
+    by_sigma = wpriv.budget("gauss", sigma=1.4, **keys)
+    assert warning in by_sigma.extra["reading"]
+    assert by_sigma.warnings == wpriv.budget("gauss", noise_multiplier=1.4, sensitivity=2, **keys).warnings == ()
+
+
+def test_default_sensitivities_of_several_mechanisms_name_them():
+    notes = build_process.described_process("gauss sigma=4 + laplace scale=20").notes
+    assert "sensitivity of gauss = 1 (l2 norm), since none was given" in notes
+    assert "sensitivity of laplace = 1 (l1 norm), since none was given" in notes
+
+
+def test_a_history_of_bare_numbers_says_how_they_are_read(tmp_path):
+    path = tmp_path / "steps.json"
+    path.write_text("[[1.1, 0.01, 1000]]")
+    assert any("Poisson rate and steps" in note for note in build_process.described_process(history=path).notes)

@@ -291,3 +291,13 @@ def test_a_swept_key_with_a_value_is_refused(capsys, line, name):
     code, out, err = call(capsys, "compare", *line)
     assert (code, out) == (2, "")
     assert f"{name} is given twice" in err
+
+
+@pytest.mark.parametrize("verb", [["budget"], ["compare"]])
+def test_words_beside_a_history_are_refused_by_their_own_text(tmp_path, capsys, verb):
+    steps = tmp_path / "h.json"
+    steps.write_text('[{"mech": "gauss", "sigma": 4}]')
+    code, out, err = call(capsys, *verb, "laplace scale=20 n=3", "--history", str(steps), "--delta", "1e-5")
+    assert (code, out) == (2, "")
+    assert "'laplace scale=20 n=3' says what runs; leave out --history, or the words" in err
+    assert "--scale" not in err

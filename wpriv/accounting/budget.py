@@ -252,6 +252,7 @@ def answer(
                 subject.process, eps=eps, delta=delta, tol=tol, fixed=row, runs=subject.runs
             )
             extra["parameters"] = figures.as_dict()
+    row = evaluate.with_warnings(row, list(subject.warnings))
     if "parameters" not in extra:
         row = evaluate.with_warnings(row, runs_in_advance(subject, accountant))
     if attack:
@@ -344,7 +345,11 @@ def along_eps(
     points = [*(rounded(float(Fraction(top) * k / (CURVE_POINTS - 1)), up=False) for k in range(CURVE_POINTS - 1)), top]
     rows = [evaluate.ask(curve, eps=point) for point in dict.fromkeys(points)]  # one where the curve ends at eps = 0
     deltas = monotone([row.delta for row in rows])
-    warnings = [*runs_in_advance(subject, accountant), *count_confusion(subject.process, subject.records)]
+    warnings = [
+        *subject.warnings,
+        *runs_in_advance(subject, accountant),
+        *count_confusion(subject.process, subject.records),
+    ]
     rows = [
         evaluate.with_warnings(replace(row, delta=delta), warnings) for row, delta in zip(rows, deltas, strict=True)
     ]

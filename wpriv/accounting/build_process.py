@@ -49,8 +49,10 @@ def neighbour_readings(process: Process) -> list[str]:
             f"of a batch of more records than the largest a uniformly random part is kept; no data set has more than "
             f"{process.records} records"
         )
-    if any(step.sampling.kind == "fixed" and step.mechanism.additive_noise() for step in process.steps):
-        lines.append(OF_REPLACEMENT)
+    for step in process.steps:
+        noise = step.mechanism.additive_noise() if step.sampling.kind == "fixed" else None
+        lines += [] if noise is None else [of_replacement(noise.scale / noise.sensitivity)]
+    lines = list(dict.fromkeys(lines))[:MAX_READINGS]
     return lines + [premise.sentence for premise in process.premises() if premise.shown]
 
 
@@ -59,19 +61,27 @@ def default_sensitivities(steps: Iterable[Mapping[str, Any]]) -> list[str]:
     mechs = [step["mech"] for step in steps if step.get("sensitivity") is None]
     mechs = [mech for mech in mechs if not isinstance(mech, Mechanism)]
     lines = []
-    for plugin in map(registry.mechanism, mechs):
+    plugins = {registry.mechanism(mech): mech for mech in mechs}
+    for plugin, mech in plugins.items():
         default = next((f.default for f in dataclasses.fields(plugin) if f.name == "sensitivity"), None)
         if isinstance(default, int | float):
             norm = f" ({plugin.norm} norm)" if plugin.norm else ""
-            lines.append(f"sensitivity = {default:g}{norm}, since none was given")
+            of = f" of {mech if isinstance(mech, str) else mech.__name__}" if len(plugins) > 1 else ""
+            lines.append(f"sensitivity{of} = {default:g}{norm}, since none was given")
     return list(dict.fromkeys(lines))
 
 
 GAUSSIAN = "mech = gauss, the noise that sigma and a noise multiplier are of, since none was named"
-OF_REPLACEMENT = (
-    "the sensitivity is what replacing a record changes: of a sum of clipped gradients twice the clipping norm, so "
-    "that noise of 1.1 x that norm is a noise multiplier of 0.55 here"
-)
+
+
+def of_replacement(multiplier: float) -> str:
+    """What a noise multiplier means between neighbours that replace a record."""
+    return (
+        f"the sensitivity is what replacing a record changes: of a sum of clipped gradients twice the clipping norm, "
+        f"so that noise of {multiplier:.6g} x that norm is a noise multiplier of {multiplier / 2:.6g} here"
+    )
+
+
 # kinds of steps whose readings are listed
 MAX_READINGS = 20
 
@@ -135,13 +145,14 @@ class DescribedProcess:
 
     Args:
         process: what runs. notes: how the arguments were read. records: the size of the data set, if it was given.
-        runs: the number of runs of a training's ledger; 0 where there is none.
+        runs: the number of runs of a training's ledger; 0 where there is none. warnings: on what is easily mistaken.
     """
 
     process: Process
     notes: tuple[str, ...] = ()
     records: int | None = None
     runs: int = 0
+    warnings: tuple[str, ...] = ()
 
     def by(self, named: str | None) -> tuple[DescribedProcess, str]:
         """The accountant, of ``named_or_default``, and the process with the note on it."""
@@ -259,10 +270,13 @@ def described_steps(
     adjacency = plain("adjacencies", adjacency) if isinstance(adjacency, str) else adjacency
     size = data_set_size(steps, group)
     built = process(specs, adjacency, group=group, records=size)
-    if built.adjacency == Adjacency.REPLACE_ONE and any(step.get("noise_multiplier") for step in written):
-        notes.append(OF_REPLACEMENT)
+    relative = [step for step in written if step.get("noise_multiplier") and step.get("sensitivity") is None]
+    warnings: list[str] = []
+    if built.adjacency == Adjacency.REPLACE_ONE:
+        warnings += [of_replacement(number(step["noise_multiplier"], "`noise_multiplier`")) for step in relative]
     notes = [*notes, *default_sensitivities(steps), *_readings(built)]
-    return DescribedProcess(built, tuple(dict.fromkeys(notes)), size)
+    notes = [note for note in dict.fromkeys(notes) if note not in warnings]
+    return DescribedProcess(built, tuple(notes), size, warnings=tuple(dict.fromkeys(warnings)))
 
 
 def data_set_size(steps: Iterable[Mapping[str, object]], group: object = None) -> int | None:

@@ -118,6 +118,7 @@ def _csv(text: str) -> Observed:
 
 
 MAX_HISTORY_BYTES = 50_000_000
+MULTIPLIERS = "entries of three numbers are Gaussian noise / sensitivity, Poisson rate and steps, as Opacus has them"
 REPORTS = "the reports of all statements are taken to be of the same records, so that their eps add up"
 
 
@@ -194,7 +195,8 @@ def read_history(path: str | Path) -> History:
     steps = [_history_step(item, place) for item, place in zip(data, places, strict=True)]
     reports = any(isinstance(item, dict) and "task" in item for item in data)
     multipliers = any(isinstance(item, list) for item in data)
-    return History(steps, (REPORTS,) if reports else (), places=places, multipliers=multipliers)
+    notes = [REPORTS] * reports + [MULTIPLIERS] * multipliers
+    return History(steps, tuple(notes), places=places, multipliers=multipliers)
 
 
 def merged(

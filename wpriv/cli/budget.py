@@ -73,7 +73,7 @@ def command(
             f"mu={first}, or --mech gauss with --sigma sensitivity / mu"
         )
     trade_off = curve and first in TRADE_OFF
-    recipe, steps, job = flags.subject(rest if trade_off else words, job)
+    recipe, steps, job = flags.subject(rest if trade_off else words, job, history=history)
     if recipe is None:
         names, question = job.accountant, dict[str, Any](job.question())
         question |= {} if repeats is None else {"repeats": repeats}

@@ -42,7 +42,7 @@ def decide(
     """
     claim = parse_claim(_line_of_stdin() if claim_text == STDIN else claim_text)
     spec.check(claim=claim, width=width, eps=job.eps, delta=job.delta, several=job.several)
-    source, steps, job = flags.subject(words, job)
+    source, steps, job = flags.subject(words, job, history=history)
     tol = job.question().get("tol")
     rows = _readings(job, source or steps, history, claim, tol) if why else []
     if job.sampling is None and any("rate" in row.interpretation.spec for row in rows):

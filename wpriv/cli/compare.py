@@ -90,7 +90,7 @@ def command(
         raise UsageError("--within is for --order, which tells the more private of two processes; add --order")
     if len(words or ()) > 1 and all(plain_words.is_sentence(word) for word in words or ()):
         raise UsageError("found several processes: --order tells the more private of two; steps are joined by +")
-    recipe, steps, job = flags.subject(words, job)
+    recipe, steps, job = flags.subject(words, job, history=history)
     if why and recipe is None and not steps and not quick:
         others = {**source, "adjacency": job.adjacency, "accountant": job.accountant, "out": out, "fresh": fresh}
         _print_interpretations(job, others, mode)

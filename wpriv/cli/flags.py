@@ -195,12 +195,13 @@ class Subject(NamedTuple):
     job: Job
 
 
-def subject(words: Sequence[str] | None, job: Job, *, solves: bool = False) -> Subject:
+def subject(words: Sequence[str] | None, job: Job, *, history: str | None = None, solves: bool = False) -> Subject:
     """Read the arguments of a command: the name of a recipe, or a process in words, beside flags.
 
     A process of one step may leave to flags what it does not say.
 
     Args:
+        history: a file of steps, beside which no words stand.
         solves: whether a value in words may be ``?``, as for calibrate.
     """
     from wpriv.config import plain_words
@@ -209,6 +210,8 @@ def subject(words: Sequence[str] | None, job: Job, *, solves: bool = False) -> S
     if not words or (len(words) == 1 and (Path(text).exists() or not (plain_words.is_sentence(text) or " " in text))):
         return Subject(text or None, (), job)
     parsed = plain_words.parse(text, solves=solves)
+    if history is not None:
+        raise UsageError(f"{text[:80]!r} says what runs; leave out `history`, or the words")
     if len(parsed.steps) == 1:
         return Subject(None, (), _with_keys(job, text, parsed.one_step("the command")))
     about = {name: value for name, value in vars(job).items() if name not in (*QUESTION, *plain_words.SHARED)}
