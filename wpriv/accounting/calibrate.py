@@ -188,17 +188,8 @@ def calibrate(
     keys = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records, "epochs": epochs}
     keys |= {**params, "bands": bands, "adjacency": adjacency, "group": group}
     described = plain_words.with_words(mech, keys, "calibrate")
-    asked = plain_words.take_unknown(described)
-    written = plain_step(described)
-    plain_words.require_mechanism(written)
+    unknown, spec, written, notes = _read(described)
     adjacency, group = written.pop("adjacency"), written.pop("group")
-    unknown, spec, notes = _left_open(written)
-    notes += [build_process.GAUSSIAN] if described["mech"] is None else []
-    notes += build_process.default_sensitivities([spec])
-    if asked not in (None, unknown.name):
-        raise UsageError(
-            f"{asked}=? asks for {asked}, and {unknown.name} is left out as well; give {flag(unknown.name)}"
-        )
     size = build_process.data_set_size([written])
     if unknown.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":
         raise UsageError(
@@ -236,11 +227,8 @@ def calibrate(
             spent.process, unknown, process_at, target, width
         )
     else:
-        spent_curve = evaluate.curve(spent.process, accountant, width, of_pair=True)
-        before = adaptive_history.require_room(target, accountant, spent_curve)
-        solution = solver()
-        row = evaluate.with_warnings(solution.row, [adaptive_history.PLANNED.format(name=unknown.name)])
-        calibrated, extra["room"] = solution.as_dict(), adaptive_history.room(unknown, before)
+        solution, row, extra["room"] = _solved_after(spent, solver, unknown, accountant, target, width)
+        calibrated = solution.as_dict()
     row = evaluate.with_data_sets(row)
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
     row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])
@@ -257,6 +245,23 @@ def calibrate(
     return Calibration(unknown.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
 
 
+def _solved_after(
+    spent: build_process.DescribedProcess,
+    solver: Callable[[], Solution],
+    unknown: Unknown,
+    accountant: str,
+    target: Target,
+    width: float,
+) -> tuple[Solution, Guarantee, dict[str, Any]]:
+    """The solution for steps planned after those of a history, its guarantee, and the room that the history leaves."""
+    before = adaptive_history.require_room(
+        target, accountant, evaluate.curve(spent.process, accountant, width, of_pair=True)
+    )
+    solution = solver()
+    row = evaluate.with_warnings(solution.row, [adaptive_history.PLANNED.format(name=unknown.name)])
+    return solution, row, adaptive_history.room(unknown, before)
+
+
 def _solved(
     solver: Callable[..., Solution], accountant: str, repeats: str | Repeats | None
 ) -> tuple[Solution, Guarantee]:
@@ -267,6 +272,22 @@ def _solved(
     runs = parse(repeats)
     solution = solver(account=lambda process, tol: best_of_runs.curve_of(process, accountant, tol, runs))
     return solution, best_of_runs.with_note(solution.row, runs)
+
+
+def _read(described: dict[str, Any]) -> tuple[Unknown, dict[str, Any], dict[str, Any], list[str]]:
+    """The parameter to solve for, the step without it, the step as it is written, and how both were read."""
+    asked = plain_words.take_unknown(described)
+    written = plain_step(described)
+    plain_words.require_mechanism(written)
+    step = {key: value for key, value in written.items() if key not in ("adjacency", "group")}
+    unknown, spec, notes = _left_open(step)
+    notes += [build_process.GAUSSIAN] if described["mech"] is None else []
+    notes += build_process.default_sensitivities([spec])
+    if asked not in (None, unknown.name):
+        raise UsageError(
+            f"{asked}=? asks for {asked}, and {unknown.name} is left out as well; give {flag(unknown.name)}"
+        )
+    return unknown, spec, written, notes
 
 
 def _left_open(written: Mapping[str, Any]) -> tuple[Unknown, dict[str, Any], list[str]]:

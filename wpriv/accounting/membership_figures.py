@@ -440,11 +440,11 @@ class Ran:
 
     def attacks(self, fprs: Sequence[float]) -> Attacks:
         """From the whole curve; and from its pair and the largest loss, where the work for the curve was too much."""
-        found = _of_curve(self.curve(), fprs)
+        bounds = _of_curve(self.curve(), fprs)
         largest = evaluate.largest_loss(self.process)
         pairs = [Pair(self.eps, self.delta).attacks(fprs), Pair(largest, 0.0).attacks(fprs)]
-        rates = {fpr: min([most, *(pair.tpr[fpr] for pair in pairs)]) for fpr, most in found.tpr.items()}
-        return replace(found, advantage=min([found.advantage, *(pair.advantage for pair in pairs)]), tpr=rates)
+        rates = {fpr: min([most, *(pair.tpr[fpr] for pair in pairs)]) for fpr, most in bounds.tpr.items()}
+        return replace(bounds, advantage=min([bounds.advantage, *(pair.advantage for pair in pairs)]), tpr=rates)
 
     def pair(self) -> tuple[float, float]:
         return self.eps, self.delta

@@ -137,7 +137,7 @@ def _print_readings(rows: Sequence[Reading]) -> None:
 
 
 def _total(rows: Sequence[PublishedVerdict]) -> str:
-    """How many published claims hold, and whether all verdicts are the expected ones."""
+    """The numbers of published claims by verdict, and whether all verdicts are the expected ones."""
     count = Counter(row.verdict for row in rows)
     words = f"{count[PROVED]} of {len(rows)} claims proved, {count[REFUTED]} refuted, {count[OPEN]} open"
     others = sum(not row.is_expected for row in rows)

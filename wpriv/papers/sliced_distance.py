@@ -129,8 +129,8 @@ def private_sliced_distance(
         if not value > 0:
             raise UsageError(f"{name} must be greater than 0; found {shown(given)}")
     if (sigma is None) == (eps is None):
-        found = "neither" if sigma is None else "both"
-        raise UsageError(f"give `sigma`, the noise, or `eps`, for which it is found; found {found}")
+        which = "neither" if sigma is None else "both"
+        raise UsageError(f"give `sigma`, the noise, or `eps`, from which it is computed; found {which}")
     release = {"delta": delta, "accountant": "swd-tail" if accountant == "paper" else accountant, "n": 1}
     release |= {"d": shape[2], "k": count, "sensitivity": 2 * norm}
     if sigma is None:

@@ -130,11 +130,11 @@ def read(text: str) -> Claim:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"wanted a certificate of schema {SCHEMA}; found no JSON of this kind: {error}") from None
     if not isinstance(data, dict) or data.get("schema") not in (SCHEMA, GUARANTEE):
-        found = str(data.get("schema"))[:60] if isinstance(data, dict) else "no object"
+        schema = str(data.get("schema"))[:60] if isinstance(data, dict) else "no object"
         advice = "A claim about the steps of a history is `wpriv verify --claim eps=3,delta=1e-5 --history FILE`"
-        if found.startswith("wpriv.statement"):
+        if schema.startswith("wpriv.statement"):
             advice = "A statement is proved with the ledger beside it: give the folder of both"
-        raise UsageError(f"wanted a certificate of schema {SCHEMA}; found {found!r}. {advice}")
+        raise UsageError(f"wanted a certificate of schema {SCHEMA}; found {schema!r}. {advice}")
     return of_data(data)
 
 

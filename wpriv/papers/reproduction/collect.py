@@ -124,7 +124,7 @@ class ItemResult:
 
     @property
     def failures(self) -> list[str]:
-        """What fails by this program and not by the paper, in words: numbers missed, results that are damaged."""
+        """Failures of this program, as against errors of the paper: numbers missed, and results damaged."""
         done = [result for result in self.recipes if result.status == "done"]
         missed = sum(row.is_missed for result in done for row in result.expect)
         broken = [f"{each.name} {each.status}" for each in self.recipes if each.status in ("failed", "damaged")]

@@ -89,7 +89,7 @@ class ReleaseSpec:
 
 
 def sampling_of(train: Train, records: int) -> tuple[Sampling, int]:
-    """How a recipe's steps sample ``records``, and its batch; random allocation has t = records / batch steps."""
+    """The sampling of a step from ``records`` records, and the batch size (random allocation: t = records / batch)."""
     batch = records if train.batch is None else train.batch
     if batch > records:
         raise UsageError(f"batch: {batch} is larger than the training set of {records} records; take a smaller one")

@@ -79,7 +79,7 @@ class LocalMechanism:
 
     @property
     def leaks(self) -> bool:
-        """Whether the bounds are computed from the protected records."""
+        """True if the clipping bounds are quantiles of the private records themselves."""
         return isinstance(self.quantile_from, str) and self.quantile_from == "private"
 
     @property

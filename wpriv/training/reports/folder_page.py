@@ -282,7 +282,7 @@ NO_MEASUREMENTS = ("epoch", "step", "epsilon", "seconds")
 
 
 class Summary(NamedTuple):
-    """What a folder holds: the guarantee in one line, and details, each with its label."""
+    """Summary of a results folder: the guarantee in one line, and labelled details."""
 
     headline: str
     rows: list[tuple[str, str]]
