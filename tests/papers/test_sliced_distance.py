@@ -115,7 +115,7 @@ def test_samples_of_other_sizes_and_orders_have_no_part_between_the_means():
     answer = wpriv.private_sliced_distance(ROWS, ROWS[:7], p=1, accountant="paper", **BASE)
     assert answer.shape == (40, 7, 3)
     assert answer.means is None
-    assert str(answer).startswith(f"sliced W_1 = {answer.distance:.6g} with noise 2; eps = ")
+    assert str(answer).startswith(f"sliced W_1 of the noisy samples = {answer.distance:.6g}, with noise 2; eps = ")
 
 
 @pytest.mark.parametrize(
@@ -138,3 +138,22 @@ def test_samples_of_other_sizes_and_orders_have_no_part_between_the_means():
 def test_wrong_arguments_are_refused(arguments, words):
     with pytest.raises(UsageError, match=words):
         wpriv.private_sliced_distance(**{"x": ROWS, "y": ROWS, **BASE, **arguments})
+
+
+@pytest.mark.parametrize(("scale", "sigma"), [(1e-3, 1e-2), (1.0, 100.0)])
+def test_a_high_order_gives_nearly_the_largest_gap_and_no_overflow(scale, sigma):
+    """Oracle: means of powers grow with the order, up to the largest value."""
+    x = np.random.default_rng(3).normal(size=(30, 3)) * scale
+    answers = [
+        wpriv.private_sliced_distance(x, x, directions=5, sigma=sigma, delta=1e-5, p=p, seed=1) for p in (1, 2, 1000)
+    ]
+    distances = [answer.distance for answer in answers]
+    assert 0 < distances[0] < distances[1] < distances[2] < math.inf
+
+
+def test_noise_below_the_grid_of_projections_is_refused():
+    x = np.ones((5, 3))
+    with pytest.raises(UsageError, match="1/16384 of the radius"):
+        wpriv.private_sliced_distance(x, x, directions=5, sigma=1e-12, delta=1e-5)
+    with pytest.raises(UsageError, match="complex"):
+        wpriv.private_sliced_distance(x + 1j, x, directions=5, sigma=1, delta=1e-5)

@@ -18,7 +18,7 @@ from wpriv.core import registry
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.kinds import PASSES, Adjacency
-from wpriv.core.loss_moments import loss_class
+from wpriv.core.loss_moments import resolved_class
 from wpriv.core.loss_pair import LOSS_ROUNDING, LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process, Step, WeightedPairs, closed_form, log_finite, require_exact_plds
@@ -147,7 +147,10 @@ def _classes(process: Process) -> list[dict[str, object]]:
         for place, (pair, n) in enumerate(run, start=1):
             if unknown[place - 1]:
                 continue
-            c = loss_class(pair)
+            try:
+                c = resolved_class(pair)
+            except Unsupported:
+                continue
             moments = {"mean": c.mean, "variance": c.variance, "third": c.third, "infinity": c.mass_at_plus_infinity}
             rows.append({"step": place, "order": order, "n": n, **moments})
     return rows
@@ -225,8 +228,9 @@ class InnerDistribution(Shown):
         Raises:
             Unsupported: of a composition without a closed form.
         """
-        tails = self._known().probabilities(np.asarray(loss, dtype=float))
-        return np.asarray(np.minimum(tails.cdf_p / (1 - self.mass_at_infinity), 1.0))
+        y = np.asarray(loss, dtype=float)
+        shares = self._known().probabilities(y).cdf_p / (1 - self.mass_at_infinity)
+        return np.where(np.isnan(y), np.nan, np.minimum(shares, 1.0))
 
     def density(self, loss: ArrayLike) -> Array:
         """Compute the density of the continuous part, of any shape, per nat; on an atom the one beside it.
@@ -277,11 +281,14 @@ def inner_distribution(what: Process | Mechanism | str, order: str | None = None
     named = _named(process, directions)
     chosen = next(iter(named)) if order is None else order
     if chosen not in named:
-        raise UnknownName("order", chosen, list(named))
+        raise UnknownName("order", str(chosen), list(named))
     run = named[chosen]
     mass = 0.0 - math.expm1(log_finite(run))
     if mass >= 1:
-        raise Unsupported("no privacy loss is finite: some outcome identifies one of the neighbours in every run")
-    classes = [(n, loss_class(pair)) for pair, n in run]
+        raise Unsupported(
+            "the probability of a finite privacy loss rounds to 0: nearly every run has an outcome that "
+            "identifies one of the neighbours"
+        )
+    classes = [(n, resolved_class(pair)) for pair, n in run]
     mean, variance = (math.fsum(n * getattr(c, name) for n, c in classes) for name in ("mean", "variance"))
     return InnerDistribution(chosen, mean, variance, mass, closed_form(run))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from wpriv.core.atomic_pair import AtomicPair, atomic_log_moment
 from wpriv.core.loss_pair import LossPair
+from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp, safe_log
 
@@ -27,6 +28,8 @@ _X, _W = np.polynomial.legendre.leggauss(16)
 # the last three Legendre coefficients of a function on a panel show whether 16 nodes resolve it
 _TOP = ((2 * np.arange(13, 16) + 1) / 2)[:, None] * np.polynomial.legendre.legvander(_X, 15).T[13:] * _W
 _FLOOR = -4000.0  # excesses below e^_FLOOR do not matter to any delta
+RESOLVED = 1e-11  # largest rounding of a mean loss, in deviations, with which moments hold
+LARGEST_MEAN = 1e10  # beyond which quadrature no longer finds the loss
 _DEEP = -90000.0  # excesses below e^_DEEP are not resolved, even if a moment of a high order is the result itself
 _DROP = 80.0  # below the centre the integrand decreases: it is cut off this far (in ln) under its value at the centre
 _SETTLED = 30.0  # an integral has converged if its integrand ends this far (in ln) below its peak
@@ -253,6 +256,23 @@ def loss_class(pair: LossPair) -> LossClass:
     sides = _deviations(pair, mean)
     variance, third = (sum(k * float(y ** (k - 1) @ mass) for y, mass in sides) / finite for k in (2, 3))
     return LossClass(mean, variance, third, pair.mass_at_plus_infinity)
+
+
+def resolved_class(pair: LossPair) -> LossClass:
+    """Compute the same, and refuse a loss so large beside its deviation that its rounding reaches the moments.
+
+    Raises:
+        Unsupported: the rounding of the mean is not far below the deviation, as with tiny noise.
+    """
+    moments = loss_class(pair)
+    rounding, deviation = 2.0**-52 * abs(moments.mean), math.sqrt(moments.variance)
+    is_known = isinstance(pair, AtomicPair) or rounding <= RESOLVED * deviation
+    if not (is_known and abs(moments.mean) <= LARGEST_MEAN):
+        raise Unsupported(
+            f"a loss about {moments.mean:.3g} with a deviation of {deviation:.3g} is beyond what double precision "
+            f"resolves, so that its moments are not known. Use pld"
+        )
+    return moments
 
 
 def raw_third_moment(pair: LossPair) -> float:

@@ -100,6 +100,11 @@ def safe_exp(log_value: float) -> float:
     return math.exp(min(log_value, 0.0))
 
 
+def exp_or_inf(x: float) -> float:
+    """e^x, or inf where it is beyond floats."""
+    return math.exp(x) if x < 709 else math.inf
+
+
 def monotone(brackets: Sequence[Bracket]) -> list[Bracket]:
     """Tighten brackets of a decreasing function at increasing arguments until their ends decrease as well.
 

@@ -18,6 +18,7 @@ from wpriv.errors import UsageError
 from wpriv.files.shown import Shown
 from wpriv.numerics import ball_projection, wasserstein_1d
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.bracket import exp_or_inf
 from wpriv.numerics.numbers import number, shown, whole
 
 # rows are clipped a little below the radius, so that rounding makes none longer
@@ -33,7 +34,7 @@ class PrivateDistance(Shown):
     Args:
         distance: sliced W_p of the noisy projections, in the units of the records. It estimates the distance of the
             distributions smoothed by the noise, and is above it where there are few rows.
-        power: its p-th power, the mean of W_p^p over directions, which Algorithm 1 returns.
+        power: its p-th power, the mean of W_p^p over directions, which Algorithm 1 returns; 0 or inf beyond floats.
         means: for p = 2 the part of ``power`` that is between the means, without the bias of the noise. Its expectation
             is ``|mean x - mean y|^2 / d``; it may be negative.
         p, sigma, radius, directions: order, noise on each projection, norm to which rows were clipped, number of
@@ -62,7 +63,8 @@ class PrivateDistance(Shown):
         return self.distance
 
     def __str__(self) -> str:
-        return f"sliced W_{self.p:g} = {self.distance:.6g} with noise {self.sigma:.6g}; {self.guarantee.headline()}"
+        distance = f"sliced W_{self.p:g} of the noisy samples = {self.distance:.6g}, with noise {self.sigma:.6g}"
+        return f"{distance}; {self.guarantee.headline()}"
 
     def facts(self) -> list[tuple[str, str]]:
         """The release in words, the facts of the guarantee, and the warnings."""
@@ -70,6 +72,7 @@ class PrivateDistance(Shown):
         means = [] if self.means is None else [("means", f"{self.means:.6g} of W_2^2 is between the means")]
         return [
             ("samples", f"{n} and {m} rows of {d} numbers, clipped to the norm {self.radius:g}; one row is replaced"),
+            ("distance", "of the noisy projections, an estimate: noise that is not small beside it makes it larger"),
             ("noise", f"{self.sigma:.6g} on each of {self.directions} projections of every row of both samples"),
             *means,
             *self.guarantee.facts(),
@@ -138,19 +141,25 @@ def private_sliced_distance(
     else:
         guarantee = budget("projection", sigma=sigma, **release)  # type: ignore[arg-type]
     noise = float(vars(guarantee.process.steps[0].mechanism)["sigma"])
+    ball_projection.check(norm, noise)
     clipped = [ball_projection.nearest(sample, norm * SLACK, 2) for sample in samples]
     costs, gaps = [], []
     key, step = randomness.key("private_sliced_distance", fixed), ball_projection.spacing(norm, noise)
     for one, two in _projected(clipped, count, noise, step, key):
         gaps += list(one.mean(axis=0) - two.mean(axis=0))
-        costs += [wasserstein_1d.samples(a, b, order) ** order for a, b in zip(one.T, two.T, strict=True)]
-    power, bias = math.fsum(costs) / count, noise**2 * (1 / shape[0] + 1 / shape[1])
+        costs += [wasserstein_1d.samples(a, b, order) for a, b in zip(one.T, two.T, strict=True)]
+    # relative to the largest, since a high power of all leaves the range of floats
+    top, bias = max(costs), noise**2 * (1 / shape[0] + 1 / shape[1])
+    distance = top * (math.fsum((cost / top) ** order for cost in costs) / count) ** (1 / order) if top else 0.0
+    power = exp_or_inf(order * math.log(distance)) if distance else 0.0
     means = float(np.square(gaps).mean() - bias) if order == 2 else None
-    return PrivateDistance(power ** (1 / order), power, means, order, noise, norm, count, shape, guarantee, fixed)
+    return PrivateDistance(distance, power, means, order, noise, norm, count, shape, guarantee, fixed)
 
 
 def _records(sample: ArrayLike, name: str) -> Array:
     """A sample as finite numbers [n, d] with d >= 2."""
+    if np.iscomplexobj(sample):
+        raise UsageError(f"{name} holds complex numbers; give real ones, such as the parts side by side")
     try:
         records = np.asarray(sample, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:

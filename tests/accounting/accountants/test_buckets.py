@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
+import wpriv
 from wpriv import Gauss, Laplace, Poisson, Process, RandomizedResponse, Step, Uniform
 from wpriv.accounting import evaluate
 from wpriv.accounting.mechanisms.gauss import GaussPair
@@ -105,3 +106,9 @@ def test_a_faulty_grid_is_refused(options: dict[str, float]) -> None:
 def test_losses_known_between_two_others_only_are_refused() -> None:
     with pytest.raises(Unsupported, match="exact privacy loss distribution"):
         buckets.account(Process((Step(Projection(d=50, k=20, sigma=4.0), 3),)))
+
+
+@pytest.mark.parametrize("sigma", [1e-3, 1e-5, 1e-8])
+def test_tiny_noise_has_a_factor_beyond_floats_and_still_a_bracket(sigma):
+    row = wpriv.budget("gauss", sigma=sigma, eps=1, accountant="buckets").delta
+    assert 0 <= row.lower <= 1 - 1e-12 <= row.upper + 1e-9

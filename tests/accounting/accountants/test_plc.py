@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
+import wpriv
 from wpriv import Gauss, Laplace, Poisson, Process, RandomizedResponse, Step, TruncatedLaplace
 from wpriv.accounting import evaluate
 from wpriv.core.atomic_pair import AtomicPair
@@ -104,3 +105,26 @@ def test_what_it_cannot_answer_is_refused() -> None:
         plc.account(SGD, variant="printed")
     with pytest.raises(Unsupported, match="equal steps"):
         plc.account(PROCESSES["mixed"], variant="paper")
+
+
+@pytest.mark.parametrize("sigma", [3e-8, 1e-8, 1e-12])
+def test_losses_beyond_double_precision_have_markovs_bound_alone(sigma):
+    """Oracle: one deviation below the mean loss delta is nearly Phi(1), since e^(eps - loss) is then 0."""
+    for name in ("berry-esseen", "nagaev"):
+        with pytest.raises(Unsupported, match="double precision"):
+            wpriv.budget("gauss", sigma=sigma, delta=0.9, accountant=name)
+    row = wpriv.budget("gauss", sigma=sigma, eps=0.5 / sigma**2 - 1 / sigma, accountant="plc")
+    assert row.claim == "upper-bound"
+    assert row.delta.upper >= 0.84
+
+
+@pytest.mark.parametrize("sigma", [1e-4, 1e-2, 1e2, 1e6])
+def test_the_bracket_holds_the_exact_delta_of_gauss_at_any_noise(sigma):
+    """Oracle: Phi(1/(2 s) - s eps) - e^eps Phi(-1/(2 s) - s eps) at the mean loss and one deviation beyond, mpmath."""
+    with mpmath.workdps(60):
+        s = mpmath.mpf(sigma)
+        for eps in (1 / (2 * s**2), 1 / (2 * s**2) + 1 / s):
+            asked = mpmath.mpf(float(eps))
+            exact = mpmath.ncdf(1 / (2 * s) - s * asked) - mpmath.exp(asked) * mpmath.ncdf(-1 / (2 * s) - s * asked)
+            row = wpriv.budget("gauss", sigma=sigma, eps=float(eps), accountant="plc").delta
+            assert row.lower <= exact <= row.upper

@@ -63,7 +63,7 @@ def _line(step: Step, forward: LossPair, backward: LossPair) -> tuple[float, flo
     by_noise = [line for pair in pairs if (line := pair.zcdp_line()) is not None]
     pure_eps = max(pair.support[1] for pair in pairs)
     is_pure = all(pair.mass_at_plus_infinity == 0 for pair in pairs) and math.isfinite(pure_eps)
-    bounds = [max(by_noise)] if len(by_noise) == len(pairs) else []
+    bounds = [(max(xi for xi, _ in by_noise), max(rho for _, rho in by_noise))] if len(by_noise) == len(pairs) else []
     # randomised response dominates every step of pure DP
     bounds += [(0.0, pure_eps * math.tanh(pure_eps / 2) * (1 + ROUNDING))] if is_pure else []
     if bounds:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wpriv.core.guarantee import Curve, epsilon_at
-from wpriv.core.loss_moments import loss_class
+from wpriv.core.loss_moments import resolved_class
 from wpriv.core.process import Process, WeightedPairs, log_finite, require_exact_plds
 from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.conversions import normal_log_delta
@@ -69,7 +69,7 @@ def composed(pairs: WeightedPairs) -> Composed:
     Source:
         Sommer, Meiser, Mohammadi (2019), Theorem 4, with the third moments centred.
     """
-    classes = [(loss_class(pair), n) for pair, n in pairs]
+    classes = [(resolved_class(pair), n) for pair, n in pairs]
     variance = math.fsum(n * c.variance for c, n in classes)
     return Composed(
         mean=math.fsum(n * c.mean for c, n in classes),

@@ -23,7 +23,7 @@ from wpriv.core.loss_pair import LOSS_ROUNDING, LossPair
 from wpriv.core.process import Process, WeightedPairs, require_exact_plds
 from wpriv.errors import UsageError
 from wpriv.numerics.arrays import Array, mass_between
-from wpriv.numerics.bracket import Bracket
+from wpriv.numerics.bracket import Bracket, exp_or_inf
 from wpriv.numerics.root_finding import smallest_meeting
 
 NOTION = "approximate-dp"
@@ -143,7 +143,7 @@ def account(process: Process, *, tol: float = 1e-3, factor: float = 0.0, number:
         )
     runs = process.directions()
     require_exact_plds(runs, "buckets")
-    width = math.log(factor) or 1.0 if factor else max(_reach(pair) for run in runs for pair, _ in run) / (number // 2)
+    width = math.log(factor) if factor else max(_reach(pair) for run in runs for pair, _ in run) / (number // 2)
 
     def composed(run: WeightedPairs, upward: bool) -> Buckets:
         counts = merged_counts(run).items()
@@ -151,7 +151,7 @@ def account(process: Process, *, tol: float = 1e-3, factor: float = 0.0, number:
         return reduce(lambda a, b: summed([(a, 1), (b, 1)]), steps)
 
     above, below = ([composed(run, upward) for run in runs] for upward in (True, False))
-    used = f"factor {math.exp(width):.9g}, {number:,.0f} buckets"
+    used = f"factor {exp_or_inf(width):.9g}, {number:,.0f} buckets"
 
     def log_of(ends: list[Buckets]) -> Callable[[float], float]:
         return lambda eps: math.log(max(0.0, *(each.end(eps) for each in ends)) or 5e-324)

@@ -55,8 +55,10 @@ def account(process: Process, *, tol: float = 1e-3, variant: str = "corrected") 
     try:
         for name, nonuniform in (("berry-esseen", False), ("nagaev", True)):
             curves[name] = bracket_curve(process, accountant=name, source=SOURCE, nonuniform=nonuniform)
-    except Unsupported:  # only a sandwich of the loss is known, whose dominating end Markov's bound covers
-        return replace(tails, accountant="plc", source=f"{SOURCE} (corrected); Theorem 6 needs exact losses")
+    except Unsupported:  # Markov's bound covers the dominating end of a sandwich of the loss, and losses of any size
+        return replace(
+            tails, accountant="plc", source=f"{SOURCE} (corrected); Theorem 6 needs exact losses and their moments"
+        )
 
     def least(answers: dict[str, Bracket]) -> Bracket:
         # of equal ends the first, and Nagaev's is never above Berry-Esseen's

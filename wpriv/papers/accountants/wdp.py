@@ -26,7 +26,7 @@ from wpriv.core.process import Process, Step, refuse_passes, refuse_special_samp
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics import wasserstein_1d
 from wpriv.numerics.arrays import Array
-from wpriv.numerics.bracket import Bracket
+from wpriv.numerics.bracket import Bracket, exp_or_inf
 from wpriv.numerics.conversions import zcdp_to_epsilon, zcdp_to_log_delta
 
 NOTION = "wdp"
@@ -383,7 +383,7 @@ def published_from_dp(eps: float, distance: float, order: float) -> float:
     """
     wasserstein_1d.check_order(order)
     log_inside = math.log(2 * eps) + (eps if eps > 700 else math.log(math.expm1(eps))) if eps > 0 else -math.inf
-    return distance / 2 * math.exp(log_inside / (2 * order))
+    return distance / 2 * exp_or_inf(log_inside / (2 * order))
 
 
 def published_from_rdp(eps: float, distance: float, order: float) -> float:
