@@ -301,3 +301,18 @@ def test_words_beside_a_history_are_refused_by_their_own_text(tmp_path, capsys, 
     assert (code, out) == (2, "")
     assert "'laplace scale=20 n=3' says what runs; leave out --history, or the words" in err
     assert "--scale" not in err
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("budget gauss sigma=4 --delta 0^-5", "delta"),
+        ("report run-1e-05", "run-1e-05"),
+        ("verify --claim eps=5,delta=1e-5 --mech gauss --noise-multiplier 1.1 --adjacency replace-one", "0.55"),
+    ],
+)
+def test_odd_powers_names_of_folders_and_replaced_records_are_said(capsys, line, words):
+    code, out, err = call(capsys, line)
+    assert code in (0, 2, 4)
+    assert "a bug in wpriv" not in err
+    assert words in out + err

@@ -245,7 +245,7 @@ def answer(
     is_slow = counted_work.limit(SLOW_ANSWER_WORK)
     row = evaluate.ask(evaluate.curve(subject.process, accountant, tol), eps=eps, delta=delta)
     slow = is_slow()
-    extra: dict[str, Any] = {"reading": list(subject.notes)}
+    extra: dict[str, Any] = {"reading": [note for note in subject.notes if note not in subject.warnings]}
     if accountant == "pld" and subject.runs > 1:
         with contextlib.suppress(Unsupported):  # no bound for adaptive parameters is known
             figures = adaptive_history.account_for_history(

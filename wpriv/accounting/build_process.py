@@ -274,9 +274,9 @@ def described_steps(
     warnings: list[str] = []
     if built.adjacency == Adjacency.REPLACE_ONE:
         warnings += [of_replacement(number(step["noise_multiplier"], "`noise_multiplier`")) for step in relative]
-    notes = [*notes, *default_sensitivities(steps), *_readings(built)]
-    notes = [note for note in dict.fromkeys(notes) if note not in warnings]
-    return DescribedProcess(built, tuple(notes), size, warnings=tuple(dict.fromkeys(warnings)))
+    # the warnings are notes as well, for answers that have no place for warnings
+    notes = [*notes, *default_sensitivities(steps), *warnings, *_readings(built)]
+    return DescribedProcess(built, tuple(dict.fromkeys(notes)), size, warnings=tuple(dict.fromkeys(warnings)))
 
 
 def data_set_size(steps: Iterable[Mapping[str, object]], group: object = None) -> int | None:

@@ -137,6 +137,8 @@ def _with_process(keys: Mapping[str, Any]) -> dict[str, Any]:
     if "process" in plain or "cases" in plain:
         raise UsageError("`mech` and `process` both describe what runs; give one of them")
     if keys.get("accountant") is not None:
+        if plain.get("accountants"):
+            raise UsageError("`accountant` and `accountants` both name the accountants; give one of them")
         named = keys["accountant"]
         plain["accountants"] = [named] if isinstance(named, str) else list(named)
     mech = keys["mech"]
@@ -148,6 +150,12 @@ def _with_process(keys: Mapping[str, Any]) -> dict[str, Any]:
     step |= sampling_keys(step.get("sampling"), step.get("rate"), step.get("max_batch"))
     step |= mech.describe() if isinstance(mech, Mechanism) else plain_words.with_words(mech, step, "compare")
     sweep = plain.get("sweep") or ()
+    if isinstance(sweep, str) or not all(
+        isinstance(axis, Mapping) for axis in ([sweep] if isinstance(sweep, Mapping) else sweep)
+    ):
+        raise UsageError(
+            f"sweep is a mapping, as in {{'over': 'sigma', 'values': [1, 2]}}, or a list of them; found {sweep!r:.60}"
+        )
     swept = [str(axis.get("over")) for axis in ([sweep] if isinstance(sweep, Mapping) else sweep)]
     relation = step.pop("adjacency", plain.get("adjacency")), step.pop("group", plain.get("group"))
     return {**plain, **steps_of_flags(plain_step(step), *relation, history, swept)}

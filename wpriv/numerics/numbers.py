@@ -108,9 +108,9 @@ def to_int(value: object) -> Any:
     try:
         if isinstance(value, str) and _GROUPED.fullmatch(value):
             return whole(value, "")
-        if (power := _power(value)) is not None:
+        if isinstance(power := _power(value), int):
             return power
-    except (_TooLargeError, UsageError):
+    except (_TooLargeError, UsageError, ZeroDivisionError):
         return value
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
@@ -165,7 +165,13 @@ def raised(x: float) -> float:
 
 
 def quotient_up(a: float, b: float) -> float:
-    """Return a / b for positive numbers, rounded up: a / b itself where it is a double."""
+    """Return a / b for positive numbers, rounded up: a / b itself where it is a double.
+
+    Raises:
+        UsageError: it is beyond the largest double.
+    """
+    if not math.isfinite(a / b):
+        raise UsageError(f"{a:g} / {b:g} is beyond the largest number that a computer holds (1.8e308)")
     return _up(a / b, lambda x: Fraction(x) * Fraction(b) >= Fraction(a))
 
 
@@ -201,7 +207,7 @@ def rounded(x: float, *, up: bool, digits: int = DIGITS) -> float:
 
 
 # the exponent of a number that stands in a sentence, and in no name of a file and no quoted text
-_EXPONENT = re.compile(r"(?<![\w./'\"])(\d+(?:\.\d+)?e)(?:\+0*|(-)0+)(\d+)(?![\w/]|\.\w)")
+_EXPONENT = re.compile(r"(?<![\w./'\"-])(\d+(?:\.\d+)?e)(?:\+0*|(-)0+)(\d+)(?![\w/]|\.\w)")
 
 
 def exponents(text: str) -> str:

@@ -158,8 +158,8 @@ def private_sliced_distance(
 
 def _records(sample: ArrayLike, name: str) -> Array:
     """A sample as finite numbers [n, d] with d >= 2."""
-    if np.iscomplexobj(sample):
-        raise UsageError(f"{name} holds complex numbers; give real ones, such as the parts side by side")
+    if np.iscomplexobj(sample) or isinstance(sample, np.ma.MaskedArray):
+        raise UsageError(f"{name} holds complex or masked numbers; give real ones, all of which count")
     try:
         records = np.asarray(sample, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
