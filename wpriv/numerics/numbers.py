@@ -207,7 +207,7 @@ def rounded(x: float, *, up: bool, digits: int = DIGITS) -> float:
 
 
 # the exponent of a number that stands in a sentence, and in no name of a file and no quoted text
-_EXPONENT = re.compile(r"(?<![\w./'\"-])(\d+(?:\.\d+)?e)(?:\+0*|(-)0+)(\d+)(?![\w/]|\.\w)")
+_EXPONENT = re.compile(r"(?<!\w-)(?<![\w./'\"])(\d+(?:\.\d+)?e)(?:\+0*|(-)0+)(\d+)(?![\w/]|\.\w)")
 
 
 def exponents(text: str) -> str:
