@@ -72,7 +72,8 @@ def test_why_puts_allocation_between_other_interpretations(capsys):
     assert "allocation" not in {row["sampling"] for row in rows}
 
 
-def test_a_recipe_sweeps_sigma(capsys, tmp_path):
+def test_a_recipe_sweeps_sigma(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     recipe = tmp_path / "sweep.yaml"
     recipe.write_text(
         "kind: compare\nsource: test\nprocess: [{mech: gauss, sampling: allocation, rate: 0.1, n: 20}]\n"
