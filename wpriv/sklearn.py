@@ -530,7 +530,7 @@ def _estimator_of(search: BaseEstimator) -> _PrivateEstimator:
     return found
 
 
-def _folds_of(search: BaseEstimator) -> type[KFold] | type[StratifiedKFold] | None:
+def _folds_of(search: BaseEstimator) -> type | None:
     """Return the kind of a search's folds, if every record is in the test part of exactly one of them."""
     if search.cv is None or isinstance(search.cv, int):
         return StratifiedKFold if is_classifier(search.estimator) else KFold
