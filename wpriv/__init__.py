@@ -42,7 +42,7 @@ _MODULES = {
     "training.sweep": "SweepResult",
     "training.tasks._image_features": "image_features",
     "training.train": "train train_all",
-    "training.trained": "Trained",
+    "training.trained": "Trained load",
 }
 _HOMES = {name: f"wpriv.{module}" for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_HOMES)

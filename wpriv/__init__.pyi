@@ -65,5 +65,6 @@ from wpriv.training.tasks._image_features import image_features as image_feature
 from wpriv.training.train import train as train
 from wpriv.training.train import train_all as train_all
 from wpriv.training.trained import Trained as Trained
+from wpriv.training.trained import load as load
 
 __all__: list[str]
