@@ -287,8 +287,9 @@ class TrainingRun:
             build_job=None if self.given is None else self.given.build_job,
         )
         chosen = job.private is not None and job.private.method == "auto" and not job.private.exact
-        if self.say is not None and chosen and engine.job.method == "loop":
-            self.say(LOOP)
+        for line in (*engine.job.remarks, *([LOOP] if chosen and engine.job.method == "loop" else [])):
+            if self.say is not None:
+                self.say(line)
         return engine, partial(engine.batches, stop=self.stop, on_epoch=reporter.epoch, on_step=reporter.step)
 
 
