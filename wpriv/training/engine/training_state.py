@@ -167,11 +167,8 @@ class TrainingState:
             "weights": weights,
             "clipping": self.job.method,
             "checked": self.checked,
-<<<<<<< HEAD
             **({} if self.ended is None else {"ended": self.ended}),
-=======
             "remarks": list(self.job.remarks),
->>>>>>> main
             **self._averaged(),
         }
         checkpoint.save(self.folder / MODEL, model)
