@@ -26,10 +26,12 @@ from wpriv.accounting import evaluate, ledger
 from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Unsupported, UsageError, lacking
 from wpriv.files.durable_writes import locked
-from wpriv.numerics.numbers import shown
+from wpriv.numerics.numbers import finite_number, shown
 from wpriv.results import storage
 from wpriv.results.model import Json
 from wpriv.training import finalize, metric_logs, own_training, plan, training_run, training_statement
+from wpriv.training.data._dataset import FROM_LABELS
+from wpriv.training.train_data import ORIGINS
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
@@ -52,6 +54,9 @@ if TYPE_CHECKING:
 
     Network = Callable[[int, int], nn.Module]
 
+SOURCE = "trained from Python by wpriv.sklearn"
+# the beginnings of lines of a statement that are on files of a results folder
+OF_FILES = ("only the curator may see files", "loss and clipped share", storage.PROVENANCE, storage.CHECKPOINT)
 NOT_PRIVATE = (
     "NOT PRIVATE: `random_state` is {value}, and whoever knows it can draw the noise again and subtract it. For a "
     "release take random_state=None"
@@ -89,6 +94,10 @@ STRATIFIED = (
     "cv=KFold(n, shuffle=True, random_state=0), whose folds depend on no record"
 )
 Floats = NDArray[np.float64]
+PLANNED = (
+    "the number assumes that noise, rate and length of all fits were fixed before the first of them. `wpriv budget "
+    "--history {path} --adaptive` has that for fits whose settings were chosen by earlier ones"
+)
 # the checks of scikit-learn that compare two fits, which noise under a secret key makes different
 TWO_FITS = (
     "check_fit_idempotent",
@@ -110,6 +119,10 @@ def expected_failed_checks(estimator: BaseEstimator) -> dict[str, str]:
     return {} if estimator.get_params().get("random_state") is not None else dict.fromkeys(TWO_FITS, reason)
 
 
+class NotPrivate(Unsupported, AttributeError):
+    """A fit with a ``random_state`` has no guarantee. As an AttributeError it hides ``guarantee_`` from listings."""
+
+
 class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no types
     """The part that both estimators share: checks of records, the training, and what is known after it."""
 
@@ -125,12 +138,12 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
         return _to_unit(x, *self._bounds)
 
     def _fit_network(
-        self, x: Floats, targets: NDArray[np.int64] | NDArray[np.float32], outputs: int, remarks: list[str]
+        self, x: Floats, targets: NDArray[np.int64] | NDArray[np.float32], labels: list[object], remarks: list[str]
     ) -> None:
         """Train a new network, and keep it with its guarantee and statement.
 
         Args:
-            targets: [N] classes from 0, or [N, 1] numbers. outputs: of the network.
+            targets: [N] classes from 0, or [N, 1] numbers. labels: of the classes; none for numbers.
             remarks: what the guarantee takes as public although it was read from the records.
         """
         if self.random_state is not None and self.account is not None:
@@ -138,13 +151,17 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
                 f"an account is of private fits, and with random_state={shown(self.random_state)} a fit is not "
                 f"private; take random_state=None, or account=None"
             )
+        learnt = bool(remarks)
+        if isinstance(self.clip, str):
+            raise UsageError(f"`clip` must be a number above 0, the l2 norm of a record's gradient; found {self.clip!r}")
         remarks = [*remarks, *_learnt_before(self, x)]
         for line in remarks:
             warnings.warn(line, UserWarning, stacklevel=3)
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
         self._bounds = None if self.bounds is None else _ends(self.bounds, "bounds", x.shape[1])
         inputs = self._inputs(x).astype(np.float32)
-        fit = _fit(_network(self.network, x.shape[1], outputs, seed), inputs, targets, outputs, seed, self)
+        network = _network(self.network, x.shape[1], max(len(labels), 1), seed)
+        fit = _fit(network, inputs, targets, len(labels), seed, self)
         self.network_, self.n_iter_ = fit.network, fit.steps
         self._account, self._run = None if self.account is None else Path(self.account), fit.run
         about = ONE_FIT if fit.run is None else IN_ACCOUNT.format(run=fit.run, path=self._account)
@@ -153,19 +170,23 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
         else:
             self._guarantee = NOT_PRIVATE.format(value=shown(self.random_state))
             remarks = [self._guarantee, *remarks]
-        self.statement_ = _statement_text(fit.statement, remarks, about)
+        data = dict(fit.statement["data"], name="the records of fit")
+        if labels:
+            data |= {"classes": list(map(str, labels)), "classes_from": ORIGINS[FROM_LABELS if learnt else ""]}
+        facts = {"recipe": type(self).__name__, "source": SOURCE, "data": data}
+        self.statement_ = _statement_text({**fit.statement, **facts}, remarks, about)
 
     @property
     def guarantee_(self) -> Guarantee:
         """The proven guarantee of the last fit: eps and delta with both ends, and what it takes as public.
 
         Raises:
-            Unsupported: the fit had a ``random_state``, and is not private.
+            NotPrivate: the fit had a ``random_state``. NotFittedError: there was none.
         """
         if not hasattr(self, "_guarantee"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
         if isinstance(self._guarantee, str):
-            raise Unsupported(self._guarantee)
+            raise NotPrivate(self._guarantee)
         return self._guarantee
 
     def _outputs(self, x: ArrayLike) -> Floats:
@@ -229,7 +250,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
             UsageError: a parameter is out of range, or a label is not among ``classes``.
             Unsupported: the network mixes records, or the target is out of reach. Nothing is spent then.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        x, y = validate_data(self, X, y, dtype=np.float64)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         remarks = []
@@ -242,7 +263,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
                 raise UsageError("y has a label that is not among `classes`; give all labels that may occur")
         if len(classes) < 2:
             raise ValueError(f"PrivateClassifier needs two classes or more; found {len(classes)} class")
-        self._fit_network(X, np.searchsorted(classes, y).astype(np.int64), len(classes), remarks)
+        self._fit_network(x, np.searchsorted(classes, y).astype(np.int64), classes.tolist(), remarks)
         self.classes_ = classes
         return self
 
@@ -299,12 +320,12 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> PrivateRegressor:
         """Train on records X [N, D] with targets y [N]; raises as ``PrivateClassifier.fit``."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         targets = column_or_1d(y, warn=True).astype(np.float64)
         ends = None if self.target_bounds is None else _ends(self.target_bounds, "target_bounds", 1)
         if ends is not None:
             targets = _to_unit(targets, *ends)
-        self._fit_network(X, targets.astype(np.float32)[:, None], 1, [])
+        self._fit_network(x, targets.astype(np.float32)[:, None], [], [])
         self._targets = ends
         return self
 
@@ -332,7 +353,7 @@ def _fit(
     network: nn.Module,
     inputs: NDArray[np.float32],
     targets: NDArray[np.int64] | NDArray[np.float32],
-    outputs: int,
+    count: int,
     seed: int | None,
     settings: _PrivateEstimator,
 ) -> _Fit:
@@ -340,7 +361,6 @@ def _fit(
 
     The account is charged with all steps before the first one, and after the network was accepted.
     """
-    classes = None if targets.dtype.kind == "f" else list(range(outputs))
     # evaluation needs test records: one made-up record, so that no record of the caller is evaluated
     test = np.zeros_like(inputs[:1]), np.zeros_like(targets[:1])
     with tempfile.TemporaryDirectory(prefix="wpriv-fit-") as folder, _own_generator(), contextlib.ExitStack() as stack:
@@ -348,13 +368,13 @@ def _fit(
             network,
             (inputs, targets),
             test=test,
-            loss="squared" if classes is None else "cross-entropy",
-            classes=classes,
+            loss="cross-entropy" if count else "squared",
+            classes=list(range(count)) or None,
             eps=settings.epsilon,
             delta=settings.delta,
             clip=settings.clip,
             sampling="poisson",
-            batch=min(settings.batch, len(inputs)),
+            batch=_batch(settings.batch, len(inputs)),
             epochs=settings.epochs,
             lr=settings.lr,
             seed=seed,
@@ -370,6 +390,11 @@ def _fit(
         return _Fit(trained.double(), begun.plan.steps, guarantee, statement, number)
 
 
+def _batch(batch: int, records: int) -> int:
+    """Return the expected records of a step: at most all of them."""
+    return min(finite_number(batch, "`batch`", whole=True), records)
+
+
 def _account_for(begun: Begun) -> tuple[Guarantee, Json]:
     """Return the guarantee of the steps in the ledger of a finished training, and its statement."""
     job = begun.plan
@@ -382,8 +407,11 @@ def _account_for(begun: Begun) -> tuple[Guarantee, Json]:
 
 
 def _statement_text(statement: Json, remarks: list[str], about: str) -> str:
-    """Return a statement in Markdown, without the files of a results folder, which a fit has not."""
-    lists = {"warnings": [*remarks, *statement["warnings"]], "not_covered": [about, *statement["not_covered"]]}
+    """Return a statement in Markdown, without what it says of the files of a results folder, which a fit has not."""
+    trust, limits = (
+        [line for line in statement[key] if not line.startswith(OF_FILES)] for key in ("trust_model", "not_covered")
+    )
+    lists = {"trust_model": trust, "not_covered": [about, *limits], "warnings": [*remarks, *statement["warnings"]]}
     return training_statement.to_markdown({**statement, **lists, "publish": []})
 
 
@@ -508,6 +536,8 @@ def joint(search: BaseEstimator | str | Path, *, delta: float | None = None) -> 
         kept = _without_folds(search, runs)
         notes = [CHOSEN, *[FOLDS.format(most=len(kept[0]), all=len(runs))] * (len(kept[0]) < len(runs))]
         notes += [STRATIFIED] * (_folds_of(search) is StratifiedKFold)
+    if len({(run[0].release, len(run)) for run in runs}) > 1:
+        notes.append(PLANNED.format(path=path))
     processes = dict.fromkeys(ledger.process(list(itertools.chain(*some))) for some in kept)
     guarantees = [plan.guarantee(each, plan.ACCOUNTANT, evaluate.answer_tol(each), asked) for each in processes]
     worst = max(guarantees, key=lambda row: row.epsilon.safe)
@@ -530,11 +560,12 @@ def _estimator_of(search: BaseEstimator) -> _PrivateEstimator:
     return found
 
 
-def _folds_of(search: BaseEstimator) -> type[KFold] | type[StratifiedKFold] | None:
+def _folds_of(search: BaseEstimator) -> type | None:
     """Return the kind of a search's folds, if every record is in the test part of exactly one of them."""
     if search.cv is None or isinstance(search.cv, int):
-        return StratifiedKFold if is_classifier(search.estimator) else KFold
-    return type(search.cv) if type(search.cv) in (KFold, StratifiedKFold) else None
+        return type(StratifiedKFold() if is_classifier(search.estimator) else KFold())
+    kind: type = type(search.cv)
+    return kind if kind in (KFold, StratifiedKFold) else None
 
 
 def _without_folds(search: BaseEstimator, runs: list[list[ledger.Entry]]) -> list[list[list[ledger.Entry]]]:
