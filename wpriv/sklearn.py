@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
+import os
 import secrets
 import tempfile
 import warnings
@@ -27,7 +28,7 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Unsupported, UsageError, lacking
 from wpriv.files.durable_writes import locked
 from wpriv.numerics.numbers import finite_number, shown
-from wpriv.results import storage
+from wpriv.results import model, storage
 from wpriv.results.model import Json
 from wpriv.training import finalize, metric_logs, own_training, plan, training_run, training_statement
 from wpriv.training.data._dataset import FROM_LABELS
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 
     Network = Callable[[int, int], nn.Module]
 
+# where a fit keeps its folder: no key of its noise is written to a disk, and nothing waits for one
+SHARED_MEMORY = "/dev/shm"
 SOURCE = "trained from Python by wpriv.sklearn"
 # the beginnings of lines of a statement that are on files of a results folder
 OF_FILES = ("only the curator may see files", "loss and clipped share", storage.PROVENANCE, storage.CHECKPOINT)
@@ -153,7 +156,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
             )
         learnt = bool(remarks)
         if isinstance(self.clip, str):
-            raise UsageError(f"`clip` must be a number above 0, the l2 norm of a record's gradient; found {self.clip!r}")
+            raise UsageError(f"`clip` must be a number, the l2 norm of a record's gradient; found {self.clip!r}")
         remarks = [*remarks, *_learnt_before(self, x)]
         for line in remarks:
             warnings.warn(line, UserWarning, stacklevel=3)
@@ -363,7 +366,10 @@ def _fit(
     """
     # evaluation needs test records: one made-up record, so that no record of the caller is evaluated
     test = np.zeros_like(inputs[:1]), np.zeros_like(targets[:1])
-    with tempfile.TemporaryDirectory(prefix="wpriv-fit-") as folder, _own_generator(), contextlib.ExitStack() as stack:
+    memory = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="wpriv-fit-", dir=memory))
+        stack.enter_context(_own_generator())
         training = own_training.own_training(
             network,
             (inputs, targets),
@@ -392,7 +398,7 @@ def _fit(
 
 def _batch(batch: int, records: int) -> int:
     """Return the expected records of a step: at most all of them."""
-    return min(finite_number(batch, "`batch`", whole=True), records)
+    return min(int(finite_number(batch, "`batch`", whole=True)), records)
 
 
 def _account_for(begun: Begun) -> tuple[Guarantee, Json]:
@@ -401,7 +407,7 @@ def _account_for(begun: Begun) -> tuple[Guarantee, Json]:
     entries = finalize.entries_of_plan(job, begun.folder)
     process = finalize.process_from_ledger(job, begun.folder, entries)
     rows, refused = plan.guarantees(job, process)
-    about = {**storage.provenance(), **begun.about}
+    about = model.json_object(begun.folder.path / storage.PROVENANCE)
     statement = training_statement.statement(job, process, rows, refused, about)
     return rows[0], storage.as_stored({**statement, "ledger": ledger.position(entries).as_dict()})
 
