@@ -7,6 +7,7 @@ divides by the expected number of clients. It needs the extra ``flower``.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 import math
 import secrets
@@ -46,8 +47,7 @@ except ImportError as error:
     raise Unsupported(f"wpriv.flower needs Flower 1.22 or later ({error}): pip install -U flwr") from None
 
 Update = dict[str, NDArray[np.float64]]
-# the options of FedAvg that are kept, and why the others are refused
-KEPT = ("arrayrecord_key", "configrecord_key", "min_available_nodes")
+# the options of FedAvg that are refused, and why
 FIXED_NUMBER = "each client is drawn by a coin, as the accounting assumes, and not a fixed number; give `expected`"
 OF_CLIENTS = (
     "what clients measure on their records is a release without noise. Evaluate on public records, on the server, by "
@@ -106,7 +106,7 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]  # no types are installed wit
         rounds: of the whole training; one more is refused. server_lr: factor on the mean update.
         out: folder of ``ledger.jsonl`` and ``statement.md``, by default ``results/federated``, with a number if it
             exists. A folder with fewer rounds of the same plan is continued.
-        options: ``arrayrecord_key``, ``configrecord_key`` and ``min_available_nodes`` of ``FedAvg``.
+        min_available_nodes, arrayrecord_key, configrecord_key: as in ``FedAvg``. Its other options are refused.
     Raises:
         UsageError: an argument is out of range, or an option would break the guarantee. Nothing is spent.
     """
@@ -122,15 +122,19 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]  # no types are installed wit
         rounds: int,
         server_lr: float = 1.0,
         out: str | Path | None = None,
-        **options: str | int,
+        min_available_nodes: int = 2,
+        arrayrecord_key: str = "arrays",
+        configrecord_key: str = "config",
+        **others: object,
     ):
-        for name, reason in REFUSED.items():
-            if name in options:
-                raise UsageError(f"`{name}` cannot be given to PrivateFedAvg: {reason}")
-        for name in options:
-            if name not in KEPT:
-                raise UsageError(f"PrivateFedAvg has no option {name!r}{did_you_mean(name, KEPT) or '.'}")
-        super().__init__(**options)
+        for name in others:
+            if name in REFUSED:
+                raise UsageError(f"`{name}` cannot be given to PrivateFedAvg: {REFUSED[name]}")
+            known = list(inspect.signature(PrivateFedAvg).parameters)
+            raise UsageError(f"PrivateFedAvg has no option {name!r}{did_you_mean(name, known) or '.'}")
+        super().__init__(
+            min_available_nodes=min_available_nodes, arrayrecord_key=arrayrecord_key, configrecord_key=configrecord_key
+        )
         self.clip, self.server_lr = _positive(clip, "clip"), _positive(server_lr, "server_lr")
         self.rounds, count = (
             finite_number(_positive(value, name), f"`{name}`", whole=True)
@@ -162,17 +166,15 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]  # no types are installed wit
         """Open the ledger, and refuse the rounds of another plan in it."""
         path = self.out / storage.LEDGER
         busy = f"another PrivateFedAvg has {self.out} open. Give another `out`, or delete that one first"
-        stack = contextlib.ExitStack()
-        stack.enter_context(durable_writes.locked(self.out / durable_writes.LOCK, busy))
-        # the folder is free again when this object is gone
-        weakref.finalize(self, stack.close)
-        book = ledger.Ledger(
-            path, 1, self.rounds, adjacency=Adjacency.ADD_REMOVE, stream=secrets.token_hex(8), resume=True
-        )
-        stack.callback(book.close)
-        release = ledger.describe(self._step)
-        if any((entry.release, entry.planned) != (release, self.rounds) for entry in book.entries):
-            raise UsageError(f"{self.out} holds rounds of another plan. Give the same arguments, or another `out`")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(durable_writes.locked(self.out / durable_writes.LOCK, busy))
+            release, stream = ledger.describe(self._step), secrets.token_hex(8)
+            if any((entry.release, entry.planned) != (release, self.rounds) for entry in ledger.entries(path)):
+                raise UsageError(f"{self.out} holds rounds of another plan. Give the same arguments, or another `out`")
+            book = ledger.Ledger(path, 1, self.rounds, adjacency=Adjacency.ADD_REMOVE, stream=stream, resume=True)
+            stack.callback(book.close)
+            # the folder is free again when this object is gone
+            weakref.finalize(self, stack.pop_all().close)
         return book
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str:
