@@ -95,7 +95,8 @@ def test_a_fit_keeps_its_target_and_states_the_steps_that_ran():
 
 
 def test_a_random_state_makes_the_result_not_private():
-    fitted = quick(random_state=np.random.RandomState(3)).fit(X, Y)
+    with pytest.warns(UserWarning, match="NOT PRIVATE"):
+        fitted = quick(random_state=np.random.RandomState(3)).fit(X, Y)
     again = quick(random_state=np.random.RandomState(3)).fit(X, Y)
     assert np.array_equal(fitted.predict_proba(X), again.predict_proba(X))
     fitted.set_params(random_state=None)
@@ -119,6 +120,11 @@ def test_predictions_do_not_depend_on_the_other_records_and_survive_pickling():
     assert np.allclose(alone, fitted.predict_proba(X), rtol=0, atol=1e-15)
     restored = pickle.loads(pickle.dumps(fitted))
     assert np.array_equal(restored.predict_proba(X), fitted.predict_proba(X))
+
+
+def test_numbers_of_numpy_are_numbers():
+    numbers = {"epsilon": np.float32(1), "clip": np.float64(1), "batch": np.int64(40), "epochs": np.int64(1)}
+    assert quick(**numbers, lr=np.float64(0.5)).fit(X, Y).n_iter_ == 3
 
 
 def test_parameters_that_are_set_after_a_fit_do_not_change_it():
@@ -175,13 +181,20 @@ SHARED = torch.nn.Linear(3, 2)
         ({"network": SHARED}, "function"),
         ({"network": 3}, "function"),
         ({"network": lambda inputs, outputs: None}, "must return a torch.nn.Module"),
+        ({"network": lambda inputs, outputs: torch.nn.Linear(inputs, 1)}, r"shape \[2, 2\] .* found \[2, 1\]"),
+        ({"network": lambda inputs, outputs: torch.nn.Linear(5, outputs)}, "it fails: mat1 and mat2"),
+        ({"network": lambda inputs, outputs: torch.nn.Embedding(5, outputs)}, "float64"),
         ({"classes": [0, 2]}, "not among `classes`"),
         ({"bounds": (1, 0)}, "low < high"),
         ({"bounds": ([0, 0], [1, 1])}, "3 numbers"),
         ({"bounds": (0, np.inf)}, "low < high"),
         ({"bounds": 3}, "pair"),
         ({"clip": "batch-mean"}, "`clip` must be a number"),
-        ({"epsilon": 0}, "eps"),
+        ({"epsilon": 0}, "`epsilon` must be above 0"),
+        ({"epsilon": math.inf}, "`epsilon` must be a finite number"),
+        ({"delta": None}, "`delta`"),
+        ({"classes": 2}, "a list of all labels"),
+        ({"account": 3}, "path of a file"),
         ({"batch": "all"}, "batch"),
         ({"random_state": 1, "account": "fits.jsonl"}, "not private"),
     ],

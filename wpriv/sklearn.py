@@ -7,6 +7,7 @@ with noise, in pipelines and searches as any other estimator. It needs the extra
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import itertools
 import os
@@ -109,8 +110,8 @@ TWO_FITS = (
     "check_regressor_data_not_an_array",
     "check_regressors_int",
 )
-# the networks that were trained, each of which may be trained once
-_trained: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+# the weights that were trained by their id: each may be trained once
+_trained: weakref.WeakValueDictionary[int, nn.Parameter] = weakref.WeakValueDictionary()
 
 
 def expected_failed_checks(estimator: BaseEstimator) -> dict[str, str]:
@@ -154,15 +155,17 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
                 f"an account is of private fits, and with random_state={shown(self.random_state)} a fit is not "
                 f"private; take random_state=None, or account=None"
             )
+        if not (self.account is None or isinstance(self.account, (str, Path))):
+            raise UsageError(f"`account` must be the path of a file; found {shown(self.account)}")
         learnt = bool(remarks)
-        if isinstance(self.clip, str):
-            raise UsageError(f"`clip` must be a number, the l2 norm of a record's gradient; found {self.clip!r}")
         remarks = [*remarks, *_learnt_before(self, x)]
-        for line in remarks:
+        unsafe = [] if self.random_state is None else [NOT_PRIVATE.format(value=shown(self.random_state))]
+        for line in [*unsafe, *remarks]:
             warnings.warn(line, UserWarning, stacklevel=3)
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
         self._bounds = None if self.bounds is None else _ends(self.bounds, "bounds", x.shape[1])
-        inputs = self._inputs(x).astype(np.float32)
+        with np.errstate(over="ignore"):  # infinite numbers are refused
+            inputs = self._inputs(x).astype(np.float32)
         network = _network(self.network, x.shape[1], max(len(labels), 1), seed)
         fit = _fit(network, inputs, targets, len(labels), seed, self)
         self.network_, self.n_iter_ = fit.network, fit.steps
@@ -171,8 +174,8 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
         if seed is None:
             self._guarantee: Guarantee | str = replace(fit.guarantee, warnings=(*fit.guarantee.warnings, *remarks))
         else:
-            self._guarantee = NOT_PRIVATE.format(value=shown(self.random_state))
-            remarks = [self._guarantee, *remarks]
+            self._guarantee = unsafe[0]
+            remarks = [*unsafe, *remarks]
         data = dict(fit.statement["data"], name="the records of fit")
         if labels:
             data |= {"classes": list(map(str, labels)), "classes_from": ORIGINS[FROM_LABELS if learnt else ""]}
@@ -261,7 +264,10 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
             classes = np.unique(y)
             remarks.append(LEARNT_CLASSES.format(classes=shown(classes.tolist())))
         else:
-            classes = np.unique(np.asarray(self.classes))
+            given = np.asarray(self.classes)
+            if given.ndim != 1:
+                raise UsageError(f"`classes` must be a list of all labels; found {shown(self.classes)}")
+            classes = np.unique(given)
             if not np.isin(y, classes).all():
                 raise UsageError("y has a label that is not among `classes`; give all labels that may occur")
         if len(classes) < 2:
@@ -328,7 +334,9 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         ends = None if self.target_bounds is None else _ends(self.target_bounds, "target_bounds", 1)
         if ends is not None:
             targets = _to_unit(targets, *ends)
-        self._fit_network(x, targets.astype(np.float32)[:, None], [], [])
+        with np.errstate(over="ignore"):
+            numbers = targets.astype(np.float32)[:, None]
+        self._fit_network(x, numbers, [], [])
         self._targets = ends
         return self
 
@@ -376,13 +384,13 @@ def _fit(
             test=test,
             loss="cross-entropy" if count else "squared",
             classes=list(range(count)) or None,
-            eps=settings.epsilon,
-            delta=settings.delta,
-            clip=settings.clip,
+            eps=_positive(settings, "epsilon"),
+            delta=_positive(settings, "delta"),
+            clip=_positive(settings, "clip"),
             sampling="poisson",
-            batch=_batch(settings.batch, len(inputs)),
-            epochs=settings.epochs,
-            lr=settings.lr,
+            batch=min(_positive(settings, "batch", whole=True), len(inputs)),
+            epochs=_positive(settings, "epochs"),
+            lr=_positive(settings, "lr"),
             seed=seed,
         )
         run = training_run.own_run(training, Path(folder) / "fit", "cpu", None, lambda: None, metric_logs.NOWHERE)
@@ -396,9 +404,12 @@ def _fit(
         return _Fit(trained.double(), begun.plan.steps, guarantee, statement, number)
 
 
-def _batch(batch: int, records: int) -> int:
-    """Return the expected records of a step: at most all of them."""
-    return min(int(finite_number(batch, "`batch`", whole=True)), records)
+def _positive(settings: _PrivateEstimator, name: str, *, whole: bool = False) -> float | int:
+    """Return a parameter that is a number above 0, of any library, as a number of Python."""
+    value: float | int = finite_number(getattr(settings, name), f"`{name}`", whole=whole)
+    if value <= 0:
+        raise UsageError(f"`{name}` must be above 0; found {shown(value)}")
+    return value
 
 
 def _account_for(begun: Begun) -> tuple[Guarantee, Json]:
@@ -445,13 +456,32 @@ def _network(network: Network | None, inputs: int, outputs: int, seed: int | Non
         made = nn.Linear(inputs, outputs) if network is None else network(inputs, outputs)
     if not isinstance(made, nn.Module):
         raise UsageError(f"`network` must return a torch.nn.Module; found {type(made).__name__}")
-    if any(module in _trained for module in made.modules()):
+    if any(_trained.get(id(weight)) is weight for weight in made.parameters()):
         raise UsageError(
             "`network` returned a network, or a layer, of an earlier fit, whose weights hold those records: make a new "
             "one inside the function"
         )
-    _trained.update(made.modules())
+    _require_outputs(copy.deepcopy(made), inputs, outputs)
+    _trained.update((id(weight), weight) for weight in made.parameters())
     return made.float()
+
+
+def _require_outputs(network: nn.Module, inputs: int, outputs: int) -> None:
+    """Refuse a network that cannot predict in float64, or has other outputs, before anything is spent on it."""
+    import torch
+
+    try:
+        with torch.no_grad():
+            predicted = network.double().eval()(torch.zeros(2, inputs, dtype=torch.float64))
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UsageError(
+            f"`network` must take records [N, {inputs}], in float32 when it is trained and in float64 when it "
+            f"predicts; in float64 it fails: {reason}"
+        ) from None
+    shape = list(getattr(predicted, "shape", ()))
+    if shape != [2, outputs]:
+        raise UsageError(f"`network` must return outputs of shape [2, {outputs}] for 2 records; found {shape}")
 
 
 def _to_unit(values: Floats, low: Floats, high: Floats) -> Floats:
@@ -466,7 +496,9 @@ def _ends(bounds: tuple[ArrayLike, ArrayLike], name: str, count: int) -> tuple[F
     except (TypeError, ValueError):
         low = high = np.empty((0, 0))
     fits = all(end.shape in ((), (count,)) for end in (low, high))
-    if not (fits and np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+    with np.errstate(over="ignore", invalid="ignore"):
+        fits = fits and bool(np.isfinite(2 * (high - low)).all() and (low < high).all())
+    if not fits:
         wanted = f"each a number or {count} numbers, one for each column" if name == "bounds" else "two numbers"
         raise UsageError(f"`{name}` must be a pair (low, high) with low < high, {wanted}; found {shown(bounds)}")
     return low, high
