@@ -161,6 +161,7 @@ class Job:
         batches: the model and the records that ``aggregate`` sums over, where it clips the records of a loss.
         divided: the weights are divided among the processes (sharding.py), and so are the parts that ``aggregate``
             returns: the rows that this process keeps of the sum over all processes.
+        hosted: a step leaves the noisy mean in the gradients of the weights, for an optimizer of the caller.
     """
 
     model: nn.Module
@@ -179,6 +180,7 @@ class Job:
     adaptive: AdaptiveNorm | None = None
     batches: Batches | None = None
     divided: bool = False
+    hosted: bool = False
 
 
 def optimizer_of(weights: Iterable[nn.Parameter], plan: Optimizer) -> torch.optim.Optimizer:

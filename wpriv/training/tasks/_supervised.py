@@ -173,6 +173,7 @@ class InputOptions(StrictModel):
     features: _image_features.Features | None = Field(None, description=_image_features.FEATURES_MEANING)
 
 
+RECORD = "record"
 CHUNK = 1000  # test records that are evaluated at once
 
 
@@ -304,7 +305,8 @@ def to_inputs(x: Array, options: InputOptions, device: torch.device) -> Tensor:
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
     """Return the release of a step: the sum of the records' clipped gradients."""
-    return release_spec.gradients(recipe, sizes["records"])
+    spec, unit = release_spec.gradients(recipe, sizes["records"]), recipe.options.get("unit", RECORD)
+    return spec if unit == RECORD else replace(spec, unit=f"one {unit} of the training set")
 
 
 def supports_exact_noise(recipe: Train) -> bool:

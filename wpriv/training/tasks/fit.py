@@ -34,6 +34,7 @@ class Options(_supervised.InputOptions):
         description=f"loss of a record: {', '.join(LOSSES)}, or {{file: loss.py, name: ...}}, a function "
         "(outputs, targets) -> losses [B]",
     )
+    unit: str = Field(_supervised.RECORD, description="what a record is, in a word for the statement")
 
 
 def validate(recipe: Train) -> list[tuple[Key, str]]:
