@@ -109,6 +109,8 @@ EXTRAS = {
     "pywt": "wavelets",
     "jsonschema": "registry",
     "submitit": "slurm",
+    "lightning": "lightning",
+    "accelerate": "llm",
 }
 _PACKAGES = {"PIL": "pillow", "pywt": "PyWavelets", "flint": "python-flint"}
 

@@ -11,24 +11,25 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wpriv.errors import Unsupported, UsageError, require
+from wpriv.errors import Unsupported, UsageError, lacking
 
-require("lightning", "wpriv.lightning")
+try:
+    import torch
+    from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.callbacks import (
+        BatchSizeFinder,
+        GradientAccumulationScheduler,
+        LearningRateFinder,
+        StochasticWeightAveraging,
+    )
+    from lightning.pytorch.strategies import SingleDeviceStrategy
+    from torch import Tensor, nn
+    from torch.utils.data import DataLoader, Dataset
+except ImportError as error:
+    raise lacking(error.name or "lightning", "wpriv.lightning") from None
 
-import torch  # noqa: E402
-from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
-from lightning.pytorch.callbacks import (  # noqa: E402
-    BatchSizeFinder,
-    GradientAccumulationScheduler,
-    LearningRateFinder,
-    StochasticWeightAveraging,
-)
-from lightning.pytorch.strategies import SingleDeviceStrategy  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from torch.utils.data import DataLoader, Dataset  # noqa: E402
-
-from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, described, hosted  # noqa: E402
-from wpriv.training.tasks import _given  # noqa: E402
+from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, described, hosted
+from wpriv.training.tasks import _given
 
 if TYPE_CHECKING:
     from wpriv.training.trained import Trained
@@ -148,7 +149,7 @@ class PrivateTraining(Callback):
         """The batch sampler, the data set and the collate function of the training loader."""
         found = trainer.train_dataloader
         batches = getattr(found, "batch_sampler", None)
-        if not isinstance(batches, PoissonBatches):
+        if found is None or not isinstance(batches, PoissonBatches):
             raise UsageError(
                 f"the training loader must be `wpriv.lightning.loader(dataset, expected_batch, steps)`, whose batches "
                 f"are drawn as the accounting assumes; found {type(found).__name__} with the batch sampler "
@@ -157,8 +158,8 @@ class PrivateTraining(Callback):
         for name, number in self.numbers.items():
             if getattr(batches, name) != number:
                 raise UsageError(
-                    f"`{name}` is {number} in PrivateTraining and {getattr(batches, name)} in the loader; give both the "
-                    f"same"
+                    f"`{name}` is {number} in PrivateTraining and {getattr(batches, name)} in the loader; give both "
+                    f"the same"
                 )
         return batches, found.dataset, found.collate_fn
 
@@ -175,8 +176,8 @@ class PrivateTraining(Callback):
         assert self.run is not None
         if self._batch is None:
             raise UsageError(
-                f"{type(optimizer).__name__} evaluates the loss several times in one step, and each evaluation would be "
-                f"a release; use an optimizer that does so once, such as SGD or Adam"
+                f"{type(optimizer).__name__} evaluates the loss several times in one step, and each evaluation would "
+                f"be a release; use an optimizer that does so once, such as SGD or Adam"
             )
         batch, self._batch = self._batch, None
         self.run.step(*batch, lr=float(optimizer.param_groups[0]["lr"]))
@@ -233,7 +234,7 @@ def _require_plain(trainer: Trainer, module: LightningModule) -> None:
             f"this fit goes on from a checkpoint after {trainer.global_step} steps, whose cost is in another ledger. "
             f"Load its weights only if they are public, and begin again"
         )
-    if trainer.reload_dataloaders_every_n_epochs:
+    if getattr(trainer, "reload_dataloaders_every_n_epochs", 0):
         raise UsageError("`reload_dataloaders_every_n_epochs` would replace the loader of the accounting; leave it out")
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         for kind, reason in ANOTHER.items():

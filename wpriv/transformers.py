@@ -14,19 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wpriv.errors import Unsupported, UsageError, require
+from wpriv.errors import Unsupported, UsageError, lacking
 
-for _package in ("transformers", "accelerate"):
-    require(_package, "wpriv.transformers")
+try:
+    import accelerate  # noqa: F401  # without it TrainingArguments fail
+    import torch
+    from torch import Tensor, nn
+    from torch.utils.data import DataLoader
+    from transformers import Trainer, TrainingArguments
+    from transformers.trainer_utils import TrainOutput
+except ImportError as error:
+    raise lacking(error.name or "transformers", "wpriv.transformers") from None
 
-import torch  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from torch.utils.data import DataLoader  # noqa: E402
-from transformers import Trainer, TrainingArguments  # noqa: E402
-from transformers.trainer_utils import TrainOutput  # noqa: E402
-
-from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, described, hosted  # noqa: E402
-from wpriv.training.tasks import _given  # noqa: E402
+from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, described, hosted
+from wpriv.training.tasks import _given
 
 if TYPE_CHECKING:
     from wpriv.training.trained import Trained
@@ -88,8 +89,8 @@ class _Packed:
         for name, part in parts.items():
             if part.dim() not in (1, 2) or part.is_floating_point() or len(lengths) > 1:
                 raise Unsupported(
-                    f"{name!r}: PrivateTrainer takes token numbers: every part of a batch must be whole numbers [B, T], "
-                    f"with one T, or [B]; found {part.dtype} {list(part.shape)}. Train other inputs by `wpriv.train`"
+                    f"{name!r}: PrivateTrainer takes token numbers: every part of a batch must be whole numbers "
+                    f"[B, T], with one T, or [B]; found {part.dtype} {list(part.shape)}. Train others by `wpriv.train`"
                 )
         return cls(
             tuple(parts),
@@ -120,9 +121,10 @@ def _parts(batch: Mapping[str, object]) -> dict[str, Tensor]:
     parts = {name: part for name, part in batch.items() if isinstance(part, Tensor)}
     other = next((name for name in batch if name not in parts), None)
     if other is not None or not parts:
+        kind = "none" if other is None else f"{type(batch[other]).__name__} as {other!r}"
         raise UsageError(
-            f"a batch must be tensors by name, with the records in the first dimension; found "
-            f"{type(batch.get(other)).__name__ if other is not None else 'none'}. Return tensors from the collate function"
+            f"a batch must be tensors by name, with the records in the first dimension; found {kind}. Return tensors "
+            f"from the collate function"
         )
     return parts
 
@@ -155,9 +157,9 @@ class RecordLosses(nn.Module):
         if self.of_outputs is None:
             losses = [_own_loss(self.model, {name: part[row] for name, part in records.items()}) for row in rows]
         else:
-            labels = records.pop("labels", None)
-            outputs = self.model(**records)
-            losses = [self.of_outputs(_row(outputs, row), None if labels is None else labels[row]) for row in rows]
+            outputs = self.model(**{name: part for name, part in records.items() if name != "labels"})
+            goals = [records["labels"][row] if "labels" in records else None for row in rows]
+            losses = [self.of_outputs(_row(outputs, row), goal) for row, goal in zip(rows, goals, strict=True)]
         return torch.stack([loss.reshape(()) for loss in losses]).masked_fill(empty, 0.0)
 
 
@@ -273,14 +275,14 @@ class PrivateTrainer(Trainer):
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return the Trainer's loader with batches by Poisson sampling, which may be empty."""
         like = super().get_train_dataloader()
-        workers = {"persistent_workers": like.persistent_workers, "prefetch_factor": like.prefetch_factor}
         return DataLoader(
             like.dataset,
             batch_sampler=self.batches,
             collate_fn=Collate(like.collate_fn, like.dataset),
             num_workers=like.num_workers,
             pin_memory=like.pin_memory,
-            **(workers if like.num_workers else {}),
+            persistent_workers=like.persistent_workers,
+            prefetch_factor=like.prefetch_factor,
         )
 
     def get_batch_samples(

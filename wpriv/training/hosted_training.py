@@ -228,7 +228,9 @@ def hosted(
     if physical is not None:
         written["physical"] = physical
     recipe = check(document.of_data(type(model).__name__, written))
-    return HostedTraining(replace(recipe, name=type(model).__name__), data, model, loss, "numbers", clipped, few)
+    return HostedTraining(
+        replace(recipe, name=type(model).__name__), data, model, loss, "numbers", "none", clipped, few
+    )
 
 
 class HostedRun:
@@ -380,7 +382,8 @@ class HostedRun:
         else:
             next(self._steps, None)
         training = self.training.model.training
-        self.result = self._run.conclude(self._begun)
+        # the records of a batch have a form that ``Trained.predict`` does not know
+        self.result = replace(self._run.conclude(self._begun), predictor=None)
         self.training.model.train(training)
         self.close()
         return self.result

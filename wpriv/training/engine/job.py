@@ -162,6 +162,7 @@ class Job:
         divided: the weights are divided among the processes (sharding.py), and so are the parts that ``aggregate``
             returns: the rows that this process keeps of the sum over all processes.
         hosted: a step leaves the noisy mean in the gradients of the weights, for an optimizer of the caller.
+        frozen: layers that stay in evaluation mode. remarks: what the statement says of the network.
     """
 
     model: nn.Module
@@ -181,6 +182,8 @@ class Job:
     batches: Batches | None = None
     divided: bool = False
     hosted: bool = False
+    frozen: tuple[nn.Module, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def optimizer_of(weights: Iterable[nn.Parameter], plan: Optimizer) -> torch.optim.Optimizer:
