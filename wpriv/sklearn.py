@@ -229,7 +229,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
             UsageError: a parameter is out of range, or a label is not among ``classes``.
             Unsupported: the network mixes records, or the target is out of reach. Nothing is spent then.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        x, y = validate_data(self, X, y, dtype=np.float64)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         remarks = []
@@ -242,7 +242,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
                 raise UsageError("y has a label that is not among `classes`; give all labels that may occur")
         if len(classes) < 2:
             raise ValueError(f"PrivateClassifier needs two classes or more; found {len(classes)} class")
-        self._fit_network(X, np.searchsorted(classes, y).astype(np.int64), len(classes), remarks)
+        self._fit_network(x, np.searchsorted(classes, y).astype(np.int64), len(classes), remarks)
         self.classes_ = classes
         return self
 
@@ -299,12 +299,12 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> PrivateRegressor:
         """Train on records X [N, D] with targets y [N]; raises as ``PrivateClassifier.fit``."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         targets = column_or_1d(y, warn=True).astype(np.float64)
         ends = None if self.target_bounds is None else _ends(self.target_bounds, "target_bounds", 1)
         if ends is not None:
             targets = _to_unit(targets, *ends)
-        self._fit_network(X, targets.astype(np.float32)[:, None], 1, [])
+        self._fit_network(x, targets.astype(np.float32)[:, None], 1, [])
         self._targets = ends
         return self
 
@@ -530,11 +530,11 @@ def _estimator_of(search: BaseEstimator) -> _PrivateEstimator:
     return found
 
 
-def _folds_of(search: BaseEstimator) -> type[KFold] | type[StratifiedKFold] | None:
+def _folds_of(search: BaseEstimator) -> type | None:
     """Return the kind of a search's folds, if every record is in the test part of exactly one of them."""
     if search.cv is None or isinstance(search.cv, int):
         return StratifiedKFold if is_classifier(search.estimator) else KFold
-    return type(search.cv) if type(search.cv) in (KFold, StratifiedKFold) else None
+    return next((kind for kind in (KFold, StratifiedKFold) if type(search.cv) is kind), None)
 
 
 def _without_folds(search: BaseEstimator, runs: list[list[ledger.Entry]]) -> list[list[list[ledger.Entry]]]:
