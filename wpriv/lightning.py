@@ -68,7 +68,7 @@ def loader(dataset: Dataset[Any], expected_batch: int, steps: int, **options: An
     return DataLoader(dataset, batch_sampler=batches, collate_fn=collate, **options)
 
 
-class PrivateTraining(Callback):
+class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read by mypy
     """Make the steps of a Lightning Trainer private: clip each record's gradient, add noise, write the statement.
 
     The ``training_step`` of the module is not called: it would pass the records without privacy, and what it logs of
@@ -109,6 +109,13 @@ class PrivateTraining(Callback):
         self.run: HostedRun | None = None
         self.result: Trained | None = None
         self._batch: tuple[Tensor, Tensor] | None = None
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Refuse callbacks that take steps of their own, which some do before the training."""
+        for callback in trainer.callbacks:
+            for kind, reason in ANOTHER.items():
+                if isinstance(callback, kind):
+                    raise UsageError(f"{kind.__name__} {reason}")
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Check everything, find the noise and claim the folder."""
@@ -236,10 +243,6 @@ def _require_plain(trainer: Trainer, module: LightningModule) -> None:
         )
     if getattr(trainer, "reload_dataloaders_every_n_epochs", 0):
         raise UsageError("`reload_dataloaders_every_n_epochs` would replace the loader of the accounting; leave it out")
-    for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        for kind, reason in ANOTHER.items():
-            if isinstance(callback, kind):
-                raise UsageError(f"{kind.__name__} {reason}")
 
 
 def _replace_training_step(module: LightningModule) -> None:

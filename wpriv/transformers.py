@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from wpriv.errors import Unsupported, UsageError, lacking
 
 try:
-    import accelerate  # noqa: F401  # without it TrainingArguments fail
+    import accelerate  # noqa: F401  # without it the arguments of a Trainer fail
     import torch
     from torch import Tensor, nn
     from torch.utils.data import DataLoader
@@ -197,7 +197,8 @@ def _default_loss(model: nn.Module, few: dict[str, Tensor]) -> Callable[..., Ten
 
     def loss(outputs: Any, labels: Tensor) -> Tensor:
         scores = outputs["logits"]
-        return function(logits=scores, pooled_logits=scores, labels=labels, config=config, vocab_size=size)
+        value: Tensor = function(logits=scores, pooled_logits=scores, labels=labels, config=config, vocab_size=size)
+        return value
 
     training = model.training
     model.eval()
@@ -212,7 +213,7 @@ def _default_loss(model: nn.Module, few: dict[str, Tensor]) -> Callable[..., Ten
         model.train(training)
 
 
-class PrivateTrainer(Trainer):
+class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read by mypy
     """A Trainer whose steps are private: each record's gradient is clipped, summed and given noise.
 
     Batches are drawn by Poisson sampling, with ``expected_batch`` records on average; ``per_device_train_batch_size``,
