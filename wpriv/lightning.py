@@ -23,11 +23,12 @@ try:
         StochasticWeightAveraging,
     )
     from lightning.pytorch.strategies import SingleDeviceStrategy
-    from torch import Tensor, nn
+    from torch import nn
     from torch.utils.data import DataLoader, Dataset
 except ImportError as error:
     raise lacking(error.name or "lightning", "wpriv.lightning") from None
 
+from wpriv.training.clipping.record_trees import Records, records_of
 from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, described, hosted
 from wpriv.training.tasks import _given
 
@@ -108,7 +109,7 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
         self.network, self.out = network, out
         self.run: HostedRun | None = None
         self.result: Trained | None = None
-        self._batch: tuple[Tensor, Tensor] | None = None
+        self._batch: tuple[Records, Records] | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Refuse callbacks that take steps of their own, which some do before the training."""
@@ -259,11 +260,11 @@ def _replace_training_step(module: LightningModule) -> None:
     module.training_step = lambda *args, **keywords: torch.zeros((), device=module.device, requires_grad=True)
 
 
-def _pair(batch: Any) -> tuple[Tensor, Tensor]:
+def _pair(batch: Any) -> tuple[Records, Records]:
     """Return the inputs and the targets of a batch."""
-    if isinstance(batch, (tuple, list)) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch):
-        return batch[0], batch[1]
-    raise UsageError(
-        f"a batch must be a pair (inputs, targets) of tensors with the records in the first dimension; found "
-        f"{type(batch).__name__}. Return such pairs from the data set or `collate_fn`"
-    )
+    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+        raise UsageError(
+            f"a batch must be a pair (inputs, targets), of tensors or trees of them with the records in the first "
+            f"dimension; found {type(batch).__name__}. Return such pairs from the data set or `collate_fn`"
+        )
+    return records_of(batch[0]), records_of(batch[1], "targets")

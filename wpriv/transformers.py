@@ -8,9 +8,9 @@ evaluation, checkpoints and logs are the Trainer's. docs/guides/lightning-and-tr
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ try:
 except ImportError as error:
     raise lacking(error.name or "transformers", "wpriv.transformers") from None
 
+from wpriv.training.clipping.record_trees import Records, Tree, leaves, records_of
 from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, described, hosted
 from wpriv.training.tasks import _given
 
@@ -70,100 +71,43 @@ REFUSED: dict[str, tuple[object, str]] = {
 }
 
 
-@dataclass
-class _Packed:
-    """How batches of token numbers become one tensor [B, K, T]: names and types of the parts, and which are numbers.
-
-    A part [B] (a class) is repeated T times.
-    """
-
-    names: tuple[str, ...]
-    types: tuple[torch.dtype, ...]
-    single: tuple[bool, ...]
-
-    @classmethod
-    def of(cls, batch: Mapping[str, object]) -> _Packed:
-        """Return the form of a batch, which must have whole numbers [B, T] or [B] alone."""
-        parts = _parts(batch)
-        lengths = {part.shape[1] for part in parts.values() if part.dim() == 2}
-        for name, part in parts.items():
-            if part.dim() not in (1, 2) or part.is_floating_point() or len(lengths) > 1:
-                raise Unsupported(
-                    f"{name!r}: PrivateTrainer takes token numbers: every part of a batch must be whole numbers "
-                    f"[B, T], with one T, or [B]; found {part.dtype} {list(part.shape)}. Train others by `wpriv.train`"
-                )
-        return cls(
-            tuple(parts),
-            tuple(part.dtype for part in parts.values()),
-            tuple(part.dim() == 1 for part in parts.values()),
-        )
-
-    def pack(self, batch: Mapping[str, object]) -> Tensor:
-        """Return a batch of this form as one tensor [B, K, T]."""
-        parts = _parts(batch)
-        if tuple(parts) != self.names:
-            raise UsageError(
-                f"all batches must have the parts {', '.join(self.names)}; found {', '.join(parts)}. Let the collate "
-                f"function return the same for all records"
-            )
-        length = max((part.shape[1] for part in parts.values() if part.dim() == 2), default=1)
-        wide = [part.unsqueeze(1).expand(-1, length) if part.dim() == 1 else part for part in parts.values()]
-        return torch.stack([part.long() for part in wide], dim=1)
-
-    def unpack(self, packed: Tensor) -> dict[str, Tensor]:
-        """Return the parts of packed records by name."""
-        parts = (packed[:, place, 0] if one else packed[:, place] for place, one in enumerate(self.single))
-        return {name: part.to(kind) for name, kind, part in zip(self.names, self.types, parts, strict=True)}
+IGNORED = -100
 
 
-def _parts(batch: Mapping[str, object]) -> dict[str, Tensor]:
-    """Return the tensors of a batch by name."""
-    parts = {name: part for name, part in batch.items() if isinstance(part, Tensor)}
-    other = next((name for name in batch if name not in parts), None)
-    if other is not None or not parts:
-        kind = "none" if other is None else f"{type(batch[other]).__name__} as {other!r}"
-        raise UsageError(
-            f"a batch must be tensors by name, with the records in the first dimension; found {kind}. Return tensors "
-            f"from the collate function"
-        )
-    return parts
+class RecordOutputs(nn.Module):
+    """A model of transformers as a function of a batch of named tensors, as ``clipped_sum`` calls it."""
+
+    takes_trees = True
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Tree) -> Any:
+        """Return the outputs of a batch without labels."""
+        return self.model(**batch.value)
 
 
-class RecordLosses(nn.Module):
-    """A model of transformers as a function from records to the loss of each: that of the model on the record alone.
+class RecordLosses(RecordOutputs):
+    """The losses [B] that a model computes of records with labels: each passes by itself."""
 
-    A record in which nothing counts (all labels -100) has loss 0.
+    def forward(self, batch: Tree) -> Tensor:
+        """Return the losses of the records."""
+        return torch.stack([_own_loss(self.model, batch[row : row + 1].value) for row in range(len(batch))])
+
+
+def _of_each(loss: Callable[..., Tensor], outputs: Any, labels: Tensor) -> Tensor:
+    """Return the loss of each record by that of a batch: its value on the record alone; 0 if all its labels are -100.
 
     Args:
-        model: takes the parts of a batch by name. form: of the batches.
-        of_outputs: (outputs, labels) -> the loss of a batch, which is taken for each record of one forward pass; None
-            for the loss that the model returns, for which each record passes by itself.
+        loss: (outputs, labels) -> one number, for records [B, ...].
     """
-
-    def __init__(self, model: nn.Module, form: _Packed, of_outputs: Callable[..., Tensor] | None):
-        super().__init__()
-        self.model, self.form, self.of_outputs = model, form, of_outputs
-
-    def forward(self, packed: Tensor) -> Tensor:
-        """Return the losses [B] of packed records [B, K, T]."""
-        records = self.form.unpack(packed)
-        empty = packed.new_zeros(len(packed), dtype=torch.bool)
-        if "labels" in records:
-            labels = records["labels"]
-            empty = (labels.reshape(len(labels), -1) == IGNORED).all(dim=1)
-            # the mean over no label is no number, and its gradient neither
-            records["labels"] = labels.masked_fill(empty.reshape(-1, *[1] * (labels.dim() - 1)), 0)
-        rows = [slice(row, row + 1) for row in range(len(packed))]
-        if self.of_outputs is None:
-            losses = [_own_loss(self.model, {name: part[row] for name, part in records.items()}) for row in rows]
-        else:
-            outputs = self.model(**{name: part for name, part in records.items() if name != "labels"})
-            goals = [records["labels"][row] if "labels" in records else None for row in rows]
-            losses = [self.of_outputs(_row(outputs, row), goal) for row, goal in zip(rows, goals, strict=True)]
-        return torch.stack([loss.reshape(()) for loss in losses]).masked_fill(empty, 0.0)
-
-
-IGNORED = -100
+    empty = (labels.reshape(len(labels), -1) == IGNORED).all(dim=1)
+    # the mean over no label is no number, and its gradient neither
+    labels = labels.masked_fill(empty.reshape(-1, *[1] * (labels.dim() - 1)), 0)
+    rows = [slice(row, row + 1) for row in range(len(labels))]
+    losses = [loss(_row(outputs, row), labels[row]).reshape(()) for row in rows]
+    return torch.stack(losses).masked_fill(empty, 0.0)
 
 
 def _own_loss(model: nn.Module, records: dict[str, Tensor]) -> Tensor:
@@ -175,7 +119,7 @@ def _own_loss(model: nn.Module, records: dict[str, Tensor]) -> Tensor:
             f"{type(model).__name__} returns no loss from {', '.join(records)}. Give the data set `labels`, or "
             f"PrivateTrainer a `compute_loss_func`"
         )
-    return loss
+    return loss.reshape(())
 
 
 def _row(outputs: Any, row: slice) -> Any:
@@ -318,19 +262,18 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read
             raise Unsupported(f"{type(model).__name__} divides the batch among devices; train on one device")
         loader = self.get_train_dataloader()
         dataset = loader.dataset
-        two = self._prepare_inputs(loader.collate_fn([dataset[0], dataset[min(1, len(dataset) - 1)]]))  # type: ignore
-        form = _Packed.of(two)
+        two = dict(self._prepare_inputs(loader.collate_fn([dataset[0], dataset[min(1, self.batches.records - 1)]])))
         own = self.compute_loss_func
-        losses = RecordLosses(self.model, form, own or _default_loss(self.model, dict(two)))
-        self.form = form
+        loss = own or _default_loss(self.model, two)
+        self.whole = loss is None
+        network = RecordLosses(self.model) if loss is None else RecordOutputs(self.model)
         epsilon, delta, clip, physical = self.private
-        packed = form.pack(two)
         run = HostedRun(
             hosted(
                 self.model,
-                losses,
-                _as_they_are,
-                (packed, packed.new_zeros(len(packed))),
+                network,
+                _as_they_are if loss is None else functools.partial(_of_each, loss),
+                self._rows(two),
                 self.described,
                 framework="wpriv.transformers",
                 loss_name="that of the model" if own is None else _given.name_of(own),
@@ -348,13 +291,17 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read
         run.watch(_inner(self.optimizer))
         return run
 
+    def _rows(self, batch: Mapping[str, Any]) -> tuple[Records, Tensor]:
+        """Return a batch as inputs and labels; all of it as inputs where the model computes its loss by itself."""
+        parts = records_of({name: part for name, part in batch.items() if self.whole or name != "labels"})
+        return parts, next(leaves(parts)).new_zeros(len(parts)) if self.whole else batch["labels"]
+
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """Leave the noisy mean of the clipped gradients in the weights, and return 0 in place of the loss."""
         model.train()
         if self.run is None:
             self.run = self._begin(model)
-        packed = self.form.pack(self._prepare_inputs(inputs))
-        self.run.step(packed, packed.new_zeros(len(packed)), lr=float(_inner(self.optimizer).param_groups[0]["lr"]))
+        self.run.step(*self._rows(self._prepare_inputs(inputs)), _inner(self.optimizer).param_groups[0]["lr"])
         return torch.zeros((), device=self.args.device)
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> float:

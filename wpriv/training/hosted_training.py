@@ -26,16 +26,17 @@ from wpriv.training.trained import Trained
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
+    from torch import nn
 
     from wpriv.config.train_schema import Train
     from wpriv.training.clipping.example_gradients import Loss
+    from wpriv.training.clipping.record_trees import Records
     from wpriv.training.engine.job import Job
     from wpriv.training.engine.loop import Engine
     from wpriv.training.engine.sampler import Indices
     from wpriv.training.training_run import Begun
 
-    Rows = tuple[Tensor, Tensor]
+    Rows = tuple[Records, Records]
 
 CHANGED = (
     "the gradients of the private step were replaced or changed before the optimizer used them: nothing says whether "
@@ -168,12 +169,11 @@ class HostedTraining(OwnTraining):
         assert self.loss is not None
         assert recipe.privacy is not None
         assert recipe.batch is not None
-        inputs, targets = self.few
-        # before any batch is drawn
+        # before any batch is drawn; the records' numbers are used only by a network that refuses made-up ones
         method = clip.choose(
-            self.clipped, self.loss, inputs[:0], targets[:0], method=clip.method_of(recipe.privacy), batch=recipe.batch
+            self.clipped, self.loss, *self.few, method=clip.method_of(recipe.privacy), batch=recipe.batch
         )
-        two = _Held(np.arange(len(inputs)), self.few)
+        two = _Held(np.arange(len(self.few[0])), self.few)
         physical = recipe.physical or batch_gradient.physical_batch(
             self.clipped, self.loss, two.fetch, two.places, recipe.memory
         )
@@ -338,11 +338,12 @@ class HostedRun:
                 "was computed from is not covered by the guarantee: take it out of the training"
             )
 
-    def step(self, inputs: Tensor, targets: Tensor, lr: float) -> None:
+    def step(self, inputs: Records, targets: Records, lr: float) -> None:
         """Take the private step of the next batch, and leave the noisy mean gradient in the weights.
 
         Args:
-            inputs, targets: [B, ...], the records at the places that the sampler drew, in their order; B may be 0.
+            inputs, targets: [B, ...] or trees of such tensors (record_trees.py): the records at the places that the
+                sampler drew, in their order; B may be 0.
             lr: the learning rate of the update that follows, for the ledger.
         Raises:
             UsageError: no batch was drawn, this is another one, or the network was not updated by its optimizer.
@@ -360,7 +361,7 @@ class HostedRun:
         places = next(self._steps)
         held = self.training.held
         held.places, held.rows = places, (inputs, targets)
-        self._engine.step(places, None, own_training.settings("", lr))
+        self._engine.step(places, None, own_training.settings("", float(lr)))
         held.rows = None
         self._gradients, self._stamps = self._present(), None
 

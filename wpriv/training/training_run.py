@@ -236,7 +236,7 @@ class TrainingRun:
         train, data, given = self.recipe.train, self.data, self.given
         if train.task not in SUPERVISED:
             return None
-        from wpriv.training.tasks import _record_loss
+        from wpriv.training.clipping import record_loss
 
         loss = train.options.get("loss", "squared") if train.task == "fit" else None
         return Predictor(
@@ -249,8 +249,8 @@ class TrainingRun:
             width=len(data.response) or len(data.classes),
             classes=classes,
             ignored=data.ignored,
-            targets=_record_loss.targets_of(loss) if given is None else given.targets,
-            link=_record_loss.link_of(loss) if given is None else given.link,
+            targets=record_loss.targets_of(loss) if given is None else given.targets,
+            link=record_loss.link_of(loss) if given is None else given.link,
             loss=None if given is None else given.loss,
             given=None if given is None else given.with_weights(folder, self.device),
         )

@@ -21,6 +21,7 @@ from wpriv.errors import UsageError
 from wpriv.training.clipping import exact_sums
 from wpriv.training.clipping.clip import clipped_sum, method_of
 from wpriv.training.clipping.example_gradients import Automatic, Scaling, squares_of
+from wpriv.training.clipping.record_trees import called
 from wpriv.training.engine import cost_estimate, distributed
 from wpriv.training.engine.release_spec import count_share, default_count_noise
 from wpriv.training.engine.sampler import Indices, chunks
@@ -334,6 +335,6 @@ def physical_batch(model: nn.Module, loss: Loss, fetch: Fetch, two: Indices, meg
     It depends on the model and the shape of a record alone, so that the same recipe always gets the same batches.
     """
     inputs, targets = fetch(two)
-    kept = cost_estimate.kept_bytes(model, lambda: loss(model(inputs), targets).sum()) / len(two)
+    kept = cost_estimate.kept_bytes(model, lambda: loss(called(model, inputs), targets).sum()) / len(two)
     weights = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return cost_estimate.largest_batch(kept, weights, megabytes)
