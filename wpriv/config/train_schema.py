@@ -164,7 +164,8 @@ AVERAGE_PREFIX = "average_"
 
 
 class Augment(StrictModel):
-    """Augmentation multiplicity: a record's gradient is the mean over several randomly changed copies of its image."""
+    """Augmentation multiplicity: a record's gradient is the mean over several copies, which are changed as images, or
+    differ by what the network draws in its forward pass."""
 
     copies: Annotated[int, Field(ge=1, le=MAX_COPIES)] = key(
         "number of copies of a record in each step; their mean gradient is clipped, at no cost in privacy"
@@ -178,12 +179,6 @@ class Augment(StrictModel):
     fill: Literal["zeros", "reflect", "edge"] = key(
         "what stands beyond the border of a moved image: zeros, its reflection, or its last pixels", "zeros"
     )
-
-    @model_validator(mode="after")
-    def _changes_something(self) -> Augment:
-        if self.flip == "none" and self.shift == 0:
-            raise ValueError("the copies would all be the same: give flip (horizontal, for example) or shift (pixels)")
-        return self
 
 
 class Average(StrictModel):

@@ -16,8 +16,9 @@ from wpriv.config.train_schema import Average, Optimizer
 from wpriv.core.kinds import Sampling
 from wpriv.core.process import Step
 from wpriv.errors import UsageError
+from wpriv.training.clipping.example_gradients import Loss
 from wpriv.training.engine.augmentation import Augmentation
-from wpriv.training.engine.batch_gradient import AdaptiveNorm, Batches, BatchGradient, Fetch, Loss
+from wpriv.training.engine.batch_gradient import AdaptiveNorm, Batches, BatchGradient, Fetch
 from wpriv.training.engine.sampler import Indices
 from wpriv.training.noise.noise_stream import Noise
 from wpriv.training.noise.release import Bounded, add_noise
