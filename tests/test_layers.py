@@ -60,7 +60,7 @@ HOMES = {
     "pydantic": ("config", "results/model.py"),
     "jinja2": ("training/reports/render.py",),
     "pandas": ("files/csv_tables.py",),
-    "torch": ("transport", "training", "papers", "files/checkpoint.py", "sklearn", "flower"),
+    "torch": ("transport", "training", "papers", "files/checkpoint.py", "sklearn", "flower", "lightning.py", "transformers.py"),
     "matplotlib": ("figures", "results", "papers/reproduction"),
     "cryptography": ("randomness",),
     "rich": ("cli",),

@@ -414,8 +414,7 @@ def _positive(settings: _PrivateEstimator, name: str, *, whole: bool = False) ->
 
 def _account_for(begun: Begun) -> tuple[Guarantee, Json]:
     """Return the guarantee of the steps in the ledger of a finished training, and its statement."""
-    job = begun.plan
-    entries = finalize.entries_of_plan(job, begun.folder)
+    job, entries = finalize.entries_of_plan(begun.plan, begun.folder)
     process = finalize.process_from_ledger(job, begun.folder, entries)
     rows, refused = plan.guarantees(job, process)
     about = model.json_object(begun.folder.path / storage.PROVENANCE)

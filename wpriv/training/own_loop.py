@@ -19,7 +19,7 @@ from wpriv.training.trained import Trained
 from wpriv.training.training_run import Begun, TrainingRun
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from wpriv.training.engine.sampler import Indices
 
@@ -33,6 +33,8 @@ def training_loop(
     classes: Any = None,
     tokens: int | None = None,
     features: Mapping[str, Any] | None = None,
+    person: Any = None,
+    max_per_person: int | None = None,
     log: str | Sequence[str] | None = None,
     log_private_losses: bool = False,
     out: str | Path | None = None,
@@ -49,12 +51,13 @@ def training_loop(
 
     Args:
         model, data, log, log_private_losses, out, device, resume, fork, fresh: as in ``train``.
-        test, loss, classes, tokens, features, options: the keywords of ``train`` for a network.
+        test, loss, classes, tokens, features, person, max_per_person, options: the keywords of ``train`` for a network.
     Raises:
         As ``train``, here or at the beginning of the ``with`` block.
     """
     logs = metric_logs.logs_of(log, log_private_losses)
     objects = {"test": test, "loss": loss, "classes": classes, "tokens": tokens, "features": features}
+    objects |= {"person": person, "max_per_person": max_per_person}
     training = own_training.own_training(model, data, **objects, **options)
     run = training_run.own_run(training, out, device, None, _never, logs)
     return Loop(run, {"resume": resume, "fork": fork, "fresh": fresh})
@@ -70,13 +73,13 @@ class Batch:
 
     Args:
         step: the number of the step, from 1.
-        inputs, targets: [B, ...] tensors; B differs from step to step, and may be 0. They are copies: what is written
-            to them changes nothing.
+        inputs, targets: [B, ...] tensors, or trees of them as they were given; B differs from step to step, and may be
+            0. They are copies: what is written to them changes nothing.
     """
 
     step: int
-    inputs: Tensor
-    targets: Tensor
+    inputs: Any
+    targets: Any
 
 
 class Loop:
@@ -163,9 +166,11 @@ class Loop:
 
     def _rounds(self, batches: Iterator[Indices], engine: Any) -> Iterator[Batch]:
         """Yield each batch, and check what its round did."""
+        from wpriv.training.clipping.record_trees import raw
+
         for indices in batches:
             self._batch = indices
-            yield Batch(engine.steps_done + 1, *engine.job.fetch(indices))
+            yield Batch(engine.steps_done + 1, *map(raw, engine.job.fetch(indices)))
             if self._batch is not None:
                 raise UsageError(
                     f"step {engine.steps_done + 1} was drawn and not trained on: call `run.step()` in every round "

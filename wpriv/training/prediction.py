@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,7 +171,8 @@ class Predictor:
         from wpriv.training.tasks import _supervised
 
         options = {key: self.recipe.options.get(key) for key in _supervised.InputOptions.model_fields}
-        return _supervised.to_inputs(x, _supervised.InputOptions.model_validate(options), launch.device_of(self.device))
+        device = launch.device_of(self.device)
+        return cast("Tensor", _supervised.to_inputs(x, _supervised.InputOptions.model_validate(options), device))
 
     def __getstate__(self) -> dict[str, object]:
         """Return what is pickled: with the network on the CPU, and without a loss that cannot be."""
