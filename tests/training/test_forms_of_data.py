@@ -306,3 +306,31 @@ def test_a_list_of_rows_is_an_array_and_a_list_of_inputs_a_tree():
     assert np.asarray(x).shape == (3, 2)
     several, _ = _given.pair(([NUMBERS[:, :2], NUMBERS[:, 2:]], KINDS), "data")
     assert [part.shape for part in several.unpacked()] == [(N, 2), (N, 3)]
+
+
+def test_a_finished_training_predicts_records_of_its_form(tmp_path):
+    inputs = {"input_ids": TOKENS, "attention_mask": MASK}
+    model = Named()
+    trained = wpriv.train(model, (inputs, KINDS), test=(inputs, KINDS), out=tmp_path / "r", progress=False, **OPTIONS)
+    with torch.no_grad():
+        wanted = model(TOKENS, MASK)
+    assert trained.predict(inputs).tolist() == wanted.argmax(dim=1).tolist()
+    assert np.allclose(trained.predict_proba(inputs), wanted.softmax(dim=1))
+    figures = trained.evaluate(inputs, KINDS)
+    assert figures["accuracy"] == pytest.approx(float((wanted.argmax(dim=1) == KINDS).float().mean()))
+    assert figures["test_loss"] == pytest.approx(float(F.cross_entropy(wanted, KINDS)), rel=1e-5)
+    with pytest.raises(UsageError, match="the form of the training"):
+        trained.predict({"input_ids": TOKENS})
+
+
+def test_the_losses_of_a_finished_training_are_those_of_tokens_and_persons(tmp_path):
+    targets = TOKENS.roll(1, 1).masked_fill(MASK == 0, -100)
+    words = wpriv.train(
+        Words(), (TOKENS, targets), test=(TOKENS, targets), tokens=WORDS, out=tmp_path / "w", progress=False, **OPTIONS
+    )
+    assert words.evaluate(TOKENS, targets)["test_loss"] == pytest.approx(words.metrics[-1]["test_loss"])
+    assert words.predict(TOKENS).shape == (N, T, WORDS)
+    options = {**OPTIONS, "batch": 2, "progress": False, "person": PERSONS, "max_per_person": 4}
+    persons = wpriv.train(nn.Linear(5, 3), (NUMBERS, KINDS), test=(NUMBERS, KINDS), out=tmp_path / "p", **options)
+    figures = persons.evaluate(NUMBERS, KINDS)
+    assert figures == pytest.approx({name: persons.metrics[-1][name] for name in ("test_loss", "accuracy")})

@@ -170,6 +170,8 @@ def _of_signature(model: nn.Module, value: Any) -> tuple[tuple[Any, ...], dict[s
     kinds = {parameter.kind for parameter in parameters}
     if isinstance(value, dict):
         names = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+        if not names and inspect.Parameter.VAR_KEYWORD in kinds:  # a wrapper that passes all on
+            return (), value
         known = [key for key in value if key in names]
         if known and (len(known) == len(value) or inspect.Parameter.VAR_KEYWORD in kinds):
             return (), value

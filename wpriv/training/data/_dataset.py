@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from wpriv.errors import FaultyRecords
 from wpriv.training.data._files import File
+from wpriv.training.data._trees import Packed
 
 Array = NDArray[Any]
 Arrays = tuple[Array, Array, Array, Array]  # x_train, y_train, x_test, y_test
@@ -179,6 +180,15 @@ class Data:
     def shape(self) -> tuple[int, ...]:
         """The shape of one example: (C, H, W) or (D,)."""
         return self.x_train.shape[1:]
+
+    def packed(self, name: str) -> Packed | None:
+        """Return the records (``x_train``) or targets (``response_test``) of that name, where they have a form."""
+        rows, form = getattr(self, name), self.x_form if name.startswith("x") else self.y_form
+        if rows is None or form is None:
+            return None
+        # targets of persons say in a second part which are padding; records for testing are not of persons
+        of_records = name == "response_test" and self.x_train.ndim > self.x_test.ndim
+        return Packed(rows, form[0] if of_records else form)
 
     @property
     def records(self) -> int:

@@ -54,6 +54,10 @@ class Packed:
         """Return the tree of arrays [N, ...]."""
         return map_tree(self.form, lambda name: self.rows[name])
 
+    def empty(self) -> Packed:
+        """Return no records in the same form."""
+        return Packed(self.rows[:0].copy(), self.form)
+
 
 def pack(what: str, tree: Any) -> Packed:
     """Pack a tree of arrays [N, ...]: whole numbers as int64, floats as float32, switches as they are.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from wpriv.config.document import Key
     from wpriv.training.clipping.example_gradients import Loss
+    from wpriv.training.clipping.record_trees import Records
     from wpriv.training.data import Data
     from wpriv.training.data._dataset import Array
     from wpriv.training.engine.job import Job
@@ -86,13 +87,11 @@ def build_job(
     train, test = (
         (
             _supervised.to_inputs(x, options, device, data.x_form),
-            _targets(y, response, indexed, device)
-            if data.y_form is None or response is None
-            else _supervised.tensors_of(Packed(response, form), device),
+            _targets(y, response, indexed, device, data.packed(f"response_{part}")),
         )
-        for x, y, response, form in (
-            (data.x_train, data.y_train, data.response_train, data.y_form),
-            (data.x_test, data.y_test, data.response_test, data.y_form[0] if persons else data.y_form),
+        for part, x, y, response in (
+            ("train", data.x_train, data.y_train, data.response_train),
+            ("test", data.x_test, data.y_test, data.response_test),
         )
     )
     network = model if model is not None else models.build(recipe.model, train[0].shape[1:], width)
@@ -143,10 +142,17 @@ def _mean_of_outputs(loss: Callable[..., Tensor], outputs: Any, targets: Tensor)
     return values.flatten(1).mean(dim=1) if values.dim() > 1 else values
 
 
-def _targets(y: Array, response: Array | None, indexed: bool, device: torch.device) -> Tensor:
+def test_targets(data: Data, indexed: bool, device: torch.device) -> Records:
+    """Return the targets of the test records, classes where the loss is ``indexed`` by them."""
+    return _targets(data.y_test, data.response_test, indexed, device, data.packed("response_test"))
+
+
+def _targets(y: Array, response: Array | None, indexed: bool, device: torch.device, packed: Packed | None) -> Records:
     """Return classes, or the numbers to predict where the data set has some and the loss is not about classes."""
     import torch
 
+    if packed is not None:
+        return _supervised.tensors_of(packed, device)
     if response is None or indexed:
         return torch.tensor(y, device=device).long()
     if response.dtype.kind == "i":  # whole numbers, [N], which cannot be classes
