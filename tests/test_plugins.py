@@ -112,7 +112,7 @@ def build_job(recipe, data, device, *, adjacency):
 
     from wpriv.training import models
     from wpriv.training.engine.job import Job
-from wpriv.training.engine.update_rules import UpdateRule
+    from wpriv.training.engine.update_rules import UpdateRule
 
     model = models.build(recipe.model, data.shape, 2)
     optimizer = UpdateRule(model.parameters(), recipe.optimizer)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from wpriv.config import validate_train
 from wpriv.config.train_schema import Train
@@ -119,7 +119,8 @@ def rows_of(parameter: Tensor) -> Rows:
 
 def is_divided(tensor: object) -> bool:
     """Return whether a tensor is one whose rows are divided among the processes."""
-    return isinstance(tensor, DTensor)
+    module = sys.modules.get("torch.distributed.tensor")  # loading it takes half a second
+    return module is not None and isinstance(tensor, module.DTensor)
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -131,6 +132,8 @@ def like(part: Tensor, parameter: Tensor) -> Tensor:
     """Return a tensor that is divided as a parameter is, of the parts of all processes."""
     if not is_divided(parameter):
         return part
+    from torch.distributed.tensor import DTensor
+
     return DTensor.from_local(
         part,
         parameter.device_mesh,  # type: ignore[attr-defined]
