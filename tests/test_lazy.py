@@ -160,6 +160,7 @@ print("\\n" + json.dumps(rows))
 def test_a_dry_run_of_a_shipped_recipe_loads_no_torch_and_a_training_not_its_compiler(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert loaded_by(TRAINED) == [[], ["torch", "matplotlib"]]
+    assert loaded_by(TRAINED)[1] == [], "the folder is finished"
 
 
 WITHOUT_TORCH = """
