@@ -440,7 +440,7 @@ class Train(StrictModel):
     lora: LowRank | None = optional("train low-rank changes of linear layers in the place of their weights")
     optimizer: Optimizer = key("how noisy gradients change the weights")
     augment: Augment | None = optional(
-        "average each record's gradient over copies before clipping, which are changed images or differ by what the network draws"
+        "average each record's gradient over copies (changed images, or other draws of the network) before clipping"
     )
     average: Average | None = optional("measure and release an exponential moving average of the weights as well")
     batch: Count | None = optional(
