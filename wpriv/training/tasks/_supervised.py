@@ -115,7 +115,7 @@ def require_fit(
     import torch
 
     from wpriv.training.clipping import model_state
-    from wpriv.training.clipping.record_loss import tensor_in
+    from wpriv.training.clipping.record_loss import logits_of
     from wpriv.training.clipping.record_trees import Tree, called, leaves, mapped, raw
 
     what = "the network"
@@ -130,8 +130,7 @@ def require_fit(
                 examples = torch.full_like(inputs[:1], max(vocabulary - 1, 0)).repeat(3, *[1] * (inputs.dim() - 1))
             outputs = called(model.eval(), examples)
             what = "the loss"
-            if isinstance(logits := tensor_in(outputs), torch.Tensor):
-                _require_outputs(logits, classes, indexed)
+            _require_outputs(logits_of(outputs), classes, indexed)
             losses = loss(outputs, raw(probes))
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             message = (str(error).splitlines() or [type(error).__name__])[0].removesuffix(".")
@@ -163,9 +162,11 @@ def _extremes(values: Tensor) -> Tensor:
     return torch.stack([least.amin(0), values.amax(0), values[0]])
 
 
-def _require_outputs(outputs: Tensor, classes: int, indexed: bool) -> None:
+def _require_outputs(outputs: Any, classes: int, indexed: bool) -> None:
     """Refuse a network with fewer outputs than there are classes, where targets are the places of outputs."""
-    if indexed and outputs.dim() == 2 and outputs.shape[1] < classes:
+    import torch
+
+    if isinstance(outputs, torch.Tensor) and indexed and outputs.dim() == 2 and outputs.shape[1] < classes:
         raise UsageError(
             f"the targets are classes from 0 to {classes - 1}, and the network has {outputs.shape[1]} outputs. Whole "
             f"labels keep their numbers: give it an output for each, or declare the label of each output by classes"
@@ -198,6 +199,7 @@ class InputOptions(StrictModel):
     features: _image_features.Features | None = Field(None, description=_image_features.FEATURES_MEANING)
 
 
+HALF = "Layers computed in bfloat16 (torch.autocast); weights, norms, sums and noise were float32"
 CHUNK = 1000  # test records that are evaluated at once
 
 
@@ -267,7 +269,13 @@ def build_job(
         batches.model, batches.loss, batches.fetch, few, recipe.memory
     )
     batches = replace(batches, physical=physical)
-    aggregator, adaptive = _aggregators(recipe, len(inputs), adjacency)
+    of_batches, adaptive = _aggregators(recipe, len(inputs), adjacency)
+
+    def aggregator(of: Batches, method: str) -> Aggregate:
+        aggregate = of_batches(of, method)
+        if recipe.precision is None:
+            return aggregate
+        return torch.autocast(inputs.device.type, dtype=torch.bfloat16)(aggregate)  # type: ignore[no-any-return]
 
     def with_loss(other: Loss) -> Aggregate:
         # how this loss is clipped is tried anew, at its first batch
@@ -285,7 +293,8 @@ def build_job(
         adaptive=adaptive,
         batches=batches,
         frozen=tuple(fine_tuning.frozen_layers(model, recipe).values()),
-        remarks=fine_tuning.remarks(model, recipe),
+        remarks=(*fine_tuning.remarks(model, recipe), *(() if recipe.precision is None else (HALF,))),
+        save_artifacts=functools.partial(fine_tuning.save_adapter, model, recipe),
     )
 
 

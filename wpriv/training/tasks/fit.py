@@ -131,7 +131,12 @@ def loss_of(loss: str | OwnCode) -> Loss:
             f"the loss {loss!r} was passed to wpriv.train in Python, and only that program has it. Use one of "
             f"{', '.join(LOSSES)}, or {{file: loss.py, name: ...}}"
         )
-    return functools.partial(_mean_of_outputs, elementwise[loss])
+    return functools.partial(of_logits, functools.partial(_mean_of_outputs, elementwise[loss]))
+
+
+def of_logits(loss: Loss, outputs: Any, targets: Tensor) -> Tensor:
+    """Return a loss of the logits, where a network of transformers returns them in an object."""
+    return loss(record_loss.logits_of(outputs), targets)
 
 
 def _mean_of_outputs(loss: Callable[..., Tensor], outputs: Tensor, targets: Tensor) -> Tensor:
@@ -162,8 +167,7 @@ def _measure(loss: Loss, classes: bool, outputs: Any, targets: Any) -> dict[str,
     """Return sums over test records: the loss, and where targets are classes the number of right ones."""
     import torch
 
-    sums = {"test_loss": loss(outputs, targets).sum()}
-    outputs = record_loss.tensor_in(outputs)
+    sums, outputs = {"test_loss": loss(outputs, targets).sum()}, record_loss.logits_of(outputs)
     if not classes or not isinstance(outputs, torch.Tensor) or not isinstance(targets, torch.Tensor):
         return sums
     if not targets.is_floating_point() and targets.dim() == 1 and outputs.dim() == 2 and outputs.shape[1] > 1:
