@@ -172,13 +172,13 @@ class Predictor:
         """Return the outputs of records [N, ...] on the CPU, in evaluation mode."""
         import torch
 
-        from wpriv.training.clipping.record_loss import tensor_in
+        from wpriv.training.clipping.record_loss import logits_of
         from wpriv.training.clipping.record_trees import called, joined, mapped, records_of
 
         network, inputs = self.network, self._inputs(x)
         with _evaluating(network), torch.no_grad():
             parts = [
-                records_of(tensor_in(called(network, inputs[k : k + CHUNK])), "outputs")
+                records_of(logits_of(called(network, inputs[k : k + CHUNK])), "outputs")
                 for k in range(0, len(inputs), CHUNK)
             ]
         return mapped(joined(parts), lambda leaf: leaf.float().cpu())

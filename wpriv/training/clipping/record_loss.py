@@ -95,14 +95,14 @@ def _of_module(loss: nn.Module) -> Loss:
     return functools.partial(_loss_of_each, each, str(loss.reduction))
 
 
-def tensor_in(outputs: Any) -> Any:
+def logits_of(outputs: Any) -> Any:
     """Return the logits of a model of transformers, and other outputs as they are."""
     return getattr(outputs, "logits", outputs)
 
 
 def _loss_of_each(loss: nn.Module, reduction: str, outputs: Any, targets: Tensor) -> Tensor:
     """The losses [B] of a module that gives a loss for each output, by the reduction that it had."""
-    outputs = tensor_in(outputs)
+    outputs = logits_of(outputs)
     if _is_one_of(loss, OF_CLASSES):
         outputs = _classes_second(outputs, targets)
     if _is_one_of(loss, ELEMENTWISE):

@@ -333,7 +333,7 @@ def by_outputs(model: nn.Module, data: Data) -> Data:
         zeros = mapped(_supervised.tensors_of(Packed(data.x_train[:1], data.x_form), device), torch.zeros_like)
     with model_state.kept(model), torch.no_grad():
         try:
-            outputs = record_loss.tensor_in(called(model.eval(), zeros))
+            outputs = record_loss.logits_of(called(model.eval(), zeros))
         except (RuntimeError, ValueError, TypeError, IndexError):
             return data  # refused with the reason before the first step
     if not isinstance(outputs, Tensor) or outputs.dim() != 2 or outputs.shape[1] < 2:

@@ -115,7 +115,7 @@ def require_fit(
     import torch
 
     from wpriv.training.clipping import model_state
-    from wpriv.training.clipping.record_loss import tensor_in
+    from wpriv.training.clipping.record_loss import logits_of
     from wpriv.training.clipping.record_trees import Tree, called, leaves, mapped, raw
 
     what = "the network"
@@ -130,7 +130,7 @@ def require_fit(
                 examples = torch.full_like(inputs[:1], max(vocabulary - 1, 0)).repeat(3, *[1] * (inputs.dim() - 1))
             outputs = called(model.eval(), examples)
             what = "the loss"
-            if isinstance(logits := tensor_in(outputs), torch.Tensor):
+            if isinstance(logits := logits_of(outputs), torch.Tensor):
                 _require_outputs(logits, classes, indexed)
             losses = loss(outputs, raw(probes))
         except (RuntimeError, ValueError, TypeError, IndexError) as error:

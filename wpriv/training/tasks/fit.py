@@ -137,7 +137,7 @@ def loss_of(loss: str | OwnCode) -> Loss:
 
 def _mean_of_outputs(loss: Callable[..., Tensor], outputs: Any, targets: Tensor) -> Tensor:
     """The mean of an elementwise loss over the outputs of each record."""
-    outputs = record_loss.tensor_in(outputs)
+    outputs = record_loss.logits_of(outputs)
     values = loss(outputs, targets.to(outputs.dtype).view_as(outputs), reduction="none")
     return values.flatten(1).mean(dim=1) if values.dim() > 1 else values
 
@@ -165,7 +165,7 @@ def _measure(loss: Loss, classes: bool, outputs: Any, targets: Any) -> dict[str,
     import torch
 
     sums = {"test_loss": loss(outputs, targets).sum()}
-    outputs = record_loss.tensor_in(outputs)
+    outputs = record_loss.logits_of(outputs)
     if not classes or not isinstance(outputs, torch.Tensor) or not isinstance(targets, torch.Tensor):
         return sums
     if not targets.is_floating_point() and targets.dim() == 1 and outputs.dim() == 2 and outputs.shape[1] > 1:
