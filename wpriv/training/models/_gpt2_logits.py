@@ -7,7 +7,7 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 
-class Gpt2Logits(GPT2LMHeadModel):
+class Gpt2Logits(GPT2LMHeadModel):  # type: ignore[misc]
     """Logits [N, T, vocabulary] of tokens [N, T]; ``GPT2LMHeadModel`` has the same weights and the rest of GPT-2."""
 
     @classmethod
