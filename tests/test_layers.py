@@ -37,8 +37,6 @@ FLOORS = (
     ("training/local",),
     ("training",),
     ("training/audit",),
-    # wpriv inside of other frameworks
-    ("sklearn", "flower"),
     # what the five papers alone need
     ("papers",),
     ("papers/mechanisms",),
