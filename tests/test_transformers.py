@@ -244,7 +244,7 @@ class Overridden(PrivateTrainer):
         (
             {"data_collator": lambda rows: {"input_ids": torch.cat([row["input_ids"] for row in rows])[None]}},
             UsageError,
-            "no loss",
+            "batch of 1 rows",
         ),
     ],
 )

@@ -153,7 +153,7 @@ class HostedTraining(OwnTraining):
 
     Args:
         clipped: the network as ``clipped_sum`` takes it: ``model`` itself, or a function of it as a module.
-        few: inputs and targets of one or two records, of which shapes and types are used. held: the present batch.
+        few: inputs and targets of two records, of which shapes and types are used. held: the present batch.
     """
 
     clipped: nn.Module
@@ -211,6 +211,11 @@ def hosted(
     from wpriv.training.tasks import _given
 
     _given.require_network(model)
+    if len(few[0]) != 2:
+        raise UsageError(
+            f"two records make a batch of {len(few[0])} rows, and each record needs one: its gradient is clipped by "
+            f"itself. Take a collate function that keeps records apart, by padding and not by packing"
+        )
     if not isinstance(unit, str) or not unit.isprintable() or not 0 < len(unit) <= 40:
         raise UsageError(f"`unit` is a word for what a record is, such as 'document'; found {unit!r:.60}")
     written = {
