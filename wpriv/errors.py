@@ -111,8 +111,10 @@ EXTRAS = {
     "submitit": "slurm",
     "lightning": "lightning",
     "accelerate": "llm",
+    "sklearn": "sklearn",
+    "flwr": "flower",
 }
-_PACKAGES = {"PIL": "pillow", "pywt": "PyWavelets", "flint": "python-flint"}
+_PACKAGES = {"PIL": "pillow", "pywt": "PyWavelets", "flint": "python-flint", "sklearn": "scikit-learn"}
 
 
 def lacking(module: str, user: str) -> MissingResource:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from wpriv.config import document
 from wpriv.config.recipe import Recipe, check
 from wpriv.errors import UsageError, require
-from wpriv.hints import did_you_mean
+from wpriv.hints import did_you_mean, elsewhere
 from wpriv.results import storage
 from wpriv.results.model import Json
 from wpriv.training.data import Data
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SOURCE = "trained from Python by wpriv.train"
 # keywords of ``wpriv.train`` that are keys of ``privacy``, are keys of a recipe, or become such keys
 TARGET = ("eps", "delta", "sigma", "clip", "sampling")
-KEYS = ("batch", "epochs", "steps", "seed", "augment", "average", "freeze", "lora")
+KEYS = ("batch", "epochs", "steps", "seed", "augment", "average", "freeze", "lora", "physical", "precision")
 OTHERS = ("privacy", "lr", "optimizer")
 
 
@@ -171,8 +171,8 @@ def options_of(keywords: Mapping[str, Any]) -> Json:
     for name in keywords:
         if name not in (*TARGET, *OTHERS, *KEYS):
             known = (*inspect.signature(own_training).parameters, *TARGET, *OTHERS, *KEYS)
-            hint = did_you_mean(name, [key for key in known if key != "options"]) or "."
-            raise UsageError(f"wpriv.train has no keyword {name!r}{hint} See help(wpriv.train)")
+            hint = elsewhere(name, known) or did_you_mean(name, [key for key in known if key != "options"]) or "."
+            raise UsageError(f"a training has no keyword {name!r}{hint} help(wpriv.train) describes all")
     lr, optimizer, privacy = (keywords.get(name) for name in ("lr", "optimizer", "privacy"))
     named = dict(optimizer) if isinstance(optimizer, Mapping) else {"name": optimizer or "sgd"}
     target = {name: keywords[name] for name in TARGET if keywords.get(name) is not None}

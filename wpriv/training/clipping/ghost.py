@@ -24,6 +24,7 @@ from torch.func import functional_call, grad_and_value
 from torch.func import vmap as batched
 
 from wpriv.errors import Unsupported
+from wpriv.training.clipping import model_state
 from wpriv.training.clipping.copies import count_of, shares_of_sums
 from wpriv.training.clipping.example_gradients import (
     Loss,
@@ -245,7 +246,7 @@ def vmap(
     for at in range(0, len(inputs), size):
         near = slice(at, at + size)
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), model_state.own_tensors(model):
                 # attention and LSTMs are batched one example at a time: slower, and right
                 warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
                 grads, losses = each(trainable, inputs[near], targets[near])

@@ -226,6 +226,11 @@ def tensors(outputs: object) -> list[Tensor]:
     return []
 
 
+def logits_of(outputs: Any) -> Any:
+    """Return the logits of an output of transformers, and every other output as it is."""
+    return outputs if isinstance(outputs, Tensor) else getattr(outputs, "logits", outputs)
+
+
 def forward_pass(probed: Probed, inputs: Records, targets: Records | None, traced: bool = True) -> Pass:
     """Run one forward pass; the gradient is left out, and without ``traced`` the outputs of the modules too."""
     result = _forward(probed, inputs, targets, traced)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wpriv.config.field_types import Field, OwnCode
 from wpriv.config.train_schema import Train
@@ -113,7 +113,7 @@ def loss_of(loss: str | OwnCode) -> Loss:
             outputs, targets, **loss.parameters()
         )
     if loss == "cross-entropy":
-        return functools.partial(functional.cross_entropy, reduction="none")
+        return functools.partial(of_logits, functools.partial(functional.cross_entropy, reduction="none"))
     elementwise: dict[str, Callable[..., Tensor]] = {
         "binary-cross-entropy": functional.binary_cross_entropy_with_logits,
         "squared": functional.mse_loss,
@@ -125,7 +125,14 @@ def loss_of(loss: str | OwnCode) -> Loss:
             f"the loss {loss!r} was passed to wpriv.train in Python, and only that program has it. Use one of "
             f"{', '.join(LOSSES)}, or {{file: loss.py, name: ...}}"
         )
-    return functools.partial(_mean_of_outputs, elementwise[loss])
+    return functools.partial(of_logits, functools.partial(_mean_of_outputs, elementwise[loss]))
+
+
+def of_logits(loss: Loss, outputs: Any, targets: Tensor) -> Tensor:
+    """Return a loss of the logits, where a network of transformers returns them in an object."""
+    from wpriv.training.clipping.model_pass import logits_of
+
+    return loss(logits_of(outputs), targets)
 
 
 def _mean_of_outputs(loss: Callable[..., Tensor], outputs: Tensor, targets: Tensor) -> Tensor:
@@ -147,7 +154,13 @@ def _targets(y: Array, response: Array | None, indexed: bool, device: torch.devi
 
 def _measure(loss: Loss, classes: bool, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
     """Return sums over test records: the loss, and where targets are classes the number of right ones."""
-    sums = {"test_loss": loss(outputs, targets).sum()}
+    import torch
+
+    from wpriv.training.clipping.model_pass import logits_of
+
+    sums, outputs = {"test_loss": loss(outputs, targets).sum()}, logits_of(outputs)
+    if not isinstance(outputs, torch.Tensor):
+        return sums
     if classes and not targets.is_floating_point() and outputs.dim() == 2 and outputs.shape[1] > 1:
         sums["accuracy"] = (outputs.argmax(dim=1) == targets).sum()
     return sums
