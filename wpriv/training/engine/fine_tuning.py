@@ -74,8 +74,7 @@ class AdaptedLinear(nn.Module):
 
     @property
     def bias(self) -> Tensor | None:
-        bias: Tensor | None = self.base.bias
-        return bias
+        return dict(self.base.named_parameters()).get("bias")
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.base(x) + self.scale * self.lora_B(self.lora_A(x))

@@ -123,7 +123,12 @@ def require_fit(
             losses = loss(outputs, probes)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             message = (str(error).splitlines() or [type(error).__name__])[0].removesuffix(".")
-            if what == "the network":
+            if what == "the network" and "does not require grad" in message:
+                message = (
+                    "its forward takes a gradient, and test records are measured without any. Take it within `with "
+                    "torch.enable_grad():`"
+                )
+            elif what == "the network":
                 message += _advice_on_tokens(model, inputs, vocabulary) or _advice_on_precision(model, inputs)
             elif not targets.is_floating_point():
                 message += f". The targets are whole numbers from {int(targets.min())} to {int(probes.max())}"
