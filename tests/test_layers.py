@@ -37,6 +37,8 @@ FLOORS = (
     ("training/local",),
     ("training",),
     ("training/audit",),
+    # wpriv inside of other frameworks
+    ("sklearn", "flower"),
     # what the five papers alone need
     ("papers",),
     ("papers/mechanisms",),
@@ -58,7 +60,7 @@ HOMES = {
     "pydantic": ("config", "results/model.py"),
     "jinja2": ("training/reports/render.py",),
     "pandas": ("files/csv_tables.py",),
-    "torch": ("transport", "training", "papers", "files/checkpoint.py"),
+    "torch": ("transport", "training", "papers", "files/checkpoint.py", "sklearn", "flower"),
     "matplotlib": ("figures", "results", "papers/reproduction"),
     "cryptography": ("randomness",),
     "rich": ("cli",),
@@ -72,6 +74,8 @@ HOMES = {
     "tensorboard": ("training/metric_logs.py",),
     "mlflow": ("training/metric_logs.py",),
     "wandb": ("training/metric_logs.py",),
+    "sklearn": ("sklearn",),
+    "flwr": ("flower",),
 }
 PLD_USERS = (
     *("accounting/accountants/pld.py", "accounting/accountants/pdp.py", "accounting/other_bounds.py"),

@@ -466,6 +466,10 @@ class Train(StrictModel):
         "number, or 1. With seed, the seeds of the runs are derived from it"
     )
     physical: Count | None = optional("records that go through the model at once; found from memory where left out")
+    precision: Literal["bf16"] | None = optional(
+        "bf16: the network computes outputs and gradients of layers in bfloat16 where torch.autocast does; weights, "
+        "norms, sums and noise stay float32, as all is where it is left out"
+    )
     memory: Annotated[int, Field(ge=16)] = key("megabytes that the activations of one physical batch may take", 1000)
     shard_weights: bool = key(
         "divide weights, sums of gradients, noise and optimizer among the processes of torchrun (FSDP); "

@@ -36,7 +36,7 @@ class Predictor:
         shape, whole: of a training record, and whether it was of bytes. vocabulary: of tokens, or 0.
         width: the number of outputs that the network of a recipe was built with.
         classes: the label of each output; none where numbers are predicted. ignored: the label that does not count.
-        targets: as ``_record_loss.targets_of`` names them. link: what turns outputs into probabilities: ``softmax``,
+        targets: as ``record_loss.targets_of`` names them. link: what turns outputs into probabilities: ``softmax``,
             ``sigmoid``, or ``none`` where they are such.
         loss: of the calling program, None for that of the recipe. given: the network of the program, or None.
     """

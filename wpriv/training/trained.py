@@ -227,10 +227,10 @@ def load(path: str | Path) -> Trained:
     return trained
 
 
-def load_finished(job: Plan, folder: RunFolder) -> Trained:
+def load_finished(planned: Plan, folder: RunFolder) -> Trained:
     """Return the training whose results a folder holds."""
     metrics = _metrics(folder.path)
-    entries = finalize.entries_of_model(folder)
+    job, entries = finalize.as_trained(planned, folder)
     process = None if job.private is None else finalize.process_from_ledger(job, folder, entries)
     statement = finalize.load_statement(folder.path, process, entries)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)

@@ -180,6 +180,7 @@ class InputOptions(StrictModel):
     features: _image_features.Features | None = Field(None, description=_image_features.FEATURES_MEANING)
 
 
+HALF = "Layers computed in bfloat16 (torch.autocast); weights, norms, sums and noise were float32"
 CHUNK = 1000  # test records that are evaluated at once
 
 
@@ -239,7 +240,13 @@ def build_job(
         batches.model, batches.loss, batches.fetch, few, recipe.memory
     )
     batches = replace(batches, physical=physical)
-    aggregator, adaptive = _aggregators(recipe, len(inputs), adjacency)
+    of_batches, adaptive = _aggregators(recipe, len(inputs), adjacency)
+
+    def aggregator(of: Batches, method: str) -> Aggregate:
+        aggregate = of_batches(of, method)
+        if recipe.precision is None:
+            return aggregate
+        return torch.autocast(inputs.device.type, dtype=torch.bfloat16)(aggregate)  # type: ignore[no-any-return]
 
     def with_loss(other: Loss) -> Aggregate:
         # how this loss is clipped is tried anew, at its first batch
@@ -257,7 +264,7 @@ def build_job(
         adaptive=adaptive,
         batches=batches,
         frozen=tuple(fine_tuning.frozen_layers(model, recipe).values()),
-        remarks=fine_tuning.remarks(model, recipe),
+        remarks=(*fine_tuning.remarks(model, recipe), *(() if recipe.precision is None else (HALF,))),
         save_artifacts=functools.partial(fine_tuning.save_adapter, model, recipe),
     )
 
