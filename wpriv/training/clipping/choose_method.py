@@ -126,13 +126,14 @@ class Choice:
     Args:
         settings: of the model and the loss (``model_settings.settings``) when real records were last compared with
             records alone; None before that. counts: whether the model counts its calls.
-        largest: the largest batch of which real records were compared.
+        largest: the largest batch of which real records were compared. why: why faster methods cannot be used.
     """
 
     method: str
     counts: bool = False
     settings: model_settings.Settings | None = None
     largest: int = 0
+    why: str = ""
 
     def due(self, model: nn.Module, loss: object, records: int, check: int | None = None) -> bool:
         """Return whether real records are to be compared now: on request, at first, after a change of a setting, and in
@@ -200,6 +201,11 @@ def method_for(
     return cache[key]
 
 
+def why_slow(model: nn.Module) -> str:
+    """Return why faster methods than the last one that was chosen for a model cannot be used, as far as they say it."""
+    return next((choice.why for choice in reversed(_choices.get(model, {}).values())), "")
+
+
 def _counts(model: nn.Module, inputs: Records, batch: int) -> list[int]:
     """Return the sizes of made-up batches: a small one, and up to the real one as far as memory allows."""
     dimensions = set(inputs.shape[1:]) | sizes_of(model)
@@ -247,9 +253,10 @@ def _try_methods(probed: Probed, rows: Rows, larger: Sequence[Rows], candidates:
             # gradients cannot be compared: methods that pass records one by one are correct by construction
             correct = [name for name in candidates if name != "ghost" and trial.runs(name)]
     if correct:
-        return Choice(correct[0], counts)
-    if len(candidates) == 1 and trial.refusal is not None:
-        raise trial.refusal
+        reasons = dict.fromkeys(str(refusal).rpartition("; ")[0] for refusal in trial.refusals)
+        return Choice(correct[0], counts, why="; ".join(reasons))
+    if len(candidates) == 1 and trial.refusals:
+        raise trial.refusals[-1]
     if len(candidates) == 1:
         fault, change = f"the clipping method {candidates[0]!r} does not give", "use the clipping method 'auto'"
     else:
@@ -280,7 +287,7 @@ class _Trial:
     def __init__(self, probed: Probed, inputs: Records, targets: Records):
         self.probed, self.inputs, self.targets = probed, inputs, targets
         self.compared = False
-        self.refusal: Unsupported | None = None
+        self.refusals: list[Unsupported] = []
 
     def correct(self, candidates: Sequence[str]) -> list[str]:
         """Return the candidates from the first that agrees with the loop; all if gradients say nothing."""
@@ -296,7 +303,7 @@ class _Trial:
             try:
                 whole, one = self.summed(name), self.summed(name, weights=second)
             except Unsupported as error:
-                self.refusal = error
+                self.refusals.append(error)
                 continue
             near = _agree(whole.parts, wanted.parts) and _agree(one.parts, alone.parts)
             if near and _agree_norms(total(whole.squares).sqrt(), total(wanted.squares).sqrt()):
@@ -308,7 +315,7 @@ class _Trial:
         try:
             self.summed(name)
         except Unsupported as error:
-            self.refusal = error
+            self.refusals.append(error)
             return False
         return True
 
