@@ -151,7 +151,7 @@ def together(shares: Sequence[Share]) -> Share:
 
 def explicit(grads: Tensor) -> Share:
     """Return the share of gradients [B, ...] that are given explicitly."""
-    flat = grads.flatten(1)
+    flat = grads.reshape(len(grads), -1)
     return Share(squares_of(flat), lambda factors: torch.mv(flat.T, factors).view(grads.shape[1:]), lambda: grads)
 
 

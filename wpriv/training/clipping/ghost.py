@@ -10,10 +10,9 @@ Source: Lee and Kifer (2021); Li et al. (2022), ghost clipping; Bu et al. (2023)
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -36,8 +35,9 @@ from wpriv.training.clipping.example_gradients import (
     squares_of,
     together,
 )
-from wpriv.training.clipping.layer_rules import MIN_DIMENSIONS, RULES
+from wpriv.training.clipping.layer_rules import MIN_DIMENSIONS, RULES, rule_of
 from wpriv.training.clipping.model_state import named
+from wpriv.training.clipping.parameter_uses import Differentiate, Uses, one_by_one
 from wpriv.training.clipping.recorded_layers import PROJECTIONS
 
 BY_VMAP = "use the clipping method 'vmap'"
@@ -63,10 +63,16 @@ class Call:
 
 
 def ghost(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
+    model: nn.Module,
+    loss: Loss,
+    inputs: Tensor,
+    targets: Tensor,
+    norm: Scaling,
+    weights: Tensor | None,
+    only_rules: bool = False,
 ) -> Summed:
-    """Return the clipped sum of a model whose trainable layers all have a rule."""
-    outputs, calls = forward(model, inputs)
+    """Return the clipped sum by the rules of layers, and by the uses of parameters that no layer with a rule holds."""
+    outputs, calls = forward(model, inputs, only_rules)
     losses = losses_of(outputs, targets, loss)
     deltas: list[Tensor | None] = list(
         torch.autograd.grad(losses.sum(), [call.output for call in calls], allow_unused=True)
@@ -85,37 +91,60 @@ def ghost(
     return Summed(parts, squares, losses.detach())
 
 
-def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
-    """Return the model's outputs for a batch, with the calls of its trainable layers."""
-    names = trainable_layers(model)
+def forward(model: nn.Module, inputs: Tensor, only_rules: bool = False) -> tuple[Tensor, list[Call]]:
+    """Return the model's outputs for a batch, with the calls of its trainable layers.
+
+    Where parameters belong to no layer with a rule, or an embedding may look up something else than the records, the
+    operations in which parameters meet the records (parameter_uses.py) are further calls, of the model itself.
+
+    Args:
+        only_rules: refuse such parameters.
+    """
+    names, others = trainable_layers(model)
+    if others and only_rules:
+        raise Unsupported(f"{others[0]}; {BY_VMAP}")
     calls: list[Call] = []
     seen: set[nn.Module] = set()
     copies = count_of(model)
     rows = len(inputs) * copies
+    follows = not only_rules and (bool(others) or any(type(layer) is nn.Embedding for layer in names))
+    uses = Uses(model, inputs, rows) if follows else None
+
+    def enter(layer: nn.Module, args: tuple[Any, ...]) -> None:
+        if uses is not None and uses.inside is None and args and uses.of_records(args[0]):
+            uses.inside = layer
+
+    def leave(layer: nn.Module, args: tuple[Any, ...], output: object) -> None:
+        if uses is not None and uses.inside is layer:
+            uses.inside = None
 
     def note(layer: nn.Module, h: Tensor, output: Tensor, rule: Rule) -> None:
         seen.add(layer)
         if not output.requires_grad:
             return  # called within torch.no_grad: no gradient of the layer comes of this call
-        if h.shape[:1] != (rows,):
+        if h.shape[:1] != (rows,) or (uses is not None and not uses.of_records(h)):
             _refuse_shape(names[layer], layer, h, rows)
         # the edge of the output, which later changes in place do not move
         calls.append(Call(names[layer], layer, h.detach(), h._version, get_gradient_edge(output), rule))
 
     def record(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        if uses is not None and uses.inside is not layer:
+            return  # its input comes of parameters alone, whose uses are followed
         if not args or args[0].dim() < MIN_DIMENSIONS.get(type(layer), 2):
             _refuse_shape(names[layer], layer, args[0] if args else None, rows)
         note(layer, args[0], output, functools.partial(shares_of_sums, layer, count=copies))
 
-    with _projected(names, note, copies):
-        handles = [layer.register_forward_hook(record, prepend=True) for layer in names if type(layer) in RULES]
+    with _projected(names, note, copies), uses or contextlib.nullcontext():
+        handles = [layer.register_forward_pre_hook(enter) for layer in names]
+        handles += [layer.register_forward_hook(leave, prepend=True) for layer in names]
+        handles += [layer.register_forward_hook(record, prepend=True) for layer in names if rule_of(layer) is not None]
         try:
             outputs: Tensor = model(inputs)
         finally:
             for handle in handles:
                 handle.remove()
     for layer, name in names.items():
-        if layer not in seen:
+        if uses is None and layer not in seen:
             raise Unsupported(
                 f"{named(name, layer)} was not called: its parameters are unused or accessed outside its forward(); "
                 f"{BY_VMAP}"
@@ -126,7 +155,18 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
                 f"the input of {named(call.name, call.layer)} was changed in place after the call; write the change "
                 f"to a new tensor, or {BY_VMAP}"
             )
-    return outputs, calls
+    return outputs, calls + ([] if uses is None else _calls_of_uses(model, uses))
+
+
+def _calls_of_uses(model: nn.Module, uses: Uses) -> list[Call]:
+    """Return the uses of parameters outside the layers with rules as calls of the model."""
+    places = {parameter: name for name, parameter in model.named_parameters()}
+    nothing = torch.empty(uses.records)
+
+    def rule(h: Tensor, delta: Tensor, differentiate: Differentiate) -> dict[str, Share]:
+        return {places[parameter]: share for parameter, share in uses.shares(differentiate, delta).items()}
+
+    return [Call("", model, nothing, 0, edge, functools.partial(rule, differentiate=way)) for edge, way in uses.found]
 
 
 def shares(
@@ -161,9 +201,10 @@ def groups(calls: list[Call]) -> list[list[int]]:
     return [places for _, places in result]
 
 
-def trainable_layers(model: nn.Module) -> dict[nn.Module, str]:
-    """Return the modules that hold trainable parameters, with their names."""
+def trainable_layers(model: nn.Module) -> tuple[dict[nn.Module, str], list[str]]:
+    """Return the layers with trainable parameters and a rule, with their names, and what is wrong with the others."""
     layers: dict[nn.Module, str] = {}
+    others: list[str] = []
     within: set[nn.Module] = set()
     for name, module in model.named_modules():
         if type(module) in PROJECTIONS:
@@ -174,17 +215,17 @@ def trainable_layers(model: nn.Module) -> dict[nn.Module, str]:
         parameters = {key: p for key, p in module.named_parameters(recurse=False) if p.requires_grad}
         if not parameters or module in within:
             continue
-        if type(module) not in RULES or not parameters.keys() <= {"weight", "bias"}:
+        if rule_of(module) is not None and parameters.keys() <= {"weight", "bias"}:
+            layers[module] = name
+        else:
             known = ", ".join(sorted(kind.__name__ for kind in [*RULES, *PROJECTIONS]))
-            raise Unsupported(
-                f"{named(name, module)} has no rule for its parameters {', '.join(parameters)}; known are {known}; "
-                f"{BY_VMAP}"
+            others.append(
+                f"{named(name, module)} has no rule for its parameters {', '.join(parameters)}; known are {known}"
             )
-        layers[module] = name
-    return layers
+    return layers, others
 
 
-@contextmanager
+@contextlib.contextmanager
 def _projected(names: dict[nn.Module, str], note: Callable[..., None], copies: int) -> Iterator[None]:
     """Let layers of several linear maps record these within the block."""
     layers = [layer for layer in names if type(layer) in PROJECTIONS]
@@ -243,9 +284,7 @@ def vmap(
     for at in range(0, len(inputs), size):
         near = slice(at, at + size)
         try:
-            with warnings.catch_warnings():
-                # attention and LSTMs are batched one example at a time: slower, and right
-                warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+            with one_by_one():
                 grads, losses = each(trainable, inputs[near], targets[near])
         except RuntimeError as error:
             reason = str(error).strip().partition("\n")[0]
