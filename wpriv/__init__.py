@@ -35,13 +35,14 @@ _MODULES = {
     "papers.mechanisms.wgrad": "Wgrad",
     "papers.sliced_distance": "PrivateDistance private_sliced_distance",
     "training.audit.audit": "Audit audit",
+    "training.clipping.fix_network": "Fixed fix",
     "training.local.privatize": "Privatized privatize",
     "training.own_loop": "Loop training_loop",
     "training.reports.report": "Report report",
     "training.sweep": "SweepResult",
     "training.tasks._image_features": "image_features",
     "training.train": "train train_all",
-    "training.trained": "Trained",
+    "training.trained": "Trained load",
 }
 _HOMES = {name: f"wpriv.{module}" for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_HOMES)

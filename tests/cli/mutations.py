@@ -59,7 +59,7 @@ OUT_OF_RANGE = {
     "--rate": ["0", "-0.1", "1.0001", "7"],
     "--batch": ["0", "-1", "101", "1.5"],
     "--records": ["0", "-1", "0.5"],
-    "--delta": ["0", "1", "-1e-5", "2"],
+    "--delta": ["1", "-1e-5", "2"],  # 0 asks for pure differential privacy
     "--eps": ["-1", "-1e-9"],
     "--tol": ["0", "-1", "0.9", "1e-12"],
     "--radius": ["0", "-1"],
@@ -121,6 +121,8 @@ def broken_flags(rng: random.Random) -> list[str]:
     named = [i for i in valued if words[i] in NAMES]
     ranged = [i for i in numbers if words[i] in OUT_OF_RANGE]
     needed = [i for i in valued if words[i] in ("--mech", "--sigma", "--scale", "--radius", "--rate", "--data")]
+    if "--sigma" in words and words[0] in ("budget", "compare"):  # sigma alone is that of the Gaussian mechanism
+        needed = [i for i in needed if words[i] != "--mech"]
     single = [i for i in valued if words[i] not in ("--accountant", "--param", "--set", "--sweep")]
     places = {
         "number": numbers,

@@ -65,6 +65,7 @@ CASES = [
     ("kind: compare\n", "", ["1:1"]),
     ('source: "a test"\nprocess', "process", ["1:1"]),
     ("mech: gauss", "mech: gaus", ["3:18"]),
+    ("mech: gauss", "mech: {}", ["3:18"]),
     ("sigma: 4", "sigma: four", ["3:32"]),
     ("sigma: 4", 'sigma: "4"', ["3:32"]),
     ("sigma: 4", "sigma: -4", ["3:11"]),

@@ -46,9 +46,9 @@ def declared(name: str) -> Any:
     return Field(None, description=as_keys(KEYS[name]["recipe"]))
 
 
-def plugin_fields(folder: str, name: Any) -> dict[str, dataclasses.Field[object]]:
-    """Return the parameters of a mechanism or a table by name; none for an unknown plug-in."""
-    if not registry.known(folder, name):
+def plugin_fields(folder: str, name: object) -> dict[str, dataclasses.Field[object]]:
+    """Return the parameters of a mechanism or a table by name; none for an unknown plug-in, or what is no name."""
+    if not isinstance(name, str) or not registry.known(folder, name):
         return {}
     cls = registry.mechanism(name) if folder == "mechanisms" else registry.load(folder, name).Params
     return {field.name: field for field in dataclasses.fields(cls)}

@@ -227,6 +227,9 @@ class Weights(StrictModel):
 
     file: Word = key("a file in the safetensors format, or a state_dict or model.pt of torch")
     sha256: Word | None = optional("the digest of the file; another file is refused")
+    recipe: Word | None = optional(
+        "a recipe without privacy that writes the file into its folder; it is trained first where there is no file"
+    )
     skip: Patterns | None = optional(
         "parameters that begin at random all the same, such as those of a new last layer: head.*"
     )

@@ -205,7 +205,7 @@ def _task(part: Document, model: Train, *, plugins_known: bool) -> list[Diagnost
 
 def _of_task(model: Train, task: Any) -> Iterator[tuple[Key, str]]:
     """Techniques that a task does not have."""
-    if model.init is not None and not Path(model.init.file).is_file():
+    if model.init is not None and model.init.recipe is None and not Path(model.init.file).is_file():
         yield ("init",), f"init: no file of weights {model.init.file}; give the path of one"
     if task.clips_single_records:
         return

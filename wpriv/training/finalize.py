@@ -102,7 +102,7 @@ def conclude(job: Plan, folder: RunFolder, about: Json, reports: Json | None, el
     }
     storage.write_json(path / storage.PROVENANCE, provenance)
     metrics, task = storage.table(path / storage.METRICS), tasks.load(job.train.task)
-    tested = {**provenance, "checked": stored.get("checked", [])}
+    tested = {**provenance, "checked": stored.get("checked", []), "remarks": stored.get("remarks", [])}
     statement = training_statement.statement(job, process, rows, refused, tested, reports)
     warnings = statement.get("warnings", [])
     if process is not None and job.private is not None and job.private.delta is not None:

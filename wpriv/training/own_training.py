@@ -40,7 +40,7 @@ class OwnTraining:
     Args:
         recipe: valid, with ``given`` for what only this program has.
         data: the records. model: the network, whose weights at this moment are the first ones. loss: of each record;
-            None for the loss of the task. targets: see ``fit.build_job``.
+            None for the loss of the task. targets: see ``fit.build_job``. link: see ``_record_loss.link_of``.
     """
 
     recipe: Recipe
@@ -48,6 +48,7 @@ class OwnTraining:
     model: nn.Module
     loss: Loss | None
     targets: str
+    link: str
 
     def build_job(self, recipe: Train, data: Data, device: torch.device, /, *, adjacency: str) -> Job:
         """Build the job of the recipe with these objects; see ``tasks.BuildJob``."""
@@ -104,7 +105,7 @@ def own_training(
         MissingResource: the records are no arrays of numbers.
     """
     require("torch", "training")
-    from wpriv.training.tasks import _given
+    from wpriv.training.tasks import _given, _record_loss
 
     keys = options_of(options)
     _given.require_network(model)
@@ -124,7 +125,8 @@ def own_training(
         written["model"]["loss"] = _given.name_of(loss)
     recipe = check(document.of_data(type(model).__name__, written))
     per_record = None if loss is None else _given.per_record(loss)
-    return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record, targets)
+    link = _record_loss.link_of(loss)
+    return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record, targets, link)
 
 
 def _records(

@@ -17,7 +17,7 @@ from wpriv.training.metric_logs import Logs
 from wpriv.training.progress import Say, Stop, signals
 from wpriv.training.sweep import SweepResult
 from wpriv.training.trained import Trained
-from wpriv.training.training_grid import changed
+from wpriv.training.training_grid import changed, with_first_weights
 
 
 @in_plain_words
@@ -226,6 +226,7 @@ def run(
             f"{recipe.name} is several trainings (sweep or seeds): run it with `wpriv train`, or set its keys (and "
             f"seeds to 1) to run one of them"
         )
+    recipe = with_first_weights(recipe, device=device, root=root, say=say)
     if recipe.train.tune is not None:
         require_one(recipe, fork=fork, fresh=fresh)
         if logs.names:

@@ -20,6 +20,7 @@ from wpriv.training.data import Data
 from wpriv.training.metric_logs import Logs
 from wpriv.training.own_training import OwnTraining
 from wpriv.training.plan import Plan
+from wpriv.training.prediction import SUPERVISED, Predictor
 from wpriv.training.progress import Stop, is_main, together
 from wpriv.training.run_folder import RunFolder
 from wpriv.training.trained import Trained, load_finished
@@ -221,16 +222,38 @@ class TrainingRun:
             if (line := metric_logs.warning(self.logs)) is not None:
                 trained = replace(trained, statement=finalize.add_warning(trained.out, trained.statement, line))
             metric_logs.send(self.logs, trained)
-        if self.given is None:
-            return trained
-        trained = replace(trained, model=self.given.with_weights(folder.path, self.device))
-        if job.train.average is None:
+        trained = replace(trained, predictor=self._predictor(folder.path, trained.classes))
+        if self.given is None or job.train.average is None:
             return trained
         from wpriv.training.engine import network_guard
 
         averaged = self.given.averaged(folder.path)
         network_guard.note_left(averaged, self._origin())
         return replace(trained, averaged=averaged)
+
+    def _predictor(self, folder: Path, classes: tuple[int | str, ...]) -> Predictor | None:
+        """Return what predicts with the trained network; None where the network of a task predicts no targets."""
+        train, data, given = self.recipe.train, self.data, self.given
+        if train.task not in SUPERVISED:
+            return None
+        from wpriv.training.tasks import _record_loss
+
+        loss = train.options.get("loss", "squared") if train.task == "fit" else None
+        return Predictor(
+            recipe=train,
+            folder=folder,
+            device=self.device,
+            shape=data.shape,
+            whole=data.x_train.dtype == "uint8",
+            vocabulary=data.vocabulary,
+            width=len(data.response) or len(data.classes),
+            classes=classes,
+            ignored=data.ignored,
+            targets=_record_loss.targets_of(loss) if given is None else given.targets,
+            link=_record_loss.link_of(loss) if given is None else given.link,
+            loss=None if given is None else given.loss,
+            given=None if given is None else given.with_weights(folder, self.device),
+        )
 
     def prepare(self, begun: Begun) -> tuple[Engine, Callable[[], Any]]:
         """Return the engine and the places of all steps left; the folder is claimed once model and data fit."""
@@ -258,8 +281,9 @@ class TrainingRun:
             build_job=None if self.given is None else self.given.build_job,
         )
         chosen = job.private is not None and job.private.method == "auto" and not job.private.exact
-        if self.say is not None and chosen and engine.job.method == "loop":
-            self.say(LOOP)
+        for line in (*engine.job.remarks, *([LOOP] if chosen and engine.job.method == "loop" else [])):
+            if self.say is not None:
+                self.say(line)
         return engine, partial(engine.batches, stop=self.stop, on_epoch=reporter.epoch, on_step=reporter.step)
 
 

@@ -61,7 +61,7 @@ def statement(
         about: provenance. reports: the statement of the training records, if they were privatised before.
     """
     private, train, task = plan.private, plan.train, tasks.load(plan.train.task)
-    remarks = list(task.remarks(train, plan.sizes))
+    remarks = [*task.remarks(train, plan.sizes), *about.get("remarks", ())]
     groups = {name: size for name, size in plan.sizes.items() if name != "records"}
     on_reports = reports is not None and private is None
     observed = process is not None and any(step.observed for step in process.steps)

@@ -419,11 +419,11 @@ def check_modules(model: nn.Module) -> None:
         if isinstance(module, torch.jit.ScriptModule):
             where = repr(name or "the model")
             raise Unsupported(f"{where} is compiled by torch.jit and cannot be tested; give the original module")
-        instead = _instead(module)
-        if instead:
+        advice = instead(module)
+        if advice:
             raise Unsupported(
                 f"{named(name, module)} mixes the examples of a batch, so that the "
-                f"influence of an example is not bounded; {instead}"
+                f"influence of an example is not bounded; {advice}"
             )
     trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if not trainable:
@@ -448,10 +448,12 @@ def require_shapes(model: nn.Module) -> None:
             )
 
 
-def _instead(module: nn.Module) -> str:
-    """Return a replacement for a module that mixes examples; empty for others."""
+def instead(module: nn.Module) -> str:
+    """Return what to do about a module that mixes examples by its type; empty for others."""
     if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
-        return "use nn.GroupNorm, which normalises each example by itself"
+        if module.running_mean is not None and not any(p.requires_grad for p in module.parameters()):
+            return "its weights are not trained: call its eval(), after which its running statistics are constants"
+        return "use nn.GroupNorm, which normalises each example by itself: wpriv.fix(model).model is a copy with it"
     if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.training and module.track_running_stats:
         return "leave track_running_stats off"
     if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):

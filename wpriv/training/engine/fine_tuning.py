@@ -12,8 +12,9 @@ import hashlib
 import io
 import math
 import pickle
+import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.files import checkpoint
 from wpriv.hints import did_you_mean
 from wpriv.training.engine import saved_weights
+
+# the number of names that a remark has
+SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,42 @@ def prepared(model: nn.Module, recipe: Train) -> nn.Module:
     adapted(model, recipe.lora)
     if recipe.freeze is not None and not any(p.requires_grad for p in model.parameters()):
         raise UsageError(f"freeze: {', '.join(recipe.freeze)} leaves no parameter to train; freeze fewer, or give lora")
+    for layer in frozen_layers(model, recipe).values():
+        layer.eval()
     return model
+
+
+def frozen_layers(model: nn.Module, recipe: Train) -> dict[str, nn.Module]:
+    """Return the largest layers all of whose weights ``freeze`` names, which a training keeps in evaluation mode."""
+
+    def search(name: str, layer: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+        weights = list(layer.parameters())
+        if weights and not any(weight.requires_grad for weight in weights):
+            yield name, layer
+        else:
+            for key, child in layer.named_children():
+                yield from search(f"{name}.{key}" if name else key, child)
+
+    return {} if recipe.freeze is None else dict(search("", model))
+
+
+def remarks(model: nn.Module, recipe: Train) -> tuple[str, ...]:
+    """Say how many weights are trained and which, and which layers are in evaluation mode; () where all are trained."""
+    weights = dict(model.named_parameters())
+    trained = {name: weight.numel() for name, weight in weights.items() if weight.requires_grad}
+    if len(trained) == len(weights):
+        return ()
+    total = sum(weight.numel() for weight in weights.values())
+    kinds = dict.fromkeys(re.sub(r"\b\d+\b", "*", name) if name.count(".") > 2 else name for name in trained)
+    shown = ", ".join([*kinds][:SHOWN]) + (f" and {len(kinds) - SHOWN} more" if len(kinds) > SHOWN else "")
+    lines = [f"{sum(trained.values()):,} of {total:,} weights are trained: {shown}"]
+    if still := frozen_layers(model, recipe):
+        more = f" and {len(still) - SHOWN} more" if len(still) > SHOWN else ""
+        lines.append(
+            f"frozen layers stay in evaluation mode (no dropout, normalisation by fixed statistics): "
+            f"{', '.join([*still][:SHOWN])}{more}"
+        )
+    return tuple(lines)
 
 
 def adapted(model: nn.Module, plan: LowRank | None) -> nn.Module:

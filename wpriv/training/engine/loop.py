@@ -179,6 +179,8 @@ class Engine(TrainingState):
             settings: a digest of what differs from the plan in this step, see ``ledger.Entry``.
         """
         self._set_rates(lr)
+        for layer in self.job.frozen:
+            layer.eval()
         if self.job.augmentation is not None:
             self.job.augmentation.step = self.steps_done
         self._plan_check()
@@ -306,7 +308,7 @@ class Engine(TrainingState):
             "loss": loss / count if count else None,
             "clipped": clipped / count if count and not math.isnan(clipped) else None,
         }
-        training = self.job.model.training
+        modes = [(layer, layer.training) for layer in self.job.model.modules()]
         self.job.model.eval()
         figures = self.job.evaluate()
         if self.job.adaptive is not None:
@@ -316,7 +318,8 @@ class Engine(TrainingState):
         if self.average is not None:
             with self.average.in_use():
                 figures |= {AVERAGE_PREFIX + name: figure for name, figure in self.job.evaluate().items()}
-        self.job.model.train(training)
+        for layer, training in modes:
+            layer.training = training
         return {"epoch": epoch, "step": self.steps_done, **means, **figures}
 
 

@@ -165,6 +165,7 @@ class TrainingState:
             "weights": weights,
             "clipping": self.job.method,
             "checked": self.checked,
+            "remarks": list(self.job.remarks),
             **self._averaged(),
         }
         checkpoint.save(self.folder / MODEL, model)

@@ -45,6 +45,13 @@ def targets_of(loss: object) -> str:
     return "numbers" if (isinstance(loss, str) and loss != "given") or _is_one_of(loss, ELEMENTWISE) else "unknown"
 
 
+def link_of(loss: object) -> str:
+    """Return what turns outputs of a network into probabilities of classes: ``softmax``, ``sigmoid`` or ``none``."""
+    if _is_one_of(loss, ("BCELoss",)):
+        return "none"
+    return "sigmoid" if targets_of(loss) == "shares" else "softmax"
+
+
 def ignored_label(loss: object) -> int | None:
     """The label that a loss leaves out: ``ignore_index``, that of cross-entropy and functions, or None."""
     if hasattr(loss, "ignore_index"):

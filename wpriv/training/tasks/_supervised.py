@@ -249,6 +249,8 @@ def build_job(
         augmentation=copied.augmentation,
         adaptive=adaptive,
         batches=batches,
+        frozen=tuple(fine_tuning.frozen_layers(model, recipe).values()),
+        remarks=fine_tuning.remarks(model, recipe),
     )
 
 
