@@ -114,30 +114,30 @@ def forward(model: nn.Module, inputs: Tensor, only_rules: bool = False) -> tuple
         if uses is not None and uses.inside is None and args and uses.of_records(args[0]):
             uses.inside = layer
 
-    def leave(layer: nn.Module, args: tuple[Any, ...], output: object) -> None:
-        if uses is not None and uses.inside is layer:
-            uses.inside = None
-
     def note(layer: nn.Module, h: Tensor, output: Tensor, rule: Rule) -> None:
         seen.add(layer)
         if not output.requires_grad:
             return  # called within torch.no_grad: no gradient of the layer comes of this call
-        if h.shape[:1] != (rows,) or (uses is not None and not uses.of_records(h)):
+        if h.shape[:1] != (rows,):
             _refuse_shape(names[layer], layer, h, rows)
         # the edge of the output, which later changes in place do not move
         calls.append(Call(names[layer], layer, h.detach(), h._version, get_gradient_edge(output), rule))
 
     def record(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-        if uses is not None and uses.inside is not layer:
-            return  # its input comes of parameters alone, whose uses are followed
+        if uses is not None:
+            if uses.inside is not layer:
+                # its input comes of parameters alone, whose uses are followed
+                if not uses.follows(layer):
+                    _refuse_shape(names[layer], layer, args[0] if args else None, rows)
+                return
+            uses.leave(output)
         if not args or args[0].dim() < MIN_DIMENSIONS.get(type(layer), 2):
             _refuse_shape(names[layer], layer, args[0] if args else None, rows)
         note(layer, args[0], output, functools.partial(shares_of_sums, layer, count=copies))
 
-    with _projected(names, note, copies), uses or contextlib.nullcontext():
-        handles = [layer.register_forward_pre_hook(enter) for layer in names]
-        handles += [layer.register_forward_hook(leave, prepend=True) for layer in names]
-        handles += [layer.register_forward_hook(record, prepend=True) for layer in names if rule_of(layer) is not None]
+    with _projected(names, note, copies, uses), uses or contextlib.nullcontext():
+        handles = [layer.register_forward_hook(record, prepend=True) for layer in names if rule_of(layer) is not None]
+        handles += [layer.register_forward_pre_hook(enter) for layer in names if uses is not None]
         try:
             outputs: Tensor = model(inputs)
         finally:
@@ -226,7 +226,9 @@ def trainable_layers(model: nn.Module) -> tuple[dict[nn.Module, str], list[str]]
 
 
 @contextlib.contextmanager
-def _projected(names: dict[nn.Module, str], note: Callable[..., None], copies: int) -> Iterator[None]:
+def _projected(
+    names: dict[nn.Module, str], note: Callable[..., None], copies: int, uses: Uses | None
+) -> Iterator[None]:
     """Let layers of several linear maps record these within the block."""
     layers = [layer for layer in names if type(layer) in PROJECTIONS]
     for layer in layers:
@@ -234,9 +236,21 @@ def _projected(names: dict[nn.Module, str], note: Callable[..., None], copies: i
             raise Unsupported(f"{named(names[layer], layer)} has no rule for several copies of a record; {BY_VMAP}")
         if "forward" in vars(layer):
             raise Unsupported(f"{named(names[layer], layer)} has another forward function; {BY_VMAP}")
+
+    def run(layer: nn.Module, *args: Any, **given: Any) -> object:
+        recorded = functools.partial(PROJECTIONS[type(layer)], layer, functools.partial(note, layer))
+        if uses is None:
+            return recorded(*args, **given)
+        if uses.inside is not layer:
+            _refuse_shape(names[layer], layer, args[0] if args else None, uses.rows)
+        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+            out = recorded(*args, **given)
+        uses.leave(out, not getattr(layer, "batch_first", True))
+        return out
+
     try:
         for layer in layers:
-            layer.forward = functools.partial(PROJECTIONS[type(layer)], layer, functools.partial(note, layer))
+            layer.forward = functools.partial(run, layer)
         yield
     finally:
         for layer in layers:

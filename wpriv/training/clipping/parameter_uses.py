@@ -49,6 +49,20 @@ ELEMENTWISE += ("maximum", "minimum", "where", "addcmul", "addcdiv", "lerp", "ia
 # functions after which the records may lie in another dimension than the first
 MOVING = ("transpose", "permute", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "T", "H")
 MOVING += ("stack", "unsqueeze", "getitem")
+# properties of tensors that are no tensors
+PLAIN = (
+    "dtype",
+    "device",
+    "layout",
+    "ndim",
+    "requires_grad",
+    "is_leaf",
+    "is_nested",
+    "is_cuda",
+    "is_sparse",
+    "grad_fn",
+)
+PLAIN += ("dim", "numel", "stride", "is_contiguous", "is_floating_point", "is_complex", "get_device", "data_ptr")
 # values of gradients that go back through a computation together: for the cache of a CPU
 TOGETHER = 2**18
 BY_VMAP = "use the clipping method 'vmap'"
@@ -89,7 +103,7 @@ class Uses(TorchFunctionMode):
         # the weight, the words and the index of padding that gave the rows of an embedding
         self.embedded: dict[int, tuple[nn.Parameter, Tensor, int | None]] = {}
         self.key = object()
-        self._mark(inputs, False)
+        self.mark(inputs, False)
 
     def of_records(self, tensor: object) -> bool:
         """Return whether a tensor was computed from the records in this pass."""
@@ -99,8 +113,14 @@ class Uses(TorchFunctionMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         given = kwargs or {}
+        if (
+            self.inside is not None
+            or func.__name__ in PLAIN
+            or (func.__name__ == "__get__" and func.__self__.__name__ in PLAIN)
+        ):
+            return func(*args, **given)
         computed, moved = self._sorted((*args, given) if given else args)
-        if computed and self.inside is None and torch.is_grad_enabled():
+        if computed and torch.is_grad_enabled():
             return self._compute(func, args, given, computed) if moved is None else self._meet(func, args, given, moved)
         out = func(*args, **given)
         if moved is not None and out is not None:
@@ -109,8 +129,17 @@ class Uses(TorchFunctionMode):
                 return self._sized(name, args, out)
             unchanged = isinstance(out, Tensor) and self._moved(out) is None and not func.__name__.endswith("_")
             if not (unchanged and any(out is item for item in args)):
-                self._mark(out, moved or (name in MOVING and _moves(name, args, given)))
+                self.mark(out, moved or (name in MOVING and _moves(name, args, given)))
         return out
+
+    def follows(self, layer: nn.Module) -> bool:
+        """Return whether the trainable parameters of a layer are those of the model, not gathered for this call."""
+        return all(id(p) in self.computed for p in layer.parameters() if p.requires_grad)
+
+    def leave(self, output: object, moved: bool = False) -> None:
+        """Mark the output of the layer with a rule that was running."""
+        self.inside = None
+        self.mark(output, moved)
 
     __torch_function__.__dynamo_disable = __torch_function__  # type: ignore[attr-defined]
 
@@ -139,13 +168,13 @@ class Uses(TorchFunctionMode):
         key, moved = getattr(tensor, "_records", (None, None))
         return moved if key is self.key else None
 
-    def _mark(self, out: object, moved: bool) -> None:
+    def mark(self, out: object, moved: bool) -> None:
         """Mark tensors as computed from the records."""
         if isinstance(out, Tensor):
             out._records = (self.key, moved)  # type: ignore[attr-defined]
         elif isinstance(out, (list, tuple)):
             for item in out:
-                self._mark(item, moved)
+                self.mark(item, moved)
 
     def _sorted(self, items: Iterable[Any]) -> tuple[list[Computed], bool | None]:
         """Return the items computed from parameters, and ``_moved`` of those that are computed from records."""
@@ -203,7 +232,7 @@ class Uses(TorchFunctionMode):
             if out.requires_grad:
                 way = self._as_linear(name, leaves) or self._by_function(name, func, leaves, form)
                 self.found.append((get_gradient_edge(out), way))
-        self._mark(out, False)
+        self.mark(out, False)
         return out
 
     def _expanded(self, name: str, leaves: list[Any]) -> list[Any]:
