@@ -133,8 +133,9 @@ def _records(
     model: nn.Module, data: object, test: object, loss: object, classes: Any, tokens: int | None, *, by_outputs: bool
 ) -> tuple[Data, str]:
     """The records as a data set, and their targets, see ``fit.job_of``; classes may be read off the outputs."""
+    from wpriv.training.clipping import record_loss
     from wpriv.training.data import declared_words, of_arrays
-    from wpriv.training.tasks import _given, _record_loss, _supervised
+    from wpriv.training.tasks import _given, _supervised
 
     held_out = None if test is None else _given.pair(test, "test")
     pair = _given.pair(data, "data")
@@ -145,10 +146,10 @@ def _records(
         held_out,
         source="arrays of a Python program",
         declared=declared_words(classes, "`classes`"),
-        ignored=_record_loss.ignored_label(loss),
+        ignored=record_loss.ignored_label(loss),
         tokens=vocabulary,
     )
-    targets = _record_loss.targets_of(loss)
+    targets = record_loss.targets_of(loss)
     if targets == "classes" and loss is not None and not isinstance(loss, str) and len(loaded.response) > 1:
         targets = "numbers"  # shares of classes, [N, K] floats, which torch's cross-entropy takes too
     if targets == "classes":

@@ -234,7 +234,7 @@ def test_nothing_stays_marked_after_a_pass_and_the_model_is_as_before(name):
 def test_several_copies_of_a_record_are_clipped_as_one():
     model, inputs, targets = built("own LayerNorm")
     pairs = torch.stack([inputs, inputs.flip(1)], dim=1)
-    copied, loss = Copies(model, 2), mean_loss(losses)
+    copied, loss = Copies(model, 2), mean_loss(losses, 2)
     sums = [
         clipped_sum(copied, loss, pairs, targets, norm=0.1, adjacency="add-remove", method=method)
         for method in ("ghost", "loop")

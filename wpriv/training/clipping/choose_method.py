@@ -20,6 +20,7 @@ from wpriv.training.clipping.example_gradients import Loss, Summed, roughness, t
 from wpriv.training.clipping.ghost import UNCLIPPED, ghost, loop, vmap
 from wpriv.training.clipping.model_pass import Probed, SameDraws, Scores, repeated, sizes_of
 from wpriv.training.clipping.probe_model import Rows, probe
+from wpriv.training.clipping.record_trees import Records, Tree, named_leaves, numbers
 
 # --- keys by which a choice is remembered, as long as neither the model nor the loss changes ---
 
@@ -88,8 +89,10 @@ def _parts(module: nn.Module) -> Hashable:
     return kind, module.training, kind.forward, None if forward is None else _reference(forward), hooks
 
 
-def kind(tensor: Tensor | None) -> Hashable:
-    return None if tensor is None else (tensor.dim(), tensor.dtype)
+def kind(records: Records | None) -> Hashable:
+    if isinstance(records, Tree):
+        return records.form
+    return None if records is None else (records.dim(), records.dtype)
 
 
 def is_filled(cell: types.CellType) -> bool:
@@ -115,6 +118,8 @@ JITTER = 0.1
 # how much faster another method than the first one must be; the longest step that is measured on many records, of more
 # than these few
 FASTER, SECONDS, FEW = 1.5, 0.5, 4
+# parts of the names of inputs whose whole numbers are switches
+FLAGS = ("mask", "type")
 # trials with other random numbers, as long as dropout hides all gradients
 ATTEMPTS = 8
 
@@ -150,8 +155,8 @@ _choices: weakref.WeakKeyDictionary[nn.Module, dict[Hashable, Choice]] = weakref
 def method_for(
     model: nn.Module,
     loss: Loss | None,
-    inputs: Tensor,
-    targets: Tensor | None,
+    inputs: Records,
+    targets: Records | None,
     *,
     candidates: Sequence[str],
     scores: Scores | None = None,
@@ -202,22 +207,22 @@ def method_for(
     return cache[key]
 
 
-def _counts(model: nn.Module, inputs: Tensor, batch: int) -> list[int]:
+def _counts(model: nn.Module, inputs: Records, batch: int) -> list[int]:
     """Return the sizes of made-up batches: a small one, and up to the real one as far as memory allows."""
     dimensions = set(inputs.shape[1:]) | sizes_of(model)
     count = next((count for count in COUNTS if dimensions.isdisjoint((count, count - 1))), COUNTS[0])
-    largest = min(batch, LARGEST // max(1, math.prod(inputs.shape[1:])))
+    largest = min(batch, LARGEST // max(1, numbers(inputs)))
     wanted = (size for size in (SIXTY, largest) if count < size <= largest)
     return [count, *(next(size for size in range(size, 0, -1) if size not in dimensions) for size in {*wanted})]
 
 
-def check_evaluation(model: nn.Module, inputs: Tensor) -> None:
+def check_evaluation(model: nn.Module, inputs: Records) -> None:
     """Refuse a model that in evaluation mode mixes records or keeps them; private records are measured in this mode."""
     with model_state.kept(model), torch.autocast(inputs.device.type, enabled=False):
         probe(model.eval(), made_up(model, inputs, None, COUNTS[0]).inputs)
 
 
-def made_up(model: nn.Module, inputs: Tensor, targets: Tensor | None, count: int, classes: int = 2) -> Rows:
+def made_up(model: nn.Module, inputs: Records, targets: Records | None, count: int, classes: int = 2) -> Rows:
     """Return made-up examples shaped as others: uniform on [0, 1), words of every embedding, or classes."""
     generator = torch.Generator().manual_seed(0)
     words = [module.num_embeddings for module in model.modules() if isinstance(module, (nn.Embedding, nn.EmbeddingBag))]
@@ -237,7 +242,8 @@ def _try_methods(
     if counts:
         # a later call may take another way, by which methods that pass records one by one cannot mix them
         candidates = _one_by_one(candidates)
-    trial = _Trial(probed, inputs, inputs.new_zeros(len(inputs)) if targets is None else targets, only_rules)
+    goals = torch.zeros(len(inputs), device=inputs.device) if targets is None else targets
+    trial = _Trial(probed, inputs, goals, only_rules)
     with model_state.kept(model), repeated(model), torch.enable_grad(), SameDraws(model, len(inputs)) as draws:
         correct = trial.correct(candidates)
         compared, trial.compared = trial.compared, False
@@ -287,7 +293,7 @@ class _Trial:
     ``compared``: whether some gradients were finite and not 0, as all are where dropout hides the whole output.
     """
 
-    def __init__(self, probed: Probed, inputs: Tensor, targets: Tensor, only_rules: bool):
+    def __init__(self, probed: Probed, inputs: Records, targets: Records, only_rules: bool):
         self.probed, self.inputs, self.targets = probed, inputs, targets
         self.methods = METHODS | {"ghost": functools.partial(ghost, only_rules=only_rules)}
         self.compared = False
@@ -326,18 +332,23 @@ class _Trial:
     def fastest(self, names: Sequence[str], rows: Rows) -> str:
         """Return the method whose step on made-up records is the shortest, or the first if none is clearly shorter.
 
-        Steps that take long are measured on few records, and so is the loop.
+        ``vmap`` is not measured where ``ghost`` is clearly faster than the loop: it does the same work and more. Steps
+        that take long are measured on few records, and so is the loop.
         """
-        seconds = {name: self._seconds(name, self.inputs[:FEW], self.targets[:FEW]) / FEW for name in names}
-        for name in names:
-            seconds[name] *= len(rows.inputs)
+        zeros = torch.zeros(len(rows.inputs), device=rows.inputs.device)
+        goals = zeros if rows.targets is None else rows.targets
+        seconds: dict[str, float] = {}
+        for name in sorted(names, key=("ghost", "loop", "vmap").index):
+            if name == "vmap" and FASTER * seconds.get("ghost", math.inf) < seconds.get("loop", 0.0):
+                continue
+            each = self._seconds(name, self.inputs[:FEW], self.targets[:FEW]) / FEW
+            seconds[name] = each * len(rows.inputs)
             if name != "loop" and seconds[name] < SECONDS:
-                goals = self.targets.new_zeros(len(rows.inputs)) if rows.targets is None else rows.targets
                 seconds[name] = self._seconds(name, rows.inputs, goals)
-        best = min(names, key=seconds.__getitem__)
+        best = min(seconds, key=seconds.__getitem__)
         return best if FASTER * seconds[best] < seconds[names[0]] else names[0]
 
-    def _seconds(self, name: str, inputs: Tensor, targets: Tensor) -> float:
+    def _seconds(self, name: str, inputs: Records, targets: Records) -> float:
         """Return the time of a step, the shortest of a few; infinite if the method does not run."""
         # other programs on the machine count in no processor time
         clock = time.process_time if inputs.device.type == "cpu" else time.perf_counter
@@ -356,7 +367,7 @@ class _Trial:
         """Return the unclipped sum of the records' gradients by a method."""
         return self._sums(name, self.inputs[part], self.targets[part], weights)
 
-    def _sums(self, name: str, inputs: Tensor, targets: Tensor, weights: Tensor | None) -> Summed:
+    def _sums(self, name: str, inputs: Records, targets: Records, weights: Tensor | None) -> Summed:
         return self.methods[name](self.probed.model, self.probed.combined, inputs, targets, UNCLIPPED, weights)
 
 
@@ -391,7 +402,16 @@ def _jittered(model: nn.Module) -> Iterator[None]:
             parameter.data = data
 
 
-def _drawn(like: Tensor, count: int, below: int, generator: torch.Generator) -> Tensor:
+def _drawn(like: Records, count: int, below: int, generator: torch.Generator) -> Records:
+    if isinstance(like, Tree):
+        # masks and types of words are 0 or 1, whatever the words are
+        flags = [any(word in name for word in FLAGS) for name, _ in named_leaves(like)]
+        following = iter(flags)
+        return like.map(lambda leaf: _drawn_tensor(leaf, count, 2 if next(following) else below, generator))
+    return _drawn_tensor(like, count, below, generator)
+
+
+def _drawn_tensor(like: Tensor, count: int, below: int, generator: torch.Generator) -> Tensor:
     shape = (count, *like.shape[1:])
     if like.dtype == torch.bool:
         return torch.randint(2, shape, generator=generator).bool().to(like.device)

@@ -38,6 +38,7 @@ from wpriv.training.clipping.example_gradients import (
 from wpriv.training.clipping.layer_rules import MIN_DIMENSIONS, RULES, rule_of
 from wpriv.training.clipping.model_state import named
 from wpriv.training.clipping.parameter_uses import Differentiate, Uses, one_by_one
+from wpriv.training.clipping.record_trees import Records, arguments, called
 from wpriv.training.clipping.recorded_layers import PROJECTIONS
 
 BY_VMAP = "use the clipping method 'vmap'"
@@ -65,8 +66,8 @@ class Call:
 def ghost(
     model: nn.Module,
     loss: Loss,
-    inputs: Tensor,
-    targets: Tensor,
+    inputs: Records,
+    targets: Records,
     norm: Scaling,
     weights: Tensor | None,
     only_rules: bool = False,
@@ -91,7 +92,7 @@ def ghost(
     return Summed(parts, squares, losses.detach())
 
 
-def forward(model: nn.Module, inputs: Tensor, only_rules: bool = False) -> tuple[Tensor, list[Call]]:
+def forward(model: nn.Module, inputs: Records, only_rules: bool = False) -> tuple[Any, list[Call]]:
     """Return the model's outputs for a batch, with the calls of its trainable layers.
 
     Where parameters belong to no layer with a rule, or an embedding may look up something else than the records, the
@@ -139,7 +140,7 @@ def forward(model: nn.Module, inputs: Tensor, only_rules: bool = False) -> tuple
         handles = [layer.register_forward_hook(record, prepend=True) for layer in names if rule_of(layer) is not None]
         handles += [layer.register_forward_pre_hook(enter) for layer in names if uses is not None]
         try:
-            outputs: Tensor = model(inputs)
+            outputs = called(model, inputs)
         finally:
             for handle in handles:
                 handle.remove()
@@ -280,7 +281,7 @@ UNCLIPPED = 1e20
 
 
 def vmap(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
+    model: nn.Module, loss: Loss, inputs: Records, targets: Records, norm: Scaling, weights: Tensor | None
 ) -> Summed:
     """Return the clipped sum by torch.func, over as many examples at a time as fit into memory."""
     trainable = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
@@ -288,8 +289,9 @@ def vmap(
         model.named_buffers()
     )
 
-    def one(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        outputs = functional_call(model, {**values, **rest}, (x.unsqueeze(0),))
+    def one(values: dict[str, Tensor], x: Records, y: Records) -> Tensor:
+        args, keywords = arguments(model, x.unsqueeze(0))
+        outputs = functional_call(model, {**values, **rest}, args, keywords)
         return losses_of(outputs, y.unsqueeze(0), loss).squeeze(0)
 
     each = batched(grad_and_value(one), in_dims=(None, 0, 0), randomness="different")
@@ -315,14 +317,14 @@ def vmap(
 
 
 def loop(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
+    model: nn.Module, loss: Loss, inputs: Records, targets: Records, norm: Scaling, weights: Tensor | None
 ) -> Summed:
     """Return the clipped sum by definition, one example after another. Slow; for tests and unusual models."""
     trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
     pieces = []
     for at in range(len(inputs)):
         near = slice(at, at + 1)
-        losses = losses_of(model(inputs[near]), targets[near], loss)
+        losses = losses_of(called(model, inputs[near]), targets[near], loss)
         grads = torch.autograd.grad(losses.sum(), list(trainable.values()), allow_unused=True, materialize_grads=True)
         dense = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
         squares = {name: squares_of(grad.reshape(1, -1)) for name, grad in zip(trainable, dense, strict=True)}

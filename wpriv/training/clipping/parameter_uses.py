@@ -29,6 +29,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from wpriv.errors import Unsupported
 from wpriv.training.clipping.example_gradients import Share, explicit, outer, products, together
 from wpriv.training.clipping.layer_rules import embedding
+from wpriv.training.clipping.record_trees import Records, leaves
 
 # functions whose value at a place depends on the arguments at this place alone, after broadcasting
 ELEMENTWISE = (
@@ -88,13 +89,14 @@ class Uses(TorchFunctionMode):
     """The operations of a forward pass in which parameters meet the records, outside of the layers with rules.
 
     Args:
-        model: its trainable parameters are followed. inputs: [B, ...]. rows: B, times the copies of each record.
+        model: its trainable parameters are followed. inputs: the records. rows: their number B, times the copies of
+            each record.
 
     ``inside`` is the layer with a rule that is running, if any. ``found`` has, for each operation, the edge of the
     graph whose gradient is wanted, and what to do with this gradient.
     """
 
-    def __init__(self, model: nn.Module, inputs: Tensor, rows: int):
+    def __init__(self, model: nn.Module, inputs: Records, rows: int):
         super().__init__()  # type: ignore[no-untyped-call]
         self.records, self.rows = len(inputs), rows
         self.found: list[tuple[GradientEdge, Differentiate]] = []
@@ -103,7 +105,8 @@ class Uses(TorchFunctionMode):
         # the weight, the words and the index of padding that gave the rows of an embedding
         self.embedded: dict[int, tuple[nn.Parameter, Tensor, int | None]] = {}
         self.key = object()
-        self.mark(inputs, False)
+        for leaf in leaves(inputs):
+            self.mark(leaf, False)
 
     def of_records(self, tensor: object) -> bool:
         """Return whether a tensor was computed from the records in this pass."""
@@ -221,28 +224,28 @@ class Uses(TorchFunctionMode):
         name = _name(func)
         if moved:
             raise Unsupported(f"{name}() takes a parameter and records outside the first dimension; {BY_VMAP}")
-        leaves, form = tree_flatten((tuple(args), given))
+        parts, form = tree_flatten((tuple(args), given))
         if name in ELEMENTWISE:
-            args, given = tree_unflatten(self._expanded(name, leaves), form)
+            args, given = tree_unflatten(self._expanded(name, parts), form)
             out = func(*args, **given)
         else:
             out = func(*args, **given)
             if not isinstance(out, Tensor) or func.__name__.endswith("_"):
                 raise Unsupported(f"{name}() of a parameter and records has no rule; {BY_VMAP}")
             if out.requires_grad:
-                way = self._as_linear(name, leaves) or self._by_function(name, func, leaves, form)
+                way = self._as_linear(name, parts) or self._by_function(name, func, parts, form)
                 self.found.append((get_gradient_edge(out), way))
         self.mark(out, False)
         return out
 
-    def _expanded(self, name: str, leaves: list[Any]) -> list[Any]:
+    def _expanded(self, name: str, parts: list[Any]) -> list[Any]:
         """Return the arguments of an elementwise function, those of parameters as wide as the records."""
-        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        tensors = [leaf for leaf in parts if isinstance(leaf, Tensor)]
         width = max(tensor.dim() for tensor in tensors)
         wide = [tensor for tensor in tensors if tensor.dim() == width and self.of_records(tensor)]
         rows = wide[0].shape[0] if wide and width else 1
         result = []
-        for leaf in leaves:
+        for leaf in parts:
             if not isinstance(leaf, Tensor) or self.of_records(leaf) or id(leaf) not in self.computed:
                 result.append(leaf)
                 continue
@@ -263,12 +266,12 @@ class Uses(TorchFunctionMode):
 
         return way
 
-    def _as_linear(self, name: str, leaves: list[Any]) -> Differentiate | None:
+    def _as_linear(self, name: str, parts: list[Any]) -> Differentiate | None:
         """Return the derivative of x W^T + b or of x W; None for another function, or of other arguments."""
-        if name not in ("linear", "matmul") or not self.of_records(leaves[0]) or id(leaves[1]) not in self.computed:
+        if name not in ("linear", "matmul") or not self.of_records(parts[0]) or id(parts[1]) not in self.computed:
             return None
-        rows, weight = leaves[0].detach(), self.computed[id(leaves[1])]
-        bias = self.computed.get(id(leaves[2])) if name == "linear" and len(leaves) > 2 else None
+        rows, weight = parts[0].detach(), self.computed[id(parts[1])]
+        bias = self.computed.get(id(parts[2])) if name == "linear" and len(parts) > 2 else None
         if weight.tensor.dim() != 2 or rows.dim() < 2:
             return None
         version = rows._version
@@ -283,12 +286,12 @@ class Uses(TorchFunctionMode):
 
         return way
 
-    def _by_function(self, name: str, func: Any, leaves: list[Any], form: Any) -> Differentiate:
+    def _by_function(self, name: str, func: Any, parts: list[Any], form: Any) -> Differentiate:
         """Return the derivative of any other function: that of its value for each record alone, by torch.func."""
-        fixed = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        fixed = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in parts]
         fixed = [int(leaf) // self.records if type(leaf) is Rows else leaf for leaf in fixed]
-        own = {place: self.computed[id(leaf)] for place, leaf in enumerate(leaves) if self._is_computed(leaf)}
-        others = {place: fixed[place]._version for place, leaf in enumerate(leaves) if self.of_records(leaf)}
+        own = {place: self.computed[id(leaf)] for place, leaf in enumerate(parts) if self._is_computed(leaf)}
+        others = {place: fixed[place]._version for place, leaf in enumerate(parts) if self.of_records(leaf)}
 
         def way(delta: Tensor) -> list[tuple[Computed, Share]]:
             for place, version in others.items():

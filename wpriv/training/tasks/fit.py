@@ -11,7 +11,8 @@ from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
 from wpriv.files import python_file
 from wpriv.training import models
-from wpriv.training.tasks import TaskSpec, _record_loss, _supervised
+from wpriv.training.clipping import record_loss
+from wpriv.training.tasks import TaskSpec, _supervised
 
 if TYPE_CHECKING:
     import torch
@@ -66,10 +67,10 @@ def build_job(
     """Build the model and the loss of a recipe on its data, or a model or a loss in place of those that it names.
 
     Args:
-        targets: what they are, as ``_record_loss.targets_of`` says of the loss; by default that of the recipe.
+        targets: what they are, as ``record_loss.targets_of`` says of the loss; by default that of the recipe.
     """
     options = Options.model_validate(recipe.options)
-    targets = targets or _record_loss.targets_of(options.loss)
+    targets = targets or record_loss.targets_of(options.loss)
     indexed = targets == "classes"
     if indexed:
         _supervised.require_classes(data)
@@ -158,5 +159,5 @@ TASK = TaskSpec(
     validate=validate,
     test_metrics=("accuracy", "test_loss"),
     **_supervised.FIELDS,
-    has_classes=lambda recipe: _record_loss.targets_of(Options.model_validate(recipe.options).loss) != "numbers",
+    has_classes=lambda recipe: record_loss.targets_of(Options.model_validate(recipe.options).loss) != "numbers",
 )
