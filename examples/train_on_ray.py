@@ -1,7 +1,7 @@
 """A sweep of private trainings as tasks of Ray; each continues in its folder where it was interrupted.
 
-On a cluster: `ray job submit -- python examples/train_on_ray.py FOLDER`, with a folder that all nodes share. Without the
-package ray the trainings run one after another.
+On a cluster: `ray job submit -- python examples/train_on_ray.py FOLDER`, with a folder that all nodes share. Without
+the package ray the trainings run one after another.
 Run: python examples/train_on_ray.py
 """
 

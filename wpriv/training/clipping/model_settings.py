@@ -183,7 +183,7 @@ def _parts(value: object, deep: bool) -> Iterable[object]:
     if isinstance(value, dict):
         return value.items()
     if isinstance(value, (set, frozenset)):
-        return sorted(value, key=repr)  # a set that was restored may have another order
+        return sorted(value, key=repr)  # the order of a set changes with a copy
     if isinstance(value, CONTAINERS):
         return value
     if not deep:
