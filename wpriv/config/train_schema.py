@@ -386,8 +386,8 @@ class Privacy(StrictModel):
 class Optimizer(StrictModel):
     """Plain SGD or Adam on the noisy gradients."""
 
-    name: Literal["sgd", "adam", "adamw"] = key(
-        "stochastic gradient descent, Adam, or Adam with decoupled weight decay", "sgd"
+    name: Literal["sgd", "adam", "adamw", "given"] = key(
+        "stochastic gradient descent, Adam, Adam with decoupled weight decay; given is one of a Python program", "sgd"
     )
     lr: Positive = key("learning rate")
     momentum: Annotated[float, Field(ge=0, lt=1)] = key("of sgd", 0.0)

@@ -151,6 +151,7 @@ class Job:
             the first step where the schedule says so; that release is kept in a buffer of the model. It returns
             diagnostics as ``BatchGradient`` has them.
         optimizers: of ``custom_step``, by name, made by ``optimizer_of``; the engine saves them and decays their rates.
+            Else one over the trained weights, where it is not that of the recipe; ``scheduler`` sets its rates then.
         groups: of records, see ``Sampler``. method: by which gradients are clipped, where there was a choice.
         save_artifacts: writes further files of the task to the folder of a finished run.
         conclude: further figures, or better ones, that are measured once at the end.
@@ -170,6 +171,7 @@ class Job:
     observe_distances: Callable[[Indices, list[Tensor]], Tensor] | None = None
     custom_step: CustomStep | None = None
     optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)
+    scheduler: torch.optim.lr_scheduler.LRScheduler | None = None
     groups: list[tuple[Indices, int]] = field(default_factory=list)
     method: str = ""
     save_artifacts: Callable[[Path], None] | None = None
@@ -185,7 +187,13 @@ class Job:
 
 
 def optimizer_of(weights: Iterable[nn.Parameter], plan: Optimizer) -> torch.optim.Optimizer:
-    """Return the optimizer of a recipe for some weights."""
+    """Return the optimizer of a recipe for some weights.
+
+    Raises:
+        UsageError: it was one of a Python program, which alone has it.
+    """
+    if plan.name == "given":
+        raise UsageError("optimizer: given is one of a Python program, which alone has it; name sgd, adam or adamw")
     if plan.name in ("adam", "adamw"):
         betas, kind = (plan.betas[0], plan.betas[1]), torch.optim.Adam if plan.name == "adam" else torch.optim.AdamW
         return kind(weights, lr=plan.lr, betas=betas, weight_decay=plan.weight_decay)
