@@ -14,7 +14,7 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
-from wpriv.files import array_files, durable_writes
+from wpriv.files import array_files, checkpoint, durable_writes
 from wpriv.numerics.numbers import text
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.model import Json, Statement
@@ -27,11 +27,13 @@ Checkpoint = Mapping[str, Any]
 """The content of a model's file, or the weights in it: tensors by name."""
 
 
-def entries_of_model(folder: RunFolder) -> list[ledger.Entry]:
-    """Return the entries of the ledger, after checking that they are exactly those that preceded the model."""
-    from wpriv.files import checkpoint
+def as_trained(plan: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.Entry]]:
+    """Return the plan as far as the model was trained by it, and the entries of the ledger.
 
-    stored, entries = checkpoint.load(folder.model_path), folder.entries()
+    Raises:
+        UsageError: they are not exactly those that preceded the model.
+    """
+    stored, entries = checkpoint.load_without_tensors(folder.model_path), folder.entries()
     position = ledger.Position(**stored["ledger"])
     ledger.require(entries, position, folder.ledger_path, str(folder.model_path))
     if len(entries) > position.lines:
@@ -40,12 +42,14 @@ def entries_of_model(folder: RunFolder) -> list[ledger.Entry]:
             f"{position.lines} of them: later steps are spent, and the statement of this model does not include them. "
             f"Continue with --fork, or begin again with --fresh"
         )
-    return entries
+    if "ended" in stored:
+        plan = plan.ended(stored["step"], scheduled=stored["ended"])
+    return plan, entries
 
 
-def entries_of_plan(plan: Plan, folder: RunFolder) -> list[ledger.Entry]:
-    """Return the entries of the ledger, after checking them against the model and the plan."""
-    entries = entries_of_model(folder)
+def entries_of_plan(planned: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.Entry]]:
+    """Return the same as ``as_trained``, after checking the entries against the plan as well."""
+    plan, entries = as_trained(planned, folder)
     if plan.step is not None:
         last = [entry for entry in entries if entry.run == folder.run]
         release, count = ledger.describe(plan.step), plan.releases(plan.steps)
@@ -55,7 +59,7 @@ def entries_of_plan(plan: Plan, folder: RunFolder) -> list[ledger.Entry]:
                 f"the ledger was changed, and no statement can be made on this run. Restore the ledger, or begin again "
                 f"with --fresh"
             )
-    return entries
+    return plan, entries
 
 
 def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entry]) -> Process:
@@ -64,7 +68,6 @@ def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entr
     names = {name.partition(":")[0] for name in plan.train.accountants}
     if not names & {"bdp", "wdp"} or len(process.steps) != 1 or len({entry.run for entry in entries}) > 1:
         return process  # steps of a run before this one, or of two kinds, were not observed
-    from wpriv.files import checkpoint
     from wpriv.training.engine.saved_weights import load_diagnostics
 
     private = plan.private
@@ -80,13 +83,14 @@ def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entr
     return process.with_steps((replace(process.steps[0], observed=observed),))
 
 
-def conclude(job: Plan, folder: RunFolder, about: Json, reports: Json | None, elsewhere: Sequence[Path] = ()) -> None:
+def conclude(
+    planned: Plan, folder: RunFolder, about: Json, reports: Json | None, elsewhere: Sequence[Path] = ()
+) -> None:
     """Write the statement, the figures and model.safetensors; statement.json is last, and marks the run as finished."""
-    from wpriv.files import checkpoint
     from wpriv.training.engine.saved_weights import load_diagnostics
 
     path = folder.path
-    entries = entries_of_plan(job, folder)
+    job, entries = entries_of_plan(planned, folder)
     process = None if job.private is None else process_from_ledger(job, folder, entries)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
     stored = checkpoint.load(path / storage.MODEL)
@@ -114,8 +118,9 @@ def conclude(job: Plan, folder: RunFolder, about: Json, reports: Json | None, el
         warnings = [*warnings, *more, *others]
     described = describe_weights(stored, job.train.average)
     statement = storage.as_stored({**statement, **described, "warnings": [*warnings, *task.warnings(metrics)]})
-    view = plot.View(figure=job.train.figure or "training", title=job.train.title)
-    plot.draw(metrics, [view], path, ("png",), numbers=expectations.of_recipe(job.recipe))
+    if job.train.optimizer.name != "given":  # else the loop of another framework has the figures
+        view = plot.View(figure=job.train.figure or "training", title=job.train.title)
+        plot.draw(metrics, [view], path, ("png",), numbers=expectations.of_recipe(job.recipe))
     plot.task_files(path, job.train.task, ("png",))
     write_statement(path, statement, stored)
 
@@ -180,8 +185,6 @@ def add_warning(path: Path, statement: Json, warning: str) -> Json:
     """Add a warning to the statement of a finished run, in its files too, and return it; once is enough."""
     if warning in statement.get("warnings", []):
         return statement
-    from wpriv.files import checkpoint
-
     statement = {**statement, "warnings": [*statement.get("warnings", []), warning]}
     # earlier versions wrote no model.safetensors, whose header has a digest of the statement
     write_statement(path, statement, checkpoint.load(path / storage.MODEL) if "model" in statement else None)

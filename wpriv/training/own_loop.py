@@ -7,7 +7,8 @@ import math
 import numbers
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,9 @@ from wpriv.training.trained import Trained
 from wpriv.training.training_run import Begun, TrainingRun
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
+    from wpriv.training.engine.network_guard import State
     from wpriv.training.engine.sampler import Indices
 
 
@@ -33,6 +35,8 @@ def training_loop(
     classes: Any = None,
     tokens: int | None = None,
     features: Mapping[str, Any] | None = None,
+    person: Any = None,
+    max_per_person: int | None = None,
     log: str | Sequence[str] | None = None,
     log_private_losses: bool = False,
     out: str | Path | None = None,
@@ -49,12 +53,13 @@ def training_loop(
 
     Args:
         model, data, log, log_private_losses, out, device, resume, fork, fresh: as in ``train``.
-        test, loss, classes, tokens, features, options: the keywords of ``train`` for a network.
+        test, loss, classes, tokens, features, person, max_per_person, options: the keywords of ``train`` for a network.
     Raises:
         As ``train``, here or at the beginning of the ``with`` block.
     """
     logs = metric_logs.logs_of(log, log_private_losses)
     objects = {"test": test, "loss": loss, "classes": classes, "tokens": tokens, "features": features}
+    objects |= {"person": person, "max_per_person": max_per_person}
     training = own_training.own_training(model, data, **objects, **options)
     run = training_run.own_run(training, out, device, None, _never, logs)
     return Loop(run, {"resume": resume, "fork": fork, "fresh": fresh})
@@ -70,13 +75,30 @@ class Batch:
 
     Args:
         step: the number of the step, from 1.
-        inputs, targets: [B, ...] tensors; B differs from step to step, and may be 0. They are copies: what is written
-            to them changes nothing.
     """
 
     step: int
-    inputs: Tensor
-    targets: Tensor
+    _fetch: Callable[[], tuple[Any, Any]] = field(repr=False)
+
+    @cached_property
+    def _records(self) -> tuple[Any, Any]:
+        from wpriv.training.clipping.record_trees import raw
+
+        inputs, targets = self._fetch()
+        return raw(inputs), raw(targets)
+
+    @property
+    def inputs(self) -> Any:
+        """[B, ...] the inputs of the records, or a tree of them as they were given; B differs from step to step, and may be 0.
+
+        They are a copy, as the targets are: what is written to them changes nothing.
+        """
+        return self._records[0]
+
+    @property
+    def targets(self) -> Any:
+        """[B, ...] the targets of the records."""
+        return self._records[1]
 
 
 class Loop:
@@ -84,10 +106,10 @@ class Loop:
 
     Each round of ``for batch in run`` draws the records of a step, and ``run.step()`` must be called exactly once in
     it: it writes the ledger, clips each record's gradient, adds the noise and updates the network. Everything else
-    (learning rates, logging, figures on test records, stopping early) is the caller's. A step cannot be left out, since
-    whether it is left out could depend on its records, and only ``run.step()`` may change the network. After the last
-    step the statement is written, and ``result`` is the ``Trained``; a loop that is left before stays resumable
-    (``resume=True``).
+    (learning rates, logging, figures on test records) is the caller's. A step cannot be left out, since whether it is
+    left out could depend on its records, and only ``run.step()`` may change the network. After the last step, or by
+    ``finish`` before it, the statement is written, and ``result`` is the ``Trained``; a loop that is left before stays
+    resumable (``resume=True``).
     """
 
     def __init__(self, run: TrainingRun, start: Mapping[str, bool]):
@@ -103,7 +125,7 @@ class Loop:
         self._loss: object = None
         self._loss_name = ""
         # what the last step left of the network, which nothing else may change
-        self._state: dict[str, tuple[object, ...]] = {}
+        self._state: State | None = None
         self._stamps: list[tuple[object, ...]] = []
         # why no step can follow and no checkpoint may be written: its state would not fit the ledger
         self._fault: str | None = None
@@ -158,19 +180,21 @@ class Loop:
         finally:
             self._batches.close()
             self._batches = self._batch = None
-        self._result = self._run.conclude(self._begun)
+        if self._result is None:
+            self._result = self._run.conclude(self._begun)
 
     def _rounds(self, batches: Iterator[Indices], engine: Any) -> Iterator[Batch]:
         """Yield each batch, and check what its round did."""
         for indices in batches:
             self._batch = indices
-            yield Batch(engine.steps_done + 1, *engine.job.fetch(indices))
+            yield Batch(engine.steps_done + 1, partial(engine.job.fetch, indices))
             if self._batch is not None:
                 raise UsageError(
                     f"step {engine.steps_done + 1} was drawn and not trained on: call `run.step()` in every round "
                     f"of the loop. Whether a step is left out could depend on its records"
                 )
-            self._require_sound(read=False)
+            if self._result is None:
+                self._require_sound(read=False)
 
     def _require_sound(self, *, read: bool = True) -> None:
         """Refuse to go on after a step that failed, or with a network that something else than a step changed.
@@ -182,7 +206,8 @@ class Loop:
         from wpriv.training.engine import network_guard
 
         if self._fault is None and (read or network_guard.stamps_of(self.model) != self._stamps):
-            change = network_guard.difference(self._state, network_guard.state_of(self.model))
+            assert self._state is not None
+            change = network_guard.difference(self._state, self.model)
             if change is not None:
                 self._fault = (
                     f"the network was changed by something else than `run.step()`: {change}. What the change was "
@@ -196,7 +221,8 @@ class Loop:
         """Note the present state of the network as that which a step left."""
         from wpriv.training.engine import network_guard
 
-        self._state, self._stamps = network_guard.state_of(self.model), network_guard.stamps_of(self.model)
+        self._state = network_guard.state_of(self.model, self._state)
+        self._stamps = network_guard.stamps_of(self.model)
 
     def step(self, loss: Any = None, *, lr: float | None = None) -> None:
         """Train on the records of this round: clip each record's gradient, add the noise, update the network.
@@ -212,6 +238,8 @@ class Loop:
                 network was changed since the last step, or an argument is none of these.
             Unsupported: the loss mixes records.
         """
+        if self._result is not None:
+            raise UsageError("this step has no batch: the training is over, by its last step or by `run.finish()`")
         if self._batch is None or self._engine is None:
             raise UsageError(
                 "this step has no batch: call `run.step()` once in every round of `for batch in run`, which draws the "
@@ -235,6 +263,51 @@ class Loop:
         engine.step(indices, None if lr is None else float(lr), own_training.settings(self._loss_name, lr))
         self._fault = None
         self._note_state()
+
+    def finish(self, *, scheduled: bool = False) -> Trained:
+        """End the training after the steps so far, and return it: with its statement, and with no step to follow.
+
+        Where the step of the end was chosen by what the training has released, such as the accuracy on public records,
+        the steps that ran have no guarantee of their own. The end is then a function of the releases of all planned
+        steps, and their guarantee is stated, with what the steps that ran would cost had they been planned alone.
+
+        Args:
+            scheduled: the end was fixed in advance, or by what does not depend on any record, such as a time limit. The
+                guarantee is then that of the steps that ran.
+        Raises:
+            UsageError: no step has been taken, the batch of this round is not trained on, or the network was changed.
+        """
+        if self._result is not None:
+            return self._result
+        if self._begun is None or self._engine is None or self._draw is None:
+            raise UsageError("`run.finish()` ends a training in its block: `with wpriv.training_loop(...) as run:`")
+        if self._batch is not None:
+            raise UsageError(
+                "`run.finish()` comes after `run.step()`: the batch of this round was drawn and not trained on, and "
+                "whether a step is left out could depend on its records"
+            )
+        if not self._engine.steps_done:
+            raise UsageError("`run.finish()` ends a training after the steps that ran, and none has; take a step first")
+        self._require_sound()
+        self._engine.ended = scheduled
+        # writes the last metrics and the weights, and draws no batch
+        for _ in self._batches or self._draw():
+            raise AssertionError
+        self._result = self._run.conclude(self._begun)
+        return self._result
+
+    def evaluate(self, x: object, y: object, *, loss: object = None) -> dict[str, float]:
+        """Return ``test_loss`` and, for classes, ``accuracy`` of the present network; see ``Trained.evaluate``.
+
+        There is no noise in them: what follows from figures of private records is not covered by the guarantee.
+        """
+        if self._begun is None:
+            raise UsageError("`run.evaluate` is for the with block: `with wpriv.training_loop(...) as run:`")
+        if self._result is not None:
+            return self._result.evaluate(x, y, loss=loss)
+        predictor = self._run.predictor({"data": self._begun.about}, self.model)
+        assert predictor is not None  # the task of a loop predicts targets
+        return predictor.evaluate(x, y, loss)
 
     def __repr__(self) -> str:
         if self._result is not None:
@@ -279,8 +352,13 @@ class Loop:
         """The finished training.
 
         Raises:
-            UsageError: steps are left.
+            UsageError: steps are left, and it was not ended by ``finish``.
         """
         if self._result is None:
-            raise UsageError("the training is not over: its result exists after the last round of `for batch in run`")
+            done = 0 if self._engine is None else self._engine.steps_done
+            raise UsageError(
+                f"the training is not over: {done} of {self.steps} steps are taken. Take the others by `for batch in "
+                f"run`, or end it here by `run.finish()` within the with block; a loop that was left goes on with "
+                f"resume=True and out={str(self._run.out)!r}"
+            )
         return self._result

@@ -42,10 +42,15 @@ def train(
     average: Mapping[str, Any] | None = None,
     freeze: str | Sequence[str] | None = None,
     lora: Mapping[str, Any] | None = None,
+    physical: int | None = None,
+    precision: str | None = None,
     seed: int | None = None,
     classes: Any = None,
     tokens: int | None = None,
     features: Mapping[str, Any] | None = None,
+    person: Any = None,
+    max_per_person: int | None = None,
+    copies: int | None = None,
     progress: bool | None = None,
     log: str | Sequence[str] | None = None,
     log_private_losses: bool = False,
@@ -67,11 +72,16 @@ def train(
         recipe: a path, or the name of a shipped recipe, of one training and not of a sweep; or a network, which must
             treat each record by itself. A recipe takes ``set``, ``quick`` and ``data_root``, a network all keywords
             down to ``progress``.
-        data: the records and targets (x, y) as arrays or tensors, or a torch Dataset of such pairs.
+        data: the records and targets (x, y), or a torch Dataset or DataLoader of such pairs (of a DataLoader the
+            dataset, collate_fn and workers are used). Each is an array, or a dictionary, tuple or list of arrays with
+            the records in their first dimension: ``forward`` gets these by name or in order, and the loss the targets
+            as they are. Without targets (x alone) the loss gets the records as targets.
         test: records for testing, as ``data``; a fifth of ``data`` is held out where left out.
         loss: a function (outputs, targets) -> losses [B], a loss of torch.nn, or a name such as ``squared``;
             cross-entropy by default. Of a loss of torch, each record gets its value on that record alone: the mean over
-            its outputs that count, or their sum; class weights multiply it and are not divided out.
+            its outputs that count (without those of ``ignore_index``; 0 where none counts), or their sum; class weights
+            multiply it and are not divided out. With targets for each token or pixel, classes are the second dimension
+            of the outputs, as in torch, or the last one.
         eps, delta, sigma: the target (eps and delta), or the noise multiplier and the delta of the statement.
         clip: l2 norm to which each record's gradient is clipped (default 1), or ``automatic``.
         sampling: ``poisson`` (default), ``allocation``, ``fixed`` or ``none``.
@@ -81,12 +91,18 @@ def train(
         augment, average: these keys of a recipe: ``{"copies": 8, "flip": "horizontal"}``, ``{"decay": 0.999}``.
         freeze, lora: names of parameters that are not trained, ``features.*``, and low-rank changes, ``{"rank": 4}``;
             the network that is given holds them afterwards, and its first weights are taken as public.
+        physical: how many records pass through the network at once, of a batch that memory does not hold; found from
+            memory by default. The steps are the same: one noise, and the divisor is the expected batch.
+        precision: ``bf16`` computes the network in bfloat16 by autocast; weights, norms and noise stay float32.
         classes: the label of each output of the network, in their order: ``[2, 4, 9]``, or words; or names of the
             labels 0, 1, ... Left out, whole labels are the places of outputs, and words are sorted, which takes the
             set of them as public.
         tokens: the size of the vocabulary, where x holds tokens: whole numbers [N, T] below it, for an embedding.
         features: fixed features of images that the network takes in their place, [N, D] rows: ``{"name":
             "oriented-energy"}`` or ``scattering``, with the keys of a recipe; ``wpriv.image_features`` computes them.
+        person, max_per_person: whose each record is, [N] numbers or words, where privacy is for persons: the records of
+            a person, at most so many, are drawn together, averaged and clipped as one. The numbers are public.
+        copies: average each record over so many passes before clipping, where the network draws random numbers.
         seed: makes the noise known to whoever knows it: for tests only.
         progress: print the metrics of every epoch on standard error (default).
         log: ``mlflow``, ``tensorboard`` or ``wandb``, or several; covered figures are sent at the end.
@@ -114,6 +130,8 @@ def train(
         "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
         "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "seed": seed,
         "augment": augment, "average": average, "freeze": freeze, "lora": lora,
+        "physical": physical, "precision": precision, "copies": copies,
+        "person": person, "max_per_person": max_per_person,
     }  # fmt: skip
     logs = metric_logs.logs_of(log, log_private_losses)
     start: Json = {"resume": resume, "fork": fork, "fresh": fresh}

@@ -28,6 +28,7 @@ from wpriv.training.trained import Trained, load_finished
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from torch import nn
 
     from wpriv.training.engine.job import Schedule
     from wpriv.training.engine.loop import Engine
@@ -222,7 +223,8 @@ class TrainingRun:
             if (line := metric_logs.warning(self.logs)) is not None:
                 trained = replace(trained, statement=finalize.add_warning(trained.out, trained.statement, line))
             metric_logs.send(self.logs, trained)
-        trained = replace(trained, predictor=self._predictor(folder.path, trained.classes))
+        given = None if self.given is None else self.given.with_weights(folder.path, self.device)
+        trained = replace(trained, predictor=self.predictor(trained.statement, given))
         if self.given is None or job.train.average is None:
             return trained
         from wpriv.training.engine import network_guard
@@ -231,28 +233,34 @@ class TrainingRun:
         network_guard.note_left(averaged, self._origin())
         return replace(trained, averaged=averaged)
 
-    def _predictor(self, folder: Path, classes: tuple[int | str, ...]) -> Predictor | None:
-        """Return what predicts with the trained network; None where the network of a task predicts no targets."""
+    def predictor(self, statement: Json, network: nn.Module | None) -> Predictor | None:
+        """Return what predicts with a network of this training; None where the network of a task predicts no targets.
+
+        Args:
+            statement: of which the entry ``data`` names the classes. network: None for that in the folder.
+        """
         train, data, given = self.recipe.train, self.data, self.given
         if train.task not in SUPERVISED:
             return None
-        from wpriv.training.tasks import _record_loss
+        from wpriv.training.clipping import record_loss
 
         loss = train.options.get("loss", "squared") if train.task == "fit" else None
         return Predictor(
             recipe=train,
-            folder=folder,
+            folder=self.out,
             device=self.device,
             shape=data.shape,
             whole=data.x_train.dtype == "uint8",
             vocabulary=data.vocabulary,
             width=len(data.response) or len(data.classes),
-            classes=classes,
+            classes=train_data.values(statement),
             ignored=data.ignored,
-            targets=_record_loss.targets_of(loss) if given is None else given.targets,
-            link=_record_loss.link_of(loss) if given is None else given.link,
+            like=None if (like := data.packed("x_test")) is None else like.empty(),
+            goals=None if (goals := data.packed("response_test")) is None else goals.empty(),
+            targets=record_loss.targets_of(loss) if given is None else given.targets,
+            link=record_loss.link_of(loss) if given is None else given.link,
             loss=None if given is None else given.loss,
-            given=None if given is None else given.with_weights(folder, self.device),
+            given=network,
         )
 
     def prepare(self, begun: Begun) -> tuple[Engine, Callable[[], Any]]:

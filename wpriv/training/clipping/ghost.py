@@ -23,6 +23,7 @@ from torch.func import functional_call, grad_and_value
 from torch.func import vmap as batched
 
 from wpriv.errors import Unsupported
+from wpriv.training.clipping import model_state
 from wpriv.training.clipping.copies import count_of, shares_of_sums
 from wpriv.training.clipping.example_gradients import (
     Loss,
@@ -300,7 +301,7 @@ def vmap(
     for at in range(0, len(inputs), size):
         near = slice(at, at + size)
         try:
-            with one_by_one():
+            with one_by_one(), model_state.own_tensors(model):
                 grads, losses = each(trainable, inputs[near], targets[near])
         except RuntimeError as error:
             reason = str(error).strip().partition("\n")[0]

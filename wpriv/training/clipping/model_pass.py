@@ -80,6 +80,11 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         dimensions: the sizes that occur in layers and records, as ``sizes_of`` gives them.
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keep torch from loading its compiler, to exclude this class from it; that takes a second."""
+        return False
+
     def __init__(self, model: nn.Module, size: int, seed: int = SEED, dimensions: Container[int] = ()):
         super().__init__()  # type: ignore[no-untyped-call]
         self.model, self.size, self.count, self.unknown, self.seed = model, size, 0, False, seed

@@ -141,7 +141,7 @@ class Engine(TrainingState):
             self.save()
         saved, memory = time.monotonic(), HeldMemory()
         total = self.schedule.steps
-        while self.steps_done < total:
+        while self.steps_done < total and self.ended is None:
             if self.steps_done == self.repeats_until:
                 self.renew_noise()
             state = self.sampler.state()
@@ -153,7 +153,7 @@ class Engine(TrainingState):
                     self.sampler.restore(state)
             on_step(self.steps_done)
             memory.after_step()
-            epoch = self.schedule.epoch_of(self.steps_done)
+            epoch = None if self.ended is not None else self.schedule.epoch_of(self.steps_done)
             if epoch is not None:
                 self._force()
                 self.rows.append(on_epoch(self._row(epoch)))
@@ -166,9 +166,12 @@ class Engine(TrainingState):
                 raise Interrupted(message)
             due = epoch is not None or time.monotonic() - saved >= self.schedule.every
             # all processes save after the same step, though their clocks differ: they wait for each other there
-            if self.steps_done < total and distributed.anywhere(due):
+            if self.steps_done < total and distributed.anywhere(due) and self.ended is None:
                 self.save()
                 saved = time.monotonic()
+        if self.ended is not None and (not self.rows or self.rows[-1]["step"] < self.steps_done):
+            self._force()
+            self.rows.append(on_epoch(self._row(1 + (self.rows[-1]["epoch"] if self.rows else 0))))
         self.finish()
 
     def step(self, indices: Indices, lr: float | None = None, settings: str = "") -> None:
@@ -283,6 +286,7 @@ class Engine(TrainingState):
         return batch
 
     def _update_weights(self, parts: list[Tensor]) -> None:
+        self.before_update(parts)
         for weight, part in zip(self.weights, parts, strict=True):
             weight.grad = sharding.like(part, weight) if self.job.divided else part
         for optimizer in self.optimizers.values():
