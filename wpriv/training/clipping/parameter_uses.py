@@ -32,38 +32,21 @@ from wpriv.training.clipping.layer_rules import embedding
 from wpriv.training.clipping.record_trees import Records, leaves
 
 # functions whose value at a place depends on the arguments at this place alone, after broadcasting
-ELEMENTWISE = (
-    "add",
-    "sub",
-    "rsub",
-    "mul",
-    "div",
-    "rdiv",
-    "true_divide",
-    "divide",
-    "multiply",
-    "subtract",
-    "pow",
-    "rpow",
+ELEMENTWISE = frozenset(
+    (
+        "add sub rsub mul div rdiv true_divide divide multiply subtract pow rpow maximum minimum where "
+        "addcmul addcdiv lerp iadd isub imul idiv ipow"
+    ).split()
 )
-ELEMENTWISE += ("maximum", "minimum", "where", "addcmul", "addcdiv", "lerp", "iadd", "isub", "imul", "idiv", "ipow")
 # functions after which the records may lie in another dimension than the first
-MOVING = ("transpose", "permute", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "T", "H")
-MOVING += ("stack", "unsqueeze", "getitem")
+MOVING = frozenset("transpose permute movedim moveaxis swapaxes swapdims t T H stack unsqueeze getitem".split())
 # properties of tensors that are no tensors
-PLAIN = (
-    "dtype",
-    "device",
-    "layout",
-    "ndim",
-    "requires_grad",
-    "is_leaf",
-    "is_nested",
-    "is_cuda",
-    "is_sparse",
-    "grad_fn",
+PLAIN = frozenset(
+    (
+        "dtype device layout ndim requires_grad is_leaf is_nested is_cuda is_sparse grad_fn dim numel stride "
+        "is_contiguous is_floating_point is_complex get_device data_ptr"
+    ).split()
 )
-PLAIN += ("dim", "numel", "stride", "is_contiguous", "is_floating_point", "is_complex", "get_device", "data_ptr")
 # values of gradients that go back through a computation together: for the cache of a CPU
 TOGETHER = 2**18
 BY_VMAP = "use the clipping method 'vmap'"
