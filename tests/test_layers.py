@@ -37,12 +37,16 @@ FLOORS = (
     ("training/local",),
     ("training",),
     ("training/audit",),
+    # wpriv inside of other frameworks
+    ("sklearn", "flower"),
     # what the five papers alone need
     ("papers",),
     ("papers/mechanisms",),
     ("papers/accountants", "papers/penalty"),
     ("papers/tables", "papers/tasks"),
     ("papers/reproduction",),
+    # inside the programs of others
+    ("sklearn", "flower", "lightning", "transformers"),
     ("cli",),
 )
 LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
@@ -56,7 +60,7 @@ HOMES = {
     "pydantic": ("config", "results/model.py"),
     "jinja2": ("training/reports/render.py",),
     "pandas": ("files/csv_tables.py",),
-    "torch": ("transport", "training", "papers", "files/checkpoint.py"),
+    "torch": ("transport", "training", "papers", "files/checkpoint.py", "sklearn", "flower"),
     "matplotlib": ("figures", "results", "papers/reproduction"),
     "cryptography": ("randomness",),
     "rich": ("cli",),
@@ -70,6 +74,8 @@ HOMES = {
     "tensorboard": ("training/metric_logs.py",),
     "mlflow": ("training/metric_logs.py",),
     "wandb": ("training/metric_logs.py",),
+    "sklearn": ("sklearn",),
+    "flwr": ("flower",),
 }
 PLD_USERS = (
     *("accounting/accountants/pld.py", "accounting/accountants/pdp.py", "accounting/other_bounds.py"),
@@ -195,8 +201,8 @@ def test_the_house_stays_small():
     core = [name for name in NAMES if name.startswith("core/")]
     assert len(core) <= 22
     assert sum(lines[name] for name in core) <= 5_800
-    assert len([name for name in NAMES if lines[name]]) <= 343
-    assert sum(lines.values()) <= 73_800
+    assert len([name for name in NAMES if lines[name]]) <= 360
+    assert sum(lines.values()) <= 77_000
 
 
 @pytest.mark.parametrize(

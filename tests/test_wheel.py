@@ -38,6 +38,8 @@ OPTIONAL = {
     "mlflow": "mlflow",
     "wandb": "wandb",
     "submitit": "slurm",
+    "sklearn": "sklearn",
+    "flwr": "flower",
 }  # imported behind a message that names the extra
 # modules that go by another name than their distribution
 NAMES = {"PIL": "pillow", "yaml": "pyyaml", "flint": "python-flint"}
@@ -177,7 +179,8 @@ def test_the_wheel_holds_every_recipe_the_digits_and_their_licence(wheel):
     assert len(recipes) >= 70
     assert {f"wpriv/{name}" for name in recipes} <= names
     assert {"wpriv/training/data/digits.csv.gz", "wpriv/training/data/digits.LICENSE.txt", "wpriv/py.typed"} <= names
-    assert set(licences) == {"LICENSE", "wpriv/training/data/digits.LICENSE.txt"}
+    data_sets = {f"wpriv/training/data/{name}.LICENSE.txt" for name in ("digits", "docstrings")}
+    assert set(licences) == {"LICENSE", *data_sets}
 
 
 def test_every_import_of_the_package_is_declared_and_every_declaration_is_imported(wheel):

@@ -35,23 +35,30 @@ _MODULES = {
     "papers.mechanisms.wgrad": "Wgrad",
     "papers.sliced_distance": "PrivateDistance private_sliced_distance",
     "training.audit.audit": "Audit audit",
+    "training.clipping.fix_network": "Fixed fix",
     "training.local.privatize": "Privatized privatize",
     "training.own_loop": "Loop training_loop",
     "training.reports.report": "Report report",
     "training.sweep": "SweepResult",
     "training.tasks._image_features": "image_features",
     "training.train": "train train_all",
-    "training.trained": "Trained",
+    "training.trained": "Trained load",
 }
 _HOMES = {name: f"wpriv.{module}" for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_HOMES)
 
 
+# modules for other frameworks, which they import
+_ADAPTERS = ("flower", "sklearn")
+
+
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'wpriv' has no attribute {name!r}")
     import importlib
 
+    if name in _ADAPTERS:
+        return importlib.import_module(f"wpriv.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'wpriv' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

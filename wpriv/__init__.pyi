@@ -52,6 +52,8 @@ from wpriv.papers.sliced_distance import PrivateDistance as PrivateDistance
 from wpriv.papers.sliced_distance import private_sliced_distance as private_sliced_distance
 from wpriv.training.audit.audit import Audit as Audit
 from wpriv.training.audit.audit import audit as audit
+from wpriv.training.clipping.fix_network import Fixed as Fixed
+from wpriv.training.clipping.fix_network import fix as fix
 from wpriv.training.local.privatize import Privatized as Privatized
 from wpriv.training.local.privatize import privatize as privatize
 from wpriv.training.own_loop import Loop as Loop
@@ -63,5 +65,6 @@ from wpriv.training.tasks._image_features import image_features as image_feature
 from wpriv.training.train import train as train
 from wpriv.training.train import train_all as train_all
 from wpriv.training.trained import Trained as Trained
+from wpriv.training.trained import load as load
 
 __all__: list[str]

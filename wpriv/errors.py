@@ -109,8 +109,10 @@ EXTRAS = {
     "pywt": "wavelets",
     "jsonschema": "registry",
     "submitit": "slurm",
+    "sklearn": "sklearn",
+    "flwr": "flower",
 }
-_PACKAGES = {"PIL": "pillow", "pywt": "PyWavelets", "flint": "python-flint"}
+_PACKAGES = {"PIL": "pillow", "pywt": "PyWavelets", "flint": "python-flint", "sklearn": "scikit-learn"}
 
 
 def lacking(module: str, user: str) -> MissingResource:

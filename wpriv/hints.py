@@ -159,6 +159,30 @@ def instead(word: str, known: Sequence[str], kind: str = "", help: str = "") -> 
     return near if near != "." else f". Known: {', '.join(known)}"
 
 
+# keywords of other programs that train, and where their subject is here
+_ELSEWHERE = {
+    "callbacks callback hooks": "code between steps belongs into a loop of your own: `wpriv.training_loop`",
+    "sampler batch-sampler shuffle drop-last": "the accounting decides how records are drawn: `sampling='poisson'`",
+    "early-stopping patience early-stop": "`run.finish()` ends a loop of your own early: `wpriv.training_loop`",
+    "momentum betas weight-decay nesterov": "a key of the optimizer: `optimizer={'name': 'sgd', 'momentum': 0.9}`",
+    "gradient-accumulation-steps accumulate accumulation microbatch microbatches virtual-batch "
+    "max-physical-batch-size": "a batch passes in pieces by `physical`, the number of records of a piece",
+    "amp fp16 mixed-precision autocast dtype": "half precision is `precision='bf16'`",
+    "validation validation-data val-data valid eval-set eval-data": "records to measure on are `test`",
+    "num-workers workers collate-fn pin-memory": "records are arrays in memory or a torch Dataset, `data`",
+    "criterion loss-fn": "the loss of a record is `loss`",
+    "n-epochs max-epochs nb-epochs": "passes over the records are `epochs`",
+    "max-steps": "their number is `steps`",
+}
+ELSEWHERE = {term: place for terms, place in _ELSEWHERE.items() for term in terms.split()}
+
+
+def elsewhere(word: str, known: Sequence[str]) -> str:
+    """Return where a keyword of other trainings is found, for a verb that trains; "" where nothing is known."""
+    place = ELSEWHERE.get(fold(word), "")
+    return f": {place}." if place and "optimizer" in known else ""
+
+
 def did_you_mean(word: str, known: Sequence[str], prefix: str = "") -> str:
     """Return "; did you mean 'name'?" for an unknown word, or "" where no known name is near."""
     import difflib

@@ -395,3 +395,114 @@ def test_a_network_is_free_again_once_a_loop_that_was_entered_by_hand_is_gone(tm
     gc.collect()
     with wpriv.training_loop(model, (X, Y), out=tmp_path / "r", **LOOP, fresh=True) as run:
         assert run.model is model
+
+
+def end_after(out, steps, **how):
+    """Take some steps of a loop and end it within its round."""
+    with loop(out, eps=None, sigma=1.0) as run:
+        for batch in run:
+            run.step()
+            if batch.step == steps:
+                run.finish(**how)
+                with pytest.raises(UsageError, match="over"):
+                    run.step()
+    return run
+
+
+def cost(steps):
+    process = wpriv.Process((wpriv.Step(wpriv.Gauss(1.0), steps, wpriv.Poisson(0.25)),))
+    return wpriv.curve(process, "pld").at(delta=1e-5).epsilon.upper
+
+
+@pytest.mark.parametrize("scheduled", [True, False])
+def test_a_training_that_is_ended_early_states_the_steps_that_ran_and_the_guarantee_of_its_end(tmp_path, scheduled):
+    """An end that was chosen from what was released is a function of all planned steps, and keeps their guarantee."""
+    result = end_after(tmp_path / "r", 2, scheduled=scheduled).result
+    assert result.statement["steps"] == 2
+    assert len((tmp_path / "r" / "ledger.jsonl").read_text().splitlines()) == 2
+    assert result.epsilon == pytest.approx(cost(2 if scheduled else 4), rel=1e-3)
+    (remark,) = result.statement["remarks"]
+    assert remark.startswith("The training was ended after 2 of 4 planned steps")
+    assert result.metrics[-1]["step"] == 2
+    assert not (tmp_path / "r" / "checkpoint.pt").exists()
+    # the first steps of the whole training, bit for bit, and the folder holds the ended one
+    with loop(tmp_path / "again", eps=None, sigma=1.0, steps=4) as run:
+        for batch in run:
+            run.step()
+            if batch.step == 2:
+                assert same(run.model.state_dict(), weights(tmp_path / "r"))
+    found = wpriv.train(network(), (X, Y), out=tmp_path / "r", **{**LOOP, "eps": None, "sigma": 1.0}, progress=False)
+    assert found.found
+    assert found.plan.steps == 2
+    assert found.epsilon == result.epsilon
+    assert found.statement == result.statement
+
+
+def test_a_loop_may_be_ended_after_its_rounds_were_left_or_when_it_goes_on(tmp_path):
+    with loop(tmp_path / "r") as run:
+        for _ in run:
+            run.step()
+            break
+        with pytest.raises(UsageError, match=r"1 of 4 steps.*run\.finish\(\)"):
+            _ = run.result
+        assert run.finish() is run.finish() is run.result
+        assert [*run] == []
+    with pytest.raises(UsageError, match=r"1 of 4 steps"):
+        _ = take_one(tmp_path / "left").result
+    with loop(tmp_path / "left", resume=True) as run:
+        run.finish()
+    assert same(weights(tmp_path / "left"), weights(tmp_path / "r"))
+
+
+def take_one(out):
+    with loop(out) as run:
+        for _ in run:
+            run.step()
+            break
+    return run
+
+
+def test_a_training_ends_only_after_a_step_and_with_the_network_of_its_steps(tmp_path):
+    with pytest.raises(UsageError, match="in its block"):
+        loop(tmp_path / "r").finish()
+    with loop(tmp_path / "r") as run:
+        with pytest.raises(UsageError, match="none has"):
+            run.finish()
+        for _ in run:
+            with pytest.raises(UsageError, match="not trained on"):
+                run.finish()
+            run.step()
+            break
+        run.finish()
+
+    def changed():
+        with loop(tmp_path / "changed") as run:
+            for _ in run:
+                run.step()
+                run.model[0].weight.data.zero_()
+                run.finish()
+
+    with pytest.raises(UsageError, match="changed by something else"):
+        changed()
+
+
+def test_a_training_goes_on_from_one_that_was_ended_at_the_cost_of_the_steps_of_both(tmp_path):
+    end_after(tmp_path / "r", 1)
+    with loop(tmp_path / "r", eps=None, sigma=1.0, steps=2, fork=True) as run:
+        for _ in run:
+            run.step()
+    assert run.result.statement["steps"] == 3
+
+
+def test_an_evaluation_within_a_loop_is_that_of_the_network_and_changes_no_step(tmp_path, reference):
+    with loop(tmp_path / "r") as run:
+        with pytest.raises(UsageError, match="with block"):
+            loop(tmp_path / "other").evaluate(*TEST)
+        for _ in run:
+            run.step()
+            figures = run.evaluate(*TEST)
+            with torch.no_grad():
+                outputs = run.model(torch.tensor(TEST[0]))
+            assert figures["accuracy"] == pytest.approx(float((outputs.argmax(1).numpy() == TEST[1]).mean()))
+    assert run.evaluate(*TEST) == run.result.evaluate(*TEST) == figures
+    assert same(weights(tmp_path / "r"), reference)

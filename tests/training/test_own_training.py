@@ -155,7 +155,7 @@ def test_no_number_computed_from_the_records_stands_in_the_recipe(tmp_path):
     [
         ({"lr": None}, UsageError, "`lr`"),
         ({"eps": None}, UsageError, "`eps`"),
-        ({"bacth": 3}, TypeError, "bacth"),
+        ({"bacth": 3}, UsageError, "did you mean 'batch'"),
         ({"data": X}, UsageError, "`data`"),
         ({"data": None}, UsageError, "`data`"),
         ({"data": (X, Y[:7])}, MissingResource, "7 labels"),

@@ -19,7 +19,7 @@ from wpriv.core import registry
 from wpriv.core.kinds import SAMPLINGS, Adjacency
 from wpriv.core.mechanism import Mechanism
 from wpriv.errors import UsageError
-from wpriv.hints import DP_SGD, did_you_mean, fold, plain, plain_key
+from wpriv.hints import DP_SGD, did_you_mean, elsewhere, fold, plain, plain_key
 from wpriv.numerics.numbers import echo, number, quotient_up, shown
 
 P = ParamSpec("P")
@@ -175,6 +175,7 @@ def in_plain_words(verb: Callable[P, T]) -> Callable[P, T]:
     parameters = inspect.signature(verb).parameters
     names = parameters.keys()
     first = [name for name, each in parameters.items() if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
     pair = "; records and targets are one pair, as in train(model, (x, y), eps=3, delta=1e-5)" * ("data" in first)
 
     @functools.wraps(verb)
@@ -183,7 +184,14 @@ def in_plain_words(verb: Callable[P, T]) -> Callable[P, T]:
             raise UsageError(
                 f"{verb.__name__} takes only {', '.join(first)} without keywords; found {len(args)} values{pair}"
             )
-        return verb(*args, **plain_question(given, names))
+        question = plain_question(given, names)
+        for name in question:
+            if name not in names and not takes_any:
+                advice = elsewhere(name, names) or did_you_mean(name, [*names]) or "."
+                raise UsageError(
+                    f"{verb.__name__} has no keyword {name!r}{advice} help(wpriv.{verb.__name__}) describes all"
+                )
+        return verb(*args, **question)
 
     return spoken
 

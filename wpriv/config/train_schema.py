@@ -227,6 +227,9 @@ class Weights(StrictModel):
 
     file: Word = key("a file in the safetensors format, or a state_dict or model.pt of torch")
     sha256: Word | None = optional("the digest of the file; another file is refused")
+    recipe: Word | None = optional(
+        "a recipe without privacy that writes the file into its folder; it is trained first where there is no file"
+    )
     skip: Patterns | None = optional(
         "parameters that begin at random all the same, such as those of a new last layer: head.*"
     )
@@ -463,6 +466,10 @@ class Train(StrictModel):
         "number, or 1. With seed, the seeds of the runs are derived from it"
     )
     physical: Count | None = optional("records that go through the model at once; found from memory where left out")
+    precision: Literal["bf16"] | None = optional(
+        "bf16: the network computes outputs and gradients of layers in bfloat16 where torch.autocast does; weights, "
+        "norms, sums and noise stay float32, as all is where it is left out"
+    )
     memory: Annotated[int, Field(ge=16)] = key("megabytes that the activations of one physical batch may take", 1000)
     shard_weights: bool = key(
         "divide weights, sums of gradients, noise and optimizer among the processes of torchrun (FSDP); "

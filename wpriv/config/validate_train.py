@@ -205,7 +205,7 @@ def _task(part: Document, model: Train, *, plugins_known: bool) -> list[Diagnost
 
 def _of_task(model: Train, task: Any) -> Iterator[tuple[Key, str]]:
     """Techniques that a task does not have."""
-    if model.init is not None and not Path(model.init.file).is_file():
+    if model.init is not None and model.init.recipe is None and not Path(model.init.file).is_file():
         yield ("init",), f"init: no file of weights {model.init.file}; give the path of one"
     if task.clips_single_records:
         return
@@ -214,7 +214,7 @@ def _of_task(model: Train, task: Any) -> Iterator[tuple[Key, str]]:
         message = f"{name} compares gradients of records, which the task {model.task} does not observe; use pld"
         yield ("accountants",), message
     sums = f"it needs a task that trains one network on a sum of losses, such as classify or fit; found {model.task}"
-    for name in ("augment", "average", "init", "freeze", "lora"):
+    for name in ("augment", "average", "init", "freeze", "lora", "precision"):
         if getattr(model, name) is not None:
             yield (name,), f"{name}: {sums}. Leave {name} out"
     if model.privacy is not None and model.privacy.clip == "automatic":

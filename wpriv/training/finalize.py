@@ -27,8 +27,12 @@ Checkpoint = Mapping[str, Any]
 """The content of a model's file, or the weights in it: tensors by name."""
 
 
-def entries_of_model(folder: RunFolder) -> list[ledger.Entry]:
-    """Return the entries of the ledger, after checking that they are exactly those that preceded the model."""
+def as_trained(plan: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.Entry]]:
+    """Return the plan as far as the model was trained by it, and the entries of the ledger.
+
+    Raises:
+        UsageError: they are not exactly those that preceded the model.
+    """
     stored, entries = checkpoint.load_without_tensors(folder.model_path), folder.entries()
     position = ledger.Position(**stored["ledger"])
     ledger.require(entries, position, folder.ledger_path, str(folder.model_path))
@@ -38,12 +42,14 @@ def entries_of_model(folder: RunFolder) -> list[ledger.Entry]:
             f"{position.lines} of them: later steps are spent, and the statement of this model does not include them. "
             f"Continue with --fork, or begin again with --fresh"
         )
-    return entries
+    if "ended" in stored:
+        plan = plan.ended(stored["step"], scheduled=stored["ended"])
+    return plan, entries
 
 
-def entries_of_plan(plan: Plan, folder: RunFolder) -> list[ledger.Entry]:
-    """Return the entries of the ledger, after checking them against the model and the plan."""
-    entries = entries_of_model(folder)
+def entries_of_plan(planned: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.Entry]]:
+    """Return the same as ``as_trained``, after checking the entries against the plan as well."""
+    plan, entries = as_trained(planned, folder)
     if plan.step is not None:
         last = [entry for entry in entries if entry.run == folder.run]
         release, count = ledger.describe(plan.step), plan.releases(plan.steps)
@@ -53,7 +59,7 @@ def entries_of_plan(plan: Plan, folder: RunFolder) -> list[ledger.Entry]:
                 f"the ledger was changed, and no statement can be made on this run. Restore the ledger, or begin again "
                 f"with --fresh"
             )
-    return entries
+    return plan, entries
 
 
 def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entry]) -> Process:
@@ -77,12 +83,14 @@ def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entr
     return process.with_steps((replace(process.steps[0], observed=observed),))
 
 
-def conclude(job: Plan, folder: RunFolder, about: Json, reports: Json | None, elsewhere: Sequence[Path] = ()) -> None:
+def conclude(
+    planned: Plan, folder: RunFolder, about: Json, reports: Json | None, elsewhere: Sequence[Path] = ()
+) -> None:
     """Write the statement, the figures and model.safetensors; statement.json is last, and marks the run as finished."""
     from wpriv.training.engine.saved_weights import load_diagnostics
 
     path = folder.path
-    entries = entries_of_plan(job, folder)
+    job, entries = entries_of_plan(planned, folder)
     process = None if job.private is None else process_from_ledger(job, folder, entries)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
     stored = checkpoint.load(path / storage.MODEL)
@@ -98,7 +106,7 @@ def conclude(job: Plan, folder: RunFolder, about: Json, reports: Json | None, el
     }
     storage.write_json(path / storage.PROVENANCE, provenance)
     metrics, task = storage.table(path / storage.METRICS), tasks.load(job.train.task)
-    tested = {**provenance, "checked": stored.get("checked", [])}
+    tested = {**provenance, "checked": stored.get("checked", []), "remarks": stored.get("remarks", [])}
     statement = training_statement.statement(job, process, rows, refused, tested, reports)
     warnings = statement.get("warnings", [])
     if process is not None and job.private is not None and job.private.delta is not None:

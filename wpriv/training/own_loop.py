@@ -84,10 +84,10 @@ class Loop:
 
     Each round of ``for batch in run`` draws the records of a step, and ``run.step()`` must be called exactly once in
     it: it writes the ledger, clips each record's gradient, adds the noise and updates the network. Everything else
-    (learning rates, logging, figures on test records, stopping early) is the caller's. A step cannot be left out, since
-    whether it is left out could depend on its records, and only ``run.step()`` may change the network. After the last
-    step the statement is written, and ``result`` is the ``Trained``; a loop that is left before stays resumable
-    (``resume=True``).
+    (learning rates, logging, figures on test records) is the caller's. A step cannot be left out, since whether it is
+    left out could depend on its records, and only ``run.step()`` may change the network. After the last step, or by
+    ``finish`` before it, the statement is written, and ``result`` is the ``Trained``; a loop that is left before stays
+    resumable (``resume=True``).
     """
 
     def __init__(self, run: TrainingRun, start: Mapping[str, bool]):
@@ -158,7 +158,8 @@ class Loop:
         finally:
             self._batches.close()
             self._batches = self._batch = None
-        self._result = self._run.conclude(self._begun)
+        if self._result is None:
+            self._result = self._run.conclude(self._begun)
 
     def _rounds(self, batches: Iterator[Indices], engine: Any) -> Iterator[Batch]:
         """Yield each batch, and check what its round did."""
@@ -170,7 +171,8 @@ class Loop:
                     f"step {engine.steps_done + 1} was drawn and not trained on: call `run.step()` in every round "
                     f"of the loop. Whether a step is left out could depend on its records"
                 )
-            self._require_sound(read=False)
+            if self._result is None:
+                self._require_sound(read=False)
 
     def _require_sound(self, *, read: bool = True) -> None:
         """Refuse to go on after a step that failed, or with a network that something else than a step changed.
@@ -212,6 +214,8 @@ class Loop:
                 network was changed since the last step, or an argument is none of these.
             Unsupported: the loss mixes records.
         """
+        if self._result is not None:
+            raise UsageError("this step has no batch: the training is over, by its last step or by `run.finish()`")
         if self._batch is None or self._engine is None:
             raise UsageError(
                 "this step has no batch: call `run.step()` once in every round of `for batch in run`, which draws the "
@@ -235,6 +239,51 @@ class Loop:
         engine.step(indices, None if lr is None else float(lr), own_training.settings(self._loss_name, lr))
         self._fault = None
         self._note_state()
+
+    def finish(self, *, scheduled: bool = False) -> Trained:
+        """End the training after the steps so far, and return it: with its statement, and with no step to follow.
+
+        Where the step of the end was chosen by what the training has released, such as the accuracy on public records,
+        the steps that ran have no guarantee of their own. The end is then a function of the releases of all planned
+        steps, and their guarantee is stated, with what the steps that ran would cost had they been planned alone.
+
+        Args:
+            scheduled: the end was fixed in advance, or by what does not depend on any record, such as a time limit. The
+                guarantee is then that of the steps that ran.
+        Raises:
+            UsageError: no step has been taken, the batch of this round is not trained on, or the network was changed.
+        """
+        if self._result is not None:
+            return self._result
+        if self._begun is None or self._engine is None or self._draw is None:
+            raise UsageError("`run.finish()` ends a training in its block: `with wpriv.training_loop(...) as run:`")
+        if self._batch is not None:
+            raise UsageError(
+                "`run.finish()` comes after `run.step()`: the batch of this round was drawn and not trained on, and "
+                "whether a step is left out could depend on its records"
+            )
+        if not self._engine.steps_done:
+            raise UsageError("`run.finish()` ends a training after the steps that ran, and none has; take a step first")
+        self._require_sound()
+        self._engine.ended = scheduled
+        # writes the last metrics and the weights, and draws no batch
+        for _ in self._batches or self._draw():
+            raise AssertionError
+        self._result = self._run.conclude(self._begun)
+        return self._result
+
+    def evaluate(self, x: object, y: object, *, loss: object = None) -> dict[str, float]:
+        """Return ``test_loss`` and, for classes, ``accuracy`` of the present network; see ``Trained.evaluate``.
+
+        There is no noise in them: what follows from figures of private records is not covered by the guarantee.
+        """
+        if self._begun is None:
+            raise UsageError("`run.evaluate` is for the with block: `with wpriv.training_loop(...) as run:`")
+        if self._result is not None:
+            return self._result.evaluate(x, y, loss=loss)
+        predictor = self._run.predictor({"data": self._begun.about}, self.model)
+        assert predictor is not None  # the task of a loop predicts targets
+        return predictor.evaluate(x, y, loss)
 
     def __repr__(self) -> str:
         if self._result is not None:
@@ -279,8 +328,13 @@ class Loop:
         """The finished training.
 
         Raises:
-            UsageError: steps are left.
+            UsageError: steps are left, and it was not ended by ``finish``.
         """
         if self._result is None:
-            raise UsageError("the training is not over: its result exists after the last round of `for batch in run`")
+            done = 0 if self._engine is None else self._engine.steps_done
+            raise UsageError(
+                f"the training is not over: {done} of {self.steps} steps are taken. Take the others by `for batch in "
+                f"run`, or end it here by `run.finish()` within the with block; a loop that was left goes on with "
+                f"resume=True and out={str(self._run.out)!r}"
+            )
         return self._result

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from wpriv.config import document
 from wpriv.config.recipe import Recipe, check
 from wpriv.errors import UsageError, require
-from wpriv.hints import did_you_mean
+from wpriv.hints import did_you_mean, elsewhere
 from wpriv.results import storage
 from wpriv.results.model import Json
 from wpriv.training.data import Data
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SOURCE = "trained from Python by wpriv.train"
 # keywords of ``wpriv.train`` that are keys of ``privacy``, are keys of a recipe, or become such keys
 TARGET = ("eps", "delta", "sigma", "clip", "sampling")
-KEYS = ("batch", "epochs", "steps", "seed", "augment", "average", "freeze", "lora")
+KEYS = ("batch", "epochs", "steps", "seed", "augment", "average", "freeze", "lora", "physical", "precision")
 OTHERS = ("privacy", "lr", "optimizer")
 
 
@@ -40,7 +40,7 @@ class OwnTraining:
     Args:
         recipe: valid, with ``given`` for what only this program has.
         data: the records. model: the network, whose weights at this moment are the first ones. loss: of each record;
-            None for the loss of the task. targets: see ``fit.build_job``.
+            None for the loss of the task. targets: see ``fit.build_job``. link: see ``record_loss.link_of``.
     """
 
     recipe: Recipe
@@ -48,6 +48,7 @@ class OwnTraining:
     model: nn.Module
     loss: Loss | None
     targets: str
+    link: str
 
     def build_job(self, recipe: Train, data: Data, device: torch.device, /, *, adjacency: str) -> Job:
         """Build the job of the recipe with these objects; see ``tasks.BuildJob``."""
@@ -104,6 +105,7 @@ def own_training(
         MissingResource: the records are no arrays of numbers.
     """
     require("torch", "training")
+    from wpriv.training.clipping import record_loss
     from wpriv.training.tasks import _given
 
     keys = options_of(options)
@@ -124,15 +126,17 @@ def own_training(
         written["model"]["loss"] = _given.name_of(loss)
     recipe = check(document.of_data(type(model).__name__, written))
     per_record = None if loss is None else _given.per_record(loss)
-    return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record, targets)
+    link = record_loss.link_of(loss)
+    return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record, targets, link)
 
 
 def _records(
     model: nn.Module, data: object, test: object, loss: object, classes: Any, tokens: int | None, *, by_outputs: bool
 ) -> tuple[Data, str]:
     """The records as a data set, and their targets, see ``fit.job_of``; classes may be read off the outputs."""
+    from wpriv.training.clipping import record_loss
     from wpriv.training.data import declared_words, of_arrays
-    from wpriv.training.tasks import _given, _record_loss, _supervised
+    from wpriv.training.tasks import _given, _supervised
 
     held_out = None if test is None else _given.pair(test, "test")
     pair = _given.pair(data, "data")
@@ -143,10 +147,10 @@ def _records(
         held_out,
         source="arrays of a Python program",
         declared=declared_words(classes, "`classes`"),
-        ignored=_record_loss.ignored_label(loss),
+        ignored=record_loss.ignored_label(loss),
         tokens=vocabulary,
     )
-    targets = _record_loss.targets_of(loss)
+    targets = record_loss.targets_of(loss)
     if targets == "classes" and loss is not None and not isinstance(loss, str) and len(loaded.response) > 1:
         targets = "numbers"  # shares of classes, [N, K] floats, which torch's cross-entropy takes too
     if targets == "classes":
@@ -167,8 +171,8 @@ def options_of(keywords: Mapping[str, Any]) -> Json:
     for name in keywords:
         if name not in (*TARGET, *OTHERS, *KEYS):
             known = (*inspect.signature(own_training).parameters, *TARGET, *OTHERS, *KEYS)
-            hint = did_you_mean(name, [key for key in known if key != "options"]) or "."
-            raise UsageError(f"wpriv.train has no keyword {name!r}{hint} See help(wpriv.train)")
+            hint = elsewhere(name, known) or did_you_mean(name, [key for key in known if key != "options"]) or "."
+            raise UsageError(f"a training has no keyword {name!r}{hint} help(wpriv.train) describes all")
     lr, optimizer, privacy = (keywords.get(name) for name in ("lr", "optimizer", "privacy"))
     named = dict(optimizer) if isinstance(optimizer, Mapping) else {"name": optimizer or "sgd"}
     target = {name: keywords[name] for name in TARGET if keywords.get(name) is not None}

@@ -91,6 +91,8 @@ class Plan:
         multiplier: standard deviation of the noise over the sensitivity of the sum.
         before: the releases of earlier runs. stopped: there are fewer steps than the recipe's, so that eps is kept.
         notes: how the recipe was read.
+        planned: the steps that were planned, where the training was ended before them; else 0. scheduled: the step of
+            that end was fixed in advance; else it may depend on what earlier steps released.
     """
 
     recipe: Recipe
@@ -103,6 +105,8 @@ class Plan:
     before: tuple[Step, ...] = ()
     stopped: bool = False
     notes: tuple[str, ...] = ()
+    planned: int = 0
+    scheduled: bool = True
     _eps: dict[int, float | None] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -175,6 +179,25 @@ class Plan:
                 self._eps[steps] = None
         return self._eps[steps]
 
+    def ended(self, steps: int, *, scheduled: bool) -> Plan:
+        """Return the plan of a training that was ended after so many of its steps."""
+        return replace(self, steps=steps, planned=self.steps, scheduled=scheduled, _eps={})
+
+    @property
+    def end(self) -> tuple[str, ...]:
+        """Return what the statement says of an end before the planned one."""
+        if not self.planned:
+            return ()
+        words = f"The training was ended after {self.steps} of {self.planned} planned steps"
+        if self.scheduled or self.private is None:
+            return (f"{words}, at a step that was fixed in advance",) if self.scheduled else (words,)
+        alone = self.eps()
+        eps = "" if alone is None else f"; those that ran, fixed in advance, would cost eps = {text(alone, up=True)}"
+        return (
+            f"{words}. The step of the end may depend on what earlier steps released, so the guarantee is that of all "
+            f"planned steps{eps}",
+        )
+
 
 def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None) -> Plan:
     """Compute the schedule of a recipe, and the noise (or the number of steps) that meets its target."""
@@ -210,9 +233,15 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
 
 
 def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[evaluate.Refusal]]:
-    """Evaluate every accountant of the recipe on a process; return guarantees, and refusals."""
+    """Evaluate every accountant of the recipe on a process; return guarantees, and refusals.
+
+    Of a training that was ended by what it released, no number holds but that of all planned steps: its end is a
+    function of the releases of all of them, and so post-processing.
+    """
     private = plan.private
     assert private is not None
+    if not plan.scheduled:
+        process = plan.process(plan.planned)
     rows, refused = [], []
     for name in plan.train.accountants:
         try:

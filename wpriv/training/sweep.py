@@ -27,7 +27,7 @@ from wpriv.training.plan import Plan
 from wpriv.training.progress import Say
 from wpriv.training.reports import render
 from wpriv.training.trained import Trained, load_finished
-from wpriv.training.training_grid import Cell, Grid, Labels, Setting, cells
+from wpriv.training.training_grid import Cell, Grid, Labels, Setting, cells, with_first_weights
 
 # those of joblib, and submitit, which gives each cell to a cluster as a task
 BACKENDS = ("loky", "multiprocessing", "threading", "sequential", cluster.BACKEND)
@@ -160,6 +160,7 @@ def run(
     """
     check_backend(backend)
     _require_no_training(out)
+    recipe = with_first_weights(recipe, device=device, root=root, say=say)
     whole = Grid(cells(recipe), out, device, root)
     grid = replace(whole, cells=shard(part, whole.cells))
     trained: list[Trained] = []

@@ -17,7 +17,7 @@ from wpriv.training.metric_logs import Logs
 from wpriv.training.progress import Say, Stop, signals
 from wpriv.training.sweep import SweepResult
 from wpriv.training.trained import Trained
-from wpriv.training.training_grid import changed
+from wpriv.training.training_grid import changed, with_first_weights
 
 
 @in_plain_words
@@ -42,6 +42,8 @@ def train(
     average: Mapping[str, Any] | None = None,
     freeze: str | Sequence[str] | None = None,
     lora: Mapping[str, Any] | None = None,
+    physical: int | None = None,
+    precision: str | None = None,
     seed: int | None = None,
     classes: Any = None,
     tokens: int | None = None,
@@ -81,6 +83,9 @@ def train(
         augment, average: these keys of a recipe: ``{"copies": 8, "flip": "horizontal"}``, ``{"decay": 0.999}``.
         freeze, lora: names of parameters that are not trained, ``features.*``, and low-rank changes, ``{"rank": 4}``;
             the network that is given holds them afterwards, and its first weights are taken as public.
+        physical: how many records pass through the network at once, of a batch that memory does not hold; found from
+            memory by default. The steps are the same: one noise, and the divisor is the expected batch.
+        precision: ``bf16`` computes the network in bfloat16 by autocast; weights, norms and noise stay float32.
         classes: the label of each output of the network, in their order: ``[2, 4, 9]``, or words; or names of the
             labels 0, 1, ... Left out, whole labels are the places of outputs, and words are sorted, which takes the
             set of them as public.
@@ -114,6 +119,7 @@ def train(
         "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
         "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "seed": seed,
         "augment": augment, "average": average, "freeze": freeze, "lora": lora,
+        "physical": physical, "precision": precision,
     }  # fmt: skip
     logs = metric_logs.logs_of(log, log_private_losses)
     start: Json = {"resume": resume, "fork": fork, "fresh": fresh}
@@ -226,6 +232,7 @@ def run(
             f"{recipe.name} is several trainings (sweep or seeds): run it with `wpriv train`, or set its keys (and "
             f"seeds to 1) to run one of them"
         )
+    recipe = with_first_weights(recipe, device=device, root=root, say=say)
     if recipe.train.tune is not None:
         require_one(recipe, fork=fork, fresh=fresh)
         if logs.names:

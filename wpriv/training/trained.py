@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
 
 from wpriv.accounting import evaluate
 from wpriv.accounting.evaluate import Refusal
 from wpriv.core.guarantee import Guarantee
 from wpriv.errors import MissingResource, Unsupported, UsageError
+from wpriv.files import durable_writes
 from wpriv.files.shown import Shown
 from wpriv.results import expectations, storage
 from wpriv.results.expectations import Verdict
 from wpriv.results.model import Json, Row
 from wpriv.training import finalize, plan, train_data
 from wpriv.training.plan import Plan
+from wpriv.training.prediction import SUPERVISED, Predictor
 from wpriv.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,8 +40,8 @@ class Trained(Shown):
         statement: the privacy statement as plain data.
         out: the folder of the results.
         files: those that were written.
-        model: the trained network, in evaluation mode; None where the run was over already and its recipe names it.
-        averaged: a copy of it with the averaged weights, where ``average`` was asked for.
+        predictor: what predicts with the network; None for tasks whose network predicts no targets, and in a sweep.
+        averaged: a copy of the network with the averaged weights, where ``average`` was asked for.
         found: whether the folder held all of it already, so that nothing ran.
     """
 
@@ -45,8 +53,8 @@ class Trained(Shown):
     statement: Json
     out: Path
     files: tuple[Path, ...] = ()
-    model: Any = None
-    averaged: Any = None
+    predictor: Predictor | None = None
+    averaged: nn.Module | None = None
     found: bool = False
 
     def sentence(self) -> str:
@@ -106,6 +114,72 @@ class Trained(Shown):
             raise Unsupported(f"no guarantee is known of this training: {why}")
         return self.proven[0]
 
+    @property
+    def model(self) -> nn.Module | None:
+        """The trained network, the caller's own object where it was given; None as for ``predictor``."""
+        return None if self.predictor is None else self.predictor.network
+
+    def predict(self, x: object) -> NDArray[Any]:
+        """Predict the targets of records.
+
+        Args:
+            x: [N, ...] records as in the training (arrays or tensors; the options ``normalise`` and ``features`` of
+                the training are applied to them). What is predicted of private records is not covered by the guarantee.
+        Returns:
+            [N] labels out of ``classes``, the most likely of each record; or [N, ...] outputs, where numbers are
+            predicted or a record has several targets.
+        Raises:
+            UsageError: the records have another form, or this training predicts no targets.
+        """
+        return self._predictor.predict(x)
+
+    def predict_proba(self, x: object) -> NDArray[Any]:
+        """Return the probabilities [N, K] of the classes of records, in the order of ``classes``.
+
+        Args and Raises: as ``predict``; and numbers are predicted.
+        """
+        return self._predictor.probabilities(x)
+
+    def evaluate(self, x: object, y: object, *, loss: object = None) -> dict[str, float]:
+        """Return the mean loss of records (``test_loss``) and, for classes, the share that is right (``accuracy``).
+
+        They are computed without noise, so that they are no secret only where the records are public.
+
+        Args:
+            x, y: as ``predict``, and a target for each record. loss: as for ``train``; that of the training by default.
+        Raises:
+            UsageError: as ``predict``; or a label is none of ``classes``.
+        """
+        return self._predictor.evaluate(x, y, loss)
+
+    @property
+    def _predictor(self) -> Predictor:
+        if self.predictor is None:
+            why = "is one of a sweep" if self.plan.train.task in SUPERVISED else f"has the task {self.plan.train.task}"
+            raise UsageError(
+                f"{self.plan.recipe.name} {why}, whose network is not kept for predictions. Load the weights of "
+                f"{self.out / storage.WEIGHTS} into it"
+            )
+        return self.predictor
+
+    def save(self, path: str | Path) -> Path:
+        """Write this training with its network into one file, which ``wpriv.load`` reads, and return its path.
+
+        It is a pickle: whoever reads it runs what it names. ``model.safetensors`` in ``out`` has the weights alone.
+
+        Raises:
+            UsageError: the network cannot be pickled. MissingResource: the file cannot be written.
+        """
+        try:
+            content = pickle.dumps(self)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise UsageError(
+                f"the network cannot be pickled ({error}): its classes and functions must be defined at the top of a "
+                f"module. Its weights are in {self.out / storage.WEIGHTS}"
+            ) from None
+        durable_writes.replace(Path(path), content, mode=0o600)  # as readable as model.pt
+        return Path(path)
+
     def results(self) -> list[Row]:
         """Return the last metrics and the noise, once for each guarantee; the last metrics alone without privacy."""
         row = {**self._last, "sigma": self.plan.multiplier, "n": self.plan.steps}
@@ -126,14 +200,41 @@ class Trained(Shown):
         expectations.require(self.verdicts)
 
 
-def load_finished(job: Plan, folder: RunFolder) -> Trained:
+def load(path: str | Path) -> Trained:
+    """Read a training that ``Trained.save`` wrote.
+
+    Args:
+        path: of the file. It is a pickle: reading it runs what it names, so read no file that you would not run.
+    Raises:
+        UsageError: it is no such file, or the program does not define the class of its network.
+        MissingResource: it cannot be read.
+    """
+    advice = "wpriv.load reads a file that `Trained.save` wrote"
+    if Path(path).is_dir():
+        raise UsageError(
+            f"{path} is a folder, and {advice}. For the results in a folder give the call of `train` again"
+        )
+    try:
+        trained = pickle.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise MissingResource(f"{path} cannot be read: {error.strerror}") from None
+    except (AttributeError, ModuleNotFoundError) as error:
+        raise UsageError(f"{path}: {error}; define the classes of the network where they were before") from None
+    except (pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is no such file ({error}): {advice}") from None
+    if not isinstance(trained, Trained):
+        raise UsageError(f"{path} holds a {type(trained).__name__}, and {advice}")
+    return trained
+
+
+def load_finished(planned: Plan, folder: RunFolder) -> Trained:
     """Return the training whose results a folder holds."""
     metrics = _metrics(folder.path)
-    entries = finalize.entries_of_model(folder)
+    job, entries = finalize.as_trained(planned, folder)
     process = None if job.private is None else finalize.process_from_ledger(job, folder, entries)
     statement = finalize.load_statement(folder.path, process, entries)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
-    paths = (folder.path / name for name in storage.of_training(job.train.task, averaged=True))
+    paths = (folder.path / name for name in storage.of_training(job.train.task, averaged=True, adapted=True))
     files = tuple(path for path in paths if path.is_file())
     trained = Trained(job, metrics, rows, refused, [], statement, folder.path, files)
     return replace(trained, verdicts=expectations.verdicts(job.recipe, trained.results(), first=True))

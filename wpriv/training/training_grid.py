@@ -14,6 +14,7 @@ from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from wpriv.accounting import load_recipe
 from wpriv.config import document, resolve
 from wpriv.config.recipe import Recipe, check, plain_path
 from wpriv.config.train_schema import Axis
@@ -62,6 +63,31 @@ def changed(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     words = ", ".join(f"{path}={value}" for path, value in changes.items())
     validated = check(document.of_data(f"{recipe.name} with {words}", data))
     return replace(validated, name=recipe.name, quick=recipe.quick, changed=True)
+
+
+def with_first_weights(recipe: Recipe, *, device: str, root: str | Path | None, say: Say | None) -> Recipe:
+    """Return a recipe whose file of first weights exists; the recipe that ``init`` names writes a missing one.
+
+    Raises:
+        UsageError: that recipe has privacy, or is of several trainings, or does not write the file.
+    """
+    init = recipe.train.init
+    if init is None or init.recipe is None or Path(init.file).is_file():
+        return recipe
+    first = load_recipe.read(init.recipe, quick=recipe.quick, kind="train")
+    if first.train.privacy is not None or first.train.has_several or first.train.init is not None:
+        raise UsageError(
+            f"init: {init.recipe} must be one training without privacy that begins from random weights. Train it by "
+            f"itself, and leave recipe out"
+        )
+    if say is not None:
+        say(f"first weights: {init.recipe}, trained once into {Path(init.file).parent}")
+    folder = Path(init.file).parent
+    training_run.train(first, folder, device=device, root=root, say=say, stop=None, resume=True)
+    if not Path(init.file).is_file():
+        raise UsageError(f"init: {init.recipe} writes no file {init.file}; give the path of its model.safetensors")
+    digest = hashlib.sha256(Path(init.file).read_bytes()).hexdigest()
+    return replace(changed(recipe, {"init.sha256": digest}), changed=recipe.changed)
 
 
 def runs_of(recipe: Recipe) -> int:

@@ -20,6 +20,7 @@ from wpriv.training.data import Data
 from wpriv.training.metric_logs import Logs
 from wpriv.training.own_training import OwnTraining
 from wpriv.training.plan import Plan
+from wpriv.training.prediction import SUPERVISED, Predictor
 from wpriv.training.progress import Stop, is_main, together
 from wpriv.training.run_folder import RunFolder
 from wpriv.training.trained import Trained, load_finished
@@ -27,6 +28,7 @@ from wpriv.training.trained import Trained, load_finished
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from torch import nn
 
     from wpriv.training.engine.job import Schedule
     from wpriv.training.engine.loop import Engine
@@ -221,16 +223,43 @@ class TrainingRun:
             if (line := metric_logs.warning(self.logs)) is not None:
                 trained = replace(trained, statement=finalize.add_warning(trained.out, trained.statement, line))
             metric_logs.send(self.logs, trained)
-        if self.given is None:
-            return trained
-        trained = replace(trained, model=self.given.with_weights(folder.path, self.device))
-        if job.train.average is None:
+        given = None if self.given is None else self.given.with_weights(folder.path, self.device)
+        trained = replace(trained, predictor=self.predictor(trained.statement, given))
+        if self.given is None or job.train.average is None:
             return trained
         from wpriv.training.engine import network_guard
 
         averaged = self.given.averaged(folder.path)
         network_guard.note_left(averaged, self._origin())
         return replace(trained, averaged=averaged)
+
+    def predictor(self, statement: Json, network: nn.Module | None) -> Predictor | None:
+        """Return what predicts with a network of this training; None where the network of a task predicts no targets.
+
+        Args:
+            statement: of which the entry ``data`` names the classes. network: None for that in the folder.
+        """
+        train, data, given = self.recipe.train, self.data, self.given
+        if train.task not in SUPERVISED:
+            return None
+        from wpriv.training.clipping import record_loss
+
+        loss = train.options.get("loss", "squared") if train.task == "fit" else None
+        return Predictor(
+            recipe=train,
+            folder=self.out,
+            device=self.device,
+            shape=data.shape,
+            whole=data.x_train.dtype == "uint8",
+            vocabulary=data.vocabulary,
+            width=len(data.response) or len(data.classes),
+            classes=train_data.values(statement),
+            ignored=data.ignored,
+            targets=record_loss.targets_of(loss) if given is None else given.targets,
+            link=record_loss.link_of(loss) if given is None else given.link,
+            loss=None if given is None else given.loss,
+            given=network,
+        )
 
     def prepare(self, begun: Begun) -> tuple[Engine, Callable[[], Any]]:
         """Return the engine and the places of all steps left; the folder is claimed once model and data fit."""
@@ -258,8 +287,9 @@ class TrainingRun:
             build_job=None if self.given is None else self.given.build_job,
         )
         chosen = job.private is not None and job.private.method == "auto" and not job.private.exact
-        if self.say is not None and chosen and engine.job.method == "loop":
-            self.say(LOOP)
+        for line in (*engine.job.remarks, *([LOOP] if chosen and engine.job.method == "loop" else [])):
+            if self.say is not None:
+                self.say(line)
         return engine, partial(engine.batches, stop=self.stop, on_epoch=reporter.epoch, on_step=reporter.step)
 
 

@@ -61,7 +61,7 @@ def statement(
         about: provenance. reports: the statement of the training records, if they were privatised before.
     """
     private, train, task = plan.private, plan.train, tasks.load(plan.train.task)
-    remarks = list(task.remarks(train, plan.sizes))
+    remarks = [*plan.end, *task.remarks(train, plan.sizes), *about.get("remarks", ())]
     groups = {name: size for name, size in plan.sizes.items() if name != "records"}
     on_reports = reports is not None and private is None
     observed = process is not None and any(step.observed for step in process.steps)
@@ -86,6 +86,7 @@ def statement(
             seed=reports["seed"] if reports is not None and on_reports else train.seed,
             broken=private is not None and private.clip == "batch-mean",
             averaged=train.average is not None,
+            adapted=train.lora is not None,
             on_test_records=task.trains_on_test_records(train),
             observed=private is not None and observed,
             leaks=reports is not None and on_reports and reports["guarantees"][0]["claim"] == "as-published",

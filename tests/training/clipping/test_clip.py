@@ -552,3 +552,11 @@ def test_gradients_that_cancel_before_a_normalisation_do_not_make_clipping_slow(
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, CLASSES))
     empty = torch.zeros(0, 3, 12, 12), torch.zeros(0, dtype=torch.long)
     assert choose(model, cross_entropy, *empty, classes=CLASSES) == "ghost"
+
+
+def test_a_layer_in_two_places_keeps_its_weight_under_vmap():
+    layer = nn.Linear(4, 4)
+    model, weight = nn.Sequential(layer, nn.Tanh(), layer), layer.weight
+    x, y = torch.randn(3, 4), torch.randint(4, (3,))
+    clipped_sum(model, cross_entropy, x, y, norm=1.0, adjacency="add-remove", method="vmap")
+    assert layer.weight is weight

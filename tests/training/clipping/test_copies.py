@@ -49,7 +49,7 @@ def assert_equals_definition(name: str, method: str, scaling: Scaling, **more: o
     wanted, norms = literal(model, inputs, targets, scaling)
     clipped = clipped_sum(
         Copies(model, COPIES),
-        mean_loss(cross_entropy),
+        mean_loss(cross_entropy, COPIES),
         inputs,
         targets,
         norm=scaling,
@@ -87,7 +87,7 @@ def test_one_copy_gives_the_same_sum_as_no_copies():
     model, inputs, targets = case("residual")
     settings = {"norm": 0.4, "adjacency": "add-remove", "method": "ghost"}
     plain = clipped_sum(model, cross_entropy, inputs[:, 0], targets, **settings)
-    one = clipped_sum(Copies(model, 1), mean_loss(cross_entropy), inputs[:, :1], targets, **settings)
+    one = clipped_sum(Copies(model, 1), mean_loss(cross_entropy, 1), inputs[:, :1], targets, **settings)
     for part, other in zip(one.total.parts, plain.total.parts, strict=True):
         torch.testing.assert_close(part, other, rtol=1e-12, atol=1e-14)
 
@@ -97,7 +97,7 @@ def test_no_record_of_copies_adds_more_than_the_norm_in_single_precision():
     for norm, weights in zip((1e-4, 0.03, 0.4), torch.eye(EXAMPLES), strict=False):
         clipped = clipped_sum(
             Copies(model.float(), COPIES),
-            mean_loss(cross_entropy),
+            mean_loss(cross_entropy, COPIES),
             inputs.float(),
             targets,
             norm=norm,
@@ -120,9 +120,9 @@ def test_layers_without_an_arrangement_of_copies_fall_back_on_torch_func():
             return out
 
     inputs, targets = torch.zeros(0, COPIES, 5, dtype=torch.float64), torch.zeros(0, dtype=torch.int64)
-    assert choose(Copies(Scale(), COPIES), mean_loss(cross_entropy), inputs, targets, classes=CLASSES) == "vmap"
+    assert choose(Copies(Scale(), COPIES), mean_loss(cross_entropy, COPIES), inputs, targets, classes=CLASSES) == "vmap"
     plain = Copies(nn.Linear(5, CLASSES, dtype=torch.float64), COPIES)
-    assert choose(plain, mean_loss(cross_entropy), inputs, targets, classes=CLASSES) == "ghost"
+    assert choose(plain, mean_loss(cross_entropy, COPIES), inputs, targets, classes=CLASSES) == "ghost"
 
 
 class Centred(nn.Module):
@@ -140,7 +140,7 @@ class Centred(nn.Module):
 def test_a_model_that_mixes_the_copies_of_different_records_is_refused():
     inputs, targets = torch.zeros(0, COPIES, 5), torch.zeros(0, dtype=torch.int64)
     with pytest.raises(Unsupported, match="mixes the records"):
-        choose(Copies(Centred(), COPIES), mean_loss(cross_entropy), inputs, targets)
+        choose(Copies(Centred(), COPIES), mean_loss(cross_entropy, COPIES), inputs, targets)
 
 
 def test_a_loss_that_averages_over_the_batch_is_refused():
@@ -148,7 +148,7 @@ def test_a_loss_that_averages_over_the_batch_is_refused():
     with pytest.raises(UsageError, match="one number for each"):
         clipped_sum(
             Copies(model, COPIES),
-            mean_loss(nn.functional.cross_entropy),
+            mean_loss(nn.functional.cross_entropy, COPIES),
             inputs,
             targets,
             norm=1.0,

@@ -5,17 +5,21 @@ from __future__ import annotations
 import hashlib
 import math
 import pickle
+import types
 
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
 
+import wpriv
+from tests.training.clipping.literal import require_literal
 from tests.training.engine.models import cross_entropy
 from wpriv.config.train_schema import LowRank, Weights
-from wpriv.errors import MissingResource, UsageError
+from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.training.clipping.clip import choose, clipped_sum
-from wpriv.training.engine.fine_tuning import AdaptedLinear, adapted, load, matching, read
+from wpriv.training.clipping.probe_model import check_modules
+from wpriv.training.engine.fine_tuning import AdaptedLinear, adapted, load, matching, prepared, read
 
 
 def network() -> nn.Sequential:
@@ -29,8 +33,8 @@ def test_an_adapted_layer_begins_as_the_layer_itself_and_is_base_plus_the_scaled
     layer, x = AdaptedLinear(base, 2, 0.5), torch.randn(4, 6)
     assert torch.equal(layer(x), base(x))
     with torch.no_grad():
-        layer.up.weight.normal_()
-    weight = base.weight + 0.5 * layer.up.weight @ layer.down.weight
+        layer.lora_B.weight.normal_()
+    weight = base.weight + 0.5 * layer.lora_B.weight @ layer.lora_A.weight
     torch.testing.assert_close(layer(x), x @ weight.T + base.bias, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(layer.weight, weight)
 
@@ -38,7 +42,7 @@ def test_an_adapted_layer_begins_as_the_layer_itself_and_is_base_plus_the_scaled
 def test_only_the_low_rank_matrices_and_the_layers_left_out_are_trained():
     model = adapted(network(), LowRank(rank=2, layers=["0"]))
     trained = [name for name, p in model.named_parameters() if p.requires_grad]
-    assert trained == ["0.down.weight", "0.up.weight", "2.weight", "2.bias"]
+    assert trained == ["0.lora_A.weight", "0.lora_B.weight", "2.weight", "2.bias"]
     # a second time changes nothing
     assert [name for name, _ in adapted(model, LowRank(rank=2, layers=["0"])).named_parameters()] == [
         "0.base.weight",
@@ -181,3 +185,67 @@ def test_low_rank_changes_that_do_not_fit_are_refused(plan, words):
 
 def test_patterns_choose_names_in_the_order_of_the_network():
     assert matching(["a.w", "b.w", "a.b"], ["*.b", "a.*"], "freeze", "parameters") == ["a.w", "a.b"]
+
+
+class Backbone(nn.Module):
+    """T5: a backbone with BatchNorm and dropout, and a new head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.b = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(), nn.AdaptiveAvgPool2d(4))
+        self.head = nn.Linear(128, 4)
+
+    def forward(self, x):
+        return self.head(self.b(x).flatten(1))
+
+
+def test_freezing_a_whole_layer_puts_it_into_evaluation_mode_for_all_epochs_and_says_so(tmp_path, capsys):
+    torch.manual_seed(0)
+    model = Backbone()
+    model.b[1].running_mean.normal_()
+    before = {name: value.clone() for name, value in model.b.state_dict().items()}
+    x, y = torch.randn(64, 3, 8, 8), torch.randint(4, (64,))
+    options = {"eps": 8, "delta": 1e-3, "batch": 16, "epochs": 3, "lr": 0.1, "freeze": "b.*", "seed": 1}
+    trained = wpriv.train(model, (x, y), test=(x, y), out=tmp_path / "out", **options)
+    assert all(torch.equal(value, before[name]) for name, value in model.b.state_dict().items())
+    remarks = trained.statement["remarks"]
+    assert remarks == [
+        "516 of 756 weights are trained: head.weight, head.bias",
+        "frozen layers stay in evaluation mode (no dropout, normalisation by fixed statistics): b",
+    ]
+    assert [line for line in capsys.readouterr().err.splitlines() if line[7:] in remarks] == [
+        f"wpriv: {line}" for line in remarks
+    ]
+    assert "evaluation mode" in (tmp_path / "out" / "statement.md").read_text()
+
+
+def test_a_loop_that_sets_training_mode_leaves_frozen_layers_in_evaluation_mode(tmp_path):
+    model = Backbone()
+    x, y = torch.randn(32, 3, 8, 8), torch.randint(4, (32,))
+    options = {"sigma": 1.0, "delta": 1e-3, "batch": 8, "steps": 2, "lr": 0.1, "freeze": "b.*", "seed": 1}
+    with wpriv.training_loop(model, (x, y), test=(x, y), out=tmp_path / "out", **options) as run:
+        for _ in run:
+            model.train()
+            run.step()
+    assert int(model.b[1].num_batches_tracked) == 0
+
+
+def test_a_backbone_in_evaluation_mode_stays_in_it_over_several_epochs(tmp_path):
+    model = Backbone()
+    model.b.eval()
+    x, y = torch.randn(32, 3, 8, 8), torch.randint(4, (32,))
+    options = {"sigma": 1.0, "delta": 1e-3, "batch": 8, "epochs": 2, "lr": 0.1, "seed": 1, "progress": False}
+    wpriv.train(model, (x, y), test=(x, y), out=tmp_path / "out", **options)
+    assert int(model.b[1].num_batches_tracked) == 0
+
+
+def test_the_clipped_sum_with_a_frozen_backbone_is_the_literal_one():
+    torch.manual_seed(0)
+    model = prepared(Backbone().double(), types.SimpleNamespace(init=None, freeze=["b.*"], lora=None))
+    require_literal(model, cross_entropy, torch.randn(8, 3, 8, 8, dtype=torch.float64), torch.randint(4, (8,)))
+
+
+def test_batch_norm_that_is_frozen_by_hand_is_refused_with_its_evaluation_mode_as_the_way_out():
+    model = nn.Sequential(nn.BatchNorm1d(3).requires_grad_(False), nn.Linear(3, 1))
+    with pytest.raises(Unsupported, match=r"'0' \(BatchNorm1d\).*weights are not trained: call its eval\(\)"):
+        check_modules(model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from wpriv.config.train_schema import Train
 from wpriv.core.kinds import Sampling
@@ -123,6 +124,11 @@ class Penalty:
         return Step(self.mechanism(multiplier * self.sensitivity), count, Sampling("fixed", rate))
 
 
+def _mechanism(penalty: Penalty, multiplier: float) -> Wgrad:
+    """Return what is released at a noise multiplier."""
+    return penalty.mechanism(multiplier * penalty.sensitivity)
+
+
 def _check_sizes(name: str, sizes: Sequence[tuple[int, int]]) -> None:
     if not sizes or any(len(pair) != 2 or min(pair) < 1 for pair in sizes):
         raise UsageError(
@@ -154,7 +160,7 @@ def penalised_release(
         "without replacement",
     }
     return ReleaseSpec(
-        lambda multiplier: penalty.mechanism(multiplier * penalty.sensitivity),
+        partial(_mechanism, penalty),
         step.sampling,
         penalty.batch,
         adjacency,

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
 from wpriv.numerics.numbers import short
@@ -115,7 +115,7 @@ def _release_dann(recipe: Train, options: Options, records: int) -> release_spec
     clipped = f"each target record's gradient of the discriminator's loss, each of its {TENSORS} tensors by itself"
     return replace(
         spec,
-        at=lambda multiplier: Gauss(multiplier * sensitivity, sensitivity),
+        at=partial(release_spec.gauss, sensitivity),
         sensitivity=sensitivity,
         clipped=clipped,
     )
@@ -149,7 +149,7 @@ def _release_projections(recipe: Train, options: Options, records: int) -> relea
     assert options.dimension is not None
     dimension, directions = options.dimension, options.directions
     return release_spec.ReleaseSpec(
-        lambda multiplier: Projection(d=dimension, k=directions, sigma=multiplier, sensitivity=2 * RADIUS),
+        partial(_projection, dimension, directions),
         sampling,
         batch,
         "replace-one",
@@ -160,6 +160,10 @@ def _release_projections(recipe: Train, options: Options, records: int) -> relea
         unit=UNIT,
         not_covered=NOT_COVERED,
     )
+
+
+def _projection(dimension: int, directions: int, multiplier: float) -> Projection:
+    return Projection(d=dimension, k=directions, sigma=multiplier, sensitivity=2 * RADIUS)
 
 
 def remarks(recipe: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:

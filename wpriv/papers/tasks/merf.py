@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.config.field_types import Count, Field, Positive
 from wpriv.config.train_schema import Train
 from wpriv.core.kinds import Sampling
 from wpriv.errors import UsageError
 from wpriv.papers.tasks import _generation
-from wpriv.training.engine.release_spec import ReleaseSpec
+from wpriv.training.engine.release_spec import ReleaseSpec, gauss
 from wpriv.training.tasks import Fault, TaskSpec
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def validate(recipe: Train) -> Iterator[Fault]:
 def release(recipe: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
     """Return the only release of a run: the sum of all records' features."""
     return ReleaseSpec(
-        lambda multiplier: Gauss(multiplier * SENSITIVITY, SENSITIVITY),
+        partial(gauss, SENSITIVITY),
         Sampling(),
         sizes["records"],
         "replace-one",

@@ -14,6 +14,7 @@ Source: Rakotomamonjy and Ralaivola (2021), Sections 4 and 6.3, which does not s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wpriv.config.train_schema import Train
@@ -83,7 +84,7 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
     elif options.labels == "none":
         unit = "one training record, of which the label is not used"
     return ReleaseSpec(
-        lambda multiplier: Projection(options.row, options.directions, multiplier * SENSITIVITY, SENSITIVITY),
+        partial(_projection, options.row, options.directions),
         sampling,
         batch,
         "replace-one",
@@ -99,6 +100,10 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
             "it",
         ),
     )
+
+
+def _projection(row: int, directions: int, multiplier: float) -> Projection:
+    return Projection(row, directions, multiplier * SENSITIVITY, SENSITIVITY)
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:

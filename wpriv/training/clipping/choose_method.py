@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import types
 import weakref
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from wpriv.training.clipping.example_gradients import Loss, Summed, roughness, t
 from wpriv.training.clipping.ghost import UNCLIPPED, ghost, loop, vmap
 from wpriv.training.clipping.model_pass import Probed, SameDraws, Scores, repeated, sizes_of
 from wpriv.training.clipping.probe_model import Rows, probe
+from wpriv.training.clipping.record_trees import Records, Tree, named_leaves, numbers
 
 # --- keys by which a choice is remembered, as long as neither the model nor the loss changes ---
 
@@ -87,8 +87,10 @@ def _parts(module: nn.Module) -> Hashable:
     return kind, module.training, kind.forward, None if forward is None else _reference(forward), hooks
 
 
-def kind(tensor: Tensor | None) -> Hashable:
-    return None if tensor is None else (tensor.dim(), tensor.dtype)
+def kind(records: Records | None) -> Hashable:
+    if isinstance(records, Tree):
+        return records.form
+    return None if records is None else (records.dim(), records.dtype)
 
 
 def is_filled(cell: types.CellType) -> bool:
@@ -111,6 +113,8 @@ SIXTY, LARGEST = 60, 2**20
 # relative differences allowed between two methods, in a sum of gradients and in a norm, which is rounded upwards
 SUM_TOLERANCE, NORM_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}, 1e-2
 JITTER = 0.1
+# parts of the names of inputs whose whole numbers are switches
+FLAGS = ("mask", "type")
 # trials with other random numbers, as long as dropout hides all gradients
 ATTEMPTS = 8
 
@@ -146,8 +150,8 @@ _choices: weakref.WeakKeyDictionary[nn.Module, dict[Hashable, Choice]] = weakref
 def method_for(
     model: nn.Module,
     loss: Loss | None,
-    inputs: Tensor,
-    targets: Tensor | None,
+    inputs: Records,
+    targets: Records | None,
     *,
     candidates: Sequence[str],
     scores: Scores | None = None,
@@ -196,22 +200,22 @@ def method_for(
     return cache[key]
 
 
-def _counts(model: nn.Module, inputs: Tensor, batch: int) -> list[int]:
+def _counts(model: nn.Module, inputs: Records, batch: int) -> list[int]:
     """Return the sizes of made-up batches: a small one, and up to the real one as far as memory allows."""
     dimensions = set(inputs.shape[1:]) | sizes_of(model)
     count = next((count for count in COUNTS if dimensions.isdisjoint((count, count - 1))), COUNTS[0])
-    largest = min(batch, LARGEST // max(1, math.prod(inputs.shape[1:])))
+    largest = min(batch, LARGEST // max(1, numbers(inputs)))
     wanted = (size for size in (SIXTY, largest) if count < size <= largest)
     return [count, *(next(size for size in range(size, 0, -1) if size not in dimensions) for size in {*wanted})]
 
 
-def check_evaluation(model: nn.Module, inputs: Tensor) -> None:
+def check_evaluation(model: nn.Module, inputs: Records) -> None:
     """Refuse a model that in evaluation mode mixes records or keeps them; private records are measured in this mode."""
     with model_state.kept(model), torch.autocast(inputs.device.type, enabled=False):
         probe(model.eval(), made_up(model, inputs, None, COUNTS[0]).inputs)
 
 
-def made_up(model: nn.Module, inputs: Tensor, targets: Tensor | None, count: int, classes: int = 2) -> Rows:
+def made_up(model: nn.Module, inputs: Records, targets: Records | None, count: int, classes: int = 2) -> Rows:
     """Return made-up examples shaped as others: uniform on [0, 1), words of every embedding, or classes."""
     generator = torch.Generator().manual_seed(0)
     words = [module.num_embeddings for module in model.modules() if isinstance(module, (nn.Embedding, nn.EmbeddingBag))]
@@ -229,7 +233,7 @@ def _try_methods(probed: Probed, rows: Rows, larger: Sequence[Rows], candidates:
     if counts:
         # a later call may take another way, by which methods that pass records one by one cannot mix them
         candidates = _one_by_one(candidates)
-    trial = _Trial(probed, inputs, inputs.new_zeros(len(inputs)) if targets is None else targets)
+    trial = _Trial(probed, inputs, torch.zeros(len(inputs), device=inputs.device) if targets is None else targets)
     with model_state.kept(model), repeated(model), torch.enable_grad(), SameDraws(model, len(inputs)) as draws:
         correct = trial.correct(candidates)
         compared, trial.compared = trial.compared, False
@@ -273,7 +277,7 @@ class _Trial:
     ``compared``: whether some gradients were finite and not 0, as all are where dropout hides the whole output.
     """
 
-    def __init__(self, probed: Probed, inputs: Tensor, targets: Tensor):
+    def __init__(self, probed: Probed, inputs: Records, targets: Records):
         self.probed, self.inputs, self.targets = probed, inputs, targets
         self.compared = False
         self.refusal: Unsupported | None = None
@@ -345,7 +349,16 @@ def _jittered(model: nn.Module) -> Iterator[None]:
             parameter.data = data
 
 
-def _drawn(like: Tensor, count: int, below: int, generator: torch.Generator) -> Tensor:
+def _drawn(like: Records, count: int, below: int, generator: torch.Generator) -> Records:
+    if isinstance(like, Tree):
+        # masks and types of words are 0 or 1, whatever the words are
+        flags = [any(word in name for word in FLAGS) for name, _ in named_leaves(like)]
+        following = iter(flags)
+        return like.map(lambda leaf: _drawn_tensor(leaf, count, 2 if next(following) else below, generator))
+    return _drawn_tensor(like, count, below, generator)
+
+
+def _drawn_tensor(like: Tensor, count: int, below: int, generator: torch.Generator) -> Tensor:
     shape = (count, *like.shape[1:])
     if like.dtype == torch.bool:
         return torch.randint(2, shape, generator=generator).bool().to(like.device)

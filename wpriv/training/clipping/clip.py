@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from wpriv.config.train_schema import Privacy
 from wpriv.errors import UsageError
+from wpriv.training.clipping import record_loss
 from wpriv.training.clipping.choose_method import METHODS, method_for
 from wpriv.training.clipping.exact_sums import ExactSum, sum_of_gradients
 from wpriv.training.clipping.example_gradients import Loss, Scaling, Summed, bound, total
 from wpriv.training.clipping.model_settings import only_counted
 from wpriv.training.clipping.probe_model import check_modules
+from wpriv.training.clipping.record_trees import Records, records_of
 from wpriv.training.clipping.records_alone import finite_sum, require_alone
 from wpriv.training.noise.release import Bounded
 
@@ -43,8 +46,8 @@ class Clipped:
 def clipped_sum(
     model: nn.Module,
     loss: Loss,
-    inputs: Tensor,
-    targets: Tensor,
+    inputs: Any,
+    targets: Any,
     *,
     norm: Scaling,
     adjacency: str,
@@ -66,8 +69,10 @@ def clipped_sum(
 
     Args:
         model: its output for an example must depend on that example alone.
-        loss: (outputs [B, ...], targets [B, ...]) -> losses [B], each of its own example alone.
-        inputs, targets: [B, ...]; B may be 0.
+        loss: (outputs [B, ...], targets [B, ...]) -> losses [B], each of its own example alone; or a loss of torch.nn,
+            by its ``reduction`` over what counts of each example (record_loss.py).
+        inputs, targets: [B, ...], tensors or trees of them (record_trees.py), which ``forward`` takes by position or by
+            name; B may be 0.
         norm: the bound C > 0, in units of the gradient; or automatic clipping, whose bound is 1.
         adjacency: ``add-remove`` (sensitivity C) or ``replace-one`` (2 C).
         method: ``auto``, ``ghost``, ``vmap`` or ``loop``.
@@ -85,6 +90,8 @@ def clipped_sum(
     """
     longest = bound(norm)
     candidates = _candidates(exact_method(method) if exact else method)
+    loss = record_loss.per_record(loss)
+    inputs, targets = records_of(inputs), records_of(targets, "targets")
     if len(inputs) != len(targets) or (weights is not None and weights.shape != inputs.shape[:1]):
         other = "" if weights is None else f" and weights of shape {tuple(weights.shape)}"
         raise UsageError(
@@ -112,7 +119,7 @@ def clipped_sum(
             exact_sum, lengths, losses = sum_of_gradients(model, loss, inputs, targets, norm, weights)
         return Clipped(exact_sum.bounded(adjacency), lengths, losses)
 
-    def run(inputs: Tensor, targets: Tensor, weights: Tensor | None) -> Summed:
+    def run(inputs: Records, targets: Records, weights: Tensor | None) -> Summed:
         if not len(inputs):
             return Summed([torch.zeros_like(p) for p in trainable], {}, trainable[0].new_zeros(0))
         with torch.enable_grad():
@@ -126,8 +133,8 @@ def clipped_sum(
 def choose(
     model: nn.Module,
     loss: Loss,
-    inputs: Tensor,
-    targets: Tensor,
+    inputs: Any,
+    targets: Any,
     *,
     method: str = "auto",
     classes: int = 2,
@@ -144,7 +151,8 @@ def choose(
         method: the only method to try. classes: integer targets are below this. batch: the number of records of a step.
     """
     check_modules(model)
-    candidates = _candidates(method)
+    candidates, loss = _candidates(method), record_loss.per_record(loss)
+    inputs, targets = records_of(inputs), records_of(targets, "targets")
     return method_for(model, loss, inputs, targets, candidates=candidates, classes=classes, batch=batch).method
 
 

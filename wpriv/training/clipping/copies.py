@@ -12,25 +12,28 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from wpriv.errors import Unsupported
 from wpriv.training.clipping.example_gradients import Loss, Share, explicit
 from wpriv.training.clipping.layer_rules import RULES
+from wpriv.training.clipping.record_trees import Records, called, mapped, raw, records_of
 
 
 class Copies(nn.Module):
-    """``model`` on K >= 1 copies of each record, row by row: [B, K, ...] to [B, K, ...], with its parameters."""
+    """``model`` on K >= 1 copies of each record, row by row: [B, K, ...] to [B K, ...], with its parameters."""
+
+    takes_trees = True
 
     def __init__(self, model: nn.Module, count: int):
         super().__init__()
         self.model, self.count = model, count
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Records) -> Any:
         """Return the outputs of all copies."""
-        outputs: Tensor = self.model(inputs.flatten(0, 1))
-        return split_copies(outputs, self.count)
+        return called(self.model, mapped(inputs, lambda leaf: leaf.flatten(0, 1)))
 
 
 def split_copies(rows: Tensor, count: int) -> Tensor:
@@ -38,15 +41,34 @@ def split_copies(rows: Tensor, count: int) -> Tensor:
     return rows.view(-1, count, *rows.shape[1:]) if len(rows) else rows.view(0, count, *rows.shape[1:])
 
 
-def mean_loss(loss: Loss) -> Loss:
-    """Return the mean of a loss over the copies of each record: (outputs [B, K, ...], targets [B, ...]) -> [B]."""
+def mean_loss(loss: Loss, count: int) -> Loss:
+    """Return the mean of a loss over the copies of each record: (outputs [B K, ...], targets [B, ...]) -> [B]."""
 
-    def mean(outputs: Tensor, targets: Tensor) -> Tensor:
-        count = outputs.shape[1]
-        each = loss(outputs.flatten(0, 1), targets.repeat_interleave(count, dim=0))
-        if each.shape != (len(targets) * count,):
+    def mean(outputs: Any, targets: Any) -> Tensor:
+        records = records_of(targets, "targets")
+        each = loss(outputs, raw(mapped(records, lambda leaf: leaf.repeat_interleave(count, dim=0))))
+        if each.shape != (len(records) * count,):
             return each  # which the caller refuses with the shape
-        return each.view(len(targets), count).mean(dim=1)
+        return each.view(len(records), count).mean(dim=1)
+
+    return mean
+
+
+def person_loss(loss: Loss, count: int) -> Loss:
+    """Return the mean of a loss over the records of each person.
+
+    It maps outputs [B K, ...] and targets ([B, K, ...], [B, K]) to losses [B]; the second part is true for records and
+    false for padding, which counts nothing. A person without records has loss 0.
+    """
+
+    def mean(outputs: Any, targets: Any) -> Tensor:
+        of_records, present = targets
+        each = loss(outputs, raw(mapped(records_of(of_records, "targets"), lambda leaf: leaf.flatten(0, 1))))
+        if each.shape != (present.numel(),):
+            return each  # which the caller refuses with the shape
+        counted = torch.where(present, each.view(-1, count), 0.0)
+        losses: Tensor = counted.sum(dim=1) / present.sum(dim=1).clamp(min=1)
+        return losses
 
     return mean
 

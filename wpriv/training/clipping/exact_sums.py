@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from wpriv.errors import UsageError
 from wpriv.training.clipping import example_gradients
 from wpriv.training.clipping.example_gradients import Loss, Scaling, losses_of
+from wpriv.training.clipping.record_trees import Records, called
 from wpriv.training.noise.release import Bounded
 
 # the grid is 2^-31 of the clipping norm, or up to twice as fine
@@ -74,7 +75,7 @@ class ExactSum:
 
 
 def sum_of_gradients(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None = None
+    model: nn.Module, loss: Loss, inputs: Records, targets: Records, norm: Scaling, weights: Tensor | None = None
 ) -> tuple[ExactSum, Tensor, Tensor]:
     """Return the exact sum of the records' clipped gradients, their norms [B] before clipping, and their losses [B].
 
@@ -87,7 +88,7 @@ def sum_of_gradients(
         for place in range(len(inputs)):
             # copies, which are aligned as all tensors are: kernels may depend on a record's place in a batch
             single_input, target = inputs[place : place + 1].clone(), targets[place : place + 1].clone()
-            record_loss = losses_of(model(single_input), target, loss)
+            record_loss = losses_of(called(model, single_input), target, loss)
             grads = torch.autograd.grad(record_loss.sum(), trainable, allow_unused=True, materialize_grads=True)
             included = weights is None or bool(weights[place] != 0)
             dense = [grad.to_dense() if grad.is_sparse else grad for grad in grads]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from wpriv.config.train_schema import STABILITY
 from wpriv.errors import UsageError
+from wpriv.training.clipping.record_trees import Records, raw
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ def factors_of(lengths: Tensor, scaling: Scaling) -> Tensor:
 
 # --- the losses of a batch, clip factors, and the sum that a clipping method gives ---
 
-Loss = Callable[[Tensor, Tensor], Tensor]
+# (outputs, targets) -> losses [B]; outputs and targets are tensors [B, ...], or trees of them
+Loss = Callable[[Any, Any], Tensor]
 # relative error of a gradient's length under torch's settings for float32 products (full, TF32, bfloat16)
 PRODUCTS = {"highest": 0.0, "high": 2.0**-8, "medium": 2.0**-5}
 
@@ -64,9 +67,11 @@ class Summed:
     losses: Tensor
 
 
-def losses_of(outputs: Tensor, targets: Tensor, loss: Loss) -> Tensor:
+def losses_of(outputs: Any, targets: Records, loss: Loss) -> Tensor:
     """Return the losses [B] of a batch."""
-    losses = loss(outputs, targets)
+    losses = loss(outputs, raw(targets))
+    if not isinstance(losses, Tensor):
+        raise UsageError(f"the loss must give a tensor [B], one number for each record; found {type(losses).__name__}")
     if losses.shape != targets.shape[:1]:
         raise UsageError(
             f"the loss must give one number for each of {len(targets)} examples; found shape {tuple(losses.shape)}. "

@@ -24,6 +24,7 @@ from torch.func import functional_call, grad_and_value
 from torch.func import vmap as batched
 
 from wpriv.errors import Unsupported
+from wpriv.training.clipping import model_state
 from wpriv.training.clipping.copies import count_of, shares_of_sums
 from wpriv.training.clipping.example_gradients import (
     Loss,
@@ -38,6 +39,7 @@ from wpriv.training.clipping.example_gradients import (
 )
 from wpriv.training.clipping.layer_rules import MIN_DIMENSIONS, RULES
 from wpriv.training.clipping.model_state import named
+from wpriv.training.clipping.record_trees import Records, arguments, called
 from wpriv.training.clipping.recorded_layers import PROJECTIONS
 
 BY_VMAP = "use the clipping method 'vmap'"
@@ -63,7 +65,7 @@ class Call:
 
 
 def ghost(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
+    model: nn.Module, loss: Loss, inputs: Records, targets: Records, norm: Scaling, weights: Tensor | None
 ) -> Summed:
     """Return the clipped sum of a model whose trainable layers all have a rule."""
     outputs, calls = forward(model, inputs)
@@ -85,7 +87,7 @@ def ghost(
     return Summed(parts, squares, losses.detach())
 
 
-def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
+def forward(model: nn.Module, inputs: Records) -> tuple[Any, list[Call]]:
     """Return the model's outputs for a batch, with the calls of its trainable layers."""
     names = trainable_layers(model)
     calls: list[Call] = []
@@ -110,7 +112,7 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
     with _projected(names, note, copies):
         handles = [layer.register_forward_hook(record, prepend=True) for layer in names if type(layer) in RULES]
         try:
-            outputs: Tensor = model(inputs)
+            outputs = called(model, inputs)
         finally:
             for handle in handles:
                 handle.remove()
@@ -225,7 +227,7 @@ UNCLIPPED = 1e20
 
 
 def vmap(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
+    model: nn.Module, loss: Loss, inputs: Records, targets: Records, norm: Scaling, weights: Tensor | None
 ) -> Summed:
     """Return the clipped sum by torch.func, over as many examples at a time as fit into memory."""
     trainable = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
@@ -233,8 +235,9 @@ def vmap(
         model.named_buffers()
     )
 
-    def one(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        outputs = functional_call(model, {**values, **rest}, (x.unsqueeze(0),))
+    def one(values: dict[str, Tensor], x: Records, y: Records) -> Tensor:
+        args, keywords = arguments(model, x.unsqueeze(0))
+        outputs = functional_call(model, {**values, **rest}, args, keywords)
         return losses_of(outputs, y.unsqueeze(0), loss).squeeze(0)
 
     each = batched(grad_and_value(one), in_dims=(None, 0, 0), randomness="different")
@@ -243,7 +246,7 @@ def vmap(
     for at in range(0, len(inputs), size):
         near = slice(at, at + size)
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), model_state.own_tensors(model):
                 # attention and LSTMs are batched one example at a time: slower, and right
                 warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
                 grads, losses = each(trainable, inputs[near], targets[near])
@@ -262,14 +265,14 @@ def vmap(
 
 
 def loop(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
+    model: nn.Module, loss: Loss, inputs: Records, targets: Records, norm: Scaling, weights: Tensor | None
 ) -> Summed:
     """Return the clipped sum by definition, one example after another. Slow; for tests and unusual models."""
     trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
     pieces = []
     for at in range(len(inputs)):
         near = slice(at, at + 1)
-        losses = losses_of(model(inputs[near]), targets[near], loss)
+        losses = losses_of(called(model, inputs[near]), targets[near], loss)
         grads = torch.autograd.grad(losses.sum(), list(trainable.values()), allow_unused=True, materialize_grads=True)
         dense = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
         squares = {name: squares_of(grad.reshape(1, -1)) for name, grad in zip(trainable, dense, strict=True)}

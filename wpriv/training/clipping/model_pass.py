@@ -17,6 +17,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.training.clipping import model_state
 from wpriv.training.clipping.copies import count_of
 from wpriv.training.clipping.example_gradients import Loss, losses_of
+from wpriv.training.clipping.record_trees import Records, called, records_of
 
 SEED = 20_011
 
@@ -183,7 +184,7 @@ class Probed:
     loss: Loss | None = None
     scores: Scores | None = None
 
-    def readout(self, outputs: Any, targets: Tensor | None) -> Tensor | None:
+    def readout(self, outputs: Any, targets: Records | None) -> Tensor | None:
         """Return numbers [B, k] of the records to differentiate; None if the outputs are not tensors [B, ...]."""
         parts: list[Tensor] = []
         if self.loss is not None and targets is not None:
@@ -200,9 +201,9 @@ class Probed:
             parts = [out.reshape(len(out), -1) for out in tensors(outputs) if out.dim() and out.is_floating_point()]
         return torch.cat(parts, dim=1) if parts and len({len(part) for part in parts}) == 1 else None
 
-    def combined(self, outputs: Any, targets: Tensor) -> Tensor:
+    def combined(self, outputs: Any, targets: Any) -> Tensor:
         """Return one number [B] per record that depends on its loss and on all its scores."""
-        numbers = self.readout(outputs, targets)
+        numbers = self.readout(outputs, records_of(targets, "targets"))
         if numbers is None:
             raise Unsupported("the outputs of the model are not tensors with the records in the first dimension")
         return numbers @ torch.linspace(1.0, 1.5, numbers.shape[1], device=numbers.device, dtype=numbers.dtype)
@@ -230,13 +231,18 @@ def tensors(outputs: object) -> list[Tensor]:
     return []
 
 
-def forward_pass(probed: Probed, inputs: Tensor, targets: Tensor | None, traced: bool = True) -> Pass:
+def logits_of(outputs: Any) -> Any:
+    """Return the logits of an output of transformers, and every other output as it is."""
+    return outputs if isinstance(outputs, Tensor) else getattr(outputs, "logits", outputs)
+
+
+def forward_pass(probed: Probed, inputs: Records, targets: Records | None, traced: bool = True) -> Pass:
     """Run one forward pass; the gradient is left out, and without ``traced`` the outputs of the modules too."""
     result = _forward(probed, inputs, targets, traced)
     return result if result.readout is None else replace(result, readout=result.readout.detach())
 
 
-def _forward(probed: Probed, inputs: Tensor, targets: Tensor | None, traced: bool = True) -> Pass:
+def _forward(probed: Probed, inputs: Records, targets: Records | None, traced: bool = True) -> Pass:
     """Run one forward pass, whose readout is in the graph."""
     model = probed.model
     trace: list[tuple[str, nn.Module, list[Tensor]]] = []
@@ -249,14 +255,14 @@ def _forward(probed: Probed, inputs: Tensor, targets: Tensor | None, traced: boo
 
     handles = [module.register_forward_hook(hook(name)) for name, module in model.named_modules() if traced]
     try:
-        outputs = model(inputs)
+        outputs = called(model, inputs)
     finally:
         for handle in handles:
             handle.remove()
     return Pass(trace, probed.readout(outputs, targets), [])
 
 
-def run_pass(probed: Probed, inputs: Tensor, targets: Tensor | None, weights: Tensor | None = None) -> Pass:
+def run_pass(probed: Probed, inputs: Records, targets: Records | None, weights: Tensor | None = None) -> Pass:
     """Run one forward pass and, where parameters are trained, one backward pass."""
     model, forward = probed.model, _forward(probed, inputs, targets)
     trace, readout = forward.trace, forward.readout

@@ -7,6 +7,7 @@ and the model keeps nothing of a batch: neither for the next batch nor in what i
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from wpriv.training.clipping.model_pass import (
 )
 from wpriv.training.clipping.model_settings import Snapshot
 from wpriv.training.clipping.model_state import Shared, is_rounding, named
+from wpriv.training.clipping.record_trees import Records, joined, mapped, variants
 
 # --- made-up batches that show how one record may influence another ---
 #
@@ -47,8 +49,8 @@ GAPS = 0.3
 class Rows(NamedTuple):
     """Made-up examples [B, ...], with targets [B, ...] if there are some."""
 
-    inputs: Tensor
-    targets: Tensor | None
+    inputs: Records
+    targets: Records | None
 
     def first(self, count: int) -> Rows:
         """Return the first ``count`` of them."""
@@ -59,16 +61,14 @@ class Rows(NamedTuple):
         count = len(self.inputs)
         targets = None
         if self.targets is not None and more.targets is not None:
-            targets = torch.cat([self.targets, more.targets[count:]])
-        return Rows(torch.cat([self.inputs, more.inputs[count:]]), targets)
+            targets = joined([self.targets, more.targets[count:]])
+        return Rows(joined([self.inputs, more.inputs[count:]]), targets)
 
-    def beside(self, others: Tensor) -> Rows:
+    def beside(self, others: Records) -> Rows:
         """Return the examples, the first of them replaced by others, which all have the last target."""
-        inputs, count = self.inputs.clone(), len(others)
-        inputs[:count] = others
-        targets = None if self.targets is None else self.targets.clone()
-        if targets is not None:
-            targets[:count] = targets[-1]
+        count = len(others)
+        inputs = joined([others, self.inputs[count:]])
+        targets = None if self.targets is None else joined([self.targets[[-1] * count], self.targets[count:]])
         return Rows(inputs, targets)
 
 
@@ -149,8 +149,8 @@ BY_ITSELF = "Make each record's output depend on that record alone, for example 
 
 def probe(
     model: nn.Module,
-    inputs: Tensor,
-    targets: Tensor | None = None,
+    inputs: Records,
+    targets: Records | None = None,
     *,
     loss: Loss | None = None,
     scores: Scores | None = None,
@@ -187,13 +187,13 @@ def probe(
         larger = [each.first(passes * len(inputs)) for each in larger if passes > 1]
         _refuse_resizing(probed, rows, larger)
         if thorough:
-            unusual = [Rows(batch, targets) for batch in kinds(inputs)[: max(passes // 2, FEW)]]
+            unusual = [Rows(batch, targets) for batch in variants(kinds, inputs)[: max(passes // 2, FEW)]]
             _refuse_companions(probed, [*unusual, *larger], inputs)
             _refuse_seeds(probed, rows, draws, max(min(passes // 2, SEEDS), FEW))
     return counts
 
 
-def _refuse_state(probed: Probed, inputs: Tensor, targets: Tensor | None) -> bool:
+def _refuse_state(probed: Probed, inputs: Records, targets: Records | None) -> bool:
     """Refuse state that changes in a pass, and outputs that depend on the batch before.
 
     Returns:
@@ -255,7 +255,7 @@ def _refuse_change(model: nn.Module, name: str | None) -> None:
     raise Unsupported(f"{fault}, and is saved with the model without noise. Remove it, or keep it constant")
 
 
-def _refuse_mixing(probed: Probed, inputs: Tensor, targets: Tensor | None) -> None:
+def _refuse_mixing(probed: Probed, inputs: Records, targets: Records | None) -> None:
     """Refuse outputs, losses and gradients of records that change with another record."""
     size = len(inputs)
     weights = torch.linspace(1.0, 2.0, size, device=inputs.device)
@@ -298,12 +298,12 @@ def _refuse_resizing(probed: Probed, rows: Rows, larger: Sequence[Rows]) -> None
         _refuse_difference(probed, full, after, shared.differ, what)
 
 
-def _refuse_companions(probed: Probed, batches: Sequence[Rows], ordinary: Tensor) -> None:
+def _refuse_companions(probed: Probed, batches: Sequence[Rows], ordinary: Records) -> None:
     """Refuse outputs and losses of the last records of a batch that change when all others are replaced."""
     for rows in batches:
         size, count = len(rows.inputs), len(rows.inputs) - WATCHED
         shared = Shared((size, size), count, size)
-        for others in companions(ordinary, rows.inputs, count):
+        for others in variants(functools.partial(companions, count=count), ordinary, rows.inputs):
             with contextlib.suppress(*REJECTED):
                 _refuse_influence(probed, rows, rows.beside(others), shared)
                 break
@@ -334,7 +334,8 @@ def _refuse_seeds(probed: Probed, rows: Rows, draws: Draws, seeds: int) -> None:
     if generator_states() == states:
         return
     size, count = len(rows.inputs), len(rows.inputs) - WATCHED
-    other = rows.beside(companions(rows.inputs, rows.inputs, count)[1].flip(0))
+    turns = variants(functools.partial(companions, count=count), rows.inputs, rows.inputs)[1]
+    other = rows.beside(mapped(turns, lambda leaf: leaf.flip(0)))
     shared = Shared((size, size), count, size)
     for seed in range(seeds):
         draws.seed = seed
@@ -366,7 +367,9 @@ def _refuse_difference(
         name = "the loss" if probed.scores is None else "the loss or the function of the scores"
         fault = f"{name} mixes the records of a batch: {what} it for the others"
         raise Unsupported(
-            f"{fault}. Let it depend for each record on its own output and target alone, not on the size of the batch"
+            f"{fault}. Let it depend for each record on its own output and target alone, not on the size of the batch. "
+            f"What a record is compared with (positives, negatives) belongs into the record, or comes from public "
+            f"records or an earlier noisy step"
         )
 
 
@@ -386,20 +389,20 @@ def mode(model: nn.Module) -> str:
     return "training" if model.training else "evaluation"
 
 
-def _changed(inputs: Tensor, targets: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:
+def _changed(inputs: Records, targets: Records | None) -> list[tuple[Records, Records | None]]:
     """Return the batch with its first record replaced: by the last one, and by others unlike any of them."""
-    goals = None if targets is None else targets.clone()
-    if goals is not None:
-        goals[0] = goals[-1]
-    like = inputs.clone()
-    like[0] = inputs[-1]
-    if not inputs.is_floating_point():
-        return [(like, goals)]
-    batches = [(like, goals)]
-    for far in (FAR, -FAR):
-        other = inputs.clone()
-        other[0] = far * (1 + inputs[-1])
-        batches.append((other, goals))
+    goals = None if targets is None else joined([targets[-1:], targets[1:]])
+    return [(batch, goals) for batch in variants(_with_first_replaced, inputs)]
+
+
+def _with_first_replaced(rows: Tensor) -> list[Tensor]:
+    like = rows.clone()
+    like[0] = rows[-1]
+    batches = [like]
+    for far in (FAR, -FAR) if rows.is_floating_point() else ():
+        other = rows.clone()
+        other[0] = far * (1 + rows[-1])
+        batches.append(other)
     return batches
 
 
@@ -419,11 +422,11 @@ def check_modules(model: nn.Module) -> None:
         if isinstance(module, torch.jit.ScriptModule):
             where = repr(name or "the model")
             raise Unsupported(f"{where} is compiled by torch.jit and cannot be tested; give the original module")
-        instead = _instead(module)
-        if instead:
+        advice = instead(module)
+        if advice:
             raise Unsupported(
                 f"{named(name, module)} mixes the examples of a batch, so that the "
-                f"influence of an example is not bounded; {instead}"
+                f"influence of an example is not bounded; {advice}"
             )
     trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if not trainable:
@@ -448,10 +451,12 @@ def require_shapes(model: nn.Module) -> None:
             )
 
 
-def _instead(module: nn.Module) -> str:
-    """Return a replacement for a module that mixes examples; empty for others."""
+def instead(module: nn.Module) -> str:
+    """Return what to do about a module that mixes examples by its type; empty for others."""
     if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
-        return "use nn.GroupNorm, which normalises each example by itself"
+        if module.running_mean is not None and not any(p.requires_grad for p in module.parameters()):
+            return "its weights are not trained: call its eval(), after which its running statistics are constants"
+        return "use nn.GroupNorm, which normalises each example by itself: wpriv.fix(model).model is a copy with it"
     if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.training and module.track_running_stats:
         return "leave track_running_stats off"
     if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):

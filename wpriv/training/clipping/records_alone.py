@@ -33,12 +33,13 @@ from wpriv.training.clipping.example_gradients import (
 )
 from wpriv.training.clipping.ghost import UNCLIPPED, loop
 from wpriv.training.clipping.model_pass import SameDraws, generator_states, repeated, sizes_of
+from wpriv.training.clipping.record_trees import Records, mapped
 
 # (inputs, targets, weights [B] of zeros and ones or None) -> clipped sum
-Run = Callable[[Tensor, Tensor, Tensor | None], Summed]
+Run = Callable[[Records, Records, Tensor | None], Summed]
 
 
-def finite_sum(run: Run, inputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Summed:
+def finite_sum(run: Run, inputs: Records, targets: Records, weights: Tensor | None = None) -> Summed:
     """Return the clipped sum of the records with a finite gradient.
 
     The squared norms that are returned are infinite for the others. Synchronises with the device once, unless there are
@@ -54,13 +55,13 @@ def finite_sum(run: Run, inputs: Tensor, targets: Tensor, weights: Tensor | None
 
 
 def _without(
-    run: Run, inputs: Tensor, targets: Tensor, weights: Tensor | None, faulty: Tensor, begin: Callable[[], None]
+    run: Run, inputs: Records, targets: Records, weights: Tensor | None, faulty: Tensor, begin: Callable[[], None]
 ) -> Summed:
     """Return the sum without the ``faulty`` records [B]; ``begin`` restores the random draws of the first pass."""
     first = run
     while bool((~faulty).any()):
         rows = torch.where(faulty, (~faulty).nonzero()[0], torch.arange(len(faulty), device=faulty.device))
-        kept = (~faulty).to(inputs.dtype if inputs.is_floating_point() else torch.float32)
+        kept = (~faulty).float()
         begin()
         summed = first(inputs[rows], targets[rows], kept if weights is None else kept * weights)
         further = ~total(summed.squares).isfinite()
@@ -124,8 +125,8 @@ class Compared:
 def require_alone(
     model: nn.Module,
     loss: Loss,
-    inputs: Tensor,
-    targets: Tensor,
+    inputs: Records,
+    targets: Records,
     norm: Scaling,
     *,
     seed: int,
@@ -145,7 +146,7 @@ def require_alone(
     )
 
 
-def _mixes(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, seed: int) -> bool:
+def _mixes(model: nn.Module, loss: Loss, inputs: Records, targets: Records, norm: Scaling, seed: int) -> bool:
     """Return whether records add something else than alone, in double precision where the model computes in it."""
     first = _compare(model, loss, inputs, targets, norm, seed)
     dtype = next(model.parameters()).dtype
@@ -156,14 +157,14 @@ def _mixes(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: 
         return True
     try:
         with _double_precision(model):
-            second = _compare(model, loss, _doubled(inputs), _doubled(targets), norm, seed)
+            second = _compare(model, loss, mapped(inputs, _doubled), mapped(targets, _doubled), norm, seed)
     except (RuntimeError, ValueError, TypeError):
         return not first.within(UNCONFIRMED * first.norm)
     return second is not None and not second.within(TOLERANCE[torch.float64] * second.longest)
 
 
 def _compare(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, seed: int, drawing: bool = False
+    model: nn.Module, loss: Loss, inputs: Records, targets: Records, norm: Scaling, seed: int, drawing: bool = False
 ) -> Compared | None:
     """Compare some records of a batch with the same records alone; None where they cannot be compared.
 

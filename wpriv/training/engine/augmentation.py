@@ -108,7 +108,7 @@ class CopiedRecords:
 
     def loss(self, loss: Loss) -> Loss:
         """Return the loss of a record by that of a copy."""
-        return loss if self.augmentation is None else mean_loss(loss)
+        return loss if self.augmentation is None else mean_loss(loss, self.augmentation.plan.copies)
 
     def empty(self, inputs: Tensor) -> Tensor:
         """Return no record, in the shape in which records pass through the model."""

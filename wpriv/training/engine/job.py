@@ -161,6 +161,7 @@ class Job:
         batches: the model and the records that ``aggregate`` sums over, where it clips the records of a loss.
         divided: the weights are divided among the processes (sharding.py), and so are the parts that ``aggregate``
             returns: the rows that this process keeps of the sum over all processes.
+        frozen: layers that stay in evaluation mode. remarks: what the statement says of the network.
     """
 
     model: nn.Module
@@ -179,3 +180,5 @@ class Job:
     adaptive: AdaptiveNorm | None = None
     batches: Batches | None = None
     divided: bool = False
+    frozen: tuple[nn.Module, ...] = ()
+    remarks: tuple[str, ...] = ()

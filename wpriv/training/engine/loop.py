@@ -141,7 +141,7 @@ class Engine(TrainingState):
             self.save()
         saved, memory = time.monotonic(), HeldMemory()
         total = self.schedule.steps
-        while self.steps_done < total:
+        while self.steps_done < total and self.ended is None:
             if self.steps_done == self.repeats_until:
                 self.renew_noise()
             state = self.sampler.state()
@@ -153,7 +153,7 @@ class Engine(TrainingState):
                     self.sampler.restore(state)
             on_step(self.steps_done)
             memory.after_step()
-            epoch = self.schedule.epoch_of(self.steps_done)
+            epoch = None if self.ended is not None else self.schedule.epoch_of(self.steps_done)
             if epoch is not None:
                 self._force()
                 self.rows.append(on_epoch(self._row(epoch)))
@@ -166,9 +166,12 @@ class Engine(TrainingState):
                 raise Interrupted(message)
             due = epoch is not None or time.monotonic() - saved >= self.schedule.every
             # all processes save after the same step, though their clocks differ: they wait for each other there
-            if self.steps_done < total and distributed.anywhere(due):
+            if self.steps_done < total and distributed.anywhere(due) and self.ended is None:
                 self.save()
                 saved = time.monotonic()
+        if self.ended is not None and (not self.rows or self.rows[-1]["step"] < self.steps_done):
+            self._force()
+            self.rows.append(on_epoch(self._row(1 + (self.rows[-1]["epoch"] if self.rows else 0))))
         self.finish()
 
     def step(self, indices: Indices, lr: float | None = None, settings: str = "") -> None:
@@ -179,6 +182,8 @@ class Engine(TrainingState):
             settings: a digest of what differs from the plan in this step, see ``ledger.Entry``.
         """
         self._set_rates(lr)
+        for layer in self.job.frozen:
+            layer.eval()
         if self.job.augmentation is not None:
             self.job.augmentation.step = self.steps_done
         self._plan_check()
@@ -307,7 +312,7 @@ class Engine(TrainingState):
             "loss": loss / count if count else None,
             "clipped": clipped / count if count and not math.isnan(clipped) else None,
         }
-        training = self.job.model.training
+        modes = [(layer, layer.training) for layer in self.job.model.modules()]
         self.job.model.eval()
         figures = self.job.evaluate()
         if self.job.adaptive is not None:
@@ -317,7 +322,8 @@ class Engine(TrainingState):
         if self.average is not None:
             with self.average.in_use():
                 figures |= {AVERAGE_PREFIX + name: figure for name, figure in self.job.evaluate().items()}
-        self.job.model.train(training)
+        for layer, training in modes:
+            layer.training = training
         return {"epoch": epoch, "step": self.steps_done, **means, **figures}
 
 

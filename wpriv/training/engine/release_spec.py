@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.config.train_schema import Train
@@ -127,7 +128,7 @@ def gradients(train: Train, records: int) -> ReleaseSpec:
     norm = private.bound
     words = ("the mean gradient of a batch", "the clipped mean") if mean else (_clipped(train), ReleaseSpec.of)
     return ReleaseSpec(
-        lambda multiplier: Gauss(multiplier * unit, unit),
+        partial(gauss, unit),
         sampling,
         batch,
         adjacency,
@@ -136,6 +137,11 @@ def gradients(train: Train, records: int) -> ReleaseSpec:
         *words,
         persons=not mean,
     )
+
+
+def gauss(sensitivity: float, multiplier: float) -> Gauss:
+    """Return normal noise of ``multiplier`` times the sensitivity; a partial of it can be stored, unlike a lambda."""
+    return Gauss(multiplier * sensitivity, sensitivity)
 
 
 def _clipped(train: Train) -> str:

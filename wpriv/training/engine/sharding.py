@@ -78,7 +78,7 @@ def divided(job: Job, recipe: Train) -> Job:
         parts, diagnostics = _clipped_sum(batches, indices, form.norm)
         return BatchGradient(Bounded(parts, form.sensitivity, form.adjacency), form.divisor, diagnostics)
 
-    return replace(job, aggregate=aggregate, method=method, divided=True, with_loss=None)
+    return replace(job, aggregate=aggregate, method=method, divided=True, with_loss=None, save_artifacts=None)
 
 
 @dataclass(frozen=True)

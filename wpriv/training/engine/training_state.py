@@ -103,6 +103,8 @@ class TrainingState:
         self.stream = stream_digest(seeds)
         # the last step that a resumed run repeats with the noise of the first time; None where no new key is due
         self.repeats_until: int | None = None
+        # set where the training ends after its present step: whether that step was fixed in advance
+        self.ended: bool | None = None
         # called before anything is saved; a loop of the caller checks here that the network is that of its steps
         self.before_saving: Callable[[], None] = lambda: None
         # called with the noisy gradient of every step before the weights are updated; an audit observes it here
@@ -168,6 +170,8 @@ class TrainingState:
             "weights": weights,
             "clipping": self.job.method,
             "checked": self.checked,
+            **({} if self.ended is None else {"ended": self.ended}),
+            "remarks": list(self.job.remarks),
             **self._averaged(),
         }
         checkpoint.save(self.folder / MODEL, model)

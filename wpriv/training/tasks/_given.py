@@ -14,12 +14,12 @@ from torch.utils.data import Dataset, TensorDataset
 
 from wpriv.errors import UsageError
 from wpriv.training import data as data_sets
-from wpriv.training.clipping import model_state, probe_model
+from wpriv.training.clipping import model_pass, model_state, probe_model, record_loss
 from wpriv.training.clipping.choose_method import HOOKS, is_filled
 from wpriv.training.clipping.example_gradients import Loss
 from wpriv.training.clipping.model_settings import installed, names
 from wpriv.training.data import Data
-from wpriv.training.tasks import _record_loss, fit
+from wpriv.training.tasks import fit
 
 # --- a digest of what a function, a network or an object computes: its code and what it holds ---
 #
@@ -234,7 +234,7 @@ def by_outputs(model: nn.Module, data: Data) -> Data:
     zeros = torch.zeros((1, *data.shape), device=device, dtype=torch.int64 if data.vocabulary else torch.float32)
     with model_state.kept(model), torch.no_grad():
         try:
-            outputs = model.eval()(zeros)
+            outputs = model_pass.logits_of(model.eval()(zeros))
         except (RuntimeError, ValueError, TypeError, IndexError):
             return data  # refused with the reason before the first step
     if not isinstance(outputs, Tensor) or outputs.dim() != 2 or outputs.shape[1] < 2:
@@ -257,7 +257,7 @@ def per_record(loss: object) -> Loss:
     if isinstance(loss, str):
         return fit.loss_of(loss)
     if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
-        return _record_loss.of_module(loss)
+        return functools.partial(fit.of_logits, record_loss.per_record(loss))
     if not callable(loss):
         why = ". Each record's gradient is clipped, for which its value on a batch is of no use"
         raise UsageError(

@@ -108,7 +108,7 @@ def require_fit(
     """Refuse a model or loss that fails on zeros, or the last token, with the least and the largest target."""
     import torch
 
-    from wpriv.training.clipping import model_state
+    from wpriv.training.clipping import model_pass, model_state
 
     what = "the network"
     probes = torch.stack([targets.amin(0), targets.amax(0), targets[0]])
@@ -119,7 +119,7 @@ def require_fit(
             zeros = torch.full_like(inputs[:1], max(vocabulary - 1, 0))
             outputs = model.eval()(zeros.repeat(3, *[1] * (inputs.dim() - 1)))
             what = "the loss"
-            _require_outputs(outputs, classes, indexed)
+            _require_outputs(model_pass.logits_of(outputs), classes, indexed)
             losses = loss(outputs, probes)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             message = (str(error).splitlines() or [type(error).__name__])[0].removesuffix(".")
@@ -138,9 +138,11 @@ def require_fit(
         )
 
 
-def _require_outputs(outputs: Tensor, classes: int, indexed: bool) -> None:
+def _require_outputs(outputs: Any, classes: int, indexed: bool) -> None:
     """Refuse a network with fewer outputs than there are classes, where targets are the places of outputs."""
-    if indexed and outputs.dim() == 2 and outputs.shape[1] < classes:
+    import torch
+
+    if isinstance(outputs, torch.Tensor) and indexed and outputs.dim() == 2 and outputs.shape[1] < classes:
         raise UsageError(
             f"the targets are classes from 0 to {classes - 1}, and the network has {outputs.shape[1]} outputs. Whole "
             f"labels keep their numbers: give it an output for each, or declare the label of each output by classes"
@@ -173,6 +175,7 @@ class InputOptions(StrictModel):
     features: _image_features.Features | None = Field(None, description=_image_features.FEATURES_MEANING)
 
 
+HALF = "Layers computed in bfloat16 (torch.autocast); weights, norms, sums and noise were float32"
 CHUNK = 1000  # test records that are evaluated at once
 
 
@@ -232,7 +235,13 @@ def build_job(
         batches.model, batches.loss, batches.fetch, few, recipe.memory
     )
     batches = replace(batches, physical=physical)
-    aggregator, adaptive = _aggregators(recipe, len(inputs), adjacency)
+    of_batches, adaptive = _aggregators(recipe, len(inputs), adjacency)
+
+    def aggregator(of: Batches, method: str) -> Aggregate:
+        aggregate = of_batches(of, method)
+        if recipe.precision is None:
+            return aggregate
+        return torch.autocast(inputs.device.type, dtype=torch.bfloat16)(aggregate)  # type: ignore[no-any-return]
 
     def with_loss(other: Loss) -> Aggregate:
         # how this loss is clipped is tried anew, at its first batch
@@ -249,6 +258,9 @@ def build_job(
         augmentation=copied.augmentation,
         adaptive=adaptive,
         batches=batches,
+        frozen=tuple(fine_tuning.frozen_layers(model, recipe).values()),
+        remarks=(*fine_tuning.remarks(model, recipe), *(() if recipe.precision is None else (HALF,))),
+        save_artifacts=functools.partial(fine_tuning.save_adapter, model, recipe),
     )
 
 

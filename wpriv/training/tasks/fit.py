@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wpriv.config.field_types import Field, OwnCode
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
 from wpriv.files import python_file
 from wpriv.training import models
-from wpriv.training.tasks import TaskSpec, _record_loss, _supervised
+from wpriv.training.clipping import record_loss
+from wpriv.training.tasks import TaskSpec, _supervised
 
 if TYPE_CHECKING:
     import torch
@@ -66,10 +67,10 @@ def build_job(
     """Build the model and the loss of a recipe on its data, or a model or a loss in place of those that it names.
 
     Args:
-        targets: what they are, as ``_record_loss.targets_of`` says of the loss; by default that of the recipe.
+        targets: what they are, as ``record_loss.targets_of`` says of the loss; by default that of the recipe.
     """
     options = Options.model_validate(recipe.options)
-    targets = targets or _record_loss.targets_of(options.loss)
+    targets = targets or record_loss.targets_of(options.loss)
     indexed = targets == "classes"
     if indexed:
         _supervised.require_classes(data)
@@ -111,7 +112,7 @@ def loss_of(loss: str | OwnCode) -> Loss:
             outputs, targets, **loss.parameters()
         )
     if loss == "cross-entropy":
-        return functools.partial(functional.cross_entropy, reduction="none")
+        return functools.partial(of_logits, functools.partial(functional.cross_entropy, reduction="none"))
     elementwise: dict[str, Callable[..., Tensor]] = {
         "binary-cross-entropy": functional.binary_cross_entropy_with_logits,
         "squared": functional.mse_loss,
@@ -123,7 +124,14 @@ def loss_of(loss: str | OwnCode) -> Loss:
             f"the loss {loss!r} was passed to wpriv.train in Python, and only that program has it. Use one of "
             f"{', '.join(LOSSES)}, or {{file: loss.py, name: ...}}"
         )
-    return functools.partial(_mean_of_outputs, elementwise[loss])
+    return functools.partial(of_logits, functools.partial(_mean_of_outputs, elementwise[loss]))
+
+
+def of_logits(loss: Loss, outputs: Any, targets: Tensor) -> Tensor:
+    """Return a loss of the logits, where a network of transformers returns them in an object."""
+    from wpriv.training.clipping.model_pass import logits_of
+
+    return loss(logits_of(outputs), targets)
 
 
 def _mean_of_outputs(loss: Callable[..., Tensor], outputs: Tensor, targets: Tensor) -> Tensor:
@@ -145,7 +153,13 @@ def _targets(y: Array, response: Array | None, indexed: bool, device: torch.devi
 
 def _measure(loss: Loss, classes: bool, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
     """Return sums over test records: the loss, and where targets are classes the number of right ones."""
-    sums = {"test_loss": loss(outputs, targets).sum()}
+    import torch
+
+    from wpriv.training.clipping.model_pass import logits_of
+
+    sums, outputs = {"test_loss": loss(outputs, targets).sum()}, logits_of(outputs)
+    if not isinstance(outputs, torch.Tensor):
+        return sums
     if classes and not targets.is_floating_point() and outputs.dim() == 2 and outputs.shape[1] > 1:
         sums["accuracy"] = (outputs.argmax(dim=1) == targets).sum()
     return sums
@@ -158,5 +172,5 @@ TASK = TaskSpec(
     validate=validate,
     test_metrics=("accuracy", "test_loss"),
     **_supervised.FIELDS,
-    has_classes=lambda recipe: _record_loss.targets_of(Options.model_validate(recipe.options).loss) != "numbers",
+    has_classes=lambda recipe: record_loss.targets_of(Options.model_validate(recipe.options).loss) != "numbers",
 )

@@ -11,10 +11,11 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from typing import TYPE_CHECKING
+import weakref
+from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import UsageError
-from wpriv.training.data import IGNORED
+from wpriv.training.data._dataset import IGNORED
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -45,6 +46,13 @@ def targets_of(loss: object) -> str:
     return "numbers" if (isinstance(loss, str) and loss != "given") or _is_one_of(loss, ELEMENTWISE) else "unknown"
 
 
+def link_of(loss: object) -> str:
+    """Return what turns outputs of a network into probabilities of classes: ``softmax``, ``sigmoid`` or ``none``."""
+    if _is_one_of(loss, ("BCELoss",)):
+        return "none"
+    return "sigmoid" if targets_of(loss) == "shares" else "softmax"
+
+
 def ignored_label(loss: object) -> int | None:
     """The label that a loss leaves out: ``ignore_index``, that of cross-entropy and functions, or None."""
     if hasattr(loss, "ignore_index"):
@@ -53,7 +61,24 @@ def ignored_label(loss: object) -> int | None:
     return None if none else IGNORED
 
 
-def of_module(loss: nn.Module) -> Loss:
+# one function for each loss, so that what was found out about it is found again
+_of_modules: weakref.WeakKeyDictionary[nn.Module, tuple[str, Loss]] = weakref.WeakKeyDictionary()
+
+
+def per_record(loss: Any) -> Loss:
+    """Return the loss of each record: a function as it is, a module of torch.nn by its ``reduction``."""
+    from torch import nn
+
+    if not isinstance(loss, nn.Module) or not hasattr(loss, "reduction"):
+        function: Loss = loss
+        return function
+    reduction, known = str(loss.reduction), _of_modules.get(loss)
+    if known is None or known[0] != reduction:
+        known = _of_modules[loss] = reduction, _of_module(loss)
+    return known[1]
+
+
+def _of_module(loss: nn.Module) -> Loss:
     """Return the loss of each record from a module of torch.nn with a ``reduction``."""
     needed = [
         name

@@ -1,0 +1,638 @@
+"""Estimators for scikit-learn that are trained with privacy: ``PrivateClassifier``, ``PrivateRegressor``, ``joint``.
+
+``wpriv.sklearn.PrivateClassifier(epsilon=1.0).fit(x, y)`` trains a linear model, or a network, by clipped gradients
+with noise, in pipelines and searches as any other estimator. It needs the extra ``sklearn``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import itertools
+import os
+import secrets
+import tempfile
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from wpriv.accounting import evaluate, ledger
+from wpriv.core.guarantee import Guarantee
+from wpriv.errors import Unsupported, UsageError, lacking
+from wpriv.files.durable_writes import locked
+from wpriv.numerics.numbers import finite_number, shown
+from wpriv.results import model, storage
+from wpriv.results.model import Json
+from wpriv.training import finalize, metric_logs, own_training, plan, training_run, training_statement
+from wpriv.training.data._dataset import FROM_LABELS
+from wpriv.training.train_data import ORIGINS
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+    from sklearn.exceptions import NotFittedError
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV, StratifiedKFold
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils import Tags, check_random_state, get_tags
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+except ImportError as error:
+    if error.name == "sklearn":
+        raise lacking("sklearn", "wpriv.sklearn") from None
+    raise Unsupported(f"wpriv.sklearn needs scikit-learn 1.6 or later ({error}): pip install -U scikit-learn") from None
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from wpriv.training.training_run import Begun
+
+    Network = Callable[[int, int], nn.Module]
+
+# where a fit keeps its folder: no key of its noise is written to a disk, and nothing waits for one
+SHARED_MEMORY = "/dev/shm"
+SOURCE = "trained from Python by wpriv.sklearn"
+# the beginnings of lines of a statement that are on files of a results folder
+OF_FILES = ("only the curator may see files", "loss and clipped share", storage.PROVENANCE, storage.CHECKPOINT)
+NOT_PRIVATE = (
+    "NOT PRIVATE: `random_state` is {value}, and whoever knows it can draw the noise again and subtract it. For a "
+    "release take random_state=None"
+)
+ONE_FIT = (
+    "this statement is of one fit. Other fits on these records, as those of a grid search or a cross-validation, cost "
+    "more: give all of them one `account` (a file), and ask wpriv.sklearn.joint for their joint guarantee"
+)
+IN_ACCOUNT = (
+    "this statement is of one fit, number {run} of the account {path}; wpriv.sklearn.joint has the joint guarantee of "
+    "all of its fits"
+)
+LEARNT_CLASSES = (
+    "the classes {classes} were read from the labels, and the guarantee takes them as public. Give them by `classes`"
+)
+LEARNT_STEP = (
+    "{step} learns from the records without noise, and what it learns is not covered by the guarantee. Take public "
+    "constants in its place, such as the ranges of the columns by `bounds`, or fit it on public records and freeze it "
+    "(sklearn.frozen.FrozenEstimator)"
+)
+STANDARDISED = (
+    "the columns have mean 0 and standard deviation 1 in these records: they were scaled by the records themselves, "
+    "without noise, which the guarantee does not cover. Take public ranges by `bounds` in its place"
+)
+CHOSEN = (
+    "the scores of a search are computed from held-out records without noise: they, and the choice of the parameters "
+    "by them, are not covered. Do not publish cv_results_ and best_score_"
+)
+FOLDS = (
+    "a record is in {most} of the {all} trainings: the guarantee takes the fold of each record as fixed and public, "
+    "the same whatever the other records are"
+)
+STRATIFIED = (
+    "folds of StratifiedKFold follow the labels, so that one record may move others between folds. Give "
+    "cv=KFold(n, shuffle=True, random_state=0), whose folds depend on no record"
+)
+Floats = NDArray[np.float64]
+PLANNED = (
+    "the number assumes that noise, rate and length of all fits were fixed before the first of them. `wpriv budget "
+    "--history {path} --adaptive` has that for fits whose settings were chosen by earlier ones"
+)
+# the checks of scikit-learn that compare two fits, which noise under a secret key makes different
+TWO_FITS = (
+    "check_fit_idempotent",
+    "check_supervised_y_2d",
+    "check_classifier_data_not_an_array",
+    "check_regressor_data_not_an_array",
+    "check_regressors_int",
+)
+# the weights that were trained by their id: each may be trained once
+_trained: weakref.WeakValueDictionary[int, nn.Parameter] = weakref.WeakValueDictionary()
+
+
+def expected_failed_checks(estimator: BaseEstimator) -> dict[str, str]:
+    """Return the checks of scikit-learn that an estimator fails by nature, with the reason; none with a random state.
+
+    For ``check_estimator`` and ``parametrize_with_checks``, whose argument has the same name.
+    """
+    reason = "two fits are compared, and noise under a secret key makes them different"
+    return {} if estimator.get_params().get("random_state") is not None else dict.fromkeys(TWO_FITS, reason)
+
+
+class NotPrivate(Unsupported, AttributeError):
+    """A fit with a ``random_state`` has no guarantee. As an AttributeError it hides ``guarantee_`` from listings."""
+
+
+class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no types
+    """The part that both estimators share: checks of records, the training, and what is known after it."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+    def _inputs(self, x: Floats) -> Floats:
+        """Return records as the network takes them: clipped to ``bounds`` and mapped to [-1, 1], or as they are."""
+        if self._bounds is None:
+            return x
+        return _to_unit(x, *self._bounds)
+
+    def _fit_network(
+        self, x: Floats, targets: NDArray[np.int64] | NDArray[np.float32], labels: list[object], remarks: list[str]
+    ) -> None:
+        """Train a new network, and keep it with its guarantee and statement.
+
+        Args:
+            targets: [N] classes from 0, or [N, 1] numbers. labels: of the classes; none for numbers.
+            remarks: what the guarantee takes as public although it was read from the records.
+        """
+        if self.random_state is not None and self.account is not None:
+            raise UsageError(
+                f"an account is of private fits, and with random_state={shown(self.random_state)} a fit is not "
+                f"private; take random_state=None, or account=None"
+            )
+        if not (self.account is None or isinstance(self.account, (str, Path))):
+            raise UsageError(f"`account` must be the path of a file; found {shown(self.account)}")
+        learnt = bool(remarks)
+        remarks = [*remarks, *_learnt_before(self, x)]
+        unsafe = [] if self.random_state is None else [NOT_PRIVATE.format(value=shown(self.random_state))]
+        for line in [*unsafe, *remarks]:
+            warnings.warn(line, UserWarning, stacklevel=3)
+        seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
+        self._bounds = None if self.bounds is None else _ends(self.bounds, "bounds", x.shape[1])
+        with np.errstate(over="ignore"):  # infinite numbers are refused
+            inputs = self._inputs(x).astype(np.float32)
+        network = _network(self.network, x.shape[1], max(len(labels), 1), seed)
+        fit = _fit(network, inputs, targets, len(labels), seed, self)
+        self.network_, self.n_iter_ = fit.network, fit.steps
+        self._account, self._run = None if self.account is None else Path(self.account), fit.run
+        about = ONE_FIT if fit.run is None else IN_ACCOUNT.format(run=fit.run, path=self._account)
+        if seed is None:
+            self._guarantee: Guarantee | str = replace(fit.guarantee, warnings=(*fit.guarantee.warnings, *remarks))
+        else:
+            self._guarantee = unsafe[0]
+            remarks = [*unsafe, *remarks]
+        data = dict(fit.statement["data"], name="the records of fit")
+        if labels:
+            data |= {"classes": list(map(str, labels)), "classes_from": ORIGINS[FROM_LABELS if learnt else ""]}
+        facts = {"recipe": type(self).__name__, "source": SOURCE, "data": data}
+        self.statement_ = _statement_text({**fit.statement, **facts}, remarks, about)
+
+    @property
+    def guarantee_(self) -> Guarantee:
+        """The proven guarantee of the last fit: eps and delta with both ends, and what it takes as public.
+
+        Raises:
+            NotPrivate: the fit had a ``random_state``. NotFittedError: there was none.
+        """
+        if not hasattr(self, "_guarantee"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        if isinstance(self._guarantee, str):
+            raise NotPrivate(self._guarantee)
+        return self._guarantee
+
+    def _outputs(self, x: ArrayLike) -> Floats:
+        """Return the outputs [N, K] of the trained network, in float64: they do not depend on the other records."""
+        import torch
+
+        check_is_fitted(self, "network_")
+        checked = validate_data(self, x, reset=False, dtype=np.float64)
+        with torch.no_grad():
+            outputs: Floats = self.network_(torch.from_numpy(self._inputs(checked))).numpy()
+        return outputs
+
+
+class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[misc]
+    """A classifier that is trained by clipped gradients with noise: each record of ``fit`` is protected.
+
+    Args:
+        network: None for a linear model, or a function (inputs, outputs) -> torch.nn.Module that makes a new network,
+            whose first weights depend on no record.
+        epsilon, delta: of one fit. clip: l2 norm of a record's gradient.
+        batch: expected records of a step, at most the number of records. epochs: passes. lr: learning rate of SGD.
+        classes: all labels; read from y where left out, which is a leak and warned about.
+        bounds: (low, high), public numbers or one for each column: x is clipped to them and mapped to [-1, 1].
+        random_state: None draws secret noise. A number makes the result NOT PRIVATE, for tests: ``guarantee_`` raises.
+        account: a file that counts all fits that name it, for ``joint``.
+
+    After ``fit``: ``classes_``, ``n_features_in_``, ``n_iter_`` (steps), ``network_`` (float64), ``guarantee_``,
+    ``statement_`` (Markdown). There is no ``sample_weight``: a weight would scale what a record adds.
+    """
+
+    def __init__(
+        self,
+        network: Network | None = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        clip: float = 1.0,
+        batch: int = 256,
+        epochs: float = 10,
+        lr: float = 0.5,
+        classes: Sequence[object] | None = None,
+        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        account: str | Path | None = None,
+    ):
+        self.network = network
+        self.epsilon, self.delta, self.clip = epsilon, delta, clip
+        self.batch, self.epochs, self.lr = batch, epochs, lr
+        self.classes, self.bounds = classes, bounds
+        self.random_state, self.account = random_state, account
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = self.random_state is None
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> PrivateClassifier:
+        """Train on records X [N, D] with labels y [N].
+
+        Raises:
+            UsageError: a parameter is out of range, or a label is not among ``classes``.
+            Unsupported: the network mixes records, or the target is out of reach. Nothing is spent then.
+        """
+        x, y = validate_data(self, X, y, dtype=np.float64)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        remarks = []
+        if self.classes is None:
+            classes = np.unique(y)
+            remarks.append(LEARNT_CLASSES.format(classes=shown(classes.tolist())))
+        else:
+            given = np.asarray(self.classes)
+            if given.ndim != 1:
+                raise UsageError(f"`classes` must be a list of all labels; found {shown(self.classes)}")
+            classes = np.unique(given)
+            if not np.isin(y, classes).all():
+                raise UsageError("y has a label that is not among `classes`; give all labels that may occur")
+        if len(classes) < 2:
+            raise ValueError(f"PrivateClassifier needs two classes or more; found {len(classes)} class")
+        self._fit_network(x, np.searchsorted(classes, y).astype(np.int64), classes.tolist(), remarks)
+        self.classes_ = classes
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Return the probability of each class of ``classes_``, [N, K]."""
+        outputs = self._outputs(X)
+        shares = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+        result: Floats = shares / shares.sum(axis=1, keepdims=True)
+        return result
+
+    def predict(self, X: ArrayLike) -> NDArray[np.generic]:
+        """Return the most probable class of each record, [N]."""
+        outputs = self._outputs(X)
+        labels: NDArray[np.generic] = self.classes_[outputs.argmax(axis=1)]
+        return labels
+
+
+class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
+    """A regressor that is trained on squared errors by clipped gradients with noise: each record is protected.
+
+    Args:
+        target_bounds: (low, high), public numbers: targets are clipped to them and mapped to [-1, 1], and predictions
+            are mapped back and clipped. Left out, targets are as they are, and are learnt well only near [-1, 1].
+        network, epsilon, delta, clip, batch, epochs, lr, bounds, random_state, account: as in ``PrivateClassifier``.
+
+    After ``fit``: ``n_features_in_``, ``n_iter_``, ``network_``, ``guarantee_``, ``statement_``.
+    """
+
+    def __init__(
+        self,
+        network: Network | None = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        clip: float = 1.0,
+        batch: int = 256,
+        epochs: float = 10,
+        lr: float = 0.5,
+        target_bounds: tuple[float, float] | None = None,
+        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        account: str | Path | None = None,
+    ):
+        self.network = network
+        self.epsilon, self.delta, self.clip = epsilon, delta, clip
+        self.batch, self.epochs, self.lr = batch, epochs, lr
+        self.target_bounds, self.bounds = target_bounds, bounds
+        self.random_state, self.account = random_state, account
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> PrivateRegressor:
+        """Train on records X [N, D] with targets y [N]; raises as ``PrivateClassifier.fit``."""
+        x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        targets = column_or_1d(y, warn=True).astype(np.float64)
+        ends = None if self.target_bounds is None else _ends(self.target_bounds, "target_bounds", 1)
+        if ends is not None:
+            targets = _to_unit(targets, *ends)
+        with np.errstate(over="ignore"):
+            numbers = targets.astype(np.float32)[:, None]
+        self._fit_network(x, numbers, [], [])
+        self._targets = ends
+        return self
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """Return the predicted target of each record, [N]."""
+        outputs = self._outputs(X)[:, 0]
+        if self._targets is None:
+            return outputs
+        low, high = self._targets
+        return (np.clip(outputs, -1, 1) * (high - low) + low + high) / 2
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A finished fit: the network in float64, steps, guarantee, statement, and its number in the account if any."""
+
+    network: nn.Module
+    steps: int
+    guarantee: Guarantee
+    statement: Json
+    run: int | None
+
+
+def _fit(
+    network: nn.Module,
+    inputs: NDArray[np.float32],
+    targets: NDArray[np.int64] | NDArray[np.float32],
+    count: int,
+    seed: int | None,
+    settings: _PrivateEstimator,
+) -> _Fit:
+    """Train a network by wpriv's steps in a folder that is removed afterwards.
+
+    The account is charged with all steps before the first one, and after the network was accepted.
+    """
+    # evaluation needs test records: one made-up record, so that no record of the caller is evaluated
+    test = np.zeros_like(inputs[:1]), np.zeros_like(targets[:1])
+    memory = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="wpriv-fit-", dir=memory))
+        stack.enter_context(_own_generator())
+        training = own_training.own_training(
+            network,
+            (inputs, targets),
+            test=test,
+            loss="cross-entropy" if count else "squared",
+            classes=list(range(count)) or None,
+            eps=_positive(settings, "epsilon"),
+            delta=_positive(settings, "delta"),
+            clip=_positive(settings, "clip"),
+            sampling="poisson",
+            batch=min(_positive(settings, "batch", whole=True), len(inputs)),
+            epochs=_positive(settings, "epochs"),
+            lr=_positive(settings, "lr"),
+            seed=seed,
+        )
+        run = training_run.own_run(training, Path(folder) / "fit", "cpu", None, lambda: None, metric_logs.NOWHERE)
+        begun = run.begin(stack, resume=False, fork=False, fresh=False)
+        engine, batches = run.prepare(begun)
+        number = None if settings.account is None else _charge(Path(settings.account), begun.plan)
+        for indices in batches():
+            engine.step(indices)
+        guarantee, statement = _account_for(begun)
+        trained = training.with_weights(run.out, "cpu")
+        return _Fit(trained.double(), begun.plan.steps, guarantee, statement, number)
+
+
+def _positive(settings: _PrivateEstimator, name: str, *, whole: bool = False) -> float | int:
+    """Return a parameter that is a number above 0, of any library, as a number of Python."""
+    value: float | int = finite_number(getattr(settings, name), f"`{name}`", whole=whole)
+    if value <= 0:
+        raise UsageError(f"`{name}` must be above 0; found {shown(value)}")
+    return value
+
+
+def _account_for(begun: Begun) -> tuple[Guarantee, Json]:
+    """Return the guarantee of the steps in the ledger of a finished training, and its statement."""
+    job = begun.plan
+    entries = finalize.entries_of_plan(job, begun.folder)
+    process = finalize.process_from_ledger(job, begun.folder, entries)
+    rows, refused = plan.guarantees(job, process)
+    about = model.json_object(begun.folder.path / storage.PROVENANCE)
+    statement = training_statement.statement(job, process, rows, refused, about)
+    return rows[0], storage.as_stored({**statement, "ledger": ledger.position(entries).as_dict()})
+
+
+def _statement_text(statement: Json, remarks: list[str], about: str) -> str:
+    """Return a statement in Markdown, without what it says of the files of a results folder, which a fit has not."""
+    trust, limits = (
+        [line for line in statement[key] if not line.startswith(OF_FILES)] for key in ("trust_model", "not_covered")
+    )
+    lists = {"trust_model": trust, "not_covered": [about, *limits], "warnings": [*remarks, *statement["warnings"]]}
+    return training_statement.to_markdown({**statement, **lists, "publish": []})
+
+
+@contextlib.contextmanager
+def _own_generator(seed: int | None = None) -> Iterator[None]:
+    """Draw first weights from a seed of this fit, and leave torch's generator as the caller has it."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(secrets.randbits(63) if seed is None else seed)
+        yield
+
+
+def _network(network: Network | None, inputs: int, outputs: int, seed: int | None) -> nn.Module:
+    """Return the network of a fit, with new weights in float32."""
+    from torch import nn
+
+    if isinstance(network, nn.Module) or not (network is None or callable(network)):
+        raise UsageError(
+            f"`network` must be None or a function (inputs, outputs) -> torch.nn.Module, which makes a new network for "
+            f"each fit; found {shown(network) if not isinstance(network, nn.Module) else type(network).__name__}. "
+            f"For example: lambda inputs, outputs: nn.Linear(inputs, outputs)"
+        )
+    with _own_generator(seed):
+        made = nn.Linear(inputs, outputs) if network is None else network(inputs, outputs)
+    if not isinstance(made, nn.Module):
+        raise UsageError(f"`network` must return a torch.nn.Module; found {type(made).__name__}")
+    if any(_trained.get(id(weight)) is weight for weight in made.parameters()):
+        raise UsageError(
+            "`network` returned a network, or a layer, of an earlier fit, whose weights hold those records: make a new "
+            "one inside the function"
+        )
+    _require_outputs(copy.deepcopy(made), inputs, outputs)
+    _trained.update((id(weight), weight) for weight in made.parameters())
+    return made.float()
+
+
+def _require_outputs(network: nn.Module, inputs: int, outputs: int) -> None:
+    """Refuse a network that cannot predict in float64, or has other outputs, before anything is spent on it."""
+    import torch
+
+    try:
+        with torch.no_grad():
+            predicted = network.double().eval()(torch.zeros(2, inputs, dtype=torch.float64))
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UsageError(
+            f"`network` must take records [N, {inputs}], in float32 when it is trained and in float64 when it "
+            f"predicts; in float64 it fails: {reason}"
+        ) from None
+    shape = list(getattr(predicted, "shape", ()))
+    if shape != [2, outputs]:
+        raise UsageError(f"`network` must return outputs of shape [2, {outputs}] for 2 records; found {shape}")
+
+
+def _to_unit(values: Floats, low: Floats, high: Floats) -> Floats:
+    """Return values clipped to public bounds and mapped to [-1, 1]."""
+    return (2 * np.clip(values, low, high) - low - high) / (high - low)
+
+
+def _ends(bounds: tuple[ArrayLike, ArrayLike], name: str, count: int) -> tuple[Floats, Floats]:
+    """Return both ends of public bounds as arrays of no or ``count`` numbers."""
+    try:
+        low, high = (np.asarray(end, dtype=np.float64) for end in bounds)
+    except (TypeError, ValueError):
+        low = high = np.empty((0, 0))
+    fits = all(end.shape in ((), (count,)) for end in (low, high))
+    with np.errstate(over="ignore", invalid="ignore"):
+        fits = fits and bool(np.isfinite(2 * (high - low)).all() and (low < high).all())
+    if not fits:
+        wanted = f"each a number or {count} numbers, one for each column" if name == "bounds" else "two numbers"
+        raise UsageError(f"`{name}` must be a pair (low, high) with low < high, {wanted}; found {shown(bounds)}")
+    return low, high
+
+
+def _learnt_before(estimator: _PrivateEstimator, x: Floats) -> list[str]:
+    """Return a line for each step before the estimator that learnt from the records, as far as that can be seen.
+
+    A pipeline does not tell its last step what came before, so it is looked for among the callers.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, Pipeline) and owner.steps[-1][1] is estimator:
+            return [
+                LEARNT_STEP.format(step=f"the step {name!r} ({type(step).__name__})")
+                for name, step in owner.steps[:-1]
+                if step not in (None, "passthrough")
+                and not isinstance(step, FrozenEstimator)
+                and get_tags(step).requires_fit
+            ]
+        frame = frame.f_back
+    means, deviations = x.mean(axis=0), x.std(axis=0)
+    scaled = (abs(deviations - 1) < 1e-6) & (abs(means) < 1e-6)
+    return [STANDARDISED] if len(x) > 2 and scaled.any() and (scaled | (deviations == 0)).all() else []
+
+
+# --- the account: a ledger with one run for each fit, charged before the fit begins ---
+
+
+def _charge(path: Path, job: plan.Plan) -> int:
+    """Write all steps of a fit to the account, and return the number of the fit in it."""
+    assert job.step is not None
+    with locked(path.with_name(f"{path.name}.lock"), f"another process writes {path}", wait=True):
+        run = ledger.last_run(ledger.entries(path)) + 1
+        stream = secrets.token_hex(8)
+        book = ledger.Ledger(path, run, job.steps, adjacency=job.adjacency, stream=stream)
+        try:
+            for number in range(1, job.steps + 1):
+                book.spend(number, job.step, f"{job.records} records")
+        finally:
+            book.close()
+    return run
+
+
+def joint(search: BaseEstimator | str | Path, *, delta: float | None = None) -> Guarantee:
+    """Return the joint guarantee of all fits in an account: of a grid search, or of everything that names the file.
+
+    All fits of the account are composed. Of a ``GridSearchCV`` or ``RandomizedSearchCV`` over folds of ``KFold`` or
+    ``StratifiedKFold`` that was refitted, a record is left out of the fits that its fold tests: with n folds and m
+    candidates (n - 1) m + 1 trainings count, and the warnings say so.
+
+    Args:
+        search: a fitted search, pipeline or estimator with ``account``, or the path of the account.
+        delta: of the answer; that of the estimator, or 1e-5, where left out.
+    Raises:
+        UsageError: there is no account, or no fit in it.
+    """
+    estimator = None if isinstance(search, (str, Path)) else _estimator_of(search)
+    path = search if estimator is None else estimator.account
+    if path is None:
+        raise UsageError(
+            "no account was kept, so that the joint cost of the fits is not known. Give the estimator an account, such "
+            "as account='fits.jsonl', before it is fitted"
+        )
+    rows = ledger.entries(Path(path))
+    if not rows:
+        raise UsageError(f"the account {path} has no fit. Give the file that the estimators name by `account`")
+    asked = delta if delta is not None else 1e-5 if estimator is None else estimator.delta
+    runs = [list(run) for _, run in itertools.groupby(rows, key=lambda entry: entry.run)]
+    kept, notes = [runs], []
+    if isinstance(search, (GridSearchCV, RandomizedSearchCV)):
+        kept = _without_folds(search, runs)
+        notes = [CHOSEN, *[FOLDS.format(most=len(kept[0]), all=len(runs))] * (len(kept[0]) < len(runs))]
+        notes += [STRATIFIED] * (_folds_of(search) is StratifiedKFold)
+    if len({(run[0].release, len(run)) for run in runs}) > 1:
+        notes.append(PLANNED.format(path=path))
+    processes = dict.fromkeys(ledger.process(list(itertools.chain(*some))) for some in kept)
+    guarantees = [plan.guarantee(each, plan.ACCOUNTANT, evaluate.answer_tol(each), asked) for each in processes]
+    worst = max(guarantees, key=lambda row: row.epsilon.safe)
+    reading = f"{len(kept[0])} of the {len(runs)} trainings in the account {path}, which have a record in common"
+    return replace(worst, warnings=(*worst.warnings, *notes)).with_extra(reading=[reading])
+
+
+def _estimator_of(search: BaseEstimator) -> _PrivateEstimator:
+    """Return the private estimator inside of a search, a pipeline or another estimator; the fitted one if there is."""
+    found = search
+    while not isinstance(found, _PrivateEstimator):
+        inner = found.steps[-1][1] if isinstance(found, Pipeline) else getattr(found, "best_estimator_", None)
+        inner = getattr(found, "estimator", None) if inner is None else inner
+        if inner is None or isinstance(inner, str):
+            raise UsageError(
+                f"wanted a search, a pipeline or the like with a PrivateClassifier or PrivateRegressor, or the path of "
+                f"an account; found {type(search).__name__}"
+            )
+        found = inner
+    return found
+
+
+def _folds_of(search: BaseEstimator) -> type | None:
+    """Return the kind of a search's folds, if every record is in the test part of exactly one of them."""
+    if search.cv is None or isinstance(search.cv, int):
+        return type(StratifiedKFold() if is_classifier(search.estimator) else KFold())
+    kind: type = type(search.cv)
+    return kind if kind in (KFold, StratifiedKFold) else None
+
+
+def _without_folds(search: BaseEstimator, runs: list[list[ledger.Entry]]) -> list[list[list[ledger.Entry]]]:
+    """Return for each size of the training sets the runs that a record of such a fold was in: the largest set of runs.
+
+    The fits of one fold are of one training set, so that their runs name the same number of records. Of the runs with
+    this number, each fold has an equal share of each kind. Where the runs before that of the refit are not like this,
+    because fits failed, or others came in between, all runs count.
+    """
+    fitted, candidates = getattr(search, "best_estimator_", None), len(search.cv_results_["params"])
+    scores = [search.cv_results_[f"split{split}_test_score"] for split in range(search.n_splits_)]
+    last = None if fitted is None else _estimator_of(search)._run
+    first = 0 if last is None else last - 1 - candidates * search.n_splits_
+    if last is None or first < 0 or _folds_of(search) is None or not np.isfinite(scores).all():
+        return [runs]
+    own, whole = runs[first : last - 1], runs[last - 1][0].settings
+    kept = []
+    for size in {run[0].settings for run in own}:
+        kinds = Counter((run[0].release, len(run)) for run in own if run[0].settings == size)
+        folds, rest = divmod(sum(kinds.values()), candidates)
+        if rest or size == whole or any(count % folds for count in kinds.values()):
+            return [runs]
+        left_out = Counter({kind: count // folds for kind, count in kinds.items()})
+        some = [*runs[:first], *runs[last - 1 :]]
+        for run in own:
+            kind = run[0].release, len(run)
+            if run[0].settings == size and left_out[kind]:
+                left_out[kind] -= 1
+            else:
+                some.append(run)
+        kept.append(some)
+    return kept

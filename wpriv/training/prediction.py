@@ -1,0 +1,208 @@
+"""Predictions of a trained network: records in the form of the training records, and outputs as labels."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wpriv.errors import UsageError
+from wpriv.training.data import Data, of_arrays
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from wpriv.config.train_schema import Train
+    from wpriv.training.clipping.example_gradients import Loss
+
+CHUNK = 1000  # records that pass through the network at once
+SUPERVISED = ("classify", "fit")
+"""The tasks whose network predicts the targets of records."""
+
+
+@dataclass
+class Predictor:
+    """A trained network with the form of its records and of its targets; it holds no record.
+
+    Args:
+        recipe: of the training. folder: its results. device: where the network is.
+        shape, whole: of a training record, and whether it was of bytes. vocabulary: of tokens, or 0.
+        width: the number of outputs that the network of a recipe was built with.
+        classes: the label of each output; none where numbers are predicted. ignored: the label that does not count.
+        targets: as ``record_loss.targets_of`` names them. link: what turns outputs into probabilities: ``softmax``,
+            ``sigmoid``, or ``none`` where they are such.
+        loss: of the calling program, None for that of the recipe. given: the network of the program, or None.
+    """
+
+    recipe: Train
+    folder: Path
+    device: str
+    shape: tuple[int, ...]
+    whole: bool
+    vocabulary: int
+    width: int
+    classes: tuple[int | str, ...]
+    ignored: int | None
+    targets: str
+    link: str
+    loss: Loss | None = None
+    given: nn.Module | None = field(default=None, repr=False)
+
+    @property
+    def network(self) -> nn.Module:
+        """The network in evaluation mode: that of the program, or that of the recipe with the weights of its folder."""
+        if self.given is None:
+            import torch
+
+            from wpriv.training import models
+            from wpriv.training.engine import fine_tuning, launch
+            from wpriv.training.engine.saved_weights import inherit
+
+            device = launch.device_of(self.device)
+            with torch.random.fork_rng(devices=[]):  # first weights are drawn, and replaced
+                network = models.build(
+                    self.recipe.model, self._inputs(np.zeros((1, *self.shape))).shape[1:], self.width
+                )
+            fine_tuning.adapted(network, self.recipe.lora)
+            inherit(network.to(device), self.folder, device)
+            self.given = network.eval()
+        return self.given
+
+    def predict(self, x: object) -> NDArray[Any]:
+        """Return the label of each record, or the numbers that are predicted; see ``Trained.predict``."""
+        outputs = self._outputs(self._records(x).x_train)
+        if not self.classes or outputs.dim() > 2:
+            return outputs.numpy()
+        labels: NDArray[Any] = np.array(self.classes)
+        if self.targets == "shares":
+            likely = self._linked(outputs).flatten(1)
+            if likely.shape[1] > 1:
+                return likely.numpy()
+            places: NDArray[Any] = (likely[:, 0] > 0.5).long().numpy()
+        else:
+            places = outputs[:, : len(labels)].argmax(dim=1).numpy()
+        return np.take(labels, places)
+
+    def probabilities(self, x: object) -> NDArray[Any]:
+        """Return the probability of each class; see ``Trained.predict_proba``."""
+        if self.targets == "numbers" or not self.classes:
+            raise UsageError("this network predicts numbers, which have no probabilities; `predict` returns them")
+        likely = self._linked(self._outputs(self._records(x).x_train)).numpy()
+        if self.targets == "shares" and likely.size == len(likely):
+            return np.stack([1 - likely.ravel(), likely.ravel()], axis=1)
+        return likely
+
+    def evaluate(self, x: object, y: object, loss: object) -> dict[str, float]:
+        """Return means over records; see ``Trained.evaluate``."""
+        import torch
+
+        from wpriv.training.tasks import _given, _supervised, fit
+
+        data = _supervised.counted(self._records(x, y))
+        indexed = self.targets == "classes"
+        targets = fit._targets(data.y_test, data.response_test, indexed, torch.device("cpu"))
+        each = self._loss if loss is None else _given.per_record(loss)
+        outputs = self._outputs(data.x_test)
+        sums = fit._measure(each, bool(self.classes), outputs, targets)
+        return {name: float(total) / len(targets) for name, total in sums.items()}
+
+    @property
+    def _loss(self) -> Loss:
+        """The loss of a record in the training."""
+        from wpriv.training.tasks import fit
+
+        if self.loss is not None:
+            return self.loss
+        named = fit.Options.model_validate(self.recipe.options).loss if self.recipe.task == "fit" else "cross-entropy"
+        if named == fit.GIVEN:
+            raise UsageError(
+                "the loss of this training was a function that no file holds; give it as `loss` to evaluate"
+            )
+        return fit.loss_of(named)
+
+    def _linked(self, outputs: Tensor) -> Tensor:
+        """Return outputs as probabilities."""
+        if self.link == "none":
+            return outputs
+        return outputs.sigmoid() if self.link == "sigmoid" else outputs.softmax(dim=1)
+
+    def _records(self, x: object, y: object = None) -> Data:
+        """Return records as a data set, both its parts the same, after checking that they are of the trained form."""
+        from wpriv.training.tasks import _given
+
+        # without targets, numbers to predict, which may be any
+        pair = _given.pair((x, np.full(_length(x), 0.5) if y is None else y), "x")
+        data = of_arrays(
+            "the records",
+            pair,
+            pair,
+            source="arrays of a Python program",
+            declared=[str(label) for label in self.classes] if y is not None and self.classes else None,
+            ignored=self.ignored,
+            tokens=self.vocabulary,
+        )
+        if data.shape != self.shape:
+            raise UsageError(f"records have the shape {list(self.shape)}, as in the training; found {list(data.shape)}")
+        if (data.x_train.dtype == np.uint8) != self.whole:
+            ways = ("bytes, 0 to 255, which it divides by 255", "numbers as they are")
+            wanted, found = ways if self.whole else ways[::-1]
+            raise UsageError(f"the network was trained on {wanted}; found {found}. Give records of that type")
+        return data
+
+    def _outputs(self, x: NDArray[Any]) -> Tensor:
+        """Return the outputs of records [N, ...] on the CPU, in evaluation mode."""
+        import torch
+
+        network, inputs = self.network, self._inputs(x)
+        with _evaluating(network), torch.no_grad():
+            parts = [network(inputs[k : k + CHUNK]).float().cpu() for k in range(0, len(inputs), CHUNK)]
+        return torch.cat(parts)
+
+    def _inputs(self, x: NDArray[Any]) -> Tensor:
+        """Return records as the network takes them."""
+        from wpriv.training.engine import launch
+        from wpriv.training.tasks import _supervised
+
+        options = {key: self.recipe.options.get(key) for key in _supervised.InputOptions.model_fields}
+        return _supervised.to_inputs(x, _supervised.InputOptions.model_validate(options), launch.device_of(self.device))
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return what is pickled: with the network on the CPU, and without a loss that cannot be."""
+        state = {**self.__dict__, "given": self.network, "device": "cpu"}
+        if self.device != "cpu":
+            state["given"] = copy.deepcopy(self.network).cpu()
+        try:
+            pickle.dumps(self.loss)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            state["loss"] = None
+        return state
+
+
+def _length(x: object) -> int:
+    """Return the number of records, at least 1."""
+    try:
+        count = len(x)  # type: ignore[arg-type]  # checked by the error
+    except TypeError:
+        raise UsageError(f"records are arrays or tensors [N, ...]; found {type(x).__name__}") from None
+    if not count:
+        raise UsageError("predictions are of one record or more; found none")
+    return count
+
+
+@contextlib.contextmanager
+def _evaluating(network: nn.Module) -> Iterator[None]:
+    """Keep a network in evaluation mode within the block, and then each layer in the mode that it had."""
+    modes = [(layer, layer.training) for layer in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for layer, training in modes:
+            layer.training = training
