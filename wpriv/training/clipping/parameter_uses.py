@@ -33,19 +33,71 @@ from wpriv.training.clipping.record_trees import Records, leaves
 
 # functions whose value at a place depends on the arguments at this place alone, after broadcasting
 ELEMENTWISE = frozenset(
-    (
-        "add sub rsub mul div rdiv true_divide divide multiply subtract pow rpow maximum minimum where "
-        "addcmul addcdiv lerp iadd isub imul idiv ipow"
-    ).split()
+    [
+        "add",
+        "sub",
+        "rsub",
+        "mul",
+        "div",
+        "rdiv",
+        "true_divide",
+        "divide",
+        "multiply",
+        "subtract",
+        "pow",
+        "rpow",
+        "maximum",
+        "minimum",
+        "where",
+        "addcmul",
+        "addcdiv",
+        "lerp",
+        "iadd",
+        "isub",
+        "imul",
+        "idiv",
+        "ipow",
+    ]
 )
 # functions after which the records may lie in another dimension than the first
-MOVING = frozenset("transpose permute movedim moveaxis swapaxes swapdims t T H stack unsqueeze getitem".split())
+MOVING = frozenset(
+    [
+        "transpose",
+        "permute",
+        "movedim",
+        "moveaxis",
+        "swapaxes",
+        "swapdims",
+        "t",
+        "T",
+        "H",
+        "stack",
+        "unsqueeze",
+        "getitem",
+    ]
+)
 # properties of tensors that are no tensors
 PLAIN = frozenset(
-    (
-        "dtype device layout ndim requires_grad is_leaf is_nested is_cuda is_sparse grad_fn dim numel stride "
-        "is_contiguous is_floating_point is_complex get_device data_ptr"
-    ).split()
+    [
+        "dtype",
+        "device",
+        "layout",
+        "ndim",
+        "requires_grad",
+        "is_leaf",
+        "is_nested",
+        "is_cuda",
+        "is_sparse",
+        "grad_fn",
+        "dim",
+        "numel",
+        "stride",
+        "is_contiguous",
+        "is_floating_point",
+        "is_complex",
+        "get_device",
+        "data_ptr",
+    ]
 )
 # values of gradients that go back through a computation together: for the cache of a CPU
 TOGETHER = 2**18
