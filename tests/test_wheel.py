@@ -38,6 +38,8 @@ OPTIONAL = {
     "mlflow": "mlflow",
     "wandb": "wandb",
     "submitit": "slurm",
+    "sklearn": "sklearn",
+    "flwr": "flower",
 }  # imported behind a message that names the extra
 # modules that go by another name than their distribution
 NAMES = {"PIL": "pillow", "yaml": "pyyaml", "flint": "python-flint"}

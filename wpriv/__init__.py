@@ -48,11 +48,17 @@ _HOMES = {name: f"wpriv.{module}" for module, names in _MODULES.items() for name
 __all__ = sorted(_HOMES)
 
 
+# modules for other frameworks, which they import
+_ADAPTERS = ("flower", "sklearn")
+
+
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'wpriv' has no attribute {name!r}")
     import importlib
 
+    if name in _ADAPTERS:
+        return importlib.import_module(f"wpriv.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'wpriv' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

@@ -109,8 +109,12 @@ EXTRAS = {
     "pywt": "wavelets",
     "jsonschema": "registry",
     "submitit": "slurm",
+    "sklearn": "sklearn",
+    "flwr": "flower",
+    "lightning": "lightning",
+    "accelerate": "llm",
 }
-_PACKAGES = {"PIL": "pillow", "pywt": "PyWavelets", "flint": "python-flint"}
+_PACKAGES = {"PIL": "pillow", "pywt": "PyWavelets", "flint": "python-flint", "sklearn": "scikit-learn"}
 
 
 def lacking(module: str, user: str) -> MissingResource:

@@ -7,8 +7,10 @@ with noise, in pipelines and searches as any other estimator. It needs the extra
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import itertools
+import os
 import secrets
 import tempfile
 import warnings
@@ -26,10 +28,12 @@ from wpriv.accounting import evaluate, ledger
 from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Unsupported, UsageError, lacking
 from wpriv.files.durable_writes import locked
-from wpriv.numerics.numbers import shown
-from wpriv.results import storage
+from wpriv.numerics.numbers import finite_number, shown
+from wpriv.results import model, storage
 from wpriv.results.model import Json
 from wpriv.training import finalize, metric_logs, own_training, plan, training_run, training_statement
+from wpriv.training.data._dataset import FROM_LABELS
+from wpriv.training.train_data import ORIGINS
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
@@ -52,6 +56,11 @@ if TYPE_CHECKING:
 
     Network = Callable[[int, int], nn.Module]
 
+# where a fit keeps its folder: no key of its noise is written to a disk, and nothing waits for one
+SHARED_MEMORY = "/dev/shm"
+SOURCE = "trained from Python by wpriv.sklearn"
+# the beginnings of lines of a statement that are on files of a results folder
+OF_FILES = ("only the curator may see files", "loss and clipped share", storage.PROVENANCE, storage.CHECKPOINT)
 NOT_PRIVATE = (
     "NOT PRIVATE: `random_state` is {value}, and whoever knows it can draw the noise again and subtract it. For a "
     "release take random_state=None"
@@ -89,6 +98,10 @@ STRATIFIED = (
     "cv=KFold(n, shuffle=True, random_state=0), whose folds depend on no record"
 )
 Floats = NDArray[np.float64]
+PLANNED = (
+    "the number assumes that noise, rate and length of all fits were fixed before the first of them. `wpriv budget "
+    "--history {path} --adaptive` has that for fits whose settings were chosen by earlier ones"
+)
 # the checks of scikit-learn that compare two fits, which noise under a secret key makes different
 TWO_FITS = (
     "check_fit_idempotent",
@@ -97,8 +110,8 @@ TWO_FITS = (
     "check_regressor_data_not_an_array",
     "check_regressors_int",
 )
-# the networks that were trained, each of which may be trained once
-_trained: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+# the weights that were trained by their id: each may be trained once
+_trained: weakref.WeakValueDictionary[int, nn.Parameter] = weakref.WeakValueDictionary()
 
 
 def expected_failed_checks(estimator: BaseEstimator) -> dict[str, str]:
@@ -108,6 +121,10 @@ def expected_failed_checks(estimator: BaseEstimator) -> dict[str, str]:
     """
     reason = "two fits are compared, and noise under a secret key makes them different"
     return {} if estimator.get_params().get("random_state") is not None else dict.fromkeys(TWO_FITS, reason)
+
+
+class NotPrivate(Unsupported, AttributeError):
+    """A fit with a ``random_state`` has no guarantee. As an AttributeError it hides ``guarantee_`` from listings."""
 
 
 class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no types
@@ -125,12 +142,12 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
         return _to_unit(x, *self._bounds)
 
     def _fit_network(
-        self, x: Floats, targets: NDArray[np.int64] | NDArray[np.float32], outputs: int, remarks: list[str]
+        self, x: Floats, targets: NDArray[np.int64] | NDArray[np.float32], labels: list[object], remarks: list[str]
     ) -> None:
         """Train a new network, and keep it with its guarantee and statement.
 
         Args:
-            targets: [N] classes from 0, or [N, 1] numbers. outputs: of the network.
+            targets: [N] classes from 0, or [N, 1] numbers. labels: of the classes; none for numbers.
             remarks: what the guarantee takes as public although it was read from the records.
         """
         if self.random_state is not None and self.account is not None:
@@ -138,34 +155,44 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
                 f"an account is of private fits, and with random_state={shown(self.random_state)} a fit is not "
                 f"private; take random_state=None, or account=None"
             )
+        if not (self.account is None or isinstance(self.account, (str, Path))):
+            raise UsageError(f"`account` must be the path of a file; found {shown(self.account)}")
+        learnt = bool(remarks)
         remarks = [*remarks, *_learnt_before(self, x)]
-        for line in remarks:
+        unsafe = [] if self.random_state is None else [NOT_PRIVATE.format(value=shown(self.random_state))]
+        for line in [*unsafe, *remarks]:
             warnings.warn(line, UserWarning, stacklevel=3)
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
         self._bounds = None if self.bounds is None else _ends(self.bounds, "bounds", x.shape[1])
-        inputs = self._inputs(x).astype(np.float32)
-        fit = _fit(_network(self.network, x.shape[1], outputs, seed), inputs, targets, outputs, seed, self)
+        with np.errstate(over="ignore"):  # infinite numbers are refused
+            inputs = self._inputs(x).astype(np.float32)
+        network = _network(self.network, x.shape[1], max(len(labels), 1), seed)
+        fit = _fit(network, inputs, targets, len(labels), seed, self)
         self.network_, self.n_iter_ = fit.network, fit.steps
         self._account, self._run = None if self.account is None else Path(self.account), fit.run
         about = ONE_FIT if fit.run is None else IN_ACCOUNT.format(run=fit.run, path=self._account)
         if seed is None:
             self._guarantee: Guarantee | str = replace(fit.guarantee, warnings=(*fit.guarantee.warnings, *remarks))
         else:
-            self._guarantee = NOT_PRIVATE.format(value=shown(self.random_state))
-            remarks = [self._guarantee, *remarks]
-        self.statement_ = _statement_text(fit.statement, remarks, about)
+            self._guarantee = unsafe[0]
+            remarks = [*unsafe, *remarks]
+        data = dict(fit.statement["data"], name="the records of fit")
+        if labels:
+            data |= {"classes": list(map(str, labels)), "classes_from": ORIGINS[FROM_LABELS if learnt else ""]}
+        facts = {"recipe": type(self).__name__, "source": SOURCE, "data": data}
+        self.statement_ = _statement_text({**fit.statement, **facts}, remarks, about)
 
     @property
     def guarantee_(self) -> Guarantee:
         """The proven guarantee of the last fit: eps and delta with both ends, and what it takes as public.
 
         Raises:
-            Unsupported: the fit had a ``random_state``, and is not private.
+            NotPrivate: the fit had a ``random_state``. NotFittedError: there was none.
         """
         if not hasattr(self, "_guarantee"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
         if isinstance(self._guarantee, str):
-            raise Unsupported(self._guarantee)
+            raise NotPrivate(self._guarantee)
         return self._guarantee
 
     def _outputs(self, x: ArrayLike) -> Floats:
@@ -237,12 +264,15 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
             classes = np.unique(y)
             remarks.append(LEARNT_CLASSES.format(classes=shown(classes.tolist())))
         else:
-            classes = np.unique(np.asarray(self.classes))
+            given = np.asarray(self.classes)
+            if given.ndim != 1:
+                raise UsageError(f"`classes` must be a list of all labels; found {shown(self.classes)}")
+            classes = np.unique(given)
             if not np.isin(y, classes).all():
                 raise UsageError("y has a label that is not among `classes`; give all labels that may occur")
         if len(classes) < 2:
             raise ValueError(f"PrivateClassifier needs two classes or more; found {len(classes)} class")
-        self._fit_network(x, np.searchsorted(classes, y).astype(np.int64), len(classes), remarks)
+        self._fit_network(x, np.searchsorted(classes, y).astype(np.int64), classes.tolist(), remarks)
         self.classes_ = classes
         return self
 
@@ -304,7 +334,9 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         ends = None if self.target_bounds is None else _ends(self.target_bounds, "target_bounds", 1)
         if ends is not None:
             targets = _to_unit(targets, *ends)
-        self._fit_network(x, targets.astype(np.float32)[:, None], 1, [])
+        with np.errstate(over="ignore"):
+            numbers = targets.astype(np.float32)[:, None]
+        self._fit_network(x, numbers, [], [])
         self._targets = ends
         return self
 
@@ -332,7 +364,7 @@ def _fit(
     network: nn.Module,
     inputs: NDArray[np.float32],
     targets: NDArray[np.int64] | NDArray[np.float32],
-    outputs: int,
+    count: int,
     seed: int | None,
     settings: _PrivateEstimator,
 ) -> _Fit:
@@ -340,23 +372,25 @@ def _fit(
 
     The account is charged with all steps before the first one, and after the network was accepted.
     """
-    classes = None if targets.dtype.kind == "f" else list(range(outputs))
     # evaluation needs test records: one made-up record, so that no record of the caller is evaluated
     test = np.zeros_like(inputs[:1]), np.zeros_like(targets[:1])
-    with tempfile.TemporaryDirectory(prefix="wpriv-fit-") as folder, _own_generator(), contextlib.ExitStack() as stack:
+    memory = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="wpriv-fit-", dir=memory))
+        stack.enter_context(_own_generator())
         training = own_training.own_training(
             network,
             (inputs, targets),
             test=test,
-            loss="squared" if classes is None else "cross-entropy",
-            classes=classes,
-            eps=settings.epsilon,
-            delta=settings.delta,
-            clip=settings.clip,
+            loss="cross-entropy" if count else "squared",
+            classes=list(range(count)) or None,
+            eps=_positive(settings, "epsilon"),
+            delta=_positive(settings, "delta"),
+            clip=_positive(settings, "clip"),
             sampling="poisson",
-            batch=min(settings.batch, len(inputs)),
-            epochs=settings.epochs,
-            lr=settings.lr,
+            batch=min(_positive(settings, "batch", whole=True), len(inputs)),
+            epochs=_positive(settings, "epochs"),
+            lr=_positive(settings, "lr"),
             seed=seed,
         )
         run = training_run.own_run(training, Path(folder) / "fit", "cpu", None, lambda: None, metric_logs.NOWHERE)
@@ -370,20 +404,34 @@ def _fit(
         return _Fit(trained.double(), begun.plan.steps, guarantee, statement, number)
 
 
+def _positive(settings: _PrivateEstimator, name: str, *, whole: bool = False) -> float | int:
+    """Return a parameter that is a number above 0, of any library, as a number of Python."""
+    value: float | int = finite_number(getattr(settings, name), f"`{name}`", whole=whole)
+    if value <= 0:
+        raise UsageError(f"`{name}` must be above 0; found {shown(value)}")
+    return value
+
+
 def _account_for(begun: Begun) -> tuple[Guarantee, Json]:
     """Return the guarantee of the steps in the ledger of a finished training, and its statement."""
-    job = begun.plan
-    entries = finalize.entries_of_plan(job, begun.folder)
+    from wpriv.files import checkpoint
+
+    job, entries = finalize.entries_of_plan(begun.plan, begun.folder)
     process = finalize.process_from_ledger(job, begun.folder, entries)
     rows, refused = plan.guarantees(job, process)
-    about = {**storage.provenance(), **begun.about}
+    stored = checkpoint.load(begun.folder.path / storage.MODEL)
+    tested = {name: stored[name] for name in ("clipping", "checked", "remarks") if stored.get(name)}
+    about = {**model.json_object(begun.folder.path / storage.PROVENANCE), **tested}
     statement = training_statement.statement(job, process, rows, refused, about)
     return rows[0], storage.as_stored({**statement, "ledger": ledger.position(entries).as_dict()})
 
 
 def _statement_text(statement: Json, remarks: list[str], about: str) -> str:
-    """Return a statement in Markdown, without the files of a results folder, which a fit has not."""
-    lists = {"warnings": [*remarks, *statement["warnings"]], "not_covered": [about, *statement["not_covered"]]}
+    """Return a statement in Markdown, without what it says of the files of a results folder, which a fit has not."""
+    trust, limits = (
+        [line for line in statement[key] if not line.startswith(OF_FILES)] for key in ("trust_model", "not_covered")
+    )
+    lists = {"trust_model": trust, "not_covered": [about, *limits], "warnings": [*remarks, *statement["warnings"]]}
     return training_statement.to_markdown({**statement, **lists, "publish": []})
 
 
@@ -411,13 +459,32 @@ def _network(network: Network | None, inputs: int, outputs: int, seed: int | Non
         made = nn.Linear(inputs, outputs) if network is None else network(inputs, outputs)
     if not isinstance(made, nn.Module):
         raise UsageError(f"`network` must return a torch.nn.Module; found {type(made).__name__}")
-    if any(module in _trained for module in made.modules()):
+    if any(_trained.get(id(weight)) is weight for weight in made.parameters()):
         raise UsageError(
             "`network` returned a network, or a layer, of an earlier fit, whose weights hold those records: make a new "
             "one inside the function"
         )
-    _trained.update(made.modules())
+    _require_outputs(copy.deepcopy(made), inputs, outputs)
+    _trained.update((id(weight), weight) for weight in made.parameters())
     return made.float()
+
+
+def _require_outputs(network: nn.Module, inputs: int, outputs: int) -> None:
+    """Refuse a network that cannot predict in float64, or has other outputs, before anything is spent on it."""
+    import torch
+
+    try:
+        with torch.no_grad():
+            predicted = network.double().eval()(torch.zeros(2, inputs, dtype=torch.float64))
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UsageError(
+            f"`network` must take records [N, {inputs}], in float32 when it is trained and in float64 when it "
+            f"predicts; in float64 it fails: {reason}"
+        ) from None
+    shape = list(getattr(predicted, "shape", ()))
+    if shape != [2, outputs]:
+        raise UsageError(f"`network` must return outputs of shape [2, {outputs}] for 2 records; found {shape}")
 
 
 def _to_unit(values: Floats, low: Floats, high: Floats) -> Floats:
@@ -432,7 +499,9 @@ def _ends(bounds: tuple[ArrayLike, ArrayLike], name: str, count: int) -> tuple[F
     except (TypeError, ValueError):
         low = high = np.empty((0, 0))
     fits = all(end.shape in ((), (count,)) for end in (low, high))
-    if not (fits and np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+    with np.errstate(over="ignore", invalid="ignore"):
+        fits = fits and bool(np.isfinite(2 * (high - low)).all() and (low < high).all())
+    if not fits:
         wanted = f"each a number or {count} numbers, one for each column" if name == "bounds" else "two numbers"
         raise UsageError(f"`{name}` must be a pair (low, high) with low < high, {wanted}; found {shown(bounds)}")
     return low, high
@@ -508,6 +577,8 @@ def joint(search: BaseEstimator | str | Path, *, delta: float | None = None) -> 
         kept = _without_folds(search, runs)
         notes = [CHOSEN, *[FOLDS.format(most=len(kept[0]), all=len(runs))] * (len(kept[0]) < len(runs))]
         notes += [STRATIFIED] * (_folds_of(search) is StratifiedKFold)
+    if len({(run[0].release, len(run)) for run in runs}) > 1:
+        notes.append(PLANNED.format(path=path))
     processes = dict.fromkeys(ledger.process(list(itertools.chain(*some))) for some in kept)
     guarantees = [plan.guarantee(each, plan.ACCOUNTANT, evaluate.answer_tol(each), asked) for each in processes]
     worst = max(guarantees, key=lambda row: row.epsilon.safe)
@@ -533,8 +604,9 @@ def _estimator_of(search: BaseEstimator) -> _PrivateEstimator:
 def _folds_of(search: BaseEstimator) -> type | None:
     """Return the kind of a search's folds, if every record is in the test part of exactly one of them."""
     if search.cv is None or isinstance(search.cv, int):
-        return StratifiedKFold if is_classifier(search.estimator) else KFold
-    return next((kind for kind in (KFold, StratifiedKFold) if type(search.cv) is kind), None)
+        return type(StratifiedKFold() if is_classifier(search.estimator) else KFold())
+    kind: type = type(search.cv)
+    return kind if kind in (KFold, StratifiedKFold) else None
 
 
 def _without_folds(search: BaseEstimator, runs: list[list[ledger.Entry]]) -> list[list[list[ledger.Entry]]]:

@@ -143,7 +143,7 @@ def test_a_schedule_of_torch_goes_with_the_rates_of_a_loop_s_steps(tmp_path):
         ({"optimizer": adam, "scheduler": lr_scheduler.ReduceLROnPlateau}, "needs no figure"),
         ({"optimizer": optim.SGD([nn.Parameter(torch.zeros(2))], lr=0.1)}, "must be the same"),
         ({"optimizer": adam, "scheduler": cosine(optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0))}, "another"),
-        ({"optimizer": "given", "lr": 0.1}, "one of a Python program"),
+        ({"optimizer": "given", "lr": 0.1}, "give the optimizer itself"),
     ],
 )
 def test_what_is_no_optimizer_or_schedule_of_these_weights_is_refused_before_anything_is_spent(

@@ -41,15 +41,16 @@ CHECKPOINT_PARTS = "checkpoint-*-of-*.pt"
 # the recipe of the run that a tuned training has kept
 CANDIDATE = "candidate.yaml"
 # the files of every finished training
+ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 TRAINING = (STATEMENT, STATEMENT_TEXT, METRICS, FIGURE, MODEL, WEIGHTS, DIAGNOSTICS, LEDGER, RECIPE, PROVENANCE)
 
 
-def of_training(task: str, *, averaged: bool = False) -> tuple[str, ...]:
+def of_training(task: str, *, averaged: bool = False, adapted: bool = False) -> tuple[str, ...]:
     """Return the files of a finished training: those of every task, those of this task, and their figures."""
     spec = registry.load("tasks", task).TASK
     tables = tuple(spec.figures)
-    average = (AVERAGE,) if averaged else ()
-    return (*TRAINING, *average, *spec.files, *tables, *(f"{Path(name).stem}.png" for name in tables))
+    further = (*((AVERAGE,) if averaged else ()), *(ADAPTER if adapted else ()))
+    return (*TRAINING, *further, *spec.files, *tables, *(f"{Path(name).stem}.png" for name in tables))
 
 
 MAX_TABLE_BYTES = 100_000_000

@@ -35,6 +35,8 @@ def training_loop(
     classes: Any = None,
     tokens: int | None = None,
     features: Mapping[str, Any] | None = None,
+    person: Any = None,
+    max_per_person: int | None = None,
     log: str | Sequence[str] | None = None,
     log_private_losses: bool = False,
     out: str | Path | None = None,
@@ -51,12 +53,13 @@ def training_loop(
 
     Args:
         model, data, log, log_private_losses, out, device, resume, fork, fresh: as in ``train``.
-        test, loss, classes, tokens, features, options: the keywords of ``train`` for a network.
+        test, loss, classes, tokens, features, person, max_per_person, options: the keywords of ``train`` for a network.
     Raises:
         As ``train``, here or at the beginning of the ``with`` block.
     """
     logs = metric_logs.logs_of(log, log_private_losses)
     objects = {"test": test, "loss": loss, "classes": classes, "tokens": tokens, "features": features}
+    objects |= {"person": person, "max_per_person": max_per_person}
     training = own_training.own_training(model, data, **objects, **options)
     run = training_run.own_run(training, out, device, None, _never, logs)
     return Loop(run, {"resume": resume, "fork": fork, "fresh": fresh})
@@ -79,11 +82,14 @@ class Batch:
 
     @cached_property
     def _records(self) -> tuple[Any, Any]:
-        return self._fetch()
+        from wpriv.training.clipping.record_trees import raw
+
+        inputs, targets = self._fetch()
+        return raw(inputs), raw(targets)
 
     @property
     def inputs(self) -> Any:
-        """[B, ...] the inputs of the records; B differs from step to step, and may be 0.
+        """[B, ...] the inputs of the records, or a tree of them; B differs from step to step, and may be 0.
 
         They are a copy, as the targets are: what is written to them changes nothing.
         """

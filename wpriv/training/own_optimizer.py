@@ -105,6 +105,9 @@ def of_keywords(optimizer: object, scheduler: object, lr: object) -> OwnOptimize
                 "torch.optim.SGD(parameters, lr=0.1)`. By name there are `optimizer={'name': 'sgd', 'decay': 'cosine', "
                 "'warmup': 10}`"
             )
+        name = optimizer.get("name") if isinstance(optimizer, Mapping) else optimizer
+        if name == "given":
+            raise UsageError("`optimizer`: given stands for one of a Python program: give the optimizer itself")
         return None
     if lr is not None:
         raise UsageError(f"`lr` is {lr}, and an optimizer of torch has its own: leave `lr` out")

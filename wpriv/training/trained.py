@@ -119,7 +119,7 @@ class Trained(Shown):
         """The trained network, the caller's own object where it was given; None as for ``predictor``."""
         return None if self.predictor is None else self.predictor.network
 
-    def predict(self, x: object) -> NDArray[Any]:
+    def predict(self, x: object) -> Any:
         """Predict the targets of records.
 
         Args:
@@ -234,7 +234,7 @@ def load_finished(planned: Plan, folder: RunFolder) -> Trained:
     process = None if job.private is None else finalize.process_from_ledger(job, folder, entries)
     statement = finalize.load_statement(folder.path, process, entries)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
-    paths = (folder.path / name for name in storage.of_training(job.train.task, averaged=True))
+    paths = (folder.path / name for name in storage.of_training(job.train.task, averaged=True, adapted=True))
     files = tuple(path for path in paths if path.is_file())
     trained = Trained(job, metrics, rows, refused, [], statement, folder.path, files)
     return replace(trained, verdicts=expectations.verdicts(job.recipe, trained.results(), first=True))

@@ -86,6 +86,7 @@ def statement(
             seed=reports["seed"] if reports is not None and on_reports else train.seed,
             broken=private is not None and private.clip == "batch-mean",
             averaged=train.average is not None,
+            adapted=train.lora is not None,
             on_test_records=task.trains_on_test_records(train),
             observed=private is not None and observed,
             leaks=reports is not None and on_reports and reports["guarantees"][0]["claim"] == "as-published",

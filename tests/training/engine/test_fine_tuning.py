@@ -33,8 +33,8 @@ def test_an_adapted_layer_begins_as_the_layer_itself_and_is_base_plus_the_scaled
     layer, x = AdaptedLinear(base, 2, 0.5), torch.randn(4, 6)
     assert torch.equal(layer(x), base(x))
     with torch.no_grad():
-        layer.up.weight.normal_()
-    weight = base.weight + 0.5 * layer.up.weight @ layer.down.weight
+        layer.lora_B.weight.normal_()
+    weight = base.weight + 0.5 * layer.lora_B.weight @ layer.lora_A.weight
     torch.testing.assert_close(layer(x), x @ weight.T + base.bias, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(layer.weight, weight)
 
@@ -42,7 +42,7 @@ def test_an_adapted_layer_begins_as_the_layer_itself_and_is_base_plus_the_scaled
 def test_only_the_low_rank_matrices_and_the_layers_left_out_are_trained():
     model = adapted(network(), LowRank(rank=2, layers=["0"]))
     trained = [name for name, p in model.named_parameters() if p.requires_grad]
-    assert trained == ["0.down.weight", "0.up.weight", "2.weight", "2.bias"]
+    assert trained == ["0.lora_A.weight", "0.lora_B.weight", "2.weight", "2.bias"]
     # a second time changes nothing
     assert [name for name, _ in adapted(model, LowRank(rank=2, layers=["0"])).named_parameters()] == [
         "0.base.weight",

@@ -18,6 +18,7 @@ from torch.func import vmap as batched
 from wpriv.errors import Unsupported
 from wpriv.training.clipping.example_gradients import clip_factors, explicit, roughness
 from wpriv.training.clipping.ghost import MAX_VALUES, Call, groups, shares
+from wpriv.training.clipping.model_state import own_tensors
 
 Deltas = list[Tensor | None]
 
@@ -135,7 +136,8 @@ def formed_grams(model: nn.Module, read: Read, inputs: Tensor, targets: Tensor |
     while at < len(inputs):
         chunk = slice(at, at + size)
         try:
-            rows = each(trainable, inputs[chunk], None if targets is None else targets[chunk])
+            with own_tensors(model):
+                rows = each(trainable, inputs[chunk], None if targets is None else targets[chunk])
         except RuntimeError as error:
             reason = str(error).strip().partition("\n")[0]
             raise Unsupported(

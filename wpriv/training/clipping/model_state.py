@@ -162,6 +162,21 @@ def kept(model: nn.Module) -> Iterator[None]:
             parameter.grad = gradient
 
 
+@contextlib.contextmanager
+def own_tensors(model: nn.Module) -> Iterator[None]:
+    """Put the parameters and buffers of a model back when the block ends.
+
+    ``torch.func.functional_call`` leaves other tensors in a module that stands in two places of the model.
+    """
+    tables = [table for module in model.modules() for table in (module._parameters, module._buffers)]
+    contents: list[dict[str, Any]] = [dict(table) for table in tables]
+    try:
+        yield
+    finally:
+        for table, content in zip(tables, contents, strict=True):
+            table.update(content)
+
+
 def _state(module: nn.Module) -> dict[str, object]:
     """Return the attributes that a forward pass may replace, with the tables of parameters and buffers."""
     tables = ("_buffers", "_parameters")

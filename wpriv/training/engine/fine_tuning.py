@@ -10,6 +10,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import io
+import json
 import math
 import pickle
 import re
@@ -24,8 +25,9 @@ from torch import Tensor, nn
 
 from wpriv.config.train_schema import LowRank, Train, Weights
 from wpriv.errors import MissingResource, Unsupported, UsageError
-from wpriv.files import checkpoint
+from wpriv.files import checkpoint, durable_writes
 from wpriv.hints import did_you_mean
+from wpriv.results.storage import ADAPTER
 from wpriv.training.engine import saved_weights
 
 # the number of names that a remark has
@@ -47,29 +49,46 @@ class StoredWeights:
 
 
 class AdaptedLinear(nn.Module):
-    """A frozen linear layer and a trained change of some rank: base(x) + scale up(down(x)), at first base(x)."""
+    """A frozen linear layer and a trained change of some rank: base(x) + scale lora_B(lora_A(x)), at first base(x).
 
-    def __init__(self, base: nn.Linear, rank: int, scale: float):
+    The base is nn.Linear, or Conv1D of transformers, a linear layer whose weight is transposed. The names of the two
+    matrices are those of peft.
+    """
+
+    def __init__(self, base: nn.Module, rank: int, scale: float):
         super().__init__()
-        like = {"dtype": base.weight.dtype, "device": base.weight.device}
+        inputs, outputs = linear_sizes(base)
+        weight = next(base.parameters())
+        like = {"dtype": weight.dtype, "device": weight.device}
         self.base, self.scale = base.requires_grad_(False), scale
-        self.down = nn.Linear(base.in_features, rank, bias=False, **like)
-        self.up = nn.Linear(rank, base.out_features, bias=False, **like)
-        nn.init.kaiming_uniform_(self.down.weight, a=math.sqrt(5))
-        nn.init.zeros_(self.up.weight)
+        self.lora_A = nn.Linear(inputs, rank, bias=False, **like)
+        self.lora_B = nn.Linear(rank, outputs, bias=False, **like)
+        nn.init.kaiming_uniform_(self.lora_A.weight, a=math.sqrt(5))
+        nn.init.zeros_(self.lora_B.weight)
 
     @property
     def weight(self) -> Tensor:
         """The weight of a plain layer that does the same, for networks that read it."""
-        return self.base.weight + self.scale * self.up.weight @ self.down.weight
+        change, weight = self.scale * self.lora_B.weight @ self.lora_A.weight, self.base.get_parameter("weight")
+        return weight + (change if isinstance(self.base, nn.Linear) else change.T)
 
     @property
     def bias(self) -> Tensor | None:
-        return self.base.bias
+        return self.base.get_parameter("bias") if self.base.bias is not None else None
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.base(x) + self.scale * self.up(self.down(x))
+        out: Tensor = self.base(x) + self.scale * self.lora_B(self.lora_A(x))
         return out
+
+
+def linear_sizes(layer: nn.Module) -> tuple[int, int]:
+    """Return the numbers of inputs and outputs of a linear layer; (0, 0) of every other layer."""
+    if type(layer) is nn.Linear:
+        return layer.in_features, layer.out_features
+    if (type(layer).__module__, type(layer).__name__) == ("transformers.pytorch_utils", "Conv1D"):
+        inputs, outputs = layer.get_parameter("weight").shape
+        return inputs, outputs
+    return 0, 0
 
 
 def prepared(model: nn.Module, recipe: Train) -> nn.Module:
@@ -130,13 +149,14 @@ def adapted(model: nn.Module, plan: LowRank | None) -> nn.Module:
     """Put ``AdaptedLinear`` in the place of the linear layers that a plan names; those already there remain."""
     if plan is None or any(isinstance(layer, AdaptedLinear) for layer in model.modules()):
         return model
-    if type(model) is nn.Linear:
+    if any(linear_sizes(model)):
         raise UsageError("lora: the network is one linear layer alone; put it into nn.Sequential")
-    layers = {name: layer for name, layer in model.named_modules() if type(layer) is nn.Linear}
+    layers = {name: layer for name, layer in model.named_modules() if any(linear_sizes(layer))}
     for name in matching(layers, plan.layers, "lora: layers", "linear layers"):
         layer = layers[name]
-        if plan.rank >= min(layer.in_features, layer.out_features):
-            sizes = f"{layer.in_features} inputs and {layer.out_features} outputs"
+        inputs, outputs = linear_sizes(layer)
+        if plan.rank >= min(inputs, outputs):
+            sizes = f"{inputs} inputs and {outputs} outputs"
             raise UsageError(
                 f"lora: rank {plan.rank} is no lower than that of {name!r}, with {sizes}. Give a lower rank, or leave "
                 f"the layer out of layers"
@@ -145,6 +165,44 @@ def adapted(model: nn.Module, plan: LowRank | None) -> nn.Module:
         scale = 1.0 if plan.alpha is None else plan.alpha / plan.rank
         setattr(model.get_submodule(parent), last, AdaptedLinear(layer, plan.rank, scale))
     return model
+
+
+def save_adapter(model: nn.Module, recipe: Train, folder: Path) -> None:
+    """Write what was trained of an adapted network in the two files that ``PeftModel.from_pretrained`` reads.
+
+    They hold the low-rank matrices, and whole layers that have other trained weights. Nothing is written where such a
+    weight belongs to the network itself, which peft cannot name.
+    """
+    adapted_layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, AdaptedLinear)}
+    inside = {id(part) for layer in adapted_layers.values() for part in layer.modules()}
+    others = {
+        name: layer
+        for name, layer in model.named_modules()
+        if id(layer) not in inside and any(p is not None and p.requires_grad for p in layer._parameters.values())
+    }
+    if recipe.lora is None or "" in others:
+        return
+    tensors = {
+        f"base_model.model.{name}.{key}.weight": layer.get_parameter(f"{key}.weight")
+        for name, layer in adapted_layers.items()
+        for key in ("lora_A", "lora_B")
+    }
+    for name, layer in others.items():
+        tensors |= {f"base_model.model.{name}.{key}": value for key, value in layer.state_dict().items()}
+    settings = {
+        "peft_type": "LORA",
+        "r": recipe.lora.rank,
+        "lora_alpha": recipe.lora.rank if recipe.lora.alpha is None else recipe.lora.alpha,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "fan_in_fan_out": any(not isinstance(layer.base, nn.Linear) for layer in adapted_layers.values()),
+        "target_modules": [*adapted_layers],
+        "modules_to_save": [*others] or None,
+        "inference_mode": True,
+    }
+    privacy = "training" if recipe.privacy is not None else "reports" if recipe.on_reports else "none"
+    durable_writes.replace(folder / ADAPTER[1], saved_weights.encode(tensors, {"privacy": privacy}), mode=0o600)
+    durable_writes.replace(folder / ADAPTER[0], json.dumps(settings, indent=2) + "\n")
 
 
 def matching(names: Iterable[str], patterns: Sequence[str], key: str, kind: str) -> list[str]:

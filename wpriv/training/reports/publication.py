@@ -18,6 +18,7 @@ WEIGHTS = "the trained weights alone, computed from noisy releases only; its hea
 AVERAGE = (
     "the average of the weights after each step, computed from them alone; its header repeats this statement in short"
 )
+ADAPTER = "where there is one: the weights that were trained, for peft, computed from noisy releases only"
 DIAGNOSTICS = (
     "it holds the metrics, distances of gradients where they were observed, and a fingerprint of the training records: "
     "all computed without noise"
@@ -62,6 +63,7 @@ def of_training(
     seed: int | None,
     broken: bool = False,
     averaged: bool = False,
+    adapted: bool = False,
     on_test_records: bool = False,
     observed: bool = False,
     leaks: bool = False,
@@ -72,7 +74,8 @@ def of_training(
         task: the task. private: the training added the noise. reports: its records were privatised before.
         seed: the fixed seed of the training or of the reports; None where there is none.
         broken: the training ran the published procedure that clips the mean gradient of a batch.
-        averaged: the training also wrote averaged weights. on_test_records: the weights depend on test records.
+        averaged: the training also wrote averaged weights. adapted: it wrote an adapter.
+        on_test_records: the weights depend on test records.
         observed: distances of gradients were observed, and figures were computed from them.
         leaks: the reports have no guarantee, since clip bounds were computed from the records.
     Returns:
@@ -81,6 +84,9 @@ def of_training(
     answers = _common_files(broken)
     if averaged:
         answers[storage.AVERAGE] = ("no", BROKEN) if broken else ("yes", AVERAGE)
+    if adapted:
+        answers[storage.ADAPTER[0]] = ("yes", SETTINGS)
+        answers[storage.ADAPTER[1]] = ("no", BROKEN) if broken else ("yes", ADAPTER)
     if observed:
         names = (storage.STATEMENT, storage.STATEMENT_TEXT, storage.WEIGHTS, storage.AVERAGE)
         answers |= {name: ("no", OBSERVED) for name in names if name in answers}
@@ -90,9 +96,10 @@ def of_training(
         answer = ("no", CLEAR) if on_test_records else ("yes", REPORTS)
         answers |= dict.fromkeys((storage.MODEL, storage.WEIGHTS), answer)
         answers |= {storage.AVERAGE: answer} if averaged else {}
+        answers |= {storage.ADAPTER[1]: answer} if adapted else {}
         answers |= {storage.METRICS: ("no", FIGURE)}
         publishable = {name: why for name, why in publishable.items() if name in spec.files}
-    for name in storage.of_training(task, averaged=averaged):
+    for name in storage.of_training(task, averaged=averaged, adapted=adapted):
         if name not in answers:
             source = next((file for file in publishable if Path(file).stem == Path(name).stem), None)
             answers[name] = ("no", TEST_RECORDS) if source is None else ("yes", publishable[source])
