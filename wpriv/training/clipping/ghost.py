@@ -259,8 +259,8 @@ def _projected(
             vars(layer).pop("forward", None)
 
 
-def _refuse_shape(name: str, layer: nn.Module, h: Tensor | None, batch: int) -> None:
-    shape = "no positional input" if h is None else tuple(h.shape)
+def _refuse_shape(name: str, layer: nn.Module, h: object, batch: int) -> None:
+    shape = "no positional input" if h is None else tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
     raise Unsupported(
         f"the input of {named(name, layer)} must have the {batch} examples of the batch in its first dimension; "
         f"found {shape}; {BY_VMAP}"
