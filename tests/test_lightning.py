@@ -145,7 +145,7 @@ def test_much_noise_leaves_the_accuracy_of_chance(tmp_path, monkeypatch):
     assert float(host.callback_metrics["accuracy"]) > 0.9
 
 
-def test_a_training_that_early_stopping_ends_is_stated_for_its_steps(tmp_path):
+def test_a_training_that_early_stopping_ends_names_the_steps_that_ran(tmp_path):
     callback = private(tmp_path / "run")
     _, host = fit(callback, EarlyStopping("accuracy", mode="max", patience=1, min_delta=2.0))
     assert host.global_step == callback.result.statement["steps"] == lines(tmp_path / "run") == 10

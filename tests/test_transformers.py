@@ -198,14 +198,14 @@ def test_a_loss_of_ones_own_gets_one_record_at_a_time(tmp_path):
     assert len(lines(tmp_path)) == STEPS
 
 
-def test_a_callback_may_stop_early_and_the_statement_is_of_the_steps_that_ran(tmp_path):
+def test_a_callback_may_stop_early_and_the_statement_names_the_steps_that_ran(tmp_path):
     class Stops(transformers.TrainerCallback):
         def on_step_end(self, args, state, control, **keywords):
             control.should_training_stop = state.global_step == 2
 
     trainer = private(tmp_path, callbacks=[Stops()])
     assert trainer.train().global_step == 2 == trainer.result.statement["steps"] == len(lines(tmp_path))
-    assert trainer.result.epsilon < 2.9
+    assert 2.99 < trainer.result.epsilon <= 3.0
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ class Overridden(PrivateTrainer):
         (
             {"data_collator": lambda rows: {"input_ids": torch.cat([row["input_ids"] for row in rows])[None]}},
             UsageError,
-            "no loss",
+            "batch of 1 rows",
         ),
     ],
 )

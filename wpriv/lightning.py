@@ -74,8 +74,8 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
 
     The ``training_step`` of the module is not called: it would pass the records without privacy, and what it logs of
     them would be a release without noise. Validation, checkpoints, schedulers and EarlyStopping work as always, and
-    must look at public records, since nothing accounts for them. A training that stops early is stated for the steps
-    that ran; its noise is that of all steps.
+    must look at public records, since nothing accounts for them. A training that stops early has the guarantee of all
+    planned steps, since what was released may have chosen its end.
 
     Args:
         loss: of each record: a function (outputs [B, ...], targets [B, ...]) -> losses [B], a loss of torch.nn, whose
@@ -197,7 +197,7 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
             trainer.should_stop = True
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write the statement of the steps that ran."""
+        """Write the statement."""
         vars(pl_module).pop("training_step", None)
         assert self.run is not None
         self.result = self.run.finish()

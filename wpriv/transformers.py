@@ -163,7 +163,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read
     Batches are drawn by Poisson sampling, with ``expected_batch`` records on average; ``per_device_train_batch_size``,
     shuffling and samplers are not used. The noise is found for ``max_steps`` steps, or ceil(num_train_epochs N /
     expected_batch). No training loss is logged, since it would be a release without noise. ``eval_dataset`` must hold
-    public records: nothing accounts for what is measured on it, or for a training that stops early because of it.
+    public records: nothing accounts for what is measured on it. A training that stops early has the guarantee of all
+    planned steps, since what was released may have chosen its end.
 
     Args:
         model: of transformers, or of peft around one. args: refused settings are named, with what to do instead.

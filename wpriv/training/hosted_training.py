@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -153,7 +153,7 @@ class HostedTraining(OwnTraining):
 
     Args:
         clipped: the network as ``clipped_sum`` takes it: ``model`` itself, or a function of it as a module.
-        few: inputs and targets of one or two records, of which shapes and types are used. held: the present batch.
+        few: inputs and targets of two records, of which shapes and types are used. held: the present batch.
     """
 
     clipped: nn.Module
@@ -174,10 +174,11 @@ class HostedTraining(OwnTraining):
             self.clipped, self.loss, *self.few, method=clip.method_of(recipe.privacy), batch=recipe.batch
         )
         two = _Held(np.arange(len(self.few[0])), self.few)
+        fetch = cast("tuple[batch_gradient.Fetch, batch_gradient.Fetch]", (two.fetch, self.held.fetch))
         physical = recipe.physical or batch_gradient.physical_batch(
-            self.clipped, self.loss, two.fetch, two.places, recipe.memory
+            self.clipped, self.loss, fetch[0], two.places, recipe.memory
         )
-        batches = batch_gradient.Batches(self.clipped, self.loss, self.held.fetch, physical)
+        batches = batch_gradient.Batches(self.clipped, self.loss, fetch[1], physical)
         aggregate = batch_gradient.make_aggregator(batches, recipe.privacy, adjacency, recipe.batch, method)
         return Job(self.model, aggregate, dict, method=method, batches=batches, hosted=True)
 
@@ -211,6 +212,11 @@ def hosted(
     from wpriv.training.tasks import _given
 
     _given.require_network(model)
+    if len(few[0]) != 2:
+        raise UsageError(
+            f"two records make a batch of {len(few[0])} rows, and each record needs one: its gradient is clipped by "
+            f"itself. Take a collate function that keeps records apart, by padding and not by packing"
+        )
     if not isinstance(unit, str) or not unit.isprintable() or not 0 < len(unit) <= 40:
         raise UsageError(f"`unit` is a word for what a record is, such as 'document'; found {unit!r:.60}")
     written = {
@@ -366,7 +372,9 @@ class HostedRun:
         self._gradients, self._stamps = self._present(), None
 
     def finish(self) -> Trained:
-        """Write statement and weights for the steps that ran, and return the finished training.
+        """Write statement and weights, and return the finished training.
+
+        Where steps are left, the guarantee is that of all planned steps (see ``Loop.finish``).
 
         Raises:
             UsageError: no step was taken, or the network was not updated by its optimizer.
@@ -376,12 +384,10 @@ class HostedRun:
         if not engine.steps_done:
             raise UsageError("the training ended before its first step, and there is nothing to state")
         if engine.steps_done < plan.steps:
-            self._steps.close()
-            engine.rows.append(engine._row(self._begun.plan.epoch_ends.index(plan.steps) + 1))
-            engine.finish()
-            self._begun = replace(self._begun, plan=replace(plan, steps=engine.steps_done, stopped=True, _eps={}))
-        else:
-            next(self._steps, None)
+            engine.ended = False  # by what the framework measured, as far as is known here
+        # writes the last metrics and the weights, and draws no batch
+        for _ in self._steps:
+            raise AssertionError
         training = self.training.model.training
         # the records of a batch have a form that ``Trained.predict`` does not know
         self.result = replace(self._run.conclude(self._begun), predictor=None)

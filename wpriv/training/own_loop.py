@@ -89,7 +89,7 @@ class Batch:
 
     @property
     def inputs(self) -> Any:
-        """[B, ...] the inputs of the records, or a tree of them as they were given; B differs from step to step, and may be 0.
+        """[B, ...] the inputs of the records, or a tree of them; B differs from step to step, and may be 0.
 
         They are a copy, as the targets are: what is written to them changes nothing.
         """

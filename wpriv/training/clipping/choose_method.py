@@ -131,13 +131,14 @@ class Choice:
     Args:
         settings: of the model and the loss (``model_settings.settings``) when real records were last compared with
             records alone; None before that. counts: whether the model counts its calls.
-        largest: the largest batch of which real records were compared.
+        largest: the largest batch of which real records were compared. why: why faster methods cannot be used.
     """
 
     method: str
     counts: bool = False
     settings: model_settings.Settings | None = None
     largest: int = 0
+    why: str = ""
 
     def due(self, model: nn.Module, loss: object, records: int, check: int | None = None) -> bool:
         """Return whether real records are to be compared now: on request, at first, after a change of a setting, and in
@@ -207,6 +208,11 @@ def method_for(
     return cache[key]
 
 
+def why_slow(model: nn.Module) -> str:
+    """Return why faster methods than the last one that was chosen for a model cannot be used, as far as they say it."""
+    return next((choice.why for choice in reversed(_choices.get(model, {}).values())), "")
+
+
 def _counts(model: nn.Module, inputs: Records, batch: int) -> list[int]:
     """Return the sizes of made-up batches: a small one, and up to the real one as far as memory allows."""
     dimensions = set(inputs.shape[1:]) | sizes_of(model)
@@ -263,9 +269,10 @@ def _try_methods(
             with model_state.kept(model), repeated(model), torch.enable_grad(), SameDraws(model, len(inputs)):
                 correct = trial.correct((fastest,)) or correct
     if correct:
-        return Choice(correct[0], counts)
-    if len(candidates) == 1 and trial.refusal is not None:
-        raise trial.refusal
+        reasons = dict.fromkeys(str(refusal).rpartition("; ")[0] for refusal in trial.refusals)
+        return Choice(correct[0], counts, why="; ".join(reasons))
+    if len(candidates) == 1 and trial.refusals:
+        raise trial.refusals[-1]
     if len(candidates) == 1:
         fault, change = f"the clipping method {candidates[0]!r} does not give", "use the clipping method 'auto'"
     else:
@@ -297,7 +304,7 @@ class _Trial:
         self.probed, self.inputs, self.targets = probed, inputs, targets
         self.methods = METHODS | {"ghost": functools.partial(ghost, only_rules=only_rules)}
         self.compared = False
-        self.refusal: Unsupported | None = None
+        self.refusals: list[Unsupported] = []
 
     def correct(self, candidates: Sequence[str]) -> list[str]:
         """Return the candidates from the first that agrees with the loop; all if gradients say nothing."""
@@ -313,7 +320,7 @@ class _Trial:
             try:
                 whole, one = self.summed(name), self.summed(name, weights=second)
             except Unsupported as error:
-                self.refusal = error
+                self.refusals.append(error)
                 continue
             near = _agree(whole.parts, wanted.parts) and _agree(one.parts, alone.parts)
             if near and _agree_norms(total(whole.squares).sqrt(), total(wanted.squares).sqrt()):
@@ -325,7 +332,7 @@ class _Trial:
         try:
             self.summed(name)
         except Unsupported as error:
-            self.refusal = error
+            self.refusals.append(error)
             return False
         return True
 

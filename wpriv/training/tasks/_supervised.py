@@ -135,7 +135,12 @@ def require_fit(
             losses = loss(outputs, raw(probes))
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             message = (str(error).splitlines() or [type(error).__name__])[0].removesuffix(".")
-            if what == "the network":
+            if what == "the network" and "does not require grad" in message:
+                message = (
+                    "its forward takes a gradient, and test records are measured without any. Take it within `with "
+                    "torch.enable_grad():`"
+                )
+            elif what == "the network":
                 if isinstance(inputs, torch.Tensor):
                     message += _advice_on_tokens(model, inputs, vocabulary) or _advice_on_precision(model, inputs)
             elif isinstance(targets, torch.Tensor) and not targets.is_floating_point():
