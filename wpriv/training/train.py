@@ -129,8 +129,9 @@ def train(
         "test": test, "loss": loss, "classes": classes, "tokens": tokens, "features": features,
         "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
         "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "seed": seed,
-        "augment": augment, "average": average, "freeze": freeze, "lora": lora, "copies": copies,
-        "person": person, "max_per_person": max_per_person, "physical": physical, "precision": precision,
+        "augment": augment, "average": average, "freeze": freeze, "lora": lora,
+        "physical": physical, "precision": precision, "copies": copies,
+        "person": person, "max_per_person": max_per_person,
     }  # fmt: skip
     logs = metric_logs.logs_of(log, log_private_losses)
     start: Json = {"resume": resume, "fork": fork, "fresh": fresh}

@@ -289,9 +289,14 @@ class TrainingRun:
             build_job=None if self.given is None else self.given.build_job,
         )
         chosen = job.private is not None and job.private.method == "auto" and not job.private.exact
-        for line in (*engine.job.remarks, *([LOOP] if chosen and engine.job.method == "loop" else [])):
-            if self.say is not None:
+        if self.say is not None:
+            for line in engine.job.remarks:
                 self.say(line)
+            if chosen and engine.job.method == "loop" and engine.job.batches is not None:
+                from wpriv.training.clipping.choose_method import why_slow
+
+                why = why_slow(engine.job.batches.model)
+                self.say(f"{LOOP}{f' ({why})' if why else ''}")
         return engine, partial(engine.batches, stop=self.stop, on_epoch=reporter.epoch, on_step=reporter.step)
 
 

@@ -22,10 +22,11 @@ from wpriv.files import checkpoint
 from wpriv.randomness import training_seeds
 from wpriv.training.engine import augmentation, batch_gradient
 from wpriv.training.engine.batch_gradient import AdaptiveNorm, BatchGradient
-from wpriv.training.engine.job import Job, Schedule, optimizer_of
+from wpriv.training.engine.job import Job, Schedule
 from wpriv.training.engine.loop import Engine, rate_factor
 from wpriv.training.engine.release_spec import count_share, gradient_multiplier
 from wpriv.training.engine.saved_weights import CHECKPOINT, LEDGER, MODEL
+from wpriv.training.engine.update_rules import UpdateRule
 from wpriv.training.noise.noise_stream import Noise
 from wpriv.training.noise.release import Bounded, add_noise
 
@@ -248,7 +249,7 @@ def test_the_rate_rises_over_the_warm_up_and_then_falls_as_the_plan_says():
 def test_adamw_takes_the_weight_decay_from_the_weights_and_not_from_the_gradient():
     weight = nn.Parameter(torch.tensor([2.0]))
     weight.grad = torch.zeros(1)
-    optimizer_of([weight], Optimizer(name="adamw", lr=0.1, weight_decay=0.5)).step()
+    UpdateRule([weight], Optimizer(name="adamw", lr=0.1, weight_decay=0.5)).step()
     assert float(weight) == pytest.approx(2.0 * (1 - 0.1 * 0.5))
 
 

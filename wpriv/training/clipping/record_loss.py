@@ -96,7 +96,7 @@ def _of_module(loss: nn.Module) -> Loss:
 
 
 def logits_of(outputs: Any) -> Any:
-    """Return the logits of an output of transformers, and every other output as it is."""
+    """Return the logits of a model of transformers, and other outputs as they are."""
     return getattr(outputs, "logits", outputs)
 
 

@@ -179,8 +179,8 @@ def _of_signature(model: nn.Module, value: Any) -> tuple[tuple[Any, ...], dict[s
             other = next(key for key in value if key not in names)
             raise UsageError(
                 f"the records have {', '.join(map(repr, value))}, and forward of {type(model).__name__} has no "
-                f"argument {other!r}{did_you_mean(str(other), names) or ';'} Its arguments: {', '.join(names)}. "
-                f"Leave that key out of the inputs, or give it as a target"
+                f"argument {other!r}{did_you_mean(str(other), names) or ';'} Its arguments: {', '.join(names)}. Leave "
+                f"that key out of the inputs, or give it as a target"
             )
         return (value,), {}
     places = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]

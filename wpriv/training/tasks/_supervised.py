@@ -130,11 +130,17 @@ def require_fit(
                 examples = torch.full_like(inputs[:1], max(vocabulary - 1, 0)).repeat(3, *[1] * (inputs.dim() - 1))
             outputs = called(model.eval(), examples)
             what = "the loss"
-            _require_outputs(logits_of(outputs), classes, indexed)
+            if isinstance(logits := logits_of(outputs), torch.Tensor):
+                _require_outputs(logits, classes, indexed)
             losses = loss(outputs, raw(probes))
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             message = (str(error).splitlines() or [type(error).__name__])[0].removesuffix(".")
-            if what == "the network":
+            if what == "the network" and "does not require grad" in message:
+                message = (
+                    "its forward takes a gradient, and test records are measured without any. Take it within `with "
+                    "torch.enable_grad():`"
+                )
+            elif what == "the network":
                 if isinstance(inputs, torch.Tensor):
                     message += _advice_on_tokens(model, inputs, vocabulary) or _advice_on_precision(model, inputs)
             elif isinstance(targets, torch.Tensor) and not targets.is_floating_point():
@@ -162,7 +168,7 @@ def _extremes(values: Tensor) -> Tensor:
     return torch.stack([least.amin(0), values.amax(0), values[0]])
 
 
-def _require_outputs(outputs: Any, classes: int, indexed: bool) -> None:
+def _require_outputs(outputs: Tensor, classes: int, indexed: bool) -> None:
     """Refuse a network with fewer outputs than there are classes, where targets are the places of outputs."""
     import torch
 
@@ -200,6 +206,7 @@ class InputOptions(StrictModel):
 
 
 HALF = "Layers computed in bfloat16 (torch.autocast); weights, norms, sums and noise were float32"
+RECORD = "record"
 CHUNK = 1000  # test records that are evaluated at once
 
 
@@ -364,7 +371,8 @@ def to_inputs(x: Array, options: InputOptions, device: torch.device, form: objec
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
     """Return the release of a step: the sum of the records' clipped gradients."""
-    return release_spec.gradients(recipe, sizes["records"])
+    spec, unit = release_spec.gradients(recipe, sizes["records"]), recipe.options.get("unit", RECORD)
+    return spec if unit == RECORD else replace(spec, unit=f"one {unit} of the training set")
 
 
 def supports_exact_noise(recipe: Train) -> bool:

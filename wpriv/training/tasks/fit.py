@@ -37,6 +37,7 @@ class Options(_supervised.InputOptions):
         description=f"loss of a record: {', '.join(LOSSES)}, or {{file: loss.py, name: ...}}, a function "
         "(outputs, targets) -> losses [B]",
     )
+    unit: str = Field(_supervised.RECORD, description="what a record is, in a word for the statement")
 
 
 def validate(recipe: Train) -> list[tuple[Key, str]]:
@@ -131,16 +132,12 @@ def loss_of(loss: str | OwnCode) -> Loss:
             f"the loss {loss!r} was passed to wpriv.train in Python, and only that program has it. Use one of "
             f"{', '.join(LOSSES)}, or {{file: loss.py, name: ...}}"
         )
-    return functools.partial(of_logits, functools.partial(_mean_of_outputs, elementwise[loss]))
+    return functools.partial(_mean_of_outputs, elementwise[loss])
 
 
-def of_logits(loss: Loss, outputs: Any, targets: Tensor) -> Tensor:
-    """Return a loss of the logits, where a network of transformers returns them in an object."""
-    return loss(record_loss.logits_of(outputs), targets)
-
-
-def _mean_of_outputs(loss: Callable[..., Tensor], outputs: Tensor, targets: Tensor) -> Tensor:
+def _mean_of_outputs(loss: Callable[..., Tensor], outputs: Any, targets: Tensor) -> Tensor:
     """The mean of an elementwise loss over the outputs of each record."""
+    outputs = record_loss.logits_of(outputs)
     values = loss(outputs, targets.to(outputs.dtype).view_as(outputs), reduction="none")
     return values.flatten(1).mean(dim=1) if values.dim() > 1 else values
 
@@ -167,7 +164,8 @@ def _measure(loss: Loss, classes: bool, outputs: Any, targets: Any) -> dict[str,
     """Return sums over test records: the loss, and where targets are classes the number of right ones."""
     import torch
 
-    sums, outputs = {"test_loss": loss(outputs, targets).sum()}, record_loss.logits_of(outputs)
+    sums = {"test_loss": loss(outputs, targets).sum()}
+    outputs = record_loss.logits_of(outputs)
     if not classes or not isinstance(outputs, torch.Tensor) or not isinstance(targets, torch.Tensor):
         return sums
     if not targets.is_floating_point() and targets.dim() == 1 and outputs.dim() == 2 and outputs.shape[1] > 1:
