@@ -145,3 +145,28 @@ def test_reentrant_checkpoints_are_refused_by_their_name_and_others_are_right():
     with pytest.raises(Unsupported, match=r"^activation checkpointing with use_reentrant=True .* use_reentrant=False"):
         choose(Checkpointed(True).double(), cross_entropy, X[:0], Y[:0], classes=3)
     require_literal(Checkpointed(False).double(), cross_entropy, X, Y)
+
+
+class Detached(nn.Module):
+    """A student whose target is a frozen teacher, and a branch through which no gradient passes."""
+
+    def __init__(self, form: str):
+        super().__init__()
+        self.form, self.student, self.head = form, nn.Linear(7, 6), nn.Linear(6, 3)
+        self.teacher = nn.Linear(7, 3).requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.student(x).tanh()
+        if self.form == "detach":
+            return self.head(hidden) + self.head(hidden.detach()) * hidden.sum(1, keepdim=True).detach()
+        if self.form == "no_grad":
+            with torch.no_grad():
+                scale = self.head(hidden).abs().sum(1, keepdim=True)
+            return self.head(hidden) * scale
+        return self.head(hidden) - self.teacher(x)
+
+
+@pytest.mark.parametrize("form", ["detach", "no_grad", "teacher"])
+@pytest.mark.parametrize("method", ["auto", "ghost", "vmap", "loop"])
+def test_a_branch_without_gradient_adds_none(form, method):
+    require_literal(Detached(form).double(), cross_entropy, X, Y, method=method)

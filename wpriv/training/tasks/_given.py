@@ -176,9 +176,10 @@ def _slots(kind: type) -> tuple[str, ...]:
 def require_network(model: object) -> None:
     """Refuse what is no network, or one with layers that have no shape yet."""
     if not isinstance(model, nn.Module):
+        inner = ", whose network is its `model`" if isinstance(getattr(model, "model", None), nn.Module) else ""
         raise UsageError(
             f"wpriv.train wants the path or name of a recipe, or a torch.nn.Module and its records; "
-            f"found {type(model).__name__}"
+            f"found {type(model).__name__}{inner}"
         )
     probe_model.require_shapes(model)
 

@@ -261,6 +261,7 @@ def build_job(
     method = ""
     if private is not None and private.clip != "batch-mean":
         # before any record passes through the model
+        clip.groups_of(batches.model, batch_gradient.clipping_of(private))
         empty = copied.empty(inputs)
         method = clip.choose(
             batches.model,
