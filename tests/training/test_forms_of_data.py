@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 import wpriv
 from wpriv.errors import FaultyRecords, UsageError
 from wpriv.training import own_training
-from wpriv.training.data import of_persons
-from wpriv.training.tasks import _given
+from wpriv.training.data import Packed, of_persons
+from wpriv.training.tasks import _given, _supervised
 
 N, T, WORDS = 30, 6, 11
 OPTIONS: dict[str, Any] = {"sigma": 1.0, "delta": 1e-5, "batch": 8, "steps": 3, "lr": 0.1, "clip": 0.5}
@@ -306,6 +306,16 @@ def test_a_list_of_rows_is_an_array_and_a_list_of_inputs_a_tree():
     assert np.asarray(x).shape == (3, 2)
     several, _ = _given.pair(([NUMBERS[:, :2], NUMBERS[:, 2:]], KINDS), "data")
     assert [part.shape for part in several.unpacked()] == [(N, 2), (N, 3)]
+
+
+def test_a_record_of_numbers_of_8_and_4_bytes_is_a_tree_of_tensors():
+    # the bytes of a record, 3 x 8 + 3 x 4, are no multiple of 8
+    inputs = {"input_ids": TOKENS[:, :3], "attention_mask": MASK[:, :3].float()}
+    packed, _ = _given.pair((inputs, KINDS), "data")
+    one = _supervised.tensors_of(Packed(packed.rows[:1], packed.form), torch.device("cpu"))
+    assert {name: leaf.tolist() for name, leaf in one.value.items()} == {
+        name: leaf[:1].tolist() for name, leaf in inputs.items()
+    }
 
 
 def test_a_finished_training_predicts_records_of_its_form(tmp_path):

@@ -246,7 +246,8 @@ def _projected(
         recorded = functools.partial(PROJECTIONS[type(layer)], layer, functools.partial(note, layer))
         if uses is None:
             return recorded(*args, **given)
-        if uses.inside is not layer:
+        # what is no tensor, such as packed sequences, is refused by the rule itself
+        if uses.inside is not layer and (not args or isinstance(args[0], Tensor)):
             _refuse_shape(names[layer], layer, args[0] if args else None, uses.rows)
         with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
             out = recorded(*args, **given)
@@ -262,8 +263,8 @@ def _projected(
             vars(layer).pop("forward", None)
 
 
-def _refuse_shape(name: str, layer: nn.Module, h: object, batch: int) -> None:
-    shape = "no positional input" if h is None else tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
+def _refuse_shape(name: str, layer: nn.Module, h: Tensor | None, batch: int) -> None:
+    shape = "no positional input" if h is None else tuple(h.shape)
     raise Unsupported(
         f"the input of {named(name, layer)} must have the {batch} examples of the batch in its first dimension; "
         f"found {shape}; {BY_VMAP}"

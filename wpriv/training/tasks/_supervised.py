@@ -351,7 +351,7 @@ def tensors_of(packed: Packed, device: torch.device) -> Records:
 
     from wpriv.training.clipping.record_trees import records_of
 
-    return records_of(map_tree(packed.unpacked(), lambda leaf: torch.tensor(np.ascontiguousarray(leaf), device=device)))
+    return records_of(map_tree(packed.unpacked(), lambda leaf: torch.tensor(leaf.copy(), device=device)))
 
 
 def to_inputs(x: Array, options: InputOptions, device: torch.device, form: object = None) -> Records:
