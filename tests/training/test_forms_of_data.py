@@ -288,7 +288,7 @@ class Ragged(Rows):
         (({"input_ids": TOKENS, "attention_masks": MASK}, KINDS), "did you mean 'attention_mask'"),
         (
             ({"input_ids": TOKENS + 1, "attention_mask": MASK}, KINDS),
-            "the network fails on records .* index out of range",
+            "index out of range in self. Tokens must be below .* input_ids from 1 to 11",
         ),
         (({"input_ids": TOKENS, "attention_mask": MASK[:9]}, KINDS), "one number of records"),
         (({"input_ids": np.full(N, "a")}, KINDS), "wanted an array of numbers"),

@@ -116,7 +116,7 @@ def require_fit(
 
     from wpriv.training.clipping import model_state
     from wpriv.training.clipping.record_loss import logits_of
-    from wpriv.training.clipping.record_trees import Tree, called, leaves, mapped, raw
+    from wpriv.training.clipping.record_trees import Tree, called, leaves, mapped, named_leaves, raw
 
     what = "the network"
     probes = mapped(targets, _extremes)
@@ -141,6 +141,12 @@ def require_fit(
                     "torch.enable_grad():`"
                 )
             elif what == "the network":
+                whole = [(name, leaf) for name, leaf in named_leaves(inputs) if leaf.dtype == torch.int64]
+                if isinstance(inputs, Tree) and isinstance(error, IndexError) and whole:
+                    spans = (f"{name} from {int(leaf.min())} to {int(leaf.max())}" for name, leaf in whole)
+                    message += (
+                        f". Tokens must be below the rows of their embedding; the records have {', '.join(spans)}"
+                    )
                 if isinstance(inputs, torch.Tensor):
                     message += _advice_on_tokens(model, inputs, vocabulary) or _advice_on_precision(model, inputs)
             elif isinstance(targets, torch.Tensor) and not targets.is_floating_point():
