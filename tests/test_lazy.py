@@ -144,6 +144,25 @@ def test_the_calculator_needs_no_module_of_posix_alone(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["compared"]
 
 
+TRAINED = """
+import json, sys
+from wpriv.cli.main import main
+
+HEAVY = ("torch", "torch._dynamo", "torch.distributed.tensor", "sympy", "matplotlib")
+rows = []
+for further in (["--dry-run"], []):
+    assert main(["train", "quick/digits", "--quick", "--set", "epochs=1", "--out", "out", *further]) == 0
+    rows.append([name for name in HEAVY if name in sys.modules])
+print("\\n" + json.dumps(rows))
+"""
+
+
+def test_a_dry_run_of_a_shipped_recipe_loads_no_torch_and_a_training_not_its_compiler(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert loaded_by(TRAINED) == [[], ["torch", "matplotlib"]]
+    assert loaded_by(TRAINED)[1] == [], "the folder is finished"
+
+
 WITHOUT_TORCH = """
 import json, sys
 sys.modules["torch"] = None

@@ -111,10 +111,11 @@ def build_job(recipe, data, device, *, adjacency):
     import torch
 
     from wpriv.training import models
-    from wpriv.training.engine.job import Job, optimizer_of
+    from wpriv.training.engine.job import Job
+    from wpriv.training.engine.update_rules import UpdateRule
 
     model = models.build(recipe.model, data.shape, 2)
-    optimizer = optimizer_of(model.parameters(), recipe.optimizer)
+    optimizer = UpdateRule(model.parameters(), recipe.optimizer)
 
     def custom_step(places, gate):
         loss = model(torch.ones(1, *data.shape)).square().mean() * Options.model_validate(recipe.options).weight

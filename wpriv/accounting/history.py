@@ -15,7 +15,7 @@ from wpriv.config.plain_words import OBSERVED, is_generator, parse_generator, pl
 from wpriv.core.kinds import PASSES, Adjacency
 from wpriv.core.pair_distances import Observed, of_distances, of_gradients
 from wpriv.errors import MissingResource, Unsupported, UsageError
-from wpriv.files import array_files, csv_tables, read_bytes, shown_path
+from wpriv.files import array_files, checkpoint, csv_tables, read_bytes, shown_path
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.files.durable_writes import unique_keys
 from wpriv.numerics.numbers import number, shown, whole
@@ -235,9 +235,7 @@ def _ledger(file: Path) -> History:
         ledger.require(entries, ledger.Position(**stated), file, str(statement))
     for name in (storage.CHECKPOINT, storage.MODEL) if stated is None else ():
         if file.with_name(name).is_file():
-            from wpriv.files import checkpoint  # loads torch, which a finished run does not need
-
-            stored = checkpoint.load(file.with_name(name))
+            stored = checkpoint.load_without_tensors(file.with_name(name))
             ledger.require(entries, ledger.Position(**stored["ledger"]), file, str(file.with_name(name)))
     last = entries[-1]
     if stated is None and not last.sealed:

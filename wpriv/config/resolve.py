@@ -49,7 +49,9 @@ def resolve_training(document: Document, *, quick: bool = False, folder: Path | 
         data["data"] = {key: _beside(key, value, folder) for key, value in data["data"].items()}
     init = {"file": data["init"]} if isinstance(data.get("init"), str) else data.get("init")
     if isinstance(init, dict) and isinstance(init.get("file"), str) and "\0" not in init["file"]:
-        data["init"] = _located(init, folder, lambda path: hashlib.sha256(path.read_bytes()).hexdigest())
+        # results of another recipe lie where they were made, and not beside this one
+        beside = None if init.get("recipe") else folder
+        data["init"] = _located(init, beside, lambda path: hashlib.sha256(path.read_bytes()).hexdigest())
     return Document(document.name, document.lines, data, document.keys, document.values)
 
 

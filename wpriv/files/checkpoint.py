@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import warnings
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
-
-import torch
+from typing import IO, TYPE_CHECKING, Any
 
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import array_files, durable_writes
+
+if TYPE_CHECKING:
+    import torch
 
 FORMAT = "wpriv.checkpoint/5"
 Fields = dict[str, type]
@@ -24,6 +29,7 @@ DAMAGED = (*array_files.DAMAGED, AssertionError, ImportError, pickle.PickleError
 
 def save(path: Path, content: dict[str, object]) -> None:
     """Write tensors and plain data in one piece: a crash leaves the old file or the new one."""
+    import torch
 
     def write(file: IO[bytes]) -> None:
         try:
@@ -44,11 +50,55 @@ def load(path: Path, device: torch.device | str = "cpu", fields: Fields = POSITI
     Raises:
         UsageError: it is missing, damaged, or not a file of wpriv. MissingResource: reading it is not permitted.
     """
+    import torch
+
+    def read(file: IO[bytes]) -> object:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of files that it did not write
+            return torch.load(file, map_location=device, weights_only=True)
+
+    return _read(path, read, fields)
+
+
+def load_without_tensors(path: Path, fields: Fields = POSITION | WEIGHTS) -> dict[str, Any]:
+    """Read the plain data of a checkpoint or a model, None in place of each tensor; loads no torch.
+
+    Args and Raises: as ``load``; all of the file is read, so that damage is found here too.
+    """
+
+    def read(file: IO[bytes]) -> object:
+        with zipfile.ZipFile(file) as archive:
+            names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+            if len(names) != 1 or archive.testzip() is not None:
+                raise zipfile.BadZipFile("damaged")
+            return _WithoutTensors(io.BytesIO(archive.read(names[0]))).load()
+
+    return _read(path, read, fields)
+
+
+class _WithoutTensors(pickle.Unpickler):
+    """Makes plain data alone: whatever is of torch becomes None, and all other classes and functions are refused."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if module.partition(".")[0] == "torch":
+            return _none
+        raise pickle.UnpicklingError(f"{module}.{name}")
+
+    def persistent_load(self, pid: object) -> None:
+        return None
+
+
+def _none(*arguments: object) -> None:
+    return None
+
+
+def _read(path: Path, read: Callable[[IO[bytes]], object], fields: Fields) -> dict[str, Any]:
     again = "begin again with `fresh=True`"
     try:
-        with path.open("rb") as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns of files that it did not write
-            stored = torch.load(file, map_location=device, weights_only=True)
+        with path.open("rb") as file:
+            stored = read(file)
     except FileNotFoundError:
         raise UsageError(f"{path} is missing; put it back, or {again}") from None
     except PermissionError as error:

@@ -11,6 +11,7 @@ from wpriv.accounting import evaluate, ledger
 from wpriv.config import yaml_document
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError, WprivError
+from wpriv.files import checkpoint
 from wpriv.numerics.numbers import text
 from wpriv.results import storage
 from wpriv.results.model import Json
@@ -165,11 +166,9 @@ def _entries(path: Path) -> tuple[list[ledger.Entry], str]:
 
 def _positions(folder: Path) -> Iterable[tuple[str, ledger.Position, bool]]:
     """Yield, for each file of a run, its position in the ledger and whether it was trained without privacy."""
-    from wpriv.files import checkpoint
-
     for name in (storage.MODEL, storage.CHECKPOINT):
         if (folder / name).is_file():
-            stored = checkpoint.load(folder / name)
+            stored = checkpoint.load_without_tensors(folder / name)
             yield name, ledger.Position(**stored["ledger"]), stored["clear"]
     path = folder / storage.STATEMENT
     if path.is_file():

@@ -14,7 +14,7 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
-from wpriv.files import array_files, durable_writes
+from wpriv.files import array_files, checkpoint, durable_writes
 from wpriv.numerics.numbers import text
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.model import Json, Statement
@@ -33,9 +33,7 @@ def as_trained(plan: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.Entry]]
     Raises:
         UsageError: they are not exactly those that preceded the model.
     """
-    from wpriv.files import checkpoint
-
-    stored, entries = checkpoint.load(folder.model_path), folder.entries()
+    stored, entries = checkpoint.load_without_tensors(folder.model_path), folder.entries()
     position = ledger.Position(**stored["ledger"])
     ledger.require(entries, position, folder.ledger_path, str(folder.model_path))
     if len(entries) > position.lines:
@@ -70,7 +68,6 @@ def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entr
     names = {name.partition(":")[0] for name in plan.train.accountants}
     if not names & {"bdp", "wdp"} or len(process.steps) != 1 or len({entry.run for entry in entries}) > 1:
         return process  # steps of a run before this one, or of two kinds, were not observed
-    from wpriv.files import checkpoint
     from wpriv.training.engine.saved_weights import load_diagnostics
 
     private = plan.private
@@ -90,7 +87,6 @@ def conclude(
     planned: Plan, folder: RunFolder, about: Json, reports: Json | None, elsewhere: Sequence[Path] = ()
 ) -> None:
     """Write the statement, the figures and model.safetensors; statement.json is last, and marks the run as finished."""
-    from wpriv.files import checkpoint
     from wpriv.training.engine.saved_weights import load_diagnostics
 
     path = folder.path
@@ -122,8 +118,9 @@ def conclude(
         warnings = [*warnings, *more, *others]
     described = describe_weights(stored, job.train.average)
     statement = storage.as_stored({**statement, **described, "warnings": [*warnings, *task.warnings(metrics)]})
-    view = plot.View(figure=job.train.figure or "training", title=job.train.title)
-    plot.draw(metrics, [view], path, ("png",), numbers=expectations.of_recipe(job.recipe))
+    if job.train.optimizer.name != "given":  # else the loop of another framework has the figures
+        view = plot.View(figure=job.train.figure or "training", title=job.train.title)
+        plot.draw(metrics, [view], path, ("png",), numbers=expectations.of_recipe(job.recipe))
     plot.task_files(path, job.train.task, ("png",))
     write_statement(path, statement, stored)
 
@@ -188,8 +185,6 @@ def add_warning(path: Path, statement: Json, warning: str) -> Json:
     """Add a warning to the statement of a finished run, in its files too, and return it; once is enough."""
     if warning in statement.get("warnings", []):
         return statement
-    from wpriv.files import checkpoint
-
     statement = {**statement, "warnings": [*statement.get("warnings", []), warning]}
     # earlier versions wrote no model.safetensors, whose header has a digest of the statement
     write_statement(path, statement, checkpoint.load(path / storage.MODEL) if "model" in statement else None)

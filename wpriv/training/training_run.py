@@ -255,6 +255,8 @@ class TrainingRun:
             width=len(data.response) or len(data.classes),
             classes=train_data.values(statement),
             ignored=data.ignored,
+            like=None if (like := data.packed("x_test")) is None else like.empty(),
+            goals=None if (goals := data.packed("response_test")) is None else goals.empty(),
             targets=record_loss.targets_of(loss) if given is None else given.targets,
             link=record_loss.link_of(loss) if given is None else given.link,
             loss=None if given is None else given.loss,

@@ -112,9 +112,10 @@ def parallel(folder: Path) -> dict[str, Tensor]:
     results["rows"] = torch.tensor([len(sharding.local(weight)) for weight in model.parameters()])
     results["kept"] = torch.tensor(
         sum(
-            value.numel()
+            sharding.local(value).numel()
             for state in engine.optimizers["model"].state.values()
-            for value in map(sharding.local, state.values())
+            for value in state.values()
+            if isinstance(value, torch.Tensor)
         )
     )
     return results

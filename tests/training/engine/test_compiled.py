@@ -207,3 +207,20 @@ def test_functions_that_do_not_agree_with_torch_are_not_used(right, wrong, monke
     path.write_text(source.replace(right, wrong), encoding="utf-8")
     monkeypatch.setattr(library, "SOURCE", path)
     assert library.library() is None
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "shapes", [[(16383,), (1,)], [(300, 101), (5,), (0,), (), (7, 7)], [(100,), (2**19 + 3,)]], ids=str
+)
+def test_noise_in_one_pass_is_bit_for_bit_the_noise_that_is_drawn_and_then_added(shapes):
+    parts = [torch.randn(shape, generator=torch.Generator().manual_seed(3)) for shape in shapes]
+    if parts[0].dim() == 2:
+        parts[0] = parts[0].T
+    deviation, grid, sizes = 1.3 * 2**20, 2.0**-20, [part.numel() for part in parts]
+    source, again = Noise(bytes(32)), Noise(bytes(32))
+    sums = source.noisy_sum(parts, deviation, grid)
+    drawn = again.normal(sum(sizes), deviation, torch.float64).split(sizes)
+    wanted = [(z.view(p.shape) + p.double() / grid).round() * grid for z, p in zip(drawn, parts, strict=True)]
+    assert all(torch.equal(mine, whole.float()) for mine, whole in zip(sums, wanted, strict=True))
+    assert source.state() == again.state()

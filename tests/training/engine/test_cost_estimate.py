@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from torch.nn.functional import cross_entropy
 
 from wpriv.config.field_types import PluginRef
 from wpriv.core import registry
-from wpriv.training import models
+from wpriv.training import models, train
+from wpriv.training.clipping.probe_model import check_modules
+from wpriv.training.data import digits
 from wpriv.training.engine import batch_gradient, cost_estimate
 
 # counted by hand from the layers: weights, multiply-adds of one record, and numbers of 4 bytes that it keeps
@@ -113,3 +116,20 @@ def test_an_estimate_with_exact_sums_takes_longer_and_the_same_memory():
     plain, exact = (cost_estimate.estimate(cost, **options, exact=form) for form in (False, True))
     assert exact.seconds - plain.seconds > 100 * 256 * cost_estimate.EXACT_RECORD
     assert exact.memory == plain.memory
+
+
+def test_the_stored_costs_are_those_that_torch_counts_and_of_models_that_treat_records_one_by_one():
+    stored = json.loads(cost_estimate.STORED.read_text(encoding="utf-8"))
+    assert len(stored) >= 7
+    for key, counts in stored.items():
+        model, shape, classes = key.rsplit(" ", 2)
+        reference = PluginRef.model_validate_json(model)
+        sizes = tuple(map(int, shape.split("x")))
+        assert cost_estimate._measure(reference, sizes, int(classes)) == cost_estimate.ModelCost(*counts)
+        check_modules(cost_estimate.without_numbers(reference, sizes, int(classes)))
+
+
+def test_a_dry_run_of_a_shipped_recipe_looks_its_network_up():
+    recipe = train.recipe_of("quick/digits").train
+    cost = cost_estimate.stored_cost(recipe.model, digits.SHAPE, len(digits.CLASSES))
+    assert cost == cost_estimate._measure(recipe.model, digits.SHAPE, len(digits.CLASSES))

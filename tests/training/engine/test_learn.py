@@ -14,9 +14,10 @@ from wpriv.core.kinds import Sampling
 from wpriv.core.process import Step
 from wpriv.errors import Interrupted, UsageError
 from wpriv.randomness import training_seeds
-from wpriv.training.engine.job import Job, Schedule, optimizer_of
+from wpriv.training.engine.job import Job, Schedule
 from wpriv.training.engine.loop import Engine
 from wpriv.training.engine.saved_weights import LEDGER
+from wpriv.training.engine.update_rules import UpdateRule
 from wpriv.training.noise.release import Bounded
 
 PLAN = Optimizer(name="adam", lr=0.1, decay="linear")
@@ -36,7 +37,7 @@ def made(folder, *, once=False, times=1, adjacency="add-remove", step=True, step
     own = training_seeds(0)
     torch.manual_seed(own.model)
     model = Pair()
-    optimizers = {name: optimizer_of(getattr(model, name).parameters(), PLAN) for name in ("one", "other")}
+    optimizers = {name: UpdateRule(getattr(model, name).parameters(), PLAN) for name in ("one", "other")}
     released = []
 
     def learn(indices, noisy):

@@ -57,7 +57,7 @@ def test_numbers_of_one_draw_and_of_two_are_independent(dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_every_word_makes_a_finite_number_and_the_rarest_one_the_farthest(word, dtype, monkeypatch):
     own = Noise(KEY)
-    monkeypatch.setattr(own, "_words", lambda _, count: torch.full((count,), word, dtype=torch.int32))
+    monkeypatch.setattr(own, "_words", lambda _, count, name="words": torch.full((count,), word, dtype=torch.int32))
     found = own.normal(2, 1.0, dtype)
     assert found.isfinite().all()
     if word in (0, -(2**31)):

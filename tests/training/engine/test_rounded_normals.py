@@ -165,7 +165,7 @@ def test_on_the_grid_of_a_release_it_is_normal_to_the_far_tails_and_its_last_bit
 def test_exact_noise_has_no_end_where_float64_noise_ends(monkeypatch):
     # words of zeros are a U below 2^-62, where the noise in float64 ends at 9.3: further bits decide
     own = Noise(KEY)
-    monkeypatch.setattr(own, "_words", lambda _, count: torch.zeros(count, dtype=torch.int32))
+    monkeypatch.setattr(own, "_words", lambda _, count, name="words": torch.zeros(count, dtype=torch.int32))
     first, second = own.rounded_normal(2, 2.0**20).tolist()
     share, angle = long_pair(0, 0, lambda level: more_bits(KEY, 0, level), (62, 64))
     assert [first, second] == [float(MP.nint(share * 2**20)), float(MP.nint(angle * 2**20))]

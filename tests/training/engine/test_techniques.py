@@ -22,10 +22,11 @@ from wpriv.files import checkpoint
 from wpriv.randomness import training_seeds
 from wpriv.training.engine import augmentation, batch_gradient
 from wpriv.training.engine.batch_gradient import AdaptiveNorm, BatchGradient
-from wpriv.training.engine.job import Job, Schedule, optimizer_of
+from wpriv.training.engine.job import Job, Schedule
 from wpriv.training.engine.loop import Engine, rate_factor
 from wpriv.training.engine.release_spec import count_share, gradient_multiplier
 from wpriv.training.engine.saved_weights import CHECKPOINT, LEDGER, MODEL
+from wpriv.training.engine.update_rules import UpdateRule
 from wpriv.training.noise.noise_stream import Noise
 from wpriv.training.noise.release import Bounded, add_noise
 
@@ -38,7 +39,7 @@ def job(*, adapt: bool, physical: int = 5) -> Job:
     x = torch.tensor(rng.normal(size=(RECORDS, 1, 4, 4)), dtype=torch.float32)
     y = torch.tensor(rng.integers(0, 3, RECORDS))
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
-    copied = augmentation.of(Augment(copies=3, flip="horizontal", shift=1), x)
+    copied = augmentation.of(Augment(copies=3, flip="horizontal", shift=1), x, model)
     own = copied.batches(
         batch_gradient.Batches(
             model, LOSS, lambda places: (x[torch.from_numpy(places)], y[torch.from_numpy(places)]), physical
@@ -248,7 +249,7 @@ def test_the_rate_rises_over_the_warm_up_and_then_falls_as_the_plan_says():
 def test_adamw_takes_the_weight_decay_from_the_weights_and_not_from_the_gradient():
     weight = nn.Parameter(torch.tensor([2.0]))
     weight.grad = torch.zeros(1)
-    optimizer_of([weight], Optimizer(name="adamw", lr=0.1, weight_decay=0.5)).step()
+    UpdateRule([weight], Optimizer(name="adamw", lr=0.1, weight_decay=0.5)).step()
     assert float(weight) == pytest.approx(2.0 * (1 - 0.1 * 0.5))
 
 

@@ -24,9 +24,10 @@ from wpriv.training.clipping.choose_method import check_evaluation
 from wpriv.training.clipping.clip import choose, clipped_sum, method_of
 from wpriv.training.clipping.example_gradients import clip_factors
 from wpriv.training.data.pair import Pair
-from wpriv.training.engine.job import Job, ReleaseGate, optimizer_of
+from wpriv.training.engine.job import Job, ReleaseGate
 from wpriv.training.engine.release_spec import expected_batch
 from wpriv.training.engine.sampler import Indices
+from wpriv.training.engine.update_rules import UpdateRule
 from wpriv.training.noise.release import Bounded
 from wpriv.training.tasks._image_features import normalise, normalised, to_floats
 from wpriv.transport import line, sliced
@@ -111,7 +112,7 @@ class Adaptation:
     options: Options
     source: tuple[Tensor, Tensor]
     target: tuple[Tensor, Tensor]
-    optimizer: torch.optim.Optimizer
+    optimizer: UpdateRule
     batch: int
     adjacency: str
     clip: float
@@ -475,7 +476,7 @@ def build_job(recipe: Train, options: Options, data: Any, device: torch.device, 
     if source[0].dim() == 4:
         nets = nets.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     validate_networks(nets, options)
-    optimizer = optimizer_of([p for p in nets.parameters() if p.requires_grad], recipe.optimizer)
+    optimizer = UpdateRule([p for p in nets.parameters() if p.requires_grad], recipe.optimizer)
     private = recipe.privacy
     clips = private is not None and private.clip != "batch-mean"
     clip, method = (float(private.clip), method_of(private)) if private is not None and clips else (1.0, "auto")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from wpriv.training.data import Data
     from wpriv.training.engine.job import CustomStep, Job
+    from wpriv.training.engine.update_rules import UpdateRule
     from wpriv.training.models._layers import Generator
 
 # accuracy on test images of classifiers that learn from samples alone, and sliced distance of samples to test images
@@ -90,7 +91,7 @@ def latent_of(model: PluginRef, task: str) -> int:
     return latent
 
 
-def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
+def descend(loss: Tensor, optimizer: UpdateRule) -> None:
     """Take one step of an optimizer on a loss."""
     optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]

@@ -16,6 +16,7 @@ from wpriv.papers.tasks._generation import balanced_labels
 from wpriv.papers.tasks._swd_generate_options import FEATURE_SEED, FEATURE_WIDTHS, SENSITIVITY, Options
 from wpriv.training.clipping.example_gradients import squares_of
 from wpriv.training.engine.job import ReleaseGate
+from wpriv.training.engine.update_rules import UpdateRule
 from wpriv.training.models._layers import Generator
 from wpriv.training.noise.release import Bounded
 from wpriv.transport import line
@@ -81,7 +82,7 @@ class ProjectionStep:
         self.directions_of_seed: dict[int, Tensor] = {}
         self.labels = balanced_labels(options.generated, options.classes, device)
 
-    def __call__(self, x: Tensor, y: Tensor, gate: ReleaseGate, optimizer: torch.optim.Optimizer) -> Tensor:
+    def __call__(self, x: Tensor, y: Tensor, gate: ReleaseGate, optimizer: UpdateRule) -> Tensor:
         """Release projections of the records' rows, and update the generator where it is due.
 
         Returns:
@@ -120,7 +121,7 @@ class ProjectionStep:
             residual = released.mean(0) - pending.mean[group] @ u
             pending.mean[group] += u @ residual * ratio / (pending.averaged[group] + ratio)
 
-    def update_generator(self, optimizer: torch.optim.Optimizer, deviation: float) -> Tensor:
+    def update_generator(self, optimizer: UpdateRule, deviation: float) -> Tensor:
         """Take a step that reduces the mean distance to the releases; return that distance."""
         optimizer.zero_grad()
         rows, _ = self.encode(self.generator(self.generator.inputs(self.labels)))

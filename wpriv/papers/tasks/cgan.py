@@ -57,7 +57,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     from torch.nn.functional import one_hot
 
     from wpriv.training.clipping import clip
-    from wpriv.training.engine.job import optimizer_of
+    from wpriv.training.engine.update_rules import UpdateRule
 
     options = Options.model_validate(recipe.options)
     generator = _generation.build_generator(recipe, data, options, device)
@@ -73,8 +73,8 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     labels = _generation.balanced_labels(options.generated, options.classes, device)
     lr = options.generator_lr or recipe.optimizer.lr
     optimizers = {
-        "judge": optimizer_of(weights, recipe.optimizer),
-        "generator": optimizer_of(generator.parameters(), recipe.optimizer.model_copy(update={"lr": lr})),
+        "judge": UpdateRule(weights, recipe.optimizer),
+        "generator": UpdateRule(generator.parameters(), recipe.optimizer.model_copy(update={"lr": lr})),
     }
 
     def with_labels(images: Tensor, classes: Tensor) -> Tensor:

@@ -49,7 +49,8 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     import torch
 
     from wpriv.papers.tasks import _denoising_loss
-    from wpriv.training.engine.job import Job, optimizer_of
+    from wpriv.training.engine.job import Job
+    from wpriv.training.engine.update_rules import UpdateRule
 
     options = Options.model_validate(recipe.options)
     latent = _generation.latent_of(recipe.model, "denoise")
@@ -61,7 +62,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     problem = transport_problem(options, data.noise)
     model = _denoising_loss.DenoisingGenerator(generator, latent, options, problem, domain).to(device)
     model.start_at_mean(noisy)
-    optimizer = optimizer_of(generator.parameters(), recipe.optimizer)
+    optimizer = UpdateRule(generator.parameters(), recipe.optimizer)
     # the same latents at every evaluation, so that epochs differ by the weights alone
     latents = model.evaluation_latents(options.compared, device)
     judge = _quality.fit_judge_if_possible(data)

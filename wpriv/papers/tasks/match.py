@@ -85,7 +85,8 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
 
     from wpriv.papers.penalty.objective import Objective
     from wpriv.training.engine.batch_gradient import clip
-    from wpriv.training.engine.job import Job, optimizer_of
+    from wpriv.training.engine.job import Job
+    from wpriv.training.engine.update_rules import UpdateRule
 
     options = Options.model_validate(recipe.options)
     groups, test_groups = _class_indices(data, data.y_train), _class_indices(data, data.y_test)
@@ -94,7 +95,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     width = records.shape[1]
     model = _with_earlier_networks(models.build(recipe.model, (width,), width), options.shown).to(device)
     network, weights = model.network, list(model.network.parameters())
-    optimizer = optimizer_of(weights, recipe.optimizer)
+    optimizer = UpdateRule(weights, recipe.optimizer)
     penalty = _penalty(recipe, [len(indices) for indices in groups])
     moved_count = penalty.sizes[0][0]
 

@@ -85,13 +85,13 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     import torch
     from torch import nn
 
-    from wpriv.training.engine.job import optimizer_of
+    from wpriv.training.engine.update_rules import UpdateRule
     from wpriv.training.noise.release import Bounded
 
     options = Options.model_validate(recipe.options)
     generator = _generation.build_generator(recipe, data, options, device)
     x, y = _generation.image_tensors(data.x_train, data.y_train, device)
-    optimizer = optimizer_of(generator.parameters(), recipe.optimizer)
+    optimizer = UpdateRule(generator.parameters(), recipe.optimizer)
     # the public frequencies and the release are saved together in checkpoints
     saved: Any = nn.Module()
     frequencies = torch.randn(options.dimension, options.features // 2, device=device) / options.length

@@ -111,14 +111,14 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     import torch
 
     from wpriv.papers.tasks import _projected
-    from wpriv.training.engine.job import optimizer_of
+    from wpriv.training.engine.update_rules import UpdateRule
 
     options = Options.model_validate(recipe.options)
     generator = _generation.build_generator(recipe, data, options, device)
     x, y = _generation.image_tensors(data.x_train, data.y_train, device)
     encoder = _projected.RowEncoder(options, tuple(x.shape[1:]), device)
     step = _projected.ProjectionStep(generator, encoder, options, recipe.batch or len(x))
-    optimizer = optimizer_of(generator.parameters(), recipe.optimizer)
+    optimizer = UpdateRule(generator.parameters(), recipe.optimizer)
 
     def custom_step(indices: Any, gate: ReleaseGate) -> torch.Tensor:
         rows = torch.from_numpy(gate.shuffled(indices)).to(device)

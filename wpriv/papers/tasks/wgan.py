@@ -67,7 +67,8 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     import torch
 
     from wpriv.papers.tasks import _learners, _wgan_critic
-    from wpriv.training.engine.job import Job, optimizer_of
+    from wpriv.training.engine.job import Job
+    from wpriv.training.engine.update_rules import UpdateRule
 
     options = Options.model_validate(recipe.options)
     classes = len(data.classes) if options.conditional else 0
@@ -82,7 +83,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     networks = _wgan_critic.build_networks(recipe.model, options.critic, data.shape, classes, options.penalty)
     networks = networks.to(device)
     optimizers = {
-        name: optimizer_of(network.parameters(), recipe.optimizer) for name, network in networks.named_children()
+        name: UpdateRule(network.parameters(), recipe.optimizer) for name, network in networks.named_children()
     }
     # the same latents and labels at every evaluation, so that epochs differ by the weights alone
     latents = networks.draw_latents(options.compared)

@@ -2,8 +2,8 @@
 
 Three methods give the same sum up to rounding. ``ghost`` (ghost.py) computes norms and sum from the inputs and output
 gradients of the layers, in about the time and memory of ordinary training; ``vmap`` forms the gradient of every
-example, for any model that torch.func can batch; ``loop`` runs one example after another. ``auto`` is the
-first of them that is correct for the model, as a trial on made-up examples decides once (choose_method.py).
+example, for any model that torch.func can batch; ``loop`` runs one example after another. ``auto`` is the fastest
+of them that is correct for the model, as a trial on made-up examples decides once (choose_method.py).
 """
 
 from __future__ import annotations

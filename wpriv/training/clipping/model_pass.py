@@ -81,6 +81,11 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         dimensions: the sizes that occur in layers and records, as ``sizes_of`` gives them.
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keep torch from loading its compiler, to exclude this class from it; that takes a second."""
+        return False
+
     def __init__(self, model: nn.Module, size: int, seed: int = SEED, dimensions: Container[int] = ()):
         super().__init__()  # type: ignore[no-untyped-call]
         self.model, self.size, self.count, self.unknown, self.seed = model, size, 0, False, seed
@@ -230,11 +235,6 @@ def tensors(outputs: object) -> list[Tensor]:
     if hasattr(outputs, "__dataclass_fields__"):
         return [tensor for item in vars(outputs).values() for tensor in tensors(item)]
     return []
-
-
-def logits_of(outputs: Any) -> Any:
-    """Return the logits of an output of transformers, and every other output as it is."""
-    return outputs if isinstance(outputs, Tensor) else getattr(outputs, "logits", outputs)
 
 
 def forward_pass(probed: Probed, inputs: Records, targets: Records | None, traced: bool = True) -> Pass:

@@ -2,7 +2,7 @@
 
 A canary has a weight of the model for itself, and its gradient is a multiple of that coordinate, ``LENGTH`` times as
 long as the clipping norm. It is clipped, summed, drawn and gets noise by the functions of every training: only the
-aggregation of its job is wrapped, and a hook reads the noisy sums where the optimizer gets them.
+aggregation of its job is wrapped, and the noisy sums are read before they change the weights.
 """
 
 from __future__ import annotations
@@ -125,15 +125,13 @@ class Canaries:
         return batch_gradient.flat(parts).double()[self._places]
 
     def watch(self, engine: Engine) -> None:
-        """Observe the noisy sum of every step when an optimizer of the engine is about to use it."""
+        """Observe the noisy sum of every step before it changes the weights."""
 
-        def observe(optimizer: object, arguments: object, keywords: object) -> None:
-            noisy = self._observed([weight.grad for weight in engine.weights if weight.grad is not None])
-            sums = noisy * self._divisor
+        def observe(parts: list[Tensor]) -> None:
+            sums = self._observed(parts) * self._divisor
             self.steps.append(((sums if self._others is None else sums - self._others) / bound(self.norm)).cpu())
 
-        for optimizer in engine.optimizers.values():
-            optimizer.register_step_pre_hook(observe)
+        engine.before_update = observe
 
     def observations(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the noisy sums along each canary [steps, m], and along other coordinates, in clipping norms."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from wpriv.config.field_types import PluginRef
 from wpriv.errors import UsageError
@@ -33,6 +35,8 @@ OVERHEAD = 3.0
 PROGRAM_BYTES = 300e6
 # time until everything is loaded and read, and time of a step beside its arithmetic
 START_SECONDS, STEP_SECONDS = 5.0, 3e-3
+# counts of the models of shipped recipes: weights, products, kept numbers
+STORED = Path(__file__).with_name("model_costs.json")
 # records of the forward pass that is measured: a batch of one may take another path
 RECORDS = 2
 
@@ -98,15 +102,36 @@ def largest_batch(kept: float, weights: int, budget: int) -> int:
 
 
 def of_model(model: PluginRef, shape: Sequence[int], classes: int) -> ModelCost | None:
-    """Count the weights, products and kept numbers of a model on records of a shape. Imports torch.
+    """Count the weights, products and kept numbers of a model on records of a shape.
+
+    Those of the shipped recipes are looked up (model_costs.json); for others, torch is imported.
 
     Returns:
         None if torch is not installed, or if the model is no classifier of such records that torch can trace without
         data.
     """
+    if (stored := stored_cost(model, shape, classes)) is not None:
+        return stored
     if importlib.util.find_spec("torch") is None:
         return None
     return _measured(type(model), model.model_dump_json(), tuple(shape), classes)
+
+
+def stored_cost(model: PluginRef, shape: Sequence[int], classes: int) -> ModelCost | None:
+    """Return the cost of a model of the shipped recipes, which treats records one by one, or None for others."""
+    counts = _stored_costs().get(cost_key(model, shape, classes))
+    return None if counts is None else ModelCost(int(counts[0]), int(counts[1]), counts[2])
+
+
+def cost_key(model: PluginRef, shape: Sequence[int], classes: int) -> str:
+    """Return the key of a model on records of a shape, and with a number of classes, in model_costs.json."""
+    return f"{model.model_dump_json(exclude_none=True)} {'x'.join(map(str, shape))} {classes}"
+
+
+@functools.cache
+def _stored_costs() -> dict[str, list[float]]:
+    costs: dict[str, list[float]] = json.loads(STORED.read_text(encoding="utf-8"))
+    return costs
 
 
 @functools.cache
@@ -132,16 +157,39 @@ def _measure(model: PluginRef, shape: Sequence[int], classes: int) -> ModelCost:
     """Build a classifier on the meta device and count the operations of one forward pass; no number is computed."""
     import torch
     from torch.nn.functional import cross_entropy
-    from torch.utils.flop_counter import FlopCounterMode
 
     network = without_numbers(model, shape, classes)
     with torch.device("meta"):
         inputs, targets = torch.empty(RECORDS, *shape), torch.empty(RECORDS, dtype=torch.long)
-    with FlopCounterMode(display=False) as counter:
+    with _operations() as counter:
         kept = kept_bytes(network, lambda: cross_entropy(network(inputs), targets, reduction="sum"))
     weights = sum(p.numel() for p in network.parameters() if p.requires_grad)
     # a multiply-add counts as two operations
-    return ModelCost(weights, counter.get_total_flops() // (2 * RECORDS), kept / (4 * RECORDS))
+    return ModelCost(weights, counter.total // (2 * RECORDS), kept / (4 * RECORDS))
+
+
+def _operations() -> Any:
+    """Return a context whose ``total`` counts the operations of matrix products, by torch's own rules.
+
+    torch's FlopCounterMode does the same, and loads the compiler of torch, which takes a second.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.flop_counter import flop_registry
+
+    class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        total = 0
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = func(*args, **(kwargs or {}))
+            if func.overloadpacket in flop_registry:
+                self.total += flop_registry[func.overloadpacket](*args, **(kwargs or {}), out_val=out)
+            return out
+
+    return Operations()  # type: ignore[no-untyped-call]
 
 
 def kept_bytes(model: nn.Module, forward: Callable[[], Tensor]) -> int:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from wpriv.config.train_schema import Average, Optimizer
 from wpriv.core.kinds import Sampling
 from wpriv.core.process import Step
 from wpriv.errors import UsageError
+from wpriv.training.clipping.example_gradients import Loss
 from wpriv.training.engine.augmentation import Augmentation
-from wpriv.training.engine.batch_gradient import AdaptiveNorm, Batches, BatchGradient, Fetch, Loss
+from wpriv.training.engine.batch_gradient import AdaptiveNorm, Batches, BatchGradient, Fetch
 from wpriv.training.engine.sampler import Indices
+from wpriv.training.engine.update_rules import Updates
 from wpriv.training.noise.noise_stream import Noise
 from wpriv.training.noise.release import Bounded, add_noise
 
@@ -150,7 +151,7 @@ class Job:
             places of the records and the gate, through which all that is private must pass: once per step, or only in
             the first step where the schedule says so; that release is kept in a buffer of the model. It returns
             diagnostics as ``BatchGradient`` has them.
-        optimizers: of ``custom_step``, by name, made by ``optimizer_of``; the engine saves them and decays their rates.
+        optimizers: of ``custom_step``, by name, such as ``UpdateRule``; the engine saves them and decays their rates.
         groups: of records, see ``Sampler``. method: by which gradients are clipped, where there was a choice.
         save_artifacts: writes further files of the task to the folder of a finished run.
         conclude: further figures, or better ones, that are measured once at the end.
@@ -161,6 +162,7 @@ class Job:
         batches: the model and the records that ``aggregate`` sums over, where it clips the records of a loss.
         divided: the weights are divided among the processes (sharding.py), and so are the parts that ``aggregate``
             returns: the rows that this process keeps of the sum over all processes.
+        hosted: a step leaves the noisy mean in the gradients of the weights, for an optimizer of the caller.
         frozen: layers that stay in evaluation mode. remarks: what the statement says of the network.
     """
 
@@ -169,7 +171,7 @@ class Job:
     evaluate: Callable[[], dict[str, float]]
     observe_distances: Callable[[Indices, list[Tensor]], Tensor] | None = None
     custom_step: CustomStep | None = None
-    optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)
+    optimizers: Mapping[str, Updates] = field(default_factory=dict)
     groups: list[tuple[Indices, int]] = field(default_factory=list)
     method: str = ""
     save_artifacts: Callable[[Path], None] | None = None
@@ -180,15 +182,6 @@ class Job:
     adaptive: AdaptiveNorm | None = None
     batches: Batches | None = None
     divided: bool = False
+    hosted: bool = False
     frozen: tuple[nn.Module, ...] = ()
     remarks: tuple[str, ...] = ()
-
-
-def optimizer_of(weights: Iterable[nn.Parameter], plan: Optimizer) -> torch.optim.Optimizer:
-    """Return the optimizer of a recipe for some weights."""
-    if plan.name in ("adam", "adamw"):
-        betas, kind = (plan.betas[0], plan.betas[1]), torch.optim.Adam if plan.name == "adam" else torch.optim.AdamW
-        return kind(weights, lr=plan.lr, betas=betas, weight_decay=plan.weight_decay)
-    return torch.optim.SGD(
-        weights, lr=plan.lr, momentum=plan.momentum, weight_decay=plan.weight_decay, nesterov=plan.nesterov
-    )

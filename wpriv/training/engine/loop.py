@@ -289,6 +289,7 @@ class Engine(TrainingState):
         return batch
 
     def _update_weights(self, parts: list[Tensor]) -> None:
+        self.before_update(parts)
         for weight, part in zip(self.weights, parts, strict=True):
             weight.grad = sharding.like(part, weight) if self.job.divided else part
         for optimizer in self.optimizers.values():

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from wpriv.config import validate_train
 from wpriv.config.train_schema import Train
@@ -27,11 +28,13 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.files import checkpoint, durable_writes
 from wpriv.training.clipping import clip, ghost
 from wpriv.training.clipping.example_gradients import Automatic, Scaling, Share, bound, clip_factors, losses_of, total
+from wpriv.training.clipping.record_trees import Records
 from wpriv.training.clipping.records_alone import draws
 from wpriv.training.engine import batch_gradient, distributed
 from wpriv.training.engine.batch_gradient import Batches, BatchGradient
 from wpriv.training.engine.job import Job
 from wpriv.training.engine.sampler import Indices, chunks
+from wpriv.training.engine.update_rules import Updates
 from wpriv.training.noise.release import Bounded, Part
 
 # the layers whose weights are divided: their rules need no weight. Weights of other layers stay whole everywhere.
@@ -117,7 +120,8 @@ def rows_of(parameter: Tensor) -> Rows:
 
 def is_divided(tensor: object) -> bool:
     """Return whether a tensor is one whose rows are divided among the processes."""
-    return isinstance(tensor, DTensor)
+    module = sys.modules.get("torch.distributed.tensor")  # loading it takes half a second
+    return module is not None and isinstance(tensor, module.DTensor)
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -129,6 +133,8 @@ def like(part: Tensor, parameter: Tensor) -> Tensor:
     """Return a tensor that is divided as a parameter is, of the parts of all processes."""
     if not is_divided(parameter):
         return part
+    from torch.distributed.tensor import DTensor
+
     return DTensor.from_local(
         part,
         parameter.device_mesh,  # type: ignore[attr-defined]
@@ -199,7 +205,7 @@ def _clipped_sum(batches: Batches, indices: Indices, norm: Scaling) -> tuple[lis
 
 
 def _add_clipped(
-    batches: Batches, inputs: Tensor, targets: Tensor, norm: Scaling, parts: list[Tensor], *, counted: bool
+    batches: Batches, inputs: Records, targets: Records, norm: Scaling, parts: list[Tensor], *, counted: bool
 ) -> tuple[Tensor, Tensor]:
     """Add one pass's clipped sum over all processes, a parameter at a time; return losses and norms here."""
     restore = draws(inputs.device)
@@ -226,7 +232,7 @@ def _add_clipped(
     return losses, torch.where(faulty, math.inf, total(squares).sqrt())
 
 
-def _shares(batches: Batches, inputs: Tensor, targets: Tensor) -> tuple[Tensor, dict[Any, Share], dict[str, Tensor]]:
+def _shares(batches: Batches, inputs: Records, targets: Records) -> tuple[Tensor, dict[Any, Share], dict[str, Tensor]]:
     """Return the losses of some records, the shares of their gradients by parameter, and their squared norms."""
     with torch.enable_grad():
         outputs, calls = ghost.forward(batches.model, inputs)
@@ -262,7 +268,7 @@ def _refuse(job: Job, recipe: Train) -> None:
 # a training that is killed at any moment continues from a whole set.
 
 PATTERN = "checkpoint-*-of-*.pt"
-Optimizers = dict[str, torch.optim.Optimizer]
+Optimizers = Mapping[str, Updates]
 
 
 def save(folder: Path, step: int, position: dict[str, Any] | None, model: nn.Module, optimizers: Optimizers) -> None:
@@ -318,7 +324,7 @@ def _path(folder: Path, step: int) -> Path:
     return folder / f"checkpoint-{step}-{distributed.rank() + 1}-of-{distributed.size()}.pt"
 
 
-def _local_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def _local_state(optimizer: Updates) -> dict[str, Any]:
     """Return the state of an optimizer with what this process keeps of each tensor."""
     stored: dict[str, Any] = optimizer.state_dict()
     state = {
@@ -328,7 +334,7 @@ def _local_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     return {**stored, "state": state}
 
 
-def _load_state(optimizer: torch.optim.Optimizer, stored: dict[str, Any]) -> None:
+def _load_state(optimizer: Updates, stored: dict[str, Any]) -> None:
     """Undo ``_local_state``; numbers such as Adam's count of steps are not divided."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     state = {

@@ -19,9 +19,10 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.files import checkpoint, durable_writes
 from wpriv.randomness import Seeds, augmentation_key, key_digest, new_key, sampling_generator, stream_digest
 from wpriv.training.engine import distributed, sharding
-from wpriv.training.engine.job import Job, Schedule, optimizer_of
+from wpriv.training.engine.job import Job, Schedule
 from wpriv.training.engine.sampler import Sampler, sampler
 from wpriv.training.engine.saved_weights import CHECKPOINT, DIAGNOSTICS, LEDGER, MODEL, inherit
+from wpriv.training.engine.update_rules import UpdateRule
 from wpriv.training.noise.noise_stream import Noise
 
 
@@ -96,7 +97,9 @@ class TrainingState:
         self.sampler: Sampler = sampler(schedule.sampling, schedule.records, schedule.batch, generator, job.groups)
         self.noise = Noise(seeds.noise, device)
         self.weights = [p for p in job.model.parameters() if p.requires_grad]
-        self.optimizers = job.optimizers or {"model": optimizer_of(self.weights, schedule.optimizer)}
+        self.optimizers = job.optimizers
+        if not (self.optimizers or job.hosted):
+            self.optimizers = {"model": UpdateRule(self.weights, schedule.optimizer)}
         self.rates = {name: [group["lr"] for group in each.param_groups] for name, each in self.optimizers.items()}
         self.resumed, self.steps_done = resume, 0
         self.stream = stream_digest(seeds)
@@ -106,6 +109,8 @@ class TrainingState:
         self.ended: bool | None = None
         # called before anything is saved; a loop of the caller checks here that the network is that of its steps
         self.before_saving: Callable[[], None] = lambda: None
+        # called with the noisy gradient of every step before the weights are updated; an audit observes it here
+        self.before_update: Callable[[list[Tensor]], None] = lambda parts: None
         self.without_noise = schedule.step is None  # in this run, or in one before it
         self.rows: list[Row] = []
         self.checked: list[int] = []  # the steps of which records were compared with records alone

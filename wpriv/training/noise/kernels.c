@@ -17,6 +17,8 @@ enum { WIDTH = 4, ROWS = 4 };
 /* a tile of ROWS x COLUMNS sums stays in registers, and a panel, BLOCK positions of COLUMNS values of a window each, in
    the first cache; copies of eight values write some values more, for which the rows of a panel have room */
 enum { COLUMNS = 2 * WIDTH, BLOCK = 128, COPIED = 8, STEP = COLUMNS + 16, LINE = 64 };
+/* pairs of normal numbers that are made and added at a time */
+enum { TOGETHER = 512 };
 
 typedef float Vector __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 typedef float Eight __attribute__((vector_size(4 * COPIED), aligned(4), may_alias));
@@ -178,7 +180,7 @@ int kernel_gradients(const float *x, const float *delta, float *out, const Geome
 /* Write n pairs of normal numbers by the rule of Box and Muller, as _pieces in noise_stream.py does with torch, and the
    length of each pair.
 
-   `high` and `low` have 31 bits of U each, `turn` and `fine` 32 bits of the angle each, which are signed. U = 2^e m with
+   The lower 31 bits of `high` and of `low` are those of U, `turn` and `fine` have 32 bits of the angle each, which are signed. U = 2^e m with
    m in [sqrt(1/2), sqrt(2)), and log m = 2 artanh s with s = (m - 1) / (m + 1), |s| < 0.172; the angle is a multiple of
    a quarter turn and a rest in [-pi/4, pi/4]. The series of artanh, sine and cosine end where a term is below 2^-54 of
    their value. */
@@ -186,7 +188,7 @@ void normal_pairs(int64_t n, const int32_t *high, const int32_t *low, const int3
                   double scale, double *first, double *second, double *length) {
     const double shift = 6755399441055744.0; /* 1.5 2^52: adding it rounds to a whole number, in the last bits */
     for (int64_t i = 0; i < n; i++) {
-        const double u = (high[i] + (low[i] + 0.5) * 0x1p-31) * 0x1p-31;
+        const double u = ((high[i] & INT32_MAX) + ((low[i] & INT32_MAX) + 0.5) * 0x1p-31) * 0x1p-31;
         int64_t bits;
         memcpy(&bits, &u, 8);
         const int64_t upper = (bits - 0x3fe6a09e667f3bcd + (1024LL << 52)) >> 52 << 52; /* e + 1024, in place */
@@ -241,7 +243,35 @@ void normal_pairs(int64_t n, const int32_t *high, const int32_t *low, const int3
 }
 
 /* Write grid round(noise + value / grid), for a power of two `grid`, whose quotients are exact. */
-void rounded_sum(int64_t n, const double *noise, const float *value, double grid, float *out) {
+static void rounded_sum(int64_t n, const double *noise, const float *value, double grid, float *out) {
     const double inverse = 1.0 / grid;
     for (int64_t i = 0; i < n; i++) out[i] = (float)(grid * rint(noise[i] + value[i] * inverse));
+}
+
+/* Add `n` numbers of noise, in grids, to the sums at the coordinates from `place` on, whose parts end at `ends`. */
+static void add_to_parts(const double *noise, int64_t n, int64_t place, int64_t *part, const int64_t *ends,
+                         int64_t parts, const float *const *values, double grid, float *const *results) {
+    for (; *part < parts && n; *part += place == ends[*part]) {
+        const int64_t first = place - (*part ? ends[*part - 1] : 0), left = ends[*part] - place;
+        const int64_t count = n < left ? n : left;
+        rounded_sum(count, noise, values[*part] + first, grid, results[*part] + first);
+        noise += count, place += count, n -= count;
+    }
+}
+
+/* Do what normal_pairs and rounded_sum do, for n pairs whose first numbers belong to the coordinates from `place` on
+   and their second ones to those from place + n on, a few at a time, so that the noise stays in the first cache. */
+void noisy_sum(int64_t n, const int32_t *high, const int32_t *low, const int32_t *turn, const int32_t *fine,
+               double scale, double grid, int64_t place, const int64_t *ends, int64_t parts,
+               const float *const *values, float *const *results) {
+    double pairs[2][TOGETHER], lengths[TOGETHER];
+    int64_t part[2] = {0, 0};
+    for (int side = 0; side < 2; side++)
+        while (part[side] < parts && ends[part[side]] <= place + side * n) part[side]++;
+    for (int64_t i = 0; i < n; i += TOGETHER) {
+        const int64_t count = n - i < TOGETHER ? n - i : TOGETHER;
+        normal_pairs(count, high + i, low + i, turn + i, fine + i, scale, pairs[0], pairs[1], lengths);
+        for (int side = 0; side < 2; side++)
+            add_to_parts(pairs[side], count, place + side * n + i, part + side, ends, parts, values, grid, results);
+    }
 }

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import math
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,6 +27,8 @@ SOURCE = Path(__file__).with_name("kernels.c")
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
 VARIABLE = "WPRIV_COMPILE"
 SECONDS = 60
+# multiply-adds of an example's gradient from which ``kernel_gradients`` is worth compiling
+COMPILE = 2**17
 # the largest difference from torch, relative to the length of a pair, at which normal numbers are accepted
 MAX_ERROR = 2.0**-46
 
@@ -106,14 +110,29 @@ def normal_pairs(
     functions.normal_pairs(n, *bits, ctypes.c_double(scale), *(_address(row) for row in (*pairs, lengths)))
 
 
-def rounded_sum(functions: ctypes.CDLL, noise: Tensor, value: Tensor, grid: float, result: Tensor) -> None:
-    """Write ``grid * round(noise + value / grid)``, every operation but the rounding being exact.
+def noisy_sum(
+    functions: ctypes.CDLL,
+    words: Tensor,
+    fine: Tensor,
+    scale: float,
+    grid: float,
+    place: int,
+    parts: Sequence[Tensor],
+    results: Sequence[Tensor],
+) -> None:
+    """Write ``grid * round(noise + part / grid)`` for the normal numbers of a piece, without keeping them.
 
     Args:
-        noise: [n] float64. value, result: [n] float32. All lie together in memory. grid: a power of two.
+        words, fine: as for ``normal_pairs``; only the low 31 bits of U are used.
+        place: the coordinate, of all parts one after another, to which the first number belongs; the first numbers of
+            all pairs come before the second ones.
+        parts, results: float32, each together in memory; coordinates behind their end are left out.
     """
-    addresses = (_address(noise), _address(value), ctypes.c_double(grid), _address(result))
-    functions.rounded_sum(ctypes.c_int64(len(noise)), *addresses)
+    ends = (ctypes.c_int64 * len(parts))(*itertools.accumulate(part.numel() for part in parts))
+    values, sums = ((ctypes.c_void_p * len(parts))(*(each.data_ptr() for each in group)) for group in (parts, results))
+    bits = [_address(row) for row in (*words, fine)]
+    numbers = (ctypes.c_double(scale), ctypes.c_double(grid), ctypes.c_int64(place))
+    functions.noisy_sum(ctypes.c_int64(len(fine)), *bits, *numbers, ends, ctypes.c_int64(len(parts)), values, sums)
 
 
 def _address(tensor: Tensor) -> ctypes.c_void_p:
@@ -137,11 +156,14 @@ def _agree_on_pairs(functions: ctypes.CDLL) -> bool:
     length = (((high + (low + 0.5) * 2.0**-31) * 2.0**-31).log() * -2).sqrt()
     angle = (turn + fine * 2.0**-32) * (math.pi * 2.0**-31)
     wanted = torch.stack([length * angle.cos(), length * angle.sin(), length])
-    value, grid = torch.linspace(-3.0, 3.0, words.shape[1], dtype=torch.float32), 2.0**-20
+    accurate = bool(((numbers - wanted).abs() <= MAX_ERROR * (1 + length)).all())
+    grid, value = 2.0**-20, torch.linspace(-3.0, 3.0, 8000, dtype=torch.float32)
+    parts = (value[:3000], value[3000:3001], value[3001:])
     sums = torch.empty_like(value)
-    rounded_sum(functions, numbers[0] / grid, value, grid, sums)
-    rounded = ((numbers[0] / grid + value / grid).round() * grid).float()
-    return bool(((numbers - wanted).abs() <= MAX_ERROR * (1 + length)).all()) and torch.equal(sums, rounded)
+    noisy_sum(functions, words[:3], words[3], 1 / grid, grid, 0, parts, (sums[:3000], sums[3000:3001], sums[3001:]))
+    normal_pairs(functions, words[:3], words[3], 1 / grid, numbers[:2], numbers[2])
+    rounded = ((numbers[:2].reshape(-1)[:8000] + value / grid).round() * grid).float()
+    return accurate and torch.equal(sums, rounded)
 
 
 def _agree_on_gradients(functions: ctypes.CDLL) -> bool:

@@ -9,6 +9,7 @@ are drawn.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import re
@@ -205,6 +206,25 @@ class Noise:
                 piece.numbers[side, pair] = self._round_exactly(piece, side, pair, deviation, key)
         return numbers[:count]
 
+    def noisy_sum(self, parts: Sequence[Tensor], scale: float, grid: float) -> list[Tensor] | None:
+        """Return ``grid * round(part / grid + z)`` of all parts, z being one draw of ``normal`` with this scale.
+
+        The compiled functions make it in one pass, without keeping the noise; None where they cannot, and then nothing
+        was drawn.
+
+        Args:
+            parts: on this device. grid: a power of two.
+        """
+        count = sum(part.numel() for part in parts)
+        functions = self._functions((count + 1) // 2)
+        if functions is None or any(part.dtype != torch.float32 for part in parts):
+            return None
+        results = [torch.empty(part.shape, dtype=part.dtype, device=self.device) for part in parts]
+        values = [part.detach().contiguous() for part in parts]
+        for start, words, fine in self._bits(self._key, self._next_stream(), (count + 1) // 2):
+            library.noisy_sum(functions, words, fine, scale, grid, 2 * start, values, results)
+        return results
+
     def uniform(self, count: int) -> Tensor:
         """Return [count] float32 in [0, 1], made of 32 bits each and rounded to float32."""
         numbers = torch.empty(count, device=self.device)
@@ -221,13 +241,10 @@ class Noise:
 
         With a ``count`` of pairs, ``numbers`` has room for one piece, and each piece overwrites the one before.
         """
-        fine_stream, total = Keystream(key, FINE), len(numbers) // 2 if count is None else count
-        large = self.device.type == "cpu" and total >= COMPILE
-        functions = library.library() if large else None
-        for start in range(0, total, PAIRS):
-            n, place = min(PAIRS, total - start), 2 * start if count is None else 0
-            fine = self._buffer("fine", torch.int32, PAIRS, self.device)[:n].copy_(self._words(fine_stream, n))
-            words = self._words(stream, 3 * n).view(3, n)
+        total = len(numbers) // 2 if count is None else count
+        functions = self._functions(total)
+        for start, words, fine in self._bits(key, stream, total):
+            n, place = len(fine), 2 * start if count is None else 0
             words[:2].bitwise_and_(2**31 - 1)
             pairs = numbers[place : place + 2 * n].view(2, n)
             radius, low, angle = self._buffer("numbers", torch.float64, 3 * PAIRS, self.device)[: 3 * n].view(3, n)
@@ -242,6 +259,20 @@ class Noise:
             torch.cos(angle, out=pairs[0]).mul_(radius)
             torch.sin(angle, out=pairs[1]).mul_(radius)
             yield Piece(start, pairs, words, fine, radius)
+
+    def _functions(self, pairs: int) -> ctypes.CDLL | None:
+        """Return the compiled functions where a draw of so many pairs is worth them."""
+        return library.library() if self.device.type == "cpu" and pairs >= COMPILE else None
+
+    def _bits(self, key: bytes, stream: Keystream, total: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Yield the bits of a number of pairs a piece at a time: the first pair, ``Piece.words``, and ``Piece.fine``.
+
+        The highest bit of each half of U is random too, and not part of it.
+        """
+        fine_stream = Keystream(key, FINE)
+        for start in range(0, total, PAIRS):
+            n = min(PAIRS, total - start)
+            yield start, self._words(stream, 3 * n).view(3, n), self._words(fine_stream, n, "fine")
 
     def _round_exactly(self, piece: Piece, side: int, pair: int, deviation: float, key: bytes) -> int:
         """Return the first (side 0) or second rounded number of a pair, from as many bits as it takes."""
@@ -261,11 +292,11 @@ class Noise:
         self._key = stream.read(KEY_BYTES)
         return stream
 
-    def _words(self, stream: Keystream, count: int) -> Tensor:
-        """Return [count] int32, all 32 bits uniform; on the CPU they are overwritten by the next call."""
+    def _words(self, stream: Keystream, count: int, name: str = "words") -> Tensor:
+        """Return [count] int32, all 32 bits uniform; on the CPU the next call of a name overwrites them."""
         # the cipher needs room for one block more
         if self.device.type == "cpu":
-            words = self._buffer("words", torch.int32, 3 * PAIRS + 4, self.device)
+            words = self._buffer(name, torch.int32, 3 * PAIRS + 4, self.device)
         else:
             words = torch.empty(count + 4, dtype=torch.int32, pin_memory=True)
         stream.fill(memoryview(words.numpy()).cast("B"), 4 * count)  # type: ignore[arg-type]

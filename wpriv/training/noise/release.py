@@ -16,7 +16,6 @@ from torch import Tensor
 
 from wpriv.core.kinds import STANDARD_ADJACENCIES, Adjacency
 from wpriv.errors import Unsupported, UsageError
-from wpriv.training.noise import library
 from wpriv.training.noise.noise_stream import Noise
 
 GRID_BITS = 20
@@ -154,6 +153,11 @@ def add_noise(
         grid = grid_of(deviation)
         numbers = source.normal_at(*coordinates, deviation / grid)
     else:
+        grid = grid_of(deviation)
+        if not exact and dtype == torch.float32:
+            sums = source.noisy_sum(total.parts, deviation / grid, grid)
+            if sums is not None:
+                return sums
         draw = _exact_noise if exact else _real_noise
         grid, numbers = draw(total, sigma, source, sum(sizes))
     shares = torch.split(numbers, sizes)
@@ -207,10 +211,6 @@ def _rounded_sum(numbers: Tensor, part: Tensor, grid: float, exact: bool, dtype:
     """One part plus its noise in multiples of the grid, exact as a power of two; on a CPU a piece at a time."""
     result = torch.empty(part.shape, dtype=dtype, device=part.device)
     if not len(numbers):
-        return result
-    functions = library.loaded()
-    if functions is not None and not exact and part.device.type == "cpu" and dtype == part.dtype == torch.float32:
-        library.rounded_sum(functions, numbers, part.reshape(-1), grid, result.view(-1))
         return result
     size = PIECE if part.device.type == "cpu" else len(numbers)
     pieces = (torch.split(each, size) for each in (numbers, part.reshape(-1), result.view(-1)))
