@@ -338,7 +338,9 @@ def loop(
         factors = factors_by_name(squares, norm, None if weights is None else weights[near])
         pieces.append(
             Summed(
-                [grad * factors[name] for name, grad in zip(trainable, dense, strict=True)], squares, losses.detach()
+                [grad * factors[name].squeeze(0) for name, grad in zip(trainable, dense, strict=True)],
+                squares,
+                losses.detach(),
             )
         )
     return _joined(pieces)
