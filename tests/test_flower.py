@@ -264,6 +264,10 @@ def test_arrays_without_finite_numbers_are_refused_before_anything_is_spent(stra
     assert private.spent == 0
 
 
+def test_options_that_ask_for_no_evaluation_are_taken(strategy):
+    assert strategy(fraction_evaluate=0.0, min_evaluate_nodes=0, evaluate_metrics_aggr_fn=None).spent == 0
+
+
 def test_no_client_is_asked_for_an_evaluation(strategy):
     private = strategy()
     assert private.configure_evaluate(1, record(ZERO), ConfigRecord(), Clients({1: constant(0)})) == []

@@ -256,3 +256,9 @@ def test_a_callback_that_takes_the_gradients_or_the_optimizer_is_noticed(tmp_pat
 def test_a_loader_takes_no_other_sampling(option):
     with pytest.raises(UsageError, match="leave"):
         loader(TRAIN, BATCH, STEPS, **option)
+
+
+def test_several_devices_are_refused(tmp_path):
+    host = trainer(private(tmp_path / "run"), strategy="ddp", devices=1)
+    with pytest.raises(Unsupported, match="DDPStrategy, 1 in all"):
+        host.callbacks[0].setup(host, Module(), "fit")

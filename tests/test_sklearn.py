@@ -287,6 +287,27 @@ def test_a_joint_guarantee_needs_an_account(tmp_path):
         joint(StandardScaler())
 
 
+def test_the_account_is_that_of_the_fit_and_must_hold_it(tmp_path):
+    path = tmp_path / "fits.jsonl"
+    fitted, bare = quick(account=path).fit(X, Y), quick().fit(X, Y)
+    before = joint(fitted).epsilon.upper
+    quick(account=tmp_path / "other.jsonl", epochs=1, epsilon=0.1).fit(X, Y)
+    assert joint(fitted.set_params(account=tmp_path / "other.jsonl")).epsilon.upper == before
+    with pytest.raises(UsageError, match="no account was kept"):
+        joint(bare.set_params(account=path))
+    path.write_bytes((tmp_path / "other.jsonl").read_bytes())
+    with pytest.raises(UsageError, match="not the ledger of this PrivateClassifier"):
+        joint(fitted)
+
+
+def test_several_scores_of_a_search_are_read_and_hidden_failures_count_all(tmp_path):
+    path = tmp_path / "fits.jsonl"
+    options = {"cv": KFold(2), "scoring": ["accuracy", "neg_log_loss"], "refit": "accuracy"}
+    search = GridSearchCV(quick(account=path), {"lr": [0.1, 0.5]}, **options).fit(X, Y)
+    assert joint(search).epsilon.upper < joint(path).epsilon.upper
+    assert joint(search.set_params(error_score=0.0)).epsilon.upper == joint(path).epsilon.upper
+
+
 def test_a_fit_that_fails_after_it_was_charged_stays_charged(tmp_path):
     path = tmp_path / "fits.jsonl"
     with pytest.raises(UsageError, match="not finite"):

@@ -128,6 +128,8 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]  # no types are installed wit
         **others: object,
     ):
         for name in others:
+            if others[name] in (None, 0) and REFUSED.get(name) == OF_CLIENTS:
+                continue  # not to ask clients is what happens anyway
             if name in REFUSED:
                 raise UsageError(f"`{name}` cannot be given to PrivateFedAvg: {REFUSED[name]}")
             known = list(inspect.signature(PrivateFedAvg).parameters)

@@ -112,7 +112,15 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
         self._batch: tuple[Records, Records] | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuse callbacks that take steps of their own, which some do before the training."""
+        """Refuse several devices, and callbacks that take steps of their own, which some do before the training."""
+        if stage != "fit":
+            return
+        if trainer.world_size > 1 or not isinstance(trainer.strategy, SingleDeviceStrategy):
+            raise Unsupported(
+                f"each of several devices would add noise to its own sum; found {type(trainer.strategy).__name__}, "
+                f"{trainer.world_size} in all. Give Trainer(devices=1) without a strategy, or train with `wpriv.train` "
+                f"under torchrun"
+            )
         for callback in trainer.callbacks:
             for kind, reason in ANOTHER.items():
                 if isinstance(callback, kind):
@@ -217,11 +225,6 @@ ACCUMULATES = (
 
 def _require_plain(trainer: Trainer, module: LightningModule) -> None:
     """Refuse what changes the batches or the gradients of a private step, or takes steps of its own."""
-    if trainer.world_size > 1 or not isinstance(trainer.strategy, SingleDeviceStrategy):
-        raise Unsupported(
-            f"each of several devices would add noise to its own sum; found {type(trainer.strategy).__name__} on "
-            f"{trainer.world_size} devices. Give Trainer(devices=1), or train with `wpriv.train` under torchrun"
-        )
     if trainer.accumulate_grad_batches != 1:
         raise UsageError(ACCUMULATES)
     if trainer.gradient_clip_val:

@@ -169,8 +169,10 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
         network = _network(self.network, x.shape[1], max(len(labels), 1), seed)
         fit = _fit(network, inputs, targets, len(labels), seed, self)
         self.network_, self.n_iter_ = fit.network, fit.steps
-        self._account, self._run = None if self.account is None else Path(self.account), fit.run
-        about = ONE_FIT if fit.run is None else IN_ACCOUNT.format(run=fit.run, path=self._account)
+        self._charged = fit.charged
+        about = ONE_FIT
+        if fit.charged is not None:
+            about = IN_ACCOUNT.format(run=fit.charged.run, path=fit.charged.path)
         if seed is None:
             self._guarantee: Guarantee | str = replace(fit.guarantee, warnings=(*fit.guarantee.warnings, *remarks))
         else:
@@ -351,13 +353,22 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class _Fit:
-    """A finished fit: the network in float64, steps, guarantee, statement, and its number in the account if any."""
+    """A finished fit: the network in float64, steps, guarantee, statement, and where it was charged, if anywhere."""
 
     network: nn.Module
     steps: int
     guarantee: Guarantee
     statement: Json
-    run: int | None
+    charged: _Charged | None
+
+
+@dataclass(frozen=True)
+class _Charged:
+    """A fit in an account: the file, the number of the fit in it, and the end of the file after it."""
+
+    path: Path
+    run: int
+    end: ledger.Position
 
 
 def _fit(
@@ -396,12 +407,12 @@ def _fit(
         run = training_run.own_run(training, Path(folder) / "fit", "cpu", None, lambda: None, metric_logs.NOWHERE)
         begun = run.begin(stack, resume=False, fork=False, fresh=False)
         engine, batches = run.prepare(begun)
-        number = None if settings.account is None else _charge(Path(settings.account), begun.plan)
+        charged = None if settings.account is None else _charge(Path(settings.account), begun.plan)
         for indices in batches():
             engine.step(indices)
         guarantee, statement = _account_for(begun)
         trained = training.with_weights(run.out, "cpu")
-        return _Fit(trained.double(), begun.plan.steps, guarantee, statement, number)
+        return _Fit(trained.double(), begun.plan.steps, guarantee, statement, charged)
 
 
 def _positive(settings: _PrivateEstimator, name: str, *, whole: bool = False) -> float | int:
@@ -532,8 +543,8 @@ def _learnt_before(estimator: _PrivateEstimator, x: Floats) -> list[str]:
 # --- the account: a ledger with one run for each fit, charged before the fit begins ---
 
 
-def _charge(path: Path, job: plan.Plan) -> int:
-    """Write all steps of a fit to the account, and return the number of the fit in it."""
+def _charge(path: Path, job: plan.Plan) -> _Charged:
+    """Write all steps of a fit to the account, and return where."""
     assert job.step is not None
     with locked(path.with_name(f"{path.name}.lock"), f"another process writes {path}", wait=True):
         run = ledger.last_run(ledger.entries(path)) + 1
@@ -544,7 +555,7 @@ def _charge(path: Path, job: plan.Plan) -> int:
                 book.spend(number, job.step, f"{job.records} records")
         finally:
             book.close()
-    return run
+        return _Charged(path.absolute(), run, book.position())
 
 
 def joint(search: BaseEstimator | str | Path, *, delta: float | None = None) -> Guarantee:
@@ -558,10 +569,13 @@ def joint(search: BaseEstimator | str | Path, *, delta: float | None = None) -> 
         search: a fitted search, pipeline or estimator with ``account``, or the path of the account.
         delta: of the answer; that of the estimator, or 1e-5, where left out.
     Raises:
-        UsageError: there is no account, or no fit in it.
+        UsageError: there is no account, no fit in it, or not the fit of the estimator.
     """
     estimator = None if isinstance(search, (str, Path)) else _estimator_of(search)
-    path = search if estimator is None else estimator.account
+    charged: _Charged | None = getattr(estimator, "_charged", None)
+    path = search if estimator is None else charged.path if charged else estimator.account
+    if estimator is not None and charged is None and hasattr(estimator, "network_"):
+        path = None  # whatever was set after its fit
     if path is None:
         raise UsageError(
             "no account was kept, so that the joint cost of the fits is not known. Give the estimator an account, such "
@@ -570,6 +584,8 @@ def joint(search: BaseEstimator | str | Path, *, delta: float | None = None) -> 
     rows = ledger.entries(Path(path))
     if not rows:
         raise UsageError(f"the account {path} has no fit. Give the file that the estimators name by `account`")
+    if charged is not None:
+        ledger.require(rows, charged.end, Path(path), f"this {type(estimator).__name__}")
     asked = delta if delta is not None else 1e-5 if estimator is None else estimator.delta
     runs = [list(run) for _, run in itertools.groupby(rows, key=lambda entry: entry.run)]
     kept, notes = [runs], []
@@ -617,10 +633,13 @@ def _without_folds(search: BaseEstimator, runs: list[list[ledger.Entry]]) -> lis
     because fits failed, or others came in between, all runs count.
     """
     fitted, candidates = getattr(search, "best_estimator_", None), len(search.cv_results_["params"])
-    scores = [search.cv_results_[f"split{split}_test_score"] for split in range(search.n_splits_)]
-    last = None if fitted is None else _estimator_of(search)._run
-    first = 0 if last is None else last - 1 - candidates * search.n_splits_
-    if last is None or first < 0 or _folds_of(search) is None or not np.isfinite(scores).all():
+    scores = [value for key, value in search.cv_results_.items() if key.startswith("split") and "_test_" in key]
+    charged: _Charged | None = None if fitted is None else getattr(_estimator_of(search), "_charged", None)
+    hides_failures = search.error_score != "raise" and not np.isnan(search.error_score)
+    if charged is None or _folds_of(search) is None or hides_failures or not np.isfinite(scores).all():
+        return [runs]
+    last, first = charged.run, charged.run - 1 - candidates * search.n_splits_
+    if first < 0:
         return [runs]
     own, whole = runs[first : last - 1], runs[last - 1][0].settings
     kept = []

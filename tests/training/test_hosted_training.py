@@ -31,6 +31,7 @@ class Host:
     """A loop of another framework of the least size."""
 
     def __init__(self, out, model=None, steps=STEPS, clip=0.5, of=loss, physical=None, data=None, **options):
+        torch.manual_seed(0)
         self.model = nn.Linear(4, 3) if model is None else model
         self.batches = PoissonBatches(RECORDS, BATCH, steps)
         training = hosted_training.hosted(
@@ -106,7 +107,7 @@ def test_a_step_leaves_the_mean_of_clipped_gradients_whatever_passes_at_once(tmp
             factor = min(1.0, 0.5 / float(torch.cat([part.flatten() for part in parts]).norm()))
             wanted = [total + factor * part / BATCH for total, part in zip(wanted, parts, strict=True)]
         for weight, part in zip(host.model.parameters(), wanted, strict=True):
-            assert torch.allclose(weight.grad.double(), part, rtol=1e-5, atol=1e-8)
+            assert float((weight.grad - part).norm()) <= 2e-5 * float(part.norm())  # the slack of the factors, 8e-6
         host.run.close()
 
 

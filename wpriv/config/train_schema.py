@@ -164,8 +164,7 @@ AVERAGE_PREFIX = "average_"
 
 
 class Augment(StrictModel):
-    """Augmentation multiplicity: a record's gradient is the mean over several copies, which are changed as images, or
-    differ by what the network draws in its forward pass."""
+    """Augmentation multiplicity: a record's gradient is the mean over copies, changed as images or by other draws."""
 
     copies: Annotated[int, Field(ge=1, le=MAX_COPIES)] = key(
         "number of copies of a record in each step; their mean gradient is clipped, at no cost in privacy"

@@ -118,7 +118,8 @@ def conclude(
         warnings = [*warnings, *more, *others]
     described = describe_weights(stored, job.train.average)
     statement = storage.as_stored({**statement, **described, "warnings": [*warnings, *task.warnings(metrics)]})
-    if job.train.optimizer.name != "given":  # else the loop of another framework has the figures
+    hosted = job.train.optimizer.name == "given" and "optimizer" not in job.train.model.parameters()
+    if not hosted:  # else the loop of another framework has the figures
         view = plot.View(figure=job.train.figure or "training", title=job.train.title)
         plot.draw(metrics, [view], path, ("png",), numbers=expectations.of_recipe(job.recipe))
     plot.task_files(path, job.train.task, ("png",))

@@ -235,7 +235,7 @@ def hosted(
         written["physical"] = physical
     recipe = check(document.of_data(type(model).__name__, written))
     return HostedTraining(
-        replace(recipe, name=type(model).__name__), data, model, loss, "numbers", "none", clipped, few
+        replace(recipe, name=type(model).__name__), data, model, loss, "numbers", "none", None, clipped, few
     )
 
 

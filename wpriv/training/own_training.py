@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from wpriv.config.train_schema import Train
     from wpriv.training.clipping.example_gradients import Loss
     from wpriv.training.engine.job import Job
+    from wpriv.training.own_optimizer import OwnOptimizer
 
 SOURCE = "trained from Python by wpriv.train"
 # keywords of ``wpriv.train`` that are keys of ``privacy``, are keys of a recipe, or become such keys
 TARGET = ("eps", "delta", "sigma", "clip", "sampling")
 KEYS = ("batch", "epochs", "steps", "seed", "augment", "average", "freeze", "lora", "physical", "precision")
-OTHERS = ("privacy", "lr", "optimizer", "copies")
+OTHERS = ("privacy", "lr", "optimizer", "scheduler", "copies")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class OwnTraining:
         recipe: valid, with ``given`` for what only this program has.
         data: the records. model: the network, whose weights at this moment are the first ones. loss: of each record;
             None for the loss of the task. targets: see ``fit.build_job``. link: see ``record_loss.link_of``.
+        optimizer: that of torch, None for that of the recipe.
     """
 
     recipe: Recipe
@@ -49,15 +51,21 @@ class OwnTraining:
     loss: Loss | None
     targets: str
     link: str
+    optimizer: OwnOptimizer | None
 
     def build_job(self, recipe: Train, data: Data, device: torch.device, /, *, adjacency: str) -> Job:
         """Build the job of the recipe with these objects; see ``tasks.BuildJob``."""
         from wpriv.training.tasks import fit
 
         loss = fit.loss_of("cross-entropy") if self.loss is None else self.loss
-        return fit.build_job(
+        job = fit.build_job(
             recipe, data, device, adjacency=adjacency, model=self.model, loss=loss, targets=self.targets
         )
+        if self.optimizer is not None:
+            weights = [parameter for parameter in job.model.parameters() if parameter.requires_grad]
+            optimizer, job.scheduler = self.optimizer.build(weights)
+            job.optimizers = {"model": optimizer}
+        return job
 
     def averaged(self, folder: Path) -> nn.Module:
         """Return a copy of the trained network with the averaged weights."""
@@ -109,11 +117,15 @@ def own_training(
         MissingResource: the records are no arrays of numbers.
     """
     require("torch", "training")
+    from wpriv.training import own_optimizer
     from wpriv.training.clipping import record_loss
     from wpriv.training.tasks import _given
 
-    keys = options_of(options)
     _given.require_network(model)
+    optimizer = own_optimizer.of_keywords(options.get("optimizer"), options.pop("scheduler", None), options.get("lr"))
+    if optimizer is not None:
+        options["optimizer"] = {"name": "given", "lr": optimizer.rate(model)}
+    keys = options_of(options)
     of_persons = _persons(person, max_per_person)
     pictures = features is not None or options.get("augment") is not None
     loaded, targets = _records(
@@ -136,10 +148,12 @@ def own_training(
         written["options"]["features"] = dict(features)
     if loss is not None and not isinstance(loss, str):
         written["model"]["loss"] = _given.name_of(loss)
+    if optimizer is not None:
+        written["model"] |= optimizer.described()
     recipe = check(document.of_data(type(model).__name__, written))
     per_record = None if loss is None else _given.per_record(loss)
     link = record_loss.link_of(loss)
-    return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record, targets, link)
+    return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record, targets, link, optimizer)
 
 
 def _records(

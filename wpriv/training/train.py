@@ -37,7 +37,8 @@ def train(
     epochs: float | None = None,
     steps: int | None = None,
     lr: float | None = None,
-    optimizer: str | Mapping[str, Any] | None = None,
+    optimizer: Any = None,
+    scheduler: Any = None,
     augment: Mapping[str, Any] | None = None,
     average: Mapping[str, Any] | None = None,
     freeze: str | Sequence[str] | None = None,
@@ -88,7 +89,9 @@ def train(
         sampling: ``poisson`` (default), ``allocation``, ``fixed`` or ``none``.
         privacy: further keys of a recipe's ``privacy``, or ``none``.
         batch, epochs, steps: records of a step, and passes over the records or number of steps.
-        lr, optimizer: learning rate, and ``sgd`` (default), ``adam``, ``adamw``, or a recipe's ``optimizer``.
+        lr, optimizer: learning rate, and ``sgd`` (default), ``adam``, ``adamw``, or a recipe's ``optimizer``; or one of
+            torch with its own ``lr``: a function parameters -> optimizer, or an optimizer over the trained parameters.
+        scheduler: of torch's learning rates: a function optimizer -> schedule, or a schedule over that optimizer.
         augment, average: these keys of a recipe: ``{"copies": 8, "flip": "horizontal"}``, ``{"decay": 0.999}``.
         freeze, lora: names of parameters that are not trained, ``features.*``, and low-rank changes, ``{"rank": 4}``;
             the network that is given holds them afterwards, and its first weights are taken as public.
@@ -129,7 +132,8 @@ def train(
     of_network: Json = {
         "test": test, "loss": loss, "classes": classes, "tokens": tokens, "features": features,
         "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
-        "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "seed": seed,
+        "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "scheduler": scheduler,
+        "seed": seed,
         "augment": augment, "average": average, "freeze": freeze, "lora": lora,
         "physical": physical, "precision": precision, "copies": copies,
         "person": person, "max_per_person": max_per_person,

@@ -294,6 +294,19 @@ def test_a_dictionary_of_which_some_keys_are_arguments_is_refused_by_the_key():
         called(Named(), records_of({"input_ids": torch.zeros(2, 3), "attention_masks": torch.zeros(2, 3)}))
 
 
+def test_a_network_that_ends_at_the_longest_mask_of_the_batch_is_refused():
+    class Longest(Named):
+        def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+            assert attention_mask is not None
+            length = int(attention_mask.sum(dim=1).max())
+            return self.out(self.words(input_ids[:, :length]).sum(dim=1) / max(length, 1))
+
+    _, loss, x, y = case("dictionary")
+    for method in ("auto", "loop"):
+        with pytest.raises(Unsupported, match="mixes the records of a batch"):
+            clipped_sum(Longest().double(), loss, x, y, norm=1.0, adjacency="add-remove", method=method)
+
+
 def test_a_wrapper_that_passes_all_arguments_on_gets_a_dictionary_by_name():
     class Wrapped(nn.Module):
         def __init__(self) -> None:

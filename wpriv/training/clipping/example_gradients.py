@@ -217,10 +217,9 @@ def _sums_of_products(h: Tensor, d: Tensor) -> Tensor:
     if h.device.type == "cpu" and h.dtype == d.dtype == torch.float32 and work >= library.COMPILE:
         functions = library.library()
         if functions is not None:  # a convolution with windows of one pixel
-            x, y = (rows.transpose(1, 2).unsqueeze(2) for rows in (h, d))
-            return library.kernel_gradients(functions, x, y, (1, 1), (1, 1), (0, 0), (1, 1)).view(
-                -1, d.shape[2], h.shape[2]
-            )
+            first, second = h.transpose(1, 2).unsqueeze(2), d.transpose(1, 2).unsqueeze(2)
+            sums = library.kernel_gradients(functions, first, second, (1, 1), (1, 1), (0, 0), (1, 1))
+            return sums.view(-1, d.shape[2], h.shape[2])
     return d.transpose(1, 2) @ h
 
 

@@ -266,7 +266,7 @@ def _projected(
 def _refuse_shape(name: str, layer: nn.Module, h: object, batch: int) -> None:
     if isinstance(h, PackedSequence):
         raise Unsupported(f"{named(name, layer)} has no rule for packed sequences; {BY_VMAP}")
-    shape = tuple(h.shape) if isinstance(h, Tensor) else "no tensor in the first place"
+    shape = "no positional input" if h is None else tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
     raise Unsupported(
         f"the input of {named(name, layer)} must have the {batch} examples of the batch in its first dimension; "
         f"found {shape}; {BY_VMAP}"

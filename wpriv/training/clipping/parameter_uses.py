@@ -32,73 +32,16 @@ from wpriv.training.clipping.layer_rules import embedding
 from wpriv.training.clipping.record_trees import Records, leaves
 
 # functions whose value at a place depends on the arguments at this place alone, after broadcasting
-ELEMENTWISE = frozenset(
-    [
-        "add",
-        "sub",
-        "rsub",
-        "mul",
-        "div",
-        "rdiv",
-        "true_divide",
-        "divide",
-        "multiply",
-        "subtract",
-        "pow",
-        "rpow",
-        "maximum",
-        "minimum",
-        "where",
-        "addcmul",
-        "addcdiv",
-        "lerp",
-        "iadd",
-        "isub",
-        "imul",
-        "idiv",
-        "ipow",
-    ]
-)
+ELEMENTWISE: tuple[str, ...] = ("add", "sub", "rsub", "mul", "div", "rdiv", "true_divide", "divide", "multiply", "pow")
+ELEMENTWISE += ("subtract", "rpow", "maximum", "minimum", "where", "addcmul", "addcdiv", "lerp")
+ELEMENTWISE += ("iadd", "isub", "imul", "idiv", "ipow")
 # functions after which the records may lie in another dimension than the first
-MOVING = frozenset(
-    [
-        "transpose",
-        "permute",
-        "movedim",
-        "moveaxis",
-        "swapaxes",
-        "swapdims",
-        "t",
-        "T",
-        "H",
-        "stack",
-        "unsqueeze",
-        "getitem",
-    ]
-)
+MOVING: tuple[str, ...] = ("transpose", "permute", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "T", "H")
+MOVING += ("stack", "unsqueeze", "getitem")
 # properties of tensors that are no tensors
-PLAIN = frozenset(
-    [
-        "dtype",
-        "device",
-        "layout",
-        "ndim",
-        "requires_grad",
-        "is_leaf",
-        "is_nested",
-        "is_cuda",
-        "is_sparse",
-        "grad_fn",
-        "dim",
-        "numel",
-        "stride",
-        "is_contiguous",
-        "is_floating_point",
-        "is_complex",
-        "get_device",
-        "data_ptr",
-    ]
-)
+PLAIN: tuple[str, ...] = ("dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_nested", "is_cuda")
+PLAIN += ("is_sparse", "grad_fn", "dim", "numel", "stride", "is_contiguous", "is_floating_point", "is_complex")
+PLAIN += ("get_device", "data_ptr")
 # values of gradients that go back through a computation together: for the cache of a CPU
 TOGETHER = 2**18
 BY_VMAP = "use the clipping method 'vmap'"
@@ -241,7 +184,8 @@ class Uses(TorchFunctionMode):
 
     def _compute(self, func: Any, args: Sequence[Any], given: dict[str, Any], computed: list[Computed]) -> Any:
         """Call a function of parameters alone, and note what it returns."""
-        out = func(*args, **given)
+        reflects = func is torch.linalg.householder_product and len(args) == 2 and args[0].dim() == 2
+        out = Reflections.apply(*args) if reflects else func(*args, **given)  # type: ignore[no-untyped-call]
         roots = tuple({id(root): root for each in computed for root in each.roots}.values())
         for tensor in tree_flatten(out)[0]:
             if isinstance(tensor, Tensor) and tensor.requires_grad and id(tensor) not in self.computed:
@@ -362,6 +306,44 @@ class Uses(TorchFunctionMode):
         if not rows.dim() or len(rows) % self.records:
             raise Unsupported(f"a parameter is used on a tensor without the records in its first dimension; {BY_VMAP}")
         return rows.reshape(self.records, -1, *rows.shape[1:])
+
+
+class Reflections(torch.autograd.Function):
+    """``torch.linalg.householder_product`` of one matrix, of which the gradients of many records are fast.
+
+    Q is the first columns E of a product of reflections H_j = 1 - tau_j v_j v_j^T. With L = (H_1 ... H_{j-1})^T G and
+    R = H_{j+1} ... H_k E the gradient in tau_j is -(v_j^T L)(v_j^T R)^T, in v_j it is -tau_j (L R^T v_j + R L^T v_j).
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(lower: Tensor, tau: Tensor) -> Tensor:  # type: ignore[override]
+        """Return Q; the columns of ``lower`` hold v_j below the diagonal, where v_j is 1."""
+        product: Tensor = torch.linalg.householder_product(lower, tau)
+        return product
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        """Keep both arguments."""
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """Return the gradients of both arguments."""
+        lower, tau = ctx.saved_tensors
+        first = torch.eye(*lower.shape, dtype=lower.dtype, device=lower.device)
+        vectors = (lower.tril(-1) + first).unbind(1)
+        right = [first]
+        for vector, scale in zip(vectors[:0:-1], tau.flip(0), strict=False):
+            right.append(right[-1] - scale * torch.outer(vector, vector @ right[-1]))
+        left, of_lower, of_tau = delta, [], []
+        for vector, scale, other in zip(vectors, tau, reversed(right), strict=True):
+            along, across = vector @ left, vector @ other
+            of_tau.append(-(along * across).sum())
+            of_lower.append(-scale * (left @ across + other @ along))
+            left = left - scale * torch.outer(vector, along)
+        return torch.stack(of_lower, dim=1).tril(-1), torch.stack(of_tau)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor, nn
@@ -22,6 +23,9 @@ from wpriv.training.engine.sampler import Indices
 from wpriv.training.engine.update_rules import Updates
 from wpriv.training.noise.noise_stream import Noise
 from wpriv.training.noise.release import Bounded, add_noise
+
+if TYPE_CHECKING:
+    from torch.optim.lr_scheduler import LRScheduler
 
 # the largest number of epochs of a run that are measured
 MAX_ROWS = 100
@@ -152,6 +156,7 @@ class Job:
             the first step where the schedule says so; that release is kept in a buffer of the model. It returns
             diagnostics as ``BatchGradient`` has them.
         optimizers: of ``custom_step``, by name, such as ``UpdateRule``; the engine saves them and decays their rates.
+            Else one over the trained weights, where it is not that of the recipe; ``scheduler`` sets its rates then.
         groups: of records, see ``Sampler``. method: by which gradients are clipped, where there was a choice.
         save_artifacts: writes further files of the task to the folder of a finished run.
         conclude: further figures, or better ones, that are measured once at the end.
@@ -172,6 +177,7 @@ class Job:
     observe_distances: Callable[[Indices, list[Tensor]], Tensor] | None = None
     custom_step: CustomStep | None = None
     optimizers: Mapping[str, Updates] = field(default_factory=dict)
+    scheduler: LRScheduler | None = None
     groups: list[tuple[Indices, int]] = field(default_factory=list)
     method: str = ""
     save_artifacts: Callable[[Path], None] | None = None

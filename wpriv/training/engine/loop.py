@@ -294,8 +294,14 @@ class Engine(TrainingState):
             weight.grad = sharding.like(part, weight) if self.job.divided else part
         for optimizer in self.optimizers.values():
             optimizer.step()
+        if self.job.scheduler is not None:
+            self.job.scheduler.step()
 
     def _set_rates(self, lr: float | None) -> None:
+        if self.job.scheduler is not None:
+            if lr is not None:
+                raise UsageError("the learning rate of a step is that of `scheduler`; leave `lr` or `scheduler` out")
+            return
         factor = rate_factor(self.schedule.optimizer, self.steps_done, self.schedule.steps)
         for name, optimizer in self.optimizers.items():
             for group, rate in zip(optimizer.param_groups, self.rates[name], strict=True):

@@ -223,6 +223,7 @@ class TrainingState:
             **({} if self.average is None else {"average": self.average.values}),
             **({} if self.job.augmentation is None else {"augmentation": self.job.augmentation.key}),
             **({} if self.job.adaptive is None else {"clip_norm": self.job.adaptive.norm}),
+            **({} if self.job.scheduler is None else {"scheduler": self.job.scheduler.state_dict()}),
         }
 
     def _weights(self) -> dict[str, Any]:
@@ -270,6 +271,8 @@ class TrainingState:
             self.job.augmentation.key = stored["augmentation"]
         if self.job.adaptive is not None:
             self.job.adaptive.norm = stored["clip_norm"]
+        if self.job.scheduler is not None:
+            self.job.scheduler.load_state_dict(stored["scheduler"])
         if self.ledger is not None:
             self.ledger.stream = self.stream
         self._require_ledger(stored, CHECKPOINT)
@@ -304,7 +307,8 @@ class TrainingState:
         averaged = {} if self.schedule.average is None else {"average": list}
         augmented = {} if self.job.augmentation is None else {"augmentation": int}
         adapted = {} if self.job.adaptive is None else {"clip_norm": float}
-        checkpoint.require(stored, path, checkpoint.METRICS | averaged | augmented | adapted)
+        scheduled = {} if self.job.scheduler is None else {"scheduler": dict}
+        checkpoint.require(stored, path, checkpoint.METRICS | averaged | augmented | adapted | scheduled)
         if (stored["identity"], stored["run"]) != (self.identity, self.schedule.run):
             raise UsageError(
                 f"the checkpoint in {self.folder} is of another recipe; give that one, "

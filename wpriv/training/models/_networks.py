@@ -297,6 +297,8 @@ class Given(Network):
     SOURCE = "a network passed to wpriv.train in Python"
     architecture: str = parameter("name of the class and digest of the layers, as repr prints them", default="")
     loss: str = parameter("name and digest of the loss", default="")
+    optimizer: str = parameter("name and digest of the optimizer of torch", default="")
+    scheduler: str = parameter("name and digest of its schedule", default="")
 
     def build(self, shape: Sequence[int], classes: int) -> nn.Module:
         """Refuse: only the Python program that has the network can train it."""
