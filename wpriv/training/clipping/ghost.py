@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad_and_value
 from torch.func import vmap as batched
+from torch.nn.utils.rnn import PackedSequence
 
 from wpriv.errors import Unsupported
 from wpriv.training.clipping import model_state
@@ -263,8 +264,10 @@ def _projected(
             vars(layer).pop("forward", None)
 
 
-def _refuse_shape(name: str, layer: nn.Module, h: Tensor | None, batch: int) -> None:
-    shape = "no positional input" if h is None else tuple(h.shape)
+def _refuse_shape(name: str, layer: nn.Module, h: object, batch: int) -> None:
+    if isinstance(h, PackedSequence):
+        raise Unsupported(f"{named(name, layer)} has no rule for packed sequences; {BY_VMAP}")
+    shape = "no positional input" if h is None else tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
     raise Unsupported(
         f"the input of {named(name, layer)} must have the {batch} examples of the batch in its first dimension; "
         f"found {shape}; {BY_VMAP}"
@@ -336,7 +339,9 @@ def loop(
         factors = factors_by_name(squares, norm, None if weights is None else weights[near])
         pieces.append(
             Summed(
-                [grad * factors[name] for name, grad in zip(trainable, dense, strict=True)], squares, losses.detach()
+                [grad * factors[name].squeeze(0) for name, grad in zip(trainable, dense, strict=True)],
+                squares,
+                losses.detach(),
             )
         )
     return _joined(pieces)
