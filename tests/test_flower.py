@@ -199,6 +199,14 @@ def test_the_noise_is_drawn_once_and_divided_by_the_expected_number(strategy):
     assert math.isclose(moved["weight"].numpy().std(), deviation, rel_tol=0.02)
 
 
+def test_arrays_without_dimensions_and_without_numbers_are_aggregated(strategy):
+    first = {"scale": np.array(1.0), "none": np.zeros((0, 3)), "half": np.zeros(2, np.float16)}
+    grid = Clients({node: constant(5) for node in (1, 2, 3)})
+    result = strategy(**ALL, rounds=1).start(grid, record(first), num_rounds=1)
+    shapes = {name: (array.numpy().shape, array.numpy().dtype) for name, array in result.arrays.items()}
+    assert shapes == {name: (array.shape, array.dtype) for name, array in first.items()}
+
+
 def test_integer_arrays_stay_the_servers(strategy):
     grid = Clients({node: constant(5) for node in (1, 2, 3)})
     result = strategy(**ALL, rounds=1).start(grid, record(ZERO), num_rounds=1)

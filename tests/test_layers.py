@@ -37,8 +37,6 @@ FLOORS = (
     ("training/local",),
     ("training",),
     ("training/audit",),
-    # wpriv inside of other frameworks
-    ("sklearn", "flower"),
     # what the five papers alone need
     ("papers",),
     ("papers/mechanisms",),
@@ -54,13 +52,15 @@ LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
 ROOF = ("__init__", "__main__")
 # folders that any program could import for their formulas: numpy and scipy.special are all they need
 NUMERICAL = ("numerics", "files", "core", "accounting/pld", "randomness")
+# what runs inside the programs of others
+ADAPTERS = ("sklearn.py", "flower.py", "lightning.py", "transformers.py")
 # the folders with all that is in them, or the single files, that may import a library
 HOMES = {
     "yaml": ("config/yaml_document.py",),
     "pydantic": ("config", "results/model.py"),
     "jinja2": ("training/reports/render.py",),
     "pandas": ("files/csv_tables.py",),
-    "torch": ("transport", "training", "papers", "files/checkpoint.py", "sklearn", "flower"),
+    "torch": ("transport", "training", "papers", "files/checkpoint.py", *ADAPTERS),
     "matplotlib": ("figures", "results", "papers/reproduction"),
     "cryptography": ("randomness",),
     "rich": ("cli",),

@@ -27,6 +27,7 @@ from wpriv.accounting import ledger
 from wpriv.errors import Unsupported, UsageError
 from wpriv.sklearn import TWO_FITS, PrivateClassifier, PrivateRegressor, expected_failed_checks, joint
 
+pytestmark = pytest.mark.filterwarnings("ignore:NOT PRIVATE")
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.uniform(-1, 1, (120, 3))
 Y = (X[:, 0] > X[:, 1]).astype(int)

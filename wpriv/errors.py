@@ -111,6 +111,8 @@ EXTRAS = {
     "submitit": "slurm",
     "sklearn": "sklearn",
     "flwr": "flower",
+    "lightning": "lightning",
+    "accelerate": "llm",
 }
 _PACKAGES = {"PIL": "pillow", "pywt": "PyWavelets", "flint": "python-flint", "sklearn": "scikit-learn"}
 

@@ -243,9 +243,10 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]  # no types are installed wit
         noisy = add_noise(self._sum(values, replies), self.sigma)
         result = dict(arrays)
         for (name, value), part in zip(values.items(), noisy, strict=True):
-            moved = value + self.server_lr / self.expected * part.numpy()
-            result[name] = Array(np.asarray(moved, dtype=arrays[name].numpy().dtype))
-            if not np.isfinite(result[name].numpy()).all():
+            with np.errstate(over="ignore"):
+                moved = np.asarray(value + self.server_lr / self.expected * part.numpy(), arrays[name].numpy().dtype)
+            result[name] = Array(moved)
+            if not np.isfinite(moved).all():
                 raise UsageError(
                     f"the array {name!r} is not finite after round {server_round}: take a smaller server_lr"
                 )
@@ -266,7 +267,7 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]  # no types are installed wit
                 log(INFO, "\t> node %d sent no update that fits the global arrays: it adds zero", node)
                 continue
             for name, part in clipped(update, self.clip).items():
-                sums[name] += torch.from_numpy(part)
+                sums[name] += torch.from_numpy(np.asarray(part))
         return Bounded(list(sums.values()), self.clip, Adjacency.ADD_REMOVE)
 
     def configure_evaluate(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 # names of other programs and papers that mean exactly what a name here does, by the kind of name; accepted everywhere
 SYNONYMS = {
@@ -177,7 +177,7 @@ _ELSEWHERE = {
 ELSEWHERE = {term: place for terms, place in _ELSEWHERE.items() for term in terms.split()}
 
 
-def elsewhere(word: str, known: Sequence[str]) -> str:
+def elsewhere(word: str, known: Collection[str]) -> str:
     """Return where a keyword of other trainings is found, for a verb that trains; "" where nothing is known."""
     place = ELSEWHERE.get(fold(word), "")
     return f": {place}." if place and "optimizer" in known else ""

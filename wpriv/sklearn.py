@@ -414,11 +414,14 @@ def _positive(settings: _PrivateEstimator, name: str, *, whole: bool = False) ->
 
 def _account_for(begun: Begun) -> tuple[Guarantee, Json]:
     """Return the guarantee of the steps in the ledger of a finished training, and its statement."""
-    job = begun.plan
-    entries = finalize.entries_of_plan(job, begun.folder)
+    from wpriv.files import checkpoint
+
+    job, entries = finalize.entries_of_plan(begun.plan, begun.folder)
     process = finalize.process_from_ledger(job, begun.folder, entries)
     rows, refused = plan.guarantees(job, process)
-    about = model.json_object(begun.folder.path / storage.PROVENANCE)
+    stored = checkpoint.load(begun.folder.path / storage.MODEL)
+    tested = {name: stored[name] for name in ("clipping", "checked", "remarks") if stored.get(name)}
+    about = {**model.json_object(begun.folder.path / storage.PROVENANCE), **tested}
     statement = training_statement.statement(job, process, rows, refused, about)
     return rows[0], storage.as_stored({**statement, "ledger": ledger.position(entries).as_dict()})
 

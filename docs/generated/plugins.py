@@ -22,7 +22,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     "colour-cnn": ((3, 32, 32), 10),
     "critic-28": ((1, 28, 28), 1),
     "dcgan-28": ((1, 28, 28), 10),
-    "gpt2": ((64,), 96),
+    "gpt2": ((63,), 96),
     "grey-cnn": ((1, 28, 28), 10),
     "logistic": ((1, 28, 28), 10),
     "merf-generator": ((1, 28, 28), 10),

@@ -130,7 +130,6 @@ def test_canaries_are_audited_beside_copies_and_automatic_clipping(privacy):
 
 
 FAULTS = [
-    ({"augment": {"copies": 4}}, "augment", "all be the same"),
     ({"augment": {"copies": 0, "shift": 1}}, "copies", "found 0"),
     ({"augment": {"copies": 4, "shift": 1, "fill": "noise"}}, "fill", "reflect"),
     ({"average": {"decay": 1.0}}, "decay", "less than 1"),

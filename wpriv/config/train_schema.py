@@ -164,7 +164,8 @@ AVERAGE_PREFIX = "average_"
 
 
 class Augment(StrictModel):
-    """Augmentation multiplicity: a record's gradient is the mean over several randomly changed copies of its image."""
+    """Augmentation multiplicity: a record's gradient is the mean over several copies, which are changed as images, or
+    differ by what the network draws in its forward pass."""
 
     copies: Annotated[int, Field(ge=1, le=MAX_COPIES)] = key(
         "number of copies of a record in each step; their mean gradient is clipped, at no cost in privacy"
@@ -178,12 +179,6 @@ class Augment(StrictModel):
     fill: Literal["zeros", "reflect", "edge"] = key(
         "what stands beyond the border of a moved image: zeros, its reflection, or its last pixels", "zeros"
     )
-
-    @model_validator(mode="after")
-    def _changes_something(self) -> Augment:
-        if self.flip == "none" and self.shift == 0:
-            raise ValueError("the copies would all be the same: give flip (horizontal, for example) or shift (pixels)")
-        return self
 
 
 class Average(StrictModel):
@@ -386,8 +381,9 @@ class Privacy(StrictModel):
 class Optimizer(StrictModel):
     """Plain SGD or Adam on the noisy gradients."""
 
-    name: Literal["sgd", "adam", "adamw"] = key(
-        "stochastic gradient descent, Adam, or Adam with decoupled weight decay", "sgd"
+    name: Literal["sgd", "adam", "adamw", "given"] = key(
+        "stochastic gradient descent, Adam, Adam with decoupled weight decay, or given: one of the calling program",
+        "sgd",
     )
     lr: Positive = key("learning rate")
     momentum: Annotated[float, Field(ge=0, lt=1)] = key("of sgd", 0.0)
@@ -444,7 +440,7 @@ class Train(StrictModel):
     lora: LowRank | None = optional("train low-rank changes of linear layers in the place of their weights")
     optimizer: Optimizer = key("how noisy gradients change the weights")
     augment: Augment | None = optional(
-        "average each record's gradient over randomly changed copies of its image before clipping"
+        "average each record's gradient over copies (changed images, or other draws of the network) before clipping"
     )
     average: Average | None = optional("measure and release an exponential moving average of the weights as well")
     batch: Count | None = optional(
@@ -517,6 +513,8 @@ class Train(StrictModel):
             if path.partition(".")[0] in NESTED:  # a statement is about the one training in its folder
                 several = f"each cell is one training, and {path} would make several of it"
                 yield ("sweep",), f"sweep: {several}; leave it out of the axes"
+        if self.optimizer.name == "given" and self.data.name != "given":
+            yield ("optimizer", "name"), "given is an optimizer of a Python program; take sgd, adam or adamw"
         if self.privacy is not None:
             yield from self._batches(self.privacy)
         if self.printed is not None:

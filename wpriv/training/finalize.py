@@ -118,8 +118,9 @@ def conclude(
         warnings = [*warnings, *more, *others]
     described = describe_weights(stored, job.train.average)
     statement = storage.as_stored({**statement, **described, "warnings": [*warnings, *task.warnings(metrics)]})
-    view = plot.View(figure=job.train.figure or "training", title=job.train.title)
-    plot.draw(metrics, [view], path, ("png",), numbers=expectations.of_recipe(job.recipe))
+    if job.train.optimizer.name != "given":  # else the loop of another framework has the figures
+        view = plot.View(figure=job.train.figure or "training", title=job.train.title)
+        plot.draw(metrics, [view], path, ("png",), numbers=expectations.of_recipe(job.recipe))
     plot.task_files(path, job.train.task, ("png",))
     write_statement(path, statement, stored)
 

@@ -7,7 +7,8 @@ import math
 import numbers
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,9 @@ from wpriv.training.trained import Trained
 from wpriv.training.training_run import Begun, TrainingRun
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
+    from wpriv.training.engine.network_guard import State
     from wpriv.training.engine.sampler import Indices
 
 
@@ -33,6 +35,8 @@ def training_loop(
     classes: Any = None,
     tokens: int | None = None,
     features: Mapping[str, Any] | None = None,
+    person: Any = None,
+    max_per_person: int | None = None,
     log: str | Sequence[str] | None = None,
     log_private_losses: bool = False,
     out: str | Path | None = None,
@@ -49,12 +53,13 @@ def training_loop(
 
     Args:
         model, data, log, log_private_losses, out, device, resume, fork, fresh: as in ``train``.
-        test, loss, classes, tokens, features, options: the keywords of ``train`` for a network.
+        test, loss, classes, tokens, features, person, max_per_person, options: the keywords of ``train`` for a network.
     Raises:
         As ``train``, here or at the beginning of the ``with`` block.
     """
     logs = metric_logs.logs_of(log, log_private_losses)
     objects = {"test": test, "loss": loss, "classes": classes, "tokens": tokens, "features": features}
+    objects |= {"person": person, "max_per_person": max_per_person}
     training = own_training.own_training(model, data, **objects, **options)
     run = training_run.own_run(training, out, device, None, _never, logs)
     return Loop(run, {"resume": resume, "fork": fork, "fresh": fresh})
@@ -70,13 +75,30 @@ class Batch:
 
     Args:
         step: the number of the step, from 1.
-        inputs, targets: [B, ...] tensors; B differs from step to step, and may be 0. They are copies: what is written
-            to them changes nothing.
     """
 
     step: int
-    inputs: Tensor
-    targets: Tensor
+    _fetch: Callable[[], tuple[Any, Any]] = field(repr=False)
+
+    @cached_property
+    def _records(self) -> tuple[Any, Any]:
+        from wpriv.training.clipping.record_trees import raw
+
+        inputs, targets = self._fetch()
+        return raw(inputs), raw(targets)
+
+    @property
+    def inputs(self) -> Any:
+        """[B, ...] the inputs of the records, or a tree of them; B differs from step to step, and may be 0.
+
+        They are a copy, as the targets are: what is written to them changes nothing.
+        """
+        return self._records[0]
+
+    @property
+    def targets(self) -> Any:
+        """[B, ...] the targets of the records."""
+        return self._records[1]
 
 
 class Loop:
@@ -103,7 +125,7 @@ class Loop:
         self._loss: object = None
         self._loss_name = ""
         # what the last step left of the network, which nothing else may change
-        self._state: dict[str, tuple[object, ...]] = {}
+        self._state: State | None = None
         self._stamps: list[tuple[object, ...]] = []
         # why no step can follow and no checkpoint may be written: its state would not fit the ledger
         self._fault: str | None = None
@@ -165,7 +187,7 @@ class Loop:
         """Yield each batch, and check what its round did."""
         for indices in batches:
             self._batch = indices
-            yield Batch(engine.steps_done + 1, *engine.job.fetch(indices))
+            yield Batch(engine.steps_done + 1, partial(engine.job.fetch, indices))
             if self._batch is not None:
                 raise UsageError(
                     f"step {engine.steps_done + 1} was drawn and not trained on: call `run.step()` in every round "
@@ -184,7 +206,8 @@ class Loop:
         from wpriv.training.engine import network_guard
 
         if self._fault is None and (read or network_guard.stamps_of(self.model) != self._stamps):
-            change = network_guard.difference(self._state, network_guard.state_of(self.model))
+            assert self._state is not None
+            change = network_guard.difference(self._state, self.model)
             if change is not None:
                 self._fault = (
                     f"the network was changed by something else than `run.step()`: {change}. What the change was "
@@ -198,7 +221,8 @@ class Loop:
         """Note the present state of the network as that which a step left."""
         from wpriv.training.engine import network_guard
 
-        self._state, self._stamps = network_guard.state_of(self.model), network_guard.stamps_of(self.model)
+        self._state = network_guard.state_of(self.model, self._state)
+        self._stamps = network_guard.stamps_of(self.model)
 
     def step(self, loss: Any = None, *, lr: float | None = None) -> None:
         """Train on the records of this round: clip each record's gradient, add the noise, update the network.

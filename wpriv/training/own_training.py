@@ -30,7 +30,7 @@ SOURCE = "trained from Python by wpriv.train"
 # keywords of ``wpriv.train`` that are keys of ``privacy``, are keys of a recipe, or become such keys
 TARGET = ("eps", "delta", "sigma", "clip", "sampling")
 KEYS = ("batch", "epochs", "steps", "seed", "augment", "average", "freeze", "lora", "physical", "precision")
-OTHERS = ("privacy", "lr", "optimizer")
+OTHERS = ("privacy", "lr", "optimizer", "copies")
 
 
 @dataclass(frozen=True)
@@ -87,18 +87,22 @@ def own_training(
     classes: Any = None,
     tokens: int | None = None,
     features: Mapping[str, object] | None = None,
+    person: object = None,
+    max_per_person: int | None = None,
     **options: object,
 ) -> OwnTraining:
     """Describe a training of a network on records as a recipe.
 
     Args:
         model: any ``torch.nn.Module``, which treats each record by itself.
-        data: (x, y), or a torch Dataset of such pairs. test: the same for testing; a fifth of ``data`` where left out.
+        data: (x, y), or a torch Dataset or DataLoader of such pairs. test: the same for testing; a fifth of ``data``
+            where left out.
         loss: (outputs [B, ...], targets [B, ...]) -> losses [B], a loss of torch.nn, or the name of a
             loss of the task fit; cross-entropy by default.
         classes: the label of each output, in their order.
         tokens: the size of the vocabulary where records are tokens, [N, T] whole numbers below it.
         features: fixed features of images that the network takes in their place, as under ``options`` of a recipe.
+        person, max_per_person: whose each record is, and the most records that are kept of a person.
         options: further keywords of ``wpriv.train``, see ``options_of``.
     Raises:
         UsageError: the objects do not fit together, or the options are faulty.
@@ -110,12 +114,20 @@ def own_training(
 
     keys = options_of(options)
     _given.require_network(model)
-    loaded, targets = _records(model, data, test, loss, classes, tokens, by_outputs=features is None)
+    of_persons = _persons(person, max_per_person)
+    pictures = features is not None or options.get("augment") is not None
+    loaded, targets = _records(
+        model, data, test, loss, classes, tokens, of_persons, pictures=pictures, features=features is not None
+    )
     written = {
         "kind": "train",
         "source": SOURCE,
         "task": "fit",
-        "data": {"name": "given", "records": loaded.records},
+        "data": {
+            "name": "given",
+            "records": loaded.records,
+            **({"max_per_person": of_persons[1]} if of_persons else {}),
+        },
         "model": {"name": "given", "architecture": _given.architecture(model)},
         "options": {"loss": "cross-entropy" if loss is None else loss if isinstance(loss, str) else "given"},
         **{key: value for key, value in keys.items() if value is not None},
@@ -131,16 +143,38 @@ def own_training(
 
 
 def _records(
-    model: nn.Module, data: object, test: object, loss: object, classes: Any, tokens: int | None, *, by_outputs: bool
+    model: nn.Module,
+    data: object,
+    test: object,
+    loss: object,
+    classes: Any,
+    tokens: int | None,
+    persons: tuple[object, int] | None,
+    *,
+    pictures: bool,
+    features: bool,
 ) -> tuple[Data, str]:
     """The records as a data set, and their targets, see ``fit.job_of``; classes may be read off the outputs."""
     from wpriv.training.clipping import record_loss
-    from wpriv.training.data import declared_words, of_arrays
+    from wpriv.training.data import Packed, declared_words, of_arrays, pack
     from wpriv.training.tasks import _given, _supervised
 
-    held_out = None if test is None else _given.pair(test, "test")
-    pair = _given.pair(data, "data")
+    alone = loss is not None
+    pair = _given.pair(data, "data", alone=alone)
+    held_out = None if test is None else _given.pair(test, "test", alone=alone)
     vocabulary = _given.vocabulary(model, pair[0], tokens)
+    if not vocabulary:
+        x = _given.as_the_network_takes(model, pair[0], pictures=pictures)
+        if held_out is not None and x is not pair[0]:
+            held_out = pack("test", _given.quantities(held_out[0])), held_out[1]
+        pair = x, pair[1]
+    if persons is not None:
+        pair, held_out = _given.by_person(pair, held_out, *persons, tokens=vocabulary)
+    if isinstance(pair[1], Packed) and classes is not None:
+        raise UsageError(
+            "`classes` are of one label for each record, and these targets have another form: give them as places of "
+            "the outputs"
+        )
     loaded = of_arrays(
         "given",
         pair,
@@ -150,13 +184,26 @@ def _records(
         ignored=record_loss.ignored_label(loss),
         tokens=vocabulary,
     )
-    targets = record_loss.targets_of(loss)
+    targets = "numbers" if isinstance(pair[1], Packed) else record_loss.targets_of(loss)
     if targets == "classes" and loss is not None and not isinstance(loss, str) and len(loaded.response) > 1:
         targets = "numbers"  # shares of classes, [N, K] floats, which torch's cross-entropy takes too
     if targets == "classes":
-        loaded = _given.by_outputs(model, loaded) if by_outputs else loaded
+        loaded = loaded if features else _given.by_outputs(model, loaded)
         _supervised.require_classes(loaded)
     return loaded, targets
+
+
+def _persons(person: object, limit: int | None) -> tuple[object, int] | None:
+    """Whose each record is with the most records of a person; None where each record is by itself."""
+    if person is None and limit is None:
+        return None
+    if person is None or isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise UsageError(
+            f"`person` says whose each record is, and `max_per_person`, a whole number from 1 that is public, how many "
+            f"records of a person are kept at most: give both; found "
+            f"{'no person' if person is None else f'max_per_person {limit!r}'}"
+        )
+    return person, limit
 
 
 def settings(loss: str, lr: float | None) -> str:
@@ -195,6 +242,11 @@ def options_of(keywords: Mapping[str, Any]) -> Json:
         )
     target |= {name: value for name, value in further.items() if value is not None}
     keys = {name: keywords.get(name) for name in KEYS}
+    if (copies := keywords.get("copies")) is not None:
+        augment = dict(keys["augment"] or {})
+        if augment.get("copies", copies) != copies:
+            raise UsageError(f"`copies` is {copies}, and {augment['copies']} in `augment`; give it once")
+        keys["augment"] = {**augment, "copies": copies}
     freeze = keys["freeze"]
     keys["freeze"] = freeze if freeze is None or isinstance(freeze, str) else list(freeze)
     return {"privacy": "none" if privacy == "none" else target, "optimizer": named, **keys}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.errors import UsageError
-from wpriv.training.data import Data, of_arrays
+from wpriv.training.data import Data, Packed, map_tree, named_leaves_of, of_arrays, pack
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from wpriv.config.train_schema import Train
     from wpriv.training.clipping.example_gradients import Loss
+    from wpriv.training.clipping.record_trees import Records
 
 CHUNK = 1000  # records that pass through the network at once
 SUPERVISED = ("classify", "fit")
@@ -34,6 +35,7 @@ class Predictor:
     Args:
         recipe: of the training. folder: its results. device: where the network is.
         shape, whole: of a training record, and whether it was of bytes. vocabulary: of tokens, or 0.
+        like, goals: no records and no targets in the form of the training's, where they have one of their own.
         width: the number of outputs that the network of a recipe was built with.
         classes: the label of each output; none where numbers are predicted. ignored: the label that does not count.
         targets: as ``record_loss.targets_of`` names them. link: what turns outputs into probabilities: ``softmax``,
@@ -52,6 +54,8 @@ class Predictor:
     ignored: int | None
     targets: str
     link: str
+    like: Packed | None = None
+    goals: Packed | None = None
     loss: Loss | None = None
     given: nn.Module | None = field(default=None, repr=False)
 
@@ -75,9 +79,15 @@ class Predictor:
             self.given = network.eval()
         return self.given
 
-    def predict(self, x: object) -> NDArray[Any]:
-        """Return the label of each record, or the numbers that are predicted; see ``Trained.predict``."""
-        outputs = self._outputs(self._records(x).x_train)
+    def predict(self, x: object) -> Any:
+        """Return the label of each record, or the outputs where there is none; see ``Trained.predict``."""
+        import torch
+
+        from wpriv.training.clipping.record_trees import Tree, raw
+
+        outputs = self._outputs(self._records(x).x_test)
+        if isinstance(outputs, Tree):
+            return map_tree(raw(outputs), torch.Tensor.numpy)
         if not self.classes or outputs.dim() > 2:
             return outputs.numpy()
         labels: NDArray[Any] = np.array(self.classes)
@@ -94,7 +104,7 @@ class Predictor:
         """Return the probability of each class; see ``Trained.predict_proba``."""
         if self.targets == "numbers" or not self.classes:
             raise UsageError("this network predicts numbers, which have no probabilities; `predict` returns them")
-        likely = self._linked(self._outputs(self._records(x).x_train)).numpy()
+        likely = self._linked(self._outputs(self._records(x).x_test)).numpy()
         if self.targets == "shares" and likely.size == len(likely):
             return np.stack([1 - likely.ravel(), likely.ravel()], axis=1)
         return likely
@@ -103,14 +113,15 @@ class Predictor:
         """Return means over records; see ``Trained.evaluate``."""
         import torch
 
+        from wpriv.training.clipping.record_trees import raw
         from wpriv.training.tasks import _given, _supervised, fit
 
         data = _supervised.counted(self._records(x, y))
         indexed = self.targets == "classes"
-        targets = fit._targets(data.y_test, data.response_test, indexed, torch.device("cpu"))
+        targets = fit.test_targets(data, indexed, torch.device("cpu"))
         each = self._loss if loss is None else _given.per_record(loss)
         outputs = self._outputs(data.x_test)
-        sums = fit._measure(each, bool(self.classes), outputs, targets)
+        sums = fit._measure(each, bool(self.classes) or self.goals is not None, raw(outputs), raw(targets))
         return {name: float(total) / len(targets) for name, total in sums.items()}
 
     @property
@@ -139,6 +150,7 @@ class Predictor:
 
         # without targets, numbers to predict, which may be any
         pair = _given.pair((x, np.full(_length(x), 0.5) if y is None else y), "x")
+        pair = _shaped(pair[0], self.like), pair[1] if y is None else _shaped(pair[1], self.goals)
         data = of_arrays(
             "the records",
             pair,
@@ -148,30 +160,38 @@ class Predictor:
             ignored=self.ignored,
             tokens=self.vocabulary,
         )
-        if data.shape != self.shape:
+        if self.like is None and data.shape != self.shape:
             raise UsageError(f"records have the shape {list(self.shape)}, as in the training; found {list(data.shape)}")
-        if (data.x_train.dtype == np.uint8) != self.whole:
+        if self.like is None and (data.x_train.dtype == np.uint8) != self.whole:
             ways = ("bytes, 0 to 255, which it divides by 255", "numbers as they are")
             wanted, found = ways if self.whole else ways[::-1]
             raise UsageError(f"the network was trained on {wanted}; found {found}. Give records of that type")
         return data
 
-    def _outputs(self, x: NDArray[Any]) -> Tensor:
+    def _outputs(self, x: NDArray[Any]) -> Any:
         """Return the outputs of records [N, ...] on the CPU, in evaluation mode."""
         import torch
 
+        from wpriv.training.clipping.record_loss import logits_of
+        from wpriv.training.clipping.record_trees import called, joined, mapped, records_of
+
         network, inputs = self.network, self._inputs(x)
         with _evaluating(network), torch.no_grad():
-            parts = [network(inputs[k : k + CHUNK]).float().cpu() for k in range(0, len(inputs), CHUNK)]
-        return torch.cat(parts)
+            parts = [
+                records_of(logits_of(called(network, inputs[k : k + CHUNK])), "outputs")
+                for k in range(0, len(inputs), CHUNK)
+            ]
+        return mapped(joined(parts), lambda leaf: leaf.float().cpu())
 
-    def _inputs(self, x: NDArray[Any]) -> Tensor:
+    def _inputs(self, x: NDArray[Any]) -> Records:
         """Return records as the network takes them."""
         from wpriv.training.engine import launch
         from wpriv.training.tasks import _supervised
 
         options = {key: self.recipe.options.get(key) for key in _supervised.InputOptions.model_fields}
-        return _supervised.to_inputs(x, _supervised.InputOptions.model_validate(options), launch.device_of(self.device))
+        form = None if self.like is None else self.like.form
+        valid = _supervised.InputOptions.model_validate(options)
+        return _supervised.to_inputs(x, valid, launch.device_of(self.device), form)
 
     def __getstate__(self) -> dict[str, object]:
         """Return what is pickled: with the network on the CPU, and without a loss that cannot be."""
@@ -185,11 +205,28 @@ class Predictor:
         return state
 
 
+def _shaped(part: object, like: Packed | None) -> object:
+    """Return records or targets packed in the form of the training, where that had one of its own."""
+    from wpriv.training.tasks import _given
+
+    if like is None:
+        return part
+    if not isinstance(part, Packed):
+        part = pack("records", _given.quantities(part) if like.rows.dtype[0].base.kind == "f" else part)
+    if part.rows.dtype != like.rows.dtype or part.form != like.form:
+        forms = (
+            map_tree(each.unpacked(), lambda leaf: f"{leaf.dtype} {list(leaf.shape[1:])}") for each in (like, part)
+        )
+        wanted, found = forms
+        raise UsageError(f"records and targets have the form of the training, {wanted}; found {found}")
+    return part
+
+
 def _length(x: object) -> int:
     """Return the number of records, at least 1."""
     try:
-        count = len(x)  # type: ignore[arg-type]  # checked by the error
-    except TypeError:
+        count = len(next(leaf for _, leaf in named_leaves_of(x)) if isinstance(x, (Mapping, tuple)) else x)  # type: ignore[arg-type]  # checked by the error
+    except (TypeError, StopIteration):
         raise UsageError(f"records are arrays or tensors [N, ...]; found {type(x).__name__}") from None
     if not count:
         raise UsageError("predictions are of one record or more; found none")

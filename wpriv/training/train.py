@@ -48,6 +48,9 @@ def train(
     classes: Any = None,
     tokens: int | None = None,
     features: Mapping[str, Any] | None = None,
+    person: Any = None,
+    max_per_person: int | None = None,
+    copies: int | None = None,
     progress: bool | None = None,
     log: str | Sequence[str] | None = None,
     log_private_losses: bool = False,
@@ -69,11 +72,16 @@ def train(
         recipe: a path, or the name of a shipped recipe, of one training and not of a sweep; or a network, which must
             treat each record by itself. A recipe takes ``set``, ``quick`` and ``data_root``, a network all keywords
             down to ``progress``.
-        data: the records and targets (x, y) as arrays or tensors, or a torch Dataset of such pairs.
+        data: the records and targets (x, y), or a torch Dataset or DataLoader of such pairs (of a DataLoader the
+            dataset, collate_fn and workers are used). Each is an array, or a dictionary, tuple or list of arrays with
+            the records in their first dimension: ``forward`` gets these by name or in order, and the loss the targets
+            as they are. Without targets (x alone) the loss gets the records as targets.
         test: records for testing, as ``data``; a fifth of ``data`` is held out where left out.
         loss: a function (outputs, targets) -> losses [B], a loss of torch.nn, or a name such as ``squared``;
             cross-entropy by default. Of a loss of torch, each record gets its value on that record alone: the mean over
-            its outputs that count, or their sum; class weights multiply it and are not divided out.
+            its outputs that count (without those of ``ignore_index``; 0 where none counts), or their sum; class weights
+            multiply it and are not divided out. With targets for each token or pixel, classes are the second dimension
+            of the outputs, as in torch, or the last one.
         eps, delta, sigma: the target (eps and delta), or the noise multiplier and the delta of the statement.
         clip: l2 norm to which each record's gradient is clipped (default 1), or ``automatic``.
         sampling: ``poisson`` (default), ``allocation``, ``fixed`` or ``none``.
@@ -92,6 +100,9 @@ def train(
         tokens: the size of the vocabulary, where x holds tokens: whole numbers [N, T] below it, for an embedding.
         features: fixed features of images that the network takes in their place, [N, D] rows: ``{"name":
             "oriented-energy"}`` or ``scattering``, with the keys of a recipe; ``wpriv.image_features`` computes them.
+        person, max_per_person: whose each record is, [N] numbers or words, where privacy is for persons: the records of
+            a person, at most so many, are drawn together, averaged and clipped as one. The numbers are public.
+        copies: average each record over so many passes before clipping, where the network draws random numbers.
         seed: makes the noise known to whoever knows it: for tests only.
         progress: print the metrics of every epoch on standard error (default).
         log: ``mlflow``, ``tensorboard`` or ``wandb``, or several; covered figures are sent at the end.
@@ -119,7 +130,8 @@ def train(
         "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
         "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "seed": seed,
         "augment": augment, "average": average, "freeze": freeze, "lora": lora,
-        "physical": physical, "precision": precision,
+        "physical": physical, "precision": precision, "copies": copies,
+        "person": person, "max_per_person": max_per_person,
     }  # fmt: skip
     logs = metric_logs.logs_of(log, log_private_losses)
     start: Json = {"resume": resume, "fork": fork, "fresh": fresh}

@@ -119,7 +119,7 @@ class Trained(Shown):
         """The trained network, the caller's own object where it was given; None as for ``predictor``."""
         return None if self.predictor is None else self.predictor.network
 
-    def predict(self, x: object) -> NDArray[Any]:
+    def predict(self, x: object) -> Any:
         """Predict the targets of records.
 
         Args:

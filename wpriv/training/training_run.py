@@ -255,6 +255,8 @@ class TrainingRun:
             width=len(data.response) or len(data.classes),
             classes=train_data.values(statement),
             ignored=data.ignored,
+            like=None if (like := data.packed("x_test")) is None else like.empty(),
+            goals=None if (goals := data.packed("response_test")) is None else goals.empty(),
             targets=record_loss.targets_of(loss) if given is None else given.targets,
             link=record_loss.link_of(loss) if given is None else given.link,
             loss=None if given is None else given.loss,
@@ -287,9 +289,14 @@ class TrainingRun:
             build_job=None if self.given is None else self.given.build_job,
         )
         chosen = job.private is not None and job.private.method == "auto" and not job.private.exact
-        for line in (*engine.job.remarks, *([LOOP] if chosen and engine.job.method == "loop" else [])):
-            if self.say is not None:
+        if self.say is not None:
+            for line in engine.job.remarks:
                 self.say(line)
+            if chosen and engine.job.method == "loop" and engine.job.batches is not None:
+                from wpriv.training.clipping.choose_method import why_slow
+
+                why = why_slow(engine.job.batches.model)
+                self.say(f"{LOOP}{f' ({why})' if why else ''}")
         return engine, partial(engine.batches, stop=self.stop, on_epoch=reporter.epoch, on_step=reporter.step)
 
 

@@ -79,7 +79,7 @@ def test_scores_that_mix_certain_real_records_are_refused_on_the_first_real_batc
 def test_a_network_that_counts_its_calls_is_clipped_record_by_record_whatever_it_does_later(name):
     make, _, batch = MIXING[name]
     model, inputs, targets = built(make, batch)
-    assert choose(model, losses, inputs[:0], targets[:0], batch=BATCH) == "vmap"
+    assert choose(model, losses, inputs[:0], targets[:0], batch=BATCH) in ("vmap", "loop")
     with pytest.raises(Unsupported, match="counts its calls"):
         choose(model, losses, inputs[:0], targets[:0], method="ghost")
     model.count = 1000

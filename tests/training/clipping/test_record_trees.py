@@ -294,6 +294,20 @@ def test_a_dictionary_of_which_some_keys_are_arguments_is_refused_by_the_key():
         called(Named(), records_of({"input_ids": torch.zeros(2, 3), "attention_masks": torch.zeros(2, 3)}))
 
 
+def test_a_wrapper_that_passes_all_arguments_on_gets_a_dictionary_by_name():
+    class Wrapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Named()
+
+        def forward(self, *args: Any, **keywords: Any) -> Tensor:
+            return self.inner(*args, **keywords)
+
+    words = {"input_ids": torch.zeros(2, 3, dtype=torch.long), "attention_mask": torch.ones(2, 3)}
+    wrapped = Wrapped()
+    assert torch.equal(called(wrapped, records_of(words)), wrapped.inner(**words))
+
+
 def test_parts_with_different_numbers_of_records_are_refused():
     with pytest.raises(UsageError, match="one number of records in their first dimension; found 3 and 4"):
         records_of((torch.zeros(3, 2), torch.zeros(4, 2)))

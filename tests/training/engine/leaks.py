@@ -28,7 +28,6 @@ from tests.training.engine.networks import (
     images,
     losses,
     sequences,
-    spectral_norm,
     vectors,
 )
 
@@ -343,11 +342,6 @@ LEAKS: dict[str, tuple[Make, Loss, str]] = {
         "the buffer '1.seen'",
     ),
     "buffer written on the way back": (lambda: between(BufferInBackward()), losses, "the buffer '1.slope'"),
-    "spectral norm": (
-        lambda: between(spectral_norm(nn.Linear(5, 5))),
-        losses,
-        "the buffer '1.parametrizations.weight.0._u'",
-    ),
     "instance norm with running statistics": (
         lambda: between(
             nn.Sequential(nn.Unflatten(1, (1, 5)), nn.InstanceNorm1d(1, track_running_stats=True), nn.Flatten())

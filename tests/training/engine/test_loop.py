@@ -266,7 +266,18 @@ def test_a_finished_model_holds_weights_and_nothing_made_of_records_without_nois
     rows = training.run()
     assert not (tmp_path / CHECKPOINT).exists()
     model = checkpoint.load(tmp_path / MODEL)
-    assert set(model) == {"format", "identity", "step", "run", "ledger", "clear", "weights", "clipping", "checked"}
+    assert set(model) == {
+        "format",
+        "identity",
+        "step",
+        "run",
+        "ledger",
+        "clear",
+        "weights",
+        "clipping",
+        "checked",
+        "remarks",
+    }
     assert model["identity"] == "recipe"
     diagnostics = load_diagnostics(tmp_path, model)
     assert (diagnostics["identity"], json.loads(diagnostics["rows"])) == ("recipe-records", rows)

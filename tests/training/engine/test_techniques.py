@@ -39,7 +39,7 @@ def job(*, adapt: bool, physical: int = 5) -> Job:
     x = torch.tensor(rng.normal(size=(RECORDS, 1, 4, 4)), dtype=torch.float32)
     y = torch.tensor(rng.integers(0, 3, RECORDS))
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
-    copied = augmentation.of(Augment(copies=3, flip="horizontal", shift=1), x)
+    copied = augmentation.of(Augment(copies=3, flip="horizontal", shift=1), x, model)
     own = copied.batches(
         batch_gradient.Batches(
             model, LOSS, lambda places: (x[torch.from_numpy(places)], y[torch.from_numpy(places)]), physical

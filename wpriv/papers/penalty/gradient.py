@@ -157,7 +157,9 @@ def method_for(
     check_modules(model)
     candidates = METHODS[1:] if method == "auto" else (method,)
     targets = None if loss is None else targets
-    choice = choose_method.method_for(model, loss, inputs, targets, candidates=candidates, scores=scores)
+    choice = choose_method.method_for(
+        model, loss, inputs, targets, candidates=candidates, scores=scores, only_rules=True
+    )
     if choice.due(model, (loss, scores), len(inputs)):
         goals = inputs.new_zeros(len(inputs)) if targets is None else targets
         require_alone(model, Probed(model, loss, scores).combined, inputs, goals, 1.0, seed=0)

@@ -61,7 +61,7 @@ def run(
         losses = None if loss is None or targets is None else losses_of(outputs, targets, loss)
         return values.unsqueeze(1) if values.dim() == 1 else values, losses
 
-    outputs, calls = forward(model, inputs) if method == "ghost" else (model(inputs), [])
+    outputs, calls = forward(model, inputs, only_rules=True) if method == "ghost" else (model(inputs), [])
     values, losses = read(outputs, targets)
     if values.dim() != 2 or len(values) != len(inputs) or not values.requires_grad:
         raise UsageError(

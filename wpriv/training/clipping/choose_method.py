@@ -1,8 +1,10 @@
-"""Choose a correct clipping method for a model by a trial on made-up examples; the choice is kept with the model."""
+"""Choose the fastest correct clipping method for a model by a trial on made-up examples, and keep it with the model."""
 
 from __future__ import annotations
 
 import functools
+import math
+import time
 import types
 import weakref
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -113,6 +115,9 @@ SIXTY, LARGEST = 60, 2**20
 # relative differences allowed between two methods, in a sum of gradients and in a norm, which is rounded upwards
 SUM_TOLERANCE, NORM_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}, 1e-2
 JITTER = 0.1
+# how much faster another method than the first one must be; the longest step that is measured on many records, of more
+# than these few
+FASTER, SECONDS, FEW = 1.5, 0.5, 4
 # parts of the names of inputs whose whole numbers are switches
 FLAGS = ("mask", "type")
 # trials with other random numbers, as long as dropout hides all gradients
@@ -126,13 +131,14 @@ class Choice:
     Args:
         settings: of the model and the loss (``model_settings.settings``) when real records were last compared with
             records alone; None before that. counts: whether the model counts its calls.
-        largest: the largest batch of which real records were compared.
+        largest: the largest batch of which real records were compared. why: why faster methods cannot be used.
     """
 
     method: str
     counts: bool = False
     settings: model_settings.Settings | None = None
     largest: int = 0
+    why: str = ""
 
     def due(self, model: nn.Module, loss: object, records: int, check: int | None = None) -> bool:
         """Return whether real records are to be compared now: on request, at first, after a change of a setting, and in
@@ -157,8 +163,9 @@ def method_for(
     scores: Scores | None = None,
     classes: int = 2,
     batch: int = 0,
+    only_rules: bool = False,
 ) -> Choice:
-    """Return the first candidate that gives each record's own gradient, after ``probe`` has refused models that mix.
+    """Return the fastest candidate that gives each record's own gradient, after ``probe`` has refused models that mix.
 
     The trial uses made-up examples in the shape of the records, in the model's present mode, and restores the state of
     the model and of the global random generators. The choice is cached for the model, its modes, hooks and forward
@@ -170,11 +177,12 @@ def method_for(
             model refuses made-up ones.
         candidates: ``ghost``, ``vmap``, ``loop`` in order of preference. classes: integer targets are below this.
         batch: how many records pass through the model together, if more than ``inputs``.
+        only_rules: ``ghost`` needs a rule for each layer with parameters.
     Raises:
         Unsupported: records mix, something is kept from batch to batch, or no candidate is correct; the message names
             the place.
     """
-    same = structure(model), kind(inputs), kind(targets), identity(loss), identity(scores)
+    same = structure(model), kind(inputs), kind(targets), identity(loss), identity(scores), only_rules
     key, cache = (tuple(candidates), same), _choices.setdefault(model, {})
     if key not in cache:
         probed = Probed(model, loss, scores)
@@ -184,20 +192,25 @@ def method_for(
             try:
                 rows = made_up(model, inputs, targets, count, classes)
                 more = [rows.extended(made_up(model, inputs, targets, size, classes)) for size in larger]
-                cache[key] = _try_methods(probed, rows, more, candidates)
+                cache[key] = _try_methods(probed, rows, more, candidates, only_rules)
             except (RuntimeError, ValueError, IndexError, KeyError):
                 # the model or the loss does not accept made-up examples
                 if not len(inputs):
                     raise
                 few = [*range(min(count, len(inputs)))] if len(inputs) > 1 else [0, 0]
                 rows = Rows(inputs[few], None if targets is None else targets[few])
-                choice = _try_methods(probed, rows, [], candidates)
+                choice = _try_methods(probed, rows, [], candidates, only_rules)
                 if len(inputs) < 3:
                     return choice  # too few records to cache it
                 cache[key] = choice
         # the method that was chosen may be asked for by its name
         cache.setdefault(((cache[key].method,), same), cache[key])
     return cache[key]
+
+
+def why_slow(model: nn.Module) -> str:
+    """Return why faster methods than the last one that was chosen for a model cannot be used, as far as they say it."""
+    return next((choice.why for choice in reversed(_choices.get(model, {}).values())), "")
 
 
 def _counts(model: nn.Module, inputs: Records, batch: int) -> list[int]:
@@ -223,7 +236,9 @@ def made_up(model: nn.Module, inputs: Records, targets: Records | None, count: i
     return Rows(rows, None if targets is None else _drawn(targets, count, classes, generator))
 
 
-def _try_methods(probed: Probed, rows: Rows, larger: Sequence[Rows], candidates: Sequence[str]) -> Choice:
+def _try_methods(
+    probed: Probed, rows: Rows, larger: Sequence[Rows], candidates: Sequence[str], only_rules: bool
+) -> Choice:
     """Probe and compare at the model's weights and near them, since initial weights of zero may hide a difference."""
     model, (inputs, targets) = probed.model, rows
     with model_state.kept(model):
@@ -233,7 +248,8 @@ def _try_methods(probed: Probed, rows: Rows, larger: Sequence[Rows], candidates:
     if counts:
         # a later call may take another way, by which methods that pass records one by one cannot mix them
         candidates = _one_by_one(candidates)
-    trial = _Trial(probed, inputs, torch.zeros(len(inputs), device=inputs.device) if targets is None else targets)
+    goals = torch.zeros(len(inputs), device=inputs.device) if targets is None else targets
+    trial = _Trial(probed, inputs, goals, only_rules)
     with model_state.kept(model), repeated(model), torch.enable_grad(), SameDraws(model, len(inputs)) as draws:
         correct = trial.correct(candidates)
         compared, trial.compared = trial.compared, False
@@ -246,10 +262,17 @@ def _try_methods(probed: Probed, rows: Rows, larger: Sequence[Rows], candidates:
         if draws.unknown or not (compared or trial.compared):
             # gradients cannot be compared: methods that pass records one by one are correct by construction
             correct = [name for name in candidates if name != "ghost" and trial.runs(name)]
+    if len(correct) > 1:
+        with model_state.kept(model), repeated(model), torch.enable_grad():
+            fastest = trial.fastest(correct, larger[0] if larger else rows)
+        if fastest != correct[0]:
+            with model_state.kept(model), repeated(model), torch.enable_grad(), SameDraws(model, len(inputs)):
+                correct = trial.correct((fastest,)) or correct
     if correct:
-        return Choice(correct[0], counts)
-    if len(candidates) == 1 and trial.refusal is not None:
-        raise trial.refusal
+        reasons = dict.fromkeys(str(refusal).rpartition("; ")[0] for refusal in trial.refusals)
+        return Choice(correct[0], counts, why="; ".join(reasons))
+    if len(candidates) == 1 and trial.refusals:
+        raise trial.refusals[-1]
     if len(candidates) == 1:
         fault, change = f"the clipping method {candidates[0]!r} does not give", "use the clipping method 'auto'"
     else:
@@ -277,10 +300,11 @@ class _Trial:
     ``compared``: whether some gradients were finite and not 0, as all are where dropout hides the whole output.
     """
 
-    def __init__(self, probed: Probed, inputs: Records, targets: Records):
+    def __init__(self, probed: Probed, inputs: Records, targets: Records, only_rules: bool):
         self.probed, self.inputs, self.targets = probed, inputs, targets
+        self.methods = METHODS | {"ghost": functools.partial(ghost, only_rules=only_rules)}
         self.compared = False
-        self.refusal: Unsupported | None = None
+        self.refusals: list[Unsupported] = []
 
     def correct(self, candidates: Sequence[str]) -> list[str]:
         """Return the candidates from the first that agrees with the loop; all if gradients say nothing."""
@@ -296,7 +320,7 @@ class _Trial:
             try:
                 whole, one = self.summed(name), self.summed(name, weights=second)
             except Unsupported as error:
-                self.refusal = error
+                self.refusals.append(error)
                 continue
             near = _agree(whole.parts, wanted.parts) and _agree(one.parts, alone.parts)
             if near and _agree_norms(total(whole.squares).sqrt(), total(wanted.squares).sqrt()):
@@ -308,14 +332,50 @@ class _Trial:
         try:
             self.summed(name)
         except Unsupported as error:
-            self.refusal = error
+            self.refusals.append(error)
             return False
         return True
 
+    def fastest(self, names: Sequence[str], rows: Rows) -> str:
+        """Return the method whose step on made-up records is the shortest, or the first if none is clearly shorter.
+
+        ``vmap`` is not measured where ``ghost`` is clearly faster than the loop: it does the same work and more. Steps
+        that take long are measured on few records, and so is the loop.
+        """
+        zeros = torch.zeros(len(rows.inputs), device=rows.inputs.device)
+        goals = zeros if rows.targets is None else rows.targets
+        seconds: dict[str, float] = {}
+        for name in sorted(names, key=("ghost", "loop", "vmap").index):
+            if name == "vmap" and FASTER * seconds.get("ghost", math.inf) < seconds.get("loop", 0.0):
+                continue
+            each = self._seconds(name, self.inputs[:FEW], self.targets[:FEW]) / FEW
+            seconds[name] = each * len(rows.inputs)
+            if name != "loop" and seconds[name] < SECONDS:
+                seconds[name] = self._seconds(name, rows.inputs, goals)
+        best = min(seconds, key=seconds.__getitem__)
+        return best if FASTER * seconds[best] < seconds[names[0]] else names[0]
+
+    def _seconds(self, name: str, inputs: Records, targets: Records) -> float:
+        """Return the time of a step, the shortest of a few; infinite if the method does not run."""
+        # other programs on the machine count in no processor time
+        clock = time.process_time if inputs.device.type == "cpu" else time.perf_counter
+        times: list[float] = []
+        while len(times) < 3 and sum(times) < SECONDS / 10:
+            start = clock()
+            try:
+                sums = self._sums(name, inputs, targets, None)
+            except Unsupported:
+                return math.inf
+            float(sums.parts[0].sum())  # waits for the device
+            times.append(clock() - start)
+        return min(times)
+
     def summed(self, name: str, part: slice = slice(None), weights: Tensor | None = None) -> Summed:
         """Return the unclipped sum of the records' gradients by a method."""
-        inputs, targets = self.inputs[part], self.targets[part]
-        return METHODS[name](self.probed.model, self.probed.combined, inputs, targets, UNCLIPPED, weights)
+        return self._sums(name, self.inputs[part], self.targets[part], weights)
+
+    def _sums(self, name: str, inputs: Records, targets: Records, weights: Tensor | None) -> Summed:
+        return self.methods[name](self.probed.model, self.probed.combined, inputs, targets, UNCLIPPED, weights)
 
 
 def _agree(sums: Sequence[Tensor], wanted: Sequence[Tensor]) -> bool:

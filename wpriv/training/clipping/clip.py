@@ -2,8 +2,8 @@
 
 Three methods give the same sum up to rounding. ``ghost`` (ghost.py) computes norms and sum from the inputs and output
 gradients of the layers, in about the time and memory of ordinary training; ``vmap`` forms the gradient of every
-example, for any model that torch.func can batch; ``loop`` runs one example after another. ``auto`` is the
-first of them that is correct for the model, as a trial on made-up examples decides once (choose_method.py).
+example, for any model that torch.func can batch; ``loop`` runs one example after another. ``auto`` is the fastest
+of them that is correct for the model, as a trial on made-up examples decides once (choose_method.py).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from wpriv.training.clipping.model_settings import only_counted
 from wpriv.training.clipping.probe_model import check_modules
 from wpriv.training.clipping.record_trees import Records, records_of
 from wpriv.training.clipping.records_alone import finite_sum, require_alone
+from wpriv.training.clipping.spectral_norms import holding
 from wpriv.training.noise.release import Bounded
 
 
@@ -43,6 +44,7 @@ class Clipped:
     losses: Tensor
 
 
+@holding
 def clipped_sum(
     model: nn.Module,
     loss: Loss,
@@ -64,8 +66,9 @@ def clipped_sum(
 
     At the first call for a model, and where its modes or layers change, ``probe`` tries it and the loss on made-up
     examples in the model's present mode: no operation may mix the examples of a batch, and the model may keep nothing
-    from one call to the next. Then, and where a setting of the model or of the loss has changed, what some examples of
-    this batch add to the sum is compared with what they add alone (records_alone.py).
+    from one call to the next. Spectral norms keep their vectors, which ``spectral_norms.follow`` moves. Then,
+    and where a setting of the model or of the loss has changed, what some examples of this batch add to the sum is
+    compared with what they add alone (records_alone.py).
 
     Args:
         model: its output for an example must depend on that example alone.
@@ -130,6 +133,7 @@ def clipped_sum(
     return Clipped(Bounded(summed.parts, sensitivity, adjacency), total(summed.squares).sqrt(), summed.losses)
 
 
+@holding
 def choose(
     model: nn.Module,
     loss: Loss,

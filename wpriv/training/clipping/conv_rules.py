@@ -31,8 +31,6 @@ CPU_VALUES, GPU_VALUES = 2**19, 2**28
 PIECE = 2**22
 # multiply-adds of a matrix product up to which one thread of numpy is faster than torch, by up to half
 SMALL = 2**18
-# multiply-adds of an example's gradient from which the compiled function is worth compiling
-COMPILE = 2**17
 Sizes = tuple[int, ...]
 
 
@@ -158,7 +156,7 @@ class Windows:
     def _functions(self) -> ctypes.CDLL | None:
         """Return the compiled functions if they suit this convolution and its gradients are worth compiling them."""
         suits = self.groups == 1 and self.h.dim() == 4 and self.h.dtype == self.delta.dtype == torch.float32
-        if not suits or not self.on_cpu() or self.positions * self.size * self.channels < COMPILE:
+        if not suits or not self.on_cpu() or self.positions * self.size * self.channels < library.COMPILE:
             return None
         return library.library()
 

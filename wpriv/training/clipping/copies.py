@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from wpriv.errors import Unsupported
 from wpriv.training.clipping.example_gradients import Loss, Share, explicit
-from wpriv.training.clipping.layer_rules import RULES
+from wpriv.training.clipping.layer_rules import RULES, rule_of
 from wpriv.training.clipping.record_trees import Records, called, mapped, raw, records_of
 
 
@@ -80,8 +80,9 @@ def count_of(model: nn.Module) -> int:
 
 def shares_of_sums(layer: nn.Module, h: Tensor, delta: Tensor, count: int) -> dict[str, Share]:
     """Return what the rule of a layer gives, for the sum over the ``count`` copies of each record."""
-    if count == 1:
-        return RULES[type(layer)](layer, h, delta)
+    rule = rule_of(layer)
+    if count == 1 and rule is not None:
+        return rule(layer, h, delta)
     if type(layer) not in ARRANGED:
         raise Unsupported(
             f"{type(layer).__name__} has no rule for several copies of a record; use the clipping method 'vmap'"

@@ -13,6 +13,7 @@ from torch import Tensor
 from wpriv.config.train_schema import STABILITY
 from wpriv.errors import UsageError
 from wpriv.training.clipping.record_trees import Records, raw
+from wpriv.training.noise import library
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def together(shares: Sequence[Share]) -> Share:
 
 def explicit(grads: Tensor) -> Share:
     """Return the share of gradients [B, ...] that are given explicitly."""
-    flat = grads.flatten(1)
+    flat = grads.reshape(len(grads), -1)
     return Share(squares_of(flat), lambda factors: torch.mv(flat.T, factors).view(grads.shape[1:]), lambda: grads)
 
 
@@ -176,11 +177,24 @@ def products(h: Tensor, d: Tensor) -> Share:
         return Share(
             paired_squares(h, d),
             lambda factors: (d * factors.view(-1, 1, 1)).flatten(0, 1).T @ h.flatten(0, 1),
-            lambda: d.transpose(1, 2) @ h,
+            lambda: _sums_of_products(h, d),
             (h, d),
         )
-    share = explicit(d.transpose(1, 2) @ h)
+    share = explicit(_sums_of_products(h, d))
     return Share(share.squares, share.weighted, share.each, (h, d))
+
+
+def _sums_of_products(h: Tensor, d: Tensor) -> Tensor:
+    """Return the sums over t of d_it h_it^T [B, p, D], each computed from its own record, whatever the others are."""
+    work = h.shape[1] * h.shape[2] * d.shape[2]
+    if h.device.type == "cpu" and h.dtype == d.dtype == torch.float32 and work >= library.COMPILE:
+        functions = library.library()
+        if functions is not None:  # a convolution with windows of one pixel
+            images = (rows.transpose(1, 2).unsqueeze(2) for rows in (h, d))
+            return library.kernel_gradients(functions, *images, (1, 1), (1, 1), (0, 0), (1, 1)).view(
+                -1, d.shape[2], h.shape[2]
+            )
+    return d.transpose(1, 2) @ h
 
 
 def paired_squares(h: Tensor, d: Tensor) -> Tensor:

@@ -10,10 +10,9 @@ Source: Lee and Kifer (2021); Li et al. (2022), ghost clipping; Bu et al. (2023)
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -37,8 +36,9 @@ from wpriv.training.clipping.example_gradients import (
     squares_of,
     together,
 )
-from wpriv.training.clipping.layer_rules import MIN_DIMENSIONS, RULES
+from wpriv.training.clipping.layer_rules import MIN_DIMENSIONS, RULES, rule_of
 from wpriv.training.clipping.model_state import named
+from wpriv.training.clipping.parameter_uses import Differentiate, Uses, one_by_one
 from wpriv.training.clipping.record_trees import Records, arguments, called
 from wpriv.training.clipping.recorded_layers import PROJECTIONS
 
@@ -65,10 +65,16 @@ class Call:
 
 
 def ghost(
-    model: nn.Module, loss: Loss, inputs: Records, targets: Records, norm: Scaling, weights: Tensor | None
+    model: nn.Module,
+    loss: Loss,
+    inputs: Records,
+    targets: Records,
+    norm: Scaling,
+    weights: Tensor | None,
+    only_rules: bool = False,
 ) -> Summed:
-    """Return the clipped sum of a model whose trainable layers all have a rule."""
-    outputs, calls = forward(model, inputs)
+    """Return the clipped sum by the rules of layers, and by the uses of parameters that no layer with a rule holds."""
+    outputs, calls = forward(model, inputs, only_rules)
     losses = losses_of(outputs, targets, loss)
     deltas: list[Tensor | None] = list(
         torch.autograd.grad(losses.sum(), [call.output for call in calls], allow_unused=True)
@@ -87,13 +93,28 @@ def ghost(
     return Summed(parts, squares, losses.detach())
 
 
-def forward(model: nn.Module, inputs: Records) -> tuple[Any, list[Call]]:
-    """Return the model's outputs for a batch, with the calls of its trainable layers."""
-    names = trainable_layers(model)
+def forward(model: nn.Module, inputs: Records, only_rules: bool = False) -> tuple[Any, list[Call]]:
+    """Return the model's outputs for a batch, with the calls of its trainable layers.
+
+    Where parameters belong to no layer with a rule, or an embedding may look up something else than the records, the
+    operations in which parameters meet the records (parameter_uses.py) are further calls, of the model itself.
+
+    Args:
+        only_rules: refuse such parameters.
+    """
+    names, others = trainable_layers(model)
+    if others and only_rules:
+        raise Unsupported(f"{others[0]}; {BY_VMAP}")
     calls: list[Call] = []
     seen: set[nn.Module] = set()
     copies = count_of(model)
     rows = len(inputs) * copies
+    follows = not only_rules and (bool(others) or any(type(layer) is nn.Embedding for layer in names))
+    uses = Uses(model, inputs, rows) if follows else None
+
+    def enter(layer: nn.Module, args: tuple[Any, ...]) -> None:
+        if uses is not None and uses.inside is None and args and uses.of_records(args[0]):
+            uses.inside = layer
 
     def note(layer: nn.Module, h: Tensor, output: Tensor, rule: Rule) -> None:
         seen.add(layer)
@@ -105,19 +126,27 @@ def forward(model: nn.Module, inputs: Records) -> tuple[Any, list[Call]]:
         calls.append(Call(names[layer], layer, h.detach(), h._version, get_gradient_edge(output), rule))
 
     def record(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        if uses is not None:
+            if uses.inside is not layer:
+                # its input comes of parameters alone, whose uses are followed
+                if not uses.follows(layer):
+                    _refuse_shape(names[layer], layer, args[0] if args else None, rows)
+                return
+            uses.leave(output)
         if not args or args[0].dim() < MIN_DIMENSIONS.get(type(layer), 2):
             _refuse_shape(names[layer], layer, args[0] if args else None, rows)
         note(layer, args[0], output, functools.partial(shares_of_sums, layer, count=copies))
 
-    with _projected(names, note, copies):
-        handles = [layer.register_forward_hook(record, prepend=True) for layer in names if type(layer) in RULES]
+    with _projected(names, note, copies, uses), uses or contextlib.nullcontext():
+        handles = [layer.register_forward_hook(record, prepend=True) for layer in names if rule_of(layer) is not None]
+        handles += [layer.register_forward_pre_hook(enter) for layer in names if uses is not None]
         try:
             outputs = called(model, inputs)
         finally:
             for handle in handles:
                 handle.remove()
     for layer, name in names.items():
-        if layer not in seen:
+        if uses is None and layer not in seen:
             raise Unsupported(
                 f"{named(name, layer)} was not called: its parameters are unused or accessed outside its forward(); "
                 f"{BY_VMAP}"
@@ -128,7 +157,18 @@ def forward(model: nn.Module, inputs: Records) -> tuple[Any, list[Call]]:
                 f"the input of {named(call.name, call.layer)} was changed in place after the call; write the change "
                 f"to a new tensor, or {BY_VMAP}"
             )
-    return outputs, calls
+    return outputs, calls + ([] if uses is None else _calls_of_uses(model, uses))
+
+
+def _calls_of_uses(model: nn.Module, uses: Uses) -> list[Call]:
+    """Return the uses of parameters outside the layers with rules as calls of the model."""
+    places = {parameter: name for name, parameter in model.named_parameters()}
+    nothing = torch.empty(uses.records)
+
+    def rule(h: Tensor, delta: Tensor, differentiate: Differentiate) -> dict[str, Share]:
+        return {places[parameter]: share for parameter, share in uses.shares(differentiate, delta).items()}
+
+    return [Call("", model, nothing, 0, edge, functools.partial(rule, differentiate=way)) for edge, way in uses.found]
 
 
 def shares(
@@ -163,9 +203,10 @@ def groups(calls: list[Call]) -> list[list[int]]:
     return [places for _, places in result]
 
 
-def trainable_layers(model: nn.Module) -> dict[nn.Module, str]:
-    """Return the modules that hold trainable parameters, with their names."""
+def trainable_layers(model: nn.Module) -> tuple[dict[nn.Module, str], list[str]]:
+    """Return the layers with trainable parameters and a rule, with their names, and what is wrong with the others."""
     layers: dict[nn.Module, str] = {}
+    others: list[str] = []
     within: set[nn.Module] = set()
     for name, module in model.named_modules():
         if type(module) in PROJECTIONS:
@@ -176,18 +217,20 @@ def trainable_layers(model: nn.Module) -> dict[nn.Module, str]:
         parameters = {key: p for key, p in module.named_parameters(recurse=False) if p.requires_grad}
         if not parameters or module in within:
             continue
-        if type(module) not in RULES or not parameters.keys() <= {"weight", "bias"}:
+        if rule_of(module) is not None and parameters.keys() <= {"weight", "bias"}:
+            layers[module] = name
+        else:
             known = ", ".join(sorted(kind.__name__ for kind in [*RULES, *PROJECTIONS]))
-            raise Unsupported(
-                f"{named(name, module)} has no rule for its parameters {', '.join(parameters)}; known are {known}; "
-                f"{BY_VMAP}"
+            others.append(
+                f"{named(name, module)} has no rule for its parameters {', '.join(parameters)}; known are {known}"
             )
-        layers[module] = name
-    return layers
+    return layers, others
 
 
-@contextmanager
-def _projected(names: dict[nn.Module, str], note: Callable[..., None], copies: int) -> Iterator[None]:
+@contextlib.contextmanager
+def _projected(
+    names: dict[nn.Module, str], note: Callable[..., None], copies: int, uses: Uses | None
+) -> Iterator[None]:
     """Let layers of several linear maps record these within the block."""
     layers = [layer for layer in names if type(layer) in PROJECTIONS]
     for layer in layers:
@@ -195,9 +238,21 @@ def _projected(names: dict[nn.Module, str], note: Callable[..., None], copies: i
             raise Unsupported(f"{named(names[layer], layer)} has no rule for several copies of a record; {BY_VMAP}")
         if "forward" in vars(layer):
             raise Unsupported(f"{named(names[layer], layer)} has another forward function; {BY_VMAP}")
+
+    def run(layer: nn.Module, *args: Any, **given: Any) -> object:
+        recorded = functools.partial(PROJECTIONS[type(layer)], layer, functools.partial(note, layer))
+        if uses is None:
+            return recorded(*args, **given)
+        if uses.inside is not layer:
+            _refuse_shape(names[layer], layer, args[0] if args else None, uses.rows)
+        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+            out = recorded(*args, **given)
+        uses.leave(out, not getattr(layer, "batch_first", True))
+        return out
+
     try:
         for layer in layers:
-            layer.forward = functools.partial(PROJECTIONS[type(layer)], layer, functools.partial(note, layer))
+            layer.forward = functools.partial(run, layer)
         yield
     finally:
         for layer in layers:
@@ -246,9 +301,7 @@ def vmap(
     for at in range(0, len(inputs), size):
         near = slice(at, at + size)
         try:
-            with warnings.catch_warnings(), model_state.own_tensors(model):
-                # attention and LSTMs are batched one example at a time: slower, and right
-                warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+            with one_by_one(), model_state.own_tensors(model):
                 grads, losses = each(trainable, inputs[near], targets[near])
         except RuntimeError as error:
             reason = str(error).strip().partition("\n")[0]

@@ -133,6 +133,28 @@ RULES: dict[type[nn.Module], LayerRule] = {
     nn.BatchNorm2d: batch_norm,
     nn.BatchNorm3d: batch_norm,
 }
+
+
+def _of_transformers(layer: nn.Conv1d, h: Tensor, delta: Tensor) -> dict[str, Share]:
+    """``Conv1D`` of transformers: a linear layer whose weight is transposed."""
+    result = {}
+    if h.dim() > 2:
+        h, delta = h.flatten(1, -2), delta.flatten(1, -2)
+    if layer.weight.requires_grad:
+        result["weight"] = outer(delta, h) if h.dim() == 2 else products(delta, h)
+    if trains(layer.bias):
+        result["bias"] = explicit(delta if delta.dim() == 2 else delta.sum(dim=1))
+    return result
+
+
+def rule_of(layer: nn.Module) -> LayerRule | None:
+    """Return the rule of a layer, by its type; None if it has none."""
+    kind = type(layer)
+    if kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils":
+        return _of_transformers
+    return RULES.get(kind)
+
+
 # dimensions of a batch, where not 2; with fewer, the layer takes its input for a single example
 MIN_DIMENSIONS = {
     nn.Embedding: 1,

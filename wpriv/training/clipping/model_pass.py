@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from wpriv.errors import Unsupported, UsageError
@@ -211,11 +212,16 @@ class Probed:
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass: the outputs of the modules in order, the readout [B, k] or None, and the gradient of its weighted sum."""
+    """A pass: the outputs of the modules in order, the readout [B, k] or None, and the gradient of its weighted sum.
+
+    Where some module gave packed sequences (``packed``), the rows of inner outputs are positions of several records in
+    the order of their lengths: they cannot be compared by record, and the outputs of the whole model decide.
+    """
 
     trace: list[tuple[str, nn.Module, list[Tensor]]]
     readout: Tensor | None
     gradient: list[Tensor]
+    packed: bool = False
 
 
 def tensors(outputs: object) -> list[Tensor]:
@@ -231,11 +237,6 @@ def tensors(outputs: object) -> list[Tensor]:
     return []
 
 
-def logits_of(outputs: Any) -> Any:
-    """Return the logits of an output of transformers, and every other output as it is."""
-    return outputs if isinstance(outputs, Tensor) else getattr(outputs, "logits", outputs)
-
-
 def forward_pass(probed: Probed, inputs: Records, targets: Records | None, traced: bool = True) -> Pass:
     """Run one forward pass; the gradient is left out, and without ``traced`` the outputs of the modules too."""
     result = _forward(probed, inputs, targets, traced)
@@ -246,9 +247,11 @@ def _forward(probed: Probed, inputs: Records, targets: Records | None, traced: b
     """Run one forward pass, whose readout is in the graph."""
     model = probed.model
     trace: list[tuple[str, nn.Module, list[Tensor]]] = []
+    packed: list[bool] = []
 
     def hook(name: str) -> Callable[[nn.Module, object, object], None]:
         def record(module: nn.Module, args: object, output: object) -> None:
+            packed.append(any(isinstance(each, PackedSequence) for each in (output, *_items(output), *_items(args))))
             trace.append((name, module, [tensor.detach().clone() for tensor in tensors(output)]))
 
         return record
@@ -259,16 +262,20 @@ def _forward(probed: Probed, inputs: Records, targets: Records | None, traced: b
     finally:
         for handle in handles:
             handle.remove()
-    return Pass(trace, probed.readout(outputs, targets), [])
+    return Pass(trace, probed.readout(outputs, targets), [], any(packed))
+
+
+def _items(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else ()
 
 
 def run_pass(probed: Probed, inputs: Records, targets: Records | None, weights: Tensor | None = None) -> Pass:
     """Run one forward pass and, where parameters are trained, one backward pass."""
     model, forward = probed.model, _forward(probed, inputs, targets)
-    trace, readout = forward.trace, forward.readout
+    readout = forward.readout
     trained = [parameter for _, parameter in trained_parameters(model)]
     if readout is None or not readout.requires_grad or not trained:
-        return Pass(trace, None if readout is None else readout.detach(), [])
+        return replace(forward, readout=None if readout is None else readout.detach())
     _refuse_unregistered(model, readout)
     rows = torch.ones(len(readout), device=readout.device) if weights is None else weights
     columns = torch.linspace(1.0, 1.5, readout.shape[1], device=readout.device, dtype=readout.dtype)
@@ -277,11 +284,18 @@ def run_pass(probed: Probed, inputs: Records, targets: Records | None, weights: 
         gradient = torch.autograd.grad(objective, trained, allow_unused=True, materialize_grads=True)
     except RuntimeError as error:
         reason = str(error).strip().partition("\n")[0]
+        if "use_reentrant" in reason:
+            raise Unsupported(
+                "activation checkpointing with use_reentrant=True computes gradients by a backward pass of its own, "
+                "which gives none of a single record. Give checkpoint() use_reentrant=False (in transformers "
+                "gradient_checkpointing_kwargs={'use_reentrant': False})"
+            ) from error
         raise Unsupported(
             f"the gradient of the weights cannot be computed ({reason}). Compute everything that depends on the "
-            f"weights in each pass; with activation checkpointing use use_reentrant=False"
+            f"weights in each pass"
         ) from error
-    return Pass(trace, readout.detach(), [part.to_dense() if part.is_sparse else part for part in gradient])
+    dense = [part.to_dense() if part.is_sparse else part for part in gradient]
+    return replace(forward, readout=readout.detach(), gradient=dense)
 
 
 def trained_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
@@ -289,8 +303,12 @@ def trained_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
 
 
 def _refuse_unregistered(model: nn.Module, readout: Tensor) -> None:
-    """Refuse a tensor that requires a gradient and is used, but is no parameter and would not be trained."""
-    registered = set(model.parameters())
+    """Refuse a tensor that requires a gradient and is used, but is no parameter and would not be trained.
+
+    A tensor with a row for each record, which the model does not hold, was made of the records in this pass: a gradient
+    with respect to it is a part of the model's output, as for a gradient penalty.
+    """
+    registered, held = set(model.parameters()), model_state.unregistered(model)
     visited: set[Any] = set()
     pending = [readout.grad_fn]
     while pending:
@@ -300,8 +318,9 @@ def _refuse_unregistered(model: nn.Module, readout: Tensor) -> None:
         visited.add(node)
         pending += [follower for follower, _ in node.next_functions]
         variable = getattr(node, "variable", None)
-        if variable is not None and variable not in registered:
-            name = model_state.unregistered(model).get(variable, f"a tensor of shape {tuple(variable.shape)}")
+        of_records = variable is not None and variable not in held and variable.shape[:1] == readout.shape[:1]
+        if variable is not None and variable not in registered and not of_records:
+            name = held.get(variable, f"a tensor of shape {tuple(variable.shape)}")
             raise Unsupported(
                 f"{name} requires a gradient and is used for the output or the loss, but is no parameter of the model. "
                 f"Register it as nn.Parameter, or set its requires_grad to False"

@@ -182,6 +182,8 @@ def _parts(value: object, deep: bool) -> Iterable[object]:
     """Return the values of which a container, a function or an object consists."""
     if isinstance(value, dict):
         return value.items()
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=repr)  # the order of a set changes with a copy
     if isinstance(value, CONTAINERS):
         return value
     if not deep:

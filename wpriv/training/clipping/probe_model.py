@@ -144,6 +144,10 @@ WATCHED = 2
 # the number of seeds with which a model that draws random numbers is tried, and of kinds of unusual records: as many as
 # take ``WORK`` multiplications, and never less than ``FEW``. No made-up batch takes more.
 SEEDS, FEW, WORK = 64, 4, 2**28
+PACKED = (
+    "Its sequences are packed, which mixes nothing by itself: unpack them (pad_packed_sequence), and let each row of "
+    "the output depend on one record alone"
+)
 BY_ITSELF = "Make each record's output depend on that record alone, for example with nn.GroupNorm"
 
 
@@ -362,7 +366,7 @@ def _refuse_difference(
     place = _first_difference(before, after, differs)
     if place is not None:
         fault = f"{place} mixes the records of a batch in {mode(probed.model)} mode"
-        raise Unsupported(f"{fault}: {what} its output for the others. {BY_ITSELF}")
+        raise Unsupported(f"{fault}: {what} its output for the others. {PACKED if before.packed else BY_ITSELF}")
     if before.readout is not None and after.readout is not None and differs(before.readout, after.readout):
         name = "the loss" if probed.scores is None else "the loss or the function of the scores"
         fault = f"{name} mixes the records of a batch: {what} it for the others"
@@ -374,10 +378,12 @@ def _refuse_difference(
 
 
 def _first_difference(before: Pass, after: Pass, differs: Callable[[Tensor, Tensor], bool]) -> str | None:
-    """Return the first module whose output differs, as 'name' (Kind)."""
+    """Return the first module whose output differs, as 'name' (Kind); of packed sequences the model alone may."""
     for (name, module, mine), (other, _, theirs) in zip(before.trace, after.trace, strict=False):
         if name != other:
             return None  # another order of calls: the modules cannot be compared
+        if name and (before.packed or after.packed):
+            continue
         pairs = zip(mine, theirs, strict=False)
         if any(differs(one, two) for one, two in pairs if not (is_rounding(one) and is_rounding(two))):
             return named(name, module)

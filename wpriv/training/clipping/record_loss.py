@@ -95,8 +95,16 @@ def _of_module(loss: nn.Module) -> Loss:
     return functools.partial(_loss_of_each, each, str(loss.reduction))
 
 
-def _loss_of_each(loss: nn.Module, reduction: str, outputs: Tensor, targets: Tensor) -> Tensor:
+def logits_of(outputs: Any) -> Any:
+    """Return the logits of a model of transformers, and other outputs as they are."""
+    return getattr(outputs, "logits", outputs)
+
+
+def _loss_of_each(loss: nn.Module, reduction: str, outputs: Any, targets: Tensor) -> Tensor:
     """The losses [B] of a module that gives a loss for each output, by the reduction that it had."""
+    outputs = logits_of(outputs)
+    if _is_one_of(loss, OF_CLASSES):
+        outputs = _classes_second(outputs, targets)
     if _is_one_of(loss, ELEMENTWISE):
         targets = _in_place(loss, outputs, targets)
         _require_no_weights_of_records(loss, outputs)
@@ -110,6 +118,13 @@ def _loss_of_each(loss: nn.Module, reduction: str, outputs: Tensor, targets: Ten
             f"record has one loss. Give reduction='mean' or 'sum', which is taken over the outputs of each record"
         )
     return rows.sum(dim=1) if reduction != "mean" else rows.sum(dim=1) / _counted(loss, rows, targets)
+
+
+def _classes_second(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return outputs [B, K, ...] as torch takes them, from [B, ..., K] where they can only have that form."""
+    places = targets.shape[1:]
+    last = not targets.is_floating_point() and len(places) > 0 and outputs.shape[1:-1] == places
+    return outputs.movedim(-1, 1) if last and outputs.shape[2:] != places else outputs
 
 
 def _counted(loss: object, rows: Tensor, targets: Tensor) -> Tensor | int:

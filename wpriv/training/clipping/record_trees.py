@@ -18,6 +18,7 @@ from torch.utils import _pytree
 
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
+from wpriv.training.data._trees import map_tree, named_leaves_of
 
 WANTED = "dictionaries, tuples or lists, nested, of tensors with the records in the first dimension"
 
@@ -36,7 +37,7 @@ class Tree:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Tree:
         """Return the tree of the results of a function on each leaf."""
-        return Tree(_mapped(self.value, function))
+        return Tree(map_tree(self.value, function))
 
     def clone(self) -> Tree:
         """Return a copy of all leaves."""
@@ -66,7 +67,7 @@ class Tree:
 # torch.func batches the leaves of a registered class
 _pytree.register_pytree_node(
     Tree,
-    lambda tree: (list(leaves(tree)), _mapped(tree.value, lambda leaf: None)),
+    lambda tree: (list(leaves(tree)), map_tree(tree.value, lambda leaf: None)),
     lambda parts, value: _rebuilt(value, parts),
 )
 Records = Tensor | Tree
@@ -97,7 +98,8 @@ def raw(records: Records) -> Any:
 
 def leaves(records: Records) -> Iterator[Tensor]:
     """Yield the tensors of records in their order."""
-    yield from _leaves(raw(records))
+    for _, leaf in named_leaves_of(raw(records)):
+        yield leaf
 
 
 def mapped(records: Records, function: Callable[[Tensor], Tensor]) -> Records:
@@ -140,7 +142,7 @@ def numbers(records: Records) -> int:
 
 def named_leaves(records: Records) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors with the keys that lead to them, such as ``text.input_ids``; "" for one tensor."""
-    yield from _named(raw(records), "")
+    yield from named_leaves_of(raw(records))
 
 
 def called(model: nn.Module, records: Records) -> Any:
@@ -168,6 +170,8 @@ def _of_signature(model: nn.Module, value: Any) -> tuple[tuple[Any, ...], dict[s
     kinds = {parameter.kind for parameter in parameters}
     if isinstance(value, dict):
         names = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+        if not names and inspect.Parameter.VAR_KEYWORD in kinds:  # a wrapper that passes all on
+            return (), value
         known = [key for key in value if key in names]
         if known and (len(known) == len(value) or inspect.Parameter.VAR_KEYWORD in kinds):
             return (), value
@@ -175,8 +179,8 @@ def _of_signature(model: nn.Module, value: Any) -> tuple[tuple[Any, ...], dict[s
             other = next(key for key in value if key not in names)
             raise UsageError(
                 f"the records have {', '.join(map(repr, value))}, and forward of {type(model).__name__} has no "
-                f"argument {other!r}{did_you_mean(str(other), names) or ';'} Its arguments: {', '.join(names)}. "
-                f"Leave that key out of the inputs, or give it as a target"
+                f"argument {other!r}{did_you_mean(str(other), names) or ';'} Its arguments: {', '.join(names)}. Leave "
+                f"that key out of the inputs, or give it as a target"
             )
         return (value,), {}
     places = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
@@ -202,39 +206,10 @@ def _plain(given: Any, what: str) -> Any:
     raise UsageError(f"{what} must be {WANTED}; found {type(given).__name__}")
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if isinstance(value, (tuple, list)):
-        for part in value:
-            yield from _leaves(part)
-    else:
-        yield value
-
-
-def _named(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (tuple, list)) else None
-    if items is None:
-        yield path, value
-        return
-    for key, part in items:
-        yield from _named(part, f"{path}.{key}" if path else str(key))
-
-
-def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    if isinstance(value, dict):
-        return {key: _mapped(part, function) for key, part in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_mapped(part, function) for part in value))
-    if isinstance(value, (tuple, list)):
-        return type(value)(_mapped(part, function) for part in value)
-    return function(value)
-
-
 def _rebuilt(value: Any, parts: Any) -> Tree:
     """Return a tree of the structure of a value with other leaves."""
     following = iter(parts)
-    return Tree(_mapped(value, lambda leaf: next(following)))
+    return Tree(map_tree(value, lambda leaf: next(following)))
 
 
 def _form(value: Any) -> object:

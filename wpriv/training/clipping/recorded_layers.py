@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from wpriv.errors import Unsupported
 from wpriv.training.clipping.example_gradients import BY_AUTO, Record, Rule, Share, explicit, outer, products, trains
@@ -123,6 +124,8 @@ def recurrent(
     layer: nn.RNNBase, record: Record, x: Tensor, hx: Any = None
 ) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor]]:
     """LSTM, GRU or RNN, one position after another."""
+    if isinstance(x, PackedSequence):
+        raise Unsupported(f"{type(layer).__name__} has no rule for packed sequences; {BY_AUTO}")
     if not isinstance(x, Tensor) or x.dim() != 3:
         raise Unsupported(f"{type(layer).__name__} needs a batch of sequences of one length; {BY_AUTO}")
     if layer.proj_size:

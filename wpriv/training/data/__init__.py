@@ -20,6 +20,7 @@ from wpriv.training.data._dataset import FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS
 from wpriv.training.data._files import ROOT_HINT, VERDICTS, path_exists, searched_places
 from wpriv.training.data._published import PUBLISHED
 from wpriv.training.data._synthetic import SYNTHETIC
+from wpriv.training.data._trees import Packed, map_tree, named_leaves_of, of_persons, pack
 from wpriv.training.data.arrays import of_arrays, read_own
 
 DECLARED = {**PUBLISHED, **SYNTHETIC}
@@ -33,10 +34,15 @@ __all__ = [
     "ROOT_HINT",
     "VERDICTS",
     "Data",
+    "Packed",
     "RecordNoise",
     "by_outputs",
     "declared_words",
+    "map_tree",
+    "named_leaves_of",
     "of_arrays",
+    "of_persons",
+    "pack",
     "path_exists",
     "read",
     "read_own",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from wpriv.errors import FaultyRecords
 from wpriv.training.data._files import File
+from wpriv.training.data._trees import Packed
 
 Array = NDArray[Any]
 Arrays = tuple[Array, Array, Array, Array]  # x_train, y_train, x_test, y_test
@@ -57,7 +58,8 @@ class Data:
         name: for tables. classes: names of the labels. source: the authors of the data, or the path of the user's file.
         x_train, x_test: [N, C, H, W] images or [N, D] rows. uint8 holds raw bytes, 0 to 255; float32 is as the reader
             documents (images: [0, 1]; rows: as in the file). The test set may be empty. Nothing is normalised.
-            int64 [N, T] holds tokens, where there is a vocabulary.
+            int64 [N, T] holds tokens, where there is a vocabulary. Records of other forms are rows of a structured
+            array with a tree of the names of its fields, ``x_form`` (_trees.py); a ``person`` has several rows.
         y_train, y_test: [N] int64, indices into ``classes``, or ``ignored`` for a record without a class.
         wide: x may be float64, since float32 does not resolve the spread of a column (``narrowed``); tasks normalise it
             before they round it.
@@ -69,7 +71,8 @@ class Data:
         noise: the noise on x_train (x_test has none), if the records were privatised.
         vocabulary: the declared number of tokens, where records are tokens from 0 to vocabulary - 1; else 0.
         response: names of the numbers to predict, if any. response_train, response_test: [N, len(response)] float32;
-            int64 where whole numbers were given that cannot be classes.
+            int64 where whole numbers were given that cannot be classes. A structured array with ``y_form``
+            where targets have another form than a number or a row of numbers for each record.
     Raises:
         FaultyRecords: a label is out of range, a number is not finite, or the arrays do not match.
     """
@@ -95,6 +98,8 @@ class Data:
     classes_from: str = ""
     ignored: int | None = IGNORED
     wide: bool = False
+    x_form: Any = None
+    y_form: Any = None
 
     def __post_init__(self) -> None:
         # torch warns of read-only views of a file's bytes, and batches gather slowly from transposed arrays
@@ -106,7 +111,8 @@ class Data:
         if len(self.x_train) == 0:
             raise FaultyRecords(f"{self.name}: the training set is empty")
         train, test = self.x_train, self.x_test
-        if train.dtype != test.dtype or train.shape[1:] != test.shape[1:]:
+        # a person has several rows for training, and each row is tested by itself
+        if train.dtype != test.dtype or (train.shape[1:] != test.shape[1:] and self.x_form is None):
             raise FaultyRecords(
                 f"{self.name}: training and test examples must have the same type and shape; "
                 f"found {train.dtype} {list(train.shape)} and {test.dtype} {list(test.shape)}"
@@ -117,9 +123,9 @@ class Data:
             self._check_response(f"{self.name}, {part} set", len(x), getattr(self, f"response_{part}"))
 
     def _check(self, where: str, x: Array, y: Array, group: Array | None) -> None:
-        if self.vocabulary:
+        if self.x_form is None and self.vocabulary:
             self._check_tokens(where, x)
-        elif (
+        elif self.x_form is None and (
             x.dtype not in (np.uint8, np.float64 if self.wide else np.float32)
             or x.ndim not in (2, 4)
             or 0 in x.shape[1:]
@@ -157,7 +163,7 @@ class Data:
             )
 
     def _check_response(self, where: str, count: int, values: Array | None) -> None:
-        if values is None and not self.response:
+        if (values is None and not self.response) or self.y_form is not None:
             return
         shape = (count, len(self.response))
         if values is None or values.dtype not in (np.float32, np.int64) or values.shape != shape:
@@ -175,6 +181,15 @@ class Data:
         """The shape of one example: (C, H, W) or (D,)."""
         return self.x_train.shape[1:]
 
+    def packed(self, name: str) -> Packed | None:
+        """Return the records (``x_train``) or targets (``response_test``) of that name, where they have a form."""
+        rows, form = getattr(self, name), self.x_form if name.startswith("x") else self.y_form
+        if rows is None or form is None:
+            return None
+        # targets of persons say in a second part which are padding; records for testing are not of persons
+        of_records = name == "response_test" and self.x_train.ndim > self.x_test.ndim
+        return Packed(rows, form[0] if of_records else form)
+
     @property
     def records(self) -> int:
         """The number of training examples: the data-set size of the accounting."""
@@ -186,8 +201,8 @@ class Data:
         digest = hashlib.sha256()
         for name in ARRAYS:
             if (array := getattr(self, name)) is not None:
-                digest.update(f"{array.dtype.str}{array.shape}".encode())
-                digest.update(np.ascontiguousarray(array).data)
+                digest.update(f"{array.dtype.descr if array.dtype.names else array.dtype.str}{array.shape}".encode())
+                digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return digest.hexdigest()[:16]
 
     def limited(self, count: int, *, tests: bool = True) -> Data:

@@ -16,6 +16,7 @@ from wpriv.training.data._classes import Classes, declared_words
 from wpriv.training.data._dataset import IGNORED, Array, Data, narrowed, random_split
 from wpriv.training.data._files import File, read_bytes, resolve_path
 from wpriv.training.data._formats import parse_npz
+from wpriv.training.data._trees import Packed
 
 ABOUT = "your own arrays of images or rows, in a .npz file"
 GET = (
@@ -67,7 +68,7 @@ def read(root: Path | None, params: Params) -> Data:
     )
 
 
-Part = tuple[object, object]  # records and labels
+Part = tuple[object, object]  # records and labels, each an array or packed
 MAX_TOKENS = 2**31 - 1
 WANTED = "records must be numbers, [N, D] or [N, C, H, W] (or grey pictures [N, H, W])"
 
@@ -110,13 +111,19 @@ def of_arrays(
         FaultyRecords: records or labels of another form.
     """
     x, y = _part(name, "training", train, tokens)
+    x_form, y_form = (part.form if isinstance(part, Packed) else None for part in train)
     if test is None:
         kept, held_out = random_split(len(x), split.share, split.seed)
         x, y, x_test, y_test = x[kept], y[kept], x[held_out], y[held_out]
     else:
         x_test, y_test = _part(name, "test", test, tokens)
-    _require_one_kind(name, y, y_test)
-    response, responses = _responses(name, y, y_test)
+    if y_form is not None:
+        response: tuple[str, ...] = ("targets",)
+        responses: tuple[Array | None, Array | None] = (y, y_test)
+        y, y_test = (np.zeros(len(part)) + 0.5 for part in (y, y_test))  # no classes
+    else:
+        _require_one_kind(name, y, y_test)
+        response, responses = _responses(name, y, y_test)
     if names is not None and y.dtype.kind != "U":
         classes: Classes | None = Classes(tuple(names), y, y_test)
     elif y.dtype.kind == "U":
@@ -147,13 +154,15 @@ def of_arrays(
         classes_from=classes.origin,
         ignored=ignored,
         wide=any(part.dtype == np.float64 for part in (x, x_test)),
+        x_form=x_form,
+        y_form=y_form,
     )
 
 
 def _part(name: str, part: str, given: Part, tokens: int) -> tuple[Array, Array]:
     """The records and the labels of one part, as many of these as of those."""
-    x = _records(name, part, given[0], tokens)
-    y = _labels(name, part, given[1], len(x))
+    x = given[0].rows if isinstance(given[0], Packed) else _records(name, part, given[0], tokens)
+    y = given[1].rows if isinstance(given[1], Packed) else _labels(name, part, given[1], len(x))
     if len(x) != len(y):
         raise FaultyRecords(f"{name}: {len(x)} {part} records have {len(y)} labels; wanted one for each")
     return x, y

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from wpriv.core.parameters import Parameters
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.errors import UsageError
 from wpriv.training.data._dataset import Data
 
@@ -16,7 +16,9 @@ OWN = True
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """None: what identifies the records was computed from them, and belongs into no recipe."""
+    """What is public of the records; what identifies them was computed from them, and belongs into no recipe."""
+
+    max_per_person: int = parameter("the most records of one person, where a record is a person; else 0", default=0)
 
 
 def read(root: Path | None, params: Params) -> Data:

@@ -16,12 +16,15 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from wpriv.config.train_schema import Augment
 from wpriv.errors import UsageError
-from wpriv.training.clipping.copies import Copies, mean_loss, split_copies
-from wpriv.training.engine.batch_gradient import Batches, Fetch, Loss
+from wpriv.training.clipping import model_pass, model_state
+from wpriv.training.clipping.copies import Copies, mean_loss, person_loss, split_copies
+from wpriv.training.clipping.example_gradients import Loss
+from wpriv.training.clipping.record_trees import Records, called, mapped
+from wpriv.training.engine.batch_gradient import Batches, Fetch
 from wpriv.training.engine.sampler import Indices
 
 FLIP_ROWS, FLIP_COLUMNS, ROWS, COLUMNS = range(4)
@@ -37,9 +40,11 @@ class Augmentation:
     key: int = 0
     step: int = 0
 
-    def copies(self, images: Tensor, places: Indices) -> Tensor:
-        """Return [B, K, C, H, W], the copies of images [B, C, H, W] of the records at some places."""
-        require_images(images, self.plan)
+    def copies(self, images: Records, places: Indices) -> Records:
+        """Return [B, K, ...], the copies of the records [B, ...] at some places, changed where they are images."""
+        if not _changes(self.plan):
+            return mapped(images, lambda leaf: leaf.unsqueeze(1).expand(-1, self.plan.copies, *leaf.shape[1:]))
+        images = require_images(images, self.plan)
         count, (height, width) = self.plan.copies, images.shape[2:]
         draws = [self.draws(places, what).reshape(-1) for what in (FLIP_ROWS, FLIP_COLUMNS, ROWS, COLUMNS)]
         rows = _source(height, self.plan.shift, draws[ROWS], draws[FLIP_ROWS], self.plan.flip in ("vertical", "both"))
@@ -62,16 +67,22 @@ class Augmentation:
         return _mixed(number, copies[None, :] * np.uint64(4) + np.uint64(what))
 
 
-def require_images(images: Tensor, plan: Augment) -> None:
-    """Refuse records that are no images, or images that cannot be moved by so much."""
-    if images.dim() != 4 or not images.is_floating_point():
+def _changes(plan: Augment) -> bool:
+    """Tell whether copies are changed as images, and not by what the network draws alone."""
+    return plan.flip != "none" or plan.shift > 0
+
+
+def require_images(images: Records, plan: Augment) -> Tensor:
+    """Refuse records that are no images, or images that cannot be moved by so much; return the images."""
+    if not isinstance(images, Tensor) or images.dim() != 4 or not images.is_floating_point():
         raise UsageError(
             f"augment: copies are changed as images, [channels, rows, columns]; found records of shape "
-            f"{list(images.shape[1:])}. Leave augment out"
+            f"{list(images.shape[1:])}. Leave flip and shift out where the network draws random numbers, or augment"
         )
     smallest = min(images.shape[2:])
     if plan.shift >= smallest:
         raise UsageError(f"augment: shift must be below the {smallest} rows or columns of an image; found {plan.shift}")
+    return images
 
 
 def _source(size: int, shift: int, moves: NDArray[np.uint64], flips: NDArray[np.uint64], may_flip: bool) -> Tensor:
@@ -95,29 +106,36 @@ def _mixed(state: np.uint64 | NDArray[np.uint64], number: np.uint64 | NDArray[np
 
 @dataclass(frozen=True)
 class CopiedRecords:
-    """How a training passes its records through the model; without ``augmentation`` as they are."""
+    """How a training passes its records through the model: by ``augmentation``, or by persons of at most ``persons``
+    records; without both as they are."""
 
     augmentation: Augmentation | None = None
+    persons: int = 0
 
     def batches(self, batches: Batches) -> Batches:
         """Return batches of copies: each record's loss is the mean over its copies, and so is its gradient."""
+        if self.persons:
+            return replace(batches, model=Copies(batches.model, self.persons), loss=self.loss(batches.loss))
         if self.augmentation is None:
             return batches
         model = Copies(batches.model, self.augmentation.plan.copies)
         return replace(batches, model=model, loss=self.loss(batches.loss), fetch=self._fetch(batches.fetch))
 
     def loss(self, loss: Loss) -> Loss:
-        """Return the loss of a record by that of a copy."""
+        """Return the loss of a record by that of a copy, or of a person by that of a record."""
+        if self.persons:
+            return person_loss(loss, self.persons)
         return loss if self.augmentation is None else mean_loss(loss, self.augmentation.plan.copies)
 
-    def empty(self, inputs: Tensor) -> Tensor:
+    def empty(self, inputs: Records) -> Records:
         """Return no record, in the shape in which records pass through the model."""
         if self.augmentation is None:
             return inputs[:0]
-        return inputs.new_empty(0, self.augmentation.plan.copies, *inputs.shape[1:])
+        count = self.augmentation.plan.copies
+        return mapped(inputs, lambda leaf: leaf.new_empty(0, count, *leaf.shape[1:]))
 
     def _fetch(self, fetch: Fetch) -> Fetch:
-        def copies(places: Indices) -> tuple[Tensor, Tensor]:
+        def copies(places: Indices) -> tuple[Records, Records]:
             inputs, targets = fetch(places)
             assert self.augmentation is not None
             return self.augmentation.copies(inputs, places), targets
@@ -125,9 +143,30 @@ class CopiedRecords:
         return copies
 
 
-def of(plan: Augment | None, inputs: Tensor) -> CopiedRecords:
-    """Return how a recipe passes its records, of which ``inputs`` are all."""
+def of(plan: Augment | None, inputs: Records, model: nn.Module, persons: int = 0) -> CopiedRecords:
+    """Return how a recipe passes its records, of which ``inputs`` are all, or persons with at most so many records."""
     if plan is None:
-        return CopiedRecords()
-    require_images(inputs, plan)
+        return CopiedRecords(persons=persons)
+    if persons:
+        raise UsageError("`copies` and `augment` are of records, and `person` averages over the records of a person")
+    if _changes(plan):
+        require_images(inputs, plan)
+    elif plan.copies > 1:
+        _require_draws(model, inputs, plan)
     return CopiedRecords(Augmentation(plan))
+
+
+def _require_draws(model: nn.Module, inputs: Records, plan: Augment) -> None:
+    """Refuse copies that are not changed, of a network that draws no random numbers on which they could differ."""
+    zeros = mapped(inputs[:2], torch.zeros_like)
+    with model_state.kept(model), model_pass.repeated(model) as draws, torch.no_grad():
+        draws.begin()
+        before = model_pass.generator_states()
+        called(model, zeros)
+        drawn = model_pass.generator_states() != before
+    if not drawn:
+        raise UsageError(
+            f"the {plan.copies} copies of a record would all be the same: the network draws no random numbers in "
+            f"{'training' if model.training else 'evaluation'} mode. Leave copies out, or change pictures by flip or "
+            f"shift, such as augment={{'copies': {plan.copies}, 'flip': 'horizontal'}}"
+        )

@@ -20,14 +20,14 @@ from wpriv.config.train_schema import STABILITY, Adapt, Privacy, Train
 from wpriv.errors import UsageError
 from wpriv.training.clipping import exact_sums
 from wpriv.training.clipping.clip import clipped_sum, method_of
-from wpriv.training.clipping.example_gradients import Automatic, Scaling, squares_of
+from wpriv.training.clipping.example_gradients import Automatic, Loss, Scaling, squares_of
+from wpriv.training.clipping.record_trees import Records, called, raw
 from wpriv.training.engine import cost_estimate, distributed
 from wpriv.training.engine.release_spec import count_share, default_count_noise
 from wpriv.training.engine.sampler import Indices, chunks
 from wpriv.training.noise.release import Bounded
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-Fetch = Callable[[Indices], tuple[Tensor, Tensor]]
+Fetch = Callable[[Indices], tuple[Records, Records]]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Batches:
         parts, losses = [torch.zeros_like(p) for p in weights], torch.zeros((), device=weights[0].device)
         for chunk in chunks(indices, self.physical):
             inputs, targets = self.fetch(chunk)
-            loss = self.loss(self.model(inputs), targets).sum()
+            loss = self.loss(called(self.model, inputs), raw(targets)).sum()
             for part, gradient in zip(parts, torch.autograd.grad(loss, weights), strict=True):
                 part += gradient
             losses = losses + loss.detach()
@@ -334,6 +334,6 @@ def physical_batch(model: nn.Module, loss: Loss, fetch: Fetch, two: Indices, meg
     It depends on the model and the shape of a record alone, so that the same recipe always gets the same batches.
     """
     inputs, targets = fetch(two)
-    kept = cost_estimate.kept_bytes(model, lambda: loss(model(inputs), targets).sum()) / len(two)
+    kept = cost_estimate.kept_bytes(model, lambda: loss(called(model, inputs), raw(targets)).sum()) / len(two)
     weights = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return cost_estimate.largest_batch(kept, weights, megabytes)

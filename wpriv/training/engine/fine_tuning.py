@@ -74,8 +74,7 @@ class AdaptedLinear(nn.Module):
 
     @property
     def bias(self) -> Tensor | None:
-        bias: Tensor | None = self.base.bias
-        return bias
+        return self.base.get_parameter("bias") if self.base.bias is not None else None
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.base(x) + self.scale * self.lora_B(self.lora_A(x))

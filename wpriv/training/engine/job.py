@@ -15,8 +15,9 @@ from wpriv.config.train_schema import Average, Optimizer
 from wpriv.core.kinds import Sampling
 from wpriv.core.process import Step
 from wpriv.errors import UsageError
+from wpriv.training.clipping.example_gradients import Loss
 from wpriv.training.engine.augmentation import Augmentation
-from wpriv.training.engine.batch_gradient import AdaptiveNorm, Batches, BatchGradient, Fetch, Loss
+from wpriv.training.engine.batch_gradient import AdaptiveNorm, Batches, BatchGradient, Fetch
 from wpriv.training.engine.sampler import Indices
 from wpriv.training.engine.update_rules import Updates
 from wpriv.training.noise.noise_stream import Noise
@@ -161,6 +162,7 @@ class Job:
         batches: the model and the records that ``aggregate`` sums over, where it clips the records of a loss.
         divided: the weights are divided among the processes (sharding.py), and so are the parts that ``aggregate``
             returns: the rows that this process keeps of the sum over all processes.
+        hosted: a step leaves the noisy mean in the gradients of the weights, for an optimizer of the caller.
         frozen: layers that stay in evaluation mode. remarks: what the statement says of the network.
     """
 
@@ -180,5 +182,6 @@ class Job:
     adaptive: AdaptiveNorm | None = None
     batches: Batches | None = None
     divided: bool = False
+    hosted: bool = False
     frozen: tuple[nn.Module, ...] = ()
     remarks: tuple[str, ...] = ()

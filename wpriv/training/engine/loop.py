@@ -20,6 +20,7 @@ from torch import Tensor
 
 from wpriv.config.train_schema import AVERAGE_PREFIX, Optimizer
 from wpriv.errors import Interrupted, UsageError
+from wpriv.training.clipping import spectral_norms
 from wpriv.training.engine import distributed, sharding
 from wpriv.training.engine.batch_gradient import BatchGradient
 from wpriv.training.engine.job import ReleaseGate, require_adjacency
@@ -273,6 +274,8 @@ class Engine(TrainingState):
         if self.job.observe_distances is not None:
             self.distances.append(self.job.observe_distances(indices, mask).cpu())
         self._update_weights(parts)
+        if private:
+            spectral_norms.follow(self.job.model)
         return diagnostics
 
     def _accounted(self, batch: BatchGradient) -> BatchGradient:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import weakref
-import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,18 +140,40 @@ def _digests(model: nn.Module) -> dict[str, str]:
     }
 
 
-def state_of(model: nn.Module) -> dict[str, tuple[object, ...]]:
-    """Return what a step depends on, by name: each parameter, whether it is trained, and a checksum of its values.
+@dataclass(frozen=True)
+class State:
+    """A network at some moment, with all that a step depends on.
 
-    Two states differ where a number of a weight or a buffer was changed, or two were swapped, and, up to chance,
-    where more were; and where a layer was replaced, added, removed or frozen.
+    Args:
+        kinds: of each parameter and buffer by name: which tensor it is, whether it is trained, its shape and type.
+        values: copies of them, bit for bit.
     """
-    tensors = {f"the parameter {name!r}": each for name, each in model.named_parameters(remove_duplicate=False)}
-    buffers = {f"the buffer {name!r}": each for name, each in model.named_buffers(remove_duplicate=False)}
-    sums = _checksums([*tensors.values(), *buffers.values()])
-    named = [(name, id(each), each.requires_grad, tuple(each.shape), each.dtype) for name, each in tensors.items()]
-    named += [(name, 0, False, tuple(each.shape), each.dtype) for name, each in buffers.items()]
-    return {name: (*parts, total) for (name, *parts), total in zip(named, sums, strict=True)}
+
+    kinds: dict[str, tuple[object, ...]]
+    values: dict[str, Tensor]
+
+
+def state_of(model: nn.Module, reuse: State | None = None) -> State:
+    """Return the present state of a network, whose copies take the memory of an earlier state where they fit."""
+    tensors = _tensors(model)
+    kinds = {name: _kind(name, each) for name, each in tensors.items()}
+    if reuse is None or reuse.kinds != kinds:
+        return State(kinds, {name: each.detach().clone() for name, each in tensors.items()})
+    for name, each in tensors.items():
+        reuse.values[name].copy_(each.detach())
+    return reuse
+
+
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return parameters and buffers by their names in messages."""
+    parameters = {f"the parameter {name!r}": each for name, each in model.named_parameters(remove_duplicate=False)}
+    return parameters | {f"the buffer {name!r}": each for name, each in model.named_buffers(remove_duplicate=False)}
+
+
+def _kind(name: str, tensor: Tensor) -> tuple[object, ...]:
+    """Return which tensor it is (a buffer may be replaced by one with the same numbers), and of what form."""
+    same = id(tensor) if name.startswith("the parameter") else 0
+    return same, tensor.requires_grad, tuple(tensor.shape), tensor.dtype, tensor.device
 
 
 def stamps_of(model: nn.Module) -> list[tuple[object, ...]]:
@@ -165,35 +186,24 @@ def stamps_of(model: nn.Module) -> list[tuple[object, ...]]:
     return [(name, id(each), each._version, each.data_ptr(), each.requires_grad) for name, each in tensors]
 
 
-def difference(before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]]) -> str | None:
-    """Return in words how two states of a network differ; None where they do not."""
-    for name in before.keys() | after.keys():
-        if name not in after or name not in before:
-            return f"{name} was {'removed' if name in before else 'added'}"
-    for name, mine in before.items():
-        theirs = after[name]
-        if mine == theirs:
-            continue
-        if mine[:-1] == theirs[:-1]:
-            return f"{name} has other values"
-        if mine[1] != theirs[1]:
-            return f"{name} was {'frozen' if mine[1] else 'made trainable'}"
-        return f"{name} was replaced"
-    return None
-
-
-def _checksums(tensors: list[Tensor]) -> list[int]:
-    """Return a checksum of the bits of each tensor: on a CPU a CRC, else by sums on the device."""
-    if all(each.device.type == "cpu" for each in tensors):
-        return [zlib.crc32(_bits(each).contiguous().numpy()) for each in tensors]  # type: ignore[arg-type]
-    # one transfer for all: on a GPU each would wait for the device
-    return torch.stack([_weighted_sum(each) for each in tensors]).tolist()
-
-
-def _weighted_sum(tensor: Tensor) -> Tensor:
-    """Return the sum of the bits of all numbers, each times an odd number of its own, modulo 2^64."""
-    bits = _bits(tensor).reshape(-1).to(torch.int64)
-    return (bits * (2 * torch.arange(len(bits), device=bits.device) + 1)).sum()
+def difference(before: State, model: nn.Module) -> str | None:
+    """Return in words how a network differs from a state of it, in any bit; None where it does not."""
+    tensors = _tensors(model)
+    for name in before.kinds.keys() ^ tensors.keys():
+        return f"{name} was {'removed' if name in before.kinds else 'added'}"
+    for name, each in tensors.items():
+        mine, theirs = before.kinds[name], _kind(name, each)
+        if mine != theirs:
+            frozen = "frozen" if mine[1] else "made trainable"
+            return f"{name} was {frozen if mine[1] != theirs[1] else 'replaced'}"
+    pairs = [(_bits(each), _bits(before.values[name])) for name, each in tensors.items()]
+    if all(mine.device.type == "cpu" for mine, _ in pairs):
+        # numpy compares whole numbers several times as fast as torch
+        equal = [bool((mine.numpy() == theirs.numpy()).all()) for mine, theirs in pairs]
+    else:
+        # one transfer for all: on a GPU each would wait for the device
+        equal = torch.stack([(mine == theirs).all() for mine, theirs in pairs]).tolist()
+    return next((f"{name} has other values" for name, same in zip(tensors, equal, strict=True) if not same), None)
 
 
 def _bits(tensor: Tensor) -> Tensor:

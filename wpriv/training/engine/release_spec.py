@@ -52,6 +52,9 @@ def gradient_multiplier(multiplier: float, count_noise: float, adjacency: str) -
 
 
 ONE_RECORD = "one training record with its label"
+ONE_PERSON = (
+    "one person with all training records of theirs, of which at most {limit} are used: a record is a person here"
+)
 NO_PRIVACY = "a training without privacy releases nothing that could be accounted for"
 
 
@@ -126,6 +129,7 @@ def gradients(train: Train, records: int) -> ReleaseSpec:
     # sensitivity in units of the clipping norm: of the clipped sum to one record, or of the clipped mean to any batch
     unit = 2.0 if adjacency == "replace-one" or mean else 1.0
     norm = private.bound
+    limit = train.data.parameters().get("max_per_person")
     words = ("the mean gradient of a batch", "the clipped mean") if mean else (_clipped(train), ReleaseSpec.of)
     return ReleaseSpec(
         partial(gauss, unit),
@@ -135,7 +139,8 @@ def gradients(train: Train, records: int) -> ReleaseSpec:
         norm,
         unit * norm,
         *words,
-        persons=not mean,
+        unit=ONE_PERSON.format(limit=limit) if limit else ONE_RECORD,
+        persons=not mean and not limit,
     )
 
 
@@ -146,6 +151,8 @@ def gauss(sensitivity: float, multiplier: float) -> Gauss:
 
 def _clipped(train: Train) -> str:
     """What is clipped, in words for the statement."""
+    if train.data.parameters().get("max_per_person"):
+        return "each person's gradient, the mean over the records of theirs that are used"
     copies = train.augment.copies if train.augment is not None else 1
     each = "each record's gradient"
     return each if copies == 1 else f"{each}, the mean over {copies} randomly changed copies of the record"

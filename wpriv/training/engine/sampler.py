@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,6 +101,33 @@ class AllocationSampler(Sampler):
         self.rng.bit_generator.state = stored["before_pass"]
         self._steps_drawn = stored["steps_drawn"]
         self._step_of = self._next_pass() if self._steps_drawn else None
+
+
+class DrawnAhead(Sampler):
+    """A sampler whose draws a loader takes some steps before they are trained on; the state is that of the training."""
+
+    def __init__(self, source: Sampler):
+        super().__init__(source.sampling, source.records, source.batch, source.rng, source.groups)
+        # of each step that is drawn and not trained on: the state before its draw, and the places
+        self.waiting: deque[tuple[str, Indices]] = deque()
+
+    def ahead(self) -> Indices:
+        """Draw the records of a later step, for a loader to fetch."""
+        state = super().state()
+        self.waiting.append((state, super().draw()))
+        return self.waiting[-1][1]
+
+    def draw(self) -> Indices:
+        """Return the records of the next step that a loader has drawn."""
+        return self.waiting.popleft()[1]
+
+    def state(self) -> str:
+        """Return the state before the first draw that is not trained on."""
+        return self.waiting[0][0] if self.waiting else super().state()
+
+    def restore(self, state: str) -> None:
+        self.waiting.clear()
+        super().restore(state)
 
 
 def sampler(

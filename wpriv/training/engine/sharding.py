@@ -28,6 +28,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.files import checkpoint, durable_writes
 from wpriv.training.clipping import clip, ghost
 from wpriv.training.clipping.example_gradients import Automatic, Scaling, Share, bound, clip_factors, losses_of, total
+from wpriv.training.clipping.record_trees import Records
 from wpriv.training.clipping.records_alone import draws
 from wpriv.training.engine import batch_gradient, distributed
 from wpriv.training.engine.batch_gradient import Batches, BatchGradient
@@ -204,7 +205,7 @@ def _clipped_sum(batches: Batches, indices: Indices, norm: Scaling) -> tuple[lis
 
 
 def _add_clipped(
-    batches: Batches, inputs: Tensor, targets: Tensor, norm: Scaling, parts: list[Tensor], *, counted: bool
+    batches: Batches, inputs: Records, targets: Records, norm: Scaling, parts: list[Tensor], *, counted: bool
 ) -> tuple[Tensor, Tensor]:
     """Add one pass's clipped sum over all processes, a parameter at a time; return losses and norms here."""
     restore = draws(inputs.device)
@@ -231,7 +232,7 @@ def _add_clipped(
     return losses, torch.where(faulty, math.inf, total(squares).sqrt())
 
 
-def _shares(batches: Batches, inputs: Tensor, targets: Tensor) -> tuple[Tensor, dict[Any, Share], dict[str, Tensor]]:
+def _shares(batches: Batches, inputs: Records, targets: Records) -> tuple[Tensor, dict[Any, Share], dict[str, Tensor]]:
     """Return the losses of some records, the shares of their gradients by parameter, and their squared norms."""
     with torch.enable_grad():
         outputs, calls = ghost.forward(batches.model, inputs)

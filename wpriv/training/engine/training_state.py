@@ -97,7 +97,9 @@ class TrainingState:
         self.sampler: Sampler = sampler(schedule.sampling, schedule.records, schedule.batch, generator, job.groups)
         self.noise = Noise(seeds.noise, device)
         self.weights = [p for p in job.model.parameters() if p.requires_grad]
-        self.optimizers = job.optimizers or {"model": UpdateRule(self.weights, schedule.optimizer)}
+        self.optimizers = job.optimizers
+        if not (self.optimizers or job.hosted):
+            self.optimizers = {"model": UpdateRule(self.weights, schedule.optimizer)}
         self.rates = {name: [group["lr"] for group in each.param_groups] for name, each in self.optimizers.items()}
         self.resumed, self.steps_done = resume, 0
         self.stream = stream_digest(seeds)

@@ -27,6 +27,8 @@ SOURCE = Path(__file__).with_name("kernels.c")
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
 VARIABLE = "WPRIV_COMPILE"
 SECONDS = 60
+# multiply-adds of an example's gradient from which ``kernel_gradients`` is worth compiling
+COMPILE = 2**17
 # the largest difference from torch, relative to the length of a pair, at which normal numbers are accepted
 MAX_ERROR = 2.0**-46
 

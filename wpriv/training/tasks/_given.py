@@ -5,21 +5,26 @@ from __future__ import annotations
 import functools
 import hashlib
 import types
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from wpriv.errors import UsageError
 from wpriv.training import data as data_sets
-from wpriv.training.clipping import model_pass, model_state, probe_model, record_loss
+from wpriv.training.clipping import model_state, probe_model, record_loss
 from wpriv.training.clipping.choose_method import HOOKS, is_filled
 from wpriv.training.clipping.example_gradients import Loss
 from wpriv.training.clipping.model_settings import installed, names
-from wpriv.training.data import Data
-from wpriv.training.tasks import fit
+from wpriv.training.clipping.record_trees import Records, called, mapped
+from wpriv.training.data import Data, Packed, map_tree, named_leaves_of, of_persons, pack
+from wpriv.training.data._dataset import random_split
+from wpriv.training.data.arrays import Split
+from wpriv.training.tasks import _supervised, fit
 
 # --- a digest of what a function, a network or an object computes: its code and what it holds ---
 #
@@ -178,19 +183,109 @@ def require_network(model: object) -> None:
     probe_model.require_shapes(model)
 
 
-def pair(given: object, argument: str) -> tuple[object, object]:
-    """Return the records and targets of a pair of arrays or of a Dataset."""
-    if isinstance(given, TensorDataset):
+def pair(given: object, argument: str, *, alone: bool = True) -> tuple[object, object]:
+    """Return the records and targets of arrays, of a Dataset or of a DataLoader.
+
+    Args:
+        alone: whether records may come without targets; they are then the targets themselves.
+    Returns:
+        Each as an array, or packed where it is a tree of arrays, or targets have another form than a number or a row
+        of numbers for each record.
+    """
+    if isinstance(given, TensorDataset) and len(given.tensors) == 2:
         given = given.tensors
-    if isinstance(given, Dataset):
-        given = _gathered(given, argument)
+    if isinstance(given, DataLoader):
+        given = _of_loader(given, argument)
+    elif isinstance(given, Dataset):
+        given = _joined([given[k] for k in range(_count(given, argument))], np.stack, argument)
+    if alone and isinstance(given, (Mapping, Tensor, np.ndarray)):
+        x = _form(given, given, argument)
+        return x, x if isinstance(x, Packed) else pack(argument, quantities(x))
     if not isinstance(given, (tuple, list)) or len(given) != 2:
+        without = "" if alone else ", for which a loss compares outputs with the records: give `loss`"
         raise UsageError(
-            f"`{argument}` must be a pair (x, y) of arrays with one target for each record, or a torch Dataset of such "
-            f"pairs; found {type(given).__name__}"
+            f"`{argument}` must be a pair (x, y) with one target for each record, each an array or a dictionary, tuple "
+            f"or list of arrays; or a torch Dataset or DataLoader of such pairs. Found {type(given).__name__}{without}"
         )
-    x, y = (_array(part, argument) for part in given)
-    return x, y
+    x, y = _form(given[0], given[1], argument), _form(given[1], given[0], argument)
+    shape, kind = getattr(y, "shape", ()), getattr(getattr(y, "dtype", None), "kind", "")
+    return x, pack(f"{argument}, targets", y) if kind and kind in "biuf" and _is_form(shape, kind) else y
+
+
+def _is_form(shape: tuple[int, ...], kind: str) -> bool:
+    """Tell whether targets have a form of their own: neither a number for each record nor a row of floats."""
+    return len(shape) > 2 or (len(shape) == 2 and kind != "f" and 1 not in shape)
+
+
+def _form(part: object, other: object, argument: str) -> object:
+    """Return an array, or packed records where a part is a tree of arrays; a list of rows is an array."""
+    if isinstance(part, list):
+        rows = all(isinstance(item, (Tensor, np.ndarray)) and item.ndim for item in part)
+        tree = bool(part) and rows and len(part) != len(other)  # type: ignore[arg-type]  # what has no length fails below
+    else:
+        leaves = [leaf for _, leaf in named_leaves_of(part)]
+        tree = isinstance(part, Mapping) or any(isinstance(leaf, (Tensor, np.ndarray)) for leaf in leaves)
+        tree = tree and isinstance(part, (Mapping, tuple))
+    return pack(argument, map_tree(part, lambda leaf: _array(leaf, argument))) if tree else _array(part, argument)
+
+
+def quantities(x: object) -> object:
+    """Return an array of quantities as floats: bytes divided by 255, whole numbers as they are."""
+    array = np.asarray(x)
+    if array.dtype == np.uint8:
+        return array.astype(np.float32) / np.float32(255)
+    return array.astype(np.float32) if array.dtype.kind in "iu" else array
+
+
+def as_the_network_takes(model: nn.Module, x: object, *, pictures: bool) -> object:
+    """Return records packed where they are series [N, C, T], volumes or larger, and as they are where not.
+
+    Args:
+        pictures: [N, H, W] are grey pictures; otherwise they are where the network does not take them as they are.
+    """
+    shape = np.shape(x) if isinstance(x, np.ndarray) else ()
+    if len(shape) > 4 or (len(shape) == 3 and not pictures and _takes(model, shape[1:])):
+        return pack("data", quantities(x))
+    return x
+
+
+def by_person(
+    train: tuple[object, object], test: tuple[object, object] | None, persons: object, limit: int, *, tokens: int
+) -> tuple[tuple[object, object], tuple[object, object]]:
+    """Return the records of each person together, [P, limit, ...], and records for testing one by one.
+
+    Without ``test`` a fifth of the persons is held out, with the records of theirs that are kept.
+    """
+    if tokens:
+        raise UsageError("`tokens` is for records [N, T]; of persons give a dictionary, such as {'x': tokens}")
+    parts = [
+        part if isinstance(part, Packed) else pack("data", quantities(part) if not k else part)
+        for k, part in enumerate(train)
+    ]
+    places, present = of_persons("data", persons, len(parts[0].rows), limit)
+    if test is None:
+        kept, held_out = random_split(len(places), Split().share, Split().seed)
+        rest = places[held_out][present[held_out]]
+        tests = [Packed(part.rows[rest], part.form) for part in parts]
+        places, present = places[kept], present[kept]
+    else:
+        tests = [
+            part if isinstance(part, Packed) else pack("test", quantities(part) if not k else part)
+            for k, part in enumerate(test)
+        ]
+    goals = pack("data", (map_tree(parts[1].unpacked(), lambda leaf: leaf[places]), present))
+    return (Packed(parts[0].rows[places], parts[0].form), goals), (tests[0], tests[1])
+
+
+def _takes(model: nn.Module, shape: tuple[int, ...]) -> bool:
+    """Tell whether a network gives an output for each of two and of three records of a shape."""
+    weight = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(0))
+    with model_state.kept(model), torch.no_grad():
+        try:
+            outputs = [model.eval()(weight.new_zeros(count, *shape)) for count in (2, 3)]
+        except (RuntimeError, ValueError, TypeError, IndexError):
+            return False
+    return [len(each) if isinstance(each, Tensor) and each.dim() else 0 for each in outputs] == [2, 3]
 
 
 def _array(part: object, argument: str) -> object:
@@ -231,10 +326,14 @@ def by_outputs(model: nn.Module, data: Data) -> Data:
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     if data.classes_from != data_sets.FROM_LARGEST and not whole:
         return data
-    zeros = torch.zeros((1, *data.shape), device=device, dtype=torch.int64 if data.vocabulary else torch.float32)
+    if data.x_form is None:
+        kind = torch.int64 if data.vocabulary else torch.float32
+        zeros: Records = torch.zeros((1, *data.shape), device=device, dtype=kind)
+    else:
+        zeros = mapped(_supervised.tensors_of(Packed(data.x_train[:1], data.x_form), device), torch.zeros_like)
     with model_state.kept(model), torch.no_grad():
         try:
-            outputs = model_pass.logits_of(model.eval()(zeros))
+            outputs = record_loss.logits_of(called(model.eval(), zeros))
         except (RuntimeError, ValueError, TypeError, IndexError):
             return data  # refused with the reason before the first step
     if not isinstance(outputs, Tensor) or outputs.dim() != 2 or outputs.shape[1] < 2:
@@ -242,14 +341,55 @@ def by_outputs(model: nn.Module, data: Data) -> Data:
     return data_sets.by_outputs(data, outputs.shape[1])
 
 
-def _gathered(dataset: Dataset[tuple[object, object]], argument: str) -> tuple[object, object]:
-    """Read a Dataset of pairs into two arrays."""
+def _count(dataset: Dataset[object], argument: str) -> int:
+    """Return the number of records of a Dataset."""
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        raise UsageError(
+            f"`{argument}`: {type(dataset).__name__} has no length, and the sampling rate that is accounted for needs "
+            f"the number of records. Give a Dataset with __len__ and __getitem__"
+        )
+    return len(dataset)
+
+
+def _of_loader(loader: DataLoader[object], argument: str) -> object:
+    """Read the Dataset of a DataLoader by its collate_fn and its workers, one record after another.
+
+    Each record is collated alone, so that what it becomes (its padding, say) depends on no other record.
+    """
+    _count(loader.dataset, argument)
+    warnings.warn(
+        f"of the DataLoader in `{argument}` its dataset, collate_fn and workers are used; its batch size, shuffle and "
+        f"sampler are not: wpriv draws the records of each step as it accounts for them (`batch`, `sampling`)",
+        stacklevel=2,
+    )
+    single = None if loader.batch_size is None and loader.batch_sampler is None else 1
+    records = DataLoader(
+        loader.dataset,
+        batch_size=single,
+        collate_fn=loader.collate_fn,
+        num_workers=loader.num_workers,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+    )
+    return _joined(list(records), np.stack if single is None else np.concatenate, argument)
+
+
+def _joined(
+    examples: list[object], join: Callable[[list[np.ndarray[Any, Any]]], np.ndarray[Any, Any]], argument: str
+) -> object:
+    """Return the trees of single records as one tree of arrays."""
+    if not examples:
+        raise UsageError(f"`{argument}` has no record")
     try:
-        examples = [dataset[k] for k in range(len(dataset))]  # type: ignore[arg-type]  # it has a length
-        rows = [(np.asarray(_array(x, argument)), np.asarray(_array(y, argument))) for x, y in examples]
-        return np.stack([x for x, _ in rows]), np.array([y for _, y in rows])
+        leaves = [[np.asarray(_array(leaf, argument)) for _, leaf in named_leaves_of(each)] for each in examples]
+        joined = iter([join(list(same)) for same in zip(*leaves, strict=True)])
     except (TypeError, ValueError) as error:
-        raise UsageError(f"`{argument}`: a Dataset must give pairs (x, y) of one shape; {error}") from None
+        raise UsageError(
+            f"`{argument}`: all records must have parts of one shape, that depends on no other record; {error}. Pad "
+            f"each record to a public length, with a mask or ignore_index, in the Dataset or in collate_fn"
+        ) from None
+    tree = map_tree(examples[0], lambda leaf: next(joined))
+    return tuple(tree) if isinstance(tree, list) else tree
 
 
 def per_record(loss: object) -> Loss:
@@ -257,7 +397,7 @@ def per_record(loss: object) -> Loss:
     if isinstance(loss, str):
         return fit.loss_of(loss)
     if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
-        return functools.partial(fit.of_logits, record_loss.per_record(loss))
+        return record_loss.per_record(loss)
     if not callable(loss):
         why = ". Each record's gradient is clipped, for which its value on a batch is of no use"
         raise UsageError(

@@ -13,7 +13,8 @@ import numpy as np
 from wpriv.config.field_types import Field, StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
-from wpriv.training.data._dataset import FROM_OUTPUTS
+from wpriv.training.data._dataset import FROM_OUTPUTS, IGNORED
+from wpriv.training.data._trees import Packed, map_tree
 from wpriv.training.engine import release_spec
 from wpriv.training.tasks import _image_features
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from wpriv.training.clipping.example_gradients import Loss
+    from wpriv.training.clipping.record_trees import Records
     from wpriv.training.data import Data
     from wpriv.training.data._dataset import Array
     from wpriv.training.engine.batch_gradient import AdaptiveNorm, Batches, BatchGradient, Fetch
@@ -103,34 +105,52 @@ def require_shares(data: Data) -> None:
 
 
 def require_fit(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, vocabulary: int, classes: int, indexed: bool
+    model: nn.Module, loss: Loss, inputs: Records, targets: Records, vocabulary: int, classes: int, indexed: bool
 ) -> None:
-    """Refuse a model or loss that fails on zeros, or the last token, with the least and the largest target."""
+    """Refuse a model or loss that fails on zeros, or the last token, with the least and the largest target.
+
+    Of trees it is tried on the least and the largest value at each place, since their whole numbers may
+    be tokens.
+    """
     import torch
 
-    from wpriv.training.clipping import model_pass, model_state
+    from wpriv.training.clipping import model_state
+    from wpriv.training.clipping.record_loss import logits_of
+    from wpriv.training.clipping.record_trees import Tree, called, leaves, mapped, raw
 
     what = "the network"
-    probes = torch.stack([targets.amin(0), targets.amax(0), targets[0]])
-    if not targets.is_floating_point() and classes > 1:
+    probes = mapped(targets, _extremes)
+    if isinstance(probes, torch.Tensor) and not probes.is_floating_point() and classes > 1:
         probes[2] = classes - 1
     with model_state.kept(model), torch.no_grad():
         try:
-            zeros = torch.full_like(inputs[:1], max(vocabulary - 1, 0))
-            outputs = model.eval()(zeros.repeat(3, *[1] * (inputs.dim() - 1)))
+            if isinstance(inputs, Tree):
+                examples: Records = inputs.map(_extremes)
+            else:
+                examples = torch.full_like(inputs[:1], max(vocabulary - 1, 0)).repeat(3, *[1] * (inputs.dim() - 1))
+            outputs = called(model.eval(), examples)
             what = "the loss"
-            _require_outputs(model_pass.logits_of(outputs), classes, indexed)
-            losses = loss(outputs, probes)
+            if isinstance(logits := logits_of(outputs), torch.Tensor):
+                _require_outputs(logits, classes, indexed)
+            losses = loss(outputs, raw(probes))
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             message = (str(error).splitlines() or [type(error).__name__])[0].removesuffix(".")
-            if what == "the network":
-                message += _advice_on_tokens(model, inputs, vocabulary) or _advice_on_precision(model, inputs)
-            elif not targets.is_floating_point():
-                message += f". The targets are whole numbers from {int(targets.min())} to {int(probes.max())}"
+            if what == "the network" and "does not require grad" in message:
+                message = (
+                    "its forward takes a gradient, and test records are measured without any. Take it within `with "
+                    "torch.enable_grad():`"
+                )
+            elif what == "the network":
+                if isinstance(inputs, torch.Tensor):
+                    message += _advice_on_tokens(model, inputs, vocabulary) or _advice_on_precision(model, inputs)
+            elif isinstance(targets, torch.Tensor) and not targets.is_floating_point():
+                message += f". The targets are whole numbers from {int(targets.min())} to {int(targets.max())}"
+            shapes = [" and ".join(str(list(leaf.shape[1:])) for leaf in leaves(part)) for part in (inputs, targets)]
             raise UsageError(
-                f"{what} fails on records of shape {list(inputs.shape[1:])} with targets of shape "
-                f"{list(targets.shape[1:])}: {message}"
+                f"{what} fails on records of shape {shapes[0]} with targets of shape {shapes[1]}: {message}"
             ) from None
+    if not isinstance(losses, torch.Tensor):
+        raise UsageError(f"the loss must give a tensor with one number for each record; found {type(losses).__name__}")
     if losses.shape != (3,):
         raise UsageError(
             f"the loss must give one number for each record, [B]; found the shape {list(losses.shape)} for 3 records. "
@@ -138,7 +158,17 @@ def require_fit(
         )
 
 
-def _require_outputs(outputs: Any, classes: int, indexed: bool) -> None:
+def _extremes(values: Tensor) -> Tensor:
+    """Return three rows: the least and the largest value at each place, without what a loss ignores, and the first."""
+    import torch
+
+    if values.dtype == torch.bool:
+        return torch.stack([values.all(0), values.any(0), values[0]])
+    least = values if values.is_floating_point() else values.masked_fill(values == IGNORED, int(values.max()))
+    return torch.stack([least.amin(0), values.amax(0), values[0]])
+
+
+def _require_outputs(outputs: Tensor, classes: int, indexed: bool) -> None:
     """Refuse a network with fewer outputs than there are classes, where targets are the places of outputs."""
     import torch
 
@@ -176,6 +206,7 @@ class InputOptions(StrictModel):
 
 
 HALF = "Layers computed in bfloat16 (torch.autocast); weights, norms, sums and noise were float32"
+RECORD = "record"
 CHUNK = 1000  # test records that are evaluated at once
 
 
@@ -183,14 +214,15 @@ def build_job(
     recipe: Train,
     model: nn.Module,
     loss: Loss,
-    train: tuple[Tensor, Tensor],
-    test: tuple[Tensor, Tensor],
+    train: tuple[Records, Records],
+    test: tuple[Records, Records],
     *,
     classes: int,
     adjacency: str,
-    measure: Callable[[Tensor, Tensor], dict[str, Tensor]],
+    measure: Callable[[Any, Any], dict[str, Tensor]],
     vocabulary: int = 0,
     indexed: bool = False,
+    persons: int = 0,
 ) -> Job:
     """Build the job that trains a model on the sum of its losses.
 
@@ -201,20 +233,29 @@ def build_job(
         measure: (outputs, targets) -> sums over test records by name; their means become metrics.
         vocabulary: the declared number of tokens, where inputs are tokens; else 0.
         indexed: integer targets are the places of outputs.
+        persons: the most records of a person, where ``train`` has persons, [P, persons, ...] each; else 0. Their
+            targets have a second part, [P, persons], that is true for records and false for padding.
     """
     import torch
 
     from wpriv.training.clipping import clip, probe_model
+    from wpriv.training.clipping.record_trees import joined, mapped, records_of
     from wpriv.training.engine import augmentation, batch_gradient, fine_tuning
     from wpriv.training.engine.job import Job
 
     private, (inputs, targets) = recipe.privacy, train
     probe_model.require_shapes(model)
     model = fine_tuning.prepared(model, recipe)
-    require_fit(model, loss, inputs, torch.cat([targets, test[1]]), vocabulary, classes, indexed)
-    if inputs.dim() == 4:
+    rows, goals = inputs, targets
+    if persons:
+        of_records: Any = targets
+        rows, goals = (
+            mapped(part, lambda leaf: leaf.flatten(0, 1)) for part in (inputs, records_of(of_records.value[0]))
+        )
+    require_fit(model, loss, rows, joined([goals, test[1]]), vocabulary, classes, indexed)
+    if isinstance(rows, torch.Tensor) and rows.dim() == 4:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch omits it
-    copied = augmentation.of(recipe.augment, inputs)
+    copied = augmentation.of(recipe.augment, inputs, model, persons)
     fetch = _fetcher(inputs, targets)
     batches = copied.batches(batch_gradient.Batches(model, loss, fetch, 1))
     method = ""
@@ -264,16 +305,18 @@ def build_job(
     )
 
 
-def _fetcher(inputs: Tensor, targets: Tensor) -> Fetch:
+def _fetcher(inputs: Records, targets: Records) -> Fetch:
     """Return what takes the records of a batch by their indices; images as the layers read them fastest."""
     import torch
 
-    def fetch(indices: Indices) -> tuple[Tensor, Tensor]:
+    from wpriv.training.clipping.record_trees import mapped
+
+    def fetch(indices: Indices) -> tuple[Records, Records]:
         rows = torch.from_numpy(indices).to(inputs.device)
-        records = inputs.index_select(0, rows)
-        if records.dim() == 4:
+        records, goals = (mapped(part, lambda leaf: leaf.index_select(0, rows)) for part in (inputs, targets))
+        if isinstance(records, torch.Tensor) and records.dim() == 4:
             records = records.contiguous(memory_format=torch.channels_last)
-        return records, targets.index_select(0, rows)
+        return records, goals
 
     return fetch
 
@@ -295,19 +338,31 @@ def _aggregators(
     return aggregator, adaptive
 
 
-def to_inputs(x: Array, options: InputOptions, device: torch.device) -> Tensor:
+def tensors_of(packed: Packed, device: torch.device) -> Records:
+    """Return packed records as tensors on a device."""
+    import torch
+
+    from wpriv.training.clipping.record_trees import records_of
+
+    return records_of(map_tree(packed.unpacked(), lambda leaf: torch.tensor(np.ascontiguousarray(leaf), device=device)))
+
+
+def to_inputs(x: Array, options: InputOptions, device: torch.device, form: object = None) -> Records:
     """Return records as the model takes them: float32 on the device.
 
     They are normalised by public constants if given, and images are replaced by their features if the options name
-    some. Tokens (int64) stay whole numbers.
+    some. Tokens (int64) stay whole numbers. Records of another ``form`` pass as they are.
     """
-    if x.dtype == "int64":
+    if x.dtype == "int64" or form is not None:
         import torch
 
+        why = (
+            "tokens are names of words and no quantities" if form is None else "records that are no pictures have none"
+        )
         for key in ("normalise", "features"):
             if getattr(options, key) is not None:
-                raise UsageError(f"options: {key}: tokens are names of words and no quantities; leave it out")
-        return torch.tensor(x, device=device)
+                raise UsageError(f"options: {key}: {why}; leave it out")
+        return torch.tensor(x, device=device) if form is None else tensors_of(Packed(x, form), device)
     inputs = _image_features.normalised(x, options.normalise, device)
     if options.features is None:
         return inputs
@@ -316,7 +371,8 @@ def to_inputs(x: Array, options: InputOptions, device: torch.device) -> Tensor:
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
     """Return the release of a step: the sum of the records' clipped gradients."""
-    return release_spec.gradients(recipe, sizes["records"])
+    spec, unit = release_spec.gradients(recipe, sizes["records"]), recipe.options.get("unit", RECORD)
+    return spec if unit == RECORD else replace(spec, unit=f"one {unit} of the training set")
 
 
 def supports_exact_noise(recipe: Train) -> bool:
@@ -352,16 +408,18 @@ FIELDS: dict[str, Any] = {
 
 
 def _means(
-    model: nn.Module, test: tuple[Tensor, Tensor], measure: Callable[[Tensor, Tensor], dict[str, Tensor]]
+    model: nn.Module, test: tuple[Records, Records], measure: Callable[[Any, Any], dict[str, Tensor]]
 ) -> dict[str, float]:
     """Return the means of the measured figures over the test records."""
     import torch
+
+    from wpriv.training.clipping.record_trees import called, raw
 
     inputs, targets = test
     sums: dict[str, float] = {}
     with torch.no_grad():
         for first in range(0, len(targets), CHUNK):
             chunk = slice(first, first + CHUNK)
-            for name, total in measure(model(inputs[chunk]), targets[chunk]).items():
+            for name, total in measure(called(model, inputs[chunk]), raw(targets[chunk])).items():
                 sums[name] = sums.get(name, 0.0) + float(total)
     return {name: total / len(targets) for name, total in sums.items()}

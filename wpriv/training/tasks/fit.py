@@ -12,6 +12,7 @@ from wpriv.errors import UsageError
 from wpriv.files import python_file
 from wpriv.training import models
 from wpriv.training.clipping import record_loss
+from wpriv.training.data._trees import Packed
 from wpriv.training.tasks import TaskSpec, _supervised
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from wpriv.config.document import Key
     from wpriv.training.clipping.example_gradients import Loss
+    from wpriv.training.clipping.record_trees import Records
     from wpriv.training.data import Data
     from wpriv.training.data._dataset import Array
     from wpriv.training.engine.job import Job
@@ -35,6 +37,7 @@ class Options(_supervised.InputOptions):
         description=f"loss of a record: {', '.join(LOSSES)}, or {{file: loss.py, name: ...}}, a function "
         "(outputs, targets) -> losses [B]",
     )
+    unit: str = Field(_supervised.RECORD, description="what a record is, in a word for the statement")
 
 
 def validate(recipe: Train) -> list[tuple[Key, str]]:
@@ -78,13 +81,17 @@ def build_job(
         data = _supervised.counted(data)
     if targets == "shares":
         _supervised.require_shares(data)
+    persons = int(str(recipe.data.parameters().get("max_per_person", 0)))
     classes = len(data.classes)
-    width = classes if data.response_train is None else data.response_train.shape[1]
+    width = classes if data.response_train is None or data.y_form is not None else data.response_train.shape[1]
     train, test = (
-        (_supervised.to_inputs(x, options, device), _targets(y, response, indexed, device))
-        for x, y, response in (
-            (data.x_train, data.y_train, data.response_train),
-            (data.x_test, data.y_test, data.response_test),
+        (
+            _supervised.to_inputs(x, options, device, data.x_form),
+            _targets(y, response, indexed, device, data.packed(f"response_{part}")),
+        )
+        for part, x, y, response in (
+            ("train", data.x_train, data.y_train, data.response_train),
+            ("test", data.x_test, data.y_test, data.response_test),
         )
     )
     network = model if model is not None else models.build(recipe.model, train[0].shape[1:], width)
@@ -99,20 +106,21 @@ def build_job(
         adjacency=adjacency,
         vocabulary=data.vocabulary,
         indexed=indexed,
-        measure=functools.partial(_measure, per_record, indexed or not data.response),
+        measure=functools.partial(_measure, per_record, indexed or not data.response or data.y_form is not None),
+        persons=persons,
     )
 
 
 def loss_of(loss: str | OwnCode) -> Loss:
     """Return the loss of that name, or of that file, as a function (outputs, targets) -> losses [B]."""
-    from torch.nn import functional
+    from torch.nn import CrossEntropyLoss, functional
 
     if isinstance(loss, OwnCode):
         return lambda outputs, targets: python_file.function(str(loss.file), loss.name)(
             outputs, targets, **loss.parameters()
         )
     if loss == "cross-entropy":
-        return functools.partial(of_logits, functools.partial(functional.cross_entropy, reduction="none"))
+        return record_loss.per_record(CrossEntropyLoss())
     elementwise: dict[str, Callable[..., Tensor]] = {
         "binary-cross-entropy": functional.binary_cross_entropy_with_logits,
         "squared": functional.mse_loss,
@@ -124,26 +132,27 @@ def loss_of(loss: str | OwnCode) -> Loss:
             f"the loss {loss!r} was passed to wpriv.train in Python, and only that program has it. Use one of "
             f"{', '.join(LOSSES)}, or {{file: loss.py, name: ...}}"
         )
-    return functools.partial(of_logits, functools.partial(_mean_of_outputs, elementwise[loss]))
+    return functools.partial(_mean_of_outputs, elementwise[loss])
 
 
-def of_logits(loss: Loss, outputs: Any, targets: Tensor) -> Tensor:
-    """Return a loss of the logits, where a network of transformers returns them in an object."""
-    from wpriv.training.clipping.model_pass import logits_of
-
-    return loss(logits_of(outputs), targets)
-
-
-def _mean_of_outputs(loss: Callable[..., Tensor], outputs: Tensor, targets: Tensor) -> Tensor:
+def _mean_of_outputs(loss: Callable[..., Tensor], outputs: Any, targets: Tensor) -> Tensor:
     """The mean of an elementwise loss over the outputs of each record."""
+    outputs = record_loss.logits_of(outputs)
     values = loss(outputs, targets.to(outputs.dtype).view_as(outputs), reduction="none")
     return values.flatten(1).mean(dim=1) if values.dim() > 1 else values
 
 
-def _targets(y: Array, response: Array | None, indexed: bool, device: torch.device) -> Tensor:
+def test_targets(data: Data, indexed: bool, device: torch.device) -> Records:
+    """Return the targets of the test records, classes where the loss is ``indexed`` by them."""
+    return _targets(data.y_test, data.response_test, indexed, device, data.packed("response_test"))
+
+
+def _targets(y: Array, response: Array | None, indexed: bool, device: torch.device, packed: Packed | None) -> Records:
     """Return classes, or the numbers to predict where the data set has some and the loss is not about classes."""
     import torch
 
+    if packed is not None:
+        return _supervised.tensors_of(packed, device)
     if response is None or indexed:
         return torch.tensor(y, device=device).long()
     if response.dtype.kind == "i":  # whole numbers, [N], which cannot be classes
@@ -151,16 +160,15 @@ def _targets(y: Array, response: Array | None, indexed: bool, device: torch.devi
     return torch.tensor(response, device=device).float()
 
 
-def _measure(loss: Loss, classes: bool, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+def _measure(loss: Loss, classes: bool, outputs: Any, targets: Any) -> dict[str, Tensor]:
     """Return sums over test records: the loss, and where targets are classes the number of right ones."""
     import torch
 
-    from wpriv.training.clipping.model_pass import logits_of
-
-    sums, outputs = {"test_loss": loss(outputs, targets).sum()}, logits_of(outputs)
-    if not isinstance(outputs, torch.Tensor):
+    sums = {"test_loss": loss(outputs, targets).sum()}
+    outputs = record_loss.logits_of(outputs)
+    if not classes or not isinstance(outputs, torch.Tensor) or not isinstance(targets, torch.Tensor):
         return sums
-    if classes and not targets.is_floating_point() and outputs.dim() == 2 and outputs.shape[1] > 1:
+    if not targets.is_floating_point() and targets.dim() == 1 and outputs.dim() == 2 and outputs.shape[1] > 1:
         sums["accuracy"] = (outputs.argmax(dim=1) == targets).sum()
     return sums
 

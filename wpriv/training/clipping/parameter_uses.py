@@ -1,0 +1,386 @@
+"""Parameters outside the layers with rules: each operation in which one meets the records is differentiated by itself.
+
+Examples are a scale per channel in a block, a normalisation of the user's own, a class token, a weight computed from
+others (weight_norm), and an embedding of positions. While the model runs, a mode sees the functions of torch that it
+calls, and keeps apart what comes of the records and what comes of parameters alone. Where both meet, the gradient of
+each record is taken: an elementwise function gets the parameter expanded over the records, so that the backward pass
+has a gradient for each; a linear map has the rule of its layer; any other function is differentiated by torch.func
+from its arguments and its output gradient. From a tensor that was computed of parameters the gradients go on to these
+by a backward pass through that computation. Nothing of the records is computed twice, except by torch.func.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.func import grad
+from torch.func import vmap as batched
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from wpriv.errors import Unsupported
+from wpriv.training.clipping.example_gradients import Share, explicit, outer, products, together
+from wpriv.training.clipping.layer_rules import embedding
+from wpriv.training.clipping.record_trees import Records, leaves
+
+# functions whose value at a place depends on the arguments at this place alone, after broadcasting
+ELEMENTWISE = (
+    "add",
+    "sub",
+    "rsub",
+    "mul",
+    "div",
+    "rdiv",
+    "true_divide",
+    "divide",
+    "multiply",
+    "subtract",
+    "pow",
+    "rpow",
+)
+ELEMENTWISE += ("maximum", "minimum", "where", "addcmul", "addcdiv", "lerp", "iadd", "isub", "imul", "idiv", "ipow")
+# functions after which the records may lie in another dimension than the first
+MOVING = ("transpose", "permute", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "T", "H")
+MOVING += ("stack", "unsqueeze", "getitem")
+# properties of tensors that are no tensors
+PLAIN = (
+    "dtype",
+    "device",
+    "layout",
+    "ndim",
+    "requires_grad",
+    "is_leaf",
+    "is_nested",
+    "is_cuda",
+    "is_sparse",
+    "grad_fn",
+)
+PLAIN += ("dim", "numel", "stride", "is_contiguous", "is_floating_point", "is_complex", "get_device", "data_ptr")
+# values of gradients that go back through a computation together: for the cache of a CPU
+TOGETHER = 2**18
+BY_VMAP = "use the clipping method 'vmap'"
+
+
+class Rows(int):
+    """The number of rows of a batch, which stays recognisable where a model passes it on as a size."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A tensor that is computed from parameters alone: from ``roots``, parameters or rows of an embedding."""
+
+    tensor: Tensor
+    roots: tuple[Tensor, ...]
+
+
+# the gradient of an operation's result -> gradients by record of the tensors that took part in it
+Differentiate = Callable[[Tensor], list[tuple[Computed, Share]]]
+
+
+class Uses(TorchFunctionMode):
+    """The operations of a forward pass in which parameters meet the records, outside of the layers with rules.
+
+    Args:
+        model: its trainable parameters are followed. inputs: the records. rows: their number B, times the copies of
+            each record.
+
+    ``inside`` is the layer with a rule that is running, if any. ``found`` has, for each operation, the edge of the
+    graph whose gradient is wanted, and what to do with this gradient.
+    """
+
+    def __init__(self, model: nn.Module, inputs: Records, rows: int):
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.records, self.rows = len(inputs), rows
+        self.found: list[tuple[GradientEdge, Differentiate]] = []
+        self.inside: nn.Module | None = None
+        self.computed = {id(p): Computed(p, (p,)) for p in model.parameters() if p.requires_grad}
+        # the weight, the words and the index of padding that gave the rows of an embedding
+        self.embedded: dict[int, tuple[nn.Parameter, Tensor, int | None]] = {}
+        self.key = object()
+        for leaf in leaves(inputs):
+            self.mark(leaf, False)
+
+    def of_records(self, tensor: object) -> bool:
+        """Return whether a tensor was computed from the records in this pass."""
+        return isinstance(tensor, Tensor) and self._moved(tensor) is not None
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        if (
+            self.inside is not None
+            or func.__name__ in PLAIN
+            or (func.__name__ == "__get__" and func.__self__.__name__ in PLAIN)
+        ):
+            return func(*args, **given)
+        computed, moved = self._sorted((*args, given) if given else args)
+        if computed and torch.is_grad_enabled():
+            return self._compute(func, args, given, computed) if moved is None else self._meet(func, args, given, moved)
+        out = func(*args, **given)
+        if moved is not None and out is not None:
+            name = _name(func)
+            if not moved and type(out) in (int, torch.Size):
+                return self._sized(name, args, out)
+            unchanged = isinstance(out, Tensor) and self._moved(out) is None and not func.__name__.endswith("_")
+            if not (unchanged and any(out is item for item in args)):
+                self.mark(out, moved or (name in MOVING and _moves(name, args, given)))
+        return out
+
+    def follows(self, layer: nn.Module) -> bool:
+        """Return whether the trainable parameters of a layer are those of the model, not gathered for this call."""
+        return all(id(p) in self.computed for p in layer.parameters() if p.requires_grad)
+
+    def leave(self, output: object, moved: bool = False) -> None:
+        """Mark the output of the layer with a rule that was running."""
+        self.inside = None
+        self.mark(output, moved)
+
+    __torch_function__.__dynamo_disable = __torch_function__  # type: ignore[attr-defined]
+
+    def shares(self, differentiate: Differentiate, delta: Tensor) -> dict[nn.Parameter, Share]:
+        """Return the gradients of parameters by record that come of one operation."""
+        by_root: dict[int, list[Share]] = {}
+        roots: dict[int, Tensor] = {}
+        for computed, share in differentiate(delta):
+            for root, part in _to_roots(computed, share):
+                roots[id(root)] = root
+                by_root.setdefault(id(root), []).append(part)
+        result: dict[nn.Parameter, list[Share]] = {}
+        for key, parts in by_root.items():
+            part, root = together(parts), roots[key]
+            if key in self.embedded:
+                root, words, padding = self.embedded[key]
+                layer: Any = SimpleNamespace(weight=root, num_embeddings=len(root), padding_idx=padding)
+                part = embedding(layer, words.expand(self.records, *words.shape), part.each())["weight"]
+            result.setdefault(root, []).append(part)  # type: ignore[arg-type]
+        return {parameter: together(parts) for parameter, parts in result.items()}
+
+    # --- what comes of the records, and what of parameters alone ---
+
+    def _moved(self, tensor: Tensor) -> bool | None:
+        """Return whether the records of a tensor may lie in another dimension than the first; None if it has none."""
+        key, moved = getattr(tensor, "_records", (None, None))
+        return moved if key is self.key else None
+
+    def mark(self, out: object, moved: bool) -> None:
+        """Mark tensors as computed from the records."""
+        if isinstance(out, Tensor):
+            out._records = (self.key, moved)  # type: ignore[attr-defined]
+        elif isinstance(out, (list, tuple)):
+            for item in out:
+                self.mark(item, moved)
+
+    def _sorted(self, items: Iterable[Any]) -> tuple[list[Computed], bool | None]:
+        """Return the items computed from parameters, and ``_moved`` of those that are computed from records."""
+        computed: list[Computed] = []
+        moved: bool | None = None
+        for item in items:
+            mark: bool | None = None
+            if isinstance(item, Tensor):
+                mark = self._moved(item)
+                if mark is None and id(item) in self.computed:
+                    computed.append(self.computed[id(item)])
+            elif isinstance(item, (list, tuple, dict)):
+                inner, mark = self._sorted(item.values() if isinstance(item, dict) else item)
+                computed += inner
+            elif type(item) is Rows:
+                mark = False
+            if mark is not None:
+                moved = mark or bool(moved)
+        return computed, moved
+
+    def _sized(self, name: str, args: Sequence[Any], out: Any) -> Any:
+        """Return a shape, or its first number, in which the number of rows is recognisable."""
+        if type(out) is torch.Size and out and out[0] == self.rows:
+            return torch.Size((Rows(out[0]), *out[1:]))
+        return Rows(out) if name == "size" and args[1:] == (0,) and out == self.rows else out
+
+    def _compute(self, func: Any, args: Sequence[Any], given: dict[str, Any], computed: list[Computed]) -> Any:
+        """Call a function of parameters alone, and note what it returns."""
+        out = func(*args, **given)
+        roots = tuple({id(root): root for each in computed for root in each.roots}.values())
+        for tensor in tree_flatten(out)[0]:
+            if isinstance(tensor, Tensor) and tensor.requires_grad and id(tensor) not in self.computed:
+                if func.__name__ == "embedding" and isinstance(args[1], nn.Parameter):
+                    padding = given.get("padding_idx", args[2] if len(args) > 2 else None)
+                    self.embedded[id(tensor)] = args[1], args[0], padding
+                    roots = (tensor,)
+                self.computed[id(tensor)] = Computed(tensor, roots)
+        return out
+
+    # --- operations in which both meet ---
+
+    def _meet(self, func: Any, args: Sequence[Any], given: dict[str, Any], moved: bool) -> Any:
+        """Call a function of parameters and records, and note how it is differentiated."""
+        name = _name(func)
+        if moved:
+            raise Unsupported(f"{name}() takes a parameter and records outside the first dimension; {BY_VMAP}")
+        parts, form = tree_flatten((tuple(args), given))
+        if name in ELEMENTWISE:
+            args, given = tree_unflatten(self._expanded(name, parts), form)
+            out = func(*args, **given)
+        else:
+            out = func(*args, **given)
+            if not isinstance(out, Tensor) or func.__name__.endswith("_"):
+                raise Unsupported(f"{name}() of a parameter and records has no rule; {BY_VMAP}")
+            if out.requires_grad:
+                way = self._as_linear(name, parts) or self._by_function(name, func, parts, form)
+                self.found.append((get_gradient_edge(out), way))
+        self.mark(out, False)
+        return out
+
+    def _expanded(self, name: str, parts: list[Any]) -> list[Any]:
+        """Return the arguments of an elementwise function, those of parameters as wide as the records."""
+        tensors = [leaf for leaf in parts if isinstance(leaf, Tensor)]
+        width = max(tensor.dim() for tensor in tensors)
+        wide = [tensor for tensor in tensors if tensor.dim() == width and self.of_records(tensor)]
+        rows = wide[0].shape[0] if wide and width else 1
+        result = []
+        for leaf in parts:
+            if not isinstance(leaf, Tensor) or self.of_records(leaf) or id(leaf) not in self.computed:
+                result.append(leaf)
+                continue
+            shape = (1,) * (width - leaf.dim()) + leaf.shape
+            if rows % self.records or shape[0] != 1:
+                raise Unsupported(f"{name}() of a parameter has not the records in its first dimension; {BY_VMAP}")
+            each = leaf.reshape(shape).expand(rows, *shape[1:])
+            result.append(each)
+            self.found.append((get_gradient_edge(each), self._by_place(self.computed[id(leaf)])))
+        return result
+
+    def _by_place(self, computed: Computed) -> Differentiate:
+        """Return the derivative of an elementwise function: the gradient of the expanded tensor, by record."""
+
+        def way(delta: Tensor) -> list[tuple[Computed, Share]]:
+            each = self._by_record(delta)
+            return [(computed, explicit(each.sum(dim=1).reshape(self.records, *computed.tensor.shape)))]
+
+        return way
+
+    def _as_linear(self, name: str, parts: list[Any]) -> Differentiate | None:
+        """Return the derivative of x W^T + b or of x W; None for another function, or of other arguments."""
+        if name not in ("linear", "matmul") or not self.of_records(parts[0]) or id(parts[1]) not in self.computed:
+            return None
+        rows, weight = parts[0].detach(), self.computed[id(parts[1])]
+        bias = self.computed.get(id(parts[2])) if name == "linear" and len(parts) > 2 else None
+        if weight.tensor.dim() != 2 or rows.dim() < 2:
+            return None
+        version = rows._version
+
+        def way(delta: Tensor) -> list[tuple[Computed, Share]]:
+            _refuse_changed(name, rows, version)
+            h, d = (self._by_record(x.to(delta.dtype)).flatten(1, -2) for x in (rows, delta))
+            first, second = (h, d) if name == "linear" else (d, h)
+            one = h.shape[1] == 1
+            share = outer(first.squeeze(1), second.squeeze(1)) if one else products(first, second)
+            return [(weight, share), *([(bias, explicit(d.sum(dim=1)))] if bias else [])]
+
+        return way
+
+    def _by_function(self, name: str, func: Any, parts: list[Any], form: Any) -> Differentiate:
+        """Return the derivative of any other function: that of its value for each record alone, by torch.func."""
+        fixed = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in parts]
+        fixed = [int(leaf) // self.records if type(leaf) is Rows else leaf for leaf in fixed]
+        own = {place: self.computed[id(leaf)] for place, leaf in enumerate(parts) if self._is_computed(leaf)}
+        others = {place: fixed[place]._version for place, leaf in enumerate(parts) if self.of_records(leaf)}
+
+        def way(delta: Tensor) -> list[tuple[Computed, Share]]:
+            for place, version in others.items():
+                _refuse_changed(name, fixed[place], version)
+
+            def value(tensors: list[Tensor], rows: list[Tensor], d: Tensor) -> Tensor:
+                arguments = dict(enumerate(fixed)) | dict(zip(own, tensors, strict=True))
+                arguments |= dict(zip(others, rows, strict=True))
+                args, given = tree_unflatten(list(arguments.values()), form)
+                out = func(*args, **given)
+                if out.shape != d.shape:
+                    raise Unsupported(f"{name}() of one record has another shape than in the batch; {BY_VMAP}")
+                result: Tensor = (out * d).sum()
+                return result
+
+            rows = [self._by_record(_as(fixed[place], delta)) for place in others]
+            tensors = [fixed[place].to(delta.dtype) for place in own]
+            try:
+                with one_by_one():
+                    grads = batched(grad(value), in_dims=(None, 0, 0))(tensors, rows, self._by_record(delta))
+            except RuntimeError as error:
+                reason = str(error).strip().partition("\n")[0]
+                raise Unsupported(f"torch.func cannot differentiate {name}() ({reason}); {BY_VMAP}") from error
+            return [(computed, explicit(each)) for computed, each in zip(own.values(), grads, strict=True)]
+
+        return way
+
+    def _is_computed(self, leaf: object) -> bool:
+        return isinstance(leaf, Tensor) and not self.of_records(leaf) and id(leaf) in self.computed
+
+    def _by_record(self, rows: Tensor) -> Tensor:
+        """Return [B, k, ...] from rows [B k, ...], of which k follow each other for each record."""
+        if not rows.dim() or len(rows) % self.records:
+            raise Unsupported(f"a parameter is used on a tensor without the records in its first dimension; {BY_VMAP}")
+        return rows.reshape(self.records, -1, *rows.shape[1:])
+
+
+@contextmanager
+def one_by_one() -> Iterator[None]:
+    """Let torch.func batch a function one record at a time without a warning: slower, and right."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+        yield
+
+
+def _name(func: Any) -> str:
+    """Return the name of a function of torch, without the underscores of operators and of changes in place."""
+    name: str = func.__self__.__name__ if func.__name__ == "__get__" else func.__name__
+    return name.strip("_")
+
+
+def _moves(name: str, args: Sequence[Any], given: dict[str, Any]) -> bool:
+    """Return whether a function in ``MOVING`` may move the first dimension."""
+    if name == "getitem":
+        first = args[1][0] if isinstance(args[1], tuple) else args[1]
+        return first is None or type(first) is int
+    if name == "permute" and not given:
+        return bool((args[1] if isinstance(args[1], (list, tuple)) else args[1:])[0])
+    places = [*args[1:], *given.values()]
+    if name not in ("transpose", "swapaxes", "swapdims", "unsqueeze", "stack") or not places:
+        return True
+    count = (args[0][0] if name == "stack" else args[0]).dim() + (name in ("stack", "unsqueeze"))
+    return any(place % count == 0 for place in places)
+
+
+def _to_roots(computed: Computed, share: Share) -> list[tuple[Tensor, Share]]:
+    """Return the gradients by record of the roots of a computed tensor, of which ``share`` has the gradients."""
+    tensor, roots = computed.tensor, computed.roots
+    if tensor is roots[0]:
+        return [(tensor, share)]
+    size = max(1, TOGETHER // max(root.numel() for root in roots))
+    options = {"retain_graph": True, "allow_unused": True, "is_grads_batched": True}
+    deltas = torch.split(share.each().to(tensor.dtype), size)
+    try:
+        with one_by_one():
+            pieces = [torch.autograd.grad(tensor, roots, delta, **options) for delta in deltas]
+    except RuntimeError as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise Unsupported(
+            f"the gradients of several records cannot be computed together ({reason}); {BY_VMAP}"
+        ) from error
+    parts = zip(roots, zip(*pieces, strict=True), strict=True)
+    return [(root, explicit(torch.cat(grads))) for root, grads in parts if grads[0] is not None]
+
+
+def _as(tensor: Tensor, like: Tensor) -> Tensor:
+    return tensor.to(like.dtype) if tensor.is_floating_point() else tensor
+
+
+def _refuse_changed(name: str, tensor: Tensor, version: int) -> None:
+    if tensor._version != version:
+        raise Unsupported(f"a tensor was changed in place after {name}() of it and a parameter; {BY_VMAP}")

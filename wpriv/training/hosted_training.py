@@ -1,0 +1,400 @@
+"""Private steps in the loop of another framework, which fetches the batches and updates the weights.
+
+The framework asks a ``PoissonBatches`` for the places of each batch, and passes what it fetched to ``HostedRun.step``,
+which writes the ledger, sums the clipped gradients, adds the noise and leaves the mean in ``p.grad``. The optimizer
+and the learning rates are those of the framework. Plan, folder, engine and statement are those of ``wpriv.train``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from wpriv.config import document
+from wpriv.config.recipe import check
+from wpriv.errors import UsageError
+from wpriv.training import metric_logs, own_training, training_run
+from wpriv.training.data import Data
+from wpriv.training.own_training import OwnTraining
+from wpriv.training.trained import Trained
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from wpriv.config.train_schema import Train
+    from wpriv.training.clipping.example_gradients import Loss
+    from wpriv.training.clipping.record_trees import Records
+    from wpriv.training.engine.job import Job
+    from wpriv.training.engine.loop import Engine
+    from wpriv.training.engine.sampler import Indices
+    from wpriv.training.training_run import Begun
+
+    Rows = tuple[Records, Records]
+
+CHANGED = (
+    "the gradients of the private step were replaced or changed before the optimizer used them: nothing says whether "
+    "what it used has noise. Take out the callback or hook that changes them, and change the noisy gradients in the "
+    "optimizer if you want to"
+)
+# the most records whose content is read to tell data sets apart
+READ = 512
+
+
+class PoissonBatches:
+    """The batch sampler of a private training: each record joins a batch by a coin of its own, some batches are empty.
+
+    An epoch has ceil(records / expected_batch) batches, and the last one what is left of all steps.
+
+    Args:
+        records: the number of records. expected_batch: a whole number of them, on average. steps: of the training.
+    Raises:
+        UsageError: a number is not whole or out of range.
+    """
+
+    def __init__(self, records: int, expected_batch: int, steps: int):
+        from wpriv.core.kinds import Sampling
+        from wpriv.randomness import sampling_generator, training_seeds
+        from wpriv.training.engine.sampler import DrawnAhead, sampler
+
+        for name, number in (("expected_batch", expected_batch), ("steps", steps)):
+            if type(number) is not int or number < 1:
+                raise UsageError(f"`{name}` must be a whole number of at least 1; found {number!r}")
+        if expected_batch > records:
+            raise UsageError(f"`expected_batch` is {expected_batch}, and there are {records} records; take fewer")
+        self.records, self.expected_batch, self.steps = records, expected_batch, steps
+        self.per_epoch = math.ceil(records / expected_batch)
+        sampling = Sampling("poisson", expected_batch / records)
+        generator = sampling_generator(training_seeds(None))
+        self.drawn = DrawnAhead(sampler(sampling, records, expected_batch, generator))
+        self.count = 0
+
+    def __len__(self) -> int:
+        return min(self.per_epoch, self.steps)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the places of the records of each batch of one epoch."""
+        for _ in range(min(self.per_epoch, self.steps - self.count)):
+            self.count += 1
+            yield self.drawn.ahead().tolist()
+
+
+class Collate:
+    """The collate function of a loader, for empty batches too: those have the parts of a batch without its records."""
+
+    def __init__(self, collate: Callable[[list[Any]], Any], dataset: Any):
+        self.collate, self.dataset = collate, dataset
+
+    def __call__(self, rows: Sequence[Any]) -> Any:
+        """Return the batch of some records, which may be none."""
+        from torch.utils import _pytree
+
+        if rows:
+            return self.collate(list(rows))
+        one = self.collate([self.dataset[0]])
+        return _pytree.tree_map(lambda leaf: leaf[:0] if hasattr(leaf, "shape") else leaf, one)
+
+
+def described(dataset: Any) -> Data:
+    """Return a stand-in for the records of a torch Dataset: a number for each, which tells data sets apart.
+
+    The content of up to ``READ`` of them is read; where there are more, each number is of these and of its place.
+
+    Raises:
+        UsageError: the data set has no length or no record at a place.
+    """
+    from wpriv.training.tasks import _given
+
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise UsageError(
+            f"the records must be a data set with a length and records by their places, since the guarantee depends on "
+            f"their number; found {type(dataset).__name__}. Give a torch Dataset that is not iterable only"
+        )
+    count = len(dataset)
+    if not count:
+        raise UsageError("the data set has no records; give it some")
+    read = np.linspace(0, count - 1, min(count, READ)).astype(int)
+    words = [int(_given.digest(dataset[int(place)]), 16) for place in read]
+    numbers = np.array(words, dtype=np.uint64)
+    if count > READ:
+        numbers = np.arange(count, dtype=np.uint64) ^ np.bitwise_xor.reduce(numbers)
+    none = np.zeros(0, np.int64)
+    rows = numbers[:, None].view(np.uint8)
+    return Data("given", rows, np.zeros(count, np.int64), rows[:0], none, ("a record",), "records of a Python program")
+
+
+@dataclass
+class _Held:
+    """The batch that the framework fetched for the step under way."""
+
+    places: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
+    rows: Rows | None = None
+
+    def fetch(self, places: Indices) -> Rows:
+        """Return the rows of some of the places of the batch."""
+        import torch
+
+        assert self.rows is not None
+        if len(places) == len(self.places):
+            return self.rows
+        at = torch.from_numpy(np.searchsorted(self.places, places)).to(self.rows[0].device)
+        return self.rows[0][at], self.rows[1][at]
+
+
+@dataclass(frozen=True)
+class HostedTraining(OwnTraining):
+    """A training whose batches and optimizer are of another framework.
+
+    Args:
+        clipped: the network as ``clipped_sum`` takes it: ``model`` itself, or a function of it as a module.
+        few: inputs and targets of two records, of which shapes and types are used. held: the present batch.
+    """
+
+    clipped: nn.Module
+    few: Rows
+    held: _Held = field(default_factory=_Held)
+
+    def build_job(self, recipe: Train, data: Data, device: torch.device, /, *, adjacency: str) -> Job:
+        """Return the job of steps on batches that are passed in; see ``tasks.BuildJob``."""
+        from wpriv.training.clipping import clip
+        from wpriv.training.engine import batch_gradient
+        from wpriv.training.engine.job import Job
+
+        assert self.loss is not None
+        assert recipe.privacy is not None
+        assert recipe.batch is not None
+        # before any batch is drawn; the records' numbers are used only by a network that refuses made-up ones
+        method = clip.choose(
+            self.clipped, self.loss, *self.few, method=clip.method_of(recipe.privacy), batch=recipe.batch
+        )
+        two = _Held(np.arange(len(self.few[0])), self.few)
+        fetch = cast("tuple[batch_gradient.Fetch, batch_gradient.Fetch]", (two.fetch, self.held.fetch))
+        physical = recipe.physical or batch_gradient.physical_batch(
+            self.clipped, self.loss, fetch[0], two.places, recipe.memory
+        )
+        batches = batch_gradient.Batches(self.clipped, self.loss, fetch[1], physical)
+        aggregate = batch_gradient.make_aggregator(batches, recipe.privacy, adjacency, recipe.batch, method)
+        return Job(self.model, aggregate, dict, method=method, batches=batches, hosted=True)
+
+
+def hosted(
+    model: nn.Module,
+    clipped: nn.Module,
+    loss: Loss,
+    few: Rows,
+    data: Data,
+    *,
+    framework: str,
+    loss_name: str,
+    batches: PoissonBatches,
+    epsilon: float,
+    delta: float,
+    clip: float,
+    lr: float,
+    physical: int | None = None,
+    unit: str = "record",
+) -> HostedTraining:
+    """Describe a training in the loop of another framework as a recipe.
+
+    Args:
+        model: whose weights are released. clipped, few: see ``HostedTraining``. loss: of each record of ``clipped``.
+        framework: the module of wpriv that runs it. loss_name: for the recipe. lr: the first learning rate.
+        unit: what a record is, in a word.
+    Raises:
+        UsageError: a number is out of range.
+    """
+    from wpriv.training.tasks import _given
+
+    _given.require_network(model)
+    if len(few[0]) != 2:
+        raise UsageError(
+            f"two records make a batch of {len(few[0])} rows, and each record needs one: its gradient is clipped by "
+            f"itself. Take a collate function that keeps records apart, by padding and not by packing"
+        )
+    if not isinstance(unit, str) or not unit.isprintable() or not 0 < len(unit) <= 40:
+        raise UsageError(f"`unit` is a word for what a record is, such as 'document'; found {unit!r:.60}")
+    written = {
+        "kind": "train",
+        "source": f"trained from Python by {framework}",
+        "task": "fit",
+        "data": {"name": "given", "records": data.records},
+        "model": {"name": "given", "architecture": _given.architecture(model), "loss": loss_name},
+        "options": {"loss": "given", **({} if unit == "record" else {"unit": unit})},
+        "privacy": {"eps": epsilon, "delta": delta, "clip": clip, "sampling": "poisson"},
+        "optimizer": {"name": "given", "lr": lr},
+        "batch": batches.expected_batch,
+        "steps": batches.steps,
+    }
+    if physical is not None:
+        written["physical"] = physical
+    recipe = check(document.of_data(type(model).__name__, written))
+    return HostedTraining(
+        replace(recipe, name=type(model).__name__), data, model, loss, "numbers", "none", clipped, few
+    )
+
+
+class HostedRun:
+    """A private training whose loop is that of another framework.
+
+    ``step`` must be called once for each batch of the sampler, and the optimizer that was given to ``watch`` must then
+    update the network by the gradients that the step left, before the next one. ``finish`` writes the statement.
+
+    Args:
+        training: network, loss and recipe. batches: the sampler of the loader. out: the folder of the results.
+    Raises:
+        UsageError: the folder holds something already.
+        Unsupported: the network or the loss mixes records, or has no gradient of each record.
+    """
+
+    def __init__(self, training: HostedTraining, batches: PoissonBatches, out: str | Path | None):
+        if out is not None and Path(out).exists() and any(Path(out).iterdir()):
+            raise UsageError(
+                f"{out} holds files already, and this training begins anew; name another folder with `out`"
+            )
+        device = next(training.model.parameters()).device.type
+        self.training, self.batches, self._stack = training, batches, contextlib.ExitStack()
+        self._run = training_run.own_run(training, out, device, None, lambda: None, metric_logs.NOWHERE)
+        # what the last step left in the gradients, and what the optimizer then made of the network
+        self._gradients: list[tuple[int, int]] | None = None
+        self._stamps: list[tuple[object, ...]] | None = None
+        self.result: Trained | None = None
+        try:
+            self._begun: Begun = self._run.begin(self._stack)
+            self._engine: Engine
+            self._engine, draw = self._run.prepare(self._begun)
+            self._engine.sampler = batches.drawn
+            self._steps = draw()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def steps_done(self) -> int:
+        """The number of steps so far."""
+        return self._engine.steps_done
+
+    @property
+    def sigma(self) -> float:
+        """The noise multiplier: standard deviation of the noise over the clipping bound."""
+        return self._begun.plan.multiplier
+
+    @property
+    def epsilon(self) -> float | None:
+        """The eps of the steps so far."""
+        return self._begun.plan.eps(self.steps_done)
+
+    def watch(self, optimizer: torch.optim.Optimizer) -> None:
+        """Take an optimizer as the one that updates the network.
+
+        Raises:
+            UsageError: it has a weight that is none of the network's, which would learn from the records without noise.
+        """
+        mine = {id(p) for p in self.training.model.parameters() if p.requires_grad}
+        other = sum(id(p) not in mine for group in optimizer.param_groups for p in group["params"] if p.requires_grad)
+        if other:
+            raise UsageError(
+                f"the optimizer has {other} weights beside those of the private network, and nothing clips their "
+                f"gradients. Give it the parameters of the network alone"
+            )
+        optimizer.register_step_pre_hook(self._used)
+        optimizer.register_step_post_hook(self._updated)
+
+    def _used(self, *args: object) -> None:
+        """Check the gradients before the optimizer uses them (one with a closure gets them in it, and later)."""
+        if self._gradients is not None and self._gradients != self._present():
+            raise UsageError(CHANGED)
+
+    def _updated(self, *args: object) -> None:
+        """Note the network after its optimizer, which must have had the gradients of the step."""
+        from wpriv.training.engine import network_guard
+
+        if self._gradients is None:
+            raise UsageError(
+                "the optimizer updates the network twice with one private gradient, or without one; let it take one "
+                "step for each batch"
+            )
+        if [each for each, _ in self._gradients] != [each for each, _ in self._present()]:
+            raise UsageError(CHANGED)  # fused optimizers write to gradients, and so change their versions
+        self._gradients, self._stamps = None, network_guard.stamps_of(self.training.model)
+
+    def _present(self) -> list[tuple[int, int]]:
+        """The tensors in the gradients of the weights, with their versions."""
+        return [
+            (id(weight.grad), -1 if weight.grad is None else weight.grad._version) for weight in self._engine.weights
+        ]
+
+    def _require_updated(self) -> None:
+        """Refuse to go on from a network that something else than the watched optimizer changed, or that it did not."""
+        from wpriv.training.engine import network_guard
+
+        if self._gradients is not None:
+            raise UsageError(
+                f"the optimizer did not use the private gradient of step {self.steps_done}: it was replaced by another "
+                f"one, or its step was left out. Keep the first optimizer, and one update for each batch"
+            )
+        if self._stamps is not None and self._stamps != network_guard.stamps_of(self.training.model):
+            raise UsageError(
+                "the network was changed by something else than its optimizer since the last step. What the change "
+                "was computed from is not covered by the guarantee: take it out of the training"
+            )
+
+    def step(self, inputs: Records, targets: Records, lr: float) -> None:
+        """Take the private step of the next batch, and leave the noisy mean gradient in the weights.
+
+        Args:
+            inputs, targets: [B, ...] or trees of such tensors (record_trees.py): the records at the places that the
+                sampler drew, in their order; B may be 0.
+            lr: the learning rate of the update that follows, for the ledger.
+        Raises:
+            UsageError: no batch was drawn, this is another one, or the network was not updated by its optimizer.
+        """
+        self._require_updated()
+        waiting = self.batches.drawn.waiting
+        if not waiting or len(waiting[0][1]) != len(inputs):
+            drawn = f"{len(waiting[0][1])} were drawn for it" if waiting else "none was drawn"
+            raise UsageError(
+                f"the batch of step {self.steps_done + 1} has {len(inputs)} records, and {drawn}: the accounting "
+                f"assumes the records that wpriv's sampler draws, each as one row. Use its loader as it is, with a "
+                f"collate function that keeps the records apart and in their order"
+            )
+        # what follows a step (metrics, checkpoint) is done once the optimizer has used it
+        places = next(self._steps)
+        held = self.training.held
+        held.places, held.rows = places, (inputs, targets)
+        self._engine.step(places, None, own_training.settings("", float(lr)))
+        held.rows = None
+        self._gradients, self._stamps = self._present(), None
+
+    def finish(self) -> Trained:
+        """Write statement and weights, and return the finished training.
+
+        Where steps are left, the guarantee is that of all planned steps (see ``Loop.finish``).
+
+        Raises:
+            UsageError: no step was taken, or the network was not updated by its optimizer.
+        """
+        self._require_updated()
+        engine, plan = self._engine, self._begun.plan
+        if not engine.steps_done:
+            raise UsageError("the training ended before its first step, and there is nothing to state")
+        if engine.steps_done < plan.steps:
+            engine.ended = False  # by what the framework measured, as far as is known here
+        # writes the last metrics and the weights, and draws no batch
+        for _ in self._steps:
+            raise AssertionError
+        training = self.training.model.training
+        # the records of a batch have a form that ``Trained.predict`` does not know
+        self.result = replace(self._run.conclude(self._begun), predictor=None)
+        self.training.model.train(training)
+        self.close()
+        return self.result
+
+    def close(self) -> None:
+        """Leave the folder to other programs."""
+        self._stack.close()
