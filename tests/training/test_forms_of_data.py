@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 import wpriv
 from wpriv.errors import FaultyRecords, UsageError
 from wpriv.training import own_training
-from wpriv.training.data import of_persons
-from wpriv.training.tasks import _given
+from wpriv.training.data import Packed, of_persons
+from wpriv.training.tasks import _given, _supervised
 
 N, T, WORDS = 30, 6, 11
 OPTIONS: dict[str, Any] = {"sigma": 1.0, "delta": 1e-5, "batch": 8, "steps": 3, "lr": 0.1, "clip": 0.5}
@@ -269,6 +269,24 @@ def test_copies_that_nothing_changes_are_refused():
 # --- refusals ---
 
 
+def test_a_dataset_of_dictionaries_that_hold_the_target_is_told_how_to_give_it():
+    rows = [{"numbers": NUMBERS[k], "kind": KINDS[k]} for k in range(N)]
+    loader = DataLoader(rows, batch_size=4)  # type: ignore[arg-type]  # torch takes whatever has places
+    with (
+        pytest.warns(UserWarning, match="its batch size"),
+        pytest.raises(UsageError, match="target from them give a pair"),
+    ):
+        of_step(nn.Linear(5, 3), loader, loss=nn.CrossEntropyLoss())
+
+
+def test_records_of_several_lengths_and_tokens_of_persons_are_told_what_to_give():
+    ragged = [TOKENS[k, : 1 + k % T] for k in range(N)]
+    with pytest.raises(FaultyRecords, match=r"several lengths\. Pad each to one public length"):
+        of_step(Words(), (ragged, KINDS), tokens=WORDS)
+    with pytest.raises(UsageError, match="leave `tokens` out"):
+        of_step(Words(), (TOKENS, KINDS), tokens=WORDS, person=KINDS, max_per_person=2)
+
+
 class Stream(IterableDataset[Any]):
     def __iter__(self) -> Any:
         yield NUMBERS[0], 1
@@ -288,7 +306,7 @@ class Ragged(Rows):
         (({"input_ids": TOKENS, "attention_masks": MASK}, KINDS), "did you mean 'attention_mask'"),
         (
             ({"input_ids": TOKENS + 1, "attention_mask": MASK}, KINDS),
-            "the network fails on records .* index out of range",
+            "index out of range in self. Tokens must be below .* input_ids from 1 to 11",
         ),
         (({"input_ids": TOKENS, "attention_mask": MASK[:9]}, KINDS), "one number of records"),
         (({"input_ids": np.full(N, "a")}, KINDS), "wanted an array of numbers"),
@@ -306,6 +324,16 @@ def test_a_list_of_rows_is_an_array_and_a_list_of_inputs_a_tree():
     assert np.asarray(x).shape == (3, 2)
     several, _ = _given.pair(([NUMBERS[:, :2], NUMBERS[:, 2:]], KINDS), "data")
     assert [part.shape for part in several.unpacked()] == [(N, 2), (N, 3)]
+
+
+def test_a_record_of_numbers_of_8_and_4_bytes_is_a_tree_of_tensors():
+    # the bytes of a record, 3 x 8 + 3 x 4, are no multiple of 8
+    inputs = {"input_ids": TOKENS[:, :3], "attention_mask": MASK[:, :3].float()}
+    packed, _ = _given.pair((inputs, KINDS), "data")
+    one = _supervised.tensors_of(Packed(packed.rows[:1], packed.form), torch.device("cpu"))
+    assert {name: leaf.tolist() for name, leaf in one.value.items()} == {
+        name: leaf[:1].tolist() for name, leaf in inputs.items()
+    }
 
 
 def test_a_finished_training_predicts_records_of_its_form(tmp_path):

@@ -258,15 +258,31 @@ NESTED = ("sweep", "seeds", "tune")
 
 
 def _clip(value: Any) -> object:
-    if value in ("batch-mean", "automatic") or (type(value) in (int, float) and 0 < value < float("inf")):
+    if isinstance(value, dict):
+        if value and all(type(each) in (int, float) and 0 < each < math.inf for each in value.values()):
+            return value
+        raise ValueError("of groups must be a number above 0 for each pattern of parameters, such as {head.*: 0.5}")
+    if value in ("batch-mean", "automatic", "per-layer") or (type(value) in (int, float) and 0 < value < math.inf):
         return value
-    raise ValueError("must be a number above 0 (the norm of one example's gradient), automatic, or batch-mean")
+    raise ValueError(
+        "must be a number above 0 (the norm of one example's gradient), automatic, per-layer, a number for each group "
+        "of parameters, or batch-mean"
+    )
 
 
+BOUNDS = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "number", "exclusiveMinimum": 0}}
 Clip = Annotated[
     Any,
     BeforeValidator(_clip),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"enum": ["automatic", "batch-mean"]}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"enum": ["automatic", "per-layer", "batch-mean"]},
+                BOUNDS,
+            ]
+        }
+    ),
 ]
 
 
@@ -292,7 +308,8 @@ class Privacy(StrictModel):
     group: Count = key("largest number of records of one person, who is protected as a whole", 1)
     clip: Clip = key(
         "l2 norm to which each example's gradient is clipped; automatic, which divides each gradient by "
-        "its norm plus stability; or batch-mean",
+        "its norm plus stability; per-layer, which clips the part of each of L layers to 1 / sqrt(L); a norm for each "
+        "group of parameters by pattern, {head.*: 0.5, body.*: 1}; or batch-mean",
         1.0,
     )
     stability: Positive | None = optional(
@@ -348,6 +365,8 @@ class Privacy(StrictModel):
         elif self.eps is not None:
             reason = "is the published procedure, whose noise is given (sigma), not calibrated"
             yield ("eps",), f"clip: batch-mean {reason}; remove eps"
+        if self.by_group and self.exact:
+            yield ("noise",), "exact noise needs one clipping norm, and clip has one for each group. Use rounded"
         if self.stability is not None and self.clip != "automatic":
             yield ("stability",), "stability belongs to automatic clipping (clip: automatic); remove it"
         if self.adapt is not None:
@@ -369,7 +388,14 @@ class Privacy(StrictModel):
         """The norm that no clipped gradient exceeds (at the first step, where it is adapted); 1 if automatic."""
         if self.clip == "batch-mean":
             return self.norm
-        return 1.0 if self.clip == "automatic" else float(self.clip)
+        if isinstance(self.clip, dict):
+            return math.hypot(*self.clip.values()) * (1 + 2.0**-50)
+        return 1.0 if isinstance(self.clip, str) else float(self.clip)
+
+    @property
+    def by_group(self) -> bool:
+        """Tell whether parts of a gradient are clipped to norms of their own."""
+        return self.clip == "per-layer" or isinstance(self.clip, dict)
 
     @property
     def exact(self) -> bool:

@@ -53,7 +53,7 @@ def sharding_fault(recipe: Train) -> tuple[Key, str] | None:
         for key, field in type(part).model_fields.items()
         if key not in KEYS[type(part)] and getattr(part, key) != field.get_default(call_default_factory=True)
     ]
-    if private is not None and private.clip == "batch-mean":
+    if private is not None and (private.clip == "batch-mean" or private.by_group):
         keys.append(("privacy", "clip"))
     if private is not None and private.method not in ("auto", "ghost"):
         keys.append(("privacy", "method"))
@@ -217,8 +217,9 @@ def _of_task(model: Train, task: Any) -> Iterator[tuple[Key, str]]:
     for name in ("augment", "average", "init", "freeze", "lora", "precision"):
         if getattr(model, name) is not None:
             yield (name,), f"{name}: {sums}. Leave {name} out"
-    if model.privacy is not None and model.privacy.clip == "automatic":
-        yield ("privacy", "clip"), f"clip: automatic: {sums}. Give a number"
+    if model.privacy is not None and (model.privacy.clip == "automatic" or model.privacy.by_group):
+        word = model.privacy.clip if isinstance(model.privacy.clip, str) else "a norm for each group"
+        yield ("privacy", "clip"), f"clip: {word}: {sums}. Give a number"
     if model.privacy is not None and model.privacy.adapt is not None:
         yield ("privacy", "adapt"), f"adapt: {sums}. Leave adapt out"
 

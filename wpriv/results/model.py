@@ -108,6 +108,7 @@ class Noise(Stored):
     quantile: float = 0.0
     count_standard_deviation: float = 0.0
     gradient_multiplier: float = 0.0
+    groups: dict[str, float] = {}
 
 
 class ReportNoise(Stored):

@@ -51,7 +51,7 @@ class OwnTraining:
     loss: Loss | None
     targets: str
     link: str
-    optimizer: OwnOptimizer | None = None
+    optimizer: OwnOptimizer | None
 
     def build_job(self, recipe: Train, data: Data, device: torch.device, /, *, adjacency: str) -> Job:
         """Build the job of the recipe with these objects; see ``tasks.BuildJob``."""

@@ -30,7 +30,7 @@ def train(
     eps: float | None = None,
     delta: float | None = None,
     sigma: float | None = None,
-    clip: float | str | None = None,
+    clip: float | str | Mapping[str, float] | None = None,
     sampling: str | None = None,
     privacy: str | Mapping[str, Any] | None = None,
     batch: int | None = None,
@@ -84,7 +84,8 @@ def train(
             multiply it and are not divided out. With targets for each token or pixel, classes are the second dimension
             of the outputs, as in torch, or the last one.
         eps, delta, sigma: the target (eps and delta), or the noise multiplier and the delta of the statement.
-        clip: l2 norm to which each record's gradient is clipped (default 1), or ``automatic``.
+        clip: l2 norm to which each record's gradient is clipped (default 1); ``automatic``; ``per-layer``, the part of
+            each of L layers to 1 / sqrt(L); or a norm for each group of parameters, ``{"body.*": 1, "head.*": 0.5}``.
         sampling: ``poisson`` (default), ``allocation``, ``fixed`` or ``none``.
         privacy: further keys of a recipe's ``privacy``, or ``none``.
         batch, epochs, steps: records of a step, and passes over the records or number of steps.

@@ -244,6 +244,8 @@ def _clipping(plan: Plan) -> Json:
         return {}
     if private.clip == "automatic":
         return {"rule": "automatic", "stability": private.stability or STABILITY}
+    if private.by_group:
+        return {"rule": "groups", "groups": private.clip if isinstance(private.clip, dict) else {}}
     if private.adapt is None:
         return {}
     count = private.adapt.count_noise or default_count_noise(plan.batch)

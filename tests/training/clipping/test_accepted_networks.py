@@ -16,6 +16,7 @@ from tests.training.engine.models import cross_entropy
 from wpriv.errors import Unsupported, UsageError
 from wpriv.training.clipping.choose_method import why_slow
 from wpriv.training.clipping.clip import choose, clipped_sum
+from wpriv.training.clipping.record_trees import records_of
 from wpriv.training.clipping.spectral_norms import follow, held
 
 X, Y = torch.randn(8, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 3
@@ -82,8 +83,40 @@ class Packed(nn.Module):
 def test_packed_sequences_are_clipped_one_record_after_another_and_the_reason_is_said():
     model = Packed().double()
     assert choose(model, cross_entropy, WORDS[:0], Y[:0], classes=3) == "loop"
-    assert why_slow(model).startswith("GRU has no rule for packed sequences; torch.func cannot batch this model")
+    assert why_slow(model).startswith(
+        "'gru' (GRU) has no rule for packed sequences; torch.func cannot batch this model"
+    )
     require_literal(model, cross_entropy, WORDS, Y)
+
+
+class WithLengths(Packed):
+    """Lengths are an input of their own, which words of the embedding would exceed."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        out: Tensor = self.head(self.gru(self.words(x))[0][torch.arange(len(x)), lengths - 1])
+        return out - lengths.max() if self.mixed else out
+
+
+def test_lengths_may_be_an_input():
+    records = records_of((WORDS, (WORDS != 0).sum(1).clamp(min=1)))
+    model = WithLengths().double()
+    assert choose(model, cross_entropy, records[:0], Y[:0], classes=3) == "ghost"
+    require_literal(model, cross_entropy, records, Y)
+
+
+def test_lengths_by_which_records_mix_are_refused():
+    records = records_of((WORDS, (WORDS != 0).sum(1).clamp(min=1)))
+    with pytest.raises(Unsupported, match="mixes the records of a batch"):
+        choose(WithLengths(mixed=True).double(), cross_entropy, records[:0], Y[:0], classes=3)
+
+
+def test_a_network_that_takes_no_made_up_records_is_refused_with_what_they_are():
+    class Choosy(Packed):
+        def forward(self, x: Tensor) -> Tensor:
+            raise IndexError("index 38 is out of bounds.")
+
+    with pytest.raises(UsageError, match=r"fails on made-up records: index 38 is out of bounds\. No private record"):
+        choose(Choosy().double(), cross_entropy, WORDS[:0], Y[:0], classes=3)
 
 
 def test_a_network_of_packed_sequences_that_mixes_is_refused_without_blaming_the_layer():
@@ -145,3 +178,28 @@ def test_reentrant_checkpoints_are_refused_by_their_name_and_others_are_right():
     with pytest.raises(Unsupported, match=r"^activation checkpointing with use_reentrant=True .* use_reentrant=False"):
         choose(Checkpointed(True).double(), cross_entropy, X[:0], Y[:0], classes=3)
     require_literal(Checkpointed(False).double(), cross_entropy, X, Y)
+
+
+class Detached(nn.Module):
+    """A student whose target is a frozen teacher, and a branch through which no gradient passes."""
+
+    def __init__(self, form: str):
+        super().__init__()
+        self.form, self.student, self.head = form, nn.Linear(7, 6), nn.Linear(6, 3)
+        self.teacher = nn.Linear(7, 3).requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.student(x).tanh()
+        if self.form == "detach":
+            return self.head(hidden) + self.head(hidden.detach()) * hidden.sum(1, keepdim=True).detach()
+        if self.form == "no_grad":
+            with torch.no_grad():
+                scale = self.head(hidden).abs().sum(1, keepdim=True)
+            return self.head(hidden) * scale
+        return self.head(hidden) - self.teacher(x)
+
+
+@pytest.mark.parametrize("form", ["detach", "no_grad", "teacher"])
+@pytest.mark.parametrize("method", ["auto", "ghost", "vmap", "loop"])
+def test_a_branch_without_gradient_adds_none(form, method):
+    require_literal(Detached(form).double(), cross_entropy, X, Y, method=method)

@@ -80,3 +80,8 @@ def test_frozen_batch_norm_in_evaluation_mode_stays():
 def test_what_is_no_network_with_shapes_is_refused(given):
     with pytest.raises(UsageError, match=r"must be a torch.nn.Module|has no shape yet"):
         wpriv.fix(given)
+
+
+def test_the_whole_answer_in_place_of_the_network_leads_to_the_copy_in_it():
+    with pytest.raises(UsageError, match="found Fixed, whose network is its `model`"):
+        wpriv.train(wpriv.fix(nn.Linear(2, 2)), (torch.zeros(9, 2), torch.arange(9) % 2), sigma=1, delta=1e-3, lr=1)

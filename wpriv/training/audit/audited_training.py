@@ -123,6 +123,10 @@ def require_auditable(plan: Plan) -> None:
             f"{recipe}: clip: batch-mean clips the mean of a batch, and canaries test the clipping of each record. "
             f"Give clip a number"
         )
+    if private.by_group:
+        raise Unsupported(
+            f"{recipe}: clip has a norm for each group of parameters, and a canary has one length. Give clip a number"
+        )
     if private.adapt is not None:
         raise Unsupported(
             f"{recipe}: adapt releases a count beside the gradients, which canaries do not test. Audit the recipe "

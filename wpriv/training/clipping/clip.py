@@ -9,6 +9,9 @@ of them that is correct for the model, as a trial on made-up examples decides on
 from __future__ import annotations
 
 import contextlib
+import fnmatch
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +20,12 @@ from torch import Tensor, nn
 
 from wpriv.config.train_schema import Privacy
 from wpriv.errors import UsageError
+from wpriv.hints import did_you_mean
 from wpriv.training.clipping import record_loss
 from wpriv.training.clipping.choose_method import METHODS, method_for
+from wpriv.training.clipping.copies import Copies
 from wpriv.training.clipping.exact_sums import ExactSum, sum_of_gradients
-from wpriv.training.clipping.example_gradients import Loss, Scaling, Summed, bound, total
+from wpriv.training.clipping.example_gradients import Groups, Loss, Scaling, Summed, bound, total
 from wpriv.training.clipping.model_settings import only_counted
 from wpriv.training.clipping.probe_model import check_modules
 from wpriv.training.clipping.record_trees import Records, records_of
@@ -51,7 +56,7 @@ def clipped_sum(
     inputs: Any,
     targets: Any,
     *,
-    norm: Scaling,
+    norm: Scaling | ByGroup,
     adjacency: str,
     method: str = "auto",
     weights: Tensor | None = None,
@@ -76,7 +81,8 @@ def clipped_sum(
             by its ``reduction`` over what counts of each example (record_loss.py).
         inputs, targets: [B, ...], tensors or trees of them (record_trees.py), which ``forward`` takes by position or by
             name; B may be 0.
-        norm: the bound C > 0, in units of the gradient; or automatic clipping, whose bound is 1.
+        norm: the bound C > 0, in units of the gradient; automatic clipping, whose bound is 1; or a bound for each group
+            of parameters, ``{"features.*": 0.5, "head.*": 1}``, or ``per-layer``: see ``groups_of``.
         adjacency: ``add-remove`` (sensitivity C) or ``replace-one`` (2 C).
         method: ``auto``, ``ghost``, ``vmap`` or ``loop``.
         weights: [B] of zeros and ones; examples of weight 0 are padding and add nothing.
@@ -91,7 +97,11 @@ def clipped_sum(
     Source:
         Abadi et al. (2016), Algorithm 1, without the noise, which ``release.add_noise`` adds.
     """
-    longest = bound(norm)
+    scaling = groups_of(model, norm)
+    if exact and isinstance(scaling, Groups):
+        raise UsageError("noise: exact clips each gradient to one norm; found a norm for each group of parameters")
+    longest = bound(scaling)
+    whole = longest if isinstance(scaling, Groups) else scaling
     candidates = _candidates(exact_method(method) if exact else method)
     loss = record_loss.per_record(loss)
     inputs, targets = records_of(inputs), records_of(targets, "targets")
@@ -108,25 +118,25 @@ def clipped_sum(
     if len(inputs) == 0:
         if exact:
             empty = trainable[0].new_zeros(0)
-            return Clipped(ExactSum(trainable, norm).bounded(adjacency), empty, empty)
+            return Clipped(ExactSum(trainable, whole).bounded(adjacency), empty, empty)
         empty = torch.zeros(0, dtype=trainable[0].dtype, device=trainable[0].device)
         return Clipped(Bounded([torch.zeros_like(p) for p in trainable], sensitivity, adjacency), empty, empty)
 
     choice = method_for(model, loss, inputs, targets, candidates=candidates)
     clip = METHODS[choice.method]
     if choice.due(model, loss, len(inputs), check):
-        require_alone(model, loss, inputs, targets, norm, seed=check or 0, weights=weights)
+        require_alone(model, loss, inputs, targets, whole, seed=check or 0, weights=weights)
     watched = only_counted(model, loss) if choice.counts else contextlib.nullcontext()
     if exact:
         with watched, torch.enable_grad():
-            exact_sum, lengths, losses = sum_of_gradients(model, loss, inputs, targets, norm, weights)
+            exact_sum, lengths, losses = sum_of_gradients(model, loss, inputs, targets, whole, weights)
         return Clipped(exact_sum.bounded(adjacency), lengths, losses)
 
     def run(inputs: Records, targets: Records, weights: Tensor | None) -> Summed:
         if not len(inputs):
             return Summed([torch.zeros_like(p) for p in trainable], {}, trainable[0].new_zeros(0))
         with torch.enable_grad():
-            return clip(model, loss, inputs, targets, norm, weights)
+            return clip(model, loss, inputs, targets, scaling, weights)
 
     with watched:
         summed = finite_sum(run, inputs, targets, weights)
@@ -158,6 +168,47 @@ def choose(
     candidates, loss = _candidates(method), record_loss.per_record(loss)
     inputs, targets = records_of(inputs), records_of(targets, "targets")
     return method_for(model, loss, inputs, targets, candidates=candidates, classes=classes, batch=batch).method
+
+
+# bounds by pattern of the names of parameters, or the word per-layer
+ByGroup = Mapping[str, float] | str
+
+
+def groups_of(model: nn.Module, norm: Scaling | ByGroup) -> Scaling | Groups:
+    """Return the groups of a model's trained parameters that have a clipping norm each; other scalings as they are.
+
+    ``per-layer`` makes a group of the parameters of each of L layers, with the norm 1 / sqrt(L), so that a gradient's
+    norm is at most 1. A mapping has a norm for each pattern of names, and each parameter must fit one of them.
+
+    Raises:
+        UsageError: a parameter fits no pattern or several, a pattern fits none, or a norm is not above 0.
+    """
+    if not isinstance(norm, (Mapping, str)):
+        return norm
+    prefix = "model." if isinstance(model, Copies) else ""
+    names = [name.removeprefix(prefix) for name, p in model.named_parameters() if p.requires_grad]
+    if isinstance(norm, Mapping):
+        members = [tuple(name for name in names if fnmatch.fnmatchcase(name, pattern)) for pattern in norm]
+        for pattern, group in zip(norm, members, strict=True):
+            if not group:
+                advice = did_you_mean(pattern, names) or "."
+                raise UsageError(
+                    f"clip: no trained parameters fit {pattern!r}{advice} The network has {', '.join(names[:8])}"
+                )
+        for name in names:
+            count = sum(name in group for group in members)
+            if count != 1:
+                raise UsageError(f"clip: each trained parameter needs one norm; {name!r} fits {count} patterns")
+        norms = tuple(bound(float(value)) for value in norm.values())
+    elif norm == "per-layer":
+        layers: dict[str, list[str]] = {}
+        for name in names:
+            layers.setdefault(name.rpartition(".")[0], []).append(name)
+        members = [tuple(group) for group in layers.values()]
+        norms = (1 / math.sqrt(len(members)) * (1 - 2.0**-50),) * len(members)
+    else:
+        raise UsageError(f"clip: a word must be per-layer; found {norm!r}")
+    return Groups(tuple(tuple(prefix + name for name in group) for group in members), norms)
 
 
 def exact_method(method: str) -> str:

@@ -31,12 +31,26 @@ class Automatic:
             raise UsageError(f"the stability of automatic clipping must be finite and above 0; found {self.stability}")
 
 
+@dataclass(frozen=True)
+class Groups:
+    """Clipping by groups of parameters: the part of a gradient in each group is clipped to a norm of its own.
+
+    Args:
+        members: the names of the parameters of each group. norms: C > 0 of each; together the root of their squares.
+    """
+
+    members: tuple[tuple[str, ...], ...]
+    norms: tuple[float, ...]
+
+
 # a clipping norm C > 0, or automatic clipping
 Scaling = float | Automatic
 
 
-def bound(scaling: Scaling) -> float:
-    """Return the norm that no scaled gradient exceeds: C, or 1."""
+def bound(scaling: Scaling | Groups) -> float:
+    """Return the norm that no scaled gradient exceeds: C, 1, or the root of the sum of the squares of all groups."""
+    if isinstance(scaling, Groups):
+        return math.hypot(*(bound(norm) for norm in scaling.norms)) * (1 + 2.0**-50)
     if isinstance(scaling, Automatic):
         return 1.0
     if not 0 < scaling < math.inf:
@@ -100,6 +114,19 @@ def full_convolutions() -> bool:
     """Return whether torch computes convolutions on a CPU in the precision of their inputs, as it does by default."""
     settings = getattr(torch.backends.mkldnn, "conv", None)
     return getattr(settings, "fp32_precision", "none") in ("none", "ieee")
+
+
+def factors_by_name(
+    squares: dict[str, Tensor], norm: Scaling | Groups, weights: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Return the factors [B] of each parameter: those of ``clip_factors``, over all of them or over each group."""
+    if not isinstance(norm, Groups):
+        return dict.fromkeys(squares, clip_factors(squares, norm, weights))
+    factors: dict[str, Tensor] = {}
+    for members, each in zip(norm.members, norm.norms, strict=True):
+        if present := {name: squares[name] for name in members if name in squares}:
+            factors |= dict.fromkeys(present, clip_factors(present, each, weights))
+    return factors
 
 
 def clip_factors(squares: dict[str, Tensor], norm: Scaling, weights: Tensor | None = None) -> Tensor:

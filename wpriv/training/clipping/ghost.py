@@ -21,17 +21,19 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad_and_value
 from torch.func import vmap as batched
+from torch.nn.utils.rnn import PackedSequence
 
 from wpriv.errors import Unsupported
 from wpriv.training.clipping import model_state
 from wpriv.training.clipping.copies import count_of, shares_of_sums
 from wpriv.training.clipping.example_gradients import (
+    Groups,
     Loss,
     Rule,
     Scaling,
     Share,
     Summed,
-    clip_factors,
+    factors_by_name,
     losses_of,
     squares_of,
     together,
@@ -69,7 +71,7 @@ def ghost(
     loss: Loss,
     inputs: Records,
     targets: Records,
-    norm: Scaling,
+    norm: Scaling | Groups,
     weights: Tensor | None,
     only_rules: bool = False,
 ) -> Summed:
@@ -84,12 +86,14 @@ def ghost(
         by_parameter = shares(_drained(calls), _drained(deltas))
         names = {parameter: name for name, parameter in model.named_parameters()}
         squares = {names[parameter]: share.squares for parameter, share in by_parameter.items()}
-        factors = clip_factors(squares, norm, weights)
+        factors = factors_by_name(squares, norm, weights)
         parts = []
         for parameter in names:
             if parameter.requires_grad:
                 share = by_parameter.pop(parameter, None)
-                parts.append(torch.zeros_like(parameter) if share is None else share.weighted(factors))
+                parts.append(
+                    torch.zeros_like(parameter) if share is None else share.weighted(factors[names[parameter]])
+                )
     return Summed(parts, squares, losses.detach())
 
 
@@ -243,7 +247,8 @@ def _projected(
         recorded = functools.partial(PROJECTIONS[type(layer)], layer, functools.partial(note, layer))
         if uses is None:
             return recorded(*args, **given)
-        if uses.inside is not layer:
+        # what is no tensor, such as packed sequences, is refused by the rule itself
+        if uses.inside is not layer and (not args or isinstance(args[0], Tensor)):
             _refuse_shape(names[layer], layer, args[0] if args else None, uses.rows)
         with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
             out = recorded(*args, **given)
@@ -260,6 +265,8 @@ def _projected(
 
 
 def _refuse_shape(name: str, layer: nn.Module, h: object, batch: int) -> None:
+    if isinstance(h, PackedSequence):
+        raise Unsupported(f"{named(name, layer)} has no rule for packed sequences; {BY_VMAP}")
     shape = "no positional input" if h is None else tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
     raise Unsupported(
         f"the input of {named(name, layer)} must have the {batch} examples of the batch in its first dimension; "
@@ -282,7 +289,7 @@ UNCLIPPED = 1e20
 
 
 def vmap(
-    model: nn.Module, loss: Loss, inputs: Records, targets: Records, norm: Scaling, weights: Tensor | None
+    model: nn.Module, loss: Loss, inputs: Records, targets: Records, norm: Scaling | Groups, weights: Tensor | None
 ) -> Summed:
     """Return the clipped sum by torch.func, over as many examples at a time as fit into memory."""
     trainable = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
@@ -311,14 +318,14 @@ def vmap(
         # under autocast the layers may compute in half precision; norms and sums stay in that of the parameters
         with torch.autocast(inputs.device.type, enabled=False):
             squares = {name: squares_of(grad.reshape(len(grad), -1)) for name, grad in grads.items()}
-            factors = clip_factors(squares, norm, None if weights is None else weights[near])
-            parts = [torch.tensordot(factors, grads[name], dims=1) for name in trainable]
+            factors = factors_by_name(squares, norm, None if weights is None else weights[near])
+            parts = [torch.tensordot(factors[name], grads[name], dims=1) for name in trainable]
         pieces.append(Summed(parts, squares, losses))
     return _joined(pieces)
 
 
 def loop(
-    model: nn.Module, loss: Loss, inputs: Records, targets: Records, norm: Scaling, weights: Tensor | None
+    model: nn.Module, loss: Loss, inputs: Records, targets: Records, norm: Scaling | Groups, weights: Tensor | None
 ) -> Summed:
     """Return the clipped sum by definition, one example after another. Slow; for tests and unusual models."""
     trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
@@ -329,8 +336,14 @@ def loop(
         grads = torch.autograd.grad(losses.sum(), list(trainable.values()), allow_unused=True, materialize_grads=True)
         dense = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
         squares = {name: squares_of(grad.reshape(1, -1)) for name, grad in zip(trainable, dense, strict=True)}
-        (factor,) = clip_factors(squares, norm, None if weights is None else weights[near])
-        pieces.append(Summed([grad * factor for grad in dense], squares, losses.detach()))
+        factors = factors_by_name(squares, norm, None if weights is None else weights[near])
+        pieces.append(
+            Summed(
+                [grad * factors[name].squeeze(0) for name, grad in zip(trainable, dense, strict=True)],
+                squares,
+                losses.detach(),
+            )
+        )
     return _joined(pieces)
 
 

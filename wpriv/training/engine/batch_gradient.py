@@ -11,6 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from wpriv.config.train_schema import STABILITY, Adapt, Privacy, Train
 from wpriv.errors import UsageError
 from wpriv.training.clipping import exact_sums
-from wpriv.training.clipping.clip import clipped_sum, method_of
+from wpriv.training.clipping.clip import ByGroup, clipped_sum, method_of
 from wpriv.training.clipping.example_gradients import Automatic, Loss, Scaling, squares_of
 from wpriv.training.clipping.record_trees import Records, called, raw
 from wpriv.training.engine import cost_estimate, distributed
@@ -96,7 +97,7 @@ def make_aggregator(
     return functools.partial(
         per_example,
         batches,
-        norm=scaling_of(private),
+        norm=clipping_of(private),
         adjacency=adjacency,
         divisor=float(batch),
         method=method or method_of(private),
@@ -112,10 +113,15 @@ def at_norm(
 
 
 def scaling_of(private: Privacy) -> Scaling:
-    """Return how the gradients of single records are clipped."""
+    """Return how the whole gradients of single records are clipped; with groups of parameters, their common bound."""
     if private.clip == "automatic":
         return Automatic(private.stability or STABILITY)
-    return float(private.clip)
+    return private.bound
+
+
+def clipping_of(private: Privacy) -> Scaling | ByGroup:
+    """Return how the gradients of single records are clipped, whole or by groups of parameters."""
+    return cast(ByGroup, private.clip) if private.by_group else scaling_of(private)
 
 
 def joined(parts: list[Bounded]) -> Bounded:
@@ -135,7 +141,7 @@ def per_example(
     batches: Batches,
     indices: Indices,
     *,
-    norm: Scaling,
+    norm: Scaling | ByGroup,
     adjacency: str,
     divisor: float,
     method: str = "auto",
@@ -157,7 +163,7 @@ def per_example(
         losses = clipped.losses.detach()
         # losses may have half precision under autocast, which would round the counts that an adapted norm releases
         losses = losses.to(torch.promote_types(losses.dtype, torch.float32))
-        over = losses.new_tensor(math.nan) if isinstance(norm, Automatic) else (clipped.norms > norm).sum()
+        over = (clipped.norms > norm).sum() if isinstance(norm, (int, float)) else losses.new_tensor(math.nan)
         # the loss of one record that is not finite would be all that a mean shows
         finite = torch.where(losses.isfinite(), losses, 0.0)
         diagnostics.append(torch.stack([losses.new_tensor(len(chunk)), finite.sum(), over]))
@@ -195,7 +201,7 @@ def clip(parts: list[Tensor], norm: float) -> list[Tensor]:
     return [(part * factor).masked_fill(~length.isfinite(), 0.0) for part in parts]
 
 
-def single_distances(batches: Batches, indices: Indices, *, norm: Scaling, adjacency: str) -> Tensor:
+def single_distances(batches: Batches, indices: Indices, *, norm: Scaling | ByGroup, adjacency: str) -> Tensor:
     """[pairs] distances of clipped sums that lack one or another record: those of the clipped gradients."""
     rows = []
     for place in indices:
@@ -315,7 +321,7 @@ def _left_out(batches: Batches, private: Privacy, indices: Indices, mask: list[T
 
 def _singles(batches: Batches, private: Privacy, adjacency: str, indices: Indices, mask: list[Tensor]) -> Tensor:
     chosen = indices[_evenly_spaced(len(indices), private.pairs)]
-    return single_distances(batches, chosen, norm=scaling_of(private), adjacency=adjacency)
+    return single_distances(batches, chosen, norm=clipping_of(private), adjacency=adjacency)
 
 
 def _evenly_spaced(size: int, count: int) -> Indices:

@@ -144,6 +144,10 @@ def rule(noise: Noise) -> str:
     if noise.rule == "adaptive":
         aim = f"the quantile {noise.quantile:g} of the norms of gradients"
         return f"{noise.clipped}, to an l2 norm C that is {noise.clip:g} at first and follows {aim}"
+    if noise.rule == "groups":
+        parts = ", ".join(f"{pattern} to {norm:g}" for pattern, norm in noise.groups.items())
+        how = parts or "each layer's to 1 over the root of the number of layers"
+        return f"{noise.clipped}, part by part ({how}), to an l2 norm of {noise.clip:g} in all"
     return f"{noise.clipped}, to an l2 norm of {noise.clip:g}"
 
 

@@ -176,9 +176,10 @@ def _slots(kind: type) -> tuple[str, ...]:
 def require_network(model: object) -> None:
     """Refuse what is no network, or one with layers that have no shape yet."""
     if not isinstance(model, nn.Module):
+        inner = ", whose network is its `model`" if isinstance(getattr(model, "model", None), nn.Module) else ""
         raise UsageError(
             f"wpriv.train wants the path or name of a recipe, or a torch.nn.Module and its records; "
-            f"found {type(model).__name__}"
+            f"found {type(model).__name__}{inner}"
         )
     probe_model.require_shapes(model)
 
@@ -257,7 +258,10 @@ def by_person(
     Without ``test`` a fifth of the persons is held out, with the records of theirs that are kept.
     """
     if tokens:
-        raise UsageError("`tokens` is for records [N, T]; of persons give a dictionary, such as {'x': tokens}")
+        raise UsageError(
+            "`tokens` is for records that are protected one by one. With `person`, leave `tokens` out and give the "
+            "records as a dictionary, whose whole numbers stay whole: ({'x': x}, y), where x is an argument of forward"
+        )
     parts = [
         part if isinstance(part, Packed) else pack("data", quantities(part) if not k else part)
         for k, part in enumerate(train)

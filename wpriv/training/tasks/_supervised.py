@@ -116,7 +116,7 @@ def require_fit(
 
     from wpriv.training.clipping import model_state
     from wpriv.training.clipping.record_loss import logits_of
-    from wpriv.training.clipping.record_trees import Tree, called, leaves, mapped, raw
+    from wpriv.training.clipping.record_trees import Tree, called, leaves, mapped, named_leaves, raw
 
     what = "the network"
     probes = mapped(targets, _extremes)
@@ -141,6 +141,20 @@ def require_fit(
                     "torch.enable_grad():`"
                 )
             elif what == "the network":
+                whole = [(name, leaf) for name, leaf in named_leaves(inputs) if leaf.dtype == torch.int64]
+                if isinstance(inputs, Tree) and isinstance(error, IndexError) and whole:
+                    spans = (f"{name} from {int(leaf.min())} to {int(leaf.max())}" for name, leaf in whole)
+                    message += (
+                        f". Tokens must be below the rows of their embedding; the records have {', '.join(spans)}"
+                    )
+                pairs = zip(named_leaves(inputs), named_leaves(targets), strict=False)
+                if isinstance(inputs, Tree) and all(
+                    one[0] == other[0] and torch.equal(one[1], other[1][: len(one[1])]) for one, other in pairs
+                ):
+                    message += (
+                        ". All parts of these records were taken as inputs. To tell a target from them give a pair "
+                        "(inputs, targets), which a Dataset or a collate_fn may return"
+                    )
                 if isinstance(inputs, torch.Tensor):
                     message += _advice_on_tokens(model, inputs, vocabulary) or _advice_on_precision(model, inputs)
             elif isinstance(targets, torch.Tensor) and not targets.is_floating_point():
@@ -261,6 +275,7 @@ def build_job(
     method = ""
     if private is not None and private.clip != "batch-mean":
         # before any record passes through the model
+        clip.groups_of(batches.model, batch_gradient.clipping_of(private))
         empty = copied.empty(inputs)
         method = clip.choose(
             batches.model,
@@ -344,7 +359,7 @@ def tensors_of(packed: Packed, device: torch.device) -> Records:
 
     from wpriv.training.clipping.record_trees import records_of
 
-    return records_of(map_tree(packed.unpacked(), lambda leaf: torch.tensor(np.ascontiguousarray(leaf), device=device)))
+    return records_of(map_tree(packed.unpacked(), lambda leaf: torch.tensor(leaf.copy(), device=device)))
 
 
 def to_inputs(x: Array, options: InputOptions, device: torch.device, form: object = None) -> Records:
