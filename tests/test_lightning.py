@@ -200,7 +200,7 @@ class Beside(Module):
         ({"precision": "bf16-mixed"}, Unsupported, "precision='32-true'"),
         ({"module": Manual}, Unsupported, "manual optimization"),
         ({"module": Beside}, UsageError, "2 weights beside those of the private network"),
-        ({"module": Module, "network": "body"}, UsageError, "found no torch.nn.Module in 'body'"),
+        ({"module": Module, "network": "body"}, UsageError, "found no torch.nn.Module in 'body'. Give .* network='"),
         ({"records": 100}, UsageError, "`records` is 100 in PrivateTraining and 120 in the loader"),
         ({"reload_dataloaders_every_n_epochs": 1}, UsageError, "leave it out"),
         ({"callback": LearningRateFinder()}, UsageError, "LearningRateFinder trains on the records"),

@@ -134,9 +134,11 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
         batches, dataset, collate = self._source(trainer)
         model = getattr(pl_module, self.network, None)
         if not isinstance(model, nn.Module):
+            names = ", ".join(f"network={name!r}" for name, part in pl_module.named_children() if [*part.parameters()])
             raise UsageError(
                 f"`network` names the attribute of {type(pl_module).__name__} with the network; found no "
-                f"torch.nn.Module in {self.network!r}"
+                f"torch.nn.Module in {self.network!r}. Give PrivateTraining the one that takes a batch: "
+                f"{names or 'the module has none'}"
             )
         epsilon, delta, clip = self.target
         two = collate([dataset[0], dataset[min(1, len(dataset) - 1)]])
