@@ -134,9 +134,7 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
         batches, dataset, collate = self._source(trainer)
         model = getattr(pl_module, self.network, None)
         if not isinstance(model, nn.Module):
-            names = ", ".join(
-                f"network={name!r}" for name, part in pl_module.named_children() if any(part.parameters())
-            )
+            names = ", ".join(f"network={name!r}" for name, part in pl_module.named_children() if [*part.parameters()])
             raise UsageError(
                 f"`network` names the attribute of {type(pl_module).__name__} with the network; found no "
                 f"torch.nn.Module in {self.network!r}. Give PrivateTraining the one that takes a batch: "
