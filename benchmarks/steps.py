@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -162,9 +163,10 @@ def own_loop(model: nn.Module, x: Tensor, y: Tensor) -> Step:
     import wpriv
 
     folder = tempfile.TemporaryDirectory()
-    how = {"sigma": NOISE, "delta": 1e-5, "clip": CLIP, "sampling": "fixed", "lr": RATE, "out": f"{folder.name}/out"}
+    private = {"sigma": NOISE, "delta": 1e-5, "clip": CLIP, "sampling": "fixed"}
+    options: dict[str, Any] = {**private, "lr": RATE, "batch": len(x), "steps": EPOCH}
     records = x.repeat(EPOCH, *(1 for _ in x.shape[1:])), y.repeat(EPOCH)
-    run = wpriv.training_loop(model, records, test=(x[:2], y[:2]), batch=len(x), steps=EPOCH, **how)
+    run = wpriv.training_loop(model, records, test=(x[:2], y[:2]), out=f"{folder.name}/out", **options)
     batches = iter(run.__enter__())
 
     def step() -> None:
