@@ -38,6 +38,9 @@ ELEMENTWISE += ("iadd", "isub", "imul", "idiv", "ipow")
 # functions after which the records may lie in another dimension than the first
 MOVING: tuple[str, ...] = ("transpose", "permute", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "T", "H")
 MOVING += ("stack", "unsqueeze", "getitem")
+# functions that select rows, of which some records may have more than others
+SELECTING: tuple[str, ...] = ("masked_select", "nonzero", "argwhere", "unique", "unique_consecutive", "take")
+SELECTING += ("index_select", "gather", "take_along_dim", "repeat_interleave")
 # properties of tensors that are no tensors
 PLAIN: tuple[str, ...] = ("dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_nested", "is_cuda")
 PLAIN += ("is_sparse", "grad_fn", "dim", "numel", "stride", "is_contiguous", "is_floating_point", "is_complex")
@@ -110,7 +113,7 @@ class Uses(TorchFunctionMode):
                 return self._sized(name, args, out)
             unchanged = isinstance(out, Tensor) and self._moved(out) is None and not func.__name__.endswith("_")
             if not (unchanged and any(out is item for item in args)):
-                self.mark(out, moved or (name in MOVING and _moves(name, args, given)))
+                self.mark(out, moved or self._moves(name, args, given))
         return out
 
     def follows(self, layer: nn.Module) -> bool:
@@ -181,6 +184,19 @@ class Uses(TorchFunctionMode):
         if type(out) is torch.Size and out and out[0] == self.rows:
             return torch.Size((Rows(out[0]), *out[1:]))
         return Rows(out) if name == "size" and args[1:] == (0,) and out == self.rows else out
+
+    def _moves(self, name: str, args: Sequence[Any], given: dict[str, Any]) -> bool:
+        """Return whether a function may move the first dimension, or select from it."""
+        if name == "where" and len(args) + len(given) == 1:
+            return True
+        if name in SELECTING:
+            return _selects(name, args, given)
+        if name == "getitem":
+            first = (*args[1], ...)[0] if isinstance(args[1], tuple) else args[1]
+            if isinstance(first, Tensor) and first.dtype == torch.int64 and first.shape == (self.rows,):
+                return not torch.equal(first, torch.arange(self.rows, device=first.device))
+            return first is None or not isinstance(first, (slice, type(...)))
+        return name in MOVING and _moves(name, args, given)
 
     def _compute(self, func: Any, args: Sequence[Any], given: dict[str, Any], computed: list[Computed]) -> Any:
         """Call a function of parameters alone, and note what it returns."""
@@ -364,9 +380,6 @@ def _moves(name: str, args: Sequence[Any], given: dict[str, Any]) -> bool:
     """Return whether a function in ``MOVING`` may move the first dimension."""
     if not args:
         return True  # all arguments have names
-    if name == "getitem":
-        first = (*args[1], ...)[0] if isinstance(args[1], tuple) else args[1]
-        return first is None or type(first) is int
     if name == "permute" and not given:
         return bool((args[1] if isinstance(args[1], (list, tuple)) else args[1:])[0])
     places = [*args[1:], *given.values()]
@@ -374,6 +387,14 @@ def _moves(name: str, args: Sequence[Any], given: dict[str, Any]) -> bool:
         return True
     count = (args[0][0] if name == "stack" else args[0]).dim() + (name in ("stack", "unsqueeze"))
     return any(place % count == 0 for place in places)
+
+
+def _selects(name: str, args: Sequence[Any], given: dict[str, Any]) -> bool:
+    """Return whether a function in ``SELECTING`` may select from the first dimension."""
+    if name == "repeat_interleave":  # each row as often as all others, behind each other
+        return type(given.get("repeats", args[1] if len(args) > 1 else None)) is not int
+    place = given.get("dim", next((each for each in args if type(each) is int), None))
+    return place is None or not args or place % max(args[0].dim(), 1) == 0
 
 
 def _to_roots(computed: Computed, share: Share) -> list[tuple[Tensor, Share]]:
