@@ -366,12 +366,15 @@ class Masked(nn.Module):
             chosen = x.masked_select(mask)
         elif self.how == "nonzero":
             chosen = x[mask.nonzero(as_tuple=True)]
+        elif self.how == "slice":
+            order = (~mask).reshape(-1).long().argsort(stable=True)
+            chosen = x.reshape(1, -1).gather(1, order[None]).view(-1)[: int(mask.sum())]
         else:
             chosen = x.reshape(-1).take(torch.where(mask.reshape(-1))[0])
         return self.head(x.masked_scatter(mask, chosen * self.scale))
 
 
-@pytest.mark.parametrize("how", ["index", "masked_select", "nonzero", "take"])
+@pytest.mark.parametrize("how", ["index", "masked_select", "nonzero", "take", "slice"])
 def test_rows_that_a_mask_selects_are_not_taken_for_those_of_other_records(how):
     """The batch after the first has as many selected numbers as records or a multiple, but not the same of each."""
     torch.manual_seed(0)
