@@ -349,3 +349,38 @@ def test_further_forms_of_calls_have_the_literal_sum_and_no_bare_error(how):
     torch.manual_seed(0)
     model = Forms(how).double()
     require_literal(model, losses, torch.randn(RECORDS, 7).double(), torch.randint(CLASSES, (RECORDS,)))
+
+
+class Masked(nn.Module):
+    """A parameter on the numbers that a mask selects: all of made-up records, and fewer of some real ones."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.scale, self.head = how, nn.Parameter(torch.tensor(0.7)), nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = x > -0.5
+        if self.how == "index":
+            chosen = x[mask]
+        elif self.how == "masked_select":
+            chosen = x.masked_select(mask)
+        elif self.how == "nonzero":
+            chosen = x[mask.nonzero(as_tuple=True)]
+        elif self.how == "slice":
+            order = (~mask).reshape(-1).long().argsort(stable=True)
+            chosen = x.reshape(1, -1).gather(1, order[None]).view(-1)[: int(mask.sum())]
+        else:
+            chosen = x.reshape(-1).take(torch.where(mask.reshape(-1))[0])
+        return self.head(x.masked_scatter(mask, chosen * self.scale))
+
+
+@pytest.mark.parametrize("how", ["index", "masked_select", "nonzero", "take", "slice"])
+def test_rows_that_a_mask_selects_are_not_taken_for_those_of_other_records(how):
+    """The batch after the first has as many selected numbers as records or a multiple, but not the same of each."""
+    torch.manual_seed(0)
+    model, y = Masked(how).double(), torch.zeros(2, dtype=torch.int64)
+    x = torch.rand(2, 6).double()
+    require_literal(model, losses, x, y)
+    x[0] *= 50
+    x[0, :2] = -1
+    require_literal(model, losses, x, y)

@@ -38,6 +38,12 @@ ELEMENTWISE += ("iadd", "isub", "imul", "idiv", "ipow")
 # functions after which the records may lie in another dimension than the first
 MOVING: tuple[str, ...] = ("transpose", "permute", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "T", "H")
 MOVING += ("stack", "unsqueeze", "getitem")
+# functions that select rows, of which some records may have more than others
+SELECTING: tuple[str, ...] = ("masked_select", "nonzero", "argwhere", "unique", "unique_consecutive", "take")
+SELECTING += ("pack_padded_sequence",)
+# functions that select along a dimension, with the place of this argument
+ALONG = {"index_select": 1, "gather": 1, "narrow": 1, "unbind": 1, "split": 2, "chunk": 2, "tensor_split": 2}
+ALONG |= {"take_along_dim": 2, "split_with_sizes": 2, "unsafe_split": 2, "unsafe_chunk": 2}
 # properties of tensors that are no tensors
 PLAIN: tuple[str, ...] = ("dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_nested", "is_cuda")
 PLAIN += ("is_sparse", "grad_fn", "dim", "numel", "stride", "is_contiguous", "is_floating_point", "is_complex")
@@ -110,7 +116,7 @@ class Uses(TorchFunctionMode):
                 return self._sized(name, args, out)
             unchanged = isinstance(out, Tensor) and self._moved(out) is None and not func.__name__.endswith("_")
             if not (unchanged and any(out is item for item in args)):
-                self.mark(out, moved or (name in MOVING and _moves(name, args, given)))
+                self.mark(out, moved or self._moves(name, args, given))
         return out
 
     def follows(self, layer: nn.Module) -> bool:
@@ -181,6 +187,28 @@ class Uses(TorchFunctionMode):
         if type(out) is torch.Size and out and out[0] == self.rows:
             return torch.Size((Rows(out[0]), *out[1:]))
         return Rows(out) if name == "size" and args[1:] == (0,) and out == self.rows else out
+
+    def _moves(self, name: str, args: Sequence[Any], given: dict[str, Any]) -> bool:
+        """Return whether a function may move the first dimension, or select from it."""
+        if name in SELECTING or (name == "where" and len(args) + len(given) == 1):
+            return True
+        if name == "repeat_interleave":  # each row as often as all others, behind each other
+            return type(given.get("repeats", args[1] if len(args) > 1 else None)) is not int
+        if name in ALONG:
+            place = given.get("dim", args[ALONG[name]] if len(args) > ALONG[name] else 0)
+            return not args or type(place) is not int or place % max(args[0].dim(), 1) == 0
+        if name == "getitem":
+            return self._selects(*args[1]) if isinstance(args[1], tuple) else self._selects(args[1])
+        return name in MOVING and _moves(name, args, given)
+
+    def _selects(self, first: Any = ..., *others: Any) -> bool:
+        """Return whether an index may select from the first dimension, or put another one there."""
+        tensors = [each for each in others if isinstance(each, (Tensor, list))]
+        if isinstance(first, Tensor) and first.dtype == torch.int64 and first.shape == (self.rows,):
+            return not torch.equal(first, torch.arange(self.rows, device=first.device))
+        if first is not ... and not (isinstance(first, slice) and first == slice(None)):
+            return True
+        return len(tensors) > 1 or (first is ... and bool(tensors))
 
     def _compute(self, func: Any, args: Sequence[Any], given: dict[str, Any], computed: list[Computed]) -> Any:
         """Call a function of parameters alone, and note what it returns."""
@@ -364,9 +392,6 @@ def _moves(name: str, args: Sequence[Any], given: dict[str, Any]) -> bool:
     """Return whether a function in ``MOVING`` may move the first dimension."""
     if not args:
         return True  # all arguments have names
-    if name == "getitem":
-        first = (*args[1], ...)[0] if isinstance(args[1], tuple) else args[1]
-        return first is None or type(first) is int
     if name == "permute" and not given:
         return bool((args[1] if isinstance(args[1], (list, tuple)) else args[1:])[0])
     places = [*args[1:], *given.values()]
