@@ -6,8 +6,10 @@ scheduler, validation and checkpoints stay those of the module. docs/guides/ligh
 
 from __future__ import annotations
 
+import functools
 import inspect
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +31,7 @@ except ImportError as error:
     raise lacking(error.name or "lightning", "wpriv.lightning") from None
 
 from wpriv.training.clipping.record_trees import Records, records_of
-from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, described, hosted
+from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, described, hosted, require_apart
 from wpriv.training.tasks import _given
 
 if TYPE_CHECKING:
@@ -141,13 +143,18 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
                 f"{names or 'the module has none'}"
             )
         epsilon, delta, clip = self.target
-        two = collate([dataset[0], dataset[min(1, len(dataset) - 1)]])
+
+        def batch_of(rows: list[Any], together: Callable[[list[Any]], Any] = collate) -> Any:
+            batch = pl_module._on_before_batch_transfer(together(rows), 0)
+            return pl_module._apply_batch_transfer_handler(batch, pl_module.device, 0)
+
+        require_apart(dataset, functools.partial(batch_of, together=collate.collate))
         self.run = HostedRun(
             hosted(
                 model,
                 model,
                 _given.per_record(self.loss),
-                _pair(pl_module.transfer_batch_to_device(two, pl_module.device, 0)),
+                _pair(batch_of([dataset[0], dataset[min(1, len(dataset) - 1)]])),
                 described(dataset),
                 framework="wpriv.lightning",
                 loss_name=self.loss if isinstance(self.loss, str) else _given.name_of(self.loss),
