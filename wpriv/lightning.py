@@ -6,8 +6,10 @@ scheduler, validation and checkpoints stay those of the module. docs/guides/ligh
 
 from __future__ import annotations
 
+import functools
 import inspect
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,11 +144,11 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
             )
         epsilon, delta, clip = self.target
 
-        def batch_of(rows: list[Any]) -> Any:
-            batch = pl_module._on_before_batch_transfer(collate(rows), 0)
+        def batch_of(rows: list[Any], together: Callable[[list[Any]], Any] = collate) -> Any:
+            batch = pl_module._on_before_batch_transfer(together(rows), 0)
             return pl_module._apply_batch_transfer_handler(batch, pl_module.device, 0)
 
-        require_apart(dataset, batch_of)
+        require_apart(dataset, functools.partial(batch_of, together=collate.collate))
         self.run = HostedRun(
             hosted(
                 model,
