@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from wpriv.errors import Unsupported, UsageError, lacking
 
@@ -263,7 +263,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read
             raise Unsupported(f"{type(model).__name__} divides the batch among devices; train on one device")
         loader = self.get_train_dataloader()
         dataset = loader.dataset
-        require_apart(dataset, loader.collate_fn.collate)
+        require_apart(dataset, cast("Collate", loader.collate_fn).collate)
         two = dict(self._prepare_inputs(loader.collate_fn([dataset[0], dataset[min(1, self.batches.records - 1)]])))
         own = self.compute_loss_func
         loss = own or _default_loss(self.model, two)
