@@ -206,7 +206,7 @@ class Beside(Module):
         ({"module": Manual}, Unsupported, "manual optimization"),
         ({"module": Mixes}, Unsupported, "makes a row from several records"),
         ({"module": Beside}, UsageError, "2 weights beside those of the private network"),
-        ({"module": Module, "network": "body"}, UsageError, "found no torch.nn.Module in 'body'"),
+        ({"module": Module, "network": "body"}, UsageError, "found no torch.nn.Module in 'body'. Give .* network='"),
         ({"records": 100}, UsageError, "`records` is 100 in PrivateTraining and 120 in the loader"),
         ({"reload_dataloaders_every_n_epochs": 1}, UsageError, "leave it out"),
         ({"callback": LearningRateFinder()}, UsageError, "LearningRateFinder trains on the records"),

@@ -15,17 +15,18 @@ import torch
 pytest.importorskip("sklearn")
 
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.utils import estimator_checks
 
 import wpriv
 from tests.oracles import gauss_delta
 from wpriv.accounting import ledger
 from wpriv.errors import Unsupported, UsageError
-from wpriv.sklearn import TWO_FITS, PrivateClassifier, PrivateRegressor, expected_failed_checks, joint
+from wpriv.sklearn import TWO_FITS, PrivateClassifier, PrivateRegressor, _learns, expected_failed_checks, joint
 
 pytestmark = pytest.mark.filterwarnings("ignore:NOT PRIVATE")
 GENERATOR = np.random.default_rng(0)
@@ -321,3 +322,18 @@ def test_an_account_that_was_changed_is_refused(tmp_path):
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
     with pytest.raises(UsageError, match="changed"):
         copy.deepcopy(fitted).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("step", "learns"),
+    [
+        (OneHotEncoder(categories=[["a", "b"]]), False),
+        (OneHotEncoder(), True),
+        (OneHotEncoder(categories=[["a", "b"]], min_frequency=2), True),
+        (ColumnTransformer([("job", OneHotEncoder(categories=[["a", "b"]]), [0])], remainder="passthrough"), False),
+        (ColumnTransformer([("age", StandardScaler(), [0])]), True),
+        (ColumnTransformer([("age", "passthrough", lambda x: [0])]), True),
+    ],
+)
+def test_listed_columns_and_categories_are_no_leak_and_all_that_is_read_from_records_is(step, learns):
+    assert _learns(step) == learns

@@ -242,9 +242,9 @@ class Overridden(PrivateTrainer):
         ({"epsilon": -1.0}, UsageError, "eps"),
         ({"unit": ""}, UsageError, "a word for what a record is"),
         (
-            {"data_collator": lambda rows: {"input_ids": torch.cat([row["input_ids"] for row in rows])[None]}},
+            {"data_collator": lambda rows: {name: torch.stack([row[name] for row in rows] * 2) for name in rows[0]}},
             UsageError,
-            "batch of 1 rows",
+            "gives 2 rows for one record",
         ),
     ],
 )

@@ -6,8 +6,10 @@ scheduler, validation and checkpoints stay those of the module. docs/guides/ligh
 
 from __future__ import annotations
 
+import functools
 import inspect
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,17 +136,19 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
         batches, dataset, collate = self._source(trainer)
         model = getattr(pl_module, self.network, None)
         if not isinstance(model, nn.Module):
+            names = ", ".join(f"network={name!r}" for name, part in pl_module.named_children() if [*part.parameters()])
             raise UsageError(
                 f"`network` names the attribute of {type(pl_module).__name__} with the network; found no "
-                f"torch.nn.Module in {self.network!r}"
+                f"torch.nn.Module in {self.network!r}. Give PrivateTraining the one that takes a batch: "
+                f"{names or 'the module has none'}"
             )
         epsilon, delta, clip = self.target
 
-        def batch_of(rows: list[Any]) -> Any:
-            batch = pl_module._on_before_batch_transfer(collate(rows), 0)
+        def batch_of(rows: list[Any], together: Callable[[list[Any]], Any] = collate) -> Any:
+            batch = pl_module._on_before_batch_transfer(together(rows), 0)
             return pl_module._apply_batch_transfer_handler(batch, pl_module.device, 0)
 
-        require_apart(dataset, batch_of)
+        require_apart(dataset, functools.partial(batch_of, together=collate.collate))
         self.run = HostedRun(
             hosted(
                 model,

@@ -37,10 +37,12 @@ from wpriv.training.train_data import ORIGINS
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+    from sklearn.compose import ColumnTransformer
     from sklearn.exceptions import NotFittedError
     from sklearn.frozen import FrozenEstimator
     from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV, StratifiedKFold
     from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
     from sklearn.utils import Tags, check_random_state, get_tags
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
@@ -513,9 +515,22 @@ def _ends(bounds: tuple[ArrayLike, ArrayLike], name: str, count: int) -> tuple[F
     with np.errstate(over="ignore", invalid="ignore"):
         fits = fits and bool(np.isfinite(2 * (high - low)).all() and (low < high).all())
     if not fits:
-        wanted = f"each a number or {count} numbers, one for each column" if name == "bounds" else "two numbers"
+        of_columns = f"each one number for all columns or {count} numbers, one for each"
+        wanted = of_columns if name == "bounds" else "two numbers"
         raise UsageError(f"`{name}` must be a pair (low, high) with low < high, {wanted}; found {shown(bounds)}")
     return low, high
+
+
+def _learns(step: object) -> bool:
+    """Return whether a step of a pipeline learns from the records; listed columns and categories are public."""
+    if step in (None, "passthrough", "drop") or isinstance(step, FrozenEstimator):
+        return False
+    if isinstance(step, ColumnTransformer):
+        parts = [*step.transformers, ("", step.remainder, [])]
+        return any(callable(columns) or _learns(part) for _, part, columns in parts)
+    if isinstance(step, (OneHotEncoder, OrdinalEncoder)) and not isinstance(step.categories, str):
+        return step.min_frequency is not None or step.max_categories is not None
+    return bool(get_tags(step).requires_fit)
 
 
 def _learnt_before(estimator: _PrivateEstimator, x: Floats) -> list[str]:
@@ -530,9 +545,7 @@ def _learnt_before(estimator: _PrivateEstimator, x: Floats) -> list[str]:
             return [
                 LEARNT_STEP.format(step=f"the step {name!r} ({type(step).__name__})")
                 for name, step in owner.steps[:-1]
-                if step not in (None, "passthrough")
-                and not isinstance(step, FrozenEstimator)
-                and get_tags(step).requires_fit
+                if _learns(step)
             ]
         frame = frame.f_back
     means, deviations = x.mean(axis=0), x.std(axis=0)

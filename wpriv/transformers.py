@@ -263,7 +263,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read
             raise Unsupported(f"{type(model).__name__} divides the batch among devices; train on one device")
         loader = self.get_train_dataloader()
         dataset = loader.dataset
-        require_apart(dataset, loader.collate_fn)
+        require_apart(dataset, loader.collate_fn.collate)
         two = dict(self._prepare_inputs(loader.collate_fn([dataset[0], dataset[min(1, self.batches.records - 1)]])))
         own = self.compute_loss_func
         loss = own or _default_loss(self.model, two)

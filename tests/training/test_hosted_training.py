@@ -16,7 +16,7 @@ from torch.utils.data import default_collate
 
 from wpriv.errors import Unsupported, UsageError
 from wpriv.training import hosted_training
-from wpriv.training.hosted_training import HostedRun, PoissonBatches
+from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches
 
 RECORDS, BATCH, STEPS = 60, 12, 8
 X = torch.randn(RECORDS, 4, generator=torch.Generator().manual_seed(0))
@@ -244,6 +244,17 @@ def iter_of(rows):
 def test_a_batch_or_a_number_of_steps_out_of_range_is_refused(numbers):
     with pytest.raises(UsageError, match=r"expected_batch|steps"):
         PoissonBatches(60, *numbers)
+
+
+def test_records_are_collated_alone_so_that_padding_depends_on_no_other_record():
+    def longest(rows):
+        return {"x": torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)}
+
+    equal, ragged = [torch.arange(3.0), torch.ones(3)], [torch.arange(3.0), torch.ones(5)]
+    assert torch.equal(Collate(longest, equal)(equal)["x"], torch.stack(equal))
+    assert Collate(longest, ragged)([])["x"].shape == (0, 3)
+    with pytest.raises(UsageError, match=r"shapes \[3\] and \[5\].*pad all to one public length"):
+        Collate(longest, ragged)(ragged)
 
 
 def mixed_up(rows):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -89,19 +89,41 @@ class PoissonBatches:
 
 
 class Collate:
-    """The collate function of a loader, for empty batches too: those have the parts of a batch without its records."""
+    """The collate function of a loader, for one record after another, so that no record's padding depends on others.
+
+    An empty batch has the parts of a batch without its records.
+    """
 
     def __init__(self, collate: Callable[[list[Any]], Any], dataset: Any):
         self.collate, self.dataset = collate, dataset
 
     def __call__(self, rows: Sequence[Any]) -> Any:
-        """Return the batch of some records, which may be none."""
+        """Return the batch of some records, which may be none; a UsageError where they have several shapes."""
+        import torch
         from torch.utils import _pytree
 
-        if rows:
-            return self.collate(list(rows))
-        one = self.collate([self.dataset[0]])
-        return _pytree.tree_map(lambda leaf: leaf[:0] if hasattr(leaf, "shape") else leaf, one)
+        alone = [self._of_one(row) for row in rows or [self.dataset[0]]]
+        parts, (form, *_) = zip(*map(_pytree.tree_flatten, alone), strict=True)
+        joined = []
+        for same in zip(*parts, strict=False):
+            tensors = [part for part in same if isinstance(part, torch.Tensor) and part.dim()]
+            shapes = dict.fromkeys(tuple(part.shape[1:]) for part in tensors)
+            if rows_of := next((len(part) for part in tensors if len(part) != 1), 0):
+                raise UsageError(f"the collate function gives {rows_of} rows for one record; let it give one for each")
+            if len(shapes) > 1:
+                one, other, *_ = map(list, shapes)
+                raise UsageError(
+                    f"the records of a batch have the shapes {one} and {other}. Padding to the longest one "
+                    f"would let a record change the others, so that each is collated alone: pad all to one public "
+                    f"length, where text is tokenized (padding='max_length', max_length=T) or in the collate function"
+                )
+            joined.append(torch.cat(tensors)[: len(rows)] if shapes else same[0])
+        return _pytree.tree_unflatten(joined, form)
+
+    def _of_one(self, row: Any) -> Any:
+        """Return the batch of one record, as a plain dictionary if it is some mapping."""
+        batch = self.collate([row])
+        return dict(batch) if isinstance(batch, Mapping) else batch
 
 
 def require_apart(dataset: Any, batch_of: Callable[[list[Any]], Any]) -> None:

@@ -147,6 +147,14 @@ def require_fit(
                     message += (
                         f". Tokens must be below the rows of their embedding; the records have {', '.join(spans)}"
                     )
+                pairs = zip(named_leaves(inputs), named_leaves(targets), strict=False)
+                if isinstance(inputs, Tree) and all(
+                    one[0] == other[0] and torch.equal(one[1], other[1][: len(one[1])]) for one, other in pairs
+                ):
+                    message += (
+                        ". All parts of these records were taken as inputs. To tell a target from them give a pair "
+                        "(inputs, targets), which a Dataset or a collate_fn may return"
+                    )
                 if isinstance(inputs, torch.Tensor):
                     message += _advice_on_tokens(model, inputs, vocabulary) or _advice_on_precision(model, inputs)
             elif isinstance(targets, torch.Tensor) and not targets.is_floating_point():
