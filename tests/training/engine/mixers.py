@@ -301,7 +301,13 @@ def series() -> Tensor:
     return torch.randn(BATCH, 5, 4)
 
 
+def two_views(own: nn.Module, x: Tensor) -> Tensor:
+    first, second = bent(own, torch.cat([x, x.flip(1)])).chunk(2)
+    return first + second.tanh()
+
+
 RIGHT: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
+    "two views, one batch behind the other": (lambda: plain(two_views), vectors),
     "mean of its own words": (lambda: text(mean_of_words), sentences),
     "state at its own last word": (lambda: text(last_of_own, cells=nn.LSTM(8, 8, batch_first=True)), sentences),
     "attention to its own words": (

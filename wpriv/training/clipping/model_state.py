@@ -47,8 +47,10 @@ class Shared:
         ]
         arranged = [(one, two, place) for place in places]
         if 0 not in places and one.shape[0] % size == 0 and one.shape[0] * other == two.shape[0] * size and one.numel():
-            # positions or copies folded into the batch
+            # positions or copies folded into the batch, or whole batches one behind the other
             arranged.append((one.reshape(size, -1), two.reshape(other, -1), 0))
+            count = one.shape[0] // size
+            arranged.append((one.reshape(count, size, -1), two.reshape(count, other, -1), 1))
         tolerance = exact(one) if size == other else RESIZED.get(one.dtype, 0.05)
         count = self.end - self.begin
         pairs = [
