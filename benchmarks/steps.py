@@ -8,6 +8,7 @@ and in both memory layouts.
 # mypy: disable-error-code="import-untyped, import-not-found, no-untyped-call"
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from functools import partial
 
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 CLIP, NOISE, RATE = 1.0, 1.0, 0.1
+EPOCH = 20  # batches of an own loop, more than are timed
 Step = Callable[[], None]
 
 
@@ -57,20 +59,52 @@ def wrn() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 16, 3, padding=1, bias=False), *blocks, *tail)
 
 
+class Transformer(nn.Module):
+    """Two encoder layers of width 64 on sequences of 32 tokens, with the positions as numbers ``arange(32)``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(100, 64), nn.Embedding(32, 64)
+        layer = nn.TransformerEncoderLayer(64, 4, 256, dropout=0.0, batch_first=True)
+        self.layers, self.out = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.tokens(x) + self.positions(torch.arange(x.shape[1], device=x.device))
+        out: Tensor = self.out(self.layers(h).mean(1))
+        return out
+
+
+class Lstm(nn.Module):
+    """The last state of an LSTM of width 64 on sequences of 32 tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.lstm, self.out = nn.Embedding(100, 64), nn.LSTM(64, 64, batch_first=True), nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.out(self.lstm(self.tokens(x))[0][:, -1])
+        return out
+
+
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "cnn": (cnn, (1, 28, 28)),
     "mlp": (mlp, (1, 28, 28)),
     "wrn": (wrn, (3, 32, 32)),
+    "transformer": (Transformer, (32,)),
+    "lstm": (Lstm, (32,)),
 }
 
 
 def make(program: str, network: str, batch: int, device: str) -> Step:
-    """Build the step of a program on a random batch, the same for all programs."""
+    """Build the step of a program on a random batch, the same for all programs; shapes of one number are of tokens."""
     torch.manual_seed(0)
     build, shape = NETWORKS[network]
     layout = torch.contiguous_format if program.endswith("contiguous") else torch.channels_last
     model = build().to(device=device, memory_format=layout)
-    x = torch.randn(batch, *shape, device=device).contiguous(memory_format=layout)
+    if len(shape) == 1:
+        x = torch.randint(100, (batch, *shape), device=device)
+    else:
+        x = torch.randn(batch, *shape, device=device).contiguous(memory_format=layout)
     return STEPS[program](model, x, torch.randint(10, (batch,), device=device))
 
 
@@ -123,6 +157,24 @@ def noise(model: nn.Module, x: Tensor, y: Tensor, exact: bool = False) -> Step:
     return step
 
 
+def own_loop(model: nn.Module, x: Tensor, y: Tensor) -> Step:
+    """A step of a loop of the caller's own on batches of this size, before the first end of an epoch."""
+    import wpriv
+
+    folder = tempfile.TemporaryDirectory()
+    how = {"sigma": NOISE, "delta": 1e-5, "clip": CLIP, "sampling": "fixed", "lr": RATE, "out": f"{folder.name}/out"}
+    records = x.repeat(EPOCH, *(1 for _ in x.shape[1:])), y.repeat(EPOCH)
+    run = wpriv.training_loop(model, records, test=(x[:2], y[:2]), batch=len(x), steps=EPOCH, **how)
+    batches = iter(run.__enter__())
+
+    def step() -> None:
+        assert folder.name
+        next(batches)
+        run.step()
+
+    return step
+
+
 def opacus_hooks(model: nn.Module, x: Tensor, y: Tensor) -> Step:
     """Opacus with its default settings."""
     from opacus.grad_sample import GradSampleModule
@@ -164,6 +216,7 @@ STEPS: dict[str, Callable[[nn.Module, Tensor, Tensor], Step]] = {
     "plain": plain,
     "wpriv": wpriv,
     "wpriv vmap": partial(wpriv, method="vmap"),
+    "own loop": own_loop,
     "noise": noise,
     "noise exact": partial(noise, exact=True),
     "wpriv exact": partial(wpriv, exact=True),

@@ -182,6 +182,11 @@ class Manual(Module):
         self.automatic_optimization = False
 
 
+class Mixes(Module):
+    def on_after_batch_transfer(self, batch, place):
+        return (batch[0] + batch[0].roll(1, 0)) / 2, batch[1]
+
+
 class Beside(Module):
     def __init__(self):
         super().__init__()
@@ -199,8 +204,9 @@ class Beside(Module):
         ({"gradient_clip_val": 1.0}, UsageError, "leave it out"),
         ({"precision": "bf16-mixed"}, Unsupported, "precision='32-true'"),
         ({"module": Manual}, Unsupported, "manual optimization"),
+        ({"module": Mixes}, Unsupported, "makes a row from several records"),
         ({"module": Beside}, UsageError, "2 weights beside those of the private network"),
-        ({"module": Module, "network": "body"}, UsageError, "found no torch.nn.Module in 'body'"),
+        ({"module": Module, "network": "body"}, UsageError, "found no torch.nn.Module in 'body'. Give .* network='"),
         ({"records": 100}, UsageError, "`records` is 100 in PrivateTraining and 120 in the loader"),
         ({"reload_dataloaders_every_n_epochs": 1}, UsageError, "leave it out"),
         ({"callback": LearningRateFinder()}, UsageError, "LearningRateFinder trains on the records"),

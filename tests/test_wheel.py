@@ -40,6 +40,10 @@ OPTIONAL = {
     "submitit": "slurm",
     "sklearn": "sklearn",
     "flwr": "flower",
+    "lightning": "lightning",
+    "accelerate": "llm",
+    "transformers": "llm",
+    "peft": "llm",
 }  # imported behind a message that names the extra
 # modules that go by another name than their distribution
 NAMES = {"PIL": "pillow", "yaml": "pyyaml", "flint": "python-flint"}

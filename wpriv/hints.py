@@ -165,7 +165,7 @@ _ELSEWHERE = {
     "sampler batch-sampler shuffle drop-last": "the accounting decides how records are drawn: `sampling='poisson'`",
     "early-stopping patience early-stop": "`run.finish()` ends a loop of your own early: `wpriv.training_loop`",
     "momentum betas weight-decay nesterov": "a key of the optimizer: `optimizer={'name': 'sgd', 'momentum': 0.9}`",
-    "gradient-accumulation-steps accumulate accumulation microbatch microbatches virtual-batch "
+    "gradient-accumulation-steps accumulation-steps accumulate accumulation microbatch microbatches virtual-batch "
     "max-physical-batch-size": "a batch passes in pieces by `physical`, the number of records of a piece",
     "amp fp16 mixed-precision autocast dtype": "half precision is `precision='bf16'`",
     "validation validation-data val-data valid eval-set eval-data": "records to measure on are `test`",
@@ -173,6 +173,7 @@ _ELSEWHERE = {
     "criterion loss-fn": "the loss of a record is `loss`",
     "n-epochs max-epochs nb-epochs": "passes over the records are `epochs`",
     "max-steps": "their number is `steps`",
+    "progress verbose": "`wpriv.train` prints lines unless `progress=False`, and a loop of your own prints none",
 }
 ELSEWHERE = {term: place for terms, place in _ELSEWHERE.items() for term in terms.split()}
 

@@ -30,7 +30,7 @@ except ImportError as error:
 
 from wpriv.training import hosted_training
 from wpriv.training.clipping.record_trees import Records, records_of
-from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, described, hosted
+from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, described, hosted, require_apart
 from wpriv.training.tasks import _given
 
 if TYPE_CHECKING:
@@ -132,17 +132,24 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
         batches, dataset, collate = self._source(trainer)
         model = getattr(pl_module, self.network, None)
         if not isinstance(model, nn.Module):
+            names = ", ".join(f"network={name!r}" for name, part in pl_module.named_children() if [*part.parameters()])
             raise UsageError(
                 f"`network` names the attribute of {type(pl_module).__name__} with the network; found no "
-                f"torch.nn.Module in {self.network!r}"
+                f"torch.nn.Module in {self.network!r}. Give PrivateTraining the one that takes a batch: "
+                f"{names or 'the module has none'}"
             )
-        two = collate([dataset[0], dataset[min(1, len(dataset) - 1)]])
+
+        def batch_of(rows: list[Any]) -> Any:
+            batch = pl_module._on_before_batch_transfer(collate(rows), 0)
+            return pl_module._apply_batch_transfer_handler(batch, pl_module.device, 0)
+
+        require_apart(dataset, batch_of)
         self.run = HostedRun(
             hosted(
                 model,
                 model,
                 _given.per_record(self.loss),
-                _pair(pl_module.transfer_batch_to_device(two, pl_module.device, 0)),
+                _pair(batch_of([dataset[0], dataset[min(1, len(dataset) - 1)]])),
                 described(dataset),
                 framework="wpriv.lightning",
                 loss_name=_given.name_of(self.loss),

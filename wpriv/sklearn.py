@@ -458,7 +458,8 @@ def _ends(bounds: tuple[ArrayLike, ArrayLike], name: str, count: int) -> tuple[F
     with np.errstate(over="ignore", invalid="ignore"):
         fits = fits and bool(np.isfinite(2 * (high - low)).all() and (low < high).all())
     if not fits:
-        wanted = f"each a number or {count} numbers, one for each column" if name == "bounds" else "two numbers"
+        of_columns = f"each one number for all columns or {count} numbers, one for each"
+        wanted = of_columns if name == "bounds" else "two numbers"
         raise UsageError(f"`{name}` must be a pair (low, high) with low < high, {wanted}; found {shown(bounds)}")
     return low, high
 

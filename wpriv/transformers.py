@@ -29,7 +29,7 @@ except ImportError as error:
 from wpriv.numerics.numbers import positive_number
 from wpriv.training import hosted_training
 from wpriv.training.clipping.record_trees import Records, Tree, leaves, records_of
-from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, described, hosted
+from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, described, hosted, require_apart
 from wpriv.training.tasks import _given
 
 if TYPE_CHECKING:
@@ -240,6 +240,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read
             raise Unsupported(f"{type(model).__name__} divides the batch among devices; train on one device")
         loader = self.get_train_dataloader()
         dataset = loader.dataset
+        require_apart(dataset, loader.collate_fn)
         two = dict(self._prepare_inputs(loader.collate_fn([dataset[0], dataset[min(1, self.batches.records - 1)]])))
         own = self.compute_loss_func
         loss = own or _default_loss(self.model, two)

@@ -23,6 +23,7 @@ from wpriv.accounting import ledger
 from wpriv.cli.main import main
 from wpriv.files import durable_writes
 from wpriv.results import storage
+from wpriv.training import plan
 
 pytestmark = pytest.mark.slow
 
@@ -243,6 +244,34 @@ def test_a_finished_run_whose_model_is_gone_or_broken_is_not_shown_as_done(out, 
     (out / storage.MODEL).unlink()
     if content is not None:
         (out / storage.MODEL).write_bytes(content)
+    assert run(capsys)[0] == USAGE
+
+
+def test_a_finished_run_is_answered_by_its_statement_and_computed_again_where_nothing_vouches_for_it(
+    out, capsys, monkeypatch
+):
+    Path("toy.yaml").write_text(RECIPE.replace("sigma: 2", "eps: 3").replace("[pld]", "[rdp, gdp-clt, pld]"))
+    assert run(capsys)[0] == 0
+
+    def asked(*words):
+        code, answer, _ = call(capsys, "train", "toy.yaml", "--out", "out", *words)
+        assert code == 0
+        return {**json.loads(answer), "files": None} if words else answer
+
+    plan._noises.clear()
+    plan._kept_guarantee.cache_clear()
+    solved, computed = [], []
+    solve, guarantees = plan.solve_for, plan.guarantees
+    monkeypatch.setattr(plan, "solve_for", lambda *job: solved.append(job) or solve(*job))
+    monkeypatch.setattr(plan, "guarantees", lambda *job: computed.append(job) or guarantees(*job))
+    found = asked(), asked("--json")
+    assert (solved, computed) == ([], [])
+    (out / storage.WEIGHTS).unlink()
+    assert (asked(), asked("--json")) == found
+    assert (len(solved), len(computed)) == (0, 2)
+    # the ledger has the noise that ran, whatever the statement says
+    stated = statement(out)
+    (out / storage.STATEMENT).write_text(json.dumps({**stated, "noise": {**stated["noise"], "multiplier": 7.0}}))
     assert run(capsys)[0] == USAGE
 
 

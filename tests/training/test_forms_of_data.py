@@ -269,6 +269,24 @@ def test_copies_that_nothing_changes_are_refused():
 # --- refusals ---
 
 
+def test_a_dataset_of_dictionaries_that_hold_the_target_is_told_how_to_give_it():
+    rows = [{"numbers": NUMBERS[k], "kind": KINDS[k]} for k in range(N)]
+    loader = DataLoader(rows, batch_size=4)  # type: ignore[arg-type]  # torch takes whatever has places
+    with (
+        pytest.warns(UserWarning, match="its batch size"),
+        pytest.raises(UsageError, match="target from them give a pair"),
+    ):
+        of_step(nn.Linear(5, 3), loader, loss=nn.CrossEntropyLoss())
+
+
+def test_records_of_several_lengths_and_tokens_of_persons_are_told_what_to_give():
+    ragged = [TOKENS[k, : 1 + k % T] for k in range(N)]
+    with pytest.raises(FaultyRecords, match=r"several lengths\. Pad each to one public length"):
+        of_step(Words(), (ragged, KINDS), tokens=WORDS)
+    with pytest.raises(UsageError, match="leave `tokens` out"):
+        of_step(Words(), (TOKENS, KINDS), tokens=WORDS, person=KINDS, max_per_person=2)
+
+
 class Stream(IterableDataset[Any]):
     def __iter__(self) -> Any:
         yield NUMBERS[0], 1

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.utils.data import default_collate
 
 from wpriv.errors import Unsupported, UsageError
 from wpriv.training import hosted_training
@@ -241,3 +242,37 @@ def iter_of(rows):
 def test_a_batch_or_a_number_of_steps_out_of_range_is_refused(numbers):
     with pytest.raises(UsageError, match=r"expected_batch|steps"):
         PoissonBatches(60, *numbers)
+
+
+def mixed_up(rows):
+    x, y = default_collate(rows)
+    share = torch.rand(())
+    return share * x + (1 - share) * x[torch.randperm(len(x))], y
+
+
+def centred(rows):
+    x, y = default_collate(rows)
+    return x - x.mean(0), y
+
+
+def padded(rows):
+    sizes = [1 + int(y) for _, y in rows]
+    x = nn.utils.rnn.pad_sequence([torch.ones(size) for size in sizes], batch_first=True)
+    return x.masked_fill(torch.rand(len(rows), 1) < 0.5, 0.0), torch.tensor(sizes)
+
+
+@pytest.mark.parametrize("collate", [mixed_up, centred])
+def test_a_collate_function_that_mixes_records_is_refused(collate):
+    with pytest.raises(Unsupported, match="makes a row from several records"):
+        hosted_training.require_apart(ROWS, collate)
+
+
+@pytest.mark.parametrize("collate", [default_collate, padded])
+def test_a_collate_function_that_pads_or_draws_for_each_record_is_accepted(collate):
+    hosted_training.require_apart(ROWS, collate)
+
+
+def test_a_collate_function_whose_draws_cannot_be_repeated_is_refused():
+    generator = torch.Generator()
+    with pytest.raises(Unsupported, match="global generator"):
+        hosted_training.require_apart(ROWS, lambda rows: torch.rand(len(rows), generator=generator))

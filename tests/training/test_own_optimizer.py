@@ -144,6 +144,11 @@ def test_a_schedule_of_torch_goes_with_the_rates_of_a_loop_s_steps(tmp_path):
         ({"optimizer": optim.SGD([nn.Parameter(torch.zeros(2))], lr=0.1)}, "must be the same"),
         ({"optimizer": adam, "scheduler": cosine(optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0))}, "another"),
         ({"optimizer": "given", "lr": 0.1}, "give the optimizer itself"),
+        ({"optimizer": lambda parameters: optim.SparseAdam(list(parameters))}, "SparseAdam fails in a step"),
+        (
+            {"optimizer": adam, "scheduler": lambda it: lr_scheduler.OneCycleLR(it, 0.1, total_steps=1)},
+            "ends after 1 steps",
+        ),
     ],
 )
 def test_what_is_no_optimizer_or_schedule_of_these_weights_is_refused_before_anything_is_spent(

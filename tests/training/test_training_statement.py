@@ -108,7 +108,18 @@ def test_every_file_of_a_finished_training_has_an_answer_and_only_what_no_record
     model, diagnostics = (
         torch.load(tmp_path / "out" / name, weights_only=True) for name in (storage.MODEL, storage.DIAGNOSTICS)
     )
-    assert set(model) == {"format", "identity", "step", "run", "ledger", "clear", "weights", "clipping", "checked"}
+    assert set(model) == {
+        "format",
+        "identity",
+        "step",
+        "run",
+        "ledger",
+        "clear",
+        "weights",
+        "clipping",
+        "checked",
+        "remarks",
+    }
     assert model["identity"] == diagnostics["identity"].partition("-")[0] != diagnostics["identity"]
     assert "loss" in json.loads(diagnostics["rows"])[0]
     assert statement == json.loads((tmp_path / "out" / storage.STATEMENT).read_text())

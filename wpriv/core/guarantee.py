@@ -47,6 +47,8 @@ WIDTH_OF_EXACT = 1e-9
 # relative width from which on a headline has both ends of a bracket
 WIDE = 1e-3
 SCHEMA = "wpriv.guarantee/1"
+# of a Bracket, in the order of its fields
+ENDS = ("estimate", "lower", "upper")
 # delta at an eps, in one order of the neighbours; the second argument is a relative width that suffices, 0 by default
 OrderDelta = Callable[..., Bracket]
 
@@ -103,6 +105,15 @@ class Guarantee(Shown):
             "version": __version__,
             **self.extra,
         }
+
+    @classmethod
+    def of_dict(cls, stated: Mapping[str, Any], process: Process) -> Guarantee:
+        """The guarantee of which ``as_dict`` is this, about a process that is known."""
+        epsilon, delta = (Bracket(*(stated[f"{name}_{end}"] for end in ENDS)) for name in ("epsilon", "delta"))
+        kind, source, warnings = (stated["notion"], stated["claim"]), stated["source"], tuple(stated["warnings"])
+        guarantee = cls(*kind, stated["accountant"], epsilon, delta, process, source, warnings)
+        known = guarantee.as_dict().keys() | {"computed"}
+        return guarantee.with_extra(**{key: value for key, value in stated.items() if key not in known})
 
     def with_extra(self, **extra: Any) -> Guarantee:
         return replace(self, extra={**self.extra, **extra})

@@ -27,11 +27,11 @@ Checkpoint = Mapping[str, Any]
 """The content of a model's file, or the weights in it: tensors by name."""
 
 
-def as_trained(plan: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.Entry]]:
+def entries_of_plan(plan: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.Entry]]:
     """Return the plan as far as the model was trained by it, and the entries of the ledger.
 
     Raises:
-        UsageError: they are not exactly those that preceded the model.
+        UsageError: they are not exactly those that preceded the model, or those of the run are not of the plan.
     """
     stored, entries = checkpoint.load_without_tensors(folder.model_path), folder.entries()
     position = ledger.Position(**stored["ledger"])
@@ -44,12 +44,6 @@ def as_trained(plan: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.Entry]]
         )
     if "ended" in stored:
         plan = plan.ended(stored["step"], scheduled=stored["ended"])
-    return plan, entries
-
-
-def entries_of_plan(planned: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.Entry]]:
-    """Return the same as ``as_trained``, after checking the entries against the plan as well."""
-    plan, entries = as_trained(planned, folder)
     if plan.step is not None:
         last = [entry for entry in entries if entry.run == folder.run]
         release, count = ledger.describe(plan.step), plan.releases(plan.steps)
@@ -192,8 +186,8 @@ def add_warning(path: Path, statement: Json, warning: str) -> Json:
     return statement
 
 
-def load_statement(path: Path, process: Process | None, entries: list[ledger.Entry]) -> Json:
-    """Return the statement of a finished run, after checking it against the ledger and the earlier runs."""
+def _read_statement(path: Path) -> tuple[Json, str]:
+    """Return the statement in a folder, and what to do where it is faulty."""
     file = path / storage.STATEMENT
     advice = f"Delete {file} and give the same command again: it is written again from the model and the ledger"
     try:
@@ -202,12 +196,30 @@ def load_statement(path: Path, process: Process | None, entries: list[ledger.Ent
         statement = None
     if not isinstance(statement, dict):
         raise UsageError(f"{file} cannot be read. {advice}")
+    return statement, advice
+
+
+def stated_noise(path: Path) -> float | None:
+    """Return the noise multiplier in the statement of a finished run; None where it states none."""
+    noise = _read_statement(path)[0].get("noise")
+    multiplier = noise.get("multiplier") if isinstance(noise, dict) else None
+    return multiplier if isinstance(multiplier, float) and multiplier > 0 else None
+
+
+def load_statement(path: Path, process: Process | None, entries: list[ledger.Entry]) -> tuple[Json, bool]:
+    """Return the statement of a finished run, and whether the digest beside its weights shows that it is unchanged.
+
+    It is checked against the ledger and the earlier runs.
+    """
+    statement, advice = _read_statement(path)
+    file, is_unchanged = path / storage.STATEMENT, False
     if "model" in statement:  # earlier versions wrote no model.safetensors
         model = model_check.check(path)
         if model.verdict == model_check.DIFFERS:
             raise UsageError(f"{path}: {model.words}. {advice}")
+        is_unchanged = model.verdict == model_check.FITS
     if process is None:
-        return statement
+        return statement, is_unchanged
     expected = {
         "steps": sum(step.n for step in process.steps),
         "process": storage.as_stored(process.describe()),
@@ -218,7 +230,7 @@ def load_statement(path: Path, process: Process | None, entries: list[ledger.Ent
     earlier = storage.as_stored([run.as_dict() for run in earlier_runs.earlier(path)])
     if any(run not in stated for run in earlier) or any(statement.get(key) != expected[key] for key in expected):
         raise UsageError(f"{file} does not match the ledger and the earlier runs in its folder. {advice}")
-    return statement
+    return statement, is_unchanged
 
 
 def _adaptive_figures(

@@ -8,6 +8,7 @@ and the learning rates are those of the framework. Plan, folder, engine and stat
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ import numpy as np
 
 from wpriv.config import document
 from wpriv.config.recipe import check
-from wpriv.errors import UsageError
+from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.numbers import positive_number
 from wpriv.training import metric_logs, own_training, training_run
 from wpriv.training.data import Data
@@ -51,6 +52,8 @@ NO_STEP = "the training ended before its first step, and there is nothing to sta
 ONE_DEVICE = "each of several devices would add noise; found {found}. {one}, or take `wpriv.train` under torchrun"
 ACCUMULATES = "joins several batches in one update, which the accounting does not have; give a larger `expected_batch`"
 CLIPS_AGAIN = "clips the sum once more after the noise, which protects nobody; {off}: `clip` clips each record"
+# the records of a batch that is made several times, and with how many random numbers
+FEW, SEEDS = 6, 8
 
 
 class PoissonBatches:
@@ -104,6 +107,65 @@ class Collate:
             return self.collate(list(rows))
         one = self.collate([self.dataset[0]])
         return _pytree.tree_map(lambda leaf: leaf[:0] if hasattr(leaf, "shape") else leaf, one)
+
+
+def require_apart(dataset: Any, batch_of: Callable[[list[Any]], Any]) -> None:
+    """Refuse a collate function or a hook that makes rows of a batch from several records, as MixUp does.
+
+    The batch of a few records is made again with the last one replaced and, where nothing is drawn, left out: the rows
+    of the others must be the same, apart from padding at one end.
+
+    Args:
+        batch_of: rows of the data set -> batch, by all that changes a batch before the private step.
+    Raises:
+        Unsupported: a row depends on another record, or on a generator or a state of the function's own.
+    """
+    from wpriv.training.clipping.model_pass import generator_states, repeated_draws
+
+    rows = [dataset[int(place)] for place in np.linspace(0, len(dataset) - 1, min(len(dataset), FEW)).astype(int)]
+    first, others = rows[:-1], [rows[:-2] + rows[-1:], rows[:-2]]
+    for seed in range(SEEDS if len(rows) > 2 else 0):
+        batches = []
+        for each in (first, first, *others):
+            with repeated_draws(seed):
+                before = generator_states()
+                batches.append(batch_of(copy.deepcopy(each)))
+                drawn = generator_states() != before
+        if not _same_rows(batches[0], batches[1], len(first)):
+            raise Unsupported(
+                "the collate function or a hook on batches makes other rows of the same records at a second call, with "
+                "the same random numbers of torch, numpy and Python: whether it mixes records cannot be tested. Let "
+                "it keep nothing, and draw from torch's global generator (without a seed of its own)"
+            )
+        # where numbers are drawn, a smaller batch gets others
+        if not all(_same_rows(batches[0], other, len(first) - 1) for other in batches[2 : 3 if drawn else 4]):
+            raise Unsupported(
+                "the collate function or a hook on batches makes a row from several records, as MixUp does: a record "
+                "would be in the rows of others, and its influence beyond the clipping bound. Let each row depend on "
+                "its own record alone, and mix a record with public records only"
+            )
+
+
+def _same_rows(one: Any, two: Any, count: int) -> bool:
+    """Return whether the first rows of two batches are equal, in what both have at the beginning or the end."""
+    import torch
+    from torch.utils import _pytree
+
+    pairs = zip(_pytree.tree_leaves(one), _pytree.tree_leaves(two), strict=False)
+    for mine, theirs in pairs:
+        if not isinstance(mine, torch.Tensor) or not isinstance(theirs, torch.Tensor) or not mine.dim():
+            continue
+        a, b = mine.detach()[:count], theirs.detach()[:count]
+        if len(a) < count:
+            continue  # another number of rows than of records, which is refused for that
+        if a.dim() != b.dim():
+            return False
+        sides = [min(sizes) for sizes in zip(a.shape, b.shape, strict=True)]
+        ends = (slice(0, side) for side in sides), (slice(-side or None, None) for side in sides)
+        parts = [tuple(end) for end in ends]
+        if not any(torch.allclose(a[part].double(), b[part].double(), equal_nan=True) for part in parts):
+            return False
+    return True
 
 
 def described(dataset: Any) -> Data:

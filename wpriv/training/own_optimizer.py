@@ -6,13 +6,15 @@ privacy, decoupled weight decay and averages included.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import LRScheduler, OneCycleLR, ReduceLROnPlateau
 
 from wpriv.errors import UsageError
 from wpriv.training.tasks import _given
@@ -46,11 +48,12 @@ class OwnOptimizer:
         optimizer = self._optimizer([parameter for parameter in model.parameters() if parameter.requires_grad])
         return float(optimizer.param_groups[0].get("initial_lr", optimizer.param_groups[0]["lr"]))
 
-    def build(self, weights: Sequence[nn.Parameter]) -> tuple[Optimizer, LRScheduler | None]:
+    def build(self, weights: Sequence[nn.Parameter], steps: int = 0) -> tuple[Optimizer, LRScheduler | None]:
         """Return both for the trained weights, at their beginning.
 
         Raises:
-            UsageError: one is none, needs a closure or a figure, or is about other weights or another optimizer.
+            UsageError: one is none, needs a closure or a figure, is about other weights or another optimizer, fails on
+                a gradient, or ends before the ``steps`` of the training.
         """
         optimizer = self._optimizer(weights)
         held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
@@ -59,6 +62,7 @@ class OwnOptimizer:
                 f"`optimizer` holds {len(held)} tensors, and the training has {len(weights)} trained ones, which must "
                 f"be the same. Give a function: `lambda parameters: torch.optim.{type(optimizer).__name__}(parameters)`"
             )
+        _require_a_step(optimizer)
         # what it noted in steps before this training, which may have been on these records
         optimizer.state.clear()
         schedule: object = self.scheduler
@@ -73,6 +77,11 @@ class OwnOptimizer:
             )
         if schedule.optimizer is not optimizer:
             raise UsageError("`scheduler` is about another optimizer; give a function: `lambda optimizer: ...`")
+        last = getattr(schedule, "total_steps", None)
+        if isinstance(schedule, OneCycleLR) and isinstance(last, int) and last < steps:
+            raise UsageError(
+                f"`scheduler` ends after {last} steps, and the training has {steps}: give total_steps={steps}"
+            )
         return optimizer, schedule
 
     def _optimizer(self, weights: Sequence[nn.Parameter]) -> Optimizer:
@@ -122,6 +131,20 @@ def _called(function: object, argument: object, name: str) -> object:
         return function(argument)
     except (TypeError, ValueError) as error:
         raise UsageError(f"`{name}` fails on its one argument: {error}") from None
+
+
+def _require_a_step(optimizer: Optimizer) -> None:
+    """Refuse an optimizer of torch that cannot take a step with gradients like those of a training; it takes none."""
+    if not type(optimizer).__module__.startswith("torch."):
+        return
+    trial = copy.deepcopy(optimizer)
+    for group in trial.param_groups:
+        for weight in group["params"]:
+            weight.grad = torch.zeros_like(weight)
+    try:
+        trial.step()
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise UsageError(f"`optimizer`: {type(optimizer).__name__} fails in a step of this training: {error}") from None
 
 
 def _name(part: object) -> str:

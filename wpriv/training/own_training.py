@@ -64,7 +64,7 @@ class OwnTraining:
         )
         if self.optimizer is not None:
             weights = [parameter for parameter in job.model.parameters() if parameter.requires_grad]
-            optimizer, job.scheduler = self.optimizer.build(weights)
+            optimizer, job.scheduler = self.optimizer.build(weights, recipe.steps or 0)
             job.optimizers = {"model": optimizer}
         return job
 

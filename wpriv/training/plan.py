@@ -199,8 +199,14 @@ class Plan:
         )
 
 
-def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None) -> Plan:
-    """Compute the schedule of a recipe, and the noise (or the number of steps) that meets its target."""
+def plan(
+    recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None, multiplier: float | None = None
+) -> Plan:
+    """Compute the schedule of a recipe, and the noise (or the number of steps) that meets its target.
+
+    Args:
+        multiplier: of a training that has run, in place of the least that meets the target.
+    """
     train = recipe.train
     release: ReleaseSpec | None = None
     batch: float
@@ -225,7 +231,10 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
     draft = Plan(recipe, sizes, batch, steps, sampling, release, 0.0, earlier, notes=notes)
     if train.privacy is None:
         return draft
-    result = _truncate(_with_noise(draft, train.privacy), train.privacy)
+    if multiplier is None or train.privacy.sigma is not None:
+        result = _truncate(_with_noise(draft, train.privacy), train.privacy)
+    else:
+        result = replace(draft, multiplier=multiplier)
     if train.privacy.adapt is not None:
         # refuse a count with too little noise before anything runs
         count_share(result.multiplier, train.privacy.adapt.count_noise or default_count_noise(batch), result.adjacency)

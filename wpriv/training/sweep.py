@@ -21,7 +21,7 @@ from wpriv.files.shown import Shown
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.expectations import RUN, Verdict, means
 from wpriv.results.model import Json, OfTrainings, Row
-from wpriv.training import all_trainings, cluster, tasks, training_grid
+from wpriv.training import all_trainings, cluster, run_folder, tasks, training_grid, training_run
 from wpriv.training.all_trainings import Together
 from wpriv.training.plan import Plan
 from wpriv.training.progress import Say
@@ -248,7 +248,8 @@ def _load(grid: Grid, cell: Cell) -> Trained:
             f"{file} cannot be read. Delete it and give the same command again: it is written again from the model and "
             f"the ledger"
         )
-    return load_finished(*grid.planned(cell, sizes))
+    folder = run_folder.inspect(grid.out / cell.name, cell.recipe, resume=True)
+    return load_finished(training_run.plan_found(cell.recipe, folder, sizes), folder)
 
 
 def is_repeated_only(recipe: Recipe) -> bool:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from wpriv._version import __version__
 from wpriv.accounting import evaluate
 from wpriv.accounting.evaluate import Refusal
 from wpriv.core.guarantee import Guarantee
+from wpriv.core.process import Process
 from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.shown import Shown
@@ -225,14 +227,25 @@ def load(path: str | Path) -> Trained:
 def load_finished(planned: Plan, folder: RunFolder) -> Trained:
     """Return the training whose results a folder holds."""
     metrics = _metrics(folder.path)
-    job, entries = finalize.as_trained(planned, folder)
+    job, entries = finalize.entries_of_plan(planned, folder)
     process = None if job.private is None else finalize.process_from_ledger(job, folder, entries)
-    statement = finalize.load_statement(folder.path, process, entries)
-    rows, refused = ([], []) if process is None else plan.guarantees(job, process)
+    statement, is_whole = finalize.load_statement(folder.path, process, entries)
+    rows, refused = ([], []) if process is None else _answers(job, process, statement if is_whole else {})
     paths = (folder.path / name for name in storage.of_training(job.train.task, averaged=True, adapted=True))
     files = tuple(path for path in paths if path.is_file())
     trained = Trained(job, metrics, rows, refused, [], statement, folder.path, files)
     return replace(trained, verdicts=expectations.verdicts(job.recipe, trained.results(), first=True))
+
+
+def _answers(job: Plan, process: Process, statement: Json) -> tuple[list[Guarantee], list[Refusal]]:
+    """The answers of the accountants: those in the statement of this version, or computed again."""
+    figures = [*statement.get("guarantees", ()), *statement.get("for_comparison", ())]
+    rows = {row["accountant"]: row for row in figures if row["version"] == __version__}
+    why = {row["accountant"]: row["reason"] for row in statement.get("refused", ())}
+    if not job.scheduled or not rows or rows.keys() | why.keys() != set(job.train.accountants):
+        return plan.guarantees(job, process)
+    found = [Guarantee.of_dict(rows[name], process) for name in job.train.accountants if name in rows]
+    return found, [Refusal(name, why[name]) for name in job.train.accountants if name in why]
 
 
 def _metrics(path: Path) -> list[Row]:

@@ -77,6 +77,11 @@ def planned(
     return plan.plan(recipe, sizes or train_data.sizes(recipe, root), folder.earlier_process()), folder
 
 
+def plan_found(recipe: Recipe, folder: RunFolder, sizes: Mapping[str, int]) -> Plan:
+    """Return the plan of a finished run, with the noise that its statement names and its ledger must hold."""
+    return plan.plan(recipe, sizes, folder.earlier_process(), finalize.stated_noise(folder.path))
+
+
 def train(
     recipe: Recipe,
     out: Path,
@@ -160,7 +165,7 @@ class TrainingRun:
         sizes = train_data.sizes_of(recipe, data)
         folder = together(lambda: run_folder.inspect(self.out, recipe, **start))
         if folder.done:
-            return Begun(plan.plan(recipe, sizes, folder.earlier_process()), folder, "", {}, to_train=False)
+            return Begun(plan_found(recipe, folder, sizes), folder, "", {}, to_train=False)
         require("torch", "training")
         from wpriv.training.engine import launch, network_guard
 

@@ -11,6 +11,7 @@ import yaml
 
 from tests import nightly
 from wpriv.accounting import evaluate, load_recipe
+from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.config.document import Document
 from wpriv.config.recipe import check
 from wpriv.config.train_schema import Train
@@ -268,7 +269,7 @@ def test_claimed_eps_is_the_one_that_the_paper_prints(records, sigma):
 
 def test_the_noise_of_the_published_dp_dann_gives_a_much_smaller_eps_than_printed():
     # 17 on each of 128 gradients of 8 tensors of norm 1, 41,600 steps of 128 of 7438: by pld, independently of the run
-    step = Step(adapt.Gauss(17 * 128**0.5, 2 * 8**0.5), 41_600, Sampling("fixed", 128 / 7438))
+    step = Step(Gauss(17 * 128**0.5, 2 * 8**0.5), 41_600, Sampling("fixed", 128 / 7438))
     found = evaluate.ask(evaluate.curve(Process((step,)), "pld"), delta=1e-5)
     assert found.epsilon.safe < 1
 

@@ -25,7 +25,7 @@ from wpriv.training.engine import job, loop
 from wpriv.training.noise.release import add_noise, exact_form
 from wpriv.training.tasks import TaskSpec
 
-SUMS = {"classify", "cgan", "merf"}
+SUMS = {"classify", "cgan", "merf", "next-token"}
 CLASSIFY = """\
 kind: train
 source: "a test"

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from wpriv.training.clipping.clip import clipped_sum
+from wpriv.training.clipping.record_trees import Records, called
 
 
-def literal_sum(model: nn.Module, loss, x: Tensor, y: Tensor, norm: float | None = None) -> tuple[Tensor, Tensor]:
+def literal_sum(model: nn.Module, loss, x: Records, y: Tensor, norm: float | None = None) -> tuple[Tensor, Tensor]:
     """Return the sum of the clipped gradients as one vector, and their norms; the median norm is the bound if none."""
     trained, rows = [p for p in model.parameters() if p.requires_grad], []
     for k in range(len(x)):
-        grads = torch.autograd.grad(loss(model(x[k : k + 1]), y[k : k + 1]).sum(), trained, allow_unused=True)
+        grads = torch.autograd.grad(loss(called(model, x[k : k + 1]), y[k : k + 1]).sum(), trained, allow_unused=True)
         dense = [torch.zeros_like(p) if g is None else g.to_dense() for p, g in zip(trained, grads, strict=True)]
         rows.append(torch.cat([g.flatten() for g in dense]))
     norms = torch.stack([row.norm() for row in rows])
@@ -20,7 +21,7 @@ def literal_sum(model: nn.Module, loss, x: Tensor, y: Tensor, norm: float | None
     return sum((row * min(1.0, bound / float(row.norm())) for row in rows), torch.zeros_like(rows[0])), norms
 
 
-def require_literal(model: nn.Module, loss, x: Tensor, y: Tensor, method: str = "auto") -> None:
+def require_literal(model: nn.Module, loss, x: Records, y: Tensor, method: str = "auto") -> None:
     """Assert that the clipped sum and the norms are the literal ones; half of the records are clipped."""
     wanted, norms = literal_sum(model, loss, x, y)
     found = clipped_sum(model, loss, x, y, norm=float(norms.median()), adjacency="add-remove", method=method)

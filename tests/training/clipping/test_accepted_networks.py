@@ -16,6 +16,7 @@ from tests.training.engine.models import cross_entropy
 from wpriv.errors import Unsupported, UsageError
 from wpriv.training.clipping.choose_method import why_slow
 from wpriv.training.clipping.clip import choose, clipped_sum
+from wpriv.training.clipping.record_trees import records_of
 from wpriv.training.clipping.spectral_norms import follow, held
 
 X, Y = torch.randn(8, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 3
@@ -86,6 +87,36 @@ def test_packed_sequences_are_clipped_one_record_after_another_and_the_reason_is
         "'gru' (GRU) has no rule for packed sequences; torch.func cannot batch this model"
     )
     require_literal(model, cross_entropy, WORDS, Y)
+
+
+class WithLengths(Packed):
+    """Lengths are an input of their own, which words of the embedding would exceed."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        out: Tensor = self.head(self.gru(self.words(x))[0][torch.arange(len(x)), lengths - 1])
+        return out - lengths.max() if self.mixed else out
+
+
+def test_lengths_may_be_an_input():
+    records = records_of((WORDS, (WORDS != 0).sum(1).clamp(min=1)))
+    model = WithLengths().double()
+    assert choose(model, cross_entropy, records[:0], Y[:0], classes=3) == "ghost"
+    require_literal(model, cross_entropy, records, Y)
+
+
+def test_lengths_by_which_records_mix_are_refused():
+    records = records_of((WORDS, (WORDS != 0).sum(1).clamp(min=1)))
+    with pytest.raises(Unsupported, match="mixes the records of a batch"):
+        choose(WithLengths(mixed=True).double(), cross_entropy, records[:0], Y[:0], classes=3)
+
+
+def test_a_network_that_takes_no_made_up_records_is_refused_with_what_they_are():
+    class Choosy(Packed):
+        def forward(self, x: Tensor) -> Tensor:
+            raise IndexError("index 38 is out of bounds.")
+
+    with pytest.raises(UsageError, match=r"fails on made-up records: index 38 is out of bounds\. No private record"):
+        choose(Choosy().double(), cross_entropy, WORDS[:0], Y[:0], classes=3)
 
 
 def test_a_network_of_packed_sequences_that_mixes_is_refused_without_blaming_the_layer():

@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
+from torch.utils.checkpoint import checkpoint
 
+from tests.training.clipping.literal import require_literal
 from wpriv.errors import Unsupported
 from wpriv.training.clipping import choose_method
 from wpriv.training.clipping.clip import choose, clipped_sum
@@ -319,3 +321,31 @@ def test_gpt2_and_bert_are_clipped_by_book_keeping_as_a_literal_loop_clips_them(
     found = clipped_sum(model, losses, inputs, targets, norm=bound, adjacency="add-remove", method="ghost")
     assert float((flat(found.total.parts) - wanted).norm()) <= 1e-10 * float(wanted.norm())
     torch.testing.assert_close(found.norms, norms, rtol=1e-6, atol=0.0)
+
+
+class Forms(nn.Module):
+    """Further forms of calls, by which functions of torch meet a parameter."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.scale, self.mix, self.head = how, nn.Parameter(torch.rand(7)), nn.Linear(7, 7), nn.Linear(7, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.how == "an empty index":
+            return self.head(x[()] * self.scale)
+        if self.how == "arguments by name":
+            return self.head((torch.unsqueeze(input=x, dim=1) * self.scale).squeeze(1))
+        if self.how == "an embedding by name":
+            return self.head(x + F.embedding(input=torch.arange(1), weight=self.scale[None]))
+        if self.how == "a checkpoint":
+            return self.head(checkpoint(lambda rows: self.mix(rows) * self.scale, x, use_reentrant=False))
+        return self.head(torch.func.vmap(lambda row: row * self.scale)(x))
+
+
+@pytest.mark.parametrize(
+    "how", ["an empty index", "arguments by name", "an embedding by name", "a checkpoint", "a batched function"]
+)
+def test_further_forms_of_calls_have_the_literal_sum_and_no_bare_error(how):
+    torch.manual_seed(0)
+    model = Forms(how).double()
+    require_literal(model, losses, torch.randn(RECORDS, 7).double(), torch.randint(CLASSES, (RECORDS,)))

@@ -120,13 +120,13 @@ class TiltedAtoms:
         """As ``transform`` for losses up to ``bulk_end``; and E[e^{it (L - centre)}; L > bulk_end] and its rounding."""
         large = self.y > bulk_end
         t = _multiples(first, last, spacing)
-        bulk, few = np.where(large, 0.0, self.weight), self.weight[:, large]
+        bulk, few = self.weight[:, ~large], self.weight[:, large]
         distance = np.abs(self.offset)
         jump_mass = few.sum(axis=1)
-        bulk_values = even_sums(self.offset, bulk, first * spacing, spacing, last - first) - jump_mass
+        bulk_values = even_sums(self.offset[~large], bulk, first * spacing, spacing, last - first) - jump_mass
         jump_values = even_sums(self.offset[large], few, first * spacing, spacing, last - first) + jump_mass
         unit = constants.UNIT_ROUNDOFF
-        bulk_error = self.rounding(t, bulk @ distance) + 4 * unit * jump_mass
+        bulk_error = self.rounding(t, bulk @ distance[~large]) + 4 * unit * jump_mass
         jump_error = self.rounding(t, few @ distance[large]) + self.roundings * unit * jump_mass
         return (bulk_values, bulk_error), (jump_values, jump_error)
 

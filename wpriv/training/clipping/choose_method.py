@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from wpriv.errors import Unsupported
+from wpriv.errors import Unsupported, UsageError
 from wpriv.training.clipping import model_settings, model_state
 from wpriv.training.clipping.example_gradients import Loss, Summed, roughness, total
 from wpriv.training.clipping.ghost import UNCLIPPED, ghost, loop, vmap
 from wpriv.training.clipping.model_pass import Probed, SameDraws, Scores, repeated, sizes_of
 from wpriv.training.clipping.probe_model import Rows, probe
-from wpriv.training.clipping.record_trees import Records, Tree, named_leaves, numbers
+from wpriv.training.clipping.record_trees import Records, Tree, leaves, named_leaves, numbers
 
 # --- keys by which a choice is remembered, as long as neither the model nor the loss changes ---
 
@@ -120,6 +120,11 @@ JITTER = 0.1
 FASTER, SECONDS, FEW = 1.5, 0.5, 4
 # parts of the names of inputs whose whole numbers are switches
 FLAGS = ("mask", "type")
+MADE_UP = (
+    "No private record is passed before the first step. Made-up whole numbers are below the rows of the smallest "
+    "embedding (without one, 0 or 1); where that fails, one number for each sequence is taken as its length. Let "
+    "`forward` take such numbers, for example by clamp"
+)
 # trials with other random numbers, as long as dropout hides all gradients
 ATTEMPTS = 8
 
@@ -189,14 +194,21 @@ def method_for(
         count, *larger = _counts(model, inputs, max(batch, len(inputs)))
         # under autocast two orders of a sum differ by more than the tolerance
         with torch.autocast(inputs.device.type, enabled=False):
-            try:
-                rows = made_up(model, inputs, targets, count, classes)
-                more = [rows.extended(made_up(model, inputs, targets, size, classes)) for size in larger]
-                cache[key] = _try_methods(probed, rows, more, candidates, only_rules)
-            except (RuntimeError, ValueError, IndexError, KeyError):
+            draw = functools.partial(made_up, model, inputs, targets, classes=classes)
+            fault: Exception | None = None
+            for lengths in (False, True):
+                try:
+                    rows = draw(count=count, lengths=lengths)
+                    more = [rows.extended(draw(count=size, lengths=lengths)) for size in larger]
+                    cache[key] = _try_methods(probed, rows, more, candidates, only_rules)
+                    break
+                except (RuntimeError, ValueError, IndexError, KeyError) as error:
+                    fault = fault or error
+            else:
                 # the model or the loss does not accept made-up examples
                 if not len(inputs):
-                    raise
+                    reason = str(fault).partition("\n")[0].rstrip(".")
+                    raise UsageError(f"the network or the loss fails on made-up records: {reason}. {MADE_UP}") from None
                 few = [*range(min(count, len(inputs)))] if len(inputs) > 1 else [0, 0]
                 rows = Rows(inputs[few], None if targets is None else targets[few])
                 choice = _try_methods(probed, rows, [], candidates, only_rules)
@@ -228,11 +240,33 @@ def check_evaluation(model: nn.Module, inputs: Records) -> None:
         probe(model.eval(), made_up(model, inputs, None, COUNTS[0]).inputs)
 
 
-def made_up(model: nn.Module, inputs: Records, targets: Records | None, count: int, classes: int = 2) -> Rows:
-    """Return made-up examples shaped as others: uniform on [0, 1), words of every embedding, or classes."""
+def made_up(
+    model: nn.Module,
+    inputs: Records,
+    targets: Records | None,
+    count: int,
+    classes: int = 2,
+    lengths: bool = False,
+) -> Rows:
+    """Return made-up examples shaped as others: uniform on [0, 1), words of every embedding, or classes.
+
+    Args:
+        lengths: whether whole numbers are lengths of inputs that have a further dimension: from 1 to its size.
+    """
     generator = torch.Generator().manual_seed(0)
     words = [module.num_embeddings for module in model.modules() if isinstance(module, (nn.Embedding, nn.EmbeddingBag))]
     rows = _drawn(inputs, count, min(words, default=2), generator)
+    if lengths and isinstance(rows, Tree):
+        shapes = [leaf.shape for leaf in leaves(rows)]
+
+        def length(leaf: Tensor) -> Tensor:
+            longer = [shape[leaf.dim()] for shape in shapes if leaf.shape == shape[: leaf.dim()] != shape]
+            if leaf.dtype != torch.int64 or not longer:
+                return leaf
+            most = max(1, min(*longer, *(size - 1 for size in words)) if words else min(longer))
+            return torch.randint(1, most + 1, leaf.shape, generator=generator).to(leaf)
+
+        rows = rows.map(length)
     return Rows(rows, None if targets is None else _drawn(targets, count, classes, generator))
 
 

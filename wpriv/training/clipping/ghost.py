@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad_and_value
 from torch.func import vmap as batched
 from torch.nn.utils.rnn import PackedSequence
+from torch.utils.checkpoint import CheckpointError
 
 from wpriv.errors import Unsupported
 from wpriv.training.clipping import model_state
@@ -44,7 +45,7 @@ from wpriv.training.clipping.parameter_uses import Differentiate, Uses, one_by_o
 from wpriv.training.clipping.record_trees import Records, arguments, called
 from wpriv.training.clipping.recorded_layers import PROJECTIONS
 
-BY_VMAP = "use the clipping method 'vmap'"
+BY_VMAP, BY_LOOP = "use the clipping method 'vmap'", "use the clipping method 'loop'"
 T = TypeVar("T")
 
 
@@ -78,9 +79,7 @@ def ghost(
     """Return the clipped sum by the rules of layers, and by the uses of parameters that no layer with a rule holds."""
     outputs, calls = forward(model, inputs, only_rules)
     losses = losses_of(outputs, targets, loss)
-    deltas: list[Tensor | None] = list(
-        torch.autograd.grad(losses.sum(), [call.output for call in calls], allow_unused=True)
-    )
+    deltas = gradients_at(calls, losses)
     # under autocast the layers may compute in half precision; norms and sums stay in that of the parameters
     with torch.no_grad(), torch.autocast(inputs.device.type, enabled=False):
         by_parameter = shares(_drained(calls), _drained(deltas))
@@ -95,6 +94,19 @@ def ghost(
                     torch.zeros_like(parameter) if share is None else share.weighted(factors[names[parameter]])
                 )
     return Summed(parts, squares, losses.detach())
+
+
+def gradients_at(calls: Sequence[Call], losses: Tensor) -> list[Tensor | None]:
+    """Return the gradients of the sum of losses at the outputs of calls, None where an output has no influence."""
+    if not calls:
+        raise Unsupported(f"the weights are used outside of all layers with rules; {BY_VMAP}")
+    try:
+        return list(torch.autograd.grad(losses.sum(), [call.output for call in calls], allow_unused=True))
+    except CheckpointError as error:
+        raise Unsupported(
+            "activation checkpointing computes parameters outside of layers with rules once more, in another way; "
+            f"leave it out of their module, or {BY_LOOP}"
+        ) from error
 
 
 def forward(model: nn.Module, inputs: Records, only_rules: bool = False) -> tuple[Any, list[Call]]:

@@ -39,15 +39,25 @@ class Draws:
 @contextlib.contextmanager
 def repeated(model: nn.Module, seed: int = SEED) -> Iterator[Draws]:
     """Begin each call of the model within the block from the same random numbers, and restore the generators."""
-    python, numpy, draws = random.getstate(), np.random.get_state(), Draws(seed)
-    handle = model.register_forward_pre_hook(draws.begin, prepend=True)
+    draws = Draws(seed)
+    with repeated_draws(seed):
+        handle = model.register_forward_pre_hook(draws.begin, prepend=True)
+        try:
+            yield draws
+        finally:
+            handle.remove()
+
+
+@contextlib.contextmanager
+def repeated_draws(seed: int) -> Iterator[None]:
+    """Begin the block with the random numbers of a seed, and restore the global generators behind it."""
+    python, numpy = random.getstate(), np.random.get_state()
     try:
         devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
         with torch.random.fork_rng(devices=devices):
-            draws.begin()
-            yield draws
+            Draws(seed).begin()
+            yield
     finally:
-        handle.remove()
         random.setstate(python)
         np.random.set_state(numpy)
 

@@ -189,7 +189,7 @@ class Uses(TorchFunctionMode):
         roots = tuple({id(root): root for each in computed for root in each.roots}.values())
         for tensor in tree_flatten(out)[0]:
             if isinstance(tensor, Tensor) and tensor.requires_grad and id(tensor) not in self.computed:
-                if func.__name__ == "embedding" and isinstance(args[1], nn.Parameter):
+                if func.__name__ == "embedding" and len(args) > 1 and isinstance(args[1], nn.Parameter):
                     padding = given.get("padding_idx", args[2] if len(args) > 2 else None)
                     self.embedded[id(tensor)] = args[1], args[0], padding
                     roots = (tensor,)
@@ -362,8 +362,10 @@ def _name(func: Any) -> str:
 
 def _moves(name: str, args: Sequence[Any], given: dict[str, Any]) -> bool:
     """Return whether a function in ``MOVING`` may move the first dimension."""
+    if not args:
+        return True  # all arguments have names
     if name == "getitem":
-        first = args[1][0] if isinstance(args[1], tuple) else args[1]
+        first = (*args[1], ...)[0] if isinstance(args[1], tuple) else args[1]
         return first is None or type(first) is int
     if name == "permute" and not given:
         return bool((args[1] if isinstance(args[1], (list, tuple)) else args[1:])[0])

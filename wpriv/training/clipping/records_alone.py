@@ -184,8 +184,7 @@ def _compare(
         with _same_draws(model, len(inputs), seed, dimensions, drawing) as draws:
             outputs, calls = ghost.forward(model, inputs)
             losses = losses_of(outputs, targets, loss)
-            deltas = torch.autograd.grad(losses.sum(), [call.output for call in calls], allow_unused=True)
-            shares = ghost.shares(calls, deltas)
+            shares = ghost.shares(calls, ghost.gradients_at(calls, losses))
         if not drawing and generator_states() != states:
             return _compare(model, loss, inputs, targets, norm, seed, drawing=True)
         if not shares:

@@ -173,7 +173,10 @@ def _records(name: str, part: str, given: object, tokens: int) -> Array:
     try:
         x = np.asarray(given)
     except (TypeError, ValueError) as error:
-        raise FaultyRecords(f"{name}, {part} records: {WANTED}; found no such array ({error})") from None
+        reason = f"({error})"
+        if "inhomogeneous" in reason:
+            reason = "but records of several lengths. Pad each to one public length"
+        raise FaultyRecords(f"{name}, {part} records: {WANTED}; found no such array {reason}") from None
     if tokens:
         if x.dtype.kind not in "ui" or x.ndim != 2 or (x.dtype == np.uint64 and x.size and x.max() > MAX_TOKENS):
             raise FaultyRecords(

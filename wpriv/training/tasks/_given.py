@@ -255,7 +255,10 @@ def by_person(
     Without ``test`` a fifth of the persons is held out, with the records of theirs that are kept.
     """
     if tokens:
-        raise UsageError("`tokens` is for records [N, T]; of persons give a dictionary, such as {'x': tokens}")
+        raise UsageError(
+            "`tokens` is for records that are protected one by one. With `person`, leave `tokens` out and give the "
+            "records as a dictionary, whose whole numbers stay whole: ({'x': x}, y), where x is an argument of forward"
+        )
     parts = _packed(train, "data")
     places, present = of_persons("data", persons, len(parts[0].rows), limit)
     if test is None:

@@ -136,7 +136,9 @@ def require_fit(
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             message = (str(error).splitlines() or [type(error).__name__])[0].removesuffix(".")
             if what == "the network":
-                message = _fault_of_network(model, inputs, vocabulary, message, tokens=isinstance(error, IndexError))
+                message = _fault_of_network(
+                    model, inputs, targets, vocabulary, message, tokens=isinstance(error, IndexError)
+                )
             elif isinstance(targets, torch.Tensor) and not targets.is_floating_point():
                 message += f". The targets are whole numbers from {int(targets.min())} to {int(targets.max())}"
             shapes = [" and ".join(str(list(leaf.shape[1:])) for leaf in leaves(part)) for part in (inputs, targets)]
@@ -171,7 +173,9 @@ def _require_outputs(outputs: Tensor, classes: int, indexed: bool) -> None:
         )
 
 
-def _fault_of_network(model: nn.Module, inputs: Records, vocabulary: int, message: str, *, tokens: bool) -> str:
+def _fault_of_network(
+    model: nn.Module, inputs: Records, targets: Records, vocabulary: int, message: str, *, tokens: bool
+) -> str:
     """Return why a network fails on records, with what to change; ``tokens``: a place in a table was not found."""
     import torch
 
@@ -183,10 +187,16 @@ def _fault_of_network(model: nn.Module, inputs: Records, vocabulary: int, messag
     if isinstance(inputs, torch.Tensor):
         return message + (_advice_on_tokens(model, inputs, vocabulary) or _advice_on_precision(model, inputs))
     whole = [(name, leaf) for name, leaf in named_leaves(inputs) if leaf.dtype == torch.int64]
-    if not tokens or not whole:
-        return message
-    spans = ", ".join(f"{name} from {int(leaf.min())} to {int(leaf.max())}" for name, leaf in whole)
-    return f"{message}. Tokens must be below the rows of their embedding; the records have {spans}"
+    if tokens and whole:
+        spans = ", ".join(f"{name} from {int(leaf.min())} to {int(leaf.max())}" for name, leaf in whole)
+        message += f". Tokens must be below the rows of their embedding; the records have {spans}"
+    pairs = zip(named_leaves(inputs), named_leaves(targets), strict=False)
+    if all(one[0] == other[0] and torch.equal(one[1], other[1][: len(one[1])]) for one, other in pairs):
+        message += (
+            ". All parts of these records were taken as inputs. To tell a target from them give a pair (inputs, "
+            "targets), which a Dataset or a collate_fn may return"
+        )
+    return message
 
 
 def _advice_on_tokens(model: nn.Module, inputs: Tensor, vocabulary: int) -> str:
