@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import itertools
 import math
 import secrets
 import time
@@ -31,9 +30,9 @@ from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError, lacking
 from wpriv.files import durable_writes
 from wpriv.hints import did_you_mean
-from wpriv.numerics.numbers import finite_number, shown
+from wpriv.numerics.numbers import positive_number, shown
 from wpriv.results import storage
-from wpriv.training import plan
+from wpriv.training import own_training, plan
 from wpriv.training.noise.release import Bounded, add_noise
 
 try:
@@ -49,10 +48,7 @@ except ImportError as error:
 Update = dict[str, NDArray[np.float64]]
 # the options of FedAvg that are refused, and why
 FIXED_NUMBER = "each client is drawn by a coin, as the accounting assumes, and not a fixed number; give `expected`"
-OF_CLIENTS = (
-    "what clients measure on their records is a release without noise. Evaluate on public records, on the server, by "
-    "evaluate_fn of start"
-)
+OF_CLIENTS = "what clients measure is a release without noise. Evaluate on public records, by evaluate_fn of start"
 REFUSED = {
     "fraction_train": FIXED_NUMBER,
     "min_train_nodes": FIXED_NUMBER,
@@ -75,10 +71,10 @@ STATEMENT = """\
 |---|---|
 | protected | {unit} |
 | neighbours | add-remove: two federations are neighbours where one of them has one client more |
-| sampling | every client joins every round by an independent coin flip of probability {rate:.6g} |
-| rounds | {rounds} of {planned} |
-| clipped | each client's update, all arrays as one vector, to an l2 norm of {clip:g} |
-| noise | standard deviation {deviation:.6g} on the sum of the updates, before it is divided by {expected:g} |
+| sampling | every client joins every round by an independent coin flip of probability {0.rate:.6g} |
+| rounds | {0.spent} of {0.rounds} |
+| clipped | each client's update, all arrays as one vector, to an l2 norm of {0.clip:g} |
+| noise | standard deviation {deviation:.6g} on the sum of the updates, before it is divided by {0.expected:g} |
 
 ## Trust model
 
@@ -137,23 +133,21 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]  # no types are installed wit
         super().__init__(
             min_available_nodes=min_available_nodes, arrayrecord_key=arrayrecord_key, configrecord_key=configrecord_key
         )
-        self.clip, self.server_lr = _positive(clip, "clip"), _positive(server_lr, "server_lr")
-        self.rounds, count = (
-            finite_number(_positive(value, name), f"`{name}`", whole=True)
-            for value, name in ((rounds, "rounds"), (clients, "clients"))
-        )
-        self.expected = _positive(expected, "expected")
+        self.clip, self.server_lr = positive_number(clip, "`clip`"), positive_number(server_lr, "`server_lr`")
+        self.rounds = positive_number(rounds, "`rounds`", whole=True)
+        count = positive_number(clients, "`clients`", whole=True)
+        self.expected = positive_number(expected, "`expected`")
         if self.expected > count:
             raise UsageError(f"`expected` must be at most the number of clients, {count}; found {shown(expected)}")
-        self.delta, self.rate = _positive(delta, "delta"), self.expected / count
+        self.delta, self.rate = positive_number(delta, "`delta`"), self.expected / count
         if self.delta >= 1:
             raise UsageError(f"`delta` must be below 1; found {shown(delta)}")
-        eps = _positive(epsilon, "epsilon")
+        eps = positive_number(epsilon, "`epsilon`")
         solution = plan.least_noise(self._process_at, plan.ACCOUNTANT, eps, self.delta, evaluate.ANSWER_TOL)
         self.sigma = solution.value
         (step,) = self._process_at(self.sigma).steps
         self._step = replace(step, n=1)
-        self.out = _free_folder() if out is None else Path(out)
+        self.out = own_training.free_folder("federated") if out is None else Path(out)
         self._ledger = self._open()
         # the arrays of the round that was begun, and the nodes that were drawn; None between rounds
         self._begun: dict[str, Array] | None = None
@@ -212,10 +206,8 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]  # no types are installed wit
             UsageError: all rounds are spent, or the global arrays hold no finite numbers to train.
         """
         if self.spent >= self.rounds:
-            raise UsageError(
-                f"all {self.rounds} rounds of the plan are spent, and one more would exceed its epsilon. Give as many "
-                f"`rounds` as start has num_rounds"
-            )
+            spent = f"all {self.rounds} rounds of the plan are spent"
+            raise UsageError(f"{spent}, and one more would exceed its epsilon. Give `rounds` as many as num_rounds")
         _trained(arrays)  # refused before anything is spent
         while len(nodes := set(grid.get_node_ids())) < self.min_available_nodes:
             log(INFO, "Waiting for clients: %d of %d are connected", len(nodes), self.min_available_nodes)
@@ -249,9 +241,8 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]  # no types are installed wit
                 moved = np.asarray(value + self.server_lr / self.expected * part.numpy(), arrays[name].numpy().dtype)
             result[name] = Array(moved)
             if not np.isfinite(moved).all():
-                raise UsageError(
-                    f"the array {name!r} is not finite after round {server_round}: take a smaller server_lr"
-                )
+                what = f"the array {name!r} is not finite after round {server_round}"
+                raise UsageError(f"{what}: take a smaller server_lr")
         self._write_statement()
         return ArrayRecord(result), None
 
@@ -283,16 +274,8 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]  # no types are installed wit
         return None
 
     def _write_statement(self) -> None:
-        text = STATEMENT.format(
-            headline=self.guarantee.headline(),
-            unit=UNIT,
-            rate=self.rate,
-            rounds=self.spent,
-            planned=self.rounds,
-            clip=self.clip,
-            deviation=self.sigma * self.clip,
-            expected=self.expected,
-        )
+        deviation = self.sigma * self.clip
+        text = STATEMENT.format(self, headline=self.guarantee.headline(), unit=UNIT, deviation=deviation)
         durable_writes.replace(self.out / storage.STATEMENT_TEXT, text)
 
 
@@ -347,16 +330,3 @@ def _read(array: Array, size: int) -> NDArray[np.generic] | None:
     except (ValueError, TypeError, EOFError, OSError, MemoryError):
         return None
     return read if isinstance(read, np.ndarray) else None
-
-
-def _positive(value: float, name: str) -> float:
-    checked = float(finite_number(value, f"`{name}`"))
-    if checked <= 0:
-        raise UsageError(f"`{name}` must be above 0; found {shown(value)}")
-    return checked
-
-
-def _free_folder() -> Path:
-    """Return ``results/federated``, or the first with a number that does not exist."""
-    names = itertools.chain(["federated"], (f"federated-{number}" for number in itertools.count(2)))
-    return next(path for name in names if not (path := Path("results") / name).exists())

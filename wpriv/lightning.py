@@ -30,6 +30,7 @@ try:
 except ImportError as error:
     raise lacking(error.name or "lightning", "wpriv.lightning") from None
 
+from wpriv.training import hosted_training
 from wpriv.training.clipping.record_trees import Records, records_of
 from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, described, hosted, require_apart
 from wpriv.training.tasks import _given
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 ANOTHER = {
     LearningRateFinder: "trains on the records before the first step; choose the learning rate on public records",
     BatchSizeFinder: "trains on the records before the first step; give `expected_batch`",
-    GradientAccumulationScheduler: "joins several batches in one update; give a larger `expected_batch`",
+    GradientAccumulationScheduler: hosted_training.ACCUMULATES,
     StochasticWeightAveraging: "swaps weights and passes records again at the end; average the weights of checkpoints",
 }
 PRECISIONS = ("32-true", "64-true")
@@ -60,9 +61,7 @@ def loader(dataset: Dataset[Any], expected_batch: int, steps: int, **options: An
     """
     for name in ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"):
         if name in options:
-            raise UsageError(
-                f"loader: `{name}` says how batches are drawn, and the accounting needs Poisson sampling; leave it out"
-            )
+            raise UsageError(f"loader: the accounting needs Poisson sampling; leave `{name}` out")
     if options.get("in_order") is False:
         raise UsageError("loader: the accounting needs the batches in the order of their draws; leave `in_order` out")
     described(dataset)
@@ -118,10 +117,9 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
         if stage != "fit":
             return
         if trainer.world_size > 1 or not isinstance(trainer.strategy, SingleDeviceStrategy):
+            found = f"{type(trainer.strategy).__name__}, {trainer.world_size} in all"
             raise Unsupported(
-                f"each of several devices would add noise to its own sum; found {type(trainer.strategy).__name__}, "
-                f"{trainer.world_size} in all. Give Trainer(devices=1) without a strategy, or train with `wpriv.train` "
-                f"under torchrun"
+                hosted_training.ONE_DEVICE.format(found=found, one="Give Trainer(devices=1) without a strategy")
             )
         for callback in trainer.callbacks:
             for kind, reason in ANOTHER.items():
@@ -142,7 +140,6 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
                 f"torch.nn.Module in {self.network!r}. Give PrivateTraining the one that takes a batch: "
                 f"{names or 'the module has none'}"
             )
-        epsilon, delta, clip = self.target
 
         def batch_of(rows: list[Any], together: Callable[[list[Any]], Any] = collate) -> Any:
             batch = pl_module._on_before_batch_transfer(together(rows), 0)
@@ -157,14 +154,11 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
                 _pair(batch_of([dataset[0], dataset[min(1, len(dataset) - 1)]])),
                 described(dataset),
                 framework="wpriv.lightning",
-                loss_name=self.loss if isinstance(self.loss, str) else _given.name_of(self.loss),
+                loss_name=_given.name_of(self.loss),
                 batches=batches,
-                epsilon=epsilon,
-                delta=delta,
-                clip=clip,
+                target=self.target,
                 lr=float(trainer.optimizers[0].param_groups[0]["lr"]),
             ),
-            batches,
             self.out,
         )
         self.run.watch(trainer.optimizers[0])
@@ -176,22 +170,18 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
         batches = getattr(found, "batch_sampler", None)
         if found is None or not isinstance(batches, PoissonBatches):
             raise UsageError(
-                f"the training loader must be `wpriv.lightning.loader(dataset, expected_batch, steps)`, whose batches "
-                f"are drawn as the accounting assumes; found {type(found).__name__} with the batch sampler "
-                f"{type(batches).__name__}"
+                f"the training loader must be `wpriv.lightning.loader(dataset, expected_batch, steps)`, which draws as "
+                f"the accounting assumes; found {type(found).__name__} with the sampler {type(batches).__name__}"
             )
         for name, number in self.numbers.items():
             if getattr(batches, name) != number:
-                raise UsageError(
-                    f"`{name}` is {number} in PrivateTraining and {getattr(batches, name)} in the loader; give both "
-                    f"the same"
-                )
+                other = getattr(batches, name)
+                raise UsageError(f"`{name}` is {number} in PrivateTraining and {other} in the loader; give both one")
         return batches, found.dataset, found.collate_fn
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Keep the batch of the step."""
-        if trainer.accumulate_grad_batches != 1:
-            raise UsageError(ACCUMULATES)
+        _require_whole_batches(trainer)
         self._batch = _pair(batch)
 
     def on_before_optimizer_step(
@@ -200,10 +190,8 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
         """Put the noisy mean of the clipped gradients in the place of the gradients."""
         assert self.run is not None
         if self._batch is None:
-            raise UsageError(
-                f"{type(optimizer).__name__} evaluates the loss several times in one step, and each evaluation would "
-                f"be a release; use an optimizer that does so once, such as SGD or Adam"
-            )
+            found = f"{type(optimizer).__name__} evaluates the loss several times in one step"
+            raise UsageError(f"{found}, and each would be a release; use SGD or Adam")
         batch, self._batch = self._batch, None
         self.run.step(*batch, lr=float(optimizer.param_groups[0]["lr"]))
 
@@ -226,34 +214,25 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
             self.run.close()
 
 
-ACCUMULATES = (
-    "`accumulate_grad_batches` above 1 joins several batches in one update, which the accounting does not have; give a "
-    "larger `expected_batch`, which passes through the network in pieces"
-)
+def _require_whole_batches(trainer: Trainer) -> None:
+    if trainer.accumulate_grad_batches != 1:
+        raise UsageError(f"`accumulate_grad_batches` above 1 {hosted_training.ACCUMULATES}")
 
 
 def _require_plain(trainer: Trainer, module: LightningModule) -> None:
     """Refuse what changes the batches or the gradients of a private step, or takes steps of its own."""
-    if trainer.accumulate_grad_batches != 1:
-        raise UsageError(ACCUMULATES)
+    _require_whole_batches(trainer)
     if trainer.gradient_clip_val:
-        raise UsageError(
-            "`gradient_clip_val` clips the sum once more after the noise, which protects nobody and costs utility; "
-            "leave it out: `clip` of PrivateTraining clips each record"
-        )
+        raise UsageError(f"`gradient_clip_val` {hosted_training.CLIPS_AGAIN.format(off='leave it out')}")
     if not module.automatic_optimization or len(trainer.optimizers) != 1:
         found = "manual optimization" if not module.automatic_optimization else f"{len(trainer.optimizers)} optimizers"
         raise Unsupported(f"a private step has one gradient for one optimizer; found {found}. Use one optimizer")
     if trainer.precision not in PRECISIONS:
-        raise Unsupported(
-            f"clipping holds its bound in full precision, and scaled losses change it; found precision "
-            f"{trainer.precision!r}. Give Trainer(precision='32-true')"
-        )
+        found = f"found precision {trainer.precision!r}"
+        raise Unsupported(f"clipping holds its bound in full precision; {found}. Give Trainer(precision='32-true')")
     if trainer.global_step:
-        raise Unsupported(
-            f"this fit goes on from a checkpoint after {trainer.global_step} steps, whose cost is in another ledger. "
-            f"Load its weights only if they are public, and begin again"
-        )
+        found = f"a checkpoint after {trainer.global_step} steps"
+        raise Unsupported(f"this fit goes on from {found}, whose cost is in another ledger; begin with public weights")
     if getattr(trainer, "reload_dataloaders_every_n_epochs", 0):
         raise UsageError("`reload_dataloaders_every_n_epochs` would replace the loader of the accounting; leave it out")
 
@@ -261,12 +240,11 @@ def _require_plain(trainer: Trainer, module: LightningModule) -> None:
 def _replace_training_step(module: LightningModule) -> None:
     """Let the module's own training step pass no record, until the end of the training; warn if it logs something."""
     code = getattr(inspect.unwrap(type(module).training_step), "__code__", None)
-    logged = sorted({"log", "log_dict"} & set(code.co_names)) if code is not None else []
+    logged = sorted({"log", "log_dict"} & set(getattr(code, "co_names", ())))
     if logged:
         warnings.warn(
-            f"{type(module).__name__}.training_step logs by self.{logged[0]}, and is not called in a private training: "
-            f"a figure of training records without noise would be a release. Log figures of public records in "
-            f"validation_step",
+            f"{type(module).__name__}.training_step logs by self.{logged[0]}, and is not called: a figure of training "
+            f"records without noise would be a release. Log figures of public records in validation_step",
             stacklevel=2,
         )
     module.training_step = lambda *args, **keywords: torch.zeros((), device=module.device, requires_grad=True)
@@ -276,7 +254,7 @@ def _pair(batch: Any) -> tuple[Records, Records]:
     """Return the inputs and the targets of a batch."""
     if not isinstance(batch, (tuple, list)) or len(batch) != 2:
         raise UsageError(
-            f"a batch must be a pair (inputs, targets), of tensors or trees of them with the records in the first "
-            f"dimension; found {type(batch).__name__}. Return such pairs from the data set or `collate_fn`"
+            f"a batch must be a pair (inputs, targets) of tensors, or trees of them, [B, ...]; found "
+            f"{type(batch).__name__}. Return such pairs from the data set or `collate_fn`"
         )
     return records_of(batch[0]), records_of(batch[1], "targets")

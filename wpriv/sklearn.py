@@ -17,7 +17,7 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from wpriv.accounting import evaluate, ledger
 from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Unsupported, UsageError, lacking
 from wpriv.files.durable_writes import locked
-from wpriv.numerics.numbers import finite_number, shown
+from wpriv.numerics.numbers import positive_number, shown
 from wpriv.results import model, storage
 from wpriv.results.model import Json
 from wpriv.training import finalize, metric_logs, own_training, plan, training_run, training_statement
@@ -68,35 +68,26 @@ NOT_PRIVATE = (
     "release take random_state=None"
 )
 ONE_FIT = (
-    "this statement is of one fit. Other fits on these records, as those of a grid search or a cross-validation, cost "
-    "more: give all of them one `account` (a file), and ask wpriv.sklearn.joint for their joint guarantee"
+    "this statement is of one fit. Other fits on these records, as those of a search, cost more: give all one "
+    "`account` (a file), and ask wpriv.sklearn.joint for their joint guarantee"
 )
-IN_ACCOUNT = (
-    "this statement is of one fit, number {run} of the account {path}; wpriv.sklearn.joint has the joint guarantee of "
-    "all of its fits"
-)
-LEARNT_CLASSES = (
-    "the classes {classes} were read from the labels, and the guarantee takes them as public. Give them by `classes`"
-)
+IN_ACCOUNT = "this statement is of fit number {run} of the account {path}; wpriv.sklearn.joint has that of all fits"
+LEARNT_CLASSES = "the classes {classes} were read from the labels, and are taken as public. Give them by `classes`"
 LEARNT_STEP = (
-    "{step} learns from the records without noise, and what it learns is not covered by the guarantee. Take public "
-    "constants in its place, such as the ranges of the columns by `bounds`, or fit it on public records and freeze it "
-    "(sklearn.frozen.FrozenEstimator)"
+    "the step {name!r} ({kind}) learns from the records without noise, which the guarantee does not cover. Take public "
+    "ranges by `bounds` in its place, or fit it on public records and freeze it (sklearn.frozen.FrozenEstimator)"
 )
 STANDARDISED = (
-    "the columns have mean 0 and standard deviation 1 in these records: they were scaled by the records themselves, "
-    "without noise, which the guarantee does not cover. Take public ranges by `bounds` in its place"
+    "the columns have mean 0 and standard deviation 1: they were scaled by the records themselves, without noise, "
+    "which the guarantee does not cover. Take public ranges by `bounds` in its place"
 )
 CHOSEN = (
-    "the scores of a search are computed from held-out records without noise: they, and the choice of the parameters "
-    "by them, are not covered. Do not publish cv_results_ and best_score_"
+    "the scores of a search are computed from held-out records without noise, and neither they nor the choice by them "
+    "are covered. Do not publish cv_results_ and best_score_"
 )
-FOLDS = (
-    "a record is in {most} of the {all} trainings: the guarantee takes the fold of each record as fixed and public, "
-    "the same whatever the other records are"
-)
+FOLDS = "a record is in {most} of the {all} trainings: the fold of each record is taken as fixed and public"
 STRATIFIED = (
-    "folds of StratifiedKFold follow the labels, so that one record may move others between folds. Give "
+    "folds of StratifiedKFold follow the labels, so that one record may move others. Give "
     "cv=KFold(n, shuffle=True, random_state=0), whose folds depend on no record"
 )
 Floats = NDArray[np.float64]
@@ -129,8 +120,21 @@ class NotPrivate(Unsupported, AttributeError):
     """A fit with a ``random_state`` has no guarantee. As an AttributeError it hides ``guarantee_`` from listings."""
 
 
+@dataclass(eq=False, repr=False)
 class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no types
     """The part that both estimators share: checks of records, the training, and what is known after it."""
+
+    network: Network | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    clip: float = 1.0
+    batch: int = 256
+    epochs: float = 10
+    lr: float = 0.5
+    bounds: tuple[ArrayLike, ArrayLike] | None = None
+    random_state: int | np.random.RandomState | None = None
+    account: str | Path | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -153,10 +157,8 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
             remarks: what the guarantee takes as public although it was read from the records.
         """
         if self.random_state is not None and self.account is not None:
-            raise UsageError(
-                f"an account is of private fits, and with random_state={shown(self.random_state)} a fit is not "
-                f"private; take random_state=None, or account=None"
-            )
+            found = f"with random_state={shown(self.random_state)} it is not private"
+            raise UsageError(f"an account is of private fits, and {found}; take random_state=None, or account=None")
         if not (self.account is None or isinstance(self.account, (str, Path))):
             raise UsageError(f"`account` must be the path of a file; found {shown(self.account)}")
         learnt = bool(remarks)
@@ -169,22 +171,67 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
         with np.errstate(over="ignore"):  # infinite numbers are refused
             inputs = self._inputs(x).astype(np.float32)
         network = _network(self.network, x.shape[1], max(len(labels), 1), seed)
-        fit = _fit(network, inputs, targets, len(labels), seed, self)
-        self.network_, self.n_iter_ = fit.network, fit.steps
-        self._charged = fit.charged
+        guarantee, statement = self._train(network, inputs, targets, len(labels), seed)
         about = ONE_FIT
-        if fit.charged is not None:
-            about = IN_ACCOUNT.format(run=fit.charged.run, path=fit.charged.path)
+        if self._charged is not None:
+            about = IN_ACCOUNT.format(run=self._charged.run, path=self._charged.path)
         if seed is None:
-            self._guarantee: Guarantee | str = replace(fit.guarantee, warnings=(*fit.guarantee.warnings, *remarks))
+            self._guarantee: Guarantee | str = replace(guarantee, warnings=(*guarantee.warnings, *remarks))
         else:
             self._guarantee = unsafe[0]
             remarks = [*unsafe, *remarks]
-        data = dict(fit.statement["data"], name="the records of fit")
+        data = dict(statement["data"], name="the records of fit")
         if labels:
             data |= {"classes": list(map(str, labels)), "classes_from": ORIGINS[FROM_LABELS if learnt else ""]}
         facts = {"recipe": type(self).__name__, "source": SOURCE, "data": data}
-        self.statement_ = _statement_text({**fit.statement, **facts}, remarks, about)
+        self.statement_ = _statement_text({**statement, **facts}, remarks, about)
+
+    def _train(
+        self,
+        network: nn.Module,
+        inputs: NDArray[np.float32],
+        targets: NDArray[np.int64] | NDArray[np.float32],
+        count: int,
+        seed: int | None,
+    ) -> tuple[Guarantee, Json]:
+        """Train a network by wpriv's steps in a folder that is removed afterwards, and return guarantee and statement.
+
+        The account is charged with all steps before the first one, and after the network was accepted.
+        """
+        # evaluation needs test records: one made-up record, so that no record of the caller is evaluated
+        test = np.zeros_like(inputs[:1]), np.zeros_like(targets[:1])
+        memory = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
+        eps, delta, clip, epochs, lr = (
+            positive_number(getattr(self, name), f"`{name}`") for name in ("epsilon", "delta", "clip", "epochs", "lr")
+        )
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="wpriv-fit-", dir=memory))
+            stack.enter_context(_own_generator())
+            training = own_training.own_training(
+                network,
+                (inputs, targets),
+                test=test,
+                loss="cross-entropy" if count else "squared",
+                classes=list(range(count)) or None,
+                eps=eps,
+                delta=delta,
+                clip=clip,
+                sampling="poisson",
+                batch=min(positive_number(self.batch, "`batch`", whole=True), len(inputs)),
+                epochs=epochs,
+                lr=lr,
+                seed=seed,
+            )
+            run = training_run.own_run(training, Path(folder) / "fit", "cpu", None, lambda: None, metric_logs.NOWHERE)
+            begun = run.begin(stack, resume=False, fork=False, fresh=False)
+            engine, batches = run.prepare(begun)
+            charged = None if self.account is None else _charge(Path(self.account), begun.plan)
+            for indices in batches():
+                engine.step(indices)
+            accounted = _account_for(begun)
+            trained = training.with_weights(run.out, "cpu").double()
+        self.network_, self.n_iter_, self._charged = trained, begun.plan.steps, charged
+        return accounted
 
     @property
     def guarantee_(self) -> Guarantee:
@@ -210,6 +257,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
         return outputs
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[misc]
     """A classifier that is trained by clipped gradients with noise: each record of ``fit`` is protected.
 
@@ -227,26 +275,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     ``statement_`` (Markdown). There is no ``sample_weight``: a weight would scale what a record adds.
     """
 
-    def __init__(
-        self,
-        network: Network | None = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        clip: float = 1.0,
-        batch: int = 256,
-        epochs: float = 10,
-        lr: float = 0.5,
-        classes: Sequence[object] | None = None,
-        bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        account: str | Path | None = None,
-    ):
-        self.network = network
-        self.epsilon, self.delta, self.clip = epsilon, delta, clip
-        self.batch, self.epochs, self.lr = batch, epochs, lr
-        self.classes, self.bounds = classes, bounds
-        self.random_state, self.account = random_state, account
+    classes: Sequence[object] | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -294,6 +323,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         return labels
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
     """A regressor that is trained on squared errors by clipped gradients with noise: each record is protected.
 
@@ -305,26 +335,7 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
     After ``fit``: ``n_features_in_``, ``n_iter_``, ``network_``, ``guarantee_``, ``statement_``.
     """
 
-    def __init__(
-        self,
-        network: Network | None = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        clip: float = 1.0,
-        batch: int = 256,
-        epochs: float = 10,
-        lr: float = 0.5,
-        target_bounds: tuple[float, float] | None = None,
-        bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        account: str | Path | None = None,
-    ):
-        self.network = network
-        self.epsilon, self.delta, self.clip = epsilon, delta, clip
-        self.batch, self.epochs, self.lr = batch, epochs, lr
-        self.target_bounds, self.bounds = target_bounds, bounds
-        self.random_state, self.account = random_state, account
+    target_bounds: tuple[float, float] | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -354,75 +365,12 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class _Fit:
-    """A finished fit: the network in float64, steps, guarantee, statement, and where it was charged, if anywhere."""
-
-    network: nn.Module
-    steps: int
-    guarantee: Guarantee
-    statement: Json
-    charged: _Charged | None
-
-
-@dataclass(frozen=True)
 class _Charged:
     """A fit in an account: the file, the number of the fit in it, and the end of the file after it."""
 
     path: Path
     run: int
     end: ledger.Position
-
-
-def _fit(
-    network: nn.Module,
-    inputs: NDArray[np.float32],
-    targets: NDArray[np.int64] | NDArray[np.float32],
-    count: int,
-    seed: int | None,
-    settings: _PrivateEstimator,
-) -> _Fit:
-    """Train a network by wpriv's steps in a folder that is removed afterwards.
-
-    The account is charged with all steps before the first one, and after the network was accepted.
-    """
-    # evaluation needs test records: one made-up record, so that no record of the caller is evaluated
-    test = np.zeros_like(inputs[:1]), np.zeros_like(targets[:1])
-    memory = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="wpriv-fit-", dir=memory))
-        stack.enter_context(_own_generator())
-        training = own_training.own_training(
-            network,
-            (inputs, targets),
-            test=test,
-            loss="cross-entropy" if count else "squared",
-            classes=list(range(count)) or None,
-            eps=_positive(settings, "epsilon"),
-            delta=_positive(settings, "delta"),
-            clip=_positive(settings, "clip"),
-            sampling="poisson",
-            batch=min(_positive(settings, "batch", whole=True), len(inputs)),
-            epochs=_positive(settings, "epochs"),
-            lr=_positive(settings, "lr"),
-            seed=seed,
-        )
-        run = training_run.own_run(training, Path(folder) / "fit", "cpu", None, lambda: None, metric_logs.NOWHERE)
-        begun = run.begin(stack, resume=False, fork=False, fresh=False)
-        engine, batches = run.prepare(begun)
-        charged = None if settings.account is None else _charge(Path(settings.account), begun.plan)
-        for indices in batches():
-            engine.step(indices)
-        guarantee, statement = _account_for(begun)
-        trained = training.with_weights(run.out, "cpu")
-        return _Fit(trained.double(), begun.plan.steps, guarantee, statement, charged)
-
-
-def _positive(settings: _PrivateEstimator, name: str, *, whole: bool = False) -> float | int:
-    """Return a parameter that is a number above 0, of any library, as a number of Python."""
-    value: float | int = finite_number(getattr(settings, name), f"`{name}`", whole=whole)
-    if value <= 0:
-        raise UsageError(f"`{name}` must be above 0; found {shown(value)}")
-    return value
 
 
 def _account_for(begun: Begun) -> tuple[Guarantee, Json]:
@@ -473,10 +421,7 @@ def _network(network: Network | None, inputs: int, outputs: int, seed: int | Non
     if not isinstance(made, nn.Module):
         raise UsageError(f"`network` must return a torch.nn.Module; found {type(made).__name__}")
     if any(_trained.get(id(weight)) is weight for weight in made.parameters()):
-        raise UsageError(
-            "`network` returned a network, or a layer, of an earlier fit, whose weights hold those records: make a new "
-            "one inside the function"
-        )
+        raise UsageError("`network` returned weights of an earlier fit, which hold its records: make new ones inside")
     _require_outputs(copy.deepcopy(made), inputs, outputs)
     _trained.update((id(weight), weight) for weight in made.parameters())
     return made.float()
@@ -543,7 +488,7 @@ def _learnt_before(estimator: _PrivateEstimator, x: Floats) -> list[str]:
         owner = frame.f_locals.get("self")
         if isinstance(owner, Pipeline) and owner.steps[-1][1] is estimator:
             return [
-                LEARNT_STEP.format(step=f"the step {name!r} ({type(step).__name__})")
+                LEARNT_STEP.format(name=name, kind=type(step).__name__)
                 for name, step in owner.steps[:-1]
                 if _learns(step)
             ]
@@ -590,10 +535,7 @@ def joint(search: BaseEstimator | str | Path, *, delta: float | None = None) -> 
     if estimator is not None and charged is None and hasattr(estimator, "network_"):
         path = None  # whatever was set after its fit
     if path is None:
-        raise UsageError(
-            "no account was kept, so that the joint cost of the fits is not known. Give the estimator an account, such "
-            "as account='fits.jsonl', before it is fitted"
-        )
+        raise UsageError("no account was kept. Give the estimator one, account='fits.jsonl', before it is fitted")
     rows = ledger.entries(Path(path))
     if not rows:
         raise UsageError(f"the account {path} has no fit. Give the file that the estimators name by `account`")
@@ -622,10 +564,8 @@ def _estimator_of(search: BaseEstimator) -> _PrivateEstimator:
         inner = found.steps[-1][1] if isinstance(found, Pipeline) else getattr(found, "best_estimator_", None)
         inner = getattr(found, "estimator", None) if inner is None else inner
         if inner is None or isinstance(inner, str):
-            raise UsageError(
-                f"wanted a search, a pipeline or the like with a PrivateClassifier or PrivateRegressor, or the path of "
-                f"an account; found {type(search).__name__}"
-            )
+            wanted = "a search, pipeline or the like with a PrivateClassifier or PrivateRegressor, or an account's path"
+            raise UsageError(f"wanted {wanted}; found {type(search).__name__}")
         found = inner
     return found
 

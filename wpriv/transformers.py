@@ -26,6 +26,8 @@ try:
 except ImportError as error:
     raise lacking(error.name or "transformers", "wpriv.transformers") from None
 
+from wpriv.numerics.numbers import positive_number
+from wpriv.training import hosted_training
 from wpriv.training.clipping.record_trees import Records, Tree, leaves, records_of
 from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, described, hosted, require_apart
 from wpriv.training.tasks import _given
@@ -35,42 +37,20 @@ if TYPE_CHECKING:
 
 # settings that a private step cannot keep: the value that is accepted, the reason, and the way out
 REFUSED: dict[str, tuple[object, str]] = {
-    "gradient_accumulation_steps": (
-        1,
-        "joins several batches in one update, which the accounting does not have; give a larger `expected_batch`, and "
-        "`physical=` for the records that pass through the model at once",
-    ),
-    "label_smoothing_factor": (
-        0,
-        "is applied to the mean over a batch; put it into the loss of a record, by `compute_loss_func`",
-    ),
-    "max_grad_norm": (
-        0,
-        "clips the sum once more after the noise, which protects nobody and costs utility; set it to 0: `clip` of "
-        "PrivateTrainer clips each record",
-    ),
-    "auto_find_batch_size": (
-        False,
-        "tries batches on the records; give `expected_batch`, and `physical=` where memory is short",
-    ),
+    "gradient_accumulation_steps": (1, f"{hosted_training.ACCUMULATES}, and `physical=`"),
+    "label_smoothing_factor": (0, "is of the mean over a batch; put it into the loss of a record, `compute_loss_func`"),
+    "max_grad_norm": (0, hosted_training.CLIPS_AGAIN.format(off="set it to 0")),
+    "auto_find_batch_size": (False, "tries batches on the records; give `expected_batch`, and `physical=`"),
     "torch_compile": (False, "hides the layers whose gradients are clipped; leave it out"),
     "use_liger_kernel": (False, "computes the loss of a batch as a whole; leave it out"),
     "fp16": (False, "scales losses and skips updates; leave it out"),
     "bf16": (False, "computes gradients below the precision in which the clipping bound holds; leave it out"),
-    "load_best_model_at_end": (
-        False,
-        "replaces the weights that the statement is about; load the best checkpoint of `output_dir` afterwards",
-    ),
-    "include_num_input_tokens_seen": (
-        "no",
-        "counts the tokens of the batches, whose sizes must stay secret; set it to 'no'",
-    ),
+    "load_best_model_at_end": (False, "replaces the stated weights; load the best checkpoint of `output_dir` later"),
+    "include_num_input_tokens_seen": ("no", "tells the sizes of the batches, which must stay secret; set it to 'no'"),
     "dataloader_in_order": (True, "must stay true: the accounting needs the batches in the order of their draws"),
     "deepspeed": (None, "divides the weights among processes; train on one device"),
     "neftune_noise_alpha": (None, "changes the embeddings by hooks of its own; leave it out"),
 }
-
-
 IGNORED = -100
 
 
@@ -115,10 +95,8 @@ def _own_loss(model: nn.Module, records: dict[str, Tensor]) -> Tensor:
     outputs = model(**records)
     loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs[0]
     if not isinstance(loss, Tensor):
-        raise UsageError(
-            f"{type(model).__name__} returns no loss from {', '.join(records)}. Give the data set `labels`, or "
-            f"PrivateTrainer a `compute_loss_func`"
-        )
+        found = f"{type(model).__name__} returns no loss from {', '.join(records)}"
+        raise UsageError(f"{found}. Give the data set `labels`, or PrivateTrainer a `compute_loss_func`")
     return loss.reshape(())
 
 
@@ -199,19 +177,18 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read
             raise Unsupported("`model_init` makes a new model for each trial, and each trial spends; give `model`")
         super().__init__(model=model, args=_checked(args), **trainer)
         if type(self).compute_loss is not Trainer.compute_loss:
-            raise Unsupported(
-                f"{type(self).__name__}.compute_loss gives the loss of a batch, and each record needs its own; give "
-                f"`compute_loss_func`, which is called with the outputs and labels of one record"
-            )
+            own = f"{type(self).__name__}.compute_loss"
+            raise Unsupported(f"{own} gives the loss of a batch; give that of one record, `compute_loss_func`")
         if self.train_dataset is self.eval_dataset and self.eval_dataset is not None:
             raise UsageError(
                 "`eval_dataset` is `train_dataset`: the loss of training records without noise is a release. Give "
                 "public records, or none"
             )
-        self.private = (epsilon, delta, clip, physical)
+        self.target, self.physical = (epsilon, delta, clip), physical
         self.unit, self.out = unit, out
         self.described = described(self.train_dataset)
         count = len(self.train_dataset)  # type: ignore[arg-type]
+        expected_batch = positive_number(expected_batch, "`expected_batch`", whole=True)
         if self.args.max_steps <= 0:
             self.args.max_steps = math.ceil(self.args.num_train_epochs * count / expected_batch)
         self.batches = PoissonBatches(count, expected_batch, self.args.max_steps)
@@ -241,15 +218,15 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read
         """Train, and write the statement; see ``transformers.Trainer.train``."""
         if resume_from_checkpoint:
             raise Unsupported(
-                "`resume_from_checkpoint`: the batches and the noise of the steps after a checkpoint are in a ledger "
-                "that a new training does not continue. Begin again, from public weights, with another `out`"
+                "`resume_from_checkpoint`: the steps before the checkpoint are in another ledger; begin again, from "
+                "public weights, with another `out`"
             )
         if self.run is not None:
             raise UsageError("a second train() spends anew on the same records; make a new PrivateTrainer")
         try:
             output = super().train(None, *args, **keywords)
             if self.run is None:
-                raise UsageError("the training ended before its first step, and there is nothing to state")
+                raise UsageError(hosted_training.NO_STEP)
             self.result = self.run.finish()
         finally:
             if self.run is not None:
@@ -269,7 +246,6 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read
         loss = own or _default_loss(self.model, two)
         self.whole = loss is None
         network = RecordLosses(self.model) if loss is None else RecordOutputs(self.model)
-        epsilon, delta, clip, physical = self.private
         run = HostedRun(
             hosted(
                 self.model,
@@ -280,14 +256,11 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read
                 framework="wpriv.transformers",
                 loss_name="that of the model" if own is None else _given.name_of(own),
                 batches=self.batches,
-                epsilon=epsilon,
-                delta=delta,
-                clip=clip,
+                target=self.target,
                 lr=float(self.args.learning_rate),
-                physical=physical,
+                physical=self.physical,
                 unit=self.unit,
             ),
-            self.batches,
             self.out,
         )
         run.watch(_inner(self.optimizer))
@@ -344,8 +317,6 @@ def _checked(args: TrainingArguments) -> TrainingArguments:
     if getattr(args, "group_by_length", False) or strategy not in ("random", "sequential"):
         raise UsageError("`group_by_length` draws records by their lengths, and the accounting needs Poisson sampling")
     if args.world_size > 1 or args.n_gpu > 1 or getattr(args, "fsdp", None):
-        raise Unsupported(
-            f"each of several devices would add noise to its own sum; found {args.world_size} processes and "
-            f"{args.n_gpu} GPUs. Train on one device (CUDA_VISIBLE_DEVICES=0), or by `wpriv.train` under torchrun"
-        )
+        found = f"{args.world_size} processes and {args.n_gpu} GPUs"
+        raise Unsupported(hosted_training.ONE_DEVICE.format(found=found, one="Train on one (CUDA_VISIBLE_DEVICES=0)"))
     return copy.copy(args)

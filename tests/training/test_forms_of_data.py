@@ -218,7 +218,7 @@ def test_persons_come_in_the_order_of_their_first_record_and_padding_is_their_ow
     [
         ({"person": PERSONS}, "give both; found max_per_person None"),
         ({"max_per_person": 3}, "give both; found no person"),
-        ({"person": PERSONS, "max_per_person": 0}, "from 1"),
+        ({"person": PERSONS, "max_per_person": 0}, "must be above 0"),
         ({"person": PERSONS, "max_per_person": 2, "copies": 2}, "averages over the records of a person"),
     ],
 )

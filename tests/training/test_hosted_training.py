@@ -44,14 +44,12 @@ class Host:
             framework="wpriv.tests",
             loss_name="cross-entropy",
             batches=self.batches,
-            epsilon=3.0,
-            delta=1e-3,
-            clip=clip,
+            target=(3.0, 1e-3, clip),
             lr=0.1,
             physical=physical,
             **options,
         )
-        self.run = HostedRun(training, self.batches, out)
+        self.run = HostedRun(training, out)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         self.run.watch(self.optimizer)
 

@@ -463,7 +463,7 @@ def take_one(out):
 
 
 def test_a_training_ends_only_after_a_step_and_with_the_network_of_its_steps(tmp_path):
-    with pytest.raises(UsageError, match="in its block"):
+    with pytest.raises(UsageError, match="with block"):
         loop(tmp_path / "r").finish()
     with loop(tmp_path / "r") as run:
         with pytest.raises(UsageError, match="none has"):

@@ -99,6 +99,14 @@ def finite_number(value: object, name: str, *, whole: bool = False) -> Any:
     return int(result) if whole else float(result)
 
 
+def positive_number(value: object, name: str, *, whole: bool = False) -> Any:
+    """Convert a number above 0, as ``finite_number`` does."""
+    result = finite_number(value, name, whole=whole)
+    if result <= 0:
+        raise UsageError(f"{name} must be above 0; found {shown(value)}")
+    return result
+
+
 def to_int(value: object) -> Any:
     """Convert 2^16, 60,000 and 1e6 to an int, and return anything else as it is, for a validator to refuse."""
     try:

@@ -20,6 +20,7 @@ import numpy as np
 from wpriv.config import document
 from wpriv.config.recipe import check
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.numbers import positive_number
 from wpriv.training import metric_logs, own_training, training_run
 from wpriv.training.data import Data
 from wpriv.training.own_training import OwnTraining
@@ -46,6 +47,11 @@ CHANGED = (
 )
 # the most records whose content is read to tell data sets apart
 READ = 512
+NO_STEP = "the training ended before its first step, and there is nothing to state"
+# what all frameworks refuse, by the reason
+ONE_DEVICE = "each of several devices would add noise; found {found}. {one}, or take `wpriv.train` under torchrun"
+ACCUMULATES = "joins several batches in one update, which the accounting does not have; give a larger `expected_batch`"
+CLIPS_AGAIN = "clips the sum once more after the noise, which protects nobody; {off}: `clip` clips each record"
 # the records of a batch that is made several times, and with how many random numbers
 FEW, SEEDS = 6, 8
 
@@ -66,9 +72,8 @@ class PoissonBatches:
         from wpriv.randomness import sampling_generator, training_seeds
         from wpriv.training.engine.sampler import DrawnAhead, sampler
 
-        for name, number in (("expected_batch", expected_batch), ("steps", steps)):
-            if type(number) is not int or number < 1:
-                raise UsageError(f"`{name}` must be a whole number of at least 1; found {number!r}")
+        expected_batch = positive_number(expected_batch, "`expected_batch`", whole=True)
+        steps = positive_number(steps, "`steps`", whole=True)
         if expected_batch > records:
             raise UsageError(f"`expected_batch` is {expected_batch}, and there are {records} records; take fewer")
         self.records, self.expected_batch, self.steps = records, expected_batch, steps
@@ -197,8 +202,8 @@ def described(dataset: Any) -> Data:
 
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise UsageError(
-            f"the records must be a data set with a length and records by their places, since the guarantee depends on "
-            f"their number; found {type(dataset).__name__}. Give a torch Dataset that is not iterable only"
+            f"the guarantee depends on the number of records: give a torch Dataset with a length and records by their "
+            f"places; found {type(dataset).__name__}"
         )
     count = len(dataset)
     if not count:
@@ -238,10 +243,12 @@ class HostedTraining(OwnTraining):
     Args:
         clipped: the network as ``clipped_sum`` takes it: ``model`` itself, or a function of it as a module.
         few: inputs and targets of two records, of which shapes and types are used. held: the present batch.
+        batches: the sampler of the loader.
     """
 
     clipped: nn.Module
     few: Rows
+    batches: PoissonBatches
     held: _Held = field(default_factory=_Held)
 
     def build_job(self, recipe: Train, data: Data, device: torch.device, /, *, adjacency: str) -> Job:
@@ -277,9 +284,7 @@ def hosted(
     framework: str,
     loss_name: str,
     batches: PoissonBatches,
-    epsilon: float,
-    delta: float,
-    clip: float,
+    target: tuple[float, float, float],
     lr: float,
     physical: int | None = None,
     unit: str = "record",
@@ -289,6 +294,7 @@ def hosted(
     Args:
         model: whose weights are released. clipped, few: see ``HostedTraining``. loss: of each record of ``clipped``.
         framework: the module of wpriv that runs it. loss_name: for the recipe. lr: the first learning rate.
+        target: eps and delta of all steps, and the norm to which gradients are clipped.
         unit: what a record is, in a word.
     Raises:
         UsageError: a number is out of range.
@@ -298,11 +304,12 @@ def hosted(
     _given.require_network(model)
     if len(few[0]) != 2:
         raise UsageError(
-            f"two records make a batch of {len(few[0])} rows, and each record needs one: its gradient is clipped by "
-            f"itself. Take a collate function that keeps records apart, by padding and not by packing"
+            f"two records make a batch of {len(few[0])} rows, and each needs one of its own, to be clipped. Take a "
+            f"collate function that keeps records apart, by padding and not by packing"
         )
     if not isinstance(unit, str) or not unit.isprintable() or not 0 < len(unit) <= 40:
         raise UsageError(f"`unit` is a word for what a record is, such as 'document'; found {unit!r:.60}")
+    epsilon, delta, clip = target
     written = {
         "kind": "train",
         "source": f"trained from Python by {framework}",
@@ -314,13 +321,11 @@ def hosted(
         "optimizer": {"name": "given", "lr": lr},
         "batch": batches.expected_batch,
         "steps": batches.steps,
+        **({} if physical is None else {"physical": physical}),
     }
-    if physical is not None:
-        written["physical"] = physical
     recipe = check(document.of_data(type(model).__name__, written))
-    return HostedTraining(
-        replace(recipe, name=type(model).__name__), data, model, loss, "numbers", "none", None, clipped, few
-    )
+    recipe = replace(recipe, name=type(model).__name__)
+    return HostedTraining(recipe, data, model, loss, "numbers", "none", None, clipped, few, batches)
 
 
 class HostedRun:
@@ -330,19 +335,17 @@ class HostedRun:
     update the network by the gradients that the step left, before the next one. ``finish`` writes the statement.
 
     Args:
-        training: network, loss and recipe. batches: the sampler of the loader. out: the folder of the results.
+        training: network, loss, recipe and sampler. out: the folder of the results.
     Raises:
         UsageError: the folder holds something already.
         Unsupported: the network or the loss mixes records, or has no gradient of each record.
     """
 
-    def __init__(self, training: HostedTraining, batches: PoissonBatches, out: str | Path | None):
+    def __init__(self, training: HostedTraining, out: str | Path | None):
         if out is not None and Path(out).exists() and any(Path(out).iterdir()):
-            raise UsageError(
-                f"{out} holds files already, and this training begins anew; name another folder with `out`"
-            )
+            raise UsageError(f"{out} holds files already, and this training begins anew; name another `out`")
         device = next(training.model.parameters()).device.type
-        self.training, self.batches, self._stack = training, batches, contextlib.ExitStack()
+        self.training, self._stack = training, contextlib.ExitStack()
         self._run = training_run.own_run(training, out, device, None, lambda: None, metric_logs.NOWHERE)
         # what the last step left in the gradients, and what the optimizer then made of the network
         self._gradients: list[tuple[int, int]] | None = None
@@ -352,7 +355,7 @@ class HostedRun:
             self._begun: Begun = self._run.begin(self._stack)
             self._engine: Engine
             self._engine, draw = self._run.prepare(self._begun)
-            self._engine.sampler = batches.drawn
+            self._engine.sampler = training.batches.drawn
             self._steps = draw()
         except BaseException:
             self.close()
@@ -382,10 +385,8 @@ class HostedRun:
         mine = {id(p) for p in self.training.model.parameters() if p.requires_grad}
         other = sum(id(p) not in mine for group in optimizer.param_groups for p in group["params"] if p.requires_grad)
         if other:
-            raise UsageError(
-                f"the optimizer has {other} weights beside those of the private network, and nothing clips their "
-                f"gradients. Give it the parameters of the network alone"
-            )
+            where = f"{other} weights beside those of the private network"
+            raise UsageError(f"the optimizer has {where}, and nothing clips those; give it the network's alone")
         optimizer.register_step_pre_hook(self._used)
         optimizer.register_step_post_hook(self._updated)
 
@@ -399,29 +400,22 @@ class HostedRun:
         from wpriv.training.engine import network_guard
 
         if self._gradients is None:
-            raise UsageError(
-                "the optimizer updates the network twice with one private gradient, or without one; let it take one "
-                "step for each batch"
-            )
+            raise UsageError("the optimizer steps twice with one private gradient, or without one; take one a batch")
         if [each for each, _ in self._gradients] != [each for each, _ in self._present()]:
             raise UsageError(CHANGED)  # fused optimizers write to gradients, and so change their versions
         self._gradients, self._stamps = None, network_guard.stamps_of(self.training.model)
 
     def _present(self) -> list[tuple[int, int]]:
         """The tensors in the gradients of the weights, with their versions."""
-        return [
-            (id(weight.grad), -1 if weight.grad is None else weight.grad._version) for weight in self._engine.weights
-        ]
+        return [(id(grad), getattr(grad, "_version", -1)) for grad in (weight.grad for weight in self._engine.weights)]
 
     def _require_updated(self) -> None:
         """Refuse to go on from a network that something else than the watched optimizer changed, or that it did not."""
         from wpriv.training.engine import network_guard
 
         if self._gradients is not None:
-            raise UsageError(
-                f"the optimizer did not use the private gradient of step {self.steps_done}: it was replaced by another "
-                f"one, or its step was left out. Keep the first optimizer, and one update for each batch"
-            )
+            step = f"the private gradient of step {self.steps_done}"
+            raise UsageError(f"the optimizer did not use {step}: keep the first optimizer, and one update a batch")
         if self._stamps is not None and self._stamps != network_guard.stamps_of(self.training.model):
             raise UsageError(
                 "the network was changed by something else than its optimizer since the last step. What the change "
@@ -439,13 +433,12 @@ class HostedRun:
             UsageError: no batch was drawn, this is another one, or the network was not updated by its optimizer.
         """
         self._require_updated()
-        waiting = self.batches.drawn.waiting
+        waiting = self.training.batches.drawn.waiting
         if not waiting or len(waiting[0][1]) != len(inputs):
             drawn = f"{len(waiting[0][1])} were drawn for it" if waiting else "none was drawn"
             raise UsageError(
-                f"the batch of step {self.steps_done + 1} has {len(inputs)} records, and {drawn}: the accounting "
-                f"assumes the records that wpriv's sampler draws, each as one row. Use its loader as it is, with a "
-                f"collate function that keeps the records apart and in their order"
+                f"the batch of step {self.steps_done + 1} has {len(inputs)} records, and {drawn}, as the accounting "
+                f"assumes. Use wpriv's loader, and a collate function that makes one row of each record, in their order"
             )
         # what follows a step (metrics, checkpoint) is done once the optimizer has used it
         places = next(self._steps)
@@ -466,7 +459,7 @@ class HostedRun:
         self._require_updated()
         engine, plan = self._engine, self._begun.plan
         if not engine.steps_done:
-            raise UsageError("the training ended before its first step, and there is nothing to state")
+            raise UsageError(NO_STEP)
         if engine.steps_done < plan.steps:
             engine.ended = False  # by what the framework measured, as far as is known here
         # writes the last metrics and the weights, and draws no batch

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import UsageError
 from wpriv.training import metric_logs, own_training, training_run
-from wpriv.training.plan import Plan
 from wpriv.training.trained import Trained
 from wpriv.training.training_run import Begun, TrainingRun
 
@@ -63,6 +62,12 @@ def training_loop(
     training = own_training.own_training(model, data, **objects, **options)
     run = training_run.own_run(training, out, device, None, _never, logs)
     return Loop(run, {"resume": resume, "fork": fork, "fresh": fresh})
+
+
+NOT_TRAINED_ON = (
+    "the batch of this round was drawn and not trained on: call `run.step()` in every round of the loop. Whether a "
+    "step is left out could depend on its records"
+)
 
 
 def _never() -> None:
@@ -164,14 +169,13 @@ class Loop:
 
     def __iter__(self) -> Iterator[Batch]:
         """Draw the records of each step that is left, and conclude the training after the last."""
-        if self._begun is None:
-            raise UsageError("a loop of private steps runs in a with block: `with wpriv.training_loop(...) as run:`")
+        begun = self._entered
         if self._draw is None or self._result is not None:
             return
         if self._batches is not None:
             raise UsageError(
-                "the records of a step are drawn by another `for batch in run`: a choice between two batches could "
-                "depend on their records. Use one at a time"
+                "another `for batch in run` draws the records: a choice between two batches could depend on them. Use "
+                "one at a time"
             )
         self._require_sound()
         self._batches = self._draw()
@@ -181,7 +185,7 @@ class Loop:
             self._batches.close()
             self._batches = self._batch = None
         if self._result is None:
-            self._result = self._run.conclude(self._begun)
+            self._result = self._run.conclude(begun)
 
     def _rounds(self, batches: Iterator[Indices], engine: Any) -> Iterator[Batch]:
         """Yield each batch, and check what its round did."""
@@ -189,10 +193,7 @@ class Loop:
             self._batch = indices
             yield Batch(engine.steps_done + 1, partial(engine.job.fetch, indices))
             if self._batch is not None:
-                raise UsageError(
-                    f"step {engine.steps_done + 1} was drawn and not trained on: call `run.step()` in every round "
-                    f"of the loop. Whether a step is left out could depend on its records"
-                )
+                raise UsageError(NOT_TRAINED_ON)
             if self._result is None:
                 self._require_sound(read=False)
 
@@ -210,9 +211,8 @@ class Loop:
             change = network_guard.difference(self._state, self.model)
             if change is not None:
                 self._fault = (
-                    f"the network was changed by something else than `run.step()`: {change}. What the change was "
-                    f"computed from is not covered by the guarantee. Take it out of the loop (weights that are swapped "
-                    f"for a test must be put back)"
+                    f"the network was changed by something else than `run.step()`: {change}. The guarantee does not "
+                    f"cover that. Take it out of the loop (weights that are swapped for a test must be put back)"
                 )
         if self._fault is not None:
             raise UsageError(f"{self._fault}, and continue from the last checkpoint with resume=True")
@@ -254,12 +254,10 @@ class Loop:
 
             engine.job.aggregate = engine.job.with_loss(_given.per_record(loss))
             # the name of a function changes with its code and with what it holds
-            self._loss, self._loss_name = loss, loss if isinstance(loss, str) else _given.name_of(loss)
+            self._loss, self._loss_name = loss, _given.name_of(loss)
         indices, self._batch = self._batch, None
-        self._fault = (
-            f"step {engine.steps_done + 1} failed, and may have drawn noise that the network holds in part: it cannot "
-            f"be taken again here. Leave the with block"
-        )
+        failed = f"step {engine.steps_done + 1} failed, and the network may hold a part of it"
+        self._fault = f"{failed}: it cannot be taken again here. Leave the with block"
         engine.step(indices, None if lr is None else float(lr), own_training.settings(self._loss_name, lr))
         self._fault = None
         self._note_state()
@@ -279,13 +277,10 @@ class Loop:
         """
         if self._result is not None:
             return self._result
-        if self._begun is None or self._engine is None or self._draw is None:
-            raise UsageError("`run.finish()` ends a training in its block: `with wpriv.training_loop(...) as run:`")
+        begun = self._entered
+        assert self._draw is not None
         if self._batch is not None:
-            raise UsageError(
-                "`run.finish()` comes after `run.step()`: the batch of this round was drawn and not trained on, and "
-                "whether a step is left out could depend on its records"
-            )
+            raise UsageError(NOT_TRAINED_ON)
         if not self._engine.steps_done:
             raise UsageError("`run.finish()` ends a training after the steps that ran, and none has; take a step first")
         self._require_sound()
@@ -293,7 +288,7 @@ class Loop:
         # writes the last metrics and the weights, and draws no batch
         for _ in self._batches or self._draw():
             raise AssertionError
-        self._result = self._run.conclude(self._begun)
+        self._result = self._run.conclude(begun)
         return self._result
 
     def evaluate(self, x: object, y: object, *, loss: object = None) -> dict[str, float]:
@@ -301,11 +296,9 @@ class Loop:
 
         There is no noise in them: what follows from figures of private records is not covered by the guarantee.
         """
-        if self._begun is None:
-            raise UsageError("`run.evaluate` is for the with block: `with wpriv.training_loop(...) as run:`")
         if self._result is not None:
             return self._result.evaluate(x, y, loss=loss)
-        predictor = self._run.predictor({"data": self._begun.about}, self.model)
+        predictor = self._run.predictor({"data": self._entered.about}, self.model)
         assert predictor is not None  # the task of a loop predicts targets
         return predictor.evaluate(x, y, loss)
 
@@ -327,25 +320,25 @@ class Loop:
     @property
     def steps(self) -> int:
         """The number of steps of the whole training."""
-        return self._plan.steps
+        return self._entered.plan.steps
 
     @property
     def sigma(self) -> float:
         """The noise multiplier: standard deviation of the noise over the sensitivity of the sum; 0 without privacy."""
-        return self._plan.multiplier
+        return self._entered.plan.multiplier
 
     @property
     def epsilon(self) -> float | None:
         """The eps of the steps so far, after those of earlier runs (``fork``), at delta; None without privacy."""
-        plan = self._plan
+        plan = self._entered.plan
         return plan.eps(plan.steps if self._engine is None else self._engine.steps_done)
 
     @property
-    def _plan(self) -> Plan:
-        """The plan of the training."""
+    def _entered(self) -> Begun:
+        """The run that has begun."""
         if self._begun is None:
-            raise UsageError("steps, sigma and epsilon are known in the with block: `with wpriv.training_loop(...)`")
-        return self._begun.plan
+            raise UsageError("a training runs in its with block: `with wpriv.training_loop(...) as run:`")
+        return self._begun
 
     @property
     def result(self) -> Trained:
@@ -357,8 +350,8 @@ class Loop:
         if self._result is None:
             done = 0 if self._engine is None else self._engine.steps_done
             raise UsageError(
-                f"the training is not over: {done} of {self.steps} steps are taken. Take the others by `for batch in "
-                f"run`, or end it here by `run.finish()` within the with block; a loop that was left goes on with "
-                f"resume=True and out={str(self._run.out)!r}"
+                f"the training is not over: {done} of {self.steps} steps are taken. Take the others, or end it by "
+                f"`run.finish()` in the with block; a loop that was left goes on with resume=True and "
+                f"out={str(self._run.out)!r}"
             )
         return self._result

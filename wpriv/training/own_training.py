@@ -14,6 +14,7 @@ from wpriv.config import document
 from wpriv.config.recipe import Recipe, check
 from wpriv.errors import UsageError, require
 from wpriv.hints import did_you_mean, elsewhere
+from wpriv.numerics.numbers import positive_number
 from wpriv.results import storage
 from wpriv.results.model import Json
 from wpriv.training.data import Data
@@ -105,8 +106,8 @@ def own_training(
         model: any ``torch.nn.Module``, which treats each record by itself.
         data: (x, y), or a torch Dataset or DataLoader of such pairs. test: the same for testing; a fifth of ``data``
             where left out.
-        loss: (outputs [B, ...], targets [B, ...]) -> losses [B], a loss of torch.nn, or the name of a
-            loss of the task fit; cross-entropy by default.
+        loss: (outputs [B, ...], targets [B, ...]) -> losses [B], a loss of torch.nn, or the name of one; cross-entropy
+            by default.
         classes: the label of each output, in their order.
         tokens: the size of the vocabulary where records are tokens, [N, T] whole numbers below it.
         features: fixed features of images that the network takes in their place, as under ``options`` of a recipe.
@@ -135,15 +136,13 @@ def own_training(
         "kind": "train",
         "source": SOURCE,
         "task": "fit",
-        "data": {
-            "name": "given",
-            "records": loaded.records,
-            **({"max_per_person": of_persons[1]} if of_persons else {}),
-        },
+        "data": {"name": "given", "records": loaded.records},
         "model": {"name": "given", "architecture": _given.architecture(model)},
         "options": {"loss": "cross-entropy" if loss is None else loss if isinstance(loss, str) else "given"},
         **{key: value for key, value in keys.items() if value is not None},
     }
+    if of_persons is not None:
+        written["data"]["max_per_person"] = of_persons[1]
     if features is not None:
         written["options"]["features"] = dict(features)
     if loss is not None and not isinstance(loss, str):
@@ -185,10 +184,7 @@ def _records(
     if persons is not None:
         pair, held_out = _given.by_person(pair, held_out, *persons, tokens=vocabulary)
     if isinstance(pair[1], Packed) and classes is not None:
-        raise UsageError(
-            "`classes` are of one label for each record, and these targets have another form: give them as places of "
-            "the outputs"
-        )
+        raise UsageError("`classes` are of one label for each record; give these targets as places of the outputs")
     loaded = of_arrays(
         "given",
         pair,
@@ -211,13 +207,13 @@ def _persons(person: object, limit: int | None) -> tuple[object, int] | None:
     """Whose each record is with the most records of a person; None where each record is by itself."""
     if person is None and limit is None:
         return None
-    if person is None or isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+    if person is None or limit is None:
+        found = "no person" if person is None else "max_per_person None"
         raise UsageError(
-            f"`person` says whose each record is, and `max_per_person`, a whole number from 1 that is public, how many "
-            f"records of a person are kept at most: give both; found "
-            f"{'no person' if person is None else f'max_per_person {limit!r}'}"
+            f"`person` says whose each record is, and `max_per_person`, a public number, how many of a person are kept "
+            f"at most: give both; found {found}"
         )
-    return person, limit
+    return person, positive_number(limit, "`max_per_person`", whole=True)
 
 
 def settings(loss: str, lr: float | None) -> str:
@@ -246,14 +242,9 @@ def options_of(keywords: Mapping[str, Any]) -> Json:
     if "lr" not in named:
         raise UsageError("wpriv.train needs `lr`, the learning rate; found none")
     if privacy == "none" and {"eps", "delta", "sigma"} & target.keys():
-        raise UsageError(
-            "`privacy='none'` trains without privacy, and `eps`, `delta` and `sigma` ask for it; leave out one of both"
-        )
+        raise UsageError("`privacy='none'` trains without privacy; leave out that, or else `eps`, `delta` and `sigma`")
     if not {"eps", "sigma"} & target.keys() and privacy != "none" and not isinstance(privacy, Mapping):
-        raise UsageError(
-            "wpriv.train needs `eps` and `delta`, or `sigma` and `delta`; for a training without privacy give "
-            "`privacy='none'`"
-        )
+        raise UsageError("wpriv.train needs `eps` or `sigma`, and `delta`; `privacy='none'` trains without privacy")
     target |= {name: value for name, value in further.items() if value is not None}
     keys = {name: keywords.get(name) for name in KEYS}
     if (copies := keywords.get("copies")) is not None:
@@ -266,9 +257,9 @@ def options_of(keywords: Mapping[str, Any]) -> Json:
     return {"privacy": "none" if privacy == "none" else target, "optimizer": named, **keys}
 
 
-def free_folder(recipe: Recipe) -> Path:
+def free_folder(name: str) -> Path:
     """Return ``results/<name>``, or ``results/<name>-2`` and so on: the first that does not exist."""
-    base = Path("results") / recipe.name
+    base = Path("results") / name
     number, folder = 2, base
     while folder.exists():
         folder, number = base.with_name(f"{base.name}-{number}"), number + 1

@@ -70,10 +70,9 @@ class Predictor:
             from wpriv.training.engine.saved_weights import inherit
 
             device = launch.device_of(self.device)
+            shape = self._inputs(np.zeros((1, *self.shape))).shape[1:]
             with torch.random.fork_rng(devices=[]):  # first weights are drawn, and replaced
-                network = models.build(
-                    self.recipe.model, self._inputs(np.zeros((1, *self.shape))).shape[1:], self.width
-                )
+                network = models.build(self.recipe.model, shape, self.width)
             fine_tuning.adapted(network, self.recipe.lora)
             inherit(network.to(device), self.folder, device)
             self.given = network.eval()
@@ -133,9 +132,7 @@ class Predictor:
             return self.loss
         named = fit.Options.model_validate(self.recipe.options).loss if self.recipe.task == "fit" else "cross-entropy"
         if named == fit.GIVEN:
-            raise UsageError(
-                "the loss of this training was a function that no file holds; give it as `loss` to evaluate"
-            )
+            raise UsageError("the loss of this training was a function, which no file holds; give it as `loss`")
         return fit.loss_of(named)
 
     def _linked(self, outputs: Tensor) -> Tensor:
@@ -188,10 +185,9 @@ class Predictor:
         from wpriv.training.engine import launch
         from wpriv.training.tasks import _supervised
 
-        options = {key: self.recipe.options.get(key) for key in _supervised.InputOptions.model_fields}
-        form = None if self.like is None else self.like.form
-        valid = _supervised.InputOptions.model_validate(options)
-        return _supervised.to_inputs(x, valid, launch.device_of(self.device), form)
+        named = {key: self.recipe.options.get(key) for key in _supervised.InputOptions.model_fields}
+        options, form = _supervised.InputOptions.model_validate(named), None if self.like is None else self.like.form
+        return _supervised.to_inputs(x, options, launch.device_of(self.device), form)
 
     def __getstate__(self) -> dict[str, object]:
         """Return what is pickled: with the network on the CPU, and without a loss that cannot be."""
@@ -214,19 +210,19 @@ def _shaped(part: object, like: Packed | None) -> object:
     if not isinstance(part, Packed):
         part = pack("records", _given.quantities(part) if like.rows.dtype[0].base.kind == "f" else part)
     if part.rows.dtype != like.rows.dtype or part.form != like.form:
-        forms = (
-            map_tree(each.unpacked(), lambda leaf: f"{leaf.dtype} {list(leaf.shape[1:])}") for each in (like, part)
+        wanted, found = (
+            map_tree(each.unpacked(), lambda of: f"{of.dtype} {list(of.shape[1:])}") for each in (like, part)
         )
-        wanted, found = forms
         raise UsageError(f"records and targets have the form of the training, {wanted}; found {found}")
     return part
 
 
 def _length(x: object) -> int:
     """Return the number of records, at least 1."""
+    part: Any = next((leaf for _, leaf in named_leaves_of(x)), None) if isinstance(x, (Mapping, tuple)) else x
     try:
-        count = len(next(leaf for _, leaf in named_leaves_of(x)) if isinstance(x, (Mapping, tuple)) else x)  # type: ignore[arg-type]  # checked by the error
-    except (TypeError, StopIteration):
+        count = len(part)
+    except TypeError:
         raise UsageError(f"records are arrays or tensors [N, ...]; found {type(x).__name__}") from None
     if not count:
         raise UsageError("predictions are of one record or more; found none")

@@ -64,10 +64,7 @@ class Trained(Shown):
         last = self._last
         names = [name for name in ("accuracy", "test_loss", "loss") if isinstance(last.get(name), float)]
         words = [f"{name} {last[name]:.4g}" for name in names[:1]] + [f"{self.plan.steps} steps"]
-        if self.proven:
-            words.append(self.proven[0].headline())
-        else:
-            words.append("no guarantee")
+        words.append(self.proven[0].headline() if self.proven else "no guarantee")
         return f"{self.plan.recipe.name}: {', '.join(words)}; results in {self.out}"
 
     def facts(self) -> list[tuple[str, str]]:
@@ -213,9 +210,7 @@ def load(path: str | Path) -> Trained:
     """
     advice = "wpriv.load reads a file that `Trained.save` wrote"
     if Path(path).is_dir():
-        raise UsageError(
-            f"{path} is a folder, and {advice}. For the results in a folder give the call of `train` again"
-        )
+        raise UsageError(f"{path} is a folder, and {advice}. For results in a folder give the call of `train` again")
     try:
         trained = pickle.loads(Path(path).read_bytes())
     except OSError as error:

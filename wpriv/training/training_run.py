@@ -309,7 +309,7 @@ def own_run(
     training: OwnTraining, out: str | Path | None, device: str, say: progress.Say | None, stop: Stop, logs: Logs
 ) -> TrainingRun:
     """Return the run of a network of the calling program, in a new folder unless one is named."""
-    folder = own_training.free_folder(training.recipe) if out is None else Path(out)
+    folder = own_training.free_folder(training.recipe.name) if out is None else Path(out)
     return TrainingRun(training.recipe, folder, training.data, device, say, stop, time.time(), training, logs)
 
 

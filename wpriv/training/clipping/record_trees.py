@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -191,19 +191,16 @@ def _of_signature(model: nn.Module, value: Any) -> tuple[tuple[Any, ...], dict[s
 
 def _plain(given: Any, what: str) -> Any:
     """Return a tree with dictionaries for mappings and tensors for arrays."""
-    if isinstance(given, Tensor):
-        if not given.dim():
-            raise UsageError(f"{what} must be {WANTED}; found a single number")
-        return given
-    if isinstance(given, np.ndarray) and given.ndim and given.dtype.kind in "biuf":
-        return torch.from_numpy(np.ascontiguousarray(given))
-    if isinstance(given, Mapping):
-        return {key: _plain(part, what) for key, part in given.items()}
-    if isinstance(given, tuple) and hasattr(given, "_fields"):
-        return type(given)(*(_plain(part, what) for part in given))
-    if isinstance(given, (tuple, list)):
-        return type(given)(_plain(part, what) for part in given)
-    raise UsageError(f"{what} must be {WANTED}; found {type(given).__name__}")
+
+    def plain(leaf: Any) -> Tensor:
+        if isinstance(leaf, np.ndarray) and leaf.ndim and leaf.dtype.kind in "biuf":
+            return torch.from_numpy(np.ascontiguousarray(leaf))
+        if not isinstance(leaf, Tensor) or not leaf.dim():
+            found = "a single number" if isinstance(leaf, Tensor) else type(leaf).__name__
+            raise UsageError(f"{what} must be {WANTED}; found {found}")
+        return leaf
+
+    return map_tree(given, plain)
 
 
 def _rebuilt(value: Any, parts: Any) -> Tree:

@@ -93,9 +93,8 @@ def _folder(path: Path) -> tuple[list[str], list[File]]:
     paths = sorted(path.rglob("*.txt"))
     if not paths:
         raise UsageError(f"{path}: wanted .txt files, one a document; found none")
-    contents = [read_bytes(each) for each in paths]
-    files = [File.unverified(each, content) for each, content in zip(paths, contents, strict=True)]
-    return [_decoded(each, content) for each, content in zip(paths, contents, strict=True)], files
+    contents = [(each, read_bytes(each)) for each in paths]
+    return [_decoded(*each) for each in contents], [File.unverified(*each) for each in contents]
 
 
 def _file(path: Path) -> tuple[list[str], list[File]]:

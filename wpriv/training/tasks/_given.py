@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from wpriv.errors import UsageError
+from wpriv.numerics.numbers import positive_number
 from wpriv.training import data as data_sets
 from wpriv.training.clipping import model_state, probe_model, record_loss
 from wpriv.training.clipping.choose_method import HOOKS, is_filled
@@ -144,9 +145,7 @@ class _Walk:
             return
         slots = [name for kind in type(value).__mro__ for name in _slots(kind) if hasattr(value, name)]
         if isinstance(getattr(value, "__dict__", None), dict) or slots:
-            self.named(
-                "attributes", {**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in slots}}
-            )
+            self.named("attributes", {**getattr(value, "__dict__", {}), **{key: getattr(value, key) for key in slots}})
         elif " at 0x" not in repr(value):
             self.word("value", repr(value))
         self.word("name", getattr(value, "__module__", ""), getattr(value, "__qualname__", ""))
@@ -177,10 +176,8 @@ def require_network(model: object) -> None:
     """Refuse what is no network, or one with layers that have no shape yet."""
     if not isinstance(model, nn.Module):
         inner = ", whose network is its `model`" if isinstance(getattr(model, "model", None), nn.Module) else ""
-        raise UsageError(
-            f"wpriv.train wants the path or name of a recipe, or a torch.nn.Module and its records; "
-            f"found {type(model).__name__}{inner}"
-        )
+        found = f"found {type(model).__name__}{inner}"
+        raise UsageError(f"wpriv.train wants the path or name of a recipe, or a torch.nn.Module and records; {found}")
     probe_model.require_shapes(model)
 
 
@@ -262,10 +259,7 @@ def by_person(
             "`tokens` is for records that are protected one by one. With `person`, leave `tokens` out and give the "
             "records as a dictionary, whose whole numbers stay whole: ({'x': x}, y), where x is an argument of forward"
         )
-    parts = [
-        part if isinstance(part, Packed) else pack("data", quantities(part) if not k else part)
-        for k, part in enumerate(train)
-    ]
+    parts = _packed(train, "data")
     places, present = of_persons("data", persons, len(parts[0].rows), limit)
     if test is None:
         kept, held_out = random_split(len(places), Split().share, Split().seed)
@@ -273,12 +267,15 @@ def by_person(
         tests = [Packed(part.rows[rest], part.form) for part in parts]
         places, present = places[kept], present[kept]
     else:
-        tests = [
-            part if isinstance(part, Packed) else pack("test", quantities(part) if not k else part)
-            for k, part in enumerate(test)
-        ]
+        tests = _packed(test, "test")
     goals = pack("data", (map_tree(parts[1].unpacked(), lambda leaf: leaf[places]), present))
     return (Packed(parts[0].rows[places], parts[0].form), goals), (tests[0], tests[1])
+
+
+def _packed(pair: tuple[object, object], what: str) -> list[Packed]:
+    """Return records, as quantities where they are an array, and targets, each packed."""
+    parts = enumerate(pair)
+    return [each if isinstance(each, Packed) else pack(what, each if k else quantities(each)) for k, each in parts]
 
 
 def _takes(model: nn.Module, shape: tuple[int, ...]) -> bool:
@@ -302,10 +299,8 @@ def _array(part: object, argument: str) -> object:
         return (dense if known else dense.float()).cpu().numpy()
     except (TypeError, RuntimeError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
-        raise UsageError(
-            f"`{argument}` holds a tensor of {part.dtype} that is no array of numbers ({reason}); give a plain tensor "
-            f"of floats or whole numbers"
-        ) from None
+        fault = f"`{argument}` holds a tensor of {part.dtype} that is no array of numbers ({reason})"
+        raise UsageError(f"{fault}; give a plain tensor of floats or whole numbers") from None
 
 
 def vocabulary(model: nn.Module, x: object, tokens: int | None) -> int:
@@ -316,12 +311,10 @@ def vocabulary(model: nn.Module, x: object, tokens: int | None) -> int:
             return 0
         sizes = " or ".join(dict.fromkeys(str(layer.num_embeddings) for layer in embeddings))
         raise UsageError(
-            f"the records are whole numbers, and the network has an embedding: say that they are tokens by `tokens`, "
-            f"the size of the vocabulary ({sizes} here), or give x as floats where they are quantities"
+            f"the records are whole numbers, and the network has an embedding: give `tokens`, the size of the "
+            f"vocabulary ({sizes} here), or x as floats where they are quantities"
         )
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
-        raise UsageError(f"`tokens` must be the size of the vocabulary, a whole number above 0; found {tokens!r}")
-    return tokens
+    return int(positive_number(tokens, "`tokens`, the size of the vocabulary,", whole=True))
 
 
 def by_outputs(model: nn.Module, data: Data) -> Data:
@@ -349,8 +342,8 @@ def _count(dataset: Dataset[object], argument: str) -> int:
     """Return the number of records of a Dataset."""
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         raise UsageError(
-            f"`{argument}`: {type(dataset).__name__} has no length, and the sampling rate that is accounted for needs "
-            f"the number of records. Give a Dataset with __len__ and __getitem__"
+            f"`{argument}`: {type(dataset).__name__} has no length, and the sampling rate depends on it. Give one "
+            f"with __len__ and __getitem__"
         )
     return len(dataset)
 
@@ -417,5 +410,7 @@ def architecture(model: nn.Module) -> str:
 
 
 def name_of(loss: object) -> str:
-    """Return the name of a loss with a digest of its code and of what it holds."""
+    """Return the name of a loss: of an object with a digest of its code and of what it holds."""
+    if isinstance(loss, str):
+        return loss
     return f"{getattr(loss, '__qualname__', type(loss).__name__)} {digest(loss)}"

@@ -116,7 +116,7 @@ def require_fit(
 
     from wpriv.training.clipping import model_state
     from wpriv.training.clipping.record_loss import logits_of
-    from wpriv.training.clipping.record_trees import Tree, called, leaves, mapped, named_leaves, raw
+    from wpriv.training.clipping.record_trees import Tree, called, leaves, mapped, raw
 
     what = "the network"
     probes = mapped(targets, _extremes)
@@ -135,28 +135,10 @@ def require_fit(
             losses = loss(outputs, raw(probes))
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             message = (str(error).splitlines() or [type(error).__name__])[0].removesuffix(".")
-            if what == "the network" and "does not require grad" in message:
-                message = (
-                    "its forward takes a gradient, and test records are measured without any. Take it within `with "
-                    "torch.enable_grad():`"
+            if what == "the network":
+                message = _fault_of_network(
+                    model, inputs, targets, vocabulary, message, tokens=isinstance(error, IndexError)
                 )
-            elif what == "the network":
-                whole = [(name, leaf) for name, leaf in named_leaves(inputs) if leaf.dtype == torch.int64]
-                if isinstance(inputs, Tree) and isinstance(error, IndexError) and whole:
-                    spans = (f"{name} from {int(leaf.min())} to {int(leaf.max())}" for name, leaf in whole)
-                    message += (
-                        f". Tokens must be below the rows of their embedding; the records have {', '.join(spans)}"
-                    )
-                pairs = zip(named_leaves(inputs), named_leaves(targets), strict=False)
-                if isinstance(inputs, Tree) and all(
-                    one[0] == other[0] and torch.equal(one[1], other[1][: len(one[1])]) for one, other in pairs
-                ):
-                    message += (
-                        ". All parts of these records were taken as inputs. To tell a target from them give a pair "
-                        "(inputs, targets), which a Dataset or a collate_fn may return"
-                    )
-                if isinstance(inputs, torch.Tensor):
-                    message += _advice_on_tokens(model, inputs, vocabulary) or _advice_on_precision(model, inputs)
             elif isinstance(targets, torch.Tensor) and not targets.is_floating_point():
                 message += f". The targets are whole numbers from {int(targets.min())} to {int(targets.max())}"
             shapes = [" and ".join(str(list(leaf.shape[1:])) for leaf in leaves(part)) for part in (inputs, targets)]
@@ -184,13 +166,37 @@ def _extremes(values: Tensor) -> Tensor:
 
 def _require_outputs(outputs: Tensor, classes: int, indexed: bool) -> None:
     """Refuse a network with fewer outputs than there are classes, where targets are the places of outputs."""
-    import torch
-
-    if isinstance(outputs, torch.Tensor) and indexed and outputs.dim() == 2 and outputs.shape[1] < classes:
+    if indexed and outputs.dim() == 2 and outputs.shape[1] < classes:
         raise UsageError(
             f"the targets are classes from 0 to {classes - 1}, and the network has {outputs.shape[1]} outputs. Whole "
             f"labels keep their numbers: give it an output for each, or declare the label of each output by classes"
         )
+
+
+def _fault_of_network(
+    model: nn.Module, inputs: Records, targets: Records, vocabulary: int, message: str, *, tokens: bool
+) -> str:
+    """Return why a network fails on records, with what to change; ``tokens``: a place in a table was not found."""
+    import torch
+
+    from wpriv.training.clipping.record_trees import named_leaves
+
+    if "does not require grad" in message:
+        what = "its forward takes a gradient, and test records are measured without any"
+        return f"{what}. Take it within `with torch.enable_grad():`"
+    if isinstance(inputs, torch.Tensor):
+        return message + (_advice_on_tokens(model, inputs, vocabulary) or _advice_on_precision(model, inputs))
+    whole = [(name, leaf) for name, leaf in named_leaves(inputs) if leaf.dtype == torch.int64]
+    if tokens and whole:
+        spans = ", ".join(f"{name} from {int(leaf.min())} to {int(leaf.max())}" for name, leaf in whole)
+        message += f". Tokens must be below the rows of their embedding; the records have {spans}"
+    pairs = zip(named_leaves(inputs), named_leaves(targets), strict=False)
+    if all(one[0] == other[0] and torch.equal(one[1], other[1][: len(one[1])]) for one, other in pairs):
+        message += (
+            ". All parts of these records were taken as inputs. To tell a target from them give a pair (inputs, "
+            "targets), which a Dataset or a collate_fn may return"
+        )
+    return message
 
 
 def _advice_on_tokens(model: nn.Module, inputs: Tensor, vocabulary: int) -> str:
