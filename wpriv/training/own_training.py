@@ -242,7 +242,7 @@ def options_of(keywords: Mapping[str, Any]) -> Json:
     if "lr" not in named:
         raise UsageError("wpriv.train needs `lr`, the learning rate; found none")
     if privacy == "none" and {"eps", "delta", "sigma"} & target.keys():
-        raise UsageError("`privacy='none'` trains without privacy; leave out that, or else `eps`, `delta` and `sigma`")
+        raise UsageError("`privacy='none'` trains without privacy; leave out either it or `eps`, `delta` and `sigma`")
     if not {"eps", "sigma"} & target.keys() and privacy != "none" and not isinstance(privacy, Mapping):
         raise UsageError("wpriv.train needs `eps` or `sigma`, and `delta`; `privacy='none'` trains without privacy")
     target |= {name: value for name, value in further.items() if value is not None}
