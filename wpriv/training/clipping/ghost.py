@@ -259,8 +259,7 @@ def _projected(
         recorded = functools.partial(PROJECTIONS[type(layer)], layer, functools.partial(note, layer))
         if uses is None:
             return recorded(*args, **given)
-        # what is no tensor, such as packed sequences, is refused by the rule itself
-        if uses.inside is not layer and (not args or isinstance(args[0], Tensor)):
+        if uses.inside is not layer:
             _refuse_shape(names[layer], layer, args[0] if args else None, uses.rows)
         with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
             out = recorded(*args, **given)
