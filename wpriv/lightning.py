@@ -176,7 +176,9 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
         for name, number in self.numbers.items():
             if getattr(batches, name) != number:
                 other = getattr(batches, name)
-                raise UsageError(f"`{name}` is {number} in PrivateTraining and {other} in the loader; give both the same")
+                raise UsageError(
+                    f"`{name}` is {number} in PrivateTraining and {other} in the loader; give both the same"
+                )
         return batches, found.dataset, found.collate_fn
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:

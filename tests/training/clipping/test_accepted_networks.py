@@ -83,7 +83,9 @@ class Packed(nn.Module):
 def test_packed_sequences_are_clipped_one_record_after_another_and_the_reason_is_said():
     model = Packed().double()
     assert choose(model, cross_entropy, WORDS[:0], Y[:0], classes=3) == "loop"
-    assert why_slow(model).startswith("GRU has no rule for packed sequences; torch.func cannot batch this model")
+    assert why_slow(model).startswith(
+        "'gru' (GRU) has no rule for packed sequences; torch.func cannot batch this model"
+    )
     require_literal(model, cross_entropy, WORDS, Y)
 
 
