@@ -498,11 +498,12 @@ def test_an_evaluation_within_a_loop_is_that_of_the_network_and_changes_no_step(
     with loop(tmp_path / "r") as run:
         with pytest.raises(UsageError, match="with block"):
             loop(tmp_path / "other").evaluate(*TEST)
-        for _ in run:
+        for x, y in run:
+            assert len(x) == len(y)
             run.step()
             figures = run.evaluate(*TEST)
             with torch.no_grad():
                 outputs = run.model(torch.tensor(TEST[0]))
             assert figures["accuracy"] == pytest.approx(float((outputs.argmax(1).numpy() == TEST[1]).mean()))
-    assert run.evaluate(*TEST) == run.result.evaluate(*TEST) == figures
+    assert run.evaluate(TEST) == run.evaluate(*TEST) == run.result.evaluate(*TEST) == figures
     assert same(weights(tmp_path / "r"), reference)

@@ -45,6 +45,7 @@ def test_an_evaluation_of_the_test_records_gives_their_last_metrics(trained):
     with torch.no_grad():
         mean = float(cross_entropy(trained.model(torch.tensor(X[:50])), torch.tensor(Y[:50])))
     assert figures["test_loss"] == pytest.approx(mean)
+    assert trained.evaluate((X[:50], WORDS[Y][:50])) == figures
 
 
 def test_a_prediction_leaves_every_layer_in_its_mode(trained):

@@ -85,6 +85,10 @@ class Batch:
     step: int
     _fetch: Callable[[], tuple[Any, Any]] = field(repr=False)
 
+    def __iter__(self) -> Iterator[Any]:
+        """Yield inputs and targets, as in ``for x, y in run``."""
+        return iter(self._records)
+
     @cached_property
     def _records(self) -> tuple[Any, Any]:
         from wpriv.training.clipping.record_trees import raw
@@ -291,7 +295,7 @@ class Loop:
         self._result = self._run.conclude(begun)
         return self._result
 
-    def evaluate(self, x: object, y: object, *, loss: object = None) -> dict[str, float]:
+    def evaluate(self, x: object, y: object = None, *, loss: object = None) -> dict[str, float]:
         """Return ``test_loss`` and, for classes, ``accuracy`` of the present network; see ``Trained.evaluate``.
 
         There is no noise in them: what follows from figures of private records is not covered by the guarantee.

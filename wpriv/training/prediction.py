@@ -84,7 +84,7 @@ class Predictor:
 
         from wpriv.training.clipping.record_trees import Tree, raw
 
-        outputs = self._outputs(self._records(x).x_test)
+        outputs = self._outputs(self._records(x, has_targets=False).x_test)
         if isinstance(outputs, Tree):
             return map_tree(raw(outputs), torch.Tensor.numpy)
         if not self.classes or outputs.dim() > 2:
@@ -103,7 +103,7 @@ class Predictor:
         """Return the probability of each class; see ``Trained.predict_proba``."""
         if self.targets == "numbers" or not self.classes:
             raise UsageError("this network predicts numbers, which have no probabilities; `predict` returns them")
-        likely = self._linked(self._outputs(self._records(x).x_test)).numpy()
+        likely = self._linked(self._outputs(self._records(x, has_targets=False).x_test)).numpy()
         if self.targets == "shares" and likely.size == len(likely):
             return np.stack([1 - likely.ravel(), likely.ravel()], axis=1)
         return likely
@@ -115,7 +115,7 @@ class Predictor:
         from wpriv.training.clipping.record_trees import raw
         from wpriv.training.tasks import _given, _supervised, fit
 
-        data = _supervised.counted(self._records(x, y))
+        data = _supervised.counted(self._records(x if y is None else (x, y), has_targets=True))
         indexed = self.targets == "classes"
         targets = fit.test_targets(data, indexed, torch.device("cpu"))
         each = self._loss if loss is None else _given.per_record(loss)
@@ -141,19 +141,19 @@ class Predictor:
             return outputs
         return outputs.sigmoid() if self.link == "sigmoid" else outputs.softmax(dim=1)
 
-    def _records(self, x: object, y: object = None) -> Data:
+    def _records(self, given: object, *, has_targets: bool) -> Data:
         """Return records as a data set, both its parts the same, after checking that they are of the trained form."""
         from wpriv.training.tasks import _given
 
         # without targets, numbers to predict, which may be any
-        pair = _given.pair((x, np.full(_length(x), 0.5) if y is None else y), "x")
-        pair = _shaped(pair[0], self.like), pair[1] if y is None else _shaped(pair[1], self.goals)
+        pair = _given.pair(given if has_targets else (given, np.full(_length(given), 0.5)), "x")
+        pair = _shaped(pair[0], self.like), _shaped(pair[1], self.goals) if has_targets else pair[1]
         data = of_arrays(
             "the records",
             pair,
             pair,
             source="arrays of a Python program",
-            declared=[str(label) for label in self.classes] if y is not None and self.classes else None,
+            declared=[str(label) for label in self.classes] if has_targets and self.classes else None,
             ignored=self.ignored,
             tokens=self.vocabulary,
         )

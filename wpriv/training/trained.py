@@ -139,13 +139,14 @@ class Trained(Shown):
         """
         return self._predictor.probabilities(x)
 
-    def evaluate(self, x: object, y: object, *, loss: object = None) -> dict[str, float]:
+    def evaluate(self, x: object, y: object = None, *, loss: object = None) -> dict[str, float]:
         """Return the mean loss of records (``test_loss``) and, for classes, the share that is right (``accuracy``).
 
         They are computed without noise, so that they are no secret only where the records are public.
 
         Args:
-            x, y: as ``predict``, and a target for each record. loss: as for ``train``; that of the training by default.
+            x, y: as ``predict``, and a target for each record; without ``y``, a pair of both, a Dataset or a
+                DataLoader of pairs. loss: as for ``train``; that of the training by default.
         Raises:
             UsageError: as ``predict``; or a label is none of ``classes``.
         """
