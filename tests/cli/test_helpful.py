@@ -33,7 +33,7 @@ steps: 2
 def test_help_shows_the_parameters_and_the_text_of_every_public_function(verb):
     function = getattr(wpriv, verb)
     names = list(inspect.signature(function).parameters)
-    assert len(names) >= 2
+    assert names
     text = pydoc.render_doc(function, renderer=pydoc.plaintext)
     assert all(name in text for name in names)
     assert "Raises:" in text

@@ -77,7 +77,7 @@ def test_another_process_reads_a_saved_training_and_predicts_the_same_bits(train
 
 def test_a_pickled_training_holds_no_record(trained):
     content = pickle.dumps(trained)
-    assert len(content) < X.nbytes * 4
+    assert len(content) < X.nbytes * 8  # recipe, guarantees and weights; the records are not there
     assert X[7].tobytes() not in content
     assert float(pickle.loads(content)) == trained.epsilon
 

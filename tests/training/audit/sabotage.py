@@ -27,9 +27,9 @@ def no_clipping(patch: pytest.MonkeyPatch) -> None:
 
     def factors(squares, norm, weights=None):
         ones = torch.ones_like(next(iter(squares.values())))
-        return ones if weights is None else weights.to(ones.dtype)
+        return dict.fromkeys(squares, ones if weights is None else weights.to(ones.dtype))
 
-    patch.setattr(ghost, "clip_factors", factors)
+    patch.setattr(ghost, "factors_by_name", factors)
 
 
 def all_records(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
-from wpriv.training.clipping import conv_rules
 from wpriv.training.clipping.clip import clipped_sum
 from wpriv.training.noise import library
 from wpriv.training.noise.noise_stream import Noise
@@ -95,7 +94,7 @@ def test_an_examples_gradient_depends_neither_on_the_others_nor_on_the_threads(t
 def test_clipped_sums_are_those_without_the_compiled_function_and_no_gradient_is_longer_than_the_norm(
     half, monkeypatch
 ):
-    monkeypatch.setattr(conv_rules, "COMPILE", 0)
+    monkeypatch.setattr(library, "COMPILE", 0)
     calls, compiled = [], library.kernel_gradients
     monkeypatch.setattr(library, "kernel_gradients", lambda *args: calls.append(1) or compiled(*args))
     x, y = torch.randn(40, 1, 15, 15) * torch.logspace(-2, 3, 40).view(-1, 1, 1, 1), torch.randint(3, (40,))
@@ -108,7 +107,7 @@ def test_clipped_sums_are_those_without_the_compiled_function_and_no_gradient_is
         for k in range(40):
             parts = clipped_sum(model, losses, x[[k]], y[[k]], **arguments).total.parts
             assert torch.cat([part.double().flatten() for part in parts]).norm() <= 0.7
-        monkeypatch.setattr(conv_rules, "COMPILE", 2**60)
+        monkeypatch.setattr(library, "COMPILE", 2**60)
         before = len(calls)
         wanted = clipped_sum(model, losses, x, y, **arguments)
         assert len(calls) == before

@@ -27,7 +27,10 @@ class ReaderParameters(TypedDict, total=False):
     grey: bool
     labels: str
     law: str
+    length: int
+    max_per_person: int
     number: bool
+    part: str
     points: int
     ranges: Mapping[str, object] | str
     sensitive: str
