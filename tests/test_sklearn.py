@@ -23,6 +23,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.utils import estimator_checks
 
 import wpriv
+from tests import nightly
 from tests.oracles import gauss_delta
 from wpriv.accounting import ledger
 from wpriv.errors import Unsupported, UsageError
@@ -42,7 +43,7 @@ def quick(**options):
 
 @pytest.mark.slow
 @BOTH
-@pytest.mark.parametrize("state", [0, None])
+@pytest.mark.parametrize("state", nightly.sharded([0, None], 2))
 def test_all_checks_of_scikit_learn_pass(kind, state):
     """With None most checks set a random state themselves, and those that do not may fail by the noise alone."""
     estimator = kind(random_state=state)
@@ -75,7 +76,7 @@ class SecretRegressor(Secret, PrivateRegressor):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [SecretClassifier, SecretRegressor])
+@pytest.mark.parametrize("kind", nightly.sharded([SecretClassifier, SecretRegressor], 2))
 def test_the_named_checks_fail_under_secret_noise_and_no_others(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
