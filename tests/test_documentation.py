@@ -44,7 +44,7 @@ def data_sets() -> frozenset[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", nightly.sharded(RUNNABLE, 4), ids=relative)
+@pytest.mark.parametrize("page", nightly.sharded(RUNNABLE, 6), ids=relative)
 def test_commands_run_and_print_what_the_page_shows(page, capfd, tmp_path, monkeypatch, data_sets):
     monkeypatch.chdir(tmp_path)
     ran = run_page(page, tmp_path, capfd, data_sets)
