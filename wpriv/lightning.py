@@ -117,9 +117,9 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
         if stage != "fit":
             return
         if trainer.world_size > 1 or not isinstance(trainer.strategy, SingleDeviceStrategy):
-            found = f"{type(trainer.strategy).__name__}, {trainer.world_size} in all"
+            devices = f"{type(trainer.strategy).__name__}, {trainer.world_size} in all"
             raise Unsupported(
-                hosted_training.ONE_DEVICE.format(found=found, one="Give Trainer(devices=1) without a strategy")
+                hosted_training.ONE_DEVICE.format(found=devices, one="Give Trainer(devices=1) without a strategy")
             )
         for callback in trainer.callbacks:
             for kind, reason in ANOTHER.items():
@@ -192,8 +192,8 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
         """Put the noisy mean of the clipped gradients in the place of the gradients."""
         assert self.run is not None
         if self._batch is None:
-            found = f"{type(optimizer).__name__} evaluates the loss several times in one step"
-            raise UsageError(f"{found}, and each would be a release; use SGD or Adam")
+            reason = f"{type(optimizer).__name__} evaluates the loss several times in one step"
+            raise UsageError(f"{reason}, and each would be a release; use SGD or Adam")
         batch, self._batch = self._batch, None
         self.run.step(*batch, lr=float(optimizer.param_groups[0]["lr"]))
 
@@ -227,14 +227,14 @@ def _require_plain(trainer: Trainer, module: LightningModule) -> None:
     if trainer.gradient_clip_val:
         raise UsageError(f"`gradient_clip_val` {hosted_training.CLIPS_AGAIN.format(off='leave it out')}")
     if not module.automatic_optimization or len(trainer.optimizers) != 1:
-        found = "manual optimization" if not module.automatic_optimization else f"{len(trainer.optimizers)} optimizers"
-        raise Unsupported(f"a private step has one gradient for one optimizer; found {found}. Use one optimizer")
+        count = "manual optimization" if not module.automatic_optimization else f"{len(trainer.optimizers)} optimizers"
+        raise Unsupported(f"a private step has one gradient for one optimizer; found {count}. Use one optimizer")
     if trainer.precision not in PRECISIONS:
-        found = f"found precision {trainer.precision!r}"
-        raise Unsupported(f"clipping holds its bound in full precision; {found}. Give Trainer(precision='32-true')")
+        wanted = "Give Trainer(precision='32-true')"
+        raise Unsupported(f"clipping holds its bound in full precision; found {trainer.precision!r}. {wanted}")
     if trainer.global_step:
-        found = f"a checkpoint after {trainer.global_step} steps"
-        raise Unsupported(f"this fit goes on from {found}, whose cost is in another ledger; begin with public weights")
+        start = f"a checkpoint after {trainer.global_step} steps"
+        raise Unsupported(f"this fit goes on from {start}, whose cost is in another ledger; begin with public weights")
     if getattr(trainer, "reload_dataloaders_every_n_epochs", 0):
         raise UsageError("`reload_dataloaders_every_n_epochs` would replace the loader of the accounting; leave it out")
 

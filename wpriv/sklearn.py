@@ -15,7 +15,6 @@ import secrets
 import tempfile
 import warnings
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -27,11 +26,11 @@ from numpy.typing import ArrayLike, NDArray
 from wpriv.accounting import evaluate, ledger
 from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Unsupported, UsageError, lacking
-from wpriv.files.durable_writes import locked
 from wpriv.numerics.numbers import positive_number, shown
 from wpriv.results import model, storage
 from wpriv.results.model import Json
-from wpriv.training import finalize, metric_logs, own_training, plan, training_run, training_statement
+from wpriv.training import account_of_fits, finalize, metric_logs, own_training, plan, training_run, training_statement
+from wpriv.training.account_of_fits import Charged
 from wpriv.training.data._dataset import FROM_LABELS
 from wpriv.training.train_data import ORIGINS
 
@@ -157,8 +156,8 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
             remarks: what the guarantee takes as public although it was read from the records.
         """
         if self.random_state is not None and self.account is not None:
-            found = f"with random_state={shown(self.random_state)} it is not private"
-            raise UsageError(f"an account is of private fits, and {found}; take random_state=None, or account=None")
+            given = f"with random_state={shown(self.random_state)} this one is not private"
+            raise UsageError(f"an account is of private fits, and {given}; take random_state=None, or account=None")
         if not (self.account is None or isinstance(self.account, (str, Path))):
             raise UsageError(f"`account` must be the path of a file; found {shown(self.account)}")
         learnt = bool(remarks)
@@ -225,7 +224,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
             run = training_run.own_run(training, Path(folder) / "fit", "cpu", None, lambda: None, metric_logs.NOWHERE)
             begun = run.begin(stack, resume=False, fork=False, fresh=False)
             engine, batches = run.prepare(begun)
-            charged = None if self.account is None else _charge(Path(self.account), begun.plan)
+            charged = None if self.account is None else account_of_fits.charge(Path(self.account), begun.plan)
             for indices in batches():
                 engine.step(indices)
             accounted = _account_for(begun)
@@ -364,15 +363,6 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         return (np.clip(outputs, -1, 1) * (high - low) + low + high) / 2
 
 
-@dataclass(frozen=True)
-class _Charged:
-    """A fit in an account: the file, the number of the fit in it, and the end of the file after it."""
-
-    path: Path
-    run: int
-    end: ledger.Position
-
-
 def _account_for(begun: Begun) -> tuple[Guarantee, Json]:
     """Return the guarantee of the steps in the ledger of a finished training, and its statement."""
     from wpriv.files import checkpoint
@@ -498,22 +488,7 @@ def _learnt_before(estimator: _PrivateEstimator, x: Floats) -> list[str]:
     return [STANDARDISED] if len(x) > 2 and scaled.any() and (scaled | (deviations == 0)).all() else []
 
 
-# --- the account: a ledger with one run for each fit, charged before the fit begins ---
-
-
-def _charge(path: Path, job: plan.Plan) -> _Charged:
-    """Write all steps of a fit to the account, and return where."""
-    assert job.step is not None
-    with locked(path.with_name(f"{path.name}.lock"), f"another process writes {path}", wait=True):
-        run = ledger.last_run(ledger.entries(path)) + 1
-        stream = secrets.token_hex(8)
-        book = ledger.Ledger(path, run, job.steps, adjacency=job.adjacency, stream=stream)
-        try:
-            for number in range(1, job.steps + 1):
-                book.spend(number, job.step, f"{job.records} records")
-        finally:
-            book.close()
-        return _Charged(path.absolute(), run, book.position())
+# --- the joint guarantee of the fits in an account ---
 
 
 def joint(search: BaseEstimator | str | Path, *, delta: float | None = None) -> Guarantee:
@@ -530,7 +505,7 @@ def joint(search: BaseEstimator | str | Path, *, delta: float | None = None) -> 
         UsageError: there is no account, no fit in it, or not the fit of the estimator.
     """
     estimator = None if isinstance(search, (str, Path)) else _estimator_of(search)
-    charged: _Charged | None = getattr(estimator, "_charged", None)
+    charged: Charged | None = getattr(estimator, "_charged", None)
     path = search if estimator is None else charged.path if charged else estimator.account
     if estimator is not None and charged is None and hasattr(estimator, "network_"):
         path = None  # whatever was set after its fit
@@ -559,15 +534,17 @@ def joint(search: BaseEstimator | str | Path, *, delta: float | None = None) -> 
 
 def _estimator_of(search: BaseEstimator) -> _PrivateEstimator:
     """Return the private estimator inside of a search, a pipeline or another estimator; the fitted one if there is."""
-    found = search
-    while not isinstance(found, _PrivateEstimator):
-        inner = found.steps[-1][1] if isinstance(found, Pipeline) else getattr(found, "best_estimator_", None)
-        inner = getattr(found, "estimator", None) if inner is None else inner
+    estimator = search
+    while not isinstance(estimator, _PrivateEstimator):
+        inner = (
+            estimator.steps[-1][1] if isinstance(estimator, Pipeline) else getattr(estimator, "best_estimator_", None)
+        )
+        inner = getattr(estimator, "estimator", None) if inner is None else inner
         if inner is None or isinstance(inner, str):
             wanted = "a search, pipeline or the like with a PrivateClassifier or PrivateRegressor, or an account's path"
             raise UsageError(f"wanted {wanted}; found {type(search).__name__}")
-        found = inner
-    return found
+        estimator = inner
+    return estimator
 
 
 def _folds_of(search: BaseEstimator) -> type | None:
@@ -581,33 +558,12 @@ def _folds_of(search: BaseEstimator) -> type | None:
 def _without_folds(search: BaseEstimator, runs: list[list[ledger.Entry]]) -> list[list[list[ledger.Entry]]]:
     """Return for each size of the training sets the runs that a record of such a fold was in: the largest set of runs.
 
-    The fits of one fold are of one training set, so that their runs name the same number of records. Of the runs with
-    this number, each fold has an equal share of each kind. Where the runs before that of the refit are not like this,
-    because fits failed, or others came in between, all runs count.
+    All runs count where fits failed, or the folds are no partition.
     """
     fitted, candidates = getattr(search, "best_estimator_", None), len(search.cv_results_["params"])
     scores = [value for key, value in search.cv_results_.items() if key.startswith("split") and "_test_" in key]
-    charged: _Charged | None = None if fitted is None else getattr(_estimator_of(search), "_charged", None)
+    charged: Charged | None = None if fitted is None else getattr(_estimator_of(search), "_charged", None)
     hides_failures = search.error_score != "raise" and not np.isnan(search.error_score)
     if charged is None or _folds_of(search) is None or hides_failures or not np.isfinite(scores).all():
         return [runs]
-    last, first = charged.run, charged.run - 1 - candidates * search.n_splits_
-    if first < 0:
-        return [runs]
-    own, whole = runs[first : last - 1], runs[last - 1][0].settings
-    kept = []
-    for size in {run[0].settings for run in own}:
-        kinds = Counter((run[0].release, len(run)) for run in own if run[0].settings == size)
-        folds, rest = divmod(sum(kinds.values()), candidates)
-        if rest or size == whole or any(count % folds for count in kinds.values()):
-            return [runs]
-        left_out = Counter({kind: count // folds for kind, count in kinds.items()})
-        some = [*runs[:first], *runs[last - 1 :]]
-        for run in own:
-            kind = run[0].release, len(run)
-            if run[0].settings == size and left_out[kind]:
-                left_out[kind] -= 1
-            else:
-                some.append(run)
-        kept.append(some)
-    return kept
+    return account_of_fits.without_held_out(runs, charged.run, candidates, search.n_splits_)

@@ -126,9 +126,9 @@ def _default_loss(model: nn.Module, few: dict[str, Tensor]) -> Callable[..., Ten
     model.eval()
     try:
         with torch.no_grad():
-            own = _own_loss(model, few)
+            of_model = _own_loss(model, few)
             same = loss(model(**{name: part for name, part in few.items() if name != "labels"}), few["labels"])
-            return loss if torch.allclose(same, own, rtol=1e-4, atol=1e-6, equal_nan=True) else None
+            return loss if torch.allclose(same, of_model, rtol=1e-4, atol=1e-6, equal_nan=True) else None
     except (RuntimeError, ValueError, TypeError, KeyError, IndexError):
         return None
     finally:
@@ -177,8 +177,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read
             raise Unsupported("`model_init` makes a new model for each trial, and each trial spends; give `model`")
         super().__init__(model=model, args=_checked(args), **trainer)
         if type(self).compute_loss is not Trainer.compute_loss:
-            own = f"{type(self).__name__}.compute_loss"
-            raise Unsupported(f"{own} gives the loss of a batch; give that of one record, `compute_loss_func`")
+            name = f"{type(self).__name__}.compute_loss"
+            raise Unsupported(f"{name} gives the loss of a batch; give that of one record, `compute_loss_func`")
         if self.train_dataset is self.eval_dataset and self.eval_dataset is not None:
             raise UsageError(
                 "`eval_dataset` is `train_dataset`: the loss of training records without noise is a release. Give "
@@ -242,8 +242,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read
         dataset = loader.dataset
         require_apart(dataset, cast("Collate", loader.collate_fn).collate)
         two = dict(self._prepare_inputs(loader.collate_fn([dataset[0], dataset[min(1, self.batches.records - 1)]])))
-        own = self.compute_loss_func
-        loss = own or _default_loss(self.model, two)
+        given = self.compute_loss_func
+        loss = given or _default_loss(self.model, two)
         self.whole = loss is None
         network = RecordLosses(self.model) if loss is None else RecordOutputs(self.model)
         run = HostedRun(
@@ -254,7 +254,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read
                 self._rows(two),
                 self.described,
                 framework="wpriv.transformers",
-                loss_name="that of the model" if own is None else _given.name_of(own),
+                loss_name="that of the model" if given is None else _given.name_of(given),
                 batches=self.batches,
                 target=self.target,
                 lr=float(self.args.learning_rate),
@@ -310,13 +310,13 @@ def _inner(optimizer: Any) -> torch.optim.Optimizer:
 def _checked(args: TrainingArguments) -> TrainingArguments:
     """Return a copy of the arguments, after refusing what a private step cannot keep."""
     for name, (accepted, reason) in REFUSED.items():
-        found = getattr(args, name, accepted)
-        if found != accepted and (found or accepted):
-            raise UsageError(f"`{name}` is {getattr(found, 'value', found)}, and {reason}")
+        value = getattr(args, name, accepted)
+        if value != accepted and (value or accepted):
+            raise UsageError(f"`{name}` is {getattr(value, 'value', value)}, and {reason}")
     strategy = str(getattr(args, "train_sampling_strategy", "random"))
     if getattr(args, "group_by_length", False) or strategy not in ("random", "sequential"):
         raise UsageError("`group_by_length` draws records by their lengths, and the accounting needs Poisson sampling")
     if args.world_size > 1 or args.n_gpu > 1 or getattr(args, "fsdp", None):
-        found = f"{args.world_size} processes and {args.n_gpu} GPUs"
-        raise Unsupported(hosted_training.ONE_DEVICE.format(found=found, one="Train on one (CUDA_VISIBLE_DEVICES=0)"))
+        devices = f"{args.world_size} processes and {args.n_gpu} GPUs"
+        raise Unsupported(hosted_training.ONE_DEVICE.format(found=devices, one="Train on one (CUDA_VISIBLE_DEVICES=0)"))
     return copy.copy(args)

@@ -208,10 +208,10 @@ def _persons(person: object, limit: int | None) -> tuple[object, int] | None:
     if person is None and limit is None:
         return None
     if person is None or limit is None:
-        found = "no person" if person is None else "max_per_person None"
+        missing = "no person" if person is None else "max_per_person None"
         raise UsageError(
             f"`person` says whose each record is, and `max_per_person`, a public number, how many of a person are kept "
-            f"at most: give both; found {found}"
+            f"at most: give both; found {missing}"
         )
     return person, positive_number(limit, "`max_per_person`", whole=True)
 

@@ -196,8 +196,8 @@ def _plain(given: Any, what: str) -> Any:
         if isinstance(leaf, np.ndarray) and leaf.ndim and leaf.dtype.kind in "biuf":
             return torch.from_numpy(np.ascontiguousarray(leaf))
         if not isinstance(leaf, Tensor) or not leaf.dim():
-            found = "a single number" if isinstance(leaf, Tensor) else type(leaf).__name__
-            raise UsageError(f"{what} must be {WANTED}; found {found}")
+            kind = "a single number" if isinstance(leaf, Tensor) else type(leaf).__name__
+            raise UsageError(f"{what} must be {WANTED}; found {kind}")
         return leaf
 
     return map_tree(given, plain)
