@@ -255,6 +255,18 @@ def test_records_are_collated_alone_so_that_padding_depends_on_no_other_record()
         Collate(longest, ragged)(ragged)
 
 
+def test_a_number_of_one_record_is_not_taken_for_that_of_all():
+    def counted(rows):
+        return {"x": torch.stack(rows), "scale": float(rows[0].sum())}
+
+    equal, unequal = [torch.ones(3)] * 2, [torch.ones(3), torch.zeros(3)]
+    assert Collate(counted, equal)(equal)["scale"] == 3
+    with pytest.raises(UsageError, match="a row for each record"):
+        Collate(counted, unequal)(unequal)
+    with pytest.raises(UsageError, match="other parts"):
+        Collate(lambda rows: [*rows[0].nonzero()], unequal)(unequal)
+
+
 def mixed_up(rows):
     x, y = default_collate(rows)
     share = torch.rand(())

@@ -108,13 +108,20 @@ class Collate:
         from torch.utils import _pytree
 
         alone = [self._of_one(row) for row in rows or [self.dataset[0]]]
-        parts, (form, *_) = zip(*map(_pytree.tree_flatten, alone), strict=True)
+        parts, (form, *forms) = zip(*map(_pytree.tree_flatten, alone), strict=True)
+        if any(other != form for other in forms):
+            raise UsageError("the collate function gives records of a batch other parts; let it give all the same")
         joined = []
-        for same in zip(*parts, strict=False):
+        for same in zip(*parts, strict=True):
             tensors = [part for part in same if isinstance(part, torch.Tensor) and part.dim()]
             shapes = dict.fromkeys(tuple(part.shape[1:]) for part in tensors)
             if rows_of := next((len(part) for part in tensors if len(part) != 1), 0):
                 raise UsageError(f"the collate function gives {rows_of} rows for one record; let it give one for each")
+            if len(tensors) < len(same) and (tensors or any(bool(part != same[0]) for part in same)):
+                raise UsageError(
+                    "the collate function gives a single number or word for a batch, and it differs between records: "
+                    "that of one would be taken for all. Let it give a tensor with a row for each record"
+                )
             if len(shapes) > 1:
                 one, other, *_ = map(list, shapes)
                 raise UsageError(
