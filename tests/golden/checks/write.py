@@ -138,8 +138,9 @@ def jax_privacy() -> None:
     configs = {
         "f4": keras(epsilon=1.25956, noise_multiplier=1.5, **f4),
         "r11": keras(epsilon=1.25956, noise_multiplier=1.5, poisson_sampling_in_fit=True, **f4),
-        "f5": keras(epsilon=1.1, noise_multiplier=1.0, **f5),
-        "f6": keras(epsilon=1.90776, noise_multiplier=4.0, **f6),
+        "f5": keras(epsilon=1.1, noise_multiplier=1.0, poisson_sampling_in_fit=True, **f5),
+        "f5-order": keras(epsilon=1.1, noise_multiplier=1.0, **f5),
+        "f6": keras(epsilon=1.90776, noise_multiplier=4.0, poisson_sampling_in_fit=True, **f6),
         "uncalibrated": keras(epsilon=2.0, **f4),
     }
     strategies = {
