@@ -21,7 +21,7 @@ CSV_COLUMNS = (
     *("delta", "delta_lower", "delta_upper", "adjacency", "process", "source", "warnings"),
 )
 ABOUT = ("process", "in all", "sampling", "neighbours", "runs")
-MU_COLUMNS = ("mu", "mu_lower", "mu_upper", "mu_fpr")
+MU_COLUMNS = ("mu", "mu_lower", "mu_upper", "mu_fpr", "mu_regret")
 
 
 def print_guarantee(row: Guarantee, mode: str, limit: float | None = None) -> None:
@@ -110,7 +110,8 @@ def print_trade_off(rows: Sequence[Mapping[str, Any]], described: DescribedProce
     """Print points of a trade-off curve: the least false-negative rate of any attack at each false-positive rate."""
     columns, process = list(rows[0]), described.process
     if mode == "text":
-        gauss = f"mu-GDP at mu = {text(rows[0]['mu_upper'], up=True)}" if rows[0]["gauss"] is not None else ""
+        mu, regret = (text(rows[0][key], up=True, digits=n) for key, n in (("mu_upper", 6), ("mu_regret", 2)))
+        gauss = f"mu-GDP at mu = {mu}, regret at most {regret}" if rows[0]["gauss"] is not None else ""
         output.emit_bold(
             f"false-negative rate of the best attack over its false-positive rate, bounded by {accountant}"
         )

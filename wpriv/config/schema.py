@@ -87,7 +87,7 @@ PROCESS_TABLES = {
     "bounds": BOUND_COLUMNS,
     "class": ("mean", "variance", "third", "infinity"),
     "loss": ("mass", "density", "class_density", "infinity"),
-    "trade-off": ("fnr_lower", "fnr_upper", "tpr_lower", "tpr_upper", "mu_lower", "mu_upper"),
+    "trade-off": ("fnr_lower", "fnr_upper", "tpr_lower", "tpr_upper", "mu_lower", "mu_upper", "mu_regret"),
 }
 
 
