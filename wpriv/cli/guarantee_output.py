@@ -110,8 +110,9 @@ def print_trade_off(rows: Sequence[Mapping[str, Any]], described: DescribedProce
     """Print points of a trade-off curve: the least false-negative rate of any attack at each false-positive rate."""
     columns, process = list(rows[0]), described.process
     if mode == "text":
-        mu, regret = (text(rows[0][key], up=True, digits=n) for key, n in (("mu_upper", 6), ("mu_regret", 2)))
-        gauss = f"mu-GDP at mu = {mu}, regret at most {regret}" if rows[0]["gauss"] is not None else ""
+        first = rows[0]
+        regret = f", regret at most {text(first['mu_regret'], up=True, digits=2)}" if first["mu_regret"] else ""
+        gauss = f"mu-GDP at mu = {text(first['mu_upper'], up=True)}{regret}" if first["gauss"] is not None else ""
         output.emit_bold(
             f"false-negative rate of the best attack over its false-positive rate, bounded by {accountant}"
         )
