@@ -21,6 +21,8 @@ READ, COMPUTED, DECLARED = "read", "computed", "declared"
 # relative difference up to which two numbers of one premise agree
 AGREE = 1e-6
 MAX_STEPS = 100_000
+# keys of a YAML of premises that are about the file, and no premises
+ABOUT = ("kind", "title", "source", "seen", "breaks", "corrected", "expect")
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,8 @@ def of_document(document: Document) -> tuple[Fact, ...]:
         UsageError: every unknown key and every value out of range, with its line and column.
     """
     facts, faults = [], list[Diagnostic]()
-    for name, value, path in _flat({key: each for key, each in document.data.items() if key not in ("kind", "source")}):
+    premises = {key: each for key, each in document.data.items() if key not in ABOUT}
+    for name, value, path in _flat(premises):
         try:
             facts.append(Fact(name, parsed(name, value), DECLARED, f"{document.name}, line {document.place(path)[0]}"))
         except UsageError as error:

@@ -218,7 +218,9 @@ def atomic_points(pair: AtomicPair, fpr: float) -> list[float]:
     return [*near, *((left + right) / 2 for left, right in pairwise(near))]
 
 
-def _largest(above: tuple[Array, Array], lines: list[tuple[Array, Array]], weight: tuple[Array | float, Array | float]) -> Array:
+def _largest(
+    above: tuple[Array, Array], lines: list[tuple[Array, Array]], weight: tuple[Array | float, Array | float]
+) -> Array:
     """The largest of (a - the largest of some lines) / w in each cell; a, w and the lines are linear in a cell and are
     given by their values at both ends. It lies at an end, or where two lines meet."""
     shares = [np.zeros_like(above[0]), np.ones_like(above[0])]
