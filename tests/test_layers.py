@@ -43,6 +43,7 @@ FLOORS = (
     ("papers/accountants", "papers/penalty"),
     ("papers/tables", "papers/tasks"),
     ("papers/reproduction",),
+    ("checks",),
     # inside the programs of others
     ("sklearn", "flower", "lightning", "transformers"),
     ("cli",),
