@@ -37,6 +37,9 @@ FLOORS = (
     ("training/local",),
     ("training",),
     ("training/audit",),
+    # runs of other libraries
+    ("checks",),
+    ("checks/readers",),
     # what the five papers alone need
     ("papers",),
     ("papers/mechanisms",),
@@ -202,8 +205,8 @@ def test_the_house_stays_small():
     core = [name for name in NAMES if name.startswith("core/")]
     assert len(core) <= 22
     assert sum(lines[name] for name in core) <= 5_800
-    assert len([name for name in NAMES if lines[name]]) <= 366
-    assert sum(lines.values()) <= 79_300
+    assert len([name for name in NAMES if lines[name]]) <= 371
+    assert sum(lines.values()) <= 79_800
 
 
 @pytest.mark.parametrize(
