@@ -69,6 +69,26 @@ def steps_of(event: object, adjacency: str) -> EventRun:
         raise Unsupported("samplings of samplings are nested too deeply; give their rate together") from None
 
 
+def times(run: EventRun, count: int) -> EventRun:
+    """The run that is repeated ``count`` times, with fresh noise each."""
+    steps = tuple({**step, "n": whole(step["n"], "n") * count} for step in run.steps)
+    return replace(run, steps=steps)
+
+
+def together(runs: Sequence[EventRun], adjacency: str) -> EventRun:
+    """The run of several, one after another on one data set.
+
+    Raises:
+        UsageError: their largest batches are of data sets of different sizes.
+    """
+    sizes = sorted({run.records for run in runs} - {0})
+    if len(sizes) > 1:
+        raise UsageError(f"events of one accountant are of one data set; found the sizes {sizes[0]} and {sizes[1]}")
+    steps = tuple(step for run in runs for step in run.steps)
+    unprotected = tuple(dict.fromkeys(why for run in runs for why in run.unprotected))
+    return EventRun(adjacency, steps, unprotected, sizes[0] if sizes else 0)
+
+
 def _steps_of(event: object, adjacency: str) -> EventRun:
     pending, runs = [(event, 1)], []
     while pending:  # without recursion: events that were composed one by one nest as deeply as there are steps
@@ -80,8 +100,8 @@ def _steps_of(event: object, adjacency: str) -> EventRun:
             pending.append((fields["event"], count * _count(name, "count", fields)))
         else:
             run = EVENTS[name].read(name, fields, adjacency)
-            runs += [_times(run, count)] if count else []
-    return _together(runs, adjacency)
+            runs += [times(run, count)] if count else []
+    return together(runs, adjacency)
 
 
 def _fields(event: object) -> tuple[str, dict[str, object]]:
@@ -137,22 +157,6 @@ def _list(name: str, field: str, fields: Mapping[str, object]) -> Sequence[objec
 def _moved(adjacency: str) -> int:
     """How far neighbours move a sum, in multiples of the largest norm of a record."""
     return 2 if adjacency == Adjacency.REPLACE_ONE else 1
-
-
-def _times(run: EventRun, count: int) -> EventRun:
-    """A run that is repeated ``count`` times."""
-    steps = tuple({**step, "n": whole(step["n"], "n") * count} for step in run.steps)
-    return replace(run, steps=steps)
-
-
-def _together(runs: Sequence[EventRun], adjacency: str) -> EventRun:
-    """Runs one after another, on one data set."""
-    sizes = sorted({run.records for run in runs} - {0})
-    if len(sizes) > 1:
-        raise UsageError(f"events of one accountant are of one data set; found the sizes {sizes[0]} and {sizes[1]}")
-    steps = tuple(step for run in runs for step in run.steps)
-    unprotected = tuple(dict.fromkeys(why for run in runs for why in run.unprotected))
-    return EventRun(adjacency, steps, unprotected, sizes[0] if sizes else 0)
 
 
 def _one(adjacency: str, step: RecipeStep, records: int = 0) -> EventRun:
