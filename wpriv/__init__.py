@@ -52,7 +52,7 @@ __all__ = sorted(_HOMES)
 
 
 # modules for other frameworks, which they import
-_ADAPTERS = ("flower", "sklearn")
+_ADAPTERS = ("dp_accounting", "flower", "opacus", "sklearn")
 
 
 def __getattr__(name: str) -> object:
