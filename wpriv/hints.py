@@ -126,7 +126,7 @@ LISTS = {
     "accountant": "accountants",
     "data set": "data",
     "data": "data",
-    **{kind: f"{kind}s" for kind in ("model", "task", "table", "figure")},
+    **{kind: f"{kind}s" for kind in ("model", "task", "table", "figure", "reader")},
 }
 SHORT = 6
 
