@@ -22,7 +22,7 @@ READ, COMPUTED, DECLARED = "read", "computed", "declared"
 AGREE = 1e-6
 MAX_STEPS = 100_000
 # keys of a YAML of premises that are no premises
-ABOUT = ("kind", "title", "source", "seen", "corrected", "expect")
+ABOUT = ("kind", "title", "source", "seen", "breaks", "corrected", "expect")
 
 
 @dataclass(frozen=True)
