@@ -204,8 +204,8 @@ def test_the_house_stays_small():
     core = [name for name in NAMES if name.startswith("core/")]
     assert len(core) <= 22
     assert sum(lines[name] for name in core) <= 5_800
-    assert len([name for name in NAMES if lines[name]]) <= 376
-    assert sum(lines.values()) <= 82_300
+    assert len([name for name in NAMES if lines[name]]) <= 388
+    assert sum(lines.values()) <= 83_700
 
 
 @pytest.mark.parametrize(
