@@ -1,8 +1,9 @@
 """wpriv: how private is this, exactly?
 
-The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``explain``, ``train``, ``audit``,
-``privatize``, ``report``. A process is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how often it
-runs, and its sampling (``Poisson``, ``FixedSize``, ``Allocation``, ``Shuffle``); ``curve`` is its privacy curve.
+The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``check``, ``explain``, ``train``,
+``audit``, ``privatize``, ``report``. A process is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how
+often it runs, and its sampling (``Poisson``, ``FixedSize``, ``Allocation``, ``Shuffle``); ``curve`` is its privacy
+curve.
 Everything loads on first use, so that ``import wpriv`` costs nothing.
 """
 
@@ -25,6 +26,8 @@ _MODULES = {
     "accounting.claims.verify_claim": "verify_claim",
     "accounting.comparison.compare": "Comparison compare",
     **{f"accounting.mechanisms.{name}": name.title().replace("_", "") for name in _MECHANISMS.split()},
+    "checks.check": "check",
+    "checks.verdict": "Verdict",
     "core.guarantee": "Curve Guarantee",
     "core.kinds": "Allocation FixedSize Poisson Sampling Shuffle",
     "core.mechanism": "Mechanism",
@@ -49,7 +52,7 @@ __all__ = sorted(_HOMES)
 
 
 # modules for other frameworks, which they import
-_ADAPTERS = ("flower", "sklearn")
+_ADAPTERS = ("dp_accounting", "flower", "opacus", "sklearn")
 
 
 def __getattr__(name: str) -> object:

@@ -34,6 +34,8 @@ from wpriv.accounting.mechanisms.truncated_gauss import TruncatedGauss as Trunca
 from wpriv.accounting.mechanisms.truncated_laplace import TruncatedLaplace as TruncatedLaplace
 from wpriv.accounting.mechanisms.uniform import Uniform as Uniform
 from wpriv.accounting.mechanisms.zcdp import Zcdp as Zcdp
+from wpriv.checks.check import check as check
+from wpriv.checks.verdict import Verdict as Verdict
 from wpriv.core.guarantee import Curve as Curve
 from wpriv.core.guarantee import Guarantee as Guarantee
 from wpriv.core.kinds import Allocation as Allocation

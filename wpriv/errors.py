@@ -113,8 +113,16 @@ EXTRAS = {
     "flwr": "flower",
     "lightning": "lightning",
     "accelerate": "llm",
+    "opacus": "opacus",
+    "dp_accounting": "dp-accounting",
 }
-_PACKAGES = {"PIL": "pillow", "pywt": "PyWavelets", "flint": "python-flint", "sklearn": "scikit-learn"}
+_PACKAGES = {
+    "PIL": "pillow",
+    "pywt": "PyWavelets",
+    "flint": "python-flint",
+    "sklearn": "scikit-learn",
+    "dp_accounting": "dp-accounting",
+}
 
 
 def lacking(module: str, user: str) -> MissingResource:

@@ -56,6 +56,7 @@ class Found:
         ran: the steps that the objects show to have run; empty where they show no others than ``accounted``.
         notes: remarks for the reader of the verdict.
         read: what was read, in a few short words each: ("history", "expected_batch_size 50").
+        changes: what to change where a premise is at fault, as pairs of its field and an imperative sentence.
         contradictions: two sources that disagree about what no field holds, each in a sentence.
     """
 
@@ -66,6 +67,7 @@ class Found:
     notes: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     contradictions: tuple[str, ...] = ()
+    changes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ FIELDS: Mapping[str, Field] = {
     "claim.delta_accounted": Field("number", "the delta at which the library computed eps", most=1.0, positive=True),
     "unit": _word("what is protected", "record|sequence|client|person|site"),
     "max_per_unit": _count("the largest number of records of one person"),
-    "adjacency": _word("which data sets are neighbours", "add-remove|zero-out|replace-one"),
+    "adjacency": _word("which data sets are neighbours", "add-remove|zero-out|replace-one|any-two|given-pair"),
     "sampling.kind": _word(
         "how the records of a step were drawn", "poisson|fixed|shuffle|order|weighted|allocation|cyclic-poisson|none"
     ),
@@ -134,8 +136,7 @@ FIELDS: Mapping[str, Field] = {
     "noise.std": Field("number", "standard deviation of the noise on the sum of clipped gradients"),
     "noise.seed": _word("whether the seed of the noise is secret", "secret|public|os"),
     "noise.relative_to": _word("what the noise multiplier is relative to", "clip|2 clip|mean|weight"),
-    "clip.norm": _above("the clipping norm of one record"),
-    "clip.norms": Field("numbers", "the clipping norms of the layers", positive=True),
+    "clip.norm": Field("numbers", "the clipping norm of one record, or a list of those of its parts", positive=True),
     "clip.scope": _word("what is clipped to the norm at once", "global|per tensor|per layer"),
     "clip.tensors": _count("the number of tensors that are clipped one by one"),
     "clip.per": _word("what is clipped at once", "record|microbatch|client"),
@@ -191,7 +192,7 @@ def parsed(name: str, value: object) -> Value:
     if form.form in ("number", "count"):
         return _number(name, form, value)
     if form.form == "numbers":
-        items = value.split(",") if isinstance(value, str) else value
+        items = value.split(",") if isinstance(value, str) else [value] if isinstance(value, (int, float)) else value
         if not isinstance(items, Sequence) or not 1 <= len(items) <= MAX_STEPS:
             raise UsageError(f"{name} is a list of numbers; found {shown(value)}")
         return tuple(_number(name, form, item) for item in items)
@@ -300,8 +301,8 @@ def of_document(document: Document) -> tuple[Fact, ...]:
         UsageError: every unknown key and every value out of range, with its line and column.
     """
     facts, faults = [], list[Diagnostic]()
-    premises = {key: each for key, each in document.data.items() if key not in ABOUT}
-    for name, value, path in _flat(premises):
+    data = {key: value for key, value in document.data.items() if key not in ABOUT}
+    for name, value, path in _flat(data):
         try:
             facts.append(Fact(name, parsed(name, value), DECLARED, f"{document.name}, line {document.place(path)[0]}"))
         except UsageError as error:
@@ -326,6 +327,11 @@ def agree(one: Value, other: Value) -> bool:
     """Tell whether two values of one premise are the same, numbers up to rounding."""
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):
         return math.isclose(one, other, rel_tol=AGREE)
+    if isinstance(one, tuple) and isinstance(other, tuple) and one and not isinstance(one[0], (str, Mapping)):
+        pairs = zip(one, other, strict=False)
+        return len(one) == len(other) and all(
+            isinstance(a, float) and isinstance(b, float) and agree(a, b) for a, b in pairs
+        )
     return one == other
 
 

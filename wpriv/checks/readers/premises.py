@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from wpriv.checks.premises import Found, of_document
+from wpriv.checks.premises import Found, Value, of_document
 from wpriv.config import yaml_document
 from wpriv.errors import UsageError
 from wpriv.files import STDIN
@@ -23,4 +24,14 @@ def read(x: object, further: Mapping[str, object]) -> Found:
     kind = document.data.get("kind")
     if kind != "check":
         raise UsageError(f"{document.name}: premises are a YAML of `kind: check`; found kind {str(kind)[:40]!r}")
-    return Found(document.name, of_document(document))
+    facts = of_document(document)
+    return Found(document.name, tuple(replace(fact, value=_beside(fact.value, x.parent)) for fact in facts))
+
+
+def _beside(value: Value, folder: Path) -> Value:
+    """Steps whose files are named relative to the YAML; any other value as it is."""
+    if not isinstance(value, tuple):
+        return value
+    steps = [each for each in value if isinstance(each, Mapping)]
+    named = [{**step, "file": str(folder / str(step["file"]))} if "file" in step else step for step in steps]
+    return tuple(named) if named else value
