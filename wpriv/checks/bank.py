@@ -102,7 +102,8 @@ def check_all(files: Sequence[Path], progress: Callable[[int, int], None] | None
 def total(rows: Sequence[Checked]) -> str:
     """The numbers of claims by verdict, and whether all are the expected ones."""
     count = Counter(row.verdict.verdict for row in rows)
-    words = f"{len(rows)} claim{'s' * (len(rows) != 1)}: {', '.join(f'{number} {verdict}' for verdict, number in count.items())}"
+    verdicts = ", ".join(f"{number} {verdict}" for verdict, number in count.items())
+    words = f"{len(rows)} claim{'s' * (len(rows) != 1)}: {verdicts}"
     others = sum(not row.is_expected for row in rows)
     if others:
         return f"{words}; {others} not as expected"
