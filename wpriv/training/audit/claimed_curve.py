@@ -30,7 +30,7 @@ DELTA = 1e-5
 """delta of the lower bound of eps where the claim names none."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Null:
     """The largest true-positive rate that a claim allows at each false-positive rate, from above, by straight pieces.
 

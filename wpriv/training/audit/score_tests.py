@@ -35,8 +35,10 @@ CELLS = 2000
 """Cells of the integral over an order statistic, which is rounded up."""
 TILTS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Stakes of the sequential test on a block, by standard deviations of its sum, of which it holds equal parts."""
-BLOCK = 4
-"""Canaries of a block of the sequential test that were in, and as many that were out."""
+BLOCK = 8
+"""Scores of a block of the sequential test."""
+SPREAD = math.sqrt(BLOCK**2 * (BLOCK + 1) / 48)
+"""Standard deviation of the sum of its ranks that are in, if half of them are by chance."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Guesses:
     ranked: Ranked
 
     def parts(self, null: Null) -> tuple[Part, ...]:
-        """The p-value of each number of right guesses, by Theorem 1 of docs/theory/audits.md."""
+        """The p-value of each number of right guesses, by Theorem 3 of docs/theory/audits.md."""
         counts = self._counts(null)
         return tuple(
             Part(name, 1 / len(counts), right, guesses, guess_chance(curve, coins, guesses, right))
@@ -126,7 +128,7 @@ def is_possible(null: Null, coins: float, guesses: int, right: int, chance: floa
         null: for guesses of "in" alone that of the claim, else its ``symmetric``.
         coins: of all fair coins, whether guessed or not; half of them for guesses of "in" alone.
         guesses: how many are guessed, fixed in advance. right: how many of the guesses are right. chance: in (0, 1].
-    Source: Theorem 1 of docs/theory/audits.md, after Mahloujifar, Melis, Chaudhuri (2024), Theorem 3.2.
+    Source: Theorem 3 of docs/theory/audits.md, after Mahloujifar, Melis, Chaudhuri (2024), Theorem 3.2.
     """
     tpr, fpr = null.tpr.tolist()[:-1], null.fpr.tolist()[:-1]
     # ``known``: the chance of all counts from c on; ``rights`` and ``wrongs``: the mean numbers of guesses there
@@ -180,7 +182,7 @@ class Ranks:
     weights: Array | None = None
 
     def parts(self, null: Null, simulations: int = SIMULATIONS) -> tuple[Part, ...]:
-        """The p-value of each statistic, by Theorem 2 of docs/theory/audits.md."""
+        """The p-value of each statistic, by Theorem 4 of docs/theory/audits.md."""
         shares, error = (COUNTED, 1.0) if self.weights is None else (EXTREMES, OF_EXTREMES)
         parts = []
         if self.weights is not None:
@@ -232,7 +234,7 @@ def count_chance(null: Null, present: int, missing: int, number: int, count: int
 
     Args:
         null: the claim. present, missing: numbers of scores of canaries that were in and out.
-    Source: Theorem 2 of docs/theory/audits.md.
+    Source: Theorem 4 of docs/theory/audits.md.
     """
     others = number - count + 1
     if count == 0 or others > missing:
@@ -257,8 +259,8 @@ def _order_statistic(rank: int, number: int) -> tuple[Array, Array]:
 class Sequential:
     """Independent scores in the order in which they came: a test martingale that may be looked at after every score.
 
-    Each block has the same small number of canaries that were in and out, in this order. The stake on a block grows
-    with the sum of the ranks, within the block, of the canaries that were in (the statistic of Wilcoxon, 1945).
+    A block is BLOCK scores. The stake on it grows with the sum of the ranks, within the block, of the canaries that
+    were in (the statistic of Wilcoxon, 1945), given how many there are.
     """
 
     scores: Array
@@ -267,13 +269,16 @@ class Sequential:
 
     @cached_property
     def blocks(self) -> list[tuple[int, Bools]]:
-        """For each full block the number of scores after which it is full, and its labels from the highest score on."""
-        ins, outs = np.flatnonzero(self.included), np.flatnonzero(~self.included)
-        full, k = [], BLOCK
-        for b in range(min(len(ins), len(outs)) // k):
-            rows = np.sort(np.concatenate([ins[b * k : (b + 1) * k], outs[b * k : (b + 1) * k]]))
-            ranked = Ranked.of(self.scores[rows], self.included[rows], seed=self.seed * 1_000_003 + b)
-            full.append((int(rows[-1]) + 1, ranked.included))
+        """For each full block the number of scores until its end, and its labels from the highest score on.
+
+        Blocks without a canary that was in, or without one that was not, show nothing and are left out.
+        """
+        full = []
+        for end in range(BLOCK, len(self.scores) + 1, BLOCK):
+            rows = slice(end - BLOCK, end)
+            labels = Ranked.of(self.scores[rows], self.included[rows], self.seed * 1_000_003 + end).included
+            if 0 < labels.sum() < BLOCK:
+                full.append((end, labels))
         return full
 
     def wealth(self, null: Null) -> list[tuple[int, float]]:
@@ -298,38 +303,44 @@ class Sequential:
 
     def _stakes(self, null: Null) -> Array:
         """[blocks, tilts] what each stake is multiplied by; 1 on average under the claim's least favourable scores."""
-        ranks = np.arange(2 * BLOCK)[::-1] / math.sqrt(BLOCK**2 * (2 * BLOCK + 1) / 12)
-        tilts = np.array(TILTS)
-        costs = sum(p * np.exp(tilts * ranks[np.array(labels)].sum()) for labels, p in block_law(null, BLOCK).items())
-        sums = np.array([ranks[labels].sum() for _, labels in self.blocks])
-        stakes: Array = np.exp(tilts * sums[:, None] - np.log(costs))
+        ranks, tilts = np.arange(BLOCK)[::-1] / SPREAD, np.array(TILTS)
+        laws = {
+            present: block_law(null, present, BLOCK - present) for present in {int(b.sum()) for _, b in self.blocks}
+        }
+        costs = {
+            present: np.log(sum(p * np.exp(tilts * ranks[np.array(labels)].sum()) for labels, p in law.items()))
+            for present, law in laws.items()
+        }
+        rows = [tilts * ranks[labels].sum() - costs[int(labels.sum())] for _, labels in self.blocks]
+        stakes: Array = np.exp(np.array(rows).reshape(-1, len(tilts)))
         return stakes
 
 
-def block_law(null: Null, size: int) -> dict[tuple[bool, ...], float]:
-    """The chance of every order of the labels of ``size`` canaries that were in and as many that were out.
+@functools.lru_cache(maxsize=64)
+def block_law(null: Null, present: int, missing: int) -> dict[tuple[bool, ...], float]:
+    """The chance of every order of the labels of so many canaries that were in, and that were out.
 
     It is that of scores that attain the claimed curve. Each piece of the curve has a chance for either kind, and within
     a piece all orders are equally likely.
     """
-    number, (start, end, ins, length) = _words(size)
-    factor = 1 / np.array([math.factorial(k) for k in range(2 * size + 1)])[length]
+    number, (start, end, ins, length) = _words(present, missing)
+    factor = 1 / np.array([math.factorial(k) for k in range(present + missing + 1)])[length]
     state: Array = np.zeros(len(number))
     state[0] = 1.0
     for p, q in zip(np.diff(null.tpr, prepend=0.0), np.diff(null.fpr, prepend=0.0), strict=True):
         state[:] = np.bincount(end, state[start] * p**ins * q ** (length - ins) * factor, len(number))
-    whole = math.factorial(size) ** 2
-    return {word: whole * float(state[i]) for word, i in number.items() if len(word) == 2 * size}
+    whole = math.factorial(present) * math.factorial(missing)
+    return {word: whole * float(state[i]) for word, i in number.items() if len(word) == present + missing}
 
 
-@functools.lru_cache(maxsize=4)
-def _words(size: int) -> tuple[dict[tuple[bool, ...], int], NDArray[np.int64]]:
+@functools.lru_cache(maxsize=16)
+def _words(present: int, missing: int) -> tuple[dict[tuple[bool, ...], int], NDArray[np.int64]]:
     """All beginnings of the orders of the labels, numbered; and each step from one to one that continues it.
 
     A step is the number of the shorter one, that of the longer one, and how many labels "in", and labels, it adds.
     """
-    words = [word for n in range(2 * size + 1) for word in itertools.product((True, False), repeat=n)]
-    words = [word for word in words if word.count(True) <= size and word.count(False) <= size]
+    words = [word for n in range(present + missing + 1) for word in itertools.product((True, False), repeat=n)]
+    words = [word for word in words if word.count(True) <= present and word.count(False) <= missing]
     number = {word: i for i, word in enumerate(words)}
     steps = [
         (number[word[:k]], i, sum(word[k:]), len(word) - k)

@@ -26,7 +26,7 @@ from wpriv.numerics.arrays import Array
 from wpriv.numerics.numbers import finite_number, positive_number, short, shown, text, whole
 from wpriv.results.model import Json
 from wpriv.training.audit.claimed_curve import Family, Null, Tested, read_claim
-from wpriv.training.audit.score_tests import Bools, Guesses, Part, Ranked, Ranks, Sequential
+from wpriv.training.audit.score_tests import BLOCK, Bools, Guesses, Part, Ranked, Ranks, Sequential
 
 SCHEMA = "wpriv.score-audit/1"
 CONFIDENCE = 0.95
@@ -34,15 +34,15 @@ CANARIES, RUNS, MAX_RUNS = 2000, 200, 100_000
 MAX_BYTES = 500_000_000
 METHODS = {
     "one-run": "each canary was in by a fair coin of its own; their scores may depend on each other in any way",
-    "independent": "given which canaries were in, no score depends on another one",
-    "two-worlds": "each score is that of a run of its own, and the runs are independent",
-    "sequential": "given which canaries were in, no score depends on another one; scores stand in the order of arrival",
+    "independent": "canaries of one kind were in or out at random; given that, no score depends on another one",
+    "two-worlds": "each score is that of a run of its own, with or without the same canary; the runs are independent",
+    "sequential": "canaries were in or out at random; no score depends on another one; scores in the order of arrival",
 }
 SOURCES = {
-    "one-run": "Steinke, Nasr, Jagielski 2023; Mahloujifar, Melis, Chaudhuri 2024; Theorem 1 of docs/theory/audits.md",
-    "independent": "Theorem 2 of docs/theory/audits.md",
-    "two-worlds": "Theorem 2 of docs/theory/audits.md",
-    "sequential": "Ville 1939; Theorem 3 of docs/theory/audits.md",
+    "one-run": "Steinke, Nasr, Jagielski 2023; Mahloujifar, Melis, Chaudhuri 2024; Theorem 3 of docs/theory/audits.md",
+    "independent": "Theorem 4 of docs/theory/audits.md",
+    "two-worlds": "Theorem 4 of docs/theory/audits.md",
+    "sequential": "Ville 1939; Theorem 5 of docs/theory/audits.md",
 }
 ESTIMATE = "an audit is an estimate, and never a proof: that a claim is not refuted does not show that it holds"
 REFUTED, KEPT = "refuted", "not refuted"
@@ -417,13 +417,17 @@ class Trials:
             raise UsageError(f"`runs` must be at most {MAX_RUNS}; found {runs}")
         random = np.random.default_rng([self.seed, 3])
         records = None if self.data is None else Records.of(self.data, number + others, random)
-        coins = np.arange(number + others) < number
+        # canaries that never take part stand among the others, so that all sets of canaries are as likely to be in
+        coins = random.permutation(np.arange(number + others) < number)
         scores, labels = np.empty(0), np.empty(0, bool)
-        first = random.random(runs) < 0.5  # of every two runs with one canary, which one has it
+        size = BLOCK if self.method == "sequential" else runs
         for run in range(runs):
-            included = (
-                np.array([first[run // 2] ^ (run % 2 == 1)]) if single else coins & (random.random(len(coins)) < 0.5)
-            )
+            if single:
+                if run % size == 0:  # half of the runs, or of a block of them, have the canary
+                    present = random.permutation(np.arange(size) % 2 == 0)
+                included = present[[run % size]]
+            else:
+                included = coins & (random.random(len(coins)) < 0.5)
             answer = self.train(included.copy()) if records is None else records.scores(self.train, included)
             one, _ = _checked(answer, included, f"run {run + 1} of {self.subject}")
             scores, labels = np.concatenate([scores, one]), np.concatenate([labels, included])
@@ -443,8 +447,8 @@ class Trials:
         return count
 
     def _is_over(self, claim: Tested, scores: Array, labels: Bools) -> bool:
-        seen = Sequential(scores, labels, self.seed)
-        return bool(seen.blocks) and seen.blocks[-1][0] == len(scores) and seen.rejects(claim.null, self.error)
+        """Whether the test refutes the claim with the block that is full now, if one is."""
+        return len(scores) % BLOCK == 0 and Sequential(scores, labels, self.seed).rejects(claim.null, self.error)
 
 
 @dataclass(frozen=True)
