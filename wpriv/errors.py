@@ -113,6 +113,8 @@ EXTRAS = {
     "flwr": "flower",
     "lightning": "lightning",
     "accelerate": "llm",
+    "sqlalchemy": "ledger",
+    "psycopg": "postgres",
 }
 _PACKAGES = {"PIL": "pillow", "pywt": "PyWavelets", "flint": "python-flint", "sklearn": "scikit-learn"}
 
