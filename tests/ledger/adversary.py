@@ -142,7 +142,7 @@ def log_constant(lam: float) -> float:
 
 
 def tight_lottery(spacing: float, order: float, eps: float, room: float, near: float) -> OnLattice | None:
-    """The lottery whose moment of an order is all of ``room``, at the loss nearest to ``near``; None where there is none."""
+    """The lottery at the loss nearest to ``near`` whose moment of an order is all of ``room``, if there is one."""
     lam, reach = order - 1, round(near / spacing)
     x = reach * spacing
     if room <= 0 or reach < 1:
@@ -153,7 +153,7 @@ def tight_lottery(spacing: float, order: float, eps: float, room: float, near: f
 
 
 def breaker_of_best_orders(spacing: float = 0.01, eps: float = 1.0, delta: float = 1e-6) -> tuple[OnLattice, ...]:
-    """Gaussian noise of a tenth of T, then lotteries tight at the orders that the loss so far may have made the best."""
+    """Gaussian noise of a tenth of T, then lotteries tight at orders that the loss so far may have made the best."""
     mu = math.sqrt(0.1 * gaussian_budget(eps, delta))
     first = normal(spacing, mu, int(9 * mu / spacing))
     menu = [first]

@@ -1,4 +1,4 @@
-"""No analyst gets past a filter on offer, and one gets past those that are not: dynamic programming over all choices."""
+"""No analyst gets past a filter on offer, and one does past the others: dynamic programming over all choices."""
 
 from __future__ import annotations
 
@@ -152,5 +152,5 @@ def test_a_plain_recursion_over_single_losses_agrees():
 
 def test_all_units_are_whole():
     (by,) = filters.of_limit(Limit(1.0, 1e-6), "residue")
-    assert by.floors == tuple(UNITS // 2**k for k in range(1, 7)) + (0,)
+    assert by.floors == (*(UNITS // 2**k for k in range(1, 7)), 0)
     assert all(isinstance(amount, int) for amount in by.units(charges.of_unit(game("A").menu[2].unit(), by, 0)))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -28,10 +28,11 @@ from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.ledger.filters import Filter
 from wpriv.numerics.arrays import Array
-from wpriv.numerics.numbers import decimal, rounded
+from wpriv.numerics.numbers import decimal
 
-# relative error of a moment, of mu^2, and of a charge as far as bisection goes
-MOMENT_ERROR, SQUARE_ERROR, WIDTH = 1e-10, 4e-16, 1e-5
+# relative error of a moment and of a product, and of a charge as far as bisection goes
+MOMENT_ERROR, ROUNDING, WIDTH = Fraction(1, 10**10), Fraction(1, 10**15), 1e-5
+UNBOUNDED = 10**9
 # absolute error of Phi(x) - e^z Phi(x - mu), in multiples of Phi(x), with all roundings of a sum of them
 PROFILE_ERROR = 4e-14
 # nodes: those within the bulk, a twentieth of a deviation apart, and a ratio of neighbours beyond
@@ -79,18 +80,18 @@ def of_unit(unit: Unit, by: Filter, tier: int) -> tuple[Fraction, ...]:
     Raises:
         Unsupported: the filter has no charge for the mechanism.
     """
-    name = unit.process.steps[0].mechanism.name
+    about = unit.process.steps[0].mechanism.describe()
+    name = about["mech"]
     if by.kind in ("rdp", "rho"):
         pairs = [run[0][0] for run in unit.process.renyi_directions()]
     else:
         pairs = [run[0][0] for run in unit.process.directions()]
-    leak = max(_typed(max(pair.mass_at_plus_infinity, pair.mass_at_minus_infinity)) for pair in pairs)
+    mass = max(max(pair.mass_at_plus_infinity, pair.mass_at_minus_infinity) for pair in pairs)
+    leak = _typed(mass, about.get("delta0"))
     if by.kind == "rdp":
         lam = np.array([by.order - 1])
         moments = [float(log_moment(pair, lam, finite=True)[0]) / lam[0] for pair in pairs]
-        if not all(map(math.isfinite, moments)):
-            return (Fraction(10**9), leak)
-        return (_above(max(moments), MOMENT_ERROR), leak)
+        return (_above(max(moments)) * (1 + MOMENT_ERROR), leak)
     if by.kind == "basic":
         tops = [pair.support[1] if pair.largest is None else pair.largest for pair in pairs]
         if not all(math.isfinite(top) for top in tops):
@@ -99,37 +100,44 @@ def of_unit(unit: Unit, by: Filter, tier: int) -> tuple[Fraction, ...]:
                 f"residue, or spend it as a guarantee: dp eps0=0.5 delta0=1e-7"
             )
         return (max(top if isinstance(top, Fraction) else decimal(top) for top in tops), leak)
+    mus = [gaussian_mu(pair) for pair in pairs]
+    square = max(mu * mu for mu in mus if mu is not None) if all(mu is not None for mu in mus) else None
     if by.kind == "rho":
         rhos = [pair.zcdp_rho() for pair in pairs]
         if leak > 0 or any(rho is None for rho in rhos):
             raise Unsupported(f"no rho of zCDP is known for {name}, and the limit is one of rho. Give eps and delta")
-        return (max(_typed(rho) for rho in rhos if rho is not None),)
-    return _gaussian_charge(unit, pairs, leak, by, tier)
-
-
-def _gaussian_charge(unit: Unit, pairs: list[LossPair], leak: Fraction, by: Filter, tier: int) -> tuple[Fraction, ...]:
-    """The charge to T, and to A for residue."""
-    name = unit.process.steps[0].mechanism.name
-    mus = [gaussian_mu(pair) for pair in pairs]
-    if all(mu is not None for mu in mus):
-        square = _above(max(mu * mu for mu in mus if mu is not None), SQUARE_ERROR)
-        return (square, Fraction(0))[: len(by.accounts)]
+        if square is not None:
+            return (_square(square, about) / 2,)
+        return (max(_typed(rho, about.get("rho")) for rho in rhos if rho is not None),)
+    if square is not None:
+        return (_square(square, about), Fraction(0))[: len(by.accounts)]
     if by.kind == "gauss":
         raise Unsupported(f"rule gauss holds for plain Gaussian noise alone; found {name}. Use rule residue")
     cost, beyond = residue_charge(unit, by, tier)
-    c = _above(cost, 0.0) if math.isfinite(cost) else Fraction(10**9)
-    return (c, _above(by.kappa, SQUARE_ERROR) * c + max(leak, _above(beyond, 0.0) if beyond > 0 else leak))
+    omitted = max(beyond - mass, 0.0)
+    return (_above(cost), _above(by.kappa) * _above(cost) + leak + _above(omitted))
 
 
-def _typed(x: float) -> Fraction:
-    """A number as the short decimal that it was computed from, where it is one to within rounding; else as it is."""
-    short = rounded(x, up=False, digits=15)
-    near = Fraction(f"{x:.12g}")
-    return near if abs(decimal(short) - near) <= near / 10**14 else decimal(x)
+def _typed(x: float, parameter: object) -> Fraction:
+    """A number from above, or the decimal of the parameter that it was computed from."""
+    given = decimal(parameter) if isinstance(parameter, float) else Fraction(0)
+    return given if abs(given - decimal(x)) <= decimal(x) / 10**14 else _above(x)
 
 
-def _above(x: float, error: float) -> Fraction:
-    return decimal(max(x, 0.0)) * (1 + Fraction(error))
+def _square(x: float, about: Mapping[str, object]) -> Fraction:
+    """mu^2 of Gaussian noise from above, exact where it is that of the parameters as they are written."""
+    mu, sigma, sensitivity = about.get("mu"), about.get("sigma"), about.get("sensitivity")
+    exact = Fraction(0)
+    if isinstance(mu, float):
+        exact = decimal(mu) ** 2
+    elif isinstance(sigma, float) and isinstance(sensitivity, float):
+        exact = (decimal(sensitivity) / decimal(sigma)) ** 2
+    return exact if abs(exact - decimal(x)) <= decimal(x) / 10**14 else _above(x)
+
+
+def _above(x: float) -> Fraction:
+    """A computed number with its rounding added; far more than any account holds in the place of infinity."""
+    return decimal(max(x, 0.0)) * (1 + ROUNDING) if x < UNBOUNDED else Fraction(UNBOUNDED)
 
 
 @dataclass(frozen=True)

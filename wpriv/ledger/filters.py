@@ -135,7 +135,7 @@ def of_limit(
     if limit.rho is not None:
         return (Filter("rho", (("rho", limit.rho),)),)
     if limit.mu is not None:
-        return (Filter("residue", (("T", limit.mu**2), ("A", 0.0))),)
+        return (Filter("residue", (("T", float(decimal(limit.mu) ** 2)), ("A", 0.0))),)
     assert limit.eps is not None
     assert limit.delta is not None
     if rule == "basic":

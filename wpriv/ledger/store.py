@@ -309,7 +309,7 @@ class Store:
         Raises:
             UsageError: no ledger, or one of a later version.
         """
-        if not inspect(connection).has_table("ledger"):
+        if not self.id and not inspect(connection).has_table("ledger"):
             raise UsageError(f"{self.url} holds no ledger. Make one with `wpriv ledger init {self.url} ...`")
         query = select(LEDGER)
         row = connection.execute(query.with_for_update() if lock and self.kind == "postgresql" else query).one()
