@@ -115,8 +115,16 @@ EXTRAS = {
     "accelerate": "llm",
     "sqlalchemy": "ledger",
     "psycopg": "postgres",
+    "opacus": "opacus",
+    "dp_accounting": "dp-accounting",
 }
-_PACKAGES = {"PIL": "pillow", "pywt": "PyWavelets", "flint": "python-flint", "sklearn": "scikit-learn"}
+_PACKAGES = {
+    "PIL": "pillow",
+    "pywt": "PyWavelets",
+    "flint": "python-flint",
+    "sklearn": "scikit-learn",
+    "dp_accounting": "dp-accounting",
+}
 
 
 def lacking(module: str, user: str) -> MissingResource:
