@@ -33,6 +33,7 @@ _MODULES = {
     "core.mechanism": "Mechanism",
     "core.process": "Process Step",
     "core.repeats": "Repeats",
+    "ledger.service": "Ledger",
     "numerics.bracket": "Bracket",
     "papers.mechanisms.projection": "Projection",
     "papers.mechanisms.wgrad": "Wgrad",

@@ -51,6 +51,7 @@ from wpriv.core.mechanism import Mechanism as Mechanism
 from wpriv.core.process import Process as Process
 from wpriv.core.process import Step as Step
 from wpriv.core.repeats import Repeats as Repeats
+from wpriv.ledger.service import Ledger as Ledger
 from wpriv.numerics.bracket import Bracket as Bracket
 from wpriv.papers.mechanisms.projection import Projection as Projection
 from wpriv.papers.mechanisms.wgrad import Wgrad as Wgrad
