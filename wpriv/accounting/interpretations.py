@@ -192,13 +192,13 @@ def _by_divisor(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interp
     """A mean that is divided by int(rate x records), whose noise has another size on neighbours of another size."""
     public = "divisor from the data, int(rate x records): the number of records is public, and neighbours have the same"
     rows = [row for row in [Interpretation(poisson, public, "zero-out")] if _is_known(row)]
-    mechanism = build_process.step({**poisson}).mechanism
-    if not rows or mechanism.additive_noise() is None:
+    noise = build_process.step({**poisson}).mechanism.additive_noise()
+    if not rows or noise is None:
         return []
     size = build_process.data_set_size([spec])
     divisor = 0 if size is None else math.floor(poisson["rate"] * size * (1 + 1e-12))
     secret = "divisor from the data, int(rate x records): the number of records is secret"
-    is_known = poisson["mech"] == "gauss" and divisor > 1
+    is_known = noise.is_textbook("gauss") and divisor > 1
     return [*rows, Interpretation(poisson, secret, divisors=(divisor, divisor - 1) if is_known else (0, 0))]
 
 
