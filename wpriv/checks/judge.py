@@ -156,7 +156,10 @@ def with_claim(premises: Premises, found: Found) -> Premises:
         return premises
     parts = what_ran.of_steps(what_ran.accounted_steps(premises, found))
     if not parts:
-        return premises
+        if premises.count("steps_accounted") != 0:
+            return premises
+        fact = Fact("claim.eps", 0.0, COMPUTED, "no figure was read: it is the eps of no steps")
+        return dataclasses.replace(premises, facts={**premises.facts, "claim.eps": fact})
     from wpriv.accounting.budget import budget
 
     try:

@@ -388,8 +388,11 @@ def _bounded(run: Run, premises: Premises, parts: Sequence[Part], other: Sequenc
     workers = premises.count("sampling.workers") or 1
     differences = list(run.differences)
     if workers > 1:
+        where = _where(premises, "sampling.workers")
         words = f"each record is seen once by each of {workers} workers; the rate counts one"
-        differences.append(Difference("sampling.workers", words, "one worker", _where(premises, "sampling.workers")))
+        if where and not where.startswith("world_size"):
+            words = f"a record can be drawn {workers} times for one release; the rate counts one"
+        differences.append(Difference("sampling.workers", words, "one worker", where))
     kinds = {part.kind for part in parts if part.kind != "none"}
     if len(kinds) > 1:
         raise Unsupported(f"steps of {' and of '.join(sorted(kinds))} sampling are not compared together")
