@@ -62,7 +62,7 @@ def check(
         if value is not None:
             declared += (Fact(name, value, DECLARED, f"the argument {name.rpartition('.')[2]}"),)
     it = judge.judge(Premises.of((*found.facts, *declared)), found)
-    return Verdict(it.verdict, it, subject)
+    return Verdict(it.verdict, it, subject, not isinstance(x, (str, Path)))
 
 
 def located(name: str | Path) -> Path:

@@ -19,7 +19,7 @@ from wpriv.accounting.claims.decide import decide
 from wpriv.accounting.claims.decision import OPEN, PROVED, REFUTED, Decision, Question
 from wpriv.checks import what_ran
 from wpriv.checks.premises import COMPUTED, DECLARED, Fact, Found, Premises, Value
-from wpriv.checks.what_ran import ADD, ZERO, Run
+from wpriv.checks.what_ran import ADD, ZERO, Difference, Run
 from wpriv.config.claim import Claim
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
@@ -379,8 +379,10 @@ def _secret_size(run: Run, claim: Claim, sizes: tuple[int, int, int]) -> Answer:
     if delta <= claim.delta:
         return Answer(OPEN, run, NOT_PROVED, claim)
     low = _inverse(curve, claim.delta)
-    reason = f"delta({echo(claim.eps)}) is at least {text(delta, up=False)}, since {about} shows the number of records"
-    return Answer(REFUTED, run, reason, claim, (low, math.inf))
+    words = "the divisor depends on the number of records, which is secret"
+    worse = Difference("divisor", words, f"{about} shows it")
+    run = dataclasses.replace(run, differences=(*run.differences, worse))
+    return Answer(REFUTED, run, f"delta({echo(claim.eps)}) is at least {text(delta, up=False)}", claim, (low, math.inf))
 
 
 def scale_delta(larger: int, smaller: int, coordinates: int) -> Callable[[float], float]:
