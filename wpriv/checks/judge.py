@@ -8,11 +8,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-
-from scipy.special import gammainc, gammaincc
 
 from wpriv.accounting import evaluate
 from wpriv.accounting.claims.decide import decide
@@ -23,6 +21,7 @@ from wpriv.checks.what_ran import ADD, ZERO, Difference, Run
 from wpriv.config.claim import Claim
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
+from wpriv.numerics.conversions import delta_of_scales, epsilon_of_scales
 from wpriv.numerics.numbers import echo, text
 
 CONTRADICTED, INCOMPLETE = "contradicted", "incomplete"
@@ -404,42 +403,12 @@ def _secret_size(run: Run, claim: Claim, sizes: tuple[int, int, int]) -> Answer:
     claim = dataclasses.replace(claim, eps=figure(claim.eps))
     if claim.notion != "approximate-dp" or larger == smaller:
         return Answer(OPEN, run, NOT_PROVED, claim)
-    curve = scale_delta(larger, smaller, coordinates)
-    delta = curve(claim.eps) * (1 - 1e-9)
+    delta = delta_of_scales(claim.eps, larger, smaller, coordinates)
     about = f"noise divided by {larger} or by {smaller}, with one record less, over {coordinates} coordinates"
     if delta <= claim.delta:
         return Answer(OPEN, run, NOT_PROVED, claim)
-    low = _inverse(curve, claim.delta)
+    low = epsilon_of_scales(claim.delta, larger, smaller, coordinates)
     words = "the divisor depends on the number of records, which is secret"
     worse = Difference("divisor", words, f"{about} shows it")
     run = dataclasses.replace(run, differences=(*run.differences, worse))
     return Answer(REFUTED, run, f"delta({echo(claim.eps)}) is at least {text(delta, up=False)}", claim, (low, math.inf))
-
-
-def scale_delta(larger: int, smaller: int, coordinates: int) -> Callable[[float], float]:
-    """delta(eps) between N(0, s^2 I) and N(0, t^2 I) with s / t = larger / smaller, the worse of both orders.
-
-    The loss is k ln(t/s) + |x|^2 (1/t^2 - 1/s^2) / 2, and |x|^2 / s^2 is chi-square with k degrees of freedom under
-    the first.
-    """
-    ratio = math.log(larger / smaller)
-    k, s2, t2 = coordinates, (larger / smaller) ** 2, 1.0
-    slope = (1 / t2 - 1 / s2) / 2
-
-    def delta(eps: float) -> float:
-        above, below = (eps + k * ratio) / slope, (k * ratio - eps) / slope
-        weight = math.exp(min(eps, 700.0))
-        wide = gammaincc(k / 2, above / s2 / 2) - weight * gammaincc(k / 2, above / t2 / 2)
-        narrow = gammainc(k / 2, below / t2 / 2) - weight * gammainc(k / 2, below / s2 / 2) if below > 0 else 0.0
-        return max(float(wide), float(narrow), 0.0)
-
-    return delta
-
-
-def _inverse(curve: Callable[[float], float], delta: float) -> float:
-    """The largest eps up to 600 at which a falling curve is above delta."""
-    low, high = 0.0, 600.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if curve(middle) > delta else (low, middle)
-    return low
