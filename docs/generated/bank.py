@@ -16,7 +16,9 @@ def _rows(letter: str) -> str:
         claim, expect = data["claim"], data["expect"]
         printed = f"{claim['eps']:g}" if "eps" in claim else f"rho {claim['rho']:g}"
         ends = expect.get("eps")
-        truth = "no finite eps" if ends == "none" else f"[{ends[0]:g}, {ends[1]:g}]" if ends else ""
+        words = [] if ends in (None, "none") else [f"{end:g}" for end in ends]
+        truth = f"[{', '.join(words)}]" if len(words) == 2 else f"at least {words[0]}" if words else ""
+        truth = "no finite eps" if ends == "none" else truth
         lines.append(f"| `{path.stem}` | {data['title']} | {printed} | {truth} | {data['seen']} |")
     return "\n".join(lines) + "\n"
 
