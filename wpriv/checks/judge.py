@@ -127,7 +127,7 @@ def judge(premises: Premises, found: Found) -> Judgement:
     missing = tuple(_under_each(name, premises, found, claim, answer) for name in lacking)
     if missing:
         return Judgement(INCOMPLETE, premises, found, claim, answer, missing)
-    if answer.verdict == PROVED:
+    if answer.verdict == PROVED and not found.left_out:
         return Judgement(PROVED, premises, found, claim, answer)
     worse = tuple((f"{each.words}, {each.accounted}", "") for each in answer.run.differences if each.worse)
     return Judgement(CONTRADICTED if worse else INCOMPLETE, premises, found, claim, answer, (), worse)
@@ -144,7 +144,9 @@ def claim_of(premises: Premises) -> Claim | None:
 
 
 def with_claim(premises: Premises, found: Found) -> Premises:
-    """Premises with an eps that was not read: the central limit's, or that of the steps that were accounted for."""
+    """Premises with a delta and an eps that were not read: those that were accounted for, or the central limit's."""
+    if "claim.delta" not in premises and (accounted := premises.fact("claim.delta_accounted")) is not None:
+        premises = premises.having("claim.delta", accounted.value, COMPUTED)
     delta = premises.number("claim.delta")
     if any(f"claim.{name}" in premises for name in ("eps", "rho", "mu")) or not delta:
         return premises
@@ -226,6 +228,8 @@ def _conflicts(premises: Premises, found: Found, claim: Claim) -> Iterator[tuple
     for line in found.contradictions:
         yield line, ""
     for first, second in premises.contradictions:
+        if first.field == "claim.eps" and premises.yes("claim.printed") and is_rounded(first.value, second.value):
+            continue
         words = [
             f"{shown(fact.value)} is {fact.source} ({fact.where or 'no place is known'})" for fact in (first, second)
         ]
@@ -288,6 +292,13 @@ def answered(premises: Premises, found: Found, claim: Claim) -> Answer:
 def figure(eps: float) -> float:
     """A claimed eps as it is shown: six digits, rounded up."""
     return float(text(eps, up=True)) if math.isfinite(eps) else eps
+
+
+def is_rounded(printed: Value, eps: Value) -> bool:
+    """Tell whether a printed figure is another one, rounded in its last digit."""
+    if not isinstance(printed, (int, float)) or not isinstance(eps, (int, float)):
+        return False
+    return abs(printed - eps) <= half_digit(float(printed)) * (1 + 1e-9)
 
 
 def half_digit(eps: float) -> float:

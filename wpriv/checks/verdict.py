@@ -204,7 +204,8 @@ class Verdict(Shown):
         first = next((changes.get(each.field) or CHANGES.get(each.field, "") for each in worse), "")
         ends = answer.epsilon
         eps = math.inf if ends is None else ends[1]
-        holds = f"state eps = {text(eps, up=True)} for {run.adjacency} neighbours" if eps <= LARGE else ""
+        whole = eps <= LARGE and not self.judgement.found.left_out
+        holds = f"state eps = {text(eps, up=True)} for {run.adjacency} neighbours" if whole else ""
         if words := ", or ".join(filter(None, (first, holds))):
             yield "change", words
 
