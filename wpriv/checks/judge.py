@@ -114,6 +114,9 @@ def judge(premises: Premises, found: Found) -> Judgement:
     premises = with_claim(premises, found)
     claim = claim_of(premises)
     run = what_ran.of(premises, found)
+    if claim is None and run.endless:
+        any_eps = Claim("approximate-dp", eps=math.inf, delta=premises.number("claim.delta") or 0.0)
+        return Judgement(REFUTED, premises, found, None, answered(premises, found, any_eps))
     lacking = tuple(_lacking(premises, found, run))
     if claim is None or (not run.parts and not run.endless):
         missing = tuple(Missing(name) for name in lacking)
@@ -152,7 +155,10 @@ def with_claim(premises: Premises, found: Found) -> Premises:
         return premises
     parts = what_ran.of_steps(what_ran.accounted_steps(premises, found))
     if not parts:
-        return premises
+        if premises.count("steps_accounted") != 0:
+            return premises
+        fact = Fact("claim.eps", 0.0, COMPUTED, "no figure was read: it is the eps of no steps")
+        return dataclasses.replace(premises, facts={**premises.facts, "claim.eps": fact})
     from wpriv.accounting.budget import budget
 
     try:
@@ -320,7 +326,7 @@ def _compared(run: Run, claim: Claim) -> Answer:
             continue
         ends = _ends(decision)
         high = min(high, ends[1] if ends else math.inf)
-        low = max(low, ends[0] if ends and process in run.lowers else 0.0)
+        low = max(low, ends[0] if ends and process in run.lowers and run.kept == 1 else 0.0)
         decisions.append(decision)
     if proved := next((each for each in decisions if each.verdict == PROVED), None):
         for process in (each for each in run.lowers if each not in run.uppers):
@@ -330,11 +336,13 @@ def _compared(run: Run, claim: Claim) -> Answer:
     refuted: Decision | None = None
     for process in run.lowers:
         implied = implied_claim(claim) if process.adjacency == ZERO and run.adjacency == ADD else claim
+        implied = implied and _where_kept(implied, run.kept)
         if implied is None:
             continue
-        decision = next((each for each in decisions if each.process is process), None) or decided(process, implied)
+        known = next((each for each in decisions if each.process is process and each.claim == implied), None)
+        decision = known or decided(process, implied)
         ends = _ends(decision)
-        low = max(low, ends[0] if ends and implied is claim else 0.0)
+        low = max(low, ends[0] - math.log(1 / run.kept) if ends and not run.zero_out else 0.0)
         refuted = decision if decision.verdict == REFUTED and refuted is None else refuted
     if refuted is not None:
         return Answer(REFUTED, run, refuted.reason, claim, _both(low, high), refuted)
@@ -354,6 +362,18 @@ def implied_claim(claim: Claim) -> Claim | None:
         return None
     delta = (1 + math.exp(claim.eps)) * claim.delta
     return Claim("approximate-dp", eps=2 * claim.eps, delta=delta) if delta < 1 else None
+
+
+def _where_kept(claim: Claim, kept: float) -> Claim | None:
+    """What a claim implies for a record that is in all passes, which it is with probability ``kept``.
+
+    P >= kept P', so that P(A) - e^eps Q(A) >= kept (P'(A) - e^(eps - ln kept) Q(A)).
+    """
+    if kept == 1:
+        return claim
+    if claim.notion != "approximate-dp" or not claim.delta < kept:
+        return None
+    return Claim("approximate-dp", eps=claim.eps - math.log(kept), delta=claim.delta / kept)
 
 
 def _ends(decision: Decision) -> tuple[float, float] | None:

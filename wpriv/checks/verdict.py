@@ -18,7 +18,7 @@ from wpriv.checks.judge import (
     implied_claim,
     shown,
 )
-from wpriv.checks.premises import DECLARED, Premises
+from wpriv.checks.premises import COMPUTED, DECLARED, Premises
 from wpriv.checks.what_ran import ADD, ZERO, Difference
 from wpriv.core.process import MAX_STEPS
 from wpriv.files.shown import Shown
@@ -96,7 +96,8 @@ class Verdict(Shown):
 
     def sentence(self) -> str:
         it, answer = self.judgement, self.judgement.answer
-        claim = "the claim" if it.claim is None else str(it.claim if answer is None else answer.claim)
+        claim = "any finite eps" if answer is not None else "the claim"
+        claim = claim if it.claim is None else str(it.claim if answer is None else answer.claim)
         if self.verdict == INCOMPLETE:
             return f"{claim} is not decided: {self._undecided()}"
         assert answer is not None
@@ -114,7 +115,9 @@ class Verdict(Shown):
     def facts(self) -> list[tuple[str, str]]:
         """Return all lines below the first one, each a label with its text."""
         answer = self.judgement.answer
-        rows = [*self._claimed()] if self.verdict != INCOMPLETE or not self.missing else []
+        fact = self.premises.fact("claim.eps")
+        is_read = fact is None or fact.source != COMPUTED
+        rows = [] if self.verdict == INCOMPLETE and self.missing and is_read else [*self._claimed()]
         if answer is not None and self.verdict == PROVED:
             rows += self._reading(answer)
         worse = [each for each in answer.run.differences if each.worse] if answer is not None else []
@@ -151,7 +154,7 @@ class Verdict(Shown):
             drawn = any(each.field == "sampling.kind" for each in answer.run.differences)
             words += f", for {' and '.join(sorted(kinds))} sampling" if drawn else ""
         fact = premises.fact("claim.eps")
-        if fact is not None and fact.source == "computed":
+        if fact is not None and fact.source == COMPUTED:
             words += f" ({fact.where})"
         if answer is not None and answer.notes:
             words += f"; {answer.notes[0]}"
@@ -299,7 +302,8 @@ class Verdict(Shown):
             worse = [each for each in answer.run.differences if each.worse]
             why = ESTIMATED if self.is_estimate else answer.reason
             why = f"{worse[0].words}, {worse[0].accounted}" if worse else why
-        return f"the claim {answer.claim} is {self.verdict}: {why}"
+        claim = "any finite eps" if self.judgement.claim is None else f"the claim {answer.claim}"
+        return f"{claim} is {self.verdict}: {why}"
 
     def as_dict(self) -> dict[str, object]:
         """The JSON object of the command line (schema ``wpriv.check/1``), with infinities still floats."""
