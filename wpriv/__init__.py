@@ -11,9 +11,9 @@ from wpriv._version import __version__ as __version__
 
 # files whose class has the same name in capitals
 _MECHANISMS = (
-    "discrete_gauss discrete_laplace dp exponential gauss gauss_threshold gdp histogram laplace laplace_threshold "
-    "local_gauss local_laplace matrix_gauss randomized_response rdp_curve truncated_gauss truncated_laplace "
-    "uniform zcdp"
+    "above_threshold discrete_gauss discrete_laplace dp exponential gauss gauss_threshold gdp histogram laplace "
+    "laplace_threshold local_gauss local_laplace matrix_gauss noisy_max permute_and_flip randomized_response rdp_curve "
+    "top_k truncated_gauss truncated_laplace uniform zcdp"
 )
 # the public names of each module; __init__.pyi imports the same, for type checkers
 _MODULES = {

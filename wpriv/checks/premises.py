@@ -21,7 +21,7 @@ READ, COMPUTED, DECLARED = "read", "computed", "declared"
 # relative difference up to which two numbers of one premise agree
 AGREE = 1e-6
 MAX_STEPS = 100_000
-# keys of a YAML of premises that are about the file, and no premises
+# keys of a YAML of premises that are no premises
 ABOUT = ("kind", "title", "source", "seen", "breaks", "corrected", "expect")
 
 
