@@ -66,6 +66,8 @@ def test_the_inverse_laplace_transform_equals_the_golden_value():
     assert math.exp(log_delta((Part("gauss", 4, 65536, 0.01),), 1.0)) == pytest.approx(float(golden["value"]), rel=1e-9)
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 def test_the_figures_inside_other_libraries_are_the_promised_ones(capsys):
     pytest.importorskip("opacus")
     assert accountants.main(["--quick"]) == 0
