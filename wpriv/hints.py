@@ -20,6 +20,9 @@ SYNONYMS = {
         "matrix-gauss": "matrix-gaussian matrix-mechanism matrix-factorization dp-mf",
         "randomized-response": "rr randomised-response",
         "exponential": "exponential-mechanism",
+        "noisy-max": "report-noisy-max rnm",
+        "above-threshold": "sparse-vector sparse-vector-technique svt",
+        "top-k": "topk",
     },
     "accountants": {
         "pld": "prv privacy-loss-distribution privacy-loss-distributions",
@@ -96,7 +99,8 @@ _SUGGESTIONS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("rho-zcdp cdp", ("zcdp",), "a given rho; Gaussian noise of known sigma is gauss"),
     ("rdp renyi rdp-table renyi-curve", ("rdp-curve",), "Renyi divergences from a table"),
     ("pure-dp approximate-dp approx-dp eps-delta-dp eps-dp", ("dp",), "a given eps and delta"),
-    ("bounded-range report-noisy-max gumbel", ("exponential",), ""),
+    ("bounded-range", ("exponential",), ""),
+    ("gumbel argmax", ("noisy-max",), ""),
     (" ".join(DP_SGD), ("gauss",), "with --sampling poisson and a rate"),
     ("matrix mf dp-ftrl bandmf banded", ("matrix-gauss",), "correlated noise"),
     ("krr k-rr", ("randomized-response",), "of two answers, which bounds that of more"),
@@ -122,7 +126,7 @@ LISTS = {
     "accountant": "accountants",
     "data set": "data",
     "data": "data",
-    **{kind: f"{kind}s" for kind in ("model", "task", "table", "figure")},
+    **{kind: f"{kind}s" for kind in ("model", "task", "table", "figure", "reader")},
 }
 SHORT = 6
 

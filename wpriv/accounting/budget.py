@@ -63,6 +63,14 @@ class MechanismParameters(TypedDict, total=False):
     strategy: str
     separation: int | str
     participations: int | str
+    distribution: str
+    monotone: bool | str
+    candidates: int | str
+    threshold_scale: float | str
+    query_scale: float | str
+    answers: int | str
+    answer_scale: float | str | None
+    variant: str
 
 
 class Keywords(MechanismParameters, total=False):

@@ -130,7 +130,8 @@ def with_scale(step: dict[str, Any]) -> dict[str, Any]:
     if names.keys() == given.keys() and not names.values() & step.keys():
         return {**step, **{names[key]: value for key, value in given.items()}}
     mech = step.get("mech")
-    if given.keys() != {"eps"} or not {"scale", "sensitivity"} <= fields.keys():
+    # of a selection scale = sensitivity / eps is not what eps means
+    if given.keys() != {"eps"} or not {"scale", "sensitivity"} <= fields.keys() or "monotone" in fields:
         raise UsageError(
             f"{' and '.join(given)} {'are' if len(given) > 1 else 'is'} no parameter of {mech}; its parameters: "
             f"{', '.join(fields) or 'none'}. A step of which only eps and delta are known is "

@@ -29,6 +29,7 @@ from wpriv.config.field_types import (
     optional,
 )
 from wpriv.core import theorems
+from wpriv.hints import did_you_mean
 
 REPORTS = "privatized"
 """The reader of files that ``wpriv privatize`` wrote."""
@@ -187,6 +188,30 @@ class Average(StrictModel):
         "share of the average that a step keeps; the weights after the step have the remaining share", 0.999
     )
     ramp: bool = key("keep only (1 + t) / (10 + t) after step t where that is less, so that early weights fade", True)
+
+
+class EarlyStop(StrictModel):
+    """End the training where a figure of the test records does not get better any more."""
+
+    records: Literal["public", "private"] | None = optional(
+        "public: the test records are declared public, and looks at them cost nothing. private: a look is the number "
+        "of them that the network gets right, with noise. Needed with privacy"
+    )
+    metric: Literal["accuracy", "test_loss", "perplexity"] | None = optional(
+        "the figure of public records (default: accuracy, or test_loss where there is none); of private ones accuracy"
+    )
+    patience: Count = key("looks in a row without a better figure after which the training ends", 3)
+    every: Count | None = optional("steps between two looks (default: those of an epoch)")
+    least: Annotated[float, Field(ge=0, allow_inf_nan=False)] = key("by how much a better figure is better", 0.0)
+    eps: Positive | None = optional(
+        "what all looks at private records together cost each of them, at privacy.delta (default: privacy.eps)"
+    )
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        if self.records != "private" and self.eps is not None:
+            yield ("eps",), "eps is the cost of looks at private records (records: private); leave it out"
+        if self.records == "private" and self.metric not in (None, "accuracy"):
+            yield ("metric",), f"private records are looked at by accuracy; found {self.metric}. Leave it out"
 
 
 class Adapt(StrictModel):
@@ -424,6 +449,15 @@ class Optimizer(StrictModel):
     decay: Literal["none", "linear", "cosine"] = key("how lr falls to 0 over the run, or after the warm-up", "none")
     warmup: Count | None = optional("number of first steps over which lr rises linearly to its value")
 
+    @field_validator("name", mode="before")
+    @classmethod
+    def _known(cls, value: object) -> object:
+        known = ("sgd", "adam", "adamw")
+        if isinstance(value, str) and value not in (*known, "given"):
+            near = did_you_mean(value, known)
+            raise ValueError(f"must be sgd, adam or adamw (in Python also one of torch.optim); found {value!r}{near}")
+        return value
+
     def rules(self) -> Iterator[tuple[Key, str]]:
         if self.nesterov and not (self.name == "sgd" and self.momentum):
             reason = "is one of the momentum of sgd; give a momentum above 0, or leave nesterov out"
@@ -468,6 +502,7 @@ class Train(StrictModel):
         "average each record's gradient over copies (changed images, or other draws of the network) before clipping"
     )
     average: Average | None = optional("measure and release an exponential moving average of the weights as well")
+    early_stop: EarlyStop | None = optional("end where a figure of the test records does not get better any more")
     batch: Count | None = optional(
         "records of a step, on average under Poisson sampling and random allocation (a pass then has "
         "records / batch steps, rounded to a whole number); all of them where left out"
@@ -494,7 +529,7 @@ class Train(StrictModel):
     memory: Annotated[int, Field(ge=16)] = key("megabytes that the activations of one physical batch may take", 1000)
     shard_weights: bool = key(
         "divide weights, sums of gradients, noise and optimizer among the processes of torchrun (FSDP); "
-        "needs layers with clipping rules",
+        "needs a network that is clipped by the method ghost",
         False,
     )
     checkpoint: Annotated[float, Field(ge=0)] = key("seconds between checkpoints; there is one an epoch as well", 60.0)
@@ -540,10 +575,29 @@ class Train(StrictModel):
                 yield ("sweep",), f"sweep: {several}; leave it out of the axes"
         if self.optimizer.name == "given" and self.data.name != "given":
             yield ("optimizer", "name"), "given is an optimizer of a Python program; take sgd, adam or adamw"
+        if self.early_stop is not None:
+            yield from self._looks(self.early_stop)
         if self.privacy is not None:
             yield from self._batches(self.privacy)
         if self.printed is not None:
             yield from self.printed.unknown(Train)
+
+    def _looks(self, rule: EarlyStop) -> Iterator[tuple[Key, str]]:
+        private, reason = self.privacy, ""
+        if private is not None and rule.records is None:
+            yield ("early_stop",), "early_stop needs records: public, or private; found neither"
+        if rule.records != "private":
+            return
+        if private is None:
+            reason = "have the delta of `privacy`, and this training has none"
+        elif rule.eps is None and private.eps is None:
+            reason = "have an eps: give early_stop.eps, since privacy has none"
+        elif private.group > 1 or "max_per_person" in self.data.parameters():
+            reason = "are counted one by one, and a person has several here. Give public records"
+        elif self.tune is not None or self.has_several:
+            reason = "are counted for one training, and this recipe has several. Give public records"
+        if reason:
+            yield ("early_stop", "records"), f"looks at private records {reason}"
 
     def _batches(self, private: Privacy) -> Iterator[tuple[Key, str]]:
         if private.sampling != "none" and self.batch is None:

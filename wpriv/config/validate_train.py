@@ -214,7 +214,7 @@ def _of_task(model: Train, task: Any) -> Iterator[tuple[Key, str]]:
         message = f"{name} compares gradients of records, which the task {model.task} does not observe; use pld"
         yield ("accountants",), message
     sums = f"it needs a task that trains one network on a sum of losses, such as classify or fit; found {model.task}"
-    for name in ("augment", "average", "init", "freeze", "lora", "precision"):
+    for name in ("augment", "average", "early_stop", "init", "freeze", "lora", "precision"):
         if getattr(model, name) is not None:
             yield (name,), f"{name}: {sums}. Leave {name} out"
     if model.privacy is not None and (model.privacy.clip == "automatic" or model.privacy.by_group):

@@ -19,6 +19,7 @@ from wpriv.core.loss_pair import gaussian_mu
 from wpriv.core.process import Process, closed_form
 from wpriv.core.trade_off import (
     DEFAULT_FPR,
+    LEAST_REGRET,
     MU_TOL,
     DeltaEnds,
     GaussianMu,
@@ -26,6 +27,7 @@ from wpriv.core.trade_off import (
     atomic_points,
     gaussian_mu_of_advantage,
     least_mu,
+    regret,
 )
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics import counted_work
@@ -158,7 +160,24 @@ class Membership:
         ends = [(low, max(min(high, unsampled), low)) for low, high in ends]
         ends = [(0.0 if self.curve.claim == "upper-bound" else low, high) for low, high in ends]
         orders = tuple((name, *pair) for name, pair in zip(self.names, ends, strict=True))
-        return GaussianMu(fpr, max(low for low, _ in ends), max(high for _, high in ends), orders)
+        lower, upper = max(low for low, _ in ends), max(high for _, high in ends)
+        return GaussianMu(fpr, lower, upper, orders, regret=self._regret(upper))
+
+    def _regret(self, mu: float) -> float:
+        """The regret of mu, rounded up: how far its Gaussian trade-off curve is below that of both orders of the
+        neighbours; below the proven one, where no lower end of delta is known."""
+        if math.isinf(mu):
+            return 0.5
+        self._enough = LEAST_REGRET / 2
+        ends = self._worst_ends
+        return regret(TradeOff(ends, ends), mu)
+
+    def _worst_ends(self, eps: float) -> tuple[float, float]:
+        """The bounds of delta of the worse order of the neighbours."""
+        if not self.curve.orders and self.curve.claim != "upper-bound":
+            return delta_ends(self.curve.delta_bracket, eps)
+        ends = [self._ends(index)(eps) for index in range(len(self._known))]
+        return max(low for low, _ in ends), max(high for _, high in ends)
 
     def error_rates(self, fprs: Sequence[float], tol: float = RATE_TOL) -> list[ErrorRates]:
         """The best test of either order at each false-positive rate."""

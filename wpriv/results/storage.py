@@ -32,6 +32,7 @@ CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "p
 RUNS = "runs.csv"
 EXPECT = "expect.json"  # where the recipe has expected numbers
 METRICS, FIGURE, LEDGER = "metrics.csv", "figure.png", "ledger.jsonl"
+LOOKS = "looks.jsonl"  # the ledger of early stopping on private test records
 STATEMENT, STATEMENT_TEXT = "statement.json", "statement.md"
 CHECKPOINT, MODEL, DIAGNOSTICS = "checkpoint.pt", "model.pt", "diagnostics.pt"
 WEIGHTS = "model.safetensors"

@@ -19,6 +19,7 @@ from wpriv.numerics.numbers import text
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.model import Json, Statement
 from wpriv.training import earlier_runs, plan, tasks, training_statement
+from wpriv.training.engine import early_stop
 from wpriv.training.plan import Plan
 from wpriv.training.reports import model_check
 from wpriv.training.run_folder import RunFolder
@@ -101,6 +102,7 @@ def conclude(
     storage.write_json(path / storage.PROVENANCE, provenance)
     metrics, task = storage.table(path / storage.METRICS), tasks.load(job.train.task)
     tested = {**provenance, "checked": stored.get("checked", []), "remarks": stored.get("remarks", [])}
+    tested["earlier_looks"] = early_stop.earlier_looks(ledger.entries(path / storage.LOOKS), folder.run)
     statement = training_statement.statement(job, process, rows, refused, tested, reports)
     warnings = statement.get("warnings", [])
     if process is not None and job.private is not None and job.private.delta is not None:

@@ -288,7 +288,8 @@ class Loop:
         if not self._engine.steps_done:
             raise UsageError("`run.finish()` ends a training after the steps that ran, and none has; take a step first")
         self._require_sound()
-        self._engine.ended = scheduled
+        # an end that early stopping has decided was not fixed in advance
+        self._engine.ended = scheduled and self._engine.ended is None
         # writes the last metrics and the weights, and draws no batch
         for _ in self._batches or self._draw():
             raise AssertionError

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 SOURCE = "trained from Python by wpriv.train"
 # keywords of ``wpriv.train`` that are keys of ``privacy``, are keys of a recipe, or become such keys
 TARGET = ("eps", "delta", "sigma", "clip", "sampling")
-KEYS = ("batch", "epochs", "steps", "seed", "augment", "average", "freeze", "lora", "physical", "precision")
+KEYS = (
+    *("batch", "epochs", "steps", "seed", "physical", "precision"),
+    *("augment", "average", "early_stop", "freeze", "lora"),
+)
 OTHERS = ("privacy", "lr", "optimizer", "scheduler", "copies")
 
 

@@ -26,6 +26,7 @@ from wpriv.numerics.numbers import duration, echo, text
 from wpriv.training import tasks
 from wpriv.training.engine import release_spec
 from wpriv.training.engine.cost_estimate import CostEstimate
+from wpriv.training.engine.early_stop import Looks
 from wpriv.training.engine.release_spec import ReleaseSpec, count_share, default_count_noise
 
 MAX_ANSWERS = 64  # that are kept, of each kind
@@ -182,6 +183,32 @@ class Plan:
     def ended(self, steps: int, *, scheduled: bool) -> Plan:
         """Return the plan of a training that was ended after so many of its steps."""
         return replace(self, steps=steps, planned=self.steps, scheduled=scheduled, _eps={})
+
+    @cached_property
+    def looks(self) -> Looks | None:
+        """When the training looks at test records to end early; None where it does not."""
+        rule, private, steps = self.train.early_stop, self.private, self.planned or self.steps
+        if rule is None:
+            return None
+        every = rule.every or max(1, round(self.records / self.batch))
+        most = (steps - 1) // every
+        if not most:
+            raise UsageError(
+                f"{self.recipe.name}: early_stop looks every {every} steps, and the training has {steps}. Give a "
+                f"smaller `every`"
+            )
+        looks = Looks(rule, every, most)
+        if rule.records != "private" or private is None:
+            return looks
+        target, delta = rule.eps or private.eps, private.delta
+        assert target is not None
+        assert delta is not None
+
+        def at(sigma: float) -> Looks:
+            return replace(looks, sigma=sigma, adjacency=self.adjacency, delta=delta)
+
+        tol = evaluate.answer_tol(at(1.0).process())
+        return at(least_noise(lambda sigma: at(sigma).process(), ACCOUNTANT, target, delta, tol).value)
 
     @property
     def end(self) -> tuple[str, ...]:

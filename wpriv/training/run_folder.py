@@ -264,12 +264,12 @@ def claim(folder: RunFolder, recipe: Recipe, provenance: Json) -> None:
     if not folder.resume:
         # a fork continues the ledger, and begins from the weights
         weights = {storage.CHECKPOINT, storage.MODEL, storage.DIAGNOSTICS}
-        kept = {storage.LEDGER, *weights} if folder.fork else set()
+        kept = {storage.LEDGER, storage.LOOKS, *weights} if folder.fork else set()
         # at every moment a statement is beside model.safetensors, here or where it was moved
         first = (storage.STATEMENT, storage.WEIGHTS, storage.AVERAGE)
         parts = sorted(part.name for part in path.glob(storage.CHECKPOINT_PARTS))
         results = storage.of_training(recipe.train.task, averaged=True, adapted=True)
-        names = dict.fromkeys((*first, *results, storage.CHECKPOINT, *parts))
+        names = dict.fromkeys((*first, *results, storage.LOOKS, storage.CHECKPOINT, *parts))
         _move_aside(path, [name for name in names if name not in {*kept, storage.RECIPE} and (path / name).is_file()])
         durable_writes.replace(path / storage.RECIPE, yaml_document.as_yaml(recipe.data))
     about = {**storage.provenance(), **provenance, "run": folder.run}

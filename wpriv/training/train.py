@@ -41,6 +41,7 @@ def train(
     scheduler: Any = None,
     augment: Mapping[str, Any] | None = None,
     average: Mapping[str, Any] | None = None,
+    early_stop: Mapping[str, Any] | None = None,
     freeze: str | Sequence[str] | None = None,
     lora: Mapping[str, Any] | None = None,
     physical: int | None = None,
@@ -93,6 +94,9 @@ def train(
             torch with its own ``lr``: a function parameters -> optimizer, or an optimizer over the trained parameters.
         scheduler: of torch's learning rates: a function optimizer -> schedule, or a schedule over that optimizer.
         augment, average: these keys of a recipe: ``{"copies": 8, "flip": "horizontal"}``, ``{"decay": 0.999}``.
+        early_stop: ``{"records": "public", "patience": 3}`` ends where the figures of ``test`` do not get better any
+            more; ``"private"`` records are counted with noise, at an eps of their own. The eps of the training is that
+            of all planned steps.
         freeze, lora: names of parameters that are not trained, ``features.*``, and low-rank changes, ``{"rank": 4}``;
             the network that is given holds them afterwards, and its first weights are taken as public.
         physical: how many records pass through the network at once, of a batch that memory does not hold; found from
@@ -134,7 +138,7 @@ def train(
         "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
         "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "scheduler": scheduler,
         "seed": seed,
-        "augment": augment, "average": average, "freeze": freeze, "lora": lora,
+        "augment": augment, "average": average, "early_stop": early_stop, "freeze": freeze, "lora": lora,
         "physical": physical, "precision": precision, "copies": copies,
         "person": person, "max_per_person": max_per_person,
     }  # fmt: skip

@@ -60,6 +60,7 @@ def schedule(job: Plan, run: int = 1) -> Schedule:
         every=job.train.checkpoint,
         exact=private is not None and private.exact,
         average=job.train.average,
+        looks=job.looks,
     )
 
 

@@ -61,7 +61,8 @@ def statement(
         about: provenance. reports: the statement of the training records, if they were privatised before.
     """
     private, train, task = plan.private, plan.train, tasks.load(plan.train.task)
-    remarks = [*plan.end, *task.remarks(train, plan.sizes), *about.get("remarks", ())]
+    looks = [] if plan.looks is None else plan.looks.in_words(about.get("earlier_looks", ()))
+    remarks = [*plan.end, *looks, *task.remarks(train, plan.sizes), *about.get("remarks", ())]
     groups = {name: size for name, size in plan.sizes.items() if name != "records"}
     on_reports = reports is not None and private is None
     observed = process is not None and any(step.observed for step in process.steps)
@@ -87,9 +88,11 @@ def statement(
             broken=private is not None and private.clip == "batch-mean",
             averaged=train.average is not None,
             adapted=train.lora is not None,
-            on_test_records=task.trains_on_test_records(train),
+            on_test_records=task.trains_on_test_records(train)
+            or (train.early_stop is not None and train.early_stop.records is None),
             observed=private is not None and observed,
             leaks=reports is not None and on_reports and reports["guarantees"][0]["claim"] == "as-published",
+            looks=plan.looks is not None and plan.looks.step is not None,
         ),
         "remarks": remarks,
         **guarantee,

@@ -268,6 +268,30 @@ def routed(own: Any, x: Tensor) -> Tensor:
     return out
 
 
+def sorted_rows(own: Any, x: Tensor) -> Tensor:
+    """An inner layer gets the records in the order of their scores."""
+    order = own.gate(x)[:, 0].argsort()
+    out: Tensor = own.head(torch.tanh(own.first(x[order]))[order.argsort()])
+    return out
+
+
+def best_experts(own: Any, x: Tensor, best: int = 2) -> Tensor:
+    """Each word passes through the best two of three experts, which get different numbers of words."""
+    words = own.words(x)
+    rows = words.reshape(-1, words.shape[2])
+    weights, chosen = own.gate(rows).softmax(1).topk(best)
+    out = torch.zeros_like(rows)
+    for number, expert in enumerate(own.experts):
+        row, place = torch.where(chosen == number)
+        out = out.index_add(0, row, weights[row, place, None] * torch.tanh(expert(rows[row])))
+    result: Tensor = own.head(out.view_as(words).mean(1))
+    return result
+
+
+def experts() -> dict[str, nn.Module]:
+    return {"gate": nn.Linear(8, 3), "experts": nn.ModuleList(nn.Linear(8, 8) for _ in range(3))}
+
+
 class Called(nn.Module):
     """Counts its calls, without a use."""
 
@@ -332,6 +356,9 @@ RIGHT: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
     "experts without a limit": (
         lambda: plain(routed, second=nn.Linear(WIDTH, 8), gate=nn.Linear(WIDTH, 2)), vectors,
     ),
+    "rows in the order of their scores": (lambda: plain(sorted_rows, gate=nn.Linear(WIDTH, 2)), vectors),
+    "best two of three experts": (lambda: text(best_experts, **experts()), sentences),
+    "best expert": (lambda: text(lambda own, x: best_experts(own, x, 1), **experts()), sentences),
     "largest three": (lambda: plain(lambda own, x: own.head(own.first(x).topk(8, dim=1).values)), vectors),
     "a way of its own, by its sign": (
         lambda: plain(lambda own, x: torch.where(x[:, :1] > 0, bent(own, x), bent(own, -x))), vectors,

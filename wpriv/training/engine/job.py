@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from wpriv.errors import UsageError
 from wpriv.training.clipping.example_gradients import Loss
 from wpriv.training.engine.augmentation import Augmentation
 from wpriv.training.engine.batch_gradient import AdaptiveNorm, Batches, BatchGradient, Fetch
+from wpriv.training.engine.early_stop import Looks
 from wpriv.training.engine.sampler import Indices
 from wpriv.training.engine.update_rules import Updates
 from wpriv.training.noise.noise_stream import Noise
@@ -45,7 +47,7 @@ class Schedule:
         once: only the first step releases something.
         run: the number of the run in its ledger, which a fork increases. every: seconds between checkpoints.
         exact: sums and noise without floating-point error, see ``release.add_noise``.
-        average: the average of the weights that is kept, if any.
+        average: the average of the weights that is kept, if any. looks: at test records, to end early.
     """
 
     sampling: Sampling
@@ -62,6 +64,7 @@ class Schedule:
     every: float = 60.0
     exact: bool = False
     average: Average | None = None
+    looks: Looks | None = None
 
     def __post_init__(self) -> None:
         if self.step is None:
@@ -169,6 +172,7 @@ class Job:
             returns: the rows that this process keeps of the sum over all processes.
         hosted: a step leaves the noisy mean in the gradients of the weights, for an optimizer of the caller.
         frozen: layers that stay in evaluation mode. remarks: what the statement says of the network.
+        tests: the number of test records.
     """
 
     model: nn.Module
@@ -191,3 +195,13 @@ class Job:
     hosted: bool = False
     frozen: tuple[nn.Module, ...] = ()
     remarks: tuple[str, ...] = ()
+    tests: int = 0
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Put the model into evaluation mode, and every layer back into its own at the end."""
+        modes = [(layer, layer.training) for layer in self.model.modules()]
+        self.model.eval()
+        yield
+        for layer, training in modes:
+            layer.training = training

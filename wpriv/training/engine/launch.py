@@ -71,6 +71,9 @@ def prepare(
         inherit(job.model, folder, torch_device)
     if recipe.shard_weights:
         job = sharding.divided(job, recipe)
+    if schedule.looks is not None:
+        with job.evaluating():
+            schedule.looks.figure(job.evaluate())
     begin()
     return Engine(job, schedule, seeds, folder, torch_device, identity=identity, resume=resume, fork=fork)
 

@@ -23,10 +23,11 @@ from wpriv.errors import Interrupted, UsageError
 from wpriv.training.clipping import spectral_norms
 from wpriv.training.engine import distributed, sharding
 from wpriv.training.engine.batch_gradient import BatchGradient
+from wpriv.training.engine.early_stop import Watch
 from wpriv.training.engine.job import ReleaseGate, require_adjacency
 from wpriv.training.engine.sampler import Indices
 from wpriv.training.engine.training_state import Row, TrainingState
-from wpriv.training.noise.release import add_noise
+from wpriv.training.noise.release import Bounded, add_noise
 
 # --- the C library's allocator: memory that a training on a CPU frees is kept for its next step ---
 
@@ -198,6 +199,24 @@ class Engine(TrainingState):
             self._require_finite_weights()
         if self.average is not None:
             self.average.update(self.steps_done)
+        if self.watch is not None and self.watch.is_due(self.steps_done, self.schedule.steps):
+            self._look(self.watch)
+
+    def _look(self, watch: Watch) -> None:
+        """Look at the test records, and end the training where it has not got better for long enough."""
+        looks = watch.looks
+        with self.job.evaluating():
+            name, figure = looks.figure(self.job.evaluate())
+        if looks.step is not None:
+            if self.looks_ledger is not None:
+                self.looks_ledger.spend(self.steps_done // looks.every, looks.step)
+            count = torch.tensor([round(figure * self.job.tests)], dtype=torch.float64, device=self.device)
+            total = Bounded([count], 1.0, looks.adjacency, grid=1.0)
+            [noisy] = add_noise(total, looks.sigma, self.noise, exact=self.schedule.exact)
+            figure = float(noisy) / self.job.tests
+        watch.see(name, distributed.broadcast(figure))
+        if watch.is_over:
+            self.ended = False
 
     def _require_finite_weights(self) -> None:
         """Refuse weights that are not finite: noisy releases made them so, as such gradients of records add zero."""
@@ -321,18 +340,15 @@ class Engine(TrainingState):
             "loss": loss / count if count else None,
             "clipped": clipped / count if count and not math.isnan(clipped) else None,
         }
-        modes = [(layer, layer.training) for layer in self.job.model.modules()]
-        self.job.model.eval()
-        figures = self.job.evaluate()
-        if self.job.adaptive is not None:
-            figures["clip_norm"] = self.job.adaptive.norm
-        if self.steps_done == self.schedule.steps and self.job.conclude is not None:
-            figures |= self.job.conclude()
-        if self.average is not None:
-            with self.average.in_use():
-                figures |= {AVERAGE_PREFIX + name: figure for name, figure in self.job.evaluate().items()}
-        for layer, training in modes:
-            layer.training = training
+        with self.job.evaluating():
+            figures = self.job.evaluate()
+            if self.job.adaptive is not None:
+                figures["clip_norm"] = self.job.adaptive.norm
+            if self.steps_done == self.schedule.steps and self.job.conclude is not None:
+                figures |= self.job.conclude()
+            if self.average is not None:
+                with self.average.in_use():
+                    figures |= {AVERAGE_PREFIX + name: figure for name, figure in self.job.evaluate().items()}
         return {"epoch": epoch, "step": self.steps_done, **means, **figures}
 
 

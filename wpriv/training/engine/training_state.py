@@ -18,7 +18,9 @@ from wpriv.config.train_schema import Average
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import checkpoint, durable_writes
 from wpriv.randomness import Seeds, augmentation_key, key_digest, new_key, sampling_generator, stream_digest
+from wpriv.results.storage import LOOKS
 from wpriv.training.engine import distributed, sharding
+from wpriv.training.engine.early_stop import Watch
 from wpriv.training.engine.job import Job, Schedule
 from wpriv.training.engine.sampler import Sampler, sampler
 from wpriv.training.engine.saved_weights import CHECKPOINT, DIAGNOSTICS, LEDGER, MODEL, inherit
@@ -111,6 +113,8 @@ class TrainingState:
         self.before_saving: Callable[[], None] = lambda: None
         # called with the noisy gradient of every step before the weights are updated; an audit observes it here
         self.before_update: Callable[[list[Tensor]], None] = lambda parts: None
+        self.watch = None if schedule.looks is None else Watch(schedule.looks)
+        self.looks_ledger: Ledger | None = None
         self.without_noise = schedule.step is None  # in this run, or in one before it
         self.rows: list[Row] = []
         self.checked: list[int] = []  # the steps of which records were compared with records alone
@@ -125,6 +129,9 @@ class TrainingState:
         if distributed.is_main():
             planned, words = self._releases(schedule.steps), {"adjacency": schedule.adjacency, "stream": self.stream}
             self.ledger = Ledger(folder / LEDGER, schedule.run, planned, resume=resume, **words)
+            if schedule.looks is not None and schedule.looks.step is not None:
+                most = schedule.looks.most
+                self.looks_ledger = Ledger(folder / LOOKS, schedule.run, most, resume=resume, **words)
         stored = self._restore(fixed=seeds.fixed) if resume else {}
         if fork:
             self._inherit()
@@ -195,8 +202,15 @@ class TrainingState:
         return min(steps, 1) if self.schedule.once else steps
 
     def _force(self) -> None:
-        if self.ledger is not None:
-            self.ledger.force()
+        for each in (self.ledger, self.looks_ledger):
+            if each is not None:
+                each.force()
+
+    def _name_stream(self) -> None:
+        """Let further lines of the ledgers name the present noise."""
+        for each in (self.ledger, self.looks_ledger):
+            if each is not None:
+                each.stream = self.stream
 
     def _position(self) -> dict[str, Any]:
         """Return the run, its position in the ledger, and whether the weights were trained without noise."""
@@ -224,6 +238,7 @@ class TrainingState:
             **({} if self.job.augmentation is None else {"augmentation": self.job.augmentation.key}),
             **({} if self.job.adaptive is None else {"clip_norm": self.job.adaptive.norm}),
             **({} if self.job.scheduler is None else {"scheduler": self.job.scheduler.state_dict()}),
+            **({} if self.watch is None else {"best": self.watch.best, "waited": self.watch.waited}),
         }
 
     def _weights(self) -> dict[str, Any]:
@@ -251,8 +266,7 @@ class TrainingState:
         key = distributed.broadcast(new_key())
         self.noise.restore(key.hex())
         self.stream, self.repeats_until = key_digest(key), None
-        if self.ledger is not None:
-            self.ledger.stream = self.stream
+        self._name_stream()
         self.save()
 
     def _restore(self, *, fixed: bool) -> dict[str, Any]:
@@ -273,8 +287,10 @@ class TrainingState:
             self.job.adaptive.norm = stored["clip_norm"]
         if self.job.scheduler is not None:
             self.job.scheduler.load_state_dict(stored["scheduler"])
-        if self.ledger is not None:
-            self.ledger.stream = self.stream
+        if self.watch is not None:
+            self.watch.best, self.watch.waited = stored["best"], stored["waited"]
+            self.ended = False if self.watch.is_over else None
+        self._name_stream()
         self._require_ledger(stored, CHECKPOINT)
         if self.ledger is not None and self.schedule.step is not None:
             earlier = len(self.ledger.entries) - self.ledger.steps
@@ -308,7 +324,8 @@ class TrainingState:
         augmented = {} if self.job.augmentation is None else {"augmentation": int}
         adapted = {} if self.job.adaptive is None else {"clip_norm": float}
         scheduled = {} if self.job.scheduler is None else {"scheduler": dict}
-        checkpoint.require(stored, path, checkpoint.METRICS | averaged | augmented | adapted | scheduled)
+        looked = {} if self.watch is None else {"best": float, "waited": int}
+        checkpoint.require(stored, path, checkpoint.METRICS | averaged | augmented | adapted | scheduled | looked)
         if (stored["identity"], stored["run"]) != (self.identity, self.schedule.run):
             raise UsageError(
                 f"the checkpoint in {self.folder} is of another recipe; give that one, "

@@ -67,6 +67,7 @@ def of_training(
     on_test_records: bool = False,
     observed: bool = False,
     leaks: bool = False,
+    looks: bool = False,
 ) -> list[Entry]:
     """Return which files of a training may be published.
 
@@ -78,10 +79,13 @@ def of_training(
         on_test_records: the weights depend on test records.
         observed: distances of gradients were observed, and figures were computed from them.
         leaks: the reports have no guarantee, since clip bounds were computed from the records.
+        looks: the training looked at private test records through noise, and has a ledger of that.
     Returns:
         For each file ``file``, ``publish`` (``yes`` or ``no``) and ``why``.
     """
     answers = _common_files(broken)
+    if looks:
+        answers[storage.LOOKS] = ("yes", LEDGER)
     if averaged:
         answers[storage.AVERAGE] = ("no", BROKEN) if broken else ("yes", AVERAGE)
     if adapted:

@@ -323,6 +323,7 @@ def build_job(
         frozen=tuple(fine_tuning.frozen_layers(model, recipe).values()),
         remarks=(*fine_tuning.remarks(model, recipe), *(() if recipe.precision is None else (HALF,))),
         save_artifacts=functools.partial(fine_tuning.save_adapter, model, recipe),
+        tests=len(test[1]),
     )
 
 
