@@ -339,8 +339,10 @@ class Uses(TorchFunctionMode):
 class Reflections(torch.autograd.Function):
     """``torch.linalg.householder_product`` of one matrix, of which the gradients of many records are fast.
 
-    Q is the first columns E of a product of reflections H_j = 1 - tau_j v_j v_j^T. With L = (H_1 ... H_{j-1})^T G and
-    R = H_{j+1} ... H_k E the gradient in tau_j is -(v_j^T L)(v_j^T R)^T, in v_j it is -tau_j (L R^T v_j + R L^T v_j).
+    The product of the reflections 1 - tau_j v_j v_j^T is 1 - V T V^T with T = (1 + D U)^-1 D, where D holds tau, and U
+    is what V^T V has above its diagonal. So the gradients are matrix products with T.
+
+    Source: Joffrain et al. (2006), the UT transform.
     """
 
     generate_vmap_rule = True
@@ -360,18 +362,20 @@ class Reflections(torch.autograd.Function):
     def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """Return the gradients of both arguments."""
         lower, tau = ctx.saved_tensors
+        count = lower.shape[1]
         first = torch.eye(*lower.shape, dtype=lower.dtype, device=lower.device)
-        vectors = (lower.tril(-1) + first).unbind(1)
-        right = [first]
-        for vector, scale in zip(vectors[:0:-1], tau.flip(0), strict=False):
-            right.append(right[-1] - scale * torch.outer(vector, vector @ right[-1]))
-        left, of_lower, of_tau = delta, [], []
-        for vector, scale, other in zip(vectors, tau, reversed(right), strict=True):
-            along, across = vector @ left, vector @ other
-            of_tau.append(-(along * across).sum())
-            of_lower.append(-scale * (left @ across + other @ along))
-            left = left - scale * torch.outer(vector, along)
-        return torch.stack(of_lower, dim=1).tril(-1), torch.stack(of_tau)
+        v = lower.tril(-1) + first
+        top, above = v[:count], (v.T @ v).triu(1)
+        inverse = torch.linalg.inv(first[:count] + tau.unsqueeze(1) * above)
+        t = inverse * tau
+        # of Q = E - V T W with W = V^T E, from the last step to the first
+        along = v.T @ delta
+        of_w, of_t = -t.T @ along, -along @ top
+        z = inverse.T @ of_t
+        of_n = -z @ t.T
+        of_above = (tau.unsqueeze(1) * of_n).triu(1)
+        of_v = v @ (of_above + of_above.T) - delta @ (top @ t.T) + first @ of_w.T
+        return of_v.tril(-1), (z.diagonal() + (of_n * above).sum(dim=1))
 
 
 @contextmanager
