@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations
 
 from tests.training.clipping.literal import require_literal
 from wpriv.training.clipping.parameter_uses import Reflections
@@ -55,13 +56,21 @@ def test_gradients_of_reflections_are_those_of_their_product_one_by_one(rows, co
     tau[0] = 0.0
     lower.requires_grad_()
     tau.requires_grad_()
-    vectors, product = (
-        lower.tril(-1) + torch.eye(rows, count, dtype=torch.float64),
-        torch.eye(rows, dtype=torch.float64),
-    )
-    for vector, scale in zip(vectors.unbind(1), tau, strict=True):
-        product = product @ (torch.eye(rows, dtype=torch.float64) - scale * torch.outer(vector, vector))
+    one = product = torch.eye(rows, dtype=torch.float64)
+    for vector, scale in zip((lower.tril(-1) + one[:, :count]).unbind(1), tau, strict=True):
+        product = product @ (one - scale * torch.outer(vector, vector))
     wanted = torch.autograd.grad((product[:, :count] * delta).sum(), (lower, tau))
     found = torch.autograd.grad((Reflections.apply(lower, tau) * delta).sum(), (lower, tau))
-    for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+    for mine, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [1, 6])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_weight_norm_of_positions_is_clipped_as_by_the_literal_loop(length, frozen):
+    torch.manual_seed(0)
+    layer = parametrizations.weight_norm(nn.Linear(5, 4)).double()
+    layer.parametrizations.weight.original0.requires_grad_(not frozen).data *= 1.3  # g is no longer |v|
+    model = nn.Sequential(layer, nn.Tanh(), nn.Flatten(), nn.Linear(4 * length, 3).double())
+    x, y = torch.randn(8, length, 5, dtype=torch.float64), torch.randint(3, (8,))
+    require_literal(model, nn.CrossEntropyLoss(reduction="none"), x, y, method="ghost")

@@ -11,6 +11,7 @@ by a backward pass through that computation. Nothing of the records is computed 
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from wpriv.errors import Unsupported
-from wpriv.training.clipping.example_gradients import Share, explicit, outer, products, together
+from wpriv.training.clipping.example_gradients import Share, explicit, outer, products, roughness, together
 from wpriv.training.clipping.layer_rules import embedding
 from wpriv.training.clipping.record_trees import Records, leaves
 
@@ -59,10 +60,15 @@ class Rows(int):
 
 @dataclass(frozen=True)
 class Computed:
-    """A tensor that is computed from parameters alone: from ``roots``, parameters or rows of an embedding."""
+    """A tensor that is computed from parameters alone: from ``roots``, parameters or rows of an embedding.
+
+    Args:
+        normed: v and g of a matrix that weight norm computes, g v / |v| for each row; None for others.
+    """
 
     tensor: Tensor
     roots: tuple[Tensor, ...]
+    normed: tuple[Tensor, Tensor] | None = None
 
 
 # the gradient of an operation's result -> gradients by record of the tensors that took part in it
@@ -221,8 +227,14 @@ class Uses(TorchFunctionMode):
                     padding = given.get("padding_idx", args[2] if len(args) > 2 else None)
                     self.embedded[id(tensor)] = args[1], args[0], padding
                     roots = (tensor,)
-                self.computed[id(tensor)] = Computed(tensor, roots)
+                normed = tuple(args[:2]) if func.__name__ == "_weight_norm" and self._by_rows(*args) else None
+                self.computed[id(tensor)] = Computed(tensor, roots, normed)  # type: ignore[arg-type]
         return out
+
+    def _by_rows(self, v: Any, g: Any, dim: int = 0) -> bool:
+        """Return whether weight norm scales the rows of a matrix, of two parameters."""
+        both = all(isinstance(part, nn.Parameter) and id(part) in self.computed for part in (v, g))
+        return bool(both and dim == 0 and v.dim() == 2)
 
     # --- operations in which both meet ---
 
@@ -410,6 +422,8 @@ def _to_roots(computed: Computed, share: Share) -> list[tuple[Tensor, Share]]:
     tensor, roots = computed.tensor, computed.roots
     if tensor is roots[0]:
         return [(tensor, share)]
+    if computed.normed is not None and share.factors is not None:
+        return _of_normed(*computed.normed, *share.factors)
     size = max(1, TOGETHER // max(root.numel() for root in roots))
     options = {"retain_graph": True, "allow_unused": True, "is_grads_batched": True}
     deltas = torch.split(share.each().to(tensor.dtype), size)
@@ -423,6 +437,30 @@ def _to_roots(computed: Computed, share: Share) -> list[tuple[Tensor, Share]]:
         ) from error
     parts = zip(roots, zip(*pieces, strict=True), strict=True)
     return [(root, explicit(torch.cat(grads))) for root, grads in parts if grads[0] is not None]
+
+
+def _of_normed(v: Tensor, g: Tensor, h: Tensor, d: Tensor) -> list[tuple[Tensor, Share]]:
+    """Return the gradients of v and g where those of g v / |v|, row by row, are G_i = sum over t of d_it h_it^T.
+
+    With u = v / |v| that of g is G u by rows, and that of v is g / |v| (G - (G u) u), whose squared norm is a difference
+    of two: a bound on the rounding of both, and of the sum, is added.
+    """
+    lengths = torch.linalg.vector_norm(v, dim=1, keepdim=True)
+    unit, scale = (v / lengths).to(h.dtype), (g / lengths).to(h.dtype)
+    of_g = (d * (h @ unit.T)).sum(dim=1)
+    whole = ((h @ h.transpose(1, 2)) @ d * d).sum(dim=1)
+    sizes = (torch.linalg.vector_norm(h, dim=2) * torch.linalg.vector_norm(d * scale.T, dim=2)).sum(dim=1)
+    rough = 4 * roughness(h.dtype) * math.sqrt(h.shape[2] + d.shape[2])
+    squares = (whole - of_g.square()).clamp(min=0.0) @ scale.square().squeeze(1) + sizes.square() * rough
+
+    def weighted(factors: Tensor) -> Tensor:
+        sums = (d * factors.view(-1, 1, 1)).flatten(0, 1).T @ h.flatten(0, 1)
+        return scale * (sums - (factors @ of_g).unsqueeze(1) * unit)
+
+    def each() -> Tensor:
+        return scale * (d.transpose(1, 2) @ h - of_g.unsqueeze(2) * unit)
+
+    return [(v, Share(squares, weighted, each)), (g, explicit(of_g.unsqueeze(2)))]
 
 
 def _as(tensor: Tensor, like: Tensor) -> Tensor:
