@@ -1,7 +1,7 @@
 """Write the files that the tests of the readers of other libraries read: each once, by the real library.
 
-``nox -s golden`` runs ``python tests/golden/checks/write.py LIBRARY`` in an environment of each library, in the versions
-that stand in the names of the folders.
+``nox -s golden`` runs ``python tests/golden/checks/write.py LIBRARY`` in an environment of each library, with the
+versions that stand in the names of the folders.
 Live objects are written with the names of their classes and their attributes, and tests build stand-ins from them.
 """
 
