@@ -1,4 +1,4 @@
-"""Events and accountants of dp_accounting: what was composed, as steps; live objects, JSON under ``type``, or reprs."""
+"""Events and accountants of dp_accounting: what was composed, as steps; live objects, JSON, or reprs."""
 
 from __future__ import annotations
 

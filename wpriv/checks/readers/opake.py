@@ -1,4 +1,4 @@
-"""Folders of opake: ``accountant.json``, and ``trainer_state.json`` with its private fields."""
+"""Folders of opake: accountant.json, and trainer_state.json with its private fields."""
 
 from __future__ import annotations
 
