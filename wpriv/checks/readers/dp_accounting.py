@@ -1,10 +1,9 @@
-"""Events and accountants of dp_accounting: what was composed, as steps; live objects, JSON under ``type``, or reprs."""
+"""Events and accountants of dp_accounting: what was composed, as steps; live objects, JSON, or reprs."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -46,17 +45,13 @@ NO_PAIR = {
     "RepeatAndSelectDpEvent": "the best of a random number of runs is accounted for by `wpriv budget --repeats`",
     "RandomAllocationDpEvent": "give the mechanism with sampling.kind=allocation as premises",
 }
-_REPR = re.compile(r"(?:[\w.]*\.)?(\w+DpEvent|ZCDpEvent)\(")
 MAX_KINDS = 100_000
 
 
 def recognises(x: object) -> bool:
     """Tell whether x is an event, an accountant, or a file of an event as JSON or as a repr."""
     if isinstance(x, Path):
-        if _REPR.match(str(x)) or _REPR.match(_documents.head(x)):
-            return True
-        named = re.match(r'\{\s*"type":\s*"(\w+)"', _documents.head(x))
-        return _documents.is_json_object(x, "type") and (named is None or is_event(named[1]))
+        return is_event(_documents.type_of(x))
     return is_event(type(x).__name__) or _is_accountant(x)
 
 
@@ -73,10 +68,7 @@ def read(x: object, further: Mapping[str, object]) -> Found:
     """Read what was composed. Of an accountant also its neighbours and, with ``delta``, its eps."""
     if _is_accountant(x):
         return _of_accountant(x, further.get("delta"))
-    if isinstance(x, Path):
-        data = _documents.parse(str(x), NAME) if _REPR.match(str(x)) else _documents.document(x)
-    else:
-        data = _documents.plain_data(x, EVENTS)
+    data = _documents.object_of(x, NAME) if isinstance(x, Path) else _documents.plain_data(x, EVENTS)
     steps = steps_of(data)
     return with_noise(Found(NAME, tuple(facts_of(steps)), steps, read=("DpEvent",)))
 
