@@ -27,7 +27,7 @@ FLOORS = (
     ("accounting/pld", "accounting/mechanisms"),
     ("accounting/accountants",),
     ("accounting",),
-    ("accounting/claims", "accounting/comparison"),
+    ("accounting/claims", "accounting/comparison", "ledger"),
     # private training
     ("training/noise", "training/data"),
     ("training/clipping", "training/models"),
@@ -80,12 +80,14 @@ HOMES = {
     "wandb": ("training/metric_logs.py",),
     "sklearn": ("sklearn",),
     "flwr": ("flower",),
+    "sqlalchemy": ("ledger/store.py",),
     "opacus": ("opacus",),
     "dp_accounting": ("dp_accounting",),
 }
 PLD_USERS = (
     *("accounting/accountants/pld.py", "accounting/accountants/pdp.py", "accounting/other_bounds.py"),
     "papers/accountants/buckets.py",
+    "ledger/charges.py",
 )
 FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [path.relative_to(ROOT).as_posix() for path in FILES]

@@ -187,6 +187,8 @@ def test_an_adapter_of_peft_is_trained_and_the_rest_stays(tmp_path):
     trainer.train()
     for name, weight in model.named_parameters():
         assert torch.equal(weight, before[name]) == ("lora_" not in name)
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    assert any(f"{trained:,} of" in line and "lora_A" in line for line in trainer.result.statement["remarks"])
 
 
 def test_a_loss_of_ones_own_gets_one_record_at_a_time(tmp_path):

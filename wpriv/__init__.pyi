@@ -51,6 +51,7 @@ from wpriv.core.mechanism import Mechanism as Mechanism
 from wpriv.core.process import Process as Process
 from wpriv.core.process import Step as Step
 from wpriv.core.repeats import Repeats as Repeats
+from wpriv.ledger.service import Ledger as Ledger
 from wpriv.numerics.bracket import Bracket as Bracket
 from wpriv.papers.mechanisms.projection import Projection as Projection
 from wpriv.papers.mechanisms.wgrad import Wgrad as Wgrad
@@ -58,6 +59,7 @@ from wpriv.papers.sliced_distance import PrivateDistance as PrivateDistance
 from wpriv.papers.sliced_distance import private_sliced_distance as private_sliced_distance
 from wpriv.training.audit.audit import Audit as Audit
 from wpriv.training.audit.audit import audit as audit
+from wpriv.training.audit.scores import ScoreAudit as ScoreAudit
 from wpriv.training.clipping.fix_network import Fixed as Fixed
 from wpriv.training.clipping.fix_network import fix as fix
 from wpriv.training.local.privatize import Privatized as Privatized

@@ -113,6 +113,8 @@ EXTRAS = {
     "flwr": "flower",
     "lightning": "lightning",
     "accelerate": "llm",
+    "sqlalchemy": "ledger",
+    "psycopg": "postgres",
     "opacus": "opacus",
     "dp_accounting": "dp-accounting",
 }

@@ -285,10 +285,9 @@ class OpacusLedger(Callback):  # type: ignore[misc]  # lightning is not read by 
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the ledger and attach it to every DPOptimizer."""
-        from wpriv.opacus import DPOptimizer, StepLedger, innermost
+        from wpriv.opacus import StepLedger, is_private
 
-        given = trainer.optimizers
-        private = [each for each in given if isinstance(innermost(each), DPOptimizer)] or given[:1]
+        private = [each for each in trainer.optimizers if is_private(each)] or trainer.optimizers[:1]
         steps, fit, before = self.steps, trainer.estimated_stepping_batches, trainer.global_step
         if steps is None:
             if not math.isfinite(fit):

@@ -221,7 +221,7 @@ class StepLedger:
         self._free()
 
 
-def innermost(optimizer: Any) -> Any:
+def _innermost(optimizer: Any) -> Any:
     """The optimizer that other frameworks have wrapped."""
     while not isinstance(optimizer, DPOptimizer):
         inner = getattr(optimizer, "optimizer", None) or getattr(optimizer, "_optimizer", None)
@@ -231,9 +231,14 @@ def innermost(optimizer: Any) -> Any:
     return optimizer
 
 
+def is_private(optimizer: Any) -> bool:
+    """Tell whether an optimizer, also as another framework has wrapped it, is a DPOptimizer."""
+    return isinstance(_innermost(optimizer), DPOptimizer)
+
+
 def _checked(optimizer: Any) -> DPOptimizer:
     """The DPOptimizer of an optimizer, after refusing what a ledger cannot hold."""
-    inner = innermost(optimizer)
+    inner = _innermost(optimizer)
     if not isinstance(inner, DPOptimizer):
         raise UsageError(
             f"the optimizer that steps is {type(inner).__name__} and no DPOptimizer, so that its steps have no noise. "

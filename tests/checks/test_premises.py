@@ -55,7 +55,7 @@ def test_the_record_of_the_specification_is_read_whole(tmp_path):
         ("sampling.rat", "1", "did you mean 'sampling.rate'"),
         ("rate_accounted", "1", "did you mean 'sampling.rate_accounted'"),
         ("process", "nonsense here", "mechanism"),
-        ("clip.norms", {}, "list of numbers"),
+        ("clip.norm", {}, "list of numbers"),
         ("unit", 3, "text"),
     ],
 )

@@ -19,7 +19,7 @@ from wpriv.accounting.claims.decide import decide
 from wpriv.accounting.claims.decision import OPEN, PROVED, REFUTED, Decision, Question
 from wpriv.checks import what_ran
 from wpriv.checks.premises import COMPUTED, DECLARED, Fact, Found, Premises, Value
-from wpriv.checks.what_ran import ADD, ZERO, Run
+from wpriv.checks.what_ran import ADD, ZERO, Difference, Run
 from wpriv.config.claim import Claim
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
@@ -128,7 +128,7 @@ def judge(premises: Premises, found: Found) -> Judgement:
     missing = tuple(_under_each(name, premises, found, claim, answer) for name in lacking)
     if missing:
         return Judgement(INCOMPLETE, premises, found, claim, answer, missing)
-    if answer.verdict == PROVED:
+    if answer.verdict == PROVED and not found.left_out:
         return Judgement(PROVED, premises, found, claim, answer)
     worse = tuple((f"{each.words}, {each.accounted}", "") for each in answer.run.differences if each.worse)
     return Judgement(CONTRADICTED if worse else INCOMPLETE, premises, found, claim, answer, (), worse)
@@ -145,7 +145,9 @@ def claim_of(premises: Premises) -> Claim | None:
 
 
 def with_claim(premises: Premises, found: Found) -> Premises:
-    """Premises with an eps that was not read: the central limit's, or that of the steps that were accounted for."""
+    """Premises with a delta and an eps that were not read: those that were accounted for, or the central limit's."""
+    if "claim.delta" not in premises and (accounted := premises.fact("claim.delta_accounted")) is not None:
+        premises = premises.having("claim.delta", accounted.value, COMPUTED)
     delta = premises.number("claim.delta")
     if any(f"claim.{name}" in premises for name in ("eps", "rho", "mu")) or not delta:
         return premises
@@ -227,6 +229,8 @@ def _conflicts(premises: Premises, found: Found, claim: Claim) -> Iterator[tuple
     for line in found.contradictions:
         yield line, ""
     for first, second in premises.contradictions:
+        if first.field == "claim.eps" and premises.yes("claim.printed") and is_rounded(first.value, second.value):
+            continue
         words = [
             f"{shown(fact.value)} is {fact.source} ({fact.where or 'no place is known'})" for fact in (first, second)
         ]
@@ -289,6 +293,13 @@ def answered(premises: Premises, found: Found, claim: Claim) -> Answer:
 def figure(eps: float) -> float:
     """A claimed eps as it is shown: six digits, rounded up."""
     return float(text(eps, up=True)) if math.isfinite(eps) else eps
+
+
+def is_rounded(printed: Value, eps: Value) -> bool:
+    """Tell whether a printed figure is another one, rounded in its last digit."""
+    if not isinstance(printed, (int, float)) or not isinstance(eps, (int, float)):
+        return False
+    return abs(printed - eps) <= half_digit(float(printed)) * (1 + 1e-9)
 
 
 def half_digit(eps: float) -> float:
@@ -379,8 +390,10 @@ def _secret_size(run: Run, claim: Claim, sizes: tuple[int, int, int]) -> Answer:
     if delta <= claim.delta:
         return Answer(OPEN, run, NOT_PROVED, claim)
     low = _inverse(curve, claim.delta)
-    reason = f"delta({echo(claim.eps)}) is at least {text(delta, up=False)}, since {about} shows the number of records"
-    return Answer(REFUTED, run, reason, claim, (low, math.inf))
+    words = "the divisor depends on the number of records, which is secret"
+    worse = Difference("divisor", words, f"{about} shows it")
+    run = dataclasses.replace(run, differences=(*run.differences, worse))
+    return Answer(REFUTED, run, f"delta({echo(claim.eps)}) is at least {text(delta, up=False)}", claim, (low, math.inf))
 
 
 def scale_delta(larger: int, smaller: int, coordinates: int) -> Callable[[float], float]:

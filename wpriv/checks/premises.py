@@ -21,7 +21,7 @@ READ, COMPUTED, DECLARED = "read", "computed", "declared"
 # relative difference up to which two numbers of one premise agree
 AGREE = 1e-6
 MAX_STEPS = 100_000
-# keys of a YAML of premises that are about the file, and no premises
+# keys of a YAML of premises that are no premises
 ABOUT = ("kind", "title", "source", "seen", "breaks", "corrected", "expect")
 
 
@@ -58,6 +58,7 @@ class Found:
         read: what was read, in a few short words each: ("history", "expected_batch_size 50").
         changes: what to change where a premise is at fault, as pairs of its field and an imperative sentence.
         contradictions: two sources that disagree about what no field holds, each in a sentence.
+        left_out: where ``ran`` is a part of what ran, which may refute and not prove, what it leaves out.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Found:
     read: tuple[str, ...] = ()
     contradictions: tuple[str, ...] = ()
     changes: tuple[tuple[str, str], ...] = ()
+    left_out: str = ""
 
 
 @dataclass(frozen=True)

@@ -56,11 +56,13 @@ class Verdict(Shown):
         verdict: ``proved``, ``refuted``, ``contradicted`` or ``incomplete``.
         judgement: what it rests on: the claim, the premises with their sources, and the answer under them.
         subject: what was checked: a file as the user named it, or the library of an object.
+        is_object: whether it is an object, whose premises are declared in Python.
     """
 
     verdict: str
     judgement: Judgement
     subject: str
+    is_object: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -202,7 +204,8 @@ class Verdict(Shown):
         first = next((changes.get(each.field) or CHANGES.get(each.field, "") for each in worse), "")
         ends = answer.epsilon
         eps = math.inf if ends is None else ends[1]
-        holds = f"state eps = {text(eps, up=True)} for {run.adjacency} neighbours" if eps <= LARGE else ""
+        whole = eps <= LARGE and not self.judgement.found.left_out
+        holds = f"state eps = {text(eps, up=True)} for {run.adjacency} neighbours" if whole else ""
         if words := ", or ".join(filter(None, (first, holds))):
             yield "change", words
 
@@ -251,7 +254,11 @@ class Verdict(Shown):
         first = self.missing[0]
         value = shown(first.under[0][0]) if first.under else "VALUE"
         more = ", or give the loader from Python" if first.field.startswith("sampling") else ""
-        yield "declare", f"wpriv check {self.subject} --premise {first.field}={value}{more}"
+        if self.is_object:
+            more = ", or give loader=" if first.field.startswith("sampling") else ""
+            yield "declare", f'premises={{"{first.field}": "{value}"}}{more}'
+        else:
+            yield "declare", f"wpriv check {self.subject} --premise {first.field}={value}{more}"
 
     def _notes(self) -> Iterator[str]:
         """Remarks of the reader, what was accounted for beyond what ran, and how the neighbours were read."""

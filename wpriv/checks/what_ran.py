@@ -120,6 +120,14 @@ def _is_relative(specs: Sequence[StepSpec]) -> bool:
     return any(spec.get("noise_multiplier") is not None and spec.get("sensitivity") is None for spec in specs)
 
 
+def _is_of_clip(premises: Premises, parts: Sequence[Part]) -> bool:
+    """Tell whether noise of z times the clipping norm was accounted for as if a neighbour changed no more than that."""
+    z, accounted = premises.number("noise.multiplier"), _multiplier(parts)
+    if premises.word("noise.relative_to") != "clip" or not z or not accounted:
+        return False
+    return math.isclose(accounted, z, rel_tol=1e-6)
+
+
 def adjacency_of(premises: Premises) -> str:
     """The neighbours of the claim: zero-out where the number of records is public or nothing is known of it."""
     named, public = premises.word("adjacency"), premises.yes("records_public")
@@ -160,6 +168,10 @@ def of(premises: Premises, found: Found) -> Run:
     factor = _noise(premises, parts, differences, fixed=bool(explicit)) if parts else 1.0
     doubled = adjacency == REPLACE and _is_relative(explicit or specs)
     parts = tuple(_louder(part, factor * (2 if doubled else 1)) for part in parts)
+    if adjacency == REPLACE and not doubled and _is_of_clip(premises, parts):
+        parts = tuple(_louder(part, 2.0) for part in parts)
+        words, where = "replacing a record moves the sum by 2 C", _where(premises, "noise.relative_to")
+        differences.append(Difference("noise.relative_to", words, "C was accounted for", where))
     if doubled:
         accounted = tuple(_louder(part, 2.0) for part in accounted)
     other = of_steps(premises.steps("composition.other"))

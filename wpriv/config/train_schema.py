@@ -29,6 +29,7 @@ from wpriv.config.field_types import (
     optional,
 )
 from wpriv.core import theorems
+from wpriv.hints import did_you_mean
 
 REPORTS = "privatized"
 """The reader of files that ``wpriv privatize`` wrote."""
@@ -448,6 +449,15 @@ class Optimizer(StrictModel):
     decay: Literal["none", "linear", "cosine"] = key("how lr falls to 0 over the run, or after the warm-up", "none")
     warmup: Count | None = optional("number of first steps over which lr rises linearly to its value")
 
+    @field_validator("name", mode="before")
+    @classmethod
+    def _known(cls, value: object) -> object:
+        known = ("sgd", "adam", "adamw")
+        if isinstance(value, str) and value not in (*known, "given"):
+            near = did_you_mean(value, known)
+            raise ValueError(f"must be sgd, adam or adamw (in Python also one of torch.optim); found {value!r}{near}")
+        return value
+
     def rules(self) -> Iterator[tuple[Key, str]]:
         if self.nesterov and not (self.name == "sgd" and self.momentum):
             reason = "is one of the momentum of sgd; give a momentum above 0, or leave nesterov out"
@@ -519,7 +529,7 @@ class Train(StrictModel):
     memory: Annotated[int, Field(ge=16)] = key("megabytes that the activations of one physical batch may take", 1000)
     shard_weights: bool = key(
         "divide weights, sums of gradients, noise and optimizer among the processes of torchrun (FSDP); "
-        "needs layers with clipping rules",
+        "needs a network that is clipped by the method ghost",
         False,
     )
     checkpoint: Annotated[float, Field(ge=0)] = key("seconds between checkpoints; there is one an epoch as well", 60.0)

@@ -261,7 +261,7 @@ class HostedTraining(OwnTraining):
     def build_job(self, recipe: Train, data: Data, device: torch.device, /, *, adjacency: str) -> Job:
         """Return the job of steps on batches that are passed in; see ``tasks.BuildJob``."""
         from wpriv.training.clipping import clip
-        from wpriv.training.engine import batch_gradient
+        from wpriv.training.engine import batch_gradient, fine_tuning
         from wpriv.training.engine.job import Job
 
         assert self.loss is not None
@@ -278,7 +278,8 @@ class HostedTraining(OwnTraining):
         )
         batches = batch_gradient.Batches(self.clipped, self.loss, fetch[1], physical)
         aggregate = batch_gradient.make_aggregator(batches, recipe.privacy, adjacency, recipe.batch, method)
-        return Job(self.model, aggregate, dict, method=method, batches=batches, hosted=True)
+        remarks = fine_tuning.remarks(self.model, recipe)
+        return Job(self.model, aggregate, dict, method=method, batches=batches, hosted=True, remarks=remarks)
 
 
 def hosted(

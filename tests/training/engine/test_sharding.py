@@ -86,10 +86,14 @@ def test_the_released_weights_are_complete(two):
 @needs_processes
 @pytest.mark.slow
 def test_each_process_keeps_its_rows_of_weights_and_of_the_optimizer(two):
-    shapes = [weight.shape for weight in sharded_toys.network().parameters()]
+    weights = sharded_toys.network().named_parameters()
+    whole, shapes = zip(*(("factor" in name, weight.shape) for name, weight in weights), strict=True)
     for rank, results in enumerate(two[1]):
         # torch.chunk divides rows into parts of equal sizes, rounded up
-        wanted = [len(torch.arange(shape[0]).chunk(2)[rank]) for shape in shapes]
+        wanted = [
+            shape[0] if all_rows else len(torch.arange(shape[0]).chunk(2)[rank])
+            for all_rows, shape in zip(whole, shapes, strict=True)
+        ]
         assert results["rows"].tolist() == wanted
         numbers = sum(rows * shape[1:].numel() for rows, shape in zip(wanted, shapes, strict=True))
         assert int(results["kept"]) == 2 * numbers  # Adam: two averages
@@ -145,7 +149,7 @@ def test_keys_that_need_whole_weights_are_refused(monkeypatch, changes, text):
 def test_methods_and_tasks_that_need_whole_weights_are_refused(monkeypatch):
     monkeypatch.setattr("wpriv.training.engine.distributed.size", lambda: 2)
     recipe = Train.model_validate(sharded_toys.RECIPE)
-    with pytest.raises(Unsupported, match="clipping method vmap"):
+    with pytest.raises(Unsupported, match="this network needs vmap"):
         sharding.divided(sharded_toys.job(12, method="vmap"), recipe)
     own = sharded_toys.job(12)
     own.aggregate = lambda indices: None

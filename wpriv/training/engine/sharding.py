@@ -254,9 +254,9 @@ def _refuse(job: Job, recipe: Train) -> None:
         raise Unsupported(f"shard_weights: {reason} needs each weight as a whole. Leave shard_weights out")
     if job.method not in ("", "ghost"):
         raise Unsupported(
-            f"shard_weights clips by the rules of layers (ghost), and this network needs the clipping method "
-            f"{job.method}, which takes gradients of whole weights. Use layers with rules "
-            f"({', '.join(kind.__name__ for kind in KINDS)}), or leave shard_weights out"
+            f"shard_weights clips by the method ghost, and this network needs {job.method}, which takes gradients of "
+            f"whole weights. Use layers with rules ({', '.join(kind.__name__ for kind in KINDS)}), or leave "
+            f"shard_weights out"
         )
     if not dist.is_available():
         raise Unsupported("shard_weights: this torch has no torch.distributed; run one process")

@@ -55,9 +55,15 @@ class UpdateRule:
     @torch.no_grad()
     def step(self) -> None:
         """Change the weights by their gradients."""
-        places = [place for place, weight in enumerate(self.weights) if weight.grad is not None]
-        if not places:
-            return
+        # weights that are divided among processes and whole ones cannot be in one operation
+        alike: dict[type, list[int]] = {}
+        for place, weight in enumerate(self.weights):
+            if weight.grad is not None:
+                alike.setdefault(type(weight.grad), []).append(place)
+        for places in alike.values():
+            self._step(places)
+
+    def _step(self, places: list[int]) -> None:
         weights: list[Tensor] = [self.weights[place] for place in places]
         grads = [weight.grad for weight in weights if weight.grad is not None]
         lr, decay = self.param_groups[0]["lr"], self.plan.weight_decay
