@@ -56,7 +56,10 @@ def check(
     else:
         path = located(x) if isinstance(x, (str, Path)) and not _is_repr(x) else None
         x = Path(x) if isinstance(x, str) else x
-        found = reader_of(path or x).read(path or x, {**given, "delta": delta} if delta else given)
+        try:
+            found = reader_of(path or x).read(path or x, {**given, "delta": delta} if delta else given)
+        except UsageError as error:
+            raise error if path is None or str(path) in str(error) else error.at(shown_path(path)) from None
         subject = shown_path(x) if isinstance(x, (str, Path)) else found.name
     declared += of_mapping(premises or {})
     for name, value in (("claim.eps", eps), ("claim.delta", delta)):

@@ -314,8 +314,8 @@ class Truth(StrictModel):
     """What a check of known runs is expected to find."""
 
     verdict: Literal["proved", "refuted", "contradicted", "incomplete"] = key("the verdict")
-    eps: Annotated[list[NotNegative], Field(min_length=2, max_length=2)] | Literal["none"] | None = optional(
-        "both ends of eps at the claimed delta, or none where no finite eps holds"
+    eps: Annotated[list[NotNegative], Field(min_length=1, max_length=2)] | Literal["none"] | None = optional(
+        "both ends of eps at the claimed delta, the lower one alone, or none where no finite eps holds"
     )
 
 

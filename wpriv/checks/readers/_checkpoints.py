@@ -123,25 +123,30 @@ def is_checkpoint(path: Path, key: str) -> bool:
     try:
         if not path.is_file() or not zipfile.is_zipfile(path):
             return False
-        return key.encode() in _pickle(path)
+        return key.encode() in _start(path)
     except (OSError, ValueError, UsageError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
         return False
 
 
 def _pickle(path: Path) -> bytes:
-    """The bytes of the pickle of a checkpoint, at most ``MAX_BYTES``; UsageError for a larger one or for none."""
-    with zipfile.ZipFile(path) as archive:
-        names = [name for name in archive.namelist() if name == "data.pkl" or name.endswith("/data.pkl")]
-        if len(names) != 1:
-            raise UsageError(f"{shown_path(path)}: a checkpoint of torch has one data.pkl; found {len(names)}")
-        with archive.open(names[0]) as file:
-            content = file.read(MAX_BYTES + 1)
+    """The bytes of the pickle of a checkpoint; UsageError for more than ``MAX_BYTES``."""
+    content = _start(path)
     if len(content) > MAX_BYTES:
         raise UsageError(
             f"{shown_path(path)}: its data.pkl has more than {MAX_BYTES:,} bytes, and that of a training far fewer. "
             f"Save the state of the accountant alone"
         )
     return content
+
+
+def _start(path: Path) -> bytes:
+    """The bytes of the pickle of a checkpoint, at most one more than ``MAX_BYTES``; UsageError where there is none."""
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if name == "data.pkl" or name.endswith("/data.pkl")]
+        if len(names) != 1:
+            raise UsageError(f"{shown_path(path)}: a checkpoint of torch has one data.pkl; found {len(names)}")
+        with archive.open(names[0]) as file:
+            return file.read(MAX_BYTES + 1)
 
 
 def plain(path: Path) -> object:

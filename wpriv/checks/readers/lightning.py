@@ -102,7 +102,7 @@ def _checkpoint(path: Path) -> Found:
         Fact("claim.by", f"opacus {mechanism}"),
         Fact("claim.kind", "estimate" if mechanism == "gdp" else "bound", where=f"mechanism {mechanism}"),
     ]
-    contradictions = ()
+    contradictions: tuple[str, ...] = ()
     if n == 0:
         facts.append(Fact("steps", 0, where="the history of a callback is empty"))
     elif updates > n:
