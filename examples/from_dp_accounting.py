@@ -5,37 +5,20 @@ Events that wpriv has no proven pair for are refused by name. Needs: pip install
 Run: python examples/from_dp_accounting.py
 """
 
-from wpriv import Gauss, Laplace, Poisson, Process, Sampling, Step, curve
+from wpriv import curve
+from wpriv.checks.dp_events import steps_of
 
 try:
-    import dp_accounting
     from dp_accounting import dp_event, pld
 except ImportError:
-    dp_accounting = None
-
-
-def steps_of(event: "dp_event.DpEvent", n: int = 1, sampling: Sampling | None = None) -> list[Step]:
-    """The steps of an event: composition, Poisson sampling, Gaussian and Laplace mechanisms."""
-    if isinstance(event, dp_event.NoOpDpEvent):
-        return []
-    if isinstance(event, dp_event.ComposedDpEvent):
-        return [step for inner in event.events for step in steps_of(inner, n, sampling)]
-    if isinstance(event, dp_event.SelfComposedDpEvent):
-        return steps_of(event.event, n * event.count, sampling)
-    if isinstance(event, dp_event.PoissonSampledDpEvent) and sampling is None:
-        return steps_of(event.event, n, Poisson(event.sampling_probability))
-    if isinstance(event, dp_event.GaussianDpEvent):
-        return [Step(Gauss(sigma=event.noise_multiplier), n, sampling or Sampling())]
-    if isinstance(event, dp_event.LaplaceDpEvent):
-        return [Step(Laplace(scale=event.noise_multiplier), n, sampling or Sampling())]
-    raise SystemExit(f"no step of wpriv corresponds to {type(event).__name__} here")
+    dp_event = None
 
 
 def main() -> None:
     training = dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(noise_multiplier=1.0))
     event = dp_event.ComposedDpEvent([dp_event.SelfComposedDpEvent(training, 1000), dp_event.LaplaceDpEvent(20.0)])
 
-    process = Process(tuple(steps_of(event)))
+    process = steps_of(event, "add-remove").process()
     answer = curve(process).at(delta=1e-5)
     theirs = pld.PLDAccountant().compose(event).get_epsilon(1e-5)
     print(f"wpriv:         {answer.epsilon.lower:.6f} <= eps <= {answer.epsilon.upper:.6f}")
@@ -43,7 +26,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if dp_accounting is None:
+    if dp_event is None:
         print("dp_accounting is not installed: pip install dp-accounting")
     else:
         main()

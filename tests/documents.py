@@ -8,7 +8,7 @@
     ```bash      a script for another machine, which is not run: the flags of its wpriv commands are checked
 
 The blocks of a page run from top to bottom in one folder, empty at the start. A comment ``<!-- needs: mnist -->`` above
-a block skips it where that data set is not found.
+a block skips it where that data set, or that library, is not found.
 """
 
 from __future__ import annotations

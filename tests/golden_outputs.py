@@ -156,7 +156,7 @@ PUBLISHED = "--mech gauss --sigma 0.638 --sampling poisson --batch 256 --records
 
 VERBS = (
     *("budget", "calibrate", "compare", "train", "plot", "verify", "reproduce", "report", "audit", "privatize"),
-    *("list", "completion", "explain"),
+    *("list", "completion", "explain", "check"),
 )
 GROUPS = {"recipe": ("ls", "check", "show", "schema", "cp", "refresh"), "data": ("ls", "show")}
 

@@ -10,6 +10,7 @@ import sys
 import pytest
 import torch
 
+from benchmarks import accountants
 from benchmarks.job_truths import answer, log_delta
 from benchmarks.jobs import JOBS, Part
 from benchmarks.steps import NETWORKS
@@ -63,6 +64,14 @@ def test_the_inverse_laplace_transform_equals_the_golden_value():
     golden = GOLDEN["002-sgn-remove-1"]
     assert golden["inputs"] == {"q": "0.01", "sigma": "4", "n": 65536, "eps": "1", "direction": "remove"}
     assert math.exp(log_delta((Part("gauss", 4, 65536, 0.01),), 1.0)) == pytest.approx(float(golden["value"]), rel=1e-9)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_the_figures_inside_other_libraries_are_the_promised_ones(capsys):
+    pytest.importorskip("opacus")
+    assert accountants.main(["--quick"]) == 0
+    assert "| opacus | noise of eps 1, epsilon_tolerance 1e-5 | wpriv | 1.41466 |" in capsys.readouterr().out
 
 
 @pytest.mark.nightly

@@ -27,7 +27,7 @@ FLOORS = (
     ("accounting/pld", "accounting/mechanisms"),
     ("accounting/accountants",),
     ("accounting",),
-    ("accounting/claims", "accounting/comparison"),
+    ("accounting/claims", "accounting/comparison", "ledger"),
     # private training
     ("training/noise", "training/data"),
     ("training/clipping", "training/models"),
@@ -37,6 +37,9 @@ FLOORS = (
     ("training/local",),
     ("training",),
     ("training/audit",),
+    # runs of other libraries
+    ("checks",),
+    ("checks/readers",),
     # what the five papers alone need
     ("papers",),
     ("papers/mechanisms",),
@@ -44,6 +47,7 @@ FLOORS = (
     ("papers/tables", "papers/tasks"),
     ("papers/reproduction",),
     # inside the programs of others
+    ("opacus", "dp_accounting"),
     ("sklearn", "flower", "lightning", "transformers"),
     ("cli",),
 )
@@ -53,7 +57,7 @@ ROOF = ("__init__", "__main__")
 # folders that any program could import for their formulas: numpy and scipy.special are all they need
 NUMERICAL = ("numerics", "files", "core", "accounting/pld", "randomness")
 # what runs inside the programs of others
-ADAPTERS = ("sklearn.py", "flower.py", "lightning.py", "transformers.py")
+ADAPTERS = ("sklearn.py", "flower.py", "lightning.py", "transformers.py", "opacus.py")
 # the folders with all that is in them, or the single files, that may import a library
 HOMES = {
     "yaml": ("config/yaml_document.py",),
@@ -76,10 +80,14 @@ HOMES = {
     "wandb": ("training/metric_logs.py",),
     "sklearn": ("sklearn",),
     "flwr": ("flower",),
+    "sqlalchemy": ("ledger/store.py",),
+    "opacus": ("opacus",),
+    "dp_accounting": ("dp_accounting",),
 }
 PLD_USERS = (
     *("accounting/accountants/pld.py", "accounting/accountants/pdp.py", "accounting/other_bounds.py"),
     "papers/accountants/buckets.py",
+    "ledger/charges.py",
 )
 FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [path.relative_to(ROOT).as_posix() for path in FILES]
@@ -201,8 +209,8 @@ def test_the_house_stays_small():
     core = [name for name in NAMES if name.startswith("core/")]
     assert len(core) <= 22
     assert sum(lines[name] for name in core) <= 5_800
-    assert len([name for name in NAMES if lines[name]]) <= 366
-    assert sum(lines.values()) <= 79_300
+    assert len([name for name in NAMES if lines[name]]) <= 420
+    assert sum(lines.values()) <= 92_000
 
 
 @pytest.mark.parametrize(

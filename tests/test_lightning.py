@@ -21,8 +21,9 @@ from lightning.pytorch.callbacks import (  # noqa: E402
     StochasticWeightAveraging,
 )
 
+from wpriv import budget  # noqa: E402
 from wpriv.errors import Unsupported, UsageError  # noqa: E402
-from wpriv.lightning import PrivateTraining, loader  # noqa: E402
+from wpriv.lightning import OpacusLedger, PrivateTraining, loader  # noqa: E402
 
 RECORDS, BATCH, STEPS = 120, 24, 12
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -268,3 +269,28 @@ def test_several_devices_are_refused(tmp_path):
     host = trainer(private(tmp_path / "run"), strategy="ddp", devices=1)
     with pytest.raises(Unsupported, match="DDPStrategy, 1 in all"):
         host.callbacks[0].setup(host, Module(), "fit")
+
+
+def test_the_steps_of_an_optimizer_of_opacus_are_lines_of_a_ledger(tmp_path):
+    """Oracle: the accountant of Opacus, whose hook goes on counting."""
+    opacus = pytest.importorskip("opacus")
+    module, engine = Module(), opacus.PrivacyEngine(accountant="rdp")
+    network, optimizer, private_loader = engine.make_private(
+        module=module.net,
+        optimizer=torch.optim.SGD(module.net.parameters(), lr=0.1),
+        data_loader=DataLoader(TRAIN, BATCH),
+        noise_multiplier=2.0,
+        max_grad_norm=1.0,
+    )
+    module.net, module.configure_optimizers = network, lambda: optimizer
+    with pytest.raises(UsageError, match="is SGD and no DPOptimizer"):
+        trainer(OpacusLedger(tmp_path / "none"), max_epochs=1).fit(Module(), DataLoader(TRAIN, BATCH))
+    callback = OpacusLedger(tmp_path / "run")
+    trainer(callback, max_epochs=2).fit(module, private_loader)
+    assert engine.accountant.history == [(2.0, 0.2, 10)]
+    row = budget(history=tmp_path / "run", delta=1e-3)
+    assert row.process.describe() == [
+        {"mech": "gauss", "sigma": 2.0, "sensitivity": 1.0, "n": 10, "sampling": "poisson", "rate": 0.2}
+    ]
+    assert not [line for line in row.extra["reading"] if "not finished" in line]
+    assert not (tmp_path / "none").exists()

@@ -14,7 +14,16 @@ from wpriv.cli.main import main
 from wpriv.core import registry
 from wpriv.errors import UsageError
 
-SMALLEST = {"mechanisms": 13, "accountants": 18, "figures": 11, "tables": 6, "data": 12, "models": 7, "tasks": 1}
+SMALLEST = {
+    "mechanisms": 13,
+    "accountants": 18,
+    "figures": 11,
+    "tables": 6,
+    "data": 12,
+    "models": 7,
+    "tasks": 1,
+    "readers": 1,
+}
 
 COIN = '''
 from dataclasses import dataclass

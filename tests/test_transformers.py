@@ -14,9 +14,10 @@ pytest.importorskip("accelerate")
 from torch.nn.functional import cross_entropy  # noqa: E402
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel  # noqa: E402
 
+from wpriv import budget  # noqa: E402
 from wpriv.errors import Unsupported, UsageError  # noqa: E402
 from wpriv.training.clipping.record_trees import records_of  # noqa: E402
-from wpriv.transformers import PrivateTrainer, RecordLosses, RecordOutputs, _default_loss, _of_each  # noqa: E402
+from wpriv.transformers import OpacusLedger, PrivateTrainer, RecordLosses, RecordOutputs, _default_loss, _of_each  # noqa: E402
 
 RECORDS, LENGTH, BATCH, STEPS = 40, 6, 8, 4
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -286,3 +287,51 @@ def test_a_callback_that_changes_gradients_or_weights_is_noticed(tmp_path, callb
     with pytest.raises(UsageError, match=words):
         private(tmp_path, callbacks=[callback]).train()
     assert len(lines(tmp_path)) == 1
+
+
+class Scores(torch.nn.Module):
+    """A small model that returns its loss as those of transformers do."""
+
+    def __init__(self):
+        super().__init__()
+        self.scores = torch.nn.Linear(3, 2)
+
+    def forward(self, x, labels=None, **others):
+        outputs = self.scores(x)
+        return {"loss": cross_entropy(outputs, labels), "logits": outputs}
+
+
+class Cleared(transformers.TrainerCallback):
+    def on_step_end(self, args, state, control, optimizer=None, **keywords):
+        optimizer.zero_grad()  # the Trainer clears the gradients of the model alone
+
+
+def test_the_steps_of_an_optimizer_of_opacus_are_lines_of_a_ledger(tmp_path):
+    """Oracle: the accountant of Opacus, whose hook goes on counting."""
+    opacus = pytest.importorskip("opacus")
+    rows = [{"x": torch.randn(3), "labels": torch.tensor(number % 2)} for number in range(40)]
+    model, engine = Scores(), opacus.PrivacyEngine(accountant="rdp")
+    model, optimizer, loader = engine.make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=torch.utils.data.DataLoader(rows, 8),
+        noise_multiplier=2.0,
+        max_grad_norm=1.0,
+    )
+
+    class Private(transformers.Trainer):
+        def get_train_dataloader(self):
+            return loader
+
+    def trainer(folder, **options):
+        callbacks = [OpacusLedger(tmp_path / folder), Cleared()]
+        return Private(model, arguments(tmp_path, max_steps=10), train_dataset=rows, callbacks=callbacks, **options)
+
+    schedule = torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0)
+    trainer("run", optimizers=(optimizer, schedule)).train()
+    assert engine.accountant.history == [(2.0, 0.2, 10)]
+    row = budget(history=tmp_path / "run", delta=1e-3)
+    assert [(step["sigma"], step["rate"], step["n"]) for step in row.process.describe()] == [(2.0, 0.2, 10)]
+    with pytest.raises(UsageError, match="is AdamW and no DPOptimizer"):
+        trainer("none").train()
+    assert not (tmp_path / "none").exists()

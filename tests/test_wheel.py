@@ -44,6 +44,8 @@ OPTIONAL = {
     "accelerate": "llm",
     "transformers": "llm",
     "peft": "llm",
+    "opacus": "opacus",
+    "dp_accounting": "dp-accounting",
 }  # imported behind a message that names the extra
 # modules that go by another name than their distribution
 NAMES = {"PIL": "pillow", "yaml": "pyyaml", "flint": "python-flint"}

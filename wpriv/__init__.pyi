@@ -15,6 +15,7 @@ from wpriv.accounting.claims.order import privacy_order as privacy_order
 from wpriv.accounting.claims.verify_claim import verify_claim as verify_claim
 from wpriv.accounting.comparison.compare import Comparison as Comparison
 from wpriv.accounting.comparison.compare import compare as compare
+from wpriv.accounting.mechanisms.above_threshold import AboveThreshold as AboveThreshold
 from wpriv.accounting.mechanisms.discrete_gauss import DiscreteGauss as DiscreteGauss
 from wpriv.accounting.mechanisms.discrete_laplace import DiscreteLaplace as DiscreteLaplace
 from wpriv.accounting.mechanisms.dp import Dp as Dp
@@ -28,12 +29,17 @@ from wpriv.accounting.mechanisms.laplace_threshold import LaplaceThreshold as La
 from wpriv.accounting.mechanisms.local_gauss import LocalGauss as LocalGauss
 from wpriv.accounting.mechanisms.local_laplace import LocalLaplace as LocalLaplace
 from wpriv.accounting.mechanisms.matrix_gauss import MatrixGauss as MatrixGauss
+from wpriv.accounting.mechanisms.noisy_max import NoisyMax as NoisyMax
+from wpriv.accounting.mechanisms.permute_and_flip import PermuteAndFlip as PermuteAndFlip
 from wpriv.accounting.mechanisms.randomized_response import RandomizedResponse as RandomizedResponse
 from wpriv.accounting.mechanisms.rdp_curve import RdpCurve as RdpCurve
+from wpriv.accounting.mechanisms.top_k import TopK as TopK
 from wpriv.accounting.mechanisms.truncated_gauss import TruncatedGauss as TruncatedGauss
 from wpriv.accounting.mechanisms.truncated_laplace import TruncatedLaplace as TruncatedLaplace
 from wpriv.accounting.mechanisms.uniform import Uniform as Uniform
 from wpriv.accounting.mechanisms.zcdp import Zcdp as Zcdp
+from wpriv.checks.check import check as check
+from wpriv.checks.verdict import Verdict as Verdict
 from wpriv.core.guarantee import Curve as Curve
 from wpriv.core.guarantee import Guarantee as Guarantee
 from wpriv.core.kinds import Allocation as Allocation
@@ -45,6 +51,7 @@ from wpriv.core.mechanism import Mechanism as Mechanism
 from wpriv.core.process import Process as Process
 from wpriv.core.process import Step as Step
 from wpriv.core.repeats import Repeats as Repeats
+from wpriv.ledger.service import Ledger as Ledger
 from wpriv.numerics.bracket import Bracket as Bracket
 from wpriv.papers.mechanisms.projection import Projection as Projection
 from wpriv.papers.mechanisms.wgrad import Wgrad as Wgrad
@@ -52,6 +59,7 @@ from wpriv.papers.sliced_distance import PrivateDistance as PrivateDistance
 from wpriv.papers.sliced_distance import private_sliced_distance as private_sliced_distance
 from wpriv.training.audit.audit import Audit as Audit
 from wpriv.training.audit.audit import audit as audit
+from wpriv.training.audit.scores import ScoreAudit as ScoreAudit
 from wpriv.training.clipping.fix_network import Fixed as Fixed
 from wpriv.training.clipping.fix_network import fix as fix
 from wpriv.training.local.privatize import Privatized as Privatized

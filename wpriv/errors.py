@@ -113,8 +113,18 @@ EXTRAS = {
     "flwr": "flower",
     "lightning": "lightning",
     "accelerate": "llm",
+    "sqlalchemy": "ledger",
+    "psycopg": "postgres",
+    "opacus": "opacus",
+    "dp_accounting": "dp-accounting",
 }
-_PACKAGES = {"PIL": "pillow", "pywt": "PyWavelets", "flint": "python-flint", "sklearn": "scikit-learn"}
+_PACKAGES = {
+    "PIL": "pillow",
+    "pywt": "PyWavelets",
+    "flint": "python-flint",
+    "sklearn": "scikit-learn",
+    "dp_accounting": "dp-accounting",
+}
 
 
 def lacking(module: str, user: str) -> MissingResource:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,7 @@ from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, d
 from wpriv.training.tasks import _given
 
 if TYPE_CHECKING:
+    from wpriv.opacus import StepLedger
     from wpriv.training.trained import Trained
 
 ANOTHER = {
@@ -261,3 +263,44 @@ def _pair(batch: Any) -> tuple[Records, Records]:
             f"{type(batch).__name__}. Return such pairs from the data set or `collate_fn`"
         )
     return records_of(batch[0]), records_of(batch[1], "targets")
+
+
+class OpacusLedger(Callback):  # type: ignore[misc]  # lightning is not read by mypy
+    """Write the ledger of a fit whose optimizers are DPOptimizers of Opacus: one line for each of their steps.
+
+    The hook of an optimizer that counts for the accountant of the engine stays. A line is on disk before the weights
+    change; ``wpriv budget --history`` reads the folder.
+
+    Args:
+        out: folder of the ledger, by default ``results/opacus``, with a number if it exists. One with lines is
+            continued.
+        steps: number of noisy steps that are planned, of all DPOptimizers together, by default the steps of the fit.
+        sample_rate: of a batch, by default that of the engine.
+    Raises:
+        UsageError: at the start of the fit: no optimizer is a DPOptimizer, or a number is out of range.
+    """
+
+    def __init__(self, out: str | Path | None = None, *, steps: int | None = None, sample_rate: float | None = None):
+        self.out, self.steps, self.sample_rate = out, steps, sample_rate
+        self.ledger: StepLedger | None = None
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Open the ledger and attach it to every DPOptimizer."""
+        from wpriv.opacus import StepLedger, is_private
+
+        private = [each for each in trainer.optimizers if is_private(each)] or trainer.optimizers[:1]
+        steps, fit, before = self.steps, trainer.estimated_stepping_batches, trainer.global_step
+        if steps is None:
+            if not math.isfinite(fit):
+                raise UsageError("the fit has no end: give OpacusLedger `steps`, or Trainer `max_steps`")
+            steps = int(fit) * len(private) - before
+        self.ledger = StepLedger(*private, steps=steps, out=self.out, sample_rate=self.sample_rate, after=before)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Close the ledger."""
+        if self.ledger is not None:
+            self.ledger.close()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Close the ledger, which keeps the steps that were taken."""
+        self.on_train_end(trainer, pl_module)

@@ -21,7 +21,7 @@ try:
     import torch
     from torch import Tensor, nn
     from torch.utils.data import DataLoader
-    from transformers import Trainer, TrainingArguments
+    from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
     from transformers.trainer_utils import TrainOutput
 except ImportError as error:
     raise lacking(error.name or "transformers", "wpriv.transformers") from None
@@ -33,6 +33,7 @@ from wpriv.training.hosted_training import Collate, HostedRun, PoissonBatches, d
 from wpriv.training.tasks import _given
 
 if TYPE_CHECKING:
+    from wpriv.opacus import StepLedger
     from wpriv.training.trained import Trained
 
 # settings that a private step cannot keep: the value that is accepted, the reason, and the way out
@@ -322,3 +323,42 @@ def _checked(args: TrainingArguments) -> TrainingArguments:
         devices = f"{args.world_size} processes and {args.n_gpu} GPUs"
         raise Unsupported(hosted_training.ONE_DEVICE.format(found=devices, one="Train on one (CUDA_VISIBLE_DEVICES=0)"))
     return copy.copy(args)
+
+
+class OpacusLedger(TrainerCallback):  # type: ignore[misc]  # transformers is not read by mypy
+    """Write the ledger of a Trainer whose optimizer is a DPOptimizer of Opacus: one line for each of its steps.
+
+    The hook of the optimizer that counts for the accountant of the engine stays. A line is on disk before the weights
+    change; ``wpriv budget --history`` reads the folder.
+
+    Args:
+        out: folder of the ledger, by default ``results/opacus``, with a number if it exists. One with lines is
+            continued.
+        steps: number of noisy steps that are planned, by default the updates of the Trainer that are left.
+        sample_rate: of a batch, by default that of the engine.
+    Raises:
+        UsageError: at the start of the training: the optimizer is no DPOptimizer, or a number is out of range.
+    """
+
+    def __init__(self, out: str | Path | None = None, *, steps: int | None = None, sample_rate: float | None = None):
+        self.out, self.steps, self.sample_rate = out, steps, sample_rate
+        self.ledger: StepLedger | None = None
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **keywords: Any
+    ) -> None:
+        """Open the ledger and attach it to the optimizer."""
+        from wpriv.opacus import StepLedger
+
+        before = state.global_step
+        steps = state.max_steps - before if self.steps is None else self.steps
+        self.ledger = StepLedger(
+            keywords.get("optimizer"), steps=steps, out=self.out, sample_rate=self.sample_rate, after=before
+        )
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **keywords: Any
+    ) -> None:
+        """Close the ledger."""
+        if self.ledger is not None:
+            self.ledger.close()

@@ -21,6 +21,7 @@ from wpriv.verify import certificate
 THEORY = Path(__file__).parents[2] / "docs" / "theory"
 A, R, Z, W, T, P = "add-remove", "replace-one", "zero-out", "replace-within-group", "any-two", "given-pair"
 PARAMETERS = {
+    "above-threshold": {"threshold_scale": 2.0, "query_scale": 4.0},
     "discrete-gauss": {"sigma": 2.0},
     "discrete-laplace": {"scale": 2.0},
     "dp": {"eps0": 0.7},
@@ -34,9 +35,12 @@ PARAMETERS = {
     "local-gauss": {"sigma": 1.3, "radius": 0.5},
     "local-laplace": {"scale": 1.4, "radius": 0.5},
     "matrix-gauss": {"sigma": 3.0, "strategy": "prefix:n=8", "separation": 4},
+    "noisy-max": {"scale": 2.0},
+    "permute-and-flip": {"eps0": 0.5},
     "projection": {"d": 20, "k": 5, "sigma": 1.0},
     "randomized-response": {"eps0": 1.2},
     "rdp-curve": {"file": "rdp.csv"},
+    "top-k": {"scale": 2.0, "k": 3, "distribution": "laplace"},
     "truncated-gauss": {"sigma": 1.0, "bound": 2.5},
     "truncated-laplace": {"scale": 1.0, "bound": 3.0},
     "uniform": {"outcomes": 10},
@@ -47,23 +51,24 @@ PAIR = "outcome,p,q\n0,0.5,0.4\n1,0.5,0.6\n"
 DIVERGENCES = "order,epsilon\n2,0.4\n16,3\n"
 NOISE = "discrete-gauss discrete-laplace gauss laplace truncated-gauss truncated-laplace uniform"
 RESPONSE, THRESHOLDS = "randomized-response", "gauss-threshold laplace-threshold"
+SELECTIONS = "exponential above-threshold noisy-max permute-and-flip top-k"
 # (sampling, option, adjacencies, mechanisms)
 ACCEPTED = [
-    ("none", "", (A, R, Z), f"{NOISE} {RESPONSE} exponential dp gdp zcdp rdp-curve matrix-gauss"),
+    ("none", "", (A, R, Z), f"{NOISE} {RESPONSE} {SELECTIONS} dp gdp zcdp rdp-curve matrix-gauss"),
     ("none", "", (W, T), "dp gdp zcdp rdp-curve"),
     ("none", "", (A, Z), THRESHOLDS),
     ("none", "", (T,), "local-gauss local-laplace"),
     ("none", "", (P,), "histogram"),
     ("none", "", (R,), "projection"),
     ("none", "", (W,), "wgrad"),
-    ("none", GROUP, (A, R), f"{NOISE} exponential dp gdp zcdp matrix-gauss"),
-    ("poisson", "", (A,), f"{NOISE} {RESPONSE} {THRESHOLDS} exponential dp gdp"),
+    ("none", GROUP, (A, R), f"{NOISE} {SELECTIONS} dp gdp zcdp matrix-gauss"),
+    ("poisson", "", (A,), f"{NOISE} {RESPONSE} {THRESHOLDS} {SELECTIONS} dp gdp"),
     ("poisson", "", (Z,), f"{NOISE} {RESPONSE} {THRESHOLDS}"),
     ("poisson", "", (R,), "gauss"),
     ("poisson", GROUP, (A,), "gauss laplace gdp"),
     ("poisson", LARGEST_BATCH, (A,), "gauss laplace gdp"),
     ("poisson", BANDS, (A,), "gauss"),
-    ("fixed", "", (R,), f"{NOISE} {RESPONSE} exponential dp gdp projection"),
+    ("fixed", "", (R,), f"{NOISE} {RESPONSE} {SELECTIONS} dp gdp projection"),
     ("fixed", "", (W,), "wgrad"),
     ("fixed", GROUP, (R,), "gauss gdp"),
     ("allocation", "", (A,), f"discrete-gauss discrete-laplace gauss laplace {RESPONSE} dp gdp"),

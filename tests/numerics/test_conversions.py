@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi
 
 from tests.points import GOLDEN
 from wpriv.numerics import conversions
@@ -96,3 +97,22 @@ def test_normal_log_delta_of_a_constant_loss_is_exact() -> None:
 def test_normal_log_delta_far_above_the_loss_is_tiny_and_not_nan() -> None:
     for eps in (1e20, 1e160, 1e300):
         assert conversions.normal_log_delta(eps, 0.5, 1.0) < -1e30
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.5, 2.0, 5.0])
+def test_delta_of_two_scales_is_the_hockey_stick_divergence_of_the_squared_norms(eps: float) -> None:
+    """Oracle: quadrature over the chi distribution of the norm, which is sufficient, in both orders."""
+    count, wide = 50, 1.5
+    norms = np.linspace(0.0, 40.0, 400_001)
+    densities = [chi.pdf(norms, count), chi.pdf(norms, count, scale=wide)]
+    orders = (densities, densities[::-1])
+    want = max(np.trapezoid(np.maximum(p - math.exp(eps) * q, 0), norms) for p, q in orders)
+    assert conversions.delta_of_scales(eps, 3, 2, count) == pytest.approx(want, rel=1e-6)
+
+
+@pytest.mark.parametrize(("count", "eps"), [(1000, 10.29), (10_000, 45.1)])
+def test_epsilon_of_two_scales_is_that_of_a_divisor_of_24_and_23(count: int, eps: float) -> None:
+    """Oracle: docs/guides/twenty-faults.md, F7, by scipy's chi-square distribution."""
+    found = conversions.epsilon_of_scales(1e-5, 24, 23, count)
+    assert eps < found < eps + 0.1
+    assert conversions.delta_of_scales(found, 24, 23, count) == pytest.approx(1e-5, rel=1e-6)

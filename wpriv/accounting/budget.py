@@ -63,12 +63,22 @@ class MechanismParameters(TypedDict, total=False):
     strategy: str
     separation: int | str
     participations: int | str
+    distribution: str
+    monotone: bool | str
+    candidates: int | str
+    threshold_scale: float | str
+    query_scale: float | str
+    answers: int | str
+    answer_scale: float | str | None
+    variant: str
 
 
 class Keywords(MechanismParameters, total=False):
     """Parameters of mechanisms, and words of other programs for keywords of the verbs, the most usual ones."""
 
     noise_multiplier: float | str
+    min_separation: int | str
+    largest_weight: float | str
     epsilon: float | str
     steps: int | str
     sample_rate: float | str

@@ -244,7 +244,7 @@ def _ledger(file: Path) -> History:
             f"change of it alone would not be noticed"
         )
     if last.step < last.planned:
-        if not file.with_name(storage.CHECKPOINT).is_file():
+        if stated is None and not file.with_name(storage.CHECKPOINT).is_file():
             raise UsageError(
                 f"`history` {file}: its last run has {last.step} of {last.planned} steps, and no "
                 f"{storage.CHECKPOINT} is beside it: the ledger was cut short, or copied from the folder of an "

@@ -11,12 +11,14 @@ from wpriv.accounting import best_of_runs, build_process, evaluate
 from wpriv.config.plain_words import plain_step
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core import registry
+from wpriv.core.group_pairs import MAX_SAMPLED_GROUP
 from wpriv.core.kinds import STANDARD_ADJACENCIES, Adjacency, Neighbours, Poisson, Sampling, sampling_kind
 from wpriv.core.process import Process
 from wpriv.core.repeats import Repeats, parse
 from wpriv.core.repetition import REPETITION_KEYS, repetition
 from wpriv.core.sampled_step import defined_under
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.conversions import delta_of_scales, epsilon_of_scales
 from wpriv.numerics.numbers import number, text, whole
 
 OTHER_ACCOUNTANTS = {
@@ -25,12 +27,16 @@ OTHER_ACCOUNTANTS = {
     "gdp-clt": "the same, by a central limit: an estimate, often below the truth",
     "clt": "the same, by the class of the privacy loss: an estimate, may be below the truth",
 }
+# numbers of parameters for which the size of the noise is said to give eps away
+PARAMETERS = (1, 1000)
 REPLACED = "one record is replaced by another, which moves a sum twice as far"
 
 
 @dataclass(frozen=True)
 class Interpretation:
-    """A step with its assumption in words, relation, accountant, records of one person, and size of the data set."""
+    """A step with its assumption in words, relation, accountant, records of one person, and size of the data set;
+    ``divisors`` are those of neighbours where they differ, so that no eps is known from above (0, 0: of unknown size).
+    """
 
     spec: dict[str, Any]
     assumption: str
@@ -38,9 +44,12 @@ class Interpretation:
     accountant: str = "pld"
     group: int = 1
     records: int | None = None
+    divisors: tuple[int, int] | None = None
 
     def process(self) -> Process:
-        """Build the process of this interpretation."""
+        """Build the process of this interpretation; Unsupported where it has none."""
+        if self.divisors is not None:
+            raise Unsupported("the noise on the mean has another size on neighbours, which tells them apart")
         return build_process.process([self.spec], self.adjacency, group=self.group, records=self.records)
 
 
@@ -109,9 +118,11 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
             "replace-one",
         ),
         *_where_replaced(wide, fixed, "the same, sigma relative to one record: replacing it moves a sum twice as far"),
-        _by_shuffling(base, passes, plan.rate, shuffled),
+        *_by_shuffling(base, passes, plan.rate, shuffled),
         *_where_replaced(wide, {"n": passes}, f"{shuffled}; one record is replaced"),
         Interpretation({**base, "n": n}, "a record might be in every batch: all steps, no sampling"),
+        *_by_sampler(spec, poisson),
+        *_by_divisor(spec, poisson),
     ]
 
 
@@ -166,16 +177,55 @@ def _by_group(spec: Mapping[str, object], step: dict[str, object]) -> list[Inter
     return [Interpretation(step, assumption, group=group)]
 
 
-def _by_shuffling(base: dict[str, object], passes: int, rate: float, assumption: str) -> Interpretation:
-    """Shuffled batches, the last of which may be smaller; of other noise than Gaussian or Laplace, their upper end."""
+def _by_sampler(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interpretation]:
+    """Samplers that draw a record more than once in a step, where the pair of such groups is known."""
+    workers = "sampler: two workers that draw from the whole data each, so that a record joins a step twice"
+    rows = [Interpretation(poisson, workers, group=2)]
+    size, batch = build_process.data_set_size([spec]), spec.get("batch")
+    if size and batch is not None and 1 < (most := whole(batch, "batch")) <= MAX_SAMPLED_GROUP:
+        drawn = f"sampler: draws with replacement, so that a record joins a batch up to {most} times"
+        rows.append(Interpretation({**poisson, "rate": 1 / size}, drawn, group=most))
+    return [row for row in rows if _is_known(row)]
+
+
+def _by_divisor(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interpretation]:
+    """A mean that is divided by int(rate x records), whose noise has another size on neighbours of another size."""
+    public = "divisor from the data, int(rate x records): the number of records is public, and neighbours have the same"
+    rows = [row for row in [Interpretation(poisson, public, "zero-out")] if _is_known(row)]
+    noise = build_process.step({**poisson}).mechanism.additive_noise()
+    if not rows or noise is None:
+        return []
+    size = build_process.data_set_size([spec])
+    divisor = 0 if size is None else math.floor(poisson["rate"] * size * (1 + 1e-12))
+    secret = "divisor from the data, int(rate x records): the number of records is secret"
+    is_known = noise.is_textbook("gauss") and divisor > 1
+    return [*rows, Interpretation(poisson, secret, divisors=(divisor, divisor - 1) if is_known else (0, 0))]
+
+
+def _is_known(row: Interpretation) -> bool:
+    try:
+        row.process()
+    except Unsupported:
+        return False
+    return True
+
+
+def _by_shuffling(base: dict[str, object], passes: int, rate: float, assumption: str) -> list[Interpretation]:
+    """Shuffled batches, the last of which may be smaller, and stored order; of other noise than Gaussian or Laplace,
+    the upper end of both."""
     steps = math.ceil(1 / rate * (1 - 1e-9))
     spec = {**base, "n": passes * steps, "sampling": "shuffle", "rate": 1 / steps}
     try:
         build_process.process([spec])
     except Unsupported:
         assumption = f"{assumption}; all other records must keep their batches"
-        return Interpretation({**base, "n": passes}, assumption)
-    return Interpretation(spec, f"{assumption}; one record contributes nothing, batch sizes stay", "zero-out")
+        return [Interpretation({**base, "n": passes}, assumption)]
+    stored = "sampler: batches in stored order, each record in one known batch an epoch"
+    nothing = "one record contributes nothing, batch sizes stay"
+    return [
+        Interpretation(spec, f"{assumption}; {nothing}", "zero-out"),
+        Interpretation({**base, "n": passes}, f"{stored}; {nothing}", "zero-out"),
+    ]
 
 
 def _where_replaced(
@@ -217,10 +267,27 @@ def _row(
         curve = best_of_runs.curve_of(process, reading.accountant, width, repeats)
         answer = evaluate.ask(curve, eps=eps, delta=delta)
     except Unsupported as error:
-        return {**row, "epsilon": eps, "delta": delta, "reason": str(error)}
+        reason = f"{error}{_least_by_divisors(reading, eps, delta)}"
+        return {**row, "epsilon": eps, "delta": delta, "reason": reason}
     ends = answer.as_dict()
     if row["sampling"] == "shuffle":
         lower = answer.epsilon.lower if eps is None else answer.delta.lower
         row["assumption"] += f"; at least {text(lower or 0.0, up=False, digits=4)}"
     bounds = {column: ends[column] for column in BOUND_COLUMNS}
     return {**row, "notion": answer.notion, "claim": answer.claim, **bounds, "reason": None}
+
+
+def _least_by_divisors(reading: Interpretation, eps: float | None, delta: float | None) -> str:
+    """What the size of the noise alone gives away, with few parameters and with more."""
+    if reading.divisors is None or not reading.divisors[0]:
+        return ""
+    larger, smaller = reading.divisors
+    parts = []
+    for parameters in PARAMETERS:
+        count = reading.spec["n"] * parameters
+        if delta is None:
+            least = text(delta_of_scales(eps or 0.0, larger, smaller, count), up=False, digits=4)
+        else:
+            least = text(epsilon_of_scales(delta, larger, smaller, count), up=False, digits=4)
+        parts.append(f"at least {least} with {parameters:,} parameter{'s' * (parameters > 1)}")
+    return f": a divisor of {larger} or of {smaller} gives {'delta' if delta is None else 'eps'} {', '.join(parts)}"

@@ -126,6 +126,7 @@ def mu_keys(value: GaussianMu) -> dict[str, object]:
         "mu_lower": value.lower,
         "mu_upper": value.upper,
         "mu_fpr": 0.0 if value.exact else value.fpr,
+        "mu_regret": value.regret,
         "mu_orders": orders,
     }
 
@@ -160,7 +161,7 @@ def with_true_positive_rate(row: Guarantee, curve: Curve, fpr: float, tol: float
 def point_row(bounds: Membership, fpr: float) -> dict[str, object]:
     """The best attack at one false-positive rate, and mu for tests with both error rates at least that (up to 1/2).
 
-    Columns: ``fnr_lower``, ``fnr_upper``, ``tpr_lower``, ``tpr_upper``, ``mu_lower`` and ``mu_upper``.
+    Columns: ``fnr_lower``, ``fnr_upper``, ``tpr_lower``, ``tpr_upper``, ``mu_lower``, ``mu_upper`` and ``mu_regret``.
     """
     (point,) = bounds.error_rates([fpr], POINT_TOL * 10)
     value = bounds.mu(fpr) if fpr <= 0.5 else None
@@ -170,6 +171,7 @@ def point_row(bounds: Membership, fpr: float) -> dict[str, object]:
         **rates,
         "mu_lower": None if value is None else value.lower,
         "mu_upper": value.upper if value is not None and finite else None,
+        "mu_regret": value.regret if value is not None and finite else None,
     }
 
 
@@ -181,7 +183,7 @@ def trade_off_rows(
     Each row has ``fpr``; ``fnr_lower`` and ``fnr_upper`` of the best test of either order of the neighbours; the same
     for each order where they differ, as ``remove_fnr_lower``; ``guess``, the false-negative rate 1 - FPR of a test
     that only guesses; and ``gauss``, that of mu-GDP at the upper end of mu for this smallest rate (none where it
-    is infinite), with ``mu_lower`` and ``mu_upper``.
+    is infinite), with ``mu_lower``, ``mu_upper`` and ``mu_regret``.
 
     Raises:
         UsageError: ``fpr`` is outside (0, 1/2]. Unsupported: as ``membership``.
@@ -207,7 +209,8 @@ def trade_off_rows(
                 key = name.replace(" ", "_").lower()
                 row |= {f"{key}_fnr_lower": point.fnr_lower, f"{key}_fnr_upper": point.fnr_upper}
         gauss = float(ndtr(-ndtri(rate) - value.upper)) if math.isfinite(value.upper) else None
-        rows.append({**row, "guess": 1 - rate, "gauss": gauss, "mu_lower": value.lower, "mu_upper": value.upper})
+        about = {"mu_lower": value.lower, "mu_upper": value.upper, "mu_regret": value.regret}
+        rows.append({**row, "guess": 1 - rate, "gauss": gauss, **about})
     return rows
 
 

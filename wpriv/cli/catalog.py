@@ -94,6 +94,13 @@ def _claims() -> dict[str, str]:
     return {**CLAIMS, STATISTICAL: "a lower bound of eps at a stated confidence, from an audit"}
 
 
+def _premises() -> dict[str, str]:
+    from wpriv.checks.premises import FIELDS
+
+    rows = ((name, form.about, f" ({', '.join(form.words)})" if form.words else "") for name, form in FIELDS.items())
+    return {name: f"{about}{words}" for name, about, words in rows}
+
+
 def _recipes() -> dict[str, str]:
     from wpriv.config import recipe_files
 
@@ -135,6 +142,8 @@ KINDS = {
     "data": "data sets: the key data, and wpriv data",
     "tables": "tables of recipes of kind compare: the key table",
     "figures": "figures: --figure, or the key figure",
+    "readers": "programs whose runs `wpriv check` reads",
+    "premises": "premises of a claim: --premise, or the keys of recipes of kind check",
     "recipes": "shipped recipes: the argument RECIPE",
     "flags": "flags, keys and parameters: --sigma, or the key sigma",
     "terms": "words of the glossary: wpriv help WORD",
@@ -145,6 +154,7 @@ _WORDS: dict[str, Callable[[], Mapping[str, str]]] = {
     "samplings": _samplings,
     "adjacencies": _adjacencies,
     "claims": _claims,
+    "premises": _premises,
     "recipes": _recipes,
     "flags": _flags,
     "terms": _terms,

@@ -27,7 +27,7 @@ MAX_WARNINGS = 8
 COLUMNS_OF_TABLES = {
     "class": ("mean", "variance", "third", "infinity"),
     "loss": ("part", "loss", "mass", "density", "class_density"),
-    "trade-off": ("fpr", "fnr_lower", "fnr_upper", "tpr_lower", "tpr_upper", "mu_lower", "mu_upper"),
+    "trade-off": ("fpr", "fnr_lower", "fnr_upper", "tpr_lower", "tpr_upper", "mu_lower", "mu_upper", "mu_regret"),
 }
 
 
@@ -212,7 +212,7 @@ def _print_warnings(comparison: Comparison) -> None:
 
 
 def _cell(value: object, name: str) -> str:
-    """A cell of a table: the ends of a bracket rounded outwards, other numbers to the nearest."""
-    if isinstance(value, float) and name.endswith(("_lower", "_upper")):
-        return text(value, up=name.endswith("_upper"))
+    """A cell of a table: bounds rounded outwards, other numbers to the nearest."""
+    if isinstance(value, float) and name.endswith(("_lower", "_upper", "_regret")):
+        return text(value, up=not name.endswith("_lower"), digits=2 if name.endswith("_regret") else 6)
     return "" if value is None else f"{value + 0.0:.6g}" if isinstance(value, (int, float)) else str(value)

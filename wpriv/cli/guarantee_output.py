@@ -21,7 +21,7 @@ CSV_COLUMNS = (
     *("delta", "delta_lower", "delta_upper", "adjacency", "process", "source", "warnings"),
 )
 ABOUT = ("process", "in all", "sampling", "neighbours", "runs")
-MU_COLUMNS = ("mu", "mu_lower", "mu_upper", "mu_fpr")
+MU_COLUMNS = ("mu", "mu_lower", "mu_upper", "mu_fpr", "mu_regret")
 
 
 def print_guarantee(row: Guarantee, mode: str, limit: float | None = None) -> None:
@@ -110,7 +110,9 @@ def print_trade_off(rows: Sequence[Mapping[str, Any]], described: DescribedProce
     """Print points of a trade-off curve: the least false-negative rate of any attack at each false-positive rate."""
     columns, process = list(rows[0]), described.process
     if mode == "text":
-        gauss = f"mu-GDP at mu = {text(rows[0]['mu_upper'], up=True)}" if rows[0]["gauss"] is not None else ""
+        first = rows[0]
+        regret = f", regret at most {text(first['mu_regret'], up=True, digits=2)}" if first["mu_regret"] else ""
+        gauss = f"mu-GDP at mu = {text(first['mu_upper'], up=True)}{regret}" if first["gauss"] is not None else ""
         output.emit_bold(
             f"false-negative rate of the best attack over its false-positive rate, bounded by {accountant}"
         )

@@ -102,8 +102,9 @@ def expand_record(
 # The parser of commands and groups: commands load on first use, unknown words get hints, no option counts twice.
 
 GROUPS = {
-    "Calculator": ("budget", "calibrate", "compare", "verify", "explain"),
+    "Calculator": ("budget", "calibrate", "compare", "verify", "check", "explain"),
     "Training": ("train", "audit", "privatize"),
+    "Budget of an organisation": ("ledger",),
     "Results": ("reproduce", "report", "plot"),
     "What there is": ("list", "recipe", "data", "completion"),
 }

@@ -17,6 +17,8 @@ from wpriv.hints import did_you_mean
 
 # former names of shipped recipes and those of today
 RENAMED: Mapping[str, str] = {"wdp/propositions": "wdp/claims"}
+# shipped folders whose recipes are of kind check, which `wpriv compare FOLDER` puts in one table
+BANKS = ("claims/libraries",)
 ELSEWHERE = "name another file or folder to copy to"
 
 
@@ -66,6 +68,11 @@ def find(name: str) -> Path:
     raise UsageError(f"{message} `wpriv recipe ls` lists the shipped ones")
 
 
+def bare_folder(name: str) -> str:
+    """Return the name of a folder of recipes without ``recipes/`` and without a slash at its end."""
+    return name.removeprefix("recipes/").rstrip("/")
+
+
 def short_name(path: Path) -> str:
     """Return the name of a recipe, which its results take by default: that of its file, without the suffix.
 
@@ -81,8 +88,11 @@ def short_name(path: Path) -> str:
 
 
 def listing(beginning: str | None = None) -> list[Listed]:
-    """List the shipped recipes by name, or only those whose names begin so (``plc``, ``plc/fig7``, ``fig7``)."""
-    known = shipped()
+    """List the shipped recipes by name, or only those whose names begin so (``plc``, ``plc/fig7``, ``fig7``).
+
+    A folder of recipes of kind check is one row, unless the beginning names it.
+    """
+    known, start = shipped(), ""
     if beginning is not None:
         start = beginning.lower().removeprefix("recipes/")
         papers = list(dict.fromkeys(name.partition("/")[0] for name in known))
@@ -91,10 +101,16 @@ def listing(beginning: str | None = None) -> list[Listed]:
         if not known:
             near = did_you_mean(beginning[:100], papers) or "."
             raise UsageError(f"no shipped recipe begins with {beginning[:100]!r}{near} Papers: {', '.join(papers)}")
-    rows = []
+    rows: list[Listed] = []
     for name, path in known.items():
         data = yaml_document.read(path).data
         time = None if data.get("time") is None else Time.model_validate(data["time"])
+        folder = name.rpartition("/")[0]
+        if folder in BANKS and name.startswith(start) and not start.startswith(folder):
+            if all(row.name != folder for row in rows):
+                count = sum(each.rpartition("/")[0] == folder for each in known)
+                rows.append(Listed(folder, "check", None, "", f"{count} claims (wpriv recipe ls {folder})"))
+            continue
         rows.append(Listed(name, str(data["kind"]), time, _data_of(data), str(data.get("source", ""))))
     return rows
 

@@ -69,6 +69,8 @@ class Step(StrictModel):
     epochs: Positive | None = declared("epochs")
     max_batch: Count | None = declared("max_batch")
     bands: Count | None = declared("bands")
+    min_separation: Count | None = declared("min_separation")
+    largest_weight: Positive | None = declared("largest_weight")
     observed: Word | None = declared("observed")
 
     def varies(self, name: str) -> bool:
@@ -78,6 +80,8 @@ class Step(StrictModel):
         if name in ("max_batch", "bands"):
             return self.sampling == "poisson"
         fields = plugin_fields("mechanisms", self.mech)
+        if name in ("min_separation", "largest_weight"):
+            return self.sampling in (None, "none") if name == "min_separation" else "sensitivity" in fields
         return name == "n" or name in fields or (name == "noise_multiplier" and "sigma" in fields)
 
 
@@ -87,7 +91,7 @@ PROCESS_TABLES = {
     "bounds": BOUND_COLUMNS,
     "class": ("mean", "variance", "third", "infinity"),
     "loss": ("mass", "density", "class_density", "infinity"),
-    "trade-off": ("fnr_lower", "fnr_upper", "tpr_lower", "tpr_upper", "mu_lower", "mu_upper"),
+    "trade-off": ("fnr_lower", "fnr_upper", "tpr_lower", "tpr_upper", "mu_lower", "mu_upper", "mu_regret"),
 }
 
 
@@ -95,7 +99,8 @@ class Sweep(StrictModel):
     """One axis of a grid: a number of the question or of a step, or a parameter of a mechanism; its values."""
 
     over: Word = key(
-        "eps, delta, n, epochs, rate, batch, records, group, max_batch, bands, noise_multiplier, or a parameter of the "
+        "eps, delta, n, epochs, rate, batch, records, group, max_batch, bands, min_separation, largest_weight, "
+        "noise_multiplier, or a parameter of the "
         "mechanism, accountant or table"
     )
     values: Grid
@@ -180,7 +185,7 @@ class Panel(Part):
         """Tell whether a quantity takes whole numbers alone: n, or a parameter of that type."""
         if self.table not in PROCESS_TABLES:
             candidates = [plugin_fields("tables", self.table)]
-        elif name in ("n", "batch", "records", "group", "max_batch", "bands"):
+        elif name in ("n", "batch", "records", "group", "max_batch", "bands", "min_separation"):
             return True
         else:
             steps = [step for steps in self.processes().values() for step in steps]
@@ -305,13 +310,38 @@ class Verify(StrictModel):
     published: Annotated[list[PublishedClaim], Field(min_length=1)] = key("the claims, each with its process")
 
 
-KINDS: tuple[type[StrictModel], ...] = (Budget, Calibrate, Compare, Privatize, Train, Verify)
+class Truth(StrictModel):
+    """What a check of known runs is expected to find."""
+
+    verdict: Literal["proved", "refuted", "contradicted", "incomplete"] = key("the verdict")
+    eps: Annotated[list[NotNegative], Field(min_length=1, max_length=2)] | Literal["none"] | None = optional(
+        "both ends of eps at the claimed delta, the lower one alone, or none where no finite eps holds"
+    )
+
+
+class Check(StrictModel):
+    """kind: check. The premises of one claim beside these keys, as `wpriv list premises` names them."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    kind: Literal["check"]
+    title: Word | None = optional("what is special about the run, in a line; shown in the table of a folder")
+    source: Word | None = optional("where the claim and the run are described")
+    seen: Word | None = optional("where the fault can be seen")
+    breaks: Word | None = optional("the premise that does not hold")
+    corrected: Text | None = optional("what is not so in the source")
+    expect: Truth | None = optional("the expected verdict and eps; others are exit code 1 of `wpriv compare FOLDER`")
+
+
+# keys of a check that are no premises
+ABOUT_CHECK = tuple(Check.model_fields)
+KINDS: tuple[type[StrictModel], ...] = (Budget, Calibrate, Check, Compare, Privatize, Train, Verify)
 MODELS = {model.__name__.lower(): model for model in KINDS}
 
 
 def json_schema() -> dict[str, object]:
     """Return the JSON Schema of all kinds of recipe, discriminated by ``kind``."""
-    kinds = Annotated[Budget | Calibrate | Compare | Privatize | Train | Verify, Field(discriminator="kind")]
+    kinds = Annotated[Budget | Calibrate | Check | Compare | Privatize | Train | Verify, Field(discriminator="kind")]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "wpriv recipe",

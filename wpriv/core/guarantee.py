@@ -219,7 +219,10 @@ class Guarantee(Shown):
         rows = [] if self.extra["asked"] == "mu" else [(self.extra, range_words(self.extra["mu_fpr"]))]
         orders = self.extra["mu_orders"]
         rows += [(each, ORDERS.get(each["order"], each["order"])) for each in (orders if len(orders) > 1 else [])]
-        return [("mu", f"{_mu_of(each).text()}, {words}") for each, words in rows]
+        bound = text(self.extra["mu_regret"], up=True, digits=2)
+        regret = f"at most {bound}, by which mu understates both error rates of the best attack"
+        words = [("mu", f"{_mu_of(each).text()}, {words}") for each, words in rows]
+        return [*words, ("regret", regret if self.extra["mu_regret"] else "0, the trade-off curve is that of mu")]
 
     def to_latex(self) -> str:
         """A row of a LaTeX table, escaped: process, accountant, claim, and the answer with where it holds."""

@@ -78,6 +78,7 @@ class Release(StrEnum):
     BOUNDED = "bounded noise on a number"
     RESPONSE = "a randomised answer"
     SELECTION = "a selection of bounded range"
+    SCORES = "a selection by noisy scores"
     KEYS = "noisy counts of unknown keys"
     DP = "a stated (eps, delta)-DP guarantee"
     GDP = "a stated mu-GDP guarantee"

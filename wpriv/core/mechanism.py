@@ -122,6 +122,10 @@ class Mechanism(Parameters):
         sensitivity = records * dataclasses.asdict(self)["sensitivity"]
         return dataclasses.replace(self, sensitivity=sensitivity)  # type: ignore[call-arg]
 
+    def unrolled(self) -> tuple[Mechanism, int]:
+        """A mechanism and a number of releases of it, one after another, that are the same as one of this."""
+        return self, 1
+
     def between(self, neighbours: Neighbours) -> Mechanism:
         """This mechanism between neighbours that differ in up to a group of records."""
         return self.grouped(neighbours.group)

@@ -19,6 +19,7 @@ from wpriv.core.loss_pair import gaussian_mu
 from wpriv.core.process import Process, closed_form
 from wpriv.core.trade_off import (
     DEFAULT_FPR,
+    LEAST_REGRET,
     MU_TOL,
     DeltaEnds,
     GaussianMu,
@@ -26,6 +27,7 @@ from wpriv.core.trade_off import (
     atomic_points,
     gaussian_mu_of_advantage,
     least_mu,
+    regret,
 )
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics import counted_work
@@ -109,7 +111,7 @@ class Membership:
         if len(curve.orders) > 1:
             self.trade_offs.append(TradeOff(backward, forward))
 
-    def _kinks(self, index: int) -> list[float]:
+    def kinks(self, index: int) -> list[float]:
         """ln t at which the profile of an order may have a kink: 0, and the largest loss of either order."""
         try:
             tops = [math.fsum(n * pair.support[1] for pair, n in run) for run in self.curve.process.directions()]
@@ -152,13 +154,30 @@ class Membership:
             return GaussianMu(fpr, mu, mu, (("both", mu, mu),), exact=True)
         advantage = self.advantage()[1]
         for index, trade_off in enumerate(self.trade_offs):
-            trade_off.evaluate(self._kinks(index))
+            trade_off.evaluate(self.kinks(index))
         ends = [least_mu(trade_off, advantage, fpr, tol) for trade_off in self.trade_offs]
         unsampled = mu_without_sampling(self.curve.process)
         ends = [(low, max(min(high, unsampled), low)) for low, high in ends]
         ends = [(0.0 if self.curve.claim == "upper-bound" else low, high) for low, high in ends]
         orders = tuple((name, *pair) for name, pair in zip(self.names, ends, strict=True))
-        return GaussianMu(fpr, max(low for low, _ in ends), max(high for _, high in ends), orders)
+        lower, upper = max(low for low, _ in ends), max(high for _, high in ends)
+        return GaussianMu(fpr, lower, upper, orders, regret=self._regret(upper))
+
+    def _regret(self, mu: float) -> float:
+        """The regret of mu, rounded up: how far its Gaussian trade-off curve is below that of both orders of the
+        neighbours; below the proven one, where no lower end of delta is known."""
+        if math.isinf(mu):
+            return 0.5
+        self._enough = LEAST_REGRET / 2
+        ends = self._worst_ends
+        return regret(TradeOff(ends, ends), mu)
+
+    def _worst_ends(self, eps: float) -> tuple[float, float]:
+        """The bounds of delta of the worse order of the neighbours."""
+        if not self.curve.orders and self.curve.claim != "upper-bound":
+            return delta_ends(self.curve.delta_bracket, eps)
+        ends = [self._ends(index)(eps) for index in range(len(self._known))]
+        return max(low for low, _ in ends), max(high for _, high in ends)
 
     def error_rates(self, fprs: Sequence[float], tol: float = RATE_TOL) -> list[ErrorRates]:
         """The best test of either order at each false-positive rate."""
@@ -173,7 +192,7 @@ class Membership:
         scale = gaussian_mu_of_advantage(self.advantage()[1])
         inner = [fpr for fpr in fprs if fpr < 1]
         self._enough = POINT_SHARE * tol * min(inner, default=1.0)
-        trade_off.evaluate([*_first_points(inner, scale), *self._kinks(self.trade_offs.index(trade_off))])
+        trade_off.evaluate([*_first_points(inner, scale), *self.kinks(self.trade_offs.index(trade_off))])
         trade_off.evaluate(self._atomic_points(self.trade_offs.index(trade_off), inner))
         trade_off.cover(min(inner, default=0.5), max(inner, default=0.5), scale)
         least = min((trade_off.tpr_upper(fpr)[1] for fpr in inner), default=1.0)

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from wpriv.errors import UsageError
-from wpriv.numerics.numbers import finite_number, number, whole
+from wpriv.numerics.numbers import finite_number, number, typed, whole
 
 MAX_COUNT = 2**40
 
@@ -36,6 +36,8 @@ def field_value(f: dataclasses.Field[object], value: object) -> Any:
     words = type_words(f)
     if words & {"str", "Path"} or (value is None and "None" in words):
         return value
+    if words == {"bool"}:
+        return typed(value, words, f.name)
     return whole(value, f.name) if "int" in words and "float" not in words else number(value, f.name)
 
 

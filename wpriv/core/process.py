@@ -71,6 +71,10 @@ class Step:
                 f"the sampling of a step is given as Sampling('poisson', rate); found {reprlib.repr(self.sampling)}"
             )
         object.__setattr__(self, "n", finite_number(self.n, "n, the number of compositions,", whole=True))
+        if self.sampling.kind == "none":
+            mechanism, count = self.mechanism.unrolled()
+            object.__setattr__(self, "mechanism", mechanism)
+            object.__setattr__(self, "n", self.n * count)
         if not 1 <= self.n <= MAX_COUNT:
             raise UsageError(f"n, the number of compositions, must be a whole number from 1 to 2^40; found {self.n}")
         if self.n % self.sampling.pass_steps:

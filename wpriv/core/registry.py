@@ -35,6 +35,7 @@ FOLDERS = {
     "tasks": ("training.tasks", "papers.tasks"),
     "tables": ("papers.tables",),
     "figures": ("figures",),
+    "readers": ("checks.readers",),
 }
 # kinds whose names are easily confused, with the argument that takes a name of each
 _ARGUMENTS = {"mechanisms": "mech", "accountants": "accountant"}

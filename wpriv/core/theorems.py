@@ -83,7 +83,8 @@ NOISE = (R.GAUSS, R.LAPLACE, R.WHOLE, R.BOUNDED)
 # releases of which only a guarantee is known
 STATED = (R.DP, R.GDP, R.ZCDP, R.RENYI)
 # releases whose pair is the same in both orders of the neighbours
-SYMMETRIC = (*NOISE, R.RESPONSE, R.DP, R.GDP, R.SELECTION, R.PAIR)
+SELECTIONS = (R.SELECTION, R.SCORES)
+SYMMETRIC = (*NOISE, R.RESPONSE, R.DP, R.GDP, *SELECTIONS, R.PAIR)
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ OF_RELEASE: dict[Release, tuple[Premise, ...]] = {
     R.LAPLACE: (L1,),
     R.WHOLE: (ONE_NUMBER,),
     R.BOUNDED: (ONE_NUMBER,),
-    R.SELECTION: (SCORES,),
+    **dict.fromkeys(SELECTIONS, (SCORES,)),
     R.KEYS: (CONTINUOUS,),
     R.LOCAL: (NO_BATCH,),
     R.HISTOGRAM: (SAME_COLUMN,),
@@ -152,6 +153,7 @@ TABLE = (
     Combination((R.RESPONSE,), "none", _QUERY, "definition", _DEFINITION),
     Combination(STATED, "none", (*_QUERY, WITHIN, ANY), "definition", _DEFINITION),
     Combination((R.SELECTION,), "none", _QUERY, "Theorem 1", "bounded-range.md"),
+    Combination((R.SCORES,), "none", _QUERY, "Theorems 1 to 5", "selection.md"),
     Combination((R.KEYS,), "none", (ADD, ZERO), "Theorems 1 and 2", "thresholds.md"),
     Combination((R.LOCAL,), "none", (ANY,), "Theorems 1 and 2", "local-noise.md"),
     Combination((R.HISTOGRAM,), "none", (GIVEN_PAIR,), "definition", _DEFINITION),
@@ -161,13 +163,13 @@ TABLE = (
     Combination((R.MATRIX,), "none", (REPLACE,), "Theorem 5", "bands.md#theorem-5", (BOTH_PATTERNS,)),
     Combination((R.PAIR,), "none", tuple(Adjacency), "of the plug-in", _DEFINITION),
     # without sampling, groups of records
-    Combination((*NOISE, R.SELECTION, R.GDP, R.ZCDP), "none", STANDARD_ADJACENCIES, "sums", _GROUP, (), GROUP),
+    Combination((*NOISE, *SELECTIONS, R.GDP, R.ZCDP), "none", STANDARD_ADJACENCIES, "sums", _GROUP, (), GROUP),
     Combination((R.DP,), "none", STANDARD_ADJACENCIES, "Theorem 7", "groups.md#theorem-7", (), GROUP),
     Combination((R.MATRIX,), "none", (ADD,), "Theorem 2", "bands.md#theorem-2", (), GROUP),
     Combination((R.MATRIX,), "none", (REPLACE,), "Theorem 5", "bands.md#theorem-5", (BOTH_PATTERNS,), GROUP),
     # Poisson sampling
     Combination((*NOISE, R.RESPONSE, R.DP, R.GDP, R.PAIR), "poisson", (ADD,), "Theorem 1", _POISSON, (SECRET_SIZES,)),
-    Combination((R.SELECTION, R.KEYS), "poisson", (ADD,), "Theorem 2", _KEYS, (SECRET_SIZES,)),
+    Combination((*SELECTIONS, R.KEYS), "poisson", (ADD,), "Theorem 2", _KEYS, (SECRET_SIZES,)),
     Combination((*NOISE, R.RESPONSE, R.KEYS), "poisson", (ZERO,), "Theorem 3", _NULL, (ONLY_RECORDS_PUBLIC,)),
     Combination((R.GAUSS,), "poisson", (REPLACE,), "Theorem 5", "groups.md#theorem-5", (HALF, SECRET_SIZES)),
     Combination(_FEW, "poisson", (ADD,), "Theorem 2", "groups.md#theorem-2", (SECRET_SIZES,), GROUP),

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.numerics import conversions
@@ -169,31 +169,39 @@ class TradeOff:
     def tpr_lower(self, fpr: float) -> float:
         """A lower bound of the largest true-positive rate at this false-positive rate.
 
-        It is the least of fpr * t + g(t) over t > 0, where g is the largest of four lines below f between two points:
-        the value at the right end, 1 - t, and the chords of both neighbouring cells, continued.
+        It is the least of fpr * t + g(t) over t > 0, with g of ``below``.
         """
-        # points whose t are equal as doubles count once
-        lines = self.lines[:1] + [line for left, line in pairwise(self.lines) if line.t > left.t]
-        t = np.array([0.0, *(line.t for line in lines)])
-        low = np.array([1.0, *(line.profile(line.delta_low) for line in lines)])
-        high = np.array([1.0, *(line.profile(line.delta_high) for line in lines)])
-        width = np.diff(t)
-        chord = (low[1:] - high[:-1]) / width
-        left_slope = np.concatenate([[-np.inf], chord[:-1]])
-        chord_right = (high[1:] - low[:-1]) / width
-        right_slope = np.concatenate([chord_right[1:], [-np.inf]])
-        ends = [
-            (low[1:], low[1:]),
-            (1 - t[:-1], 1 - t[1:]),
-            (low[:-1], low[:-1] + left_slope * width),
-            (low[1:] - np.where(np.isfinite(right_slope), right_slope, 0.0) * width, low[1:]),
-        ]
-        inner = _least(fpr, t, ends)
+        t, low, chord, lines = self.below()
+        inner = -float(_largest((-fpr * t[:-1], -fpr * t[1:]), lines, (1.0, 1.0)).max())
         # beyond the last point f stays above its last chord, continued, and above zero
         slope = min(float(chord[-1]), 0.0)
         zero = float(t[-1] - low[-1] / slope) if slope < 0 else math.inf
         last = min(fpr * float(t[-1]) + float(low[-1]), fpr * zero) if fpr > 0 else 0.0
         return max(min(inner, last) * (1 - ROUNDING), fpr)
+
+    def below(self) -> tuple[Array, Array, Array, list[tuple[Array, Array]]]:
+        """The points t, from 0 on, lower bounds of f there, the chords of the cells between them, and four lines in
+        each cell, by their values at both ends, of which g, the largest, is below f.
+
+        They are the value at the right end, 1 - t, and the chords of both neighbouring cells, continued.
+        """
+        # points whose t are equal as doubles count once
+        points = self.lines[:1] + [line for left, line in pairwise(self.lines) if line.t > left.t]
+        t = np.array([0.0, *(line.t for line in points)])
+        low = np.array([1.0, *(line.profile(line.delta_low) for line in points)])
+        high = np.array([1.0, *(line.profile(line.delta_high) for line in points)])
+        width = np.diff(t)
+        chord = (low[1:] - high[:-1]) / width
+        left_slope = np.concatenate([[-np.inf], chord[:-1]])
+        chord_right = (high[1:] - low[:-1]) / width
+        right_slope = np.concatenate([chord_right[1:], [-np.inf]])
+        lines = [
+            (low[1:], low[1:]),
+            (1 - t[:-1], 1 - t[1:]),
+            (low[:-1], low[:-1] + left_slope * width),
+            (low[1:] - np.where(np.isfinite(right_slope), right_slope, 0.0) * width, low[1:]),
+        ]
+        return t, low, chord, lines
 
 
 def atomic_points(pair: AtomicPair, fpr: float) -> list[float]:
@@ -210,22 +218,23 @@ def atomic_points(pair: AtomicPair, fpr: float) -> list[float]:
     return [*near, *((left + right) / 2 for left, right in pairwise(near))]
 
 
-def _least(fpr: float, t: Array, ends: list[tuple[Array, Array]]) -> float:
-    """The least of fpr * t plus the largest of some lines over all cells; each line is given by its values at both ends
-    of a cell."""
-    width = np.diff(t)
-    shares = [np.zeros_like(width), np.ones_like(width)]
+def _largest(
+    above: tuple[Array, Array], lines: list[tuple[Array, Array]], weight: tuple[Array | float, Array | float]
+) -> Array:
+    """The largest of (a - the largest of some lines) / w in each cell; a, w and the lines are linear in a cell and are
+    given by their values at both ends. It lies at an end, or where two lines meet."""
+    shares = [np.zeros_like(above[0]), np.ones_like(above[0])]
     with np.errstate(divide="ignore", invalid="ignore"):
-        for k, (p, q) in enumerate(ends):
-            for r, s in ends[k + 1 :]:
+        for k, (p, q) in enumerate(lines):
+            for r, s in lines[k + 1 :]:
                 share = (r - p) / ((q - p) - (s - r))
                 shares.append(np.where((share > 0) & (share < 1), share, 0.0))
-        least = math.inf
+        most = np.full_like(above[0], -np.inf)
         for share in shares:
-            values = [np.where(np.isfinite(p + q), p + share * (q - p), -np.inf) for p, q in ends]
-            value = fpr * (t[:-1] + share * width) + np.max(values, axis=0)
-            least = min(least, float(value.min()))
-    return least
+            values = [np.where(np.isfinite(p + q), p + share * (q - p), -np.inf) for p, q in lines]
+            a, w = (p + share * (q - p) for p, q in (above, weight))
+            most = np.maximum(most, (a - np.max(values, axis=0)) / w)
+    return most
 
 
 # The least mu of Gaussian differential privacy on a range of false-positive rates, bounded from both sides.
@@ -264,6 +273,8 @@ class GaussianMu:
         orders: the ends for tests whose null hypothesis is the neighbour without the record ("remove") and with it
             ("add"), at false-positive rates from ``fpr`` to 1/2; one entry, "both", where they agree.
         exact: whether mu is exact, and holds for every false-positive rate.
+        regret: how much mu-GDP exaggerates: some test has error rates that exceed those that mu-GDP allows by no more
+            than this, both of them, at any point of the trade-off curve. 0 for a Gaussian curve; rounded up.
     """
 
     fpr: float
@@ -271,6 +282,7 @@ class GaussianMu:
     upper: float
     orders: tuple[tuple[str, float, float], ...]
     exact: bool = False
+    regret: float = 0.0
 
     def __float__(self) -> float:
         return self.upper
@@ -386,3 +398,54 @@ def _mu_of_line(line: Line) -> float:
     if not 0 < line.delta_low < 1:
         return 0.0
     return 1 / conversions.exact(abs(line.log_t), line.delta_low) * (1 - MU_ROUNDING)
+
+
+# The regret of mu: how far the trade-off function of N(mu, 1) against N(0, 1) lies below that of the process, along the
+# diagonal: the least kappa >= 0 with T(a + kappa) - kappa <= G_mu(a) at every a. By duality it is the largest of
+# (f_mu(t) - f(t)) / (1 + t) over t > 0. docs/theory/trade-off.md has the proof.
+
+# relative width at which the refinement ends, and the least regret that is told from zero
+REGRET_TOL, LEAST_REGRET = 0.01, 1e-5
+# the first points lie this many standard deviations apart, and reach this far beyond the middle
+REGRET_SPACING, REGRET_REACH = 0.5, 5.0
+
+
+def regret(trade_off: TradeOff, mu: float) -> float:
+    """Bound the regret of mu from above: the largest distance, in both error rates, of G_mu from T where it is below.
+
+    Args:
+        trade_off: bounds of T, of which both orders of the neighbours have the same profile; points are added to it.
+        mu: of the claim, finite and above 0.
+    Returns:
+        A number in [0, 1/2], rounded up.
+    Source: Gomez, Kulynych et al. 2025 (arXiv 2503.10945); Kaissis et al. 2024, the Delta-divergence.
+    """
+    largest = _gaussian_profile(0.0, mu) / 2
+    if largest <= LEAST_REGRET:
+        return largest
+    top = min(mu * (mu / 2 + REGRET_REACH), MAX_LOG_T)
+    count = math.ceil(top / (mu * REGRET_SPACING))
+    trade_off.evaluate(top * k / count for k in range(-1, count + 1))
+    for _ in range(MAX_ROUNDS):
+        # the same profile below t = 1 has no more to say
+        lines = [line for line in trade_off.lines if line.log_t >= 0]
+        gauss = np.array([_gaussian_profile(line.log_t, mu) for line in lines])
+        t, _, _, below = trade_off.below()
+        start = len(t) - len(lines)
+        cells = [(left[start:], right[start:]) for left, right in below]
+        weights = 1 + t[start:]
+        most = _largest((gauss[:-1], gauss[1:]), cells, (weights[:-1], weights[1:]))
+        at_points = (gauss - np.array([line.delta_low for line in lines])) / weights
+        limit = max(float(at_points.max()), 0.0) * (1 + REGRET_TOL) + LEAST_REGRET
+        wide = [pair for pair, each in zip(pairwise(lines), most, strict=True) if each > limit]
+        if not wide or len(lines) > MAX_LINES:
+            break
+        trade_off.evaluate((left.log_t + right.log_t) / 2 for left, right in wide)
+    # beyond the last point the profile is at least zero
+    return min(max(float(most.max()), float(gauss[-1] / weights[-1]), 0.0) + PROFILE_ROUNDING, 0.5)
+
+
+def _gaussian_profile(log_t: float, mu: float) -> float:
+    """delta at eps = log_t >= 0 of N(mu, 1) against N(0, 1)."""
+    with np.errstate(under="ignore"):
+        return float(ndtr(mu / 2 - log_t / mu) - np.exp(log_t + log_ndtr(-mu / 2 - log_t / mu)))

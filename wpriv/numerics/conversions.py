@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr
+from scipy.special import erfcx, gammainc, gammaincc, log_ndtr
 
 from wpriv.errors import UsageError
 from wpriv.numerics.arrays import Array
@@ -14,6 +14,10 @@ from wpriv.numerics.root_finding import smallest_meeting
 
 # relative rounding of a moment, and of an order times eps: four units in the last place
 ROUNDING = 2.0**-50
+# relative error of chi-square tails, with a margin
+SCALES_ROUNDING = 1e-8
+# the largest eps for which that is asked
+MOST_EPS = 600.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
@@ -180,3 +184,33 @@ def zhao(eps: float, delta: float) -> float:
     root = 16 * delta / (math.sqrt(16 * delta + 1) + 1)
     square = math.log(2) - math.log(root)  # 2 / root may overflow
     return (math.sqrt(square) + math.sqrt(square + eps)) / (eps * math.sqrt(2))
+
+
+# Noise whose size differs between neighbours: a mean that is divided by a number of the data.
+
+
+def delta_of_scales(eps: float, larger: float, smaller: float, count: int) -> float:
+    """Compute delta at eps between N(0, s^2 I) and N(0, t^2 I) in ``count`` coordinates, s/t = larger/smaller.
+
+    It is that of the worse order, rounded down by more than its rounding error: with a scale of noise that follows a
+    secret size of the data, no smaller delta holds. The sum of squares is chi-square.
+
+    Args:
+        eps: at least 0. larger, smaller: two divisors, above 0. count: coordinates of all releases, at least 1.
+    """
+    ratio, half = math.log(larger / smaller), count / 2
+    wide = math.exp(2 * ratio)
+    slope, weight = -math.expm1(-2 * ratio) / 2, math.exp(min(eps, 700.0))
+    above, below = (eps + count * ratio) / slope, max(count * ratio - eps, 0.0) / slope
+    one = gammaincc(half, above / wide / 2) - weight * gammaincc(half, above / 2)
+    other = gammainc(half, below / 2) - weight * gammainc(half, below / wide / 2)
+    return max(float(one), float(other), 0.0) * (1 - SCALES_ROUNDING)
+
+
+def epsilon_of_scales(delta: float, larger: float, smaller: float, count: int) -> float:
+    """Compute an eps, at most MOST_EPS, at which ``delta_of_scales`` exceeds delta: a lower end; 0 where none does."""
+    low, high = 0.0, MOST_EPS
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if delta_of_scales(middle, larger, smaller, count) > delta else (low, middle)
+    return low

@@ -159,9 +159,13 @@ def _pld(question: Question) -> Curve:
 
 
 def _largest_ratio(process: Process, xi: float) -> tuple[float, float] | None:
-    """The order at which (D_alpha - xi) / alpha is largest, and that; None where no divergence is known exactly."""
+    """The order at which (D_alpha - xi) / alpha is largest, and that, of dominated pairs where there is no exact one.
+
+    None where no divergence is known.
+    """
     ratios = []
-    for pairs in (each for each in process.directions() if sandwich(each, 1.0) is None):
+    for each in process.directions():
+        pairs, _ = sandwich(each, 1.0) or (each, each)
         divergences = [(pair.renyi(ORDERS), n) for pair, n in pairs]
         if all(divergence is not None for divergence, _ in divergences):
             total = (sum(n * np.asarray(divergence) for divergence, n in divergences) - xi) / ORDERS

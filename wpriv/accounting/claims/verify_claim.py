@@ -66,7 +66,8 @@ def decide_readings(spec: Mapping[str, Any], claim: Claim, *, tol: float | None 
         return Question(claim, each.process(), tol=tol, simulated=False)
 
     # the other accountants bound the same curve
-    every = [each for each in interpretations.interpretations_of(spec) if each.accountant == "pld"]
+    every = interpretations.interpretations_of(spec)
+    every = [each for each in every if each.accountant == "pld" and each.divisors is None]
     return [Reading(each, *_decided(partial(asked, each))) for each in every]
 
 

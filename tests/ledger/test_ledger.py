@@ -1,0 +1,413 @@
+"""The ledger as services use it, on both databases: it refuses, repeats nothing, loses nothing, and shows damage."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from wpriv import Gauss, Laplace, Process, Step
+from wpriv.errors import CheckFailed, MissingResource, UsageError
+from wpriv.ledger.filters import UNITS
+from wpriv.ledger.reading import import_entries
+from wpriv.ledger.service import Ledger, Refused
+
+
+def amount(ledger: Ledger, name: str = "T") -> float:
+    """What is booked in an account of the first limit."""
+    return next(account.amount for account in ledger.status(fixed=False).accounts if account.name == name)
+
+
+def made(url: str, **terms: object) -> Ledger:
+    return Ledger.create(url, **{"eps": 1, "delta": 1e-6, **terms})
+
+
+def test_it_admits_560_gaussian_releases_and_refuses_one_more(url):
+    with made(url, rule="gauss") as ledger:
+        assert ledger.spend("gauss sigma=100 n=559").state == "begun"
+        with pytest.raises(Refused, match="scope all") as refusal:
+            ledger.spend("gauss sigma=100 n=2")
+        assert (refusal.value.scope, refusal.value.fits) == ("all", 1)
+        ledger.spend(Step(Gauss(sigma=100)))
+        with pytest.raises(Refused):
+            ledger.spend(Gauss(sigma=100))
+        assert ledger.fits("gauss sigma=100") == 0
+        assert ledger.check() != []
+
+
+def test_a_cancelled_reservation_makes_room(url):
+    with made(url, rule="gauss") as ledger:
+        first = ledger.reserve("gauss sigma=100")
+        ledger.reserve("gauss sigma=100 n=559")
+        with pytest.raises(Refused):
+            ledger.spend("gauss sigma=100")
+        assert ledger.cancel(first.release).state == "cancelled"
+        begun = ledger.spend("gauss sigma=100")
+        with pytest.raises(CheckFailed, match="nothing that began is refunded"):
+            ledger.cancel(begun.release)
+        ledger.check()
+
+
+def test_a_pending_reservation_is_booked_again_at_a_lower_floor(url):
+    with made(url, leaks=2e-8) as ledger:
+        held = ledger.reserve("laplace scale=20")
+        assert amount(ledger) == pytest.approx(2.497e-3, rel=2e-3)
+        ledger.spend("gauss sigma=100 n=300")
+        assert amount(ledger) - 0.03 == pytest.approx(2.531e-3, rel=2e-3)  # the floor T/4
+        ledger.begin(held.release)
+        ledger.spend("gauss sigma=100 n=150")
+        assert amount(ledger) - 0.045 == pytest.approx(2.531e-3, rel=2e-3)  # what began keeps its charge
+        ledger.check()
+
+
+def test_a_key_is_spent_once_and_names_one_release(url):
+    with made(url, rule="gauss") as ledger:
+        first = ledger.spend("gauss sigma=100 n=10", key="july")
+        again = ledger.spend("gauss sigma=100 n=10", key="july")
+        assert (again.release, again.repeated, first.repeated) == (first.release, True, False)
+        assert amount(ledger) == pytest.approx(1e-3)
+        for other in ("gauss sigma=101 n=10", "gauss sigma=100 n=11"):
+            with pytest.raises(UsageError, match="another release"):
+                ledger.spend(other, key="july")
+        with pytest.raises(UsageError, match="another release"):
+            ledger.reserve("gauss sigma=100 n=10", key="july")
+
+
+def test_a_reservation_begins_once_and_for_its_holder_again(url):
+    with made(url) as ledger:
+        ledger.reserve("laplace scale=20", key="august")
+        assert ledger.begin("august", "secret").state == "begun"
+        assert ledger.begin("august", "secret").repeated
+        for nonce in ("guessed", None):
+            with pytest.raises(CheckFailed, match="must not be read"):
+                ledger.begin("august", nonce)
+        assert ledger.done("august").state == "done"
+        ledger.check()
+
+
+def test_a_reservation_that_has_expired_gives_its_charge_back(url):
+    with made(url, rule="gauss") as ledger:
+        ledger.reserve("gauss sigma=100 n=560", key="slow", expires=0.05)
+        time.sleep(0.1)
+        assert ledger.spend("gauss sigma=100 n=560").state == "begun"
+        with pytest.raises(CheckFailed, match="is expired"):
+            ledger.begin("slow")
+        ledger.check()
+
+
+def test_a_block_and_a_function_spend_before_they_run(url):
+    with made(url, rule="gauss") as ledger:
+        with ledger.release("gauss sigma=100", key="block") as receipt:
+            assert receipt.state == "begun"
+        with pytest.raises(CheckFailed, match="take a new key"), ledger.release("gauss sigma=100", key="block"):
+            pass
+
+        @ledger.spends("gauss sigma=100 n=300", actor="service")
+        def answer(value: int) -> int:
+            """What a service computes."""
+            if value < 0:
+                raise ValueError(value)
+            return value
+
+        with pytest.raises(ValueError, match="-1"):
+            answer(-1)
+        with pytest.raises(Refused):
+            answer(1)
+        assert answer.__doc__ == "What a service computes."
+        assert ledger.status(fixed=False).states == {"done": 1, "lost": 1}
+
+
+def test_scopes_and_partitions_book_the_largest_part(tmp_path):
+    cases = [
+        ({"partitions": ["all:region=a,b,c"]}, ["all:region=a", "all:region=b", "all:region=c", "all"], 0.02),
+        (
+            {"partitions": ["all:region=a,b,c"], "adjacency": "replace-one"},
+            ["all:region=a", "all:region=b", "all:region=c", "all"],
+            0.03,
+        ),
+        ({"partitions": ["all:region=a,b,c;k=2"]}, ["all:region=a", "all:region=b", "all:region=c", "all"], 0.03),
+        (
+            {"partitions": ["all:region=a,b;fixed"], "adjacency": "replace-one"},
+            ["all:region=a", "all:region=b"],
+            0.01,
+        ),
+        ({"partitions": ["all:region=a,b", "all:age=old,young"]}, ["all:region=a", "all:age=old"], 0.02),
+        ({"scopes": ["sales", "sales/orders", "people"]}, ["sales/orders", "people"], 0.02),
+    ]
+    for number, (terms, places, booked) in enumerate(cases):
+        with made(f"sqlite:///{tmp_path}/{number}.db", rule="gauss", **terms) as ledger:
+            for place in places:
+                ledger.spend("gauss sigma=100 n=100", scope=place)
+            assert amount(ledger) == pytest.approx(booked, rel=1e-9)
+            ledger.check()
+
+
+def test_the_scope_that_refuses_is_named(tmp_path):
+    scopes = ["sales:eps=0.5,delta=1e-7", "people"]
+    with made(f"sqlite:///{tmp_path}/b.db", rule="gauss", scopes=scopes) as ledger:
+        with pytest.raises(Refused, match="scope sales") as refusal:
+            ledger.spend("gauss sigma=100 n=200", scope="sales")
+        ledger.spend(f"gauss sigma=100 n={refusal.value.fits}", scope="sales")
+        ledger.spend("gauss sigma=100 n=200", scope="people")
+        with pytest.raises(Refused, match="scope all"):
+            ledger.spend("gauss sigma=100 n=300", scope="people")
+        with pytest.raises(UsageError, match="did you mean 'sales'"):
+            ledger.spend("gauss sigma=100", scope="sale")
+
+
+def test_a_declared_plan_is_paid_for_once(tmp_path):
+    plan = "gauss sigma=10 n=2"
+    with made(f"sqlite:///{tmp_path}/b.db", leaks=0, plan=plan) as ledger:
+        account = ledger.status(fixed=False).accounts[0]
+        assert account.size == pytest.approx(0.05602896 - 0.02, rel=1e-3)
+        ledger.spend("gauss sigma=10 n=1", planned=True)
+        with pytest.raises(Refused, match="1 of these steps left"):
+            ledger.spend("gauss sigma=10 n=2", planned=True)
+        ledger.spend("gauss sigma=10 n=1", planned=True)
+        assert amount(ledger) == 0
+        ledger.check()
+
+
+def test_several_limits_hold_at_once(tmp_path):
+    limits = ["eps=3,delta=1e-10", "mu=0.2"]
+    with made(f"sqlite:///{tmp_path}/b.db", limits=limits) as ledger:
+        assert ledger.fits("gauss sigma=100") == 400
+        ledger.spend("gauss sigma=100 n=400")
+        with pytest.raises(Refused, match="-GDP"):
+            ledger.spend("gauss sigma=1000")
+
+
+def test_a_union_goes_on_while_one_filter_holds(tmp_path):
+    with made(f"sqlite:///{tmp_path}/b.db", rule="union") as ledger:
+        while ledger.fits("gauss sigma=20"):
+            ledger.spend("gauss sigma=20")
+        closed = [account.closed for account in ledger.status(fixed=False).accounts]
+        assert closed == [True, True, False, False]
+        ledger.check()
+
+
+def test_the_history_is_what_the_calculator_reads(tmp_path, capsys):
+    from wpriv import budget
+
+    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+        ledger.spend("gauss sigma=100 n=10 + laplace scale=20")
+        ledger.cancel(ledger.reserve("gauss sigma=10").release)
+        ledger.export(tmp_path / "h.json")
+        steps = (Step(Gauss(sigma=100), 10), Step(Laplace(scale=20)))
+        whole = budget(Process(steps), delta=1e-6)
+        assert budget(history=tmp_path / "h.json", delta=1e-6).epsilon == whole.epsilon
+        assert f"eps = {whole.epsilon.safe:.4g}"[:10] in str(ledger.status().fixed)
+        assert "if all of it had been fixed before the first release" in str(ledger.status().fixed)
+
+
+def test_entries_travel_and_are_verified(tmp_path):
+    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+        ledger.spend("gauss sigma=100 n=10", key="one")
+        ledger.reserve("laplace scale=20", key="two")
+        head = ledger.head()
+        ledger.export(tmp_path / "e.jsonl")
+    assert import_entries(f"sqlite:///{tmp_path}/c.db", tmp_path / "e.jsonl") == head
+    with Ledger(f"sqlite:///{tmp_path}/c.db") as copy:
+        assert copy.check(str(head)) == ["release 2 began and has not ended; it is charged"]
+        assert copy.spend("gauss sigma=100 n=10", key="one").repeated
+        copy.begin("two")
+    lines = (tmp_path / "e.jsonl").read_text().splitlines()
+    (tmp_path / "f.jsonl").write_text("\n".join([lines[0], lines[1].replace('"one"', '"eno"'), lines[2]]))
+    with pytest.raises(CheckFailed, match="entry 2 does not match its digest"):
+        import_entries(f"sqlite:///{tmp_path}/d.db", tmp_path / "f.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("UPDATE account SET booked = 1", "what is booked does not follow"),
+        ("UPDATE release SET state = 'cancelled'", "states of releases"),
+        ("DROP TRIGGER entry_no_update; UPDATE entry SET actor = 'x' WHERE seq = 2", "does not match its digest"),
+        ("DROP TRIGGER entry_no_delete; DELETE FROM entry WHERE seq = 2", "does not continue"),
+        ("DROP TRIGGER entry_no_delete; DELETE FROM entry WHERE seq = 3", "entries were removed"),
+        ("UPDATE ledger SET charter = replace(charter, '\"eps\":1.0', '\"eps\":9.0')", "limits"),
+    ],
+)
+def test_damage_shows(tmp_path, damage, words):
+    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+        ledger.spend("gauss sigma=100 n=10")
+        ledger.spend("gauss sigma=100 n=20")
+        with sqlite3.connect(tmp_path / "b.db") as connection:
+            connection.executescript(damage)
+        with pytest.raises(CheckFailed, match=words):
+            ledger.check()
+
+
+def test_entries_are_append_only(tmp_path):
+    made(f"sqlite:///{tmp_path}/b.db").close()
+    with sqlite3.connect(tmp_path / "b.db") as connection, pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute("UPDATE entry SET actor = 'x'")
+
+
+def test_a_head_that_was_kept_shows_a_cut_or_restored_ledger(tmp_path):
+    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+        ledger.spend("gauss sigma=100")
+        seq, digest = ledger.head().seq, ledger.head().digest
+        ledger.check(f"{seq} {digest}")
+        with pytest.raises(CheckFailed, match="restored from a backup"):
+            ledger.check(f"{seq + 1} {digest}")
+        with pytest.raises(CheckFailed, match="written anew"):
+            ledger.check(f"{seq} {digest[::-1]}")
+
+
+def spend_often(url: str, count: int, queue: object) -> None:
+    """What one of several writers does."""
+    fits = 0
+    with Ledger(url) as ledger:
+        for _ in range(count):
+            try:
+                ledger.spend("dp eps0=0.05 delta0=0")
+                fits += 1
+            except Refused:
+                pass
+    queue.put(fits)  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_four_writers_spend_exactly_the_limit(url):
+    made(url, rule="basic").close()
+    spawn = multiprocessing.get_context("spawn")
+    queue = spawn.Queue()
+    writers = [spawn.Process(target=spend_often, args=(url, 6, queue)) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    counts = [queue.get(timeout=120) for _ in writers]
+    for writer in writers:
+        writer.join()
+    assert sum(counts) == 20
+    with Ledger(url) as ledger:
+        assert len(ledger.check()) == 20
+        assert ledger.status(fixed=False).accounts[0].booked == UNITS
+        with ledger.store.transaction(write=False) as connection:
+            assert len({entry.prev for entry in ledger.store.entries(connection)}) == 21
+
+
+def test_without_the_lock_two_writers_both_get_the_last_place(tmp_path):
+    """The control: what the lock is for."""
+    with made(f"sqlite:///{tmp_path}/b.db", rule="basic") as ledger, Ledger(ledger.store.url) as other:
+        ledger.spend("dp eps0=0.9 delta0=0")
+        decisions = []
+        for each in (ledger, other):
+            with each.store.transaction(write=False) as connection:
+                books = each.store.books(connection, each.charter.tree)
+            decisions.append(books.admit("new", next(iter(books.amounts[0, 0, 0])), lambda *_: (UNITS // 10, 0)))
+        assert all(isinstance(decision, list) for decision in decisions)
+        ledger.spend("dp eps0=0.1 delta0=0")
+        with pytest.raises(Refused):
+            other.spend("dp eps0=0.1 delta0=0")
+
+
+KILLED = """
+import os, sys
+from wpriv.ledger.service import Ledger
+from wpriv.ledger.store import Store
+ledger, point = Ledger(sys.argv[1]), sys.argv[2]
+def die(*_):
+    os.kill(os.getpid(), 9)
+def before(name):
+    real = getattr(Store, name)
+    setattr(Store, name, lambda *a, **k: die())
+if point == "before reserve":
+    die()
+if point in ("append", "write_books", "write_charges", "add_release"):
+    before(point)
+held = ledger.reserve("gauss sigma=100 n=10", key="k")
+if point == "after reserve":
+    die()
+ledger.begin(held.release, "n")
+print("begun", flush=True)
+if point == "while computing":
+    die()
+print("answer", flush=True)
+if point == "before done":
+    die()
+"""
+
+
+def after_a_kill(url: str, point: str, state: str | None) -> None:
+    """Kill a service at a point, and compare what the ledger holds then."""
+    made(url, rule="gauss").close()
+    ended = subprocess.run([sys.executable, "-c", KILLED, url, point], capture_output=True, text=True, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    with Ledger(url) as ledger:
+        remarks = ledger.check()
+        states = ledger.status(fixed=False).states
+        assert states == ({} if state is None else {state: 1})
+        assert bool(remarks) == (state == "begun")
+        assert amount(ledger) == pytest.approx(0.0 if state is None else 1e-3)
+        again = ledger.reserve("gauss sigma=100 n=10", key="k")
+        assert again.repeated == (state is not None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("point", "state"), [("write_charges", None), ("while computing", "begun")])
+def test_a_kill_loses_nothing_that_was_reported(url, point, state):
+    after_a_kill(url, point, state)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("point", "state"),
+    [("append", None), ("write_books", None), ("after reserve", "reserved"), ("before done", "begun")],
+)
+def test_a_kill_anywhere_on_sqlite_loses_nothing_that_was_reported(tmp_path, point, state):
+    after_a_kill(f"sqlite:///{tmp_path}/b.db", point, state)
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "words"),
+    [
+        ("b.db", UsageError, "named by a URL"),
+        ("sqlite://", UsageError, "outlive"),
+        ("mysql://x/y", UsageError, "SQLite or PostgreSQL"),
+        ("sqlite:////no/such/b.db", MissingResource, "ledger init"),
+    ],
+)
+def test_a_url_that_is_no_ledger_is_refused(url, error, words):
+    with pytest.raises(error, match=words):
+        Ledger(url)
+
+
+def test_a_database_of_something_else_is_refused(tmp_path):
+    with sqlite3.connect(tmp_path / "b.db") as connection:
+        connection.execute("CREATE TABLE other (x)")
+    with pytest.raises(UsageError, match="holds no ledger"):
+        Ledger(f"sqlite:///{tmp_path}/b.db")
+    (tmp_path / "c.db").write_text("text")
+    with pytest.raises(MissingResource, match="not a database"):
+        Ledger(f"sqlite:///{tmp_path}/c.db")
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("gauss sigma=1 adjacency=replace-one", "add-remove neighbours"),
+        ("gauss sigma=1 group=2", "groups of 1"),
+        (3, "int"),
+    ],
+)
+def test_a_release_for_other_neighbours_is_refused(tmp_path, what, words):
+    with made(f"sqlite:///{tmp_path}/b.db") as ledger, pytest.raises(UsageError, match=words):
+        ledger.spend(what)
+
+
+def test_the_body_of_an_entry_says_what_was_charged(tmp_path):
+    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+        ledger.spend("laplace scale=20", actor="me", reason="report")
+        ledger.export(tmp_path / "e.jsonl")
+    row = json.loads((tmp_path / "e.jsonl").read_text().splitlines()[1])
+    assert (row["actor"], row["reason"], row["kind"]) == ("me", "report", "spend")
+    (booking,) = json.loads(row["body"])["bookings"]
+    assert booking["tier"] == 0
+    assert booking["amounts"][0] == pytest.approx(2.497e-3 / 0.0558076 * UNITS, rel=2e-3)

@@ -1,0 +1,367 @@
+"""wpriv ledger"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wpriv.cli import flags, output
+from wpriv.cli.parsing import Command, Group, argument, option, switch
+from wpriv.errors import UsageError
+
+if TYPE_CHECKING:
+    from wpriv.ledger.reading import Account
+    from wpriv.ledger.service import Ledger, Receipt
+
+SCHEMA = "wpriv.ledger-answer/1"
+COMMANDS = "init, spend, reserve, begin, done, cancel, check, status, plan, head, export, import"
+Url = Annotated[str, argument("URL", "sqlite:///b.db, or postgresql://user@host/name.")]
+Words = Annotated[
+    list[str], argument("STEPS|RECIPE", "What is released, as budget reads it: gauss sigma=100 n=10; or a recipe.")
+]
+Release = Annotated[str, argument("RELEASE", "Its number, or its key.")]
+Key = Annotated[flags.Text, option("ID", "A name for this release; given again, nothing is spent again.", "--key")]
+Scope = Annotated[flags.Text, option("SCOPE", "Where it reads: sales, or sales:region=north.", "--scope")]
+Actor = Annotated[flags.Text, option("NAME", "Who spends, kept with the entry.", "--actor")]
+Reason = Annotated[flags.Text, option("TEXT", "What for, kept with the entry.", "--reason")]
+Planned = Annotated[bool, switch("--planned", "It is part of the plan declared at the start, and is paid for.")]
+Eps = Annotated[flags.Text, option("X", "Limit: eps of (eps, delta)-DP, in nats.", "--eps")]
+Delta = Annotated[flags.Text, option("X", "Limit: delta of (eps, delta)-DP.", "--delta")]
+Rho = Annotated[flags.Text, option("X", "Limit: rho of zCDP.", "--rho")]
+Mu = Annotated[flags.Text, option("X", "Limit: mu of Gaussian DP.", "--mu")]
+Adjacency = Annotated[flags.Text, option("KIND", "Neighbouring relation (default add-remove).", "--adjacency")]
+
+app = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def top(ctx: typer.Context) -> None:
+    """Keep the privacy budget of an organisation: releases spend from a limit, whatever came before, or are refused.
+
+    wpriv ledger init sqlite:///b.db --eps 1 --delta 1e-6
+
+    wpriv ledger spend sqlite:///b.db "gauss sigma=100 n=10" --key july-report
+
+    wpriv ledger status sqlite:///b.db
+
+    Exit codes: 0 spent; 1 refused, or the ledger is broken; 2 usage.
+    """
+    if ctx.invoked_subcommand is None:
+        raise UsageError(f"no ledger command given. Known: {COMMANDS}. Try wpriv ledger --help")
+
+
+@app.command(cls=Command)
+def init(
+    url: Url,
+    eps: Eps = None,
+    delta: Delta = None,
+    rho: Rho = None,
+    mu: Mu = None,
+    limit: Annotated[
+        list[str] | None, option("LIMIT", "A further limit, kept too: eps=3,delta=1e-9; repeatable.", "--limit")
+    ] = None,
+    rule: Annotated[flags.Text, option("RULE", "residue (default), rdp, gauss, basic or union.", "--rule")] = None,
+    kappa: Annotated[flags.Text, option("X", "Of residue: charge to A per unit of T.", "--kappa")] = None,
+    leaks: Annotated[
+        flags.Text, option("X", "A: the part of delta for heavy tails and infinite losses.", "--leaks")
+    ] = None,
+    plan: Annotated[flags.Text, option("STEPS", "Releases that are fixed now, in words.", "--plan")] = None,
+    adjacency: Annotated[
+        flags.Text, option("KIND", "Neighbouring relation (default add-remove).", "--adjacency")
+    ] = None,
+    group: Annotated[flags.Text, option("M", "Records of one person (default 1).", "--group")] = None,
+    unit: Annotated[flags.Text, option("TEXT", "What one record stands for, in words.", "--unit")] = None,
+    scope: Annotated[
+        list[str] | None, option("SCOPE", "A scope: sales, or sales/orders:eps=1,delta=1e-6; repeatable.", "--scope")
+    ] = None,
+    partition: Annotated[
+        list[str] | None,
+        option("PARTS", "Parts of a scope: sales:region=north,south;k=2;fixed; repeatable.", "--partition"),
+    ] = None,
+    actor: Actor = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Make a ledger; its limits, rule and neighbours are fixed from then on.
+
+    wpriv ledger init sqlite:///b.db --eps 1 --delta 1e-6
+
+    wpriv ledger init sqlite:///gauss.db --eps 1 --delta 1e-6 --rule gauss
+
+    wpriv ledger init sqlite:///parts.db --eps 1 --delta 1e-6 --partition "all:region=north,south"
+    """
+    service = _service()
+    terms: dict[str, Any] = {**flags.numbers(eps=eps, delta=delta, rho=rho, mu=mu, kappa=kappa, leaks=leaks)}
+    terms |= {"rule": rule, "plan": plan, "adjacency": adjacency, "group": group, "unit": unit, "actor": actor}
+    terms |= {"limits": limit, "scopes": scope, "partitions": partition}
+    with service.create(url, **{name: value for name, value in terms.items() if value is not None}) as ledger:
+        status = ledger.status()
+        if as_json:
+            output.emit_result(SCHEMA, state="made", **status.as_dict())
+            return
+        output.emit_bold(f"a ledger at {url}, rule {status.rule}")
+        output.emit_facts([("promise", promise) for promise in status.promises] + _facts(status.accounts))
+
+
+@app.command(cls=Command)
+def spend(
+    url: Url,
+    words: Words,
+    key: Key = None,
+    scope: Scope = None,
+    actor: Actor = None,
+    reason: Reason = None,
+    planned: Planned = False,
+    dry_run: Annotated[bool, switch("--dry-run", "Only tell, by the exit code, whether it fits.")] = False,
+    as_json: flags.Json = False,
+) -> None:
+    """Spend a release: it is charged and on disk before any record is read, or it is refused.
+
+    wpriv ledger spend sqlite:///b.db "gauss sigma=100 n=10" --key july-report
+
+    wpriv ledger spend sqlite:///b.db "laplace scale=20" --scope all:region=north
+    """
+    about = _about(scope=scope, actor=actor, reason=reason, planned=planned, dry_run=dry_run)
+    with _service()(url) as ledger:
+        _print(ledger.spend(" ".join(words), key=key, **about), as_json)
+
+
+@app.command(cls=Command)
+def reserve(
+    url: Url,
+    words: Words,
+    key: Key = None,
+    expires: Annotated[flags.Text, option("SECONDS", "Until it has to begin (default 3600).", "--expires")] = None,
+    scope: Scope = None,
+    actor: Actor = None,
+    reason: Reason = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Reserve a release, to begin later; until then it may be cancelled.
+
+    wpriv ledger reserve sqlite:///b.db "laplace scale=20" --key august-report
+    """
+    about = _about(scope=scope, actor=actor, reason=reason, **flags.numbers(expires=expires))
+    with _service()(url) as ledger:
+        _print(ledger.reserve(" ".join(words), key=key, **about), as_json)
+
+
+@app.command(cls=Command)
+def begin(
+    url: Url,
+    release: Release,
+    nonce: Annotated[
+        flags.Text, option("TEXT", "A secret of the holder, who may ask again with it after a lost reply.", "--nonce")
+    ] = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Begin a reserved release, once: only now may its records be read, and only if this succeeds.
+
+    wpriv ledger begin sqlite:///b.db august-report
+    """
+    with _service()(url) as ledger:
+        _print(ledger.begin(release, nonce), as_json)
+
+
+@app.command(cls=Command)
+def done(
+    url: Url,
+    release: Release,
+    lost: Annotated[bool, switch("--lost", "The computation failed; it stays charged.")] = False,
+    as_json: flags.Json = False,
+) -> None:
+    """Note that the answer of a release has left.
+
+    wpriv ledger done sqlite:///b.db august-report
+    """
+    with _service()(url) as ledger:
+        _print(ledger.done(release, lost=lost), as_json)
+
+
+@app.command(cls=Command)
+def cancel(url: Url, release: Release, as_json: flags.Json = False) -> None:
+    """Return the charge of a reservation that has not begun.
+
+    wpriv ledger cancel sqlite:///b.db august-report
+    """
+    with _service()(url) as ledger:
+        _print(ledger.cancel(release), as_json)
+
+
+@app.command(cls=Command)
+def check(
+    url: Url,
+    head: Annotated[flags.Text, option("HEAD", "Number and digest that ledger head printed before.", "--head")] = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Verify the chain of entries, and that everything booked follows from it.
+
+    wpriv ledger check sqlite:///b.db
+    """
+    with _service()(url) as ledger:
+        remarks, last = ledger.check(head), ledger.head()
+    if as_json:
+        output.emit_result(SCHEMA, state="sound", remarks=remarks, head=vars(last))
+        return
+    output.emit_bold(f"sound: {last.seq} entries, and all that is booked follows from them")
+    output.emit_facts([("note", remark) for remark in remarks])
+
+
+@app.command(cls=Command)
+def status(
+    url: Url,
+    words: Annotated[
+        list[str] | None, argument("STEPS", "Also tell how many of these would fit in one release.")
+    ] = None,
+    scope: Scope = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Print what is promised, what is booked, and what is left.
+
+    wpriv ledger status sqlite:///b.db
+
+    wpriv ledger status sqlite:///b.db "gauss sigma=100"
+    """
+    with _service()(url) as ledger:
+        now, fits = ledger.status(), None
+        if words:
+            fits = ledger.fits(" ".join(words), **_about(scope=scope))
+    if as_json:
+        output.emit_result(SCHEMA, **now.as_dict(), fits=fits)
+        return
+    output.emit_bold(*now.promises)
+    facts = [("rule", now.rule), *_facts(now.accounts)]
+    facts += [("releases", ", ".join(f"{count} {state}" for state, count in now.states.items()))] * bool(now.states)
+    facts += [] if fits is None else [("would fit", f"{fits} of {' '.join(words or ())} in one release")]
+    facts += [] if now.fixed is None else [("what ran", now.fixed)]
+    output.emit_facts(facts)
+
+
+@app.command(cls=Command)
+def plan(
+    words: Annotated[list[str], argument("[URL] FORECAST", "A ledger for its limits, and steps in words.")],
+    eps: Eps = None,
+    delta: Delta = None,
+    rho: Rho = None,
+    mu: Mu = None,
+    adjacency: Annotated[
+        flags.Text, option("KIND", "Neighbouring relation (default add-remove).", "--adjacency")
+    ] = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Print how often a forecast fits under each rule, and name the best.
+
+    wpriv ledger plan "gauss sigma=100 n=10 + laplace scale=100 n=10" --eps 1 --delta 1e-6
+    """
+    from wpriv.ledger import charter, forecast
+    from wpriv.ledger.filters import Limit
+
+    given = {name: value for name, value in flags.numbers(eps=eps, delta=delta, rho=rho, mu=mu).items() if value}
+    group, relation, limits = 1, adjacency or "add-remove", [Limit(**given)] if given else []
+    if "://" in words[0]:
+        with _service()(words.pop(0)) as ledger:
+            tree, group = ledger.charter.tree, ledger.charter.group
+            relation, limits = tree.adjacency, limits or [gate.limit for gate in tree.gates if gate.scope == "all"]
+    rows = forecast.forecast(charter.process_of(" ".join(words), relation, group), limits)
+    best = forecast.best(rows)
+    if as_json:
+        output.emit_rows([row.as_dict() for row in rows], SCHEMA, best=None if best is None else best.rule)
+        return
+    output.emit_bold("no rule admits it" if best is None else f"rule {best.rule} admits most: {best.rounds} times")
+    output.emit_table(
+        ["rule", "times"], [[row.rule, row.reason if row.rounds is None else str(row.rounds)] for row in rows]
+    )
+
+
+@app.command(cls=Command)
+def head(url: Url, as_json: flags.Json = False) -> None:
+    """Print number and digest of the last entry, to keep where nobody who writes the ledger can change it.
+
+    wpriv ledger head sqlite:///b.db
+    """
+    with _service()(url) as ledger:
+        last = ledger.head()
+    if as_json:
+        output.emit_result(SCHEMA, seq=last.seq, digest=last.digest)
+    else:
+        output.emit(str(last))
+
+
+@app.command(cls=Command)
+def export(
+    url: Url,
+    out: Annotated[str, option("FILE", "X.json: steps for budget --history; X.jsonl: all entries.", "--out")],
+    as_json: flags.Json = False,
+) -> None:
+    """Write the releases that began as a history for the calculator, or all entries.
+
+    wpriv ledger export sqlite:///b.db --out h.json
+    """
+    with _service()(url) as ledger:
+        count = ledger.export(out)
+    what = "entries" if out.endswith(".jsonl") else "steps"
+    if as_json:
+        output.emit_result(SCHEMA, state="written", count=count, out=out)
+    else:
+        output.emit(f"{out}: {count} {what}")
+
+
+@app.command("import", cls=Command)
+def import_(
+    url: Url,
+    file: Annotated[str, argument("FILE", "Entries that ledger export wrote to a .jsonl file.")],
+    as_json: flags.Json = False,
+) -> None:
+    """Make a ledger from the entries of another one, which are verified first.
+
+    wpriv ledger import sqlite:///copy.db entries.jsonl
+    """
+    _service()
+    from wpriv.ledger.reading import import_entries
+
+    last = import_entries(url, file)
+    if as_json:
+        output.emit_result(SCHEMA, seq=last.seq, digest=last.digest)
+    else:
+        output.emit(str(last))
+
+
+def _service() -> type[Ledger]:
+    from wpriv.errors import require
+
+    require("sqlalchemy", "a ledger")
+    from wpriv.ledger.service import Ledger
+
+    return Ledger
+
+
+def _about(**given: object) -> dict[str, Any]:
+    """The arguments that were given."""
+    return {name: value for name, value in given.items() if value not in (None, False)}
+
+
+def _facts(accounts: tuple[Account, ...]) -> list[tuple[str, str]]:
+    """What is left of each account, of limits with several in one line."""
+    from wpriv.numerics.numbers import text
+
+    rows: dict[str, list[str]] = {}
+    for each in accounts:
+        share = "closed" if each.closed else f"{text(100 * each.left, up=False, digits=4)}%"
+        size = f"{each.name} {share} of {text(each.size, up=False, digits=4)}"
+        rows.setdefault(f"{each.scope}, {each.limit}", []).append(size)
+    return [("left", f"{', '.join(words)} ({name})") for name, words in rows.items()]
+
+
+def _print(receipt: Receipt, as_json: bool) -> None:
+    if as_json:
+        output.emit_result(SCHEMA, **receipt.as_dict())
+        return
+    if receipt.state == "fits":
+        output.emit("fits; nothing was spent")
+        return
+    again = " before; nothing was spent again" if receipt.repeated else ""
+    output.emit_bold(f"release {receipt.release}: {receipt.state}{again}")
+    facts = [("entry", f"{receipt.seq} {receipt.digest}")]
+    facts += [("expires", receipt.expires)] if receipt.expires else []
+    facts += [("nonce", receipt.nonce)] if receipt.nonce else []
+    output.emit_facts(facts)

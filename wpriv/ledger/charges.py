@@ -1,0 +1,302 @@
+"""Charges: certified upper bounds of what one release takes from the accounts of a filter.
+
+The charge of residue (T5 of docs/theory/ledger.md) is the least c for which the profile of the pair beside Gaussian
+noise of the floor f is at most that of Gaussian noise of f + c, plus kappa c, at every eps >= 0 and in both orders of
+the neighbours. It is decided on a grid: as functions of e^eps both sides are convex, and their difference on a cell
+exceeds its larger end by at most an eighth of the cell's squared width times the excess of one curvature over the
+other, of both of which a bound is known on the cell.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtr
+
+from wpriv.accounting import evaluate
+from wpriv.accounting.pld.discretize import cell_masses, discretize_pessimistic
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.loss_moments import log_moment, loss_class
+from wpriv.core.loss_pair import LossPair, gaussian_mu
+from wpriv.core.process import Process, Step
+from wpriv.errors import Unsupported, UsageError
+from wpriv.ledger.filters import Filter
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.numbers import decimal
+
+# relative error of a moment and of a product, and of a charge as far as bisection goes
+MOMENT_ERROR, ROUNDING, WIDTH = Fraction(1, 10**10), Fraction(1, 10**15), 1e-5
+UNBOUNDED = 10**9
+# absolute error of Phi(x) - e^z Phi(x - mu), in multiples of Phi(x), with all roundings of a sum of them
+PROFILE_ERROR = 4e-14
+# nodes: those within the bulk, a twentieth of a deviation apart, and a ratio of neighbours beyond
+BULK, SPACING, RATIO, MAX_LOSS = 6.0, 20.0, 1.03, 700.0
+# P-mass of the omitted losses, as a share of A: no more than some units of the account
+OMITTED = 1e-14
+CELLS, ROUNDS, CURVED = 400, 14, 5e-4
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The release that a step repeats: one of its mechanism, or one pass where passes take each record once.
+
+    Args:
+        key: canonical JSON of it and of its neighbours, by which its charges are kept. process: it alone.
+    """
+
+    key: str
+    process: Process
+
+
+def units_of(process: Process) -> list[tuple[Unit, int]]:
+    """The units of a process with their numbers, equal ones added up.
+
+    Raises:
+        UsageError: steps with observed pair distances. Unsupported: a release that hides nothing.
+    """
+    if any(step.observed is not None for step in process.steps):
+        raise UsageError("a ledger holds guarantees for every data set; leave out `observed`")
+    if evaluate.infinity_mass(process) >= 1:
+        raise Unsupported("a release that hides nothing cannot be paid from any limit; give it noise")
+    counts: dict[Unit, int] = {}
+    for step in process.steps:
+        passes = step.sampling.pass_steps
+        alone = process.with_steps((Step(step.mechanism, passes, step.sampling),))
+        about = {"adjacency": process.adjacency, "group": process.group, "records": process.records}
+        unit = Unit(json.dumps({**alone.steps[0].describe(), **about}, sort_keys=True), alone)
+        counts[unit] = counts.get(unit, 0) + step.n // passes
+    return list(counts.items())
+
+
+def of_unit(unit: Unit, by: Filter, tier: int) -> tuple[Fraction, ...]:
+    """The charge of one unit to each account of a filter, at the floor of a tier, from above.
+
+    Raises:
+        Unsupported: the filter has no charge for the mechanism.
+    """
+    about = unit.process.steps[0].mechanism.describe()
+    name = about["mech"]
+    if by.kind in ("rdp", "rho"):
+        pairs = [run[0][0] for run in unit.process.renyi_directions()]
+    else:
+        pairs = [run[0][0] for run in unit.process.directions()]
+    mass = max(max(pair.mass_at_plus_infinity, pair.mass_at_minus_infinity) for pair in pairs)
+    leak = _typed(mass, about.get("delta0"))
+    if by.kind == "rdp":
+        lam = np.array([by.order - 1])
+        moments = [float(log_moment(pair, lam, finite=True)[0]) / lam[0] for pair in pairs]
+        return (_above(max(moments)) * (1 + MOMENT_ERROR), leak)
+    if by.kind == "basic":
+        tops = [pair.support[1] if pair.largest is None else pair.largest for pair in pairs]
+        if not all(math.isfinite(top) for top in tops):
+            raise Unsupported(
+                f"rule basic adds up (eps, delta) of each release, and the loss of {name} has no bound. Use rule "
+                f"residue, or spend it as a guarantee: dp eps0=0.5 delta0=1e-7"
+            )
+        return (max(top if isinstance(top, Fraction) else decimal(top) for top in tops), leak)
+    mus = [gaussian_mu(pair) for pair in pairs]
+    square = max(mu * mu for mu in mus if mu is not None) if all(mu is not None for mu in mus) else None
+    if by.kind == "rho":
+        rhos = [pair.zcdp_rho() for pair in pairs]
+        if leak > 0 or any(rho is None for rho in rhos):
+            raise Unsupported(f"no rho of zCDP is known for {name}, and the limit is one of rho. Give eps and delta")
+        if square is not None:
+            return (_square(square, about) / 2,)
+        return (max(_typed(rho, about.get("rho")) for rho in rhos if rho is not None),)
+    if square is not None:
+        return (_square(square, about), Fraction(0))[: len(by.accounts)]
+    if by.kind == "gauss":
+        raise Unsupported(f"rule gauss holds for plain Gaussian noise alone; found {name}. Use rule residue")
+    cost, beyond = residue_charge(unit, by, tier)
+    omitted = max(beyond - mass, 0.0)
+    return (_above(cost), _above(by.kappa) * _above(cost) + leak + _above(omitted))
+
+
+def _typed(x: float, parameter: object) -> Fraction:
+    """A number from above, or the decimal of the parameter that it was computed from."""
+    given = decimal(parameter) if isinstance(parameter, float) else Fraction(0)
+    return given if abs(given - decimal(x)) <= decimal(x) / 10**14 else _above(x)
+
+
+def _square(x: float, about: Mapping[str, object]) -> Fraction:
+    """mu^2 of Gaussian noise from above, exact where it is that of the parameters as they are written."""
+    mu, sigma, sensitivity = about.get("mu"), about.get("sigma"), about.get("sensitivity")
+    exact = Fraction(0)
+    if isinstance(mu, float):
+        exact = decimal(mu) ** 2
+    elif isinstance(sigma, float) and isinstance(sensitivity, float):
+        exact = (decimal(sensitivity) / decimal(sigma)) ** 2
+    return exact if abs(exact - decimal(x)) <= decimal(x) / 10**14 else _above(x)
+
+
+def _above(x: float) -> Fraction:
+    """A computed number with its rounding added; far more than any account holds in the place of infinity."""
+    return decimal(max(x, 0.0)) * (1 + ROUNDING) if x < UNBOUNDED else Fraction(UNBOUNDED)
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """A discrete pair that dominates: its finite losses, their P-masses, and the P-mass of infinite ones."""
+
+    losses: Array
+    masses: Array
+    infinity: float
+
+
+def atoms(pair: LossPair, omitted: float) -> Atoms:
+    """Discretise a pair from above; losses of a P-mass of at most ``omitted`` become infinite."""
+    infinity = max(float(pair.mass_at_plus_infinity), 0.0)
+    if isinstance(pair, AtomicPair) and math.isinf(pair.max_lam):
+        return Atoms(pair.losses, np.exp(pair.log_p), infinity)
+    moments = loss_class(pair)
+    deviation = math.sqrt(moments.variance)
+    tops = []
+    for end, side in ((pair.support[1], pair), (-pair.support[0], pair.reverse())):
+        scan = np.geomspace(deviation, MAX_LOSS, 400)
+        beyond = np.exp(side.log_delta(scan)) - side.mass_at_plus_infinity
+        few = np.flatnonzero(beyond <= omitted)
+        tops.append(min(end, float(scan[few[0]]) if few.size else MAX_LOSS))
+    high, low = tops
+    bulk = np.arange(-BULK * SPACING, BULK * SPACING + 1) * (deviation / SPACING) + moments.mean
+    far = np.exp(np.arange(0.0, math.log(MAX_LOSS / (BULK * deviation)), math.log(RATIO))) * BULK * deviation
+    few_atoms = pair.atoms if pair.atoms.size < 2000 else np.empty(0)
+    nodes = np.unique(np.concatenate([bulk, far, -far, few_atoms, [-low, high]]))
+    nodes = nodes[(nodes >= -low) & (nodes <= high)]
+    keep = np.concatenate([[True], np.diff(nodes) > 1e-9 * deviation]) | np.isin(nodes, few_atoms)
+    mass, beyond = discretize_pessimistic(cell_masses(pair, nodes[keep]), infinity)
+    return Atoms(nodes[keep], np.ravel(mass), float(np.ravel(beyond)[0]))
+
+
+@lru_cache(maxsize=256)
+def _both(unit: Unit, omitted: float) -> tuple[Atoms, ...]:
+    """The atoms of a unit in both orders of the neighbours, or in one where both agree."""
+    return tuple(atoms(run[0][0], omitted) for run in unit.process.directions())
+
+
+def residue_charge(unit: Unit, by: Filter, tier: int) -> tuple[float, float]:
+    """The charge of a unit to T at the floor of a tier, from above and to 1e-3 relative; and the mass charged to A.
+
+    The charge is infinite where nothing up to 64 T suffices.
+
+    Raises:
+        Unsupported: without a part of delta for them (kappa = 0), losses without a bound.
+    """
+    budget, leaks = by.accounts[0][1], by.accounts[1][1]
+    orders = _both(unit, OMITTED * leaks)
+    infinity = max(each.infinity for each in orders)
+    if by.kappa == 0 and any(run[0][0].support[1] == math.inf for run in unit.process.directions()):
+        raise Unsupported(
+            f"without a part of delta for heavy tails the losses of {unit.process.steps[0].mechanism.name} need a "
+            f"bound, or have to be those of plain Gaussian noise. Give `leaks` at the start"
+        )
+    return max(Comparison(each, by.floor(tier), by.kappa).charge(64 * budget) for each in orders), infinity
+
+
+def profile(t: float, eps: Array) -> tuple[Array, Array]:
+    """The profile of Gaussian noise of mu^2 = t at any eps, and a bound on its error."""
+    if t == 0:
+        return -np.expm1(np.minimum(eps, 0.0)), np.zeros_like(eps)
+    mu = math.sqrt(t)
+    upper = ndtr(mu / 2 - eps / mu)
+    value = upper - np.exp(np.minimum(eps, MAX_LOSS)) * ndtr(-mu / 2 - eps / mu)
+    return np.maximum(value, 0.0), PROFILE_ERROR * upper
+
+
+def _density(t: float, eps: Array) -> Array:
+    """The second derivative of the profile in e^eps, times e^eps: a normal density."""
+    mu = math.sqrt(t)
+    return np.exp(-0.5 * ((eps + t / 2) / mu) ** 2) / (mu * math.sqrt(2 * math.pi))
+
+
+class Comparison:
+    """One order of the neighbours beside Gaussian noise of a floor, on a grid of eps that grows where it is needed."""
+
+    def __init__(self, of: Atoms, floor: float, kappa: float):
+        self.of, self.floor, self.kappa = of, floor, kappa
+        second = float(of.masses @ of.losses**2)
+        self.guess = max(second, 1e-300)
+        self.eps = np.linspace(0.0, self._end(), CELLS + 1)
+        if floor == 0 and of.losses.size < 20_000:
+            inside = of.losses[(of.losses > 0) & (of.losses < self.eps[-1])]
+            self.eps = np.unique(np.concatenate([self.eps, inside]))
+        self.left, self.bend = self._rows(self.eps)
+
+    def charge(self, most: float) -> float:
+        """The least c that is shown to suffice, or infinity beyond ``most``."""
+        if not np.any(self.of.losses):
+            return 0.0
+        for _ in range(ROUNDS):
+            low = self._least(lambda c: self._holds(c, curved=False), self.guess / 4, most)
+            high = self._least(lambda c: self._holds(c, curved=True), low, most)
+            if not high > low * (1 + CURVED):
+                return high
+            split = self._excess(low * (1 + CURVED / 2), curved=True) > 0
+            middle = ((self.eps[1:] + self.eps[:-1]) / 2)[split]
+            if math.isinf(low) or not middle.size or self.eps.size > 40_000:
+                return high
+            left, bend = self._rows(middle)
+            order = np.argsort(np.concatenate([self.eps, middle]), kind="stable")
+            self.eps = np.concatenate([self.eps, middle])[order]
+            self.left = np.concatenate([self.left, left])[order]
+            self.bend = np.concatenate([self.bend, bend])[order]
+        return high
+
+    def _end(self) -> float:
+        """An eps beyond which the left side is at most kappa times a small charge, or 0 for bounded losses."""
+        top = float(self.of.losses[-1])
+        if self.floor == 0 and self.kappa == 0:
+            return max(top, 0.0)
+        scan = np.linspace(0.0, max(top, 0.0) + 40 * math.sqrt(self.floor + self.guess), 200)
+        values = self._rows(scan)[0]
+        few = np.flatnonzero(values <= self.kappa * self.guess / 16)
+        return float(scan[few[0] if few.size else -1])
+
+    def _rows(self, eps: Array) -> tuple[Array, Array]:
+        """The left side at [k] eps, from above; and [k, atoms] its curvature in e^eps, times e^eps, by atoms."""
+        distance = eps[:, None] - self.of.losses
+        value, error = profile(self.floor, distance)
+        left = (value + error) @ self.of.masses
+        if self.floor == 0:
+            return left, np.zeros((eps.size, 1))
+        # every atom's curvature has one peak in e^eps, so that its least value on a cell is at an end
+        bend = _density(self.floor, distance) * (self.of.masses * np.exp(-self.of.losses))
+        return left, bend * np.exp(-eps)[:, None]
+
+    def _excess(self, c: float, *, curved: bool) -> Array:
+        """A bound of the left side less the right one on each cell; the last is that at the end and beyond."""
+        right, error = profile(self.floor + c, self.eps)
+        gap = self.left - (right - error) - self.kappa * c
+        cells = np.maximum(gap[:-1], gap[1:])
+        if curved:
+            growth = np.exp(self.eps[:-1]) * np.expm1(np.diff(self.eps))
+            # the curvature of the right side falls for eps >= 0
+            most = _density(self.floor + c, self.eps[:-1]) * np.exp(-self.eps[:-1])
+            least = np.minimum(self.bend[:-1], self.bend[1:]).sum(axis=1)
+            cells = cells + np.maximum(most - least, 0.0) * growth**2 / 8
+        return cells
+
+    def _holds(self, c: float, *, curved: bool) -> bool:
+        beyond = self.left[-1] <= self.kappa * c
+        return bool(beyond and np.all(self._excess(c, curved=curved) <= 0))
+
+    @staticmethod
+    def _least(holds: Callable[[float], bool], start: float, most: float) -> float:
+        """The least c, to 1e-5 relative from above, for which a monotone statement holds."""
+        low = high = start
+        while not holds(high):
+            low, high = high, high * 2
+            if high > most:
+                return math.inf
+        while low == high and holds(low / 2):
+            low = high = low / 2
+        low = min(low, high / 2)
+        while high > low * (1 + WIDTH):
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if holds(middle) else (middle, high)
+        return high

@@ -1,0 +1,309 @@
+"""What a ledger says: the head, what is left, whether its entries are whole, and its history for the calculator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from wpriv.core.process import Process, Step
+from wpriv.errors import CheckFailed, Unsupported, UsageError
+from wpriv.files import durable_writes, read_bytes
+from wpriv.ledger.charter import Charter, canonical, digest
+from wpriv.ledger.filters import UNITS, Limit
+from wpriv.ledger.scopes import Booking, Books, Place
+from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store
+from wpriv.numerics.numbers import short, text
+
+PLANNED = -1  # the gate of the counts of a declared plan
+MAX_BYTES = 2_000_000_000
+MAX_KINDS = 50
+PROMISE = (
+    "everything ever released from scope {scope} is {limit}, whatever is chosen from earlier outputs, and whenever "
+    "it ends"
+)
+FIXED = "if all of it had been fixed before the first release: eps = {eps} at delta = {delta}, certified by pld"
+# states after the last entry of each kind
+AFTER = {"spend": "begun", "reserve": PENDING, "begin": "begun"}
+ENDS = ("done", "lost", "cancelled", "expired")
+
+
+@dataclass(frozen=True)
+class Account:
+    """One account of a limit.
+
+    Args:
+        scope, limit: whose it is. filter: the number of its filter; several of a limit are alternatives.
+        name: T (mu^2), B (a divergence), A or delta (a probability), eps or rho. size: in that measure.
+        booked: in units of 1e-15 of its size. closed: whether the filter was exceeded, and another one holds.
+    """
+
+    scope: str
+    limit: Limit
+    filter: int
+    name: str
+    size: float
+    booked: int
+    closed: bool = False
+
+    @property
+    def left(self) -> float:
+        """The share that is left, from 0 to 1."""
+        return 0.0 if self.closed else 1 - self.booked / UNITS
+
+    @property
+    def amount(self) -> float:
+        """What is booked, in the measure of the account."""
+        return self.size * (self.booked / UNITS)
+
+    def as_dict(self) -> dict[str, object]:
+        about = {"scope": self.scope, "limit": self.limit.as_dict(), "filter": self.filter, "account": self.name}
+        return {**about, "size": self.size, "booked": self.amount, "left": self.left, "closed": self.closed}
+
+
+@dataclass(frozen=True)
+class Status:
+    """The state of a ledger; ``states`` counts the releases, ``open`` names those that began and have not ended."""
+
+    rule: str
+    promises: tuple[str, ...]
+    accounts: tuple[Account, ...]
+    states: Mapping[str, int]
+    open: tuple[str, ...]
+    head: Head
+    fixed: str | None
+
+    def as_dict(self) -> dict[str, object]:
+        rows = [account.as_dict() for account in self.accounts]
+        about = {"rule": self.rule, "promises": list(self.promises), "accounts": rows, "states": dict(self.states)}
+        return {**about, "open": list(self.open), "head": asdict(self.head), "fixed": self.fixed}
+
+
+class Reader:
+    """A ledger at a URL, of which nothing is changed.
+
+    Raises:
+        UsageError: no such URL, or no ledger there. MissingResource: the database cannot be opened.
+    """
+
+    def __init__(self, url: str):
+        self.store = Store(url)
+        with self.store.transaction(write=False) as connection:
+            row = self.store.row(connection, lock=False)
+        self.charter = Charter.of_text(row.charter)
+
+    def head(self) -> Head:
+        """The last entry: keep it elsewhere, since a chain does not show that its end was cut off."""
+        with self.store.transaction(write=False) as connection:
+            row = self.store.row(connection, lock=False)
+            return Head(row.head_seq, row.head_digest)
+
+    def status(self, *, fixed: bool = True) -> Status:
+        """What is promised, booked and left.
+
+        Args:
+            fixed: also give what pld certifies of the releases so far, which holds if all of them had been fixed before
+                the first one; None where they are of many kinds, or in several scopes.
+        """
+        with self.store.transaction(write=False) as connection:
+            row = self.store.row(connection, lock=False)
+            books = self.store.books(connection, self.charter.tree)
+            releases = self.store.releases(connection)
+        states: dict[str, int] = {}
+        for release in releases:
+            states[release.state] = states.get(release.state, 0) + 1
+        gates = self.charter.tree.gates
+        promises = tuple(PROMISE.format(scope=gate.scope, limit=gate.limit) for gate in gates)
+        unfinished = tuple(release.id for release in releases if release.state == "begun")
+        head, accounts = Head(row.head_seq, row.head_digest), tuple(accounts_of(books))
+        words = self._fixed() if fixed else None
+        return Status(self.charter.rule, promises, accounts, states, unfinished, head, words)
+
+    def _fixed(self) -> str | None:
+        """The certified figure of everything that ran, where it reads one scope and is of few kinds."""
+        from wpriv.accounting import evaluate
+
+        limit = next((gate.limit for gate in self.charter.tree.gates if gate.limit.delta), None)
+        process = self.process()
+        if limit is None or process is None or len(process.steps) > MAX_KINDS or len(self.charter.tree.parents) > 1:
+            return None
+        if self.charter.tree.partitions:
+            return None
+        try:
+            row = evaluate.ask(evaluate.curve(process, "pld", 1e-3), delta=limit.delta)
+        except Unsupported:
+            return None
+        return FIXED.format(eps=text(row.epsilon.safe, up=True), delta=short(limit.delta or 0.0))
+
+    def history(self) -> list[dict[str, Any]]:
+        """The steps of all releases that began, as ``budget --history`` reads them, in order."""
+        with self.store.transaction(write=False) as connection:
+            self.store.row(connection, lock=False)
+            began = {row.id for row in self.store.releases(connection) if row.state in SPENT}
+            entries = self.store.entries(connection)
+        made = [entry.content() for entry in entries if entry.kind in ("spend", "reserve") and entry.release in began]
+        return [
+            {**step, "records": about["records"]} if about["records"] else step
+            for about in made
+            for step in about["steps"]
+        ]
+
+    def process(self) -> Process | None:
+        """All releases that began, equal steps added up; None before the first."""
+        steps: dict[str, Step] = {}
+        for row in self.history():
+            step = Step.from_dict(row)
+            name = canonical({**row, "n": 1})
+            steps[name] = Step(step.mechanism, step.n + (steps[name].n if name in steps else 0), step.sampling)
+        return Process(tuple(steps.values()), self.charter.tree.adjacency, self.charter.group) if steps else None
+
+    def export(self, path: str | Path) -> int:
+        """Write the history to a JSON file, or all entries to a file that ends in .jsonl; return the lines or steps."""
+        path = Path(path)
+        if path.suffix == ".jsonl":
+            with self.store.transaction(write=False) as connection:
+                row = self.store.row(connection, lock=False)
+                entries = self.store.entries(connection)
+            lines = [canonical({"ledger": row.id, **asdict(entry)}) for entry in entries]
+            durable_writes.replace(path, ("\n".join(lines) + "\n").encode())
+            return len(lines)
+        steps = self.history()
+        durable_writes.replace(path, (json.dumps(steps, indent=1) + "\n").encode())
+        return len(steps)
+
+    def check(self, head: str | None = None) -> list[str]:
+        """Read all entries again, and compare with them what the other tables say.
+
+        Args:
+            head: number and digest of a last entry that was kept elsewhere.
+        Returns:
+            Remarks: releases that began and have not ended.
+        Raises:
+            CheckFailed: an entry was changed, removed or moved, the tables do not follow from the entries, or the
+                ledger is shorter than ``head`` says.
+        """
+        with self.store.transaction(write=False) as connection:
+            row = self.store.row(connection, lock=False)
+            entries = self.store.entries(connection)
+            books = self.store.books(connection, self.charter.tree)
+            states = {each.id: each.state for each in self.store.releases(connection)}
+        _require_chain(entries, row.id)
+        _require_head(entries, Head(row.head_seq, row.head_digest), head)
+        replay = Replay(self.charter)
+        if digest(row.charter) != row.limits_digest or json.loads(row.charter) != entries[0].content()["charter"]:
+            raise CheckFailed("the limits of the ledger are not those of its first entry: they were changed")
+        for entry in entries[1:]:
+            replay.add(entry)
+        if replay.states != states:
+            raise CheckFailed("the states of releases do not follow from the entries: the table release was changed")
+        if _nonzero(replay.books) != _nonzero(books) or replay.books.closed != books.closed:
+            raise CheckFailed("what is booked does not follow from the entries: the table account was changed")
+        for account in accounts_of(books):
+            if account.booked > UNITS:
+                raise CheckFailed(f"scope {account.scope} has booked more than its limit {account.limit}")
+        return [f"release {name} began and has not ended; it is charged" for name in states if states[name] == "begun"]
+
+
+def _nonzero(books: Books) -> dict[tuple[int, int, int], dict[Place, int]]:
+    rows = {key: {place: booked for place, booked in row.items() if booked} for key, row in books.amounts.items()}
+    return {key: row for key, row in rows.items() if row}
+
+
+def accounts_of(books: Books) -> Iterable[Account]:
+    """All accounts of the gates with what they have booked."""
+    for gate, about in enumerate(books.tree.gates):
+        for number, each in enumerate(about.filters):
+            for index, (name, size) in enumerate(each.accounts):
+                booked = books.total(gate, number, index)
+                yield Account(about.scope, about.limit, number, name, size, booked, (gate, number) in books.closed)
+
+
+class Replay:
+    """The books and the states of releases that follow from entries, read one after another."""
+
+    def __init__(self, charter: Charter):
+        self.books, self.states = Books(charter.tree), dict[str, str]()
+        self.plan = charter.plan
+
+    def add(self, entry: Entry) -> None:
+        """Take the next entry.
+
+        Raises:
+            CheckFailed: its release was not made before, or cannot change to this state.
+        """
+        name, about = str(entry.release), entry.content()
+        before = self.states.get(name)
+        allowed = {"begin": PENDING, "done": "begun", "lost": "begun", "cancelled": PENDING, "expired": PENDING}
+        if entry.kind not in (*AFTER, *ENDS) or before != allowed.get(entry.kind):
+            raise CheckFailed(f"entry {entry.seq} is {entry.kind} of release {name}, which is {before or 'unknown'}")
+        self.states[name] = AFTER.get(entry.kind, entry.kind)
+        if entry.kind not in ("spend", "reserve"):
+            if before == PENDING:
+                self.books.settle(name, refund=entry.kind != "begin")
+            return
+        place = Place.parse(about["place"])
+        bookings = [Booking(**{**row, "amounts": tuple(row["amounts"])}) for row in about["bookings"]]
+        self.books.take(bookings, name, place, reserved=entry.kind == "reserve")
+        for index, n in about["planned_steps"]:
+            row = self.books.amounts.setdefault((PLANNED, 0, index), {})
+            row[place] = row.get(place, 0) + n
+
+
+def _require_chain(entries: list[Entry], ledger: str) -> None:
+    previous = digest(ledger)
+    for number, entry in enumerate(entries, start=1):
+        if entry.seq != number or entry.prev != previous:
+            raise CheckFailed(f"entry {number} does not continue the one before: entries were removed, added or moved")
+        if entry.sealed(ledger).digest != entry.digest:
+            raise CheckFailed(f"entry {number} does not match its digest: it was changed")
+        previous = entry.digest
+    if not entries or entries[0].kind != "init":
+        raise CheckFailed("the ledger has no first entry")
+
+
+def _require_head(entries: list[Entry], head: Head, kept: str | None) -> None:
+    if head != Head(entries[-1].seq, entries[-1].digest):
+        raise CheckFailed(f"the last entry is {entries[-1].seq}, and the ledger says {head.seq}: entries were removed")
+    if kept is None:
+        return
+    seq, _, word = kept.strip().replace(":", " ").partition(" ")
+    if not seq.isdecimal() or not word.strip():
+        raise UsageError(f"a head is what `wpriv ledger head` prints, a number and a digest; found {kept[:80]!r}")
+    if int(seq) > len(entries):
+        raise CheckFailed(
+            f"the ledger ends at entry {len(entries)}, and entry {seq} was known: it was cut, or restored from a "
+            f"backup. What is missing counts as spent: spend nothing from it until its head reaches entry {seq}"
+        )
+    if entries[int(seq) - 1].digest != word.strip():
+        raise CheckFailed(f"entry {seq} is not the one that was kept: the ledger was written anew")
+
+
+def import_entries(url: str, path: str | Path) -> Head:
+    """Make a ledger from the entries of ``Reader.export``, which keep their bytes and are verified first.
+
+    Raises:
+        UsageError: the file holds no entries, or there is a ledger at the URL. CheckFailed: the chain is broken.
+    """
+    lines = read_bytes(path, MAX_BYTES).decode("utf-8", "replace").splitlines()
+    try:
+        rows = [json.loads(line) for line in lines]
+        ledger = {row.pop("ledger") for row in rows}
+        entries = [Entry(**row) for row in rows]
+        charter = Charter.of_text(canonical(entries[0].content()["charter"]))
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        raise UsageError(
+            f"{path}: not the entries of a ledger, as `wpriv ledger export --out X.jsonl` writes"
+        ) from None
+    if len(ledger) > 1:
+        raise CheckFailed(f"{path}: entries of several ledgers")
+    name = ledger.pop()
+    _require_chain(entries, name)
+    replay = Replay(charter)
+    for entry in entries[1:]:
+        replay.add(entry)
+    store = Store(url, create=True)
+    store.restore(name, charter, entries, replay.books, replay.states)
+    store.close()
+    return Head(entries[-1].seq, entries[-1].digest)

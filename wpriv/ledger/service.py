@@ -1,0 +1,460 @@
+"""The ledger of an organisation: limits, and releases that spend from them or are refused.
+
+The order that makes it safe: the charge is computed, reserved, and on disk as begun before any record is read; then the
+answer is computed and leaves. Nothing that began is refunded, since whether a computation failed depends on the data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import datetime
+import functools
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any, ParamSpec, TypeVar
+
+from wpriv.core.process import Process, Step
+from wpriv.errors import CheckFailed, Unsupported, UsageError
+from wpriv.ledger import charges, charter, filters
+from wpriv.ledger.charges import Unit
+from wpriv.ledger.charter import What, canonical, digest, process_of
+from wpriv.ledger.filters import TOO_MUCH, Filter, Limit
+from wpriv.ledger.reading import PLANNED, Reader
+from wpriv.ledger.scopes import ROOT, Booking, Books, Place, Refusal
+from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store
+from wpriv.numerics.numbers import text
+
+P = ParamSpec("P")
+T = TypeVar("T")
+NEW = "new"
+MOST = 2**40
+EXPIRES = 3600.0
+Units = list[tuple[Unit, int]]
+
+
+class Refused(CheckFailed):
+    """A release does not fit, and nothing was spent.
+
+    Attributes:
+        scope: the scope that refuses. limit: its limit. left: the share of each of its accounts that is left.
+        fits: how many of the steps of a release of one kind still fit; None of several kinds.
+    """
+
+    scope: str = ""
+    limit: Limit | None = None
+    left: tuple[tuple[str, float], ...] = ()
+    fits: int | None = None
+
+
+class _UnknownCharge(Exception):
+    """A charge that was not computed yet is needed under the lock."""
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The outcome of a release that fits.
+
+    Args:
+        release: its number in the ledger. state: reserved, begun, done, lost, cancelled or expired.
+        seq, digest: its entry. repeated: whether an earlier call with the same key made it, so that nothing was spent.
+        expires: until when a reservation may begin, by the clock of the database. nonce: with which it has begun.
+    """
+
+    release: str
+    state: str
+    seq: int
+    digest: str
+    repeated: bool = False
+    expires: str | None = None
+    nonce: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        return {name: value for name, value in asdict(self).items() if value not in (None, "")}
+
+
+class Ledger(Reader):
+    """A ledger at a URL: ``sqlite:///b.db``, or ``postgresql://...`` for several machines.
+
+    Raises:
+        UsageError: no such URL, or no ledger there. MissingResource: the database cannot be opened.
+    """
+
+    def __init__(self, url: str):
+        super().__init__(url)
+        self._memory: dict[tuple[str, str, int], tuple[Fraction, ...] | Unsupported] = {}
+
+    @classmethod
+    def create(cls, url: str, *, actor: str | None = None, **terms: Any) -> Ledger:
+        """Make a ledger; its rule, neighbours and limits are fixed before the first release.
+
+        Args:
+            terms: eps and delta, rho, or mu of the whole; several in ``limits``, as eps=3,delta=1e-9. rule: residue
+                (default), rdp, gauss, basic or union. kappa and leaks (A) of residue. plan: releases declared now, in
+                words. adjacency, group and unit: what is protected. scopes: ``sales``, ``sales:eps=1,delta=1e-6``.
+                partitions: ``sales:region=north,south``, with ``;k=2`` or ``;fixed``.
+        Raises:
+            UsageError: a ledger is there, or a term is wrong. Unsupported: the rule has no filter for a limit.
+        """
+        made = charter.charter(**terms)
+        body = made.as_text()
+        about = {"body": {"charter": json.loads(body)}, "actor": actor}
+        store = Store(url, create=True)
+        store.create(secrets.token_hex(8), made.rule, body, digest(body), about)
+        store.close()
+        return cls(url)
+
+    def close(self) -> None:
+        """Close the database."""
+        self.store.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # spending
+
+    def spend(self, what: What, *, key: str | None = None, **about: Any) -> Receipt:
+        """Reserve and begin a release in one commit: what its records are read for may leave afterwards.
+
+        Args:
+            what: words as ``budget`` reads them, a mechanism, a Step or a Process. key: a name of the client for this
+                release; the same key with the same release spends nothing again.
+            about: scope: where it reads, such as ``sales:region=north``; actor and reason: kept with the entry;
+                planned: whether it is part of the declared plan; dry_run: only tell whether it fits.
+        Raises:
+            Refused: it does not fit. UsageError: the key is that of another release. Unsupported: no charge is known.
+        """
+        return self._admit(what, key, "spend", **about)
+
+    def fits(self, what: What, *, scope: str = ROOT) -> int | None:
+        """How many steps of one kind would fit now in one release, at most 2^40; None for what has several kinds."""
+        process, place = self._read(what), Place.parse(scope)
+        self.charter.tree.check(place)
+        units = charges.units_of(process)
+        if len(units) > 1:
+            return None
+        with self.store.transaction(write=False) as connection:
+            books = self.store.books(connection, self.charter.tree)
+            return self._fits(connection, books, [(units[0][0], MOST)], place, compute=True)
+
+    def reserve(self, what: What, *, key: str | None = None, expires: float = EXPIRES, **about: Any) -> Receipt:
+        """Reserve a release, to ``begin`` within some seconds; arguments and errors as for ``spend``."""
+        if not expires > 0:
+            raise UsageError(f"`expires` is a number of seconds above 0; found {expires:g}")
+        return self._admit(what, key, "reserve", expires=expires, **about)
+
+    def begin(self, release: str, nonce: str | None = None) -> Receipt:
+        """Begin a reserved release, once: whoever gets an error must not touch the data.
+
+        Args:
+            release: its number, or its key. nonce: of the holder, who may ask again with it after a lost reply.
+        Raises:
+            CheckFailed: it has begun with another nonce, was cancelled or has expired.
+        """
+        word = secrets.token_hex(16) if nonce is None else nonce
+        with self._locked() as (connection, head):
+            entry = self.store.entry(connection, release)
+            row = self.store.state(connection, str(entry.release))
+            if row.state == PENDING:
+                self.store.set_state(connection, row.id, state="begun", nonce_digest=digest(word), expires=None)
+                body = {"nonce": digest(word)}
+                self.store.append(connection, head, "begin", release=row.id, body=body)
+                return Receipt(row.id, "begun", entry.seq, entry.digest, nonce=word)
+            if row.state in SPENT and nonce is not None and row.nonce_digest == digest(word):
+                return Receipt(row.id, row.state, entry.seq, entry.digest, repeated=True, nonce=word)
+        held = "has begun, with another nonce" if row.state in SPENT else f"is {row.state}"
+        raise CheckFailed(f"release {release} {held}: its records must not be read. Reserve another one")
+
+    def done(self, release: str, *, lost: bool = False) -> Receipt:
+        """Note that the answer of a release has left, or that it is lost; it stays charged."""
+        return self._end(release, "lost" if lost else "done", ("begun",))
+
+    def cancel(self, release: str) -> Receipt:
+        """Return the charge of a reservation that has not begun."""
+        return self._end(release, "cancelled", (PENDING,))
+
+    @contextlib.contextmanager
+    def release(self, what: What, *, key: str | None = None, **about: Any) -> Iterator[Receipt]:
+        """Spend, run a block that reads the records, and note the end; arguments and errors as for ``spend``.
+
+        Raises:
+            CheckFailed: the key was spent before, whose answer may have left: fresh noise would be a second release.
+        """
+        receipt = self.spend(what, key=key, **about)
+        if receipt.repeated:
+            raise CheckFailed(f"the key {key} was spent before, as release {receipt.release}; take a new key")
+        try:
+            yield receipt
+        except BaseException:
+            self.done(receipt.release, lost=True)
+            raise
+        self.done(receipt.release)
+
+    def spends(self, what: What, **about: Any) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """A decorator: every call of the function is a release, spent before the function runs."""
+
+        def decorate(function: Callable[P, T]) -> Callable[P, T]:
+            @functools.wraps(function)
+            def spent(*args: P.args, **kwargs: P.kwargs) -> T:
+                with self.release(what, **about):
+                    return function(*args, **kwargs)
+
+            return spent
+
+        return decorate
+
+    def _admit(
+        self,
+        what: What,
+        key: str | None,
+        kind: str,
+        *,
+        scope: str = ROOT,
+        actor: str | None = None,
+        reason: str | None = None,
+        planned: bool = False,
+        expires: float | None = None,
+        dry_run: bool = False,
+    ) -> Receipt:
+        process, place = self._read(what), Place.parse(scope)
+        self.charter.tree.check(place)
+        if planned and place != Place(ROOT):
+            raise UsageError(f"the declared plan reads the scope {ROOT}; found `scope` {place}")
+        units = [] if planned else charges.units_of(process)
+        about = {"steps": process.describe(), "records": process.records, "place": str(place), "planned": planned}
+        request = digest(canonical({**about, "kind": kind}))
+        for _ in range(100):
+            try:
+                with self._locked(dry_run) as (connection, head):
+                    if key is not None and (entry := self.store.by_key(connection, key)) is not None:
+                        return self._stored(connection, entry, key, request)
+                    books = self.store.books(connection, self.charter.tree)
+                    before = copy.deepcopy(books)
+                    changes = self._changes(connection, books, process, units, place, planned, compute=False)
+                    if dry_run:
+                        return Receipt("", "fits", head.seq, head.digest)
+                    named = {"key": key, "actor": actor, "reason": reason}
+                    body = {**about, "request": request, "kind": kind}
+                    return self._write(connection, head, kind, (before, books), changes, place, body, named, expires)
+            except _UnknownCharge:
+                self._learn(process, units, place)
+        raise CheckFailed("other writers change the remainder faster than charges are computed. Try again")
+
+    def _write(
+        self,
+        connection: Any,
+        head: Head,
+        kind: str,
+        both: tuple[Books, Books],
+        changes: list[Booking],
+        place: Place,
+        body: dict[str, Any],
+        named: dict[str, str | None],
+        expires: float | None,
+    ) -> Receipt:
+        """Write an admitted release, under the lock."""
+        before, books = both
+        name, reserved = str(head.seq + 1), kind == "reserve"
+        mine = [replace(each, release=name) if each.release == NEW else each for each in changes]
+        taken = self._planned(books, body["steps"]) if body["planned"] else []
+        books.take(mine, name, place, reserved=reserved)
+        for index, n in taken:
+            row = books.amounts.setdefault((PLANNED, 0, index), {})
+            row[place] = row.get(place, 0) + n
+        now = self.store.now(connection, head)
+        until = None if expires is None else _later(now, expires)
+        body = {**body, "bookings": [asdict(each) for each in mine], "planned_steps": taken, "expires": until}
+        state = PENDING if reserved else "begun"
+        made = self.store.append(connection, head, kind, body=body, time=now, **named)
+        digests = {"pair_digest": body["request"], "nonce_digest": None}
+        self.store.add_release(connection, name, place, state=state, expires=until, **digests)
+        self.store.write_books(connection, before, books)
+        self.store.write_charges(connection, [each for each in mine if each.tier >= 0])
+        return Receipt(name, state, made.seq, made.digest, expires=until)
+
+    def _stored(self, connection: Any, entry: Entry, key: str, request: str) -> Receipt:
+        """The outcome of an earlier call with this key."""
+        if entry.release is None or entry.content().get("request") != request:
+            raise UsageError(
+                f"the key {key[:60]!r} is that of another release, entry {entry.seq}. A key names one release: take a "
+                f"new one"
+            )
+        row = self.store.state(connection, entry.release)
+        return Receipt(row.id, row.state, entry.seq, entry.digest, repeated=True, expires=row.expires)
+
+    def _end(self, release: str, state: str, allowed: tuple[str, ...]) -> Receipt:
+        with self._locked() as (connection, head):
+            entry = self.store.entry(connection, release)
+            row = self.store.state(connection, str(entry.release))
+            if row.state == state:
+                return Receipt(row.id, state, entry.seq, entry.digest, repeated=True)
+            if row.state in allowed:
+                self._close(connection, head, row.id, state)
+                return Receipt(row.id, state, entry.seq, entry.digest)
+        reason = "nothing that began is refunded" if state == "cancelled" else f"only {allowed[0]} releases can be"
+        raise CheckFailed(f"release {release} is {row.state} and cannot be {state}: {reason}")
+
+    def _close(self, connection: Any, head: Head, release: str, state: str) -> Head:
+        """Set the last state of a release, and return the charge of one that never began."""
+        if state in ("cancelled", "expired"):
+            books = self.store.books(connection, self.charter.tree)
+            before = copy.deepcopy(books)
+            books.settle(release, refund=True)
+            self.store.write_books(connection, before, books)
+        self.store.set_state(connection, release, state=state, expires=None)
+        return self.store.append(connection, head, state, release=release)
+
+    @contextlib.contextmanager
+    def _locked(self, dry_run: bool = False) -> Iterator[tuple[Any, Head]]:
+        """The lock of the ledger, with the head; reservations whose time has passed are ended first."""
+        with self.store.transaction(write=not dry_run) as connection:
+            row = self.store.row(connection, lock=not dry_run)
+            head = Head(row.head_seq, row.head_digest)
+            for release in [] if dry_run else self.store.expired(connection, self.store.now(connection, head)):
+                head = self._close(connection, head, release, "expired")
+            yield connection, head
+
+    # charges
+
+    def _read(self, what: What) -> Process:
+        return process_of(what, self.charter.tree.adjacency, self.charter.group)
+
+    def _changes(
+        self,
+        connection: Any,
+        books: Books,
+        process: Process,
+        units: Units,
+        place: Place,
+        planned: bool,
+        compute: bool,
+    ) -> list[Booking]:
+        """What a release has to book.
+
+        Raises:
+            Refused: it does not fit. _UnknownCharge: a charge has to be computed, and ``compute`` is false.
+        """
+        if planned:
+            self._planned(books, process.describe())
+            return []
+        outcome = books.admit(NEW, place, self._tariff(connection, units, compute))
+        if not isinstance(outcome, Refusal):
+            return outcome
+        gate = self.charter.tree.gates[outcome.gate]
+        fits = self._fits(connection, books, units, place, compute) if len(units) == 1 else None
+        left = ", ".join(f"{text(100 * max(share, 0), up=False, digits=4)}% of {name}" for name, share in outcome.left)
+        rest = "" if fits is None else f"; there is room for {fits} of its {units[0][1]} releases"
+        error = Refused(
+            f"refused by scope {gate.scope}: its limit {gate.limit} has {left} left{rest}. Nothing was spent"
+        )
+        error.scope, error.limit, error.left, error.fits = gate.scope, gate.limit, outcome.left, fits
+        raise error
+
+    def _fits(self, connection: Any, books: Books, units: Units, place: Place, compute: bool) -> int:
+        """The largest number of releases of one kind that fits, at most ``units`` has of it."""
+
+        def fit(count: int) -> bool:
+            tariff = self._tariff(connection, [(units[0][0], count)], compute)
+            return not isinstance(books.admit(NEW, place, tariff), Refusal)
+
+        low, high = 0, units[0][1]
+        if fit(high):
+            return high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fit(middle) else (low, middle)
+        return low
+
+    def _tariff(self, connection: Any, units: Units, compute: bool) -> Callable[[str, int, int, int], tuple[int, ...]]:
+        @functools.cache
+        def of_release(release: str) -> Units:
+            if release == NEW:
+                return units
+            about = self.store.entry(connection, release).content()
+            return charges.units_of(self._described(about))
+
+        def tariff(release: str, gate: int, number: int, tier: int) -> tuple[int, ...]:
+            by, several = self.charter.tree.gates[gate].filters[number], len(self.charter.tree.gates[gate].filters) > 1
+            total = [Fraction(0)] * len(by.accounts)
+            for unit, count in of_release(release):
+                charge = self._charge(unit, by, tier, compute)
+                if isinstance(charge, Unsupported):
+                    if several:
+                        return (TOO_MUCH,) * len(total)
+                    raise charge
+                total = [sum_ + count * part for sum_, part in zip(total, charge, strict=True)]
+            return by.units(tuple(total))
+
+        return tariff
+
+    def _described(self, about: Mapping[str, Any]) -> Process:
+        steps = tuple(Step.from_dict(row) for row in about["steps"])
+        return Process(steps, self.charter.tree.adjacency, self.charter.group, about["records"])
+
+    def _charge(self, unit: Unit, by: Filter, tier: int, compute: bool) -> tuple[Fraction, ...] | Unsupported:
+        names = digest(unit.key), digest(canonical(filters.describe((by,)))), tier
+        if names not in self._memory:
+            if not compute:
+                raise _UnknownCharge
+            known = self.store.tariff(*names)
+            if known is None:
+                try:
+                    known = charges.of_unit(unit, by, tier)
+                except Unsupported as error:
+                    self._memory[names] = error
+                    return error
+                self.store.keep_tariff(*names, known)
+            self._memory[names] = known
+        return self._memory[names]
+
+    def _learn(self, process: Process, units: Units, place: Place) -> None:
+        """Compute the charges that a decision needs at present, without the lock."""
+        with self.store.transaction(write=False) as connection:
+            books = self.store.books(connection, self.charter.tree)
+            reserved = {name: self.store.entry(connection, name) for name in books.places}
+        pending = {name: charges.units_of(self._described(entry.content())) for name, entry in reserved.items()}
+
+        def tariff(release: str, gate: int, number: int, tier: int) -> tuple[int, ...]:
+            mine = units if release == NEW else pending[release]
+            return self._tariff(None, mine, True)(NEW, gate, number, tier)
+
+        outcome = books.admit(NEW, place, tariff)
+        if isinstance(outcome, Refusal) and len(units) == 1:
+            # the numbers that still fit may need charges at other floors
+            for gate in self.charter.tree.gates_of(place):
+                for which, by in enumerate(self.charter.tree.gates[gate].filters):
+                    for tier in range(len(by.floors)):
+                        tariff(NEW, gate, which, tier)
+
+    def _planned(self, books: Books, steps: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+        """Where the steps of a release stand in the declared plan, with their numbers.
+
+        Raises:
+            Refused: they are not in the plan, or more than are left of it.
+        """
+        rows = []
+        used = {
+            index: books.amounts.get((PLANNED, 0, index), {}).get(Place(ROOT), 0)
+            for index in range(len(self.charter.plan))
+        }
+        for row in steps:
+            step = Step.from_dict(row)
+            index = next((i for i, each in enumerate(self.charter.plan) if each.is_like(step)), None)
+            left = 0 if index is None else self.charter.plan[index].n - used[index]
+            if index is None or step.n > left:
+                raise Refused(f"the declared plan has {left} of these steps left; found {step.n}. Nothing was spent")
+            used[index] += step.n
+            rows.append((index, step.n))
+        return rows
+
+
+def _later(time: str, seconds: float) -> str:
+    """A time of the database, some seconds later, as it writes it."""
+    at = datetime.datetime.fromisoformat(time) + datetime.timedelta(seconds=seconds)
+    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"

@@ -1,0 +1,441 @@
+"""The database of a ledger: its tables, its transactions, and the chain of its entries.
+
+One writer decides at a time: on SQLite by BEGIN IMMEDIATE in WAL, on PostgreSQL by a lock of the row of ``ledger``. A
+transaction is on disk before it returns. Entries are append-only and chained; the other tables follow from them, and
+``ledger check`` makes them anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    create_engine,
+    delete,
+    event,
+    insert,
+    inspect,
+    select,
+    update,
+)
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+from wpriv._version import __version__
+from wpriv.errors import MissingResource, UsageError, lacking
+from wpriv.ledger.charter import Charter, canonical, digest
+from wpriv.ledger.filters import UNITS
+from wpriv.ledger.scopes import Booking, Books, Place, Tree
+
+SCHEMA = 1
+BUSY = 60_000  # milliseconds that a writer waits for another
+PENDING = "reserved"
+SPENT = ("begun", "done", "lost")
+_EXAMPLE = "sqlite:///b.db, or postgresql://user@host/name"
+_TABLES = MetaData()
+LEDGER = Table(
+    "ledger",
+    _TABLES,
+    Column("id", Text, primary_key=True),
+    Column("schema", Integer, nullable=False),
+    Column("rule", Text, nullable=False),
+    Column("limits_digest", Text, nullable=False),
+    Column("charter", Text, nullable=False),
+    Column("head_seq", BigInteger, nullable=False),
+    Column("head_digest", Text, nullable=False),
+)
+ENTRY = Table(
+    "entry",
+    _TABLES,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("time", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("release", Text),
+    Column("key", Text, unique=True),
+    Column("actor", Text),
+    Column("reason", Text),
+    Column("code_version", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("prev", Text, nullable=False, unique=True),
+    Column("digest", Text, nullable=False, unique=True),
+)
+RELEASE = Table(
+    "release",
+    _TABLES,
+    Column("id", Text, primary_key=True),
+    Column("scope", Text, nullable=False),
+    Column("part", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("expires", Text),
+    Column("nonce_digest", Text),
+    Column("pair_digest", Text, nullable=False),
+)
+CHARGE = Table(
+    "charge",
+    _TABLES,
+    Column("release", Text, nullable=False),
+    Column("gate", Integer, nullable=False),
+    Column("filter", Integer, nullable=False),
+    Column("account", Integer, nullable=False),
+    Column("amount", BigInteger, nullable=False),
+    Column("tier", Integer, nullable=False),
+    UniqueConstraint("release", "gate", "filter", "account"),
+)
+ACCOUNT = Table(
+    "account",
+    _TABLES,
+    Column("gate", Integer, nullable=False),
+    Column("filter", Integer, nullable=False),
+    Column("account", Integer, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("part", Text, nullable=False),
+    Column("booked", BigInteger, nullable=False),
+    UniqueConstraint("gate", "filter", "account", "scope", "part"),
+    CheckConstraint(f"booked >= 0 AND booked <= {UNITS}"),
+)
+CLOSED = Table(
+    "closed", _TABLES, Column("gate", Integer), Column("filter", Integer), UniqueConstraint("gate", "filter")
+)
+TARIFF = Table(
+    "tariff",
+    _TABLES,
+    Column("unit", Text, nullable=False),
+    Column("filter", Text, nullable=False),
+    Column("tier", Integer, nullable=False),
+    Column("charge", Text, nullable=False),
+    UniqueConstraint("unit", "filter", "tier"),
+)
+_APPEND_ONLY = {
+    "sqlite": [
+        f"CREATE TRIGGER entry_no_{what.lower()} BEFORE {what} ON entry BEGIN "
+        f"SELECT RAISE(ABORT, 'entries are append-only'); END"
+        for what in ("UPDATE", "DELETE")
+    ],
+    "postgresql": [
+        "CREATE FUNCTION entry_is_append_only() RETURNS trigger AS "
+        "$$ BEGIN RAISE EXCEPTION 'entries are append-only'; END $$ LANGUAGE plpgsql",
+        "CREATE TRIGGER entry_is_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON entry "
+        "FOR EACH STATEMENT EXECUTE FUNCTION entry_is_append_only()",
+    ],
+}
+_NOW = {
+    "sqlite": "SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+    "postgresql": "SELECT to_char(clock_timestamp() AT TIME ZONE 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the ledger. ``body`` is canonical JSON; ``digest`` covers all the rest and the ledger's id."""
+
+    seq: int
+    time: str
+    kind: str
+    release: str | None
+    key: str | None
+    actor: str | None
+    reason: str | None
+    code_version: str
+    body: str
+    prev: str
+    digest: str = ""
+
+    def sealed(self, ledger: str) -> Entry:
+        """This entry with its digest."""
+        fields = {name: value for name, value in vars(self).items() if name != "digest"}
+        return Entry(**fields, digest=digest(canonical({**fields, "ledger": ledger})))
+
+    def content(self) -> dict[str, Any]:
+        """The body as data."""
+        content: dict[str, Any] = json.loads(self.body)
+        return content
+
+
+@dataclass(frozen=True)
+class Head:
+    """The last entry: its number and digest, to be kept elsewhere."""
+
+    seq: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.seq} {self.digest}"
+
+
+class Store:
+    """A database, named by a URL, that holds one ledger or none yet.
+
+    Raises:
+        UsageError: no URL of SQLite or PostgreSQL. MissingResource: it cannot be opened, or a driver is missing.
+    """
+
+    def __init__(self, url: str, *, create: bool = False):
+        try:
+            parsed = make_url(url)
+        except ArgumentError:
+            raise UsageError(f"a ledger is named by a URL, such as {_EXAMPLE}; found {str(url)[:80]!r}") from None
+        self.kind = parsed.get_backend_name()
+        if self.kind == "sqlite":
+            name = parsed.database
+            if not name or name == ":memory:":
+                raise UsageError("a ledger has to outlive the program: give a file, such as sqlite:///b.db")
+            if not create and not Path(name).is_file():
+                raise MissingResource(f"{name}: there is no ledger. Make one with `wpriv ledger init {url} ...`")
+        elif self.kind in ("postgresql", "postgres"):
+            self.kind, parsed = "postgresql", parsed.set(drivername="postgresql+psycopg")
+        else:
+            raise UsageError(f"ledgers are kept in SQLite or PostgreSQL; found {self.kind}. Wanted {_EXAMPLE}")
+        self.url = url
+        try:
+            self.engine = self._connected(create_engine(parsed, isolation_level="AUTOCOMMIT", pool_size=1))
+        except (ModuleNotFoundError, NoSuchModuleError):
+            raise lacking("psycopg", "a ledger in PostgreSQL") from None
+        self.id = ""
+
+    def _connected(self, engine: Engine) -> Engine:
+        if self.kind == "sqlite":
+
+            @event.listens_for(engine, "connect")
+            def prepare(connection: Any, _: object) -> None:
+                for setting in (f"busy_timeout={BUSY}", "journal_mode=WAL", "synchronous=FULL"):
+                    connection.execute(f"PRAGMA {setting}")
+
+        return engine
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+    @contextlib.contextmanager
+    def transaction(self, *, write: bool = True) -> Iterator[Connection]:
+        """A transaction that holds the lock of the ledger where it writes, and is durable when it ends.
+
+        Raises:
+            MissingResource: the database cannot be reached, is busy or is damaged.
+        """
+        begin = "BEGIN IMMEDIATE" if write and self.kind == "sqlite" else "BEGIN"
+        try:
+            with self.engine.connect() as connection:
+                connection.exec_driver_sql(begin)
+                try:
+                    if self.kind == "postgresql":
+                        self._require_durable(connection)
+                    yield connection
+                except BaseException:
+                    connection.exec_driver_sql("ROLLBACK")
+                    raise
+                connection.exec_driver_sql("COMMIT")
+        except DBAPIError as error:
+            reason = str(error.orig).strip().splitlines()[0][:160]
+            if "append-only" in reason:
+                raise
+            raise MissingResource(f"{self.url}: the database says: {reason}") from None
+
+    @staticmethod
+    def _require_durable(connection: Connection) -> None:
+        for name in ("fsync", "synchronous_commit"):
+            if connection.exec_driver_sql(f"SHOW {name}").scalar_one() == "off":
+                raise MissingResource(
+                    f"PostgreSQL has {name} off, so that a crash may lose what was spent. Turn {name} on"
+                )
+
+    def create(self, ledger: str, rule: str, charter: str, limits_digest: str, first: Mapping[str, Any]) -> Head:
+        """Make the tables and the first entry.
+
+        Raises:
+            UsageError: there is a ledger already.
+        """
+        with self.transaction() as connection:
+            self._make_tables(connection)
+            about = {"schema": SCHEMA, "rule": rule, "charter": charter, "limits_digest": limits_digest}
+            connection.execute(insert(LEDGER).values(id=ledger, head_seq=0, head_digest=digest(ledger), **about))
+            self.id = ledger
+            return self.append(connection, Head(0, digest(ledger)), "init", **first)
+
+    def _make_tables(self, connection: Connection) -> None:
+        if inspect(connection).has_table("ledger"):
+            raise UsageError(f"{self.url} holds a ledger already, whose rule never changes. Name another place")
+        _TABLES.create_all(connection)
+        for statement in _APPEND_ONLY[self.kind]:
+            connection.exec_driver_sql(statement)
+
+    def restore(
+        self, ledger: str, charter: Charter, entries: list[Entry], books: Books, states: Mapping[str, str]
+    ) -> None:
+        """Make the tables from the entries of another ledger and what follows from them; errors as for ``create``."""
+        with self.transaction() as connection:
+            self._make_tables(connection)
+            last, words = entries[-1], charter.as_text()
+            about = {"schema": SCHEMA, "rule": charter.rule, "charter": words, "limits_digest": digest(words)}
+            connection.execute(insert(LEDGER).values(id=ledger, head_seq=last.seq, head_digest=last.digest, **about))
+            for entry in entries:
+                connection.execute(insert(ENTRY).values(**vars(entry)))
+            nonces = {entry.release: entry.content()["nonce"] for entry in entries if entry.kind == "begin"}
+            for entry in entries:
+                if entry.kind not in ("spend", "reserve"):
+                    continue
+                content, name = entry.content(), str(entry.release)
+                self.add_release(
+                    connection,
+                    name,
+                    Place.parse(content["place"]),
+                    state=states[name],
+                    expires=content["expires"] if states[name] == PENDING else None,
+                    pair_digest=content["request"],
+                    nonce_digest=nonces.get(name),
+                )
+            self.write_books(connection, Books(charter.tree), books)
+            self.write_charges(connection, list(books.pending.values()))
+
+    def row(self, connection: Connection, *, lock: bool = True) -> Any:
+        """The row of the ledger, locked on PostgreSQL.
+
+        Raises:
+            UsageError: no ledger, or one of a later version.
+        """
+        if not self.id and not inspect(connection).has_table("ledger"):
+            raise UsageError(f"{self.url} holds no ledger. Make one with `wpriv ledger init {self.url} ...`")
+        query = select(LEDGER)
+        row = connection.execute(query.with_for_update() if lock and self.kind == "postgresql" else query).one()
+        if row.schema > SCHEMA:
+            raise UsageError(f"{self.url} was written by a later version of wpriv (schema {row.schema}). Install it")
+        self.id = row.id
+        return row
+
+    def now(self, connection: Connection, head: Head) -> str:
+        """The clock of the database, never before the last entry."""
+        now = str(connection.exec_driver_sql(_NOW[self.kind]).scalar_one())
+        last = connection.execute(select(ENTRY.c.time).where(ENTRY.c.seq == head.seq)).scalar()
+        return max(now, last or "")
+
+    def append(self, connection: Connection, head: Head, kind: str, **fields: Any) -> Head:
+        """Append an entry behind the head, and return the new head; ``body`` is data."""
+        about: dict[str, Any] = {name: fields.get(name) for name in ("release", "key", "actor", "reason")}
+        seq, time = head.seq + 1, fields.get("time") or self.now(connection, head)
+        about["release"] = about["release"] or (str(seq) if kind in ("spend", "reserve") else None)
+        body = canonical(fields.get("body") or {})
+        entry = Entry(seq, time, kind, **about, code_version=__version__, body=body, prev=head.digest).sealed(self.id)
+        connection.execute(insert(ENTRY).values(**vars(entry)))
+        connection.execute(update(LEDGER).values(head_seq=seq, head_digest=entry.digest))
+        return Head(seq, entry.digest)
+
+    def entries(self, connection: Connection) -> list[Entry]:
+        """All entries in order."""
+        return [Entry(**row._mapping) for row in connection.execute(select(ENTRY).order_by(ENTRY.c.seq))]
+
+    def by_key(self, connection: Connection, key: str) -> Entry | None:
+        """The entry with a key of its client."""
+        row = connection.execute(select(ENTRY).where(ENTRY.c.key == key)).one_or_none()
+        return None if row is None else Entry(**row._mapping)
+
+    def entry(self, connection: Connection, release: str) -> Entry:
+        """The entry that made a release, by its number or by the client's key.
+
+        Raises:
+            UsageError: there is none.
+        """
+        made = ENTRY.c.kind.in_(("spend", "reserve"))
+        row = connection.execute(select(ENTRY).where(made, ENTRY.c.release == release)).one_or_none()
+        row = row or connection.execute(select(ENTRY).where(made, ENTRY.c.key == release)).one_or_none()
+        if row is None:
+            raise UsageError(f"no release {release[:60]!r} in {self.url}. `wpriv ledger status {self.url}` lists them")
+        return Entry(**row._mapping)
+
+    def books(self, connection: Connection, tree: Tree) -> Books:
+        """What is booked, and what is reserved."""
+        books = Books(tree)
+        for row in connection.execute(select(ACCOUNT)):
+            place = Place.parse(row.scope + row.part)
+            books.amounts.setdefault((row.gate, row.filter, row.account), {})[place] = row.booked
+        books.closed = {(row.gate, row.filter) for row in connection.execute(select(CLOSED))}
+        waiting = connection.execute(select(RELEASE).where(RELEASE.c.state == PENDING)).all()
+        if waiting:
+            books.places = {row.id: Place.parse(row.scope + row.part) for row in waiting}
+            charges = select(CHARGE).where(CHARGE.c.release.in_([row.id for row in waiting]))
+            for row in connection.execute(charges.order_by(CHARGE.c.account)):
+                key = row.release, row.gate, row.filter
+                before = books.pending[key].amounts if key in books.pending else ()
+                books.pending[key] = Booking(*key, row.tier, (*before, row.amount))
+        return books
+
+    def write_books(self, connection: Connection, before: Books, after: Books) -> None:
+        """Write the accounts that differ."""
+        for key, row in after.amounts.items():
+            earlier = before.amounts.get(key, {})
+            for place, booked in row.items():
+                if place in earlier and earlier[place] == booked:
+                    continue
+                part = str(place).removeprefix(place.scope)
+                names = dict(zip(("gate", "filter", "account"), key, strict=True)) | {
+                    "scope": place.scope,
+                    "part": part,
+                }
+                if place in earlier:
+                    where = [ACCOUNT.c[name] == value for name, value in names.items()]
+                    connection.execute(update(ACCOUNT).where(*where).values(booked=booked))
+                else:
+                    connection.execute(insert(ACCOUNT).values(**names, booked=booked))
+        for gate, number in after.closed - before.closed:
+            connection.execute(insert(CLOSED).values(gate=gate, filter=number))
+
+    def write_charges(self, connection: Connection, bookings: list[Booking]) -> None:
+        """Write the charges of releases in the place of earlier ones."""
+        for booking in bookings:
+            where = CHARGE.c.release == booking.release, CHARGE.c.gate == booking.gate
+            connection.execute(delete(CHARGE).where(*where, CHARGE.c.filter == booking.filter))
+            about = {"release": booking.release, "gate": booking.gate, "filter": booking.filter, "tier": booking.tier}
+            for account, amount in enumerate(booking.amounts):
+                connection.execute(insert(CHARGE).values(**about, account=account, amount=amount))
+
+    def state(self, connection: Connection, release: str) -> Any:
+        """The row of a release."""
+        return connection.execute(select(RELEASE).where(RELEASE.c.id == release)).one()
+
+    def releases(self, connection: Connection) -> list[Any]:
+        """The rows of all releases, in order."""
+        return sorted(connection.execute(select(RELEASE)).all(), key=lambda row: int(row.id))
+
+    def set_state(self, connection: Connection, release: str, **values: Any) -> None:
+        """Change the row of a release."""
+        connection.execute(update(RELEASE).where(RELEASE.c.id == release).values(**values))
+
+    def add_release(self, connection: Connection, release: str, place: Place, **values: Any) -> None:
+        """Add the row of a release."""
+        part = str(place).removeprefix(place.scope)
+        connection.execute(insert(RELEASE).values(id=release, scope=place.scope, part=part, **values))
+
+    def expired(self, connection: Connection, now: str) -> list[str]:
+        """The reservations whose time has passed."""
+        where = RELEASE.c.state == PENDING, RELEASE.c.expires.is_not(None), RELEASE.c.expires <= now
+        return sorted(connection.execute(select(RELEASE.c.id).where(*where)).scalars(), key=int)
+
+    def tariff(self, unit: str, by: str, tier: int) -> tuple[Fraction, ...] | None:
+        """A charge that was computed before."""
+        with self.transaction(write=False) as connection:
+            where = TARIFF.c.unit == unit, TARIFF.c.filter == by, TARIFF.c.tier == tier
+            known = connection.execute(select(TARIFF.c.charge).where(*where)).scalar()
+        return None if known is None else tuple(Fraction(word) for word in known.split())
+
+    def keep_tariff(self, unit: str, by: str, tier: int, charge: tuple[Fraction, ...]) -> None:
+        """Keep a charge for later; another process may have done so."""
+        words = " ".join(map(str, charge))
+        with self.transaction() as connection:
+            where = TARIFF.c.unit == unit, TARIFF.c.filter == by, TARIFF.c.tier == tier
+            if connection.execute(select(TARIFF.c.tier).where(*where)).scalar() is None:
+                connection.execute(insert(TARIFF).values(unit=unit, filter=by, tier=tier, charge=words))
