@@ -8,6 +8,20 @@ import nox
 nox.options.sessions = ["lint", "fast"]
 nox.options.default_venv_backend = "venv"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+TORCH = "torch==2.13.0"
+# the packages of each library whose files the tests of readers read, in the versions of these files
+GOLDEN = {
+    "dp_accounting": ("dp-accounting==0.6.0", "attrs<24"),
+    "jax_privacy": ("jax-privacy==2.0.0", "keras"),
+    "tensorflow_privacy": ("dp-accounting==0.6.0", "attrs<24"),
+    "flower": ("flwr[dp]==1.42.0",),
+    "transformers": ("transformers==5.24.0", "accelerate", TORCH),
+    "dptrainer": ("transformers==5.24.0", "accelerate", "datasets", "opacus==1.6.0", TORCH),
+    "opake": ("opake==0.16.1", "opake-transformers==0.16.1", TORCH),
+    "lightning": ("lightning==2.6.6", "opacus==1.6.0", TORCH),
+}
+# read or installed without what they ask for: TensorFlow, and a version of Opacus that is not on PyPI
+ALONE = {"tensorflow_privacy": "tensorflow-privacy==0.9.0", "dptrainer": "DPTrainer==0.1.2"}
 
 
 def lowest_requirements() -> list[str]:
@@ -82,3 +96,18 @@ def bench(session: nox.Session) -> None:
     """wpriv beside other libraries; see ``python -m benchmarks --help``."""
     session.install("-e", ".[bench]")
     session.run("python", "-m", "benchmarks", *session.posargs, env=ONE_THREAD)
+
+
+@nox.session(python="3.12")
+@nox.parametrize("library", list(GOLDEN))
+def golden(session: nox.Session, library: str) -> None:
+    """Write again the files of other libraries that the tests of readers read, each by the library itself."""
+    session.install(*GOLDEN[library])
+    folder = session.create_tmp()
+    if library in ALONE:
+        session.run("pip", "download", "--no-deps", "--dest", folder, ALONE[library])
+        wheel = str(next(Path(folder).glob("*.whl")).resolve())
+        session.env["GOLDEN_WHEEL"] = wheel
+        if library == "dptrainer":
+            session.install("--no-deps", wheel)
+    session.run("python", "tests/golden/checks/write.py", library, env={"KERAS_BACKEND": "jax", **ONE_THREAD})

@@ -39,6 +39,7 @@ _MODULES = {
     "papers.mechanisms.wgrad": "Wgrad",
     "papers.sliced_distance": "PrivateDistance private_sliced_distance",
     "training.audit.audit": "Audit audit",
+    "training.audit.scores": "ScoreAudit",
     "training.clipping.fix_network": "Fixed fix",
     "training.local.privatize": "Privatized privatize",
     "training.own_loop": "Loop training_loop",

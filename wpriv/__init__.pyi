@@ -59,6 +59,7 @@ from wpriv.papers.sliced_distance import PrivateDistance as PrivateDistance
 from wpriv.papers.sliced_distance import private_sliced_distance as private_sliced_distance
 from wpriv.training.audit.audit import Audit as Audit
 from wpriv.training.audit.audit import audit as audit
+from wpriv.training.audit.scores import ScoreAudit as ScoreAudit
 from wpriv.training.clipping.fix_network import Fixed as Fixed
 from wpriv.training.clipping.fix_network import fix as fix
 from wpriv.training.local.privatize import Privatized as Privatized

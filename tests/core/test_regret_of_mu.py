@@ -27,8 +27,7 @@ def literal_regret(false_positives, false_negatives, mu):
 @pytest.mark.parametrize(("sigma", "rate"), [(0.7, 0.01), (0.7, 0.3), (2.0, 0.5)])
 def test_regret_of_one_sampled_step_is_the_largest_distance_of_its_threshold_tests(sigma, rate):
     mu = wpriv.curve(Process((Step(Gauss(sigma=sigma), 1, Poisson(rate)),))).mu(fpr=1e-6)
-    # the tests of the order "remove" are thresholds, and the other order exchanges both rates; mixtures of tests fill
-    # the hull of both curves
+    # the tests of the order "remove" are thresholds, and the other order exchanges both rates; mixtures fill the hull
     z = np.linspace(-9, 9, 20_001)
     false_positives = ndtr(-z)
     false_negatives = (1 - rate) * ndtr(z) + rate * ndtr(z - 1 / sigma)

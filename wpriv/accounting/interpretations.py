@@ -198,7 +198,7 @@ def _by_divisor(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interp
     size = build_process.data_set_size([spec])
     divisor = 0 if size is None else math.floor(poisson["rate"] * size * (1 + 1e-12))
     secret = "divisor from the data, int(rate x records): the number of records is secret"
-    is_known = noise.family == "gauss" and not noise.discrete and divisor > 1
+    is_known = noise.is_textbook("gauss") and divisor > 1
     return [*rows, Interpretation(poisson, secret, divisors=(divisor, divisor - 1) if is_known else (0, 0))]
 
 

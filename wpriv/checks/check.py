@@ -50,19 +50,23 @@ def check(
     objects = {"loader": loader, "optimizer": optimizer, "model": model, "strategy": strategy, "trainer": trainer}
     given = {name: value for name, value in {**objects, **further}.items() if value is not None}
     declared: tuple[Fact, ...] = ()
-    if isinstance(x, Mapping):
+    if isinstance(x, Mapping) and not any(registry.load("readers", name).recognises(x) for name in _readers()):
         declared, found = of_mapping({str(key): value for key, value in x.items()}), Found("premises")
         subject = "the premises"
     else:
-        path = located(x) if isinstance(x, (str, Path)) else None
-        found = reader_of(path or x).read(path or x, {**given, "delta": delta} if delta else given)
+        path = located(x) if isinstance(x, (str, Path)) and not _is_repr(x) else None
+        x = Path(x) if isinstance(x, str) else x
+        try:
+            found = reader_of(path or x).read(path or x, {**given, "delta": delta} if delta else given)
+        except UsageError as error:
+            raise error if path is None or str(path) in str(error) else error.at(shown_path(path)) from None
         subject = shown_path(x) if isinstance(x, (str, Path)) else found.name
     declared += of_mapping(premises or {})
     for name, value in (("claim.eps", eps), ("claim.delta", delta)):
         if value is not None:
             declared += (Fact(name, value, DECLARED, f"the argument {name.rpartition('.')[2]}"),)
     it = judge.judge(Premises.of((*found.facts, *declared)), found)
-    return Verdict(it.verdict, it, subject)
+    return Verdict(it.verdict, it, subject, not isinstance(x, (str, Path)))
 
 
 def located(name: str | Path) -> Path:
@@ -84,11 +88,20 @@ def located(name: str | Path) -> Path:
     return path
 
 
+def _is_repr(x: str | Path) -> bool:
+    """Tell whether an argument is an object as text, such as ``GaussianDpEvent(noise_multiplier=1.0)``, and no path."""
+    return str(x).endswith(")") and "=" in str(x) and str(x).partition("(")[0].replace(".", "").isidentifier()
+
+
+def _readers() -> list[str]:
+    """The names of all readers; any YAML is one of premises, so that this reader is the last."""
+    return sorted(registry.names("readers"), key=lambda each: (each == "premises", each))
+
+
 def reader_of(x: object) -> ModuleType:
     """The reader that recognises an object or a path; UsageError where none does, with what is known."""
-    names = registry.names("readers")
-    # any YAML is one of premises, and a folder may be of several programs: the more particular readers come first
-    for name in sorted(names, key=lambda each: (each == "premises", each)):
+    names = _readers()
+    for name in names:
         module: ModuleType = registry.load("readers", name)
         if module.recognises(x):
             return module

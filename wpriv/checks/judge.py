@@ -8,21 +8,20 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-
-from scipy.special import gammainc, gammaincc
 
 from wpriv.accounting import evaluate
 from wpriv.accounting.claims.decide import decide
 from wpriv.accounting.claims.decision import OPEN, PROVED, REFUTED, Decision, Question
 from wpriv.checks import what_ran
 from wpriv.checks.premises import COMPUTED, DECLARED, Fact, Found, Premises, Value
-from wpriv.checks.what_ran import ADD, ZERO, Run
+from wpriv.checks.what_ran import ADD, ZERO, Difference, Run
 from wpriv.config.claim import Claim
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
+from wpriv.numerics.conversions import delta_of_scales, epsilon_of_scales
 from wpriv.numerics.numbers import echo, text
 
 CONTRADICTED, INCOMPLETE = "contradicted", "incomplete"
@@ -115,6 +114,9 @@ def judge(premises: Premises, found: Found) -> Judgement:
     premises = with_claim(premises, found)
     claim = claim_of(premises)
     run = what_ran.of(premises, found)
+    if claim is None and run.endless:
+        any_eps = Claim("approximate-dp", eps=math.inf, delta=premises.number("claim.delta") or 0.0)
+        return Judgement(REFUTED, premises, found, None, answered(premises, found, any_eps))
     lacking = tuple(_lacking(premises, found, run))
     if claim is None or (not run.parts and not run.endless):
         missing = tuple(Missing(name) for name in lacking)
@@ -128,7 +130,7 @@ def judge(premises: Premises, found: Found) -> Judgement:
     missing = tuple(_under_each(name, premises, found, claim, answer) for name in lacking)
     if missing:
         return Judgement(INCOMPLETE, premises, found, claim, answer, missing)
-    if answer.verdict == PROVED:
+    if answer.verdict == PROVED and not found.left_out:
         return Judgement(PROVED, premises, found, claim, answer)
     worse = tuple((f"{each.words}, {each.accounted}", "") for each in answer.run.differences if each.worse)
     return Judgement(CONTRADICTED if worse else INCOMPLETE, premises, found, claim, answer, (), worse)
@@ -145,13 +147,18 @@ def claim_of(premises: Premises) -> Claim | None:
 
 
 def with_claim(premises: Premises, found: Found) -> Premises:
-    """Premises with an eps that was not read: the central limit's, or that of the steps that were accounted for."""
+    """Premises with a delta and an eps that were not read: those that were accounted for, or the central limit's."""
+    if "claim.delta" not in premises and (accounted := premises.fact("claim.delta_accounted")) is not None:
+        premises = premises.having("claim.delta", accounted.value, COMPUTED)
     delta = premises.number("claim.delta")
     if any(f"claim.{name}" in premises for name in ("eps", "rho", "mu")) or not delta:
         return premises
     parts = what_ran.of_steps(what_ran.accounted_steps(premises, found))
     if not parts:
-        return premises
+        if premises.count("steps_accounted") != 0:
+            return premises
+        fact = Fact("claim.eps", 0.0, COMPUTED, "no figure was read: it is the eps of no steps")
+        return dataclasses.replace(premises, facts={**premises.facts, "claim.eps": fact})
     from wpriv.accounting.budget import budget
 
     try:
@@ -227,6 +234,8 @@ def _conflicts(premises: Premises, found: Found, claim: Claim) -> Iterator[tuple
     for line in found.contradictions:
         yield line, ""
     for first, second in premises.contradictions:
+        if first.field == "claim.eps" and premises.yes("claim.printed") and is_rounded(first.value, second.value):
+            continue
         words = [
             f"{shown(fact.value)} is {fact.source} ({fact.where or 'no place is known'})" for fact in (first, second)
         ]
@@ -291,6 +300,13 @@ def figure(eps: float) -> float:
     return float(text(eps, up=True)) if math.isfinite(eps) else eps
 
 
+def is_rounded(printed: Value, eps: Value) -> bool:
+    """Tell whether a printed figure is another one, rounded in its last digit."""
+    if not isinstance(printed, (int, float)) or not isinstance(eps, (int, float)):
+        return False
+    return abs(printed - eps) <= half_digit(float(printed)) * (1 + 1e-9)
+
+
 def half_digit(eps: float) -> float:
     """Half of the last digit of a printed figure; 0 of a whole number, which is a target."""
     exponent = Decimal(repr(eps)).normalize().as_tuple().exponent
@@ -310,7 +326,7 @@ def _compared(run: Run, claim: Claim) -> Answer:
             continue
         ends = _ends(decision)
         high = min(high, ends[1] if ends else math.inf)
-        low = max(low, ends[0] if ends and process in run.lowers else 0.0)
+        low = max(low, ends[0] if ends and process in run.lowers and run.kept == 1 else 0.0)
         decisions.append(decision)
     if proved := next((each for each in decisions if each.verdict == PROVED), None):
         for process in (each for each in run.lowers if each not in run.uppers):
@@ -320,11 +336,13 @@ def _compared(run: Run, claim: Claim) -> Answer:
     refuted: Decision | None = None
     for process in run.lowers:
         implied = implied_claim(claim) if process.adjacency == ZERO and run.adjacency == ADD else claim
+        implied = implied and _where_kept(implied, run.kept)
         if implied is None:
             continue
-        decision = next((each for each in decisions if each.process is process), None) or decided(process, implied)
+        known = next((each for each in decisions if each.process is process and each.claim == implied), None)
+        decision = known or decided(process, implied)
         ends = _ends(decision)
-        low = max(low, ends[0] if ends and implied is claim else 0.0)
+        low = max(low, ends[0] - math.log(1 / run.kept) if ends and not run.zero_out else 0.0)
         refuted = decision if decision.verdict == REFUTED and refuted is None else refuted
     if refuted is not None:
         return Answer(REFUTED, run, refuted.reason, claim, _both(low, high), refuted)
@@ -344,6 +362,18 @@ def implied_claim(claim: Claim) -> Claim | None:
         return None
     delta = (1 + math.exp(claim.eps)) * claim.delta
     return Claim("approximate-dp", eps=2 * claim.eps, delta=delta) if delta < 1 else None
+
+
+def _where_kept(claim: Claim, kept: float) -> Claim | None:
+    """What a claim implies for a record that is in all passes, which it is with probability ``kept``.
+
+    P >= kept P', so that P(A) - e^eps Q(A) >= kept (P'(A) - e^(eps - ln kept) Q(A)).
+    """
+    if kept == 1:
+        return claim
+    if claim.notion != "approximate-dp" or not claim.delta < kept:
+        return None
+    return Claim("approximate-dp", eps=claim.eps - math.log(kept), delta=claim.delta / kept)
 
 
 def _ends(decision: Decision) -> tuple[float, float] | None:
@@ -373,40 +403,12 @@ def _secret_size(run: Run, claim: Claim, sizes: tuple[int, int, int]) -> Answer:
     claim = dataclasses.replace(claim, eps=figure(claim.eps))
     if claim.notion != "approximate-dp" or larger == smaller:
         return Answer(OPEN, run, NOT_PROVED, claim)
-    curve = scale_delta(larger, smaller, coordinates)
-    delta = curve(claim.eps) * (1 - 1e-9)
+    delta = delta_of_scales(claim.eps, larger, smaller, coordinates)
     about = f"noise divided by {larger} or by {smaller}, with one record less, over {coordinates} coordinates"
     if delta <= claim.delta:
         return Answer(OPEN, run, NOT_PROVED, claim)
-    low = _inverse(curve, claim.delta)
-    reason = f"delta({echo(claim.eps)}) is at least {text(delta, up=False)}, since {about} shows the number of records"
-    return Answer(REFUTED, run, reason, claim, (low, math.inf))
-
-
-def scale_delta(larger: int, smaller: int, coordinates: int) -> Callable[[float], float]:
-    """delta(eps) between N(0, s^2 I) and N(0, t^2 I) with s / t = larger / smaller, the worse of both orders.
-
-    The loss is k ln(t/s) + |x|^2 (1/t^2 - 1/s^2) / 2, and |x|^2 / s^2 is chi-square with k degrees of freedom under
-    the first.
-    """
-    ratio = math.log(larger / smaller)
-    k, s2, t2 = coordinates, (larger / smaller) ** 2, 1.0
-    slope = (1 / t2 - 1 / s2) / 2
-
-    def delta(eps: float) -> float:
-        above, below = (eps + k * ratio) / slope, (k * ratio - eps) / slope
-        weight = math.exp(min(eps, 700.0))
-        wide = gammaincc(k / 2, above / s2 / 2) - weight * gammaincc(k / 2, above / t2 / 2)
-        narrow = gammainc(k / 2, below / t2 / 2) - weight * gammainc(k / 2, below / s2 / 2) if below > 0 else 0.0
-        return max(float(wide), float(narrow), 0.0)
-
-    return delta
-
-
-def _inverse(curve: Callable[[float], float], delta: float) -> float:
-    """The largest eps up to 600 at which a falling curve is above delta."""
-    low, high = 0.0, 600.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if curve(middle) > delta else (low, middle)
-    return low
+    low = epsilon_of_scales(claim.delta, larger, smaller, coordinates)
+    words = "the divisor depends on the number of records, which is secret"
+    worse = Difference("divisor", words, f"{about} shows it")
+    run = dataclasses.replace(run, differences=(*run.differences, worse))
+    return Answer(REFUTED, run, f"delta({echo(claim.eps)}) is at least {text(delta, up=False)}", claim, (low, math.inf))

@@ -58,6 +58,7 @@ class Found:
         read: what was read, in a few short words each: ("history", "expected_batch_size 50").
         changes: what to change where a premise is at fault, as pairs of its field and an imperative sentence.
         contradictions: two sources that disagree about what no field holds, each in a sentence.
+        left_out: where ``ran`` is a part of what ran, which may refute and not prove, what it leaves out.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Found:
     read: tuple[str, ...] = ()
     contradictions: tuple[str, ...] = ()
     changes: tuple[tuple[str, str], ...] = ()
+    left_out: str = ""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from wpriv.checks.judge import (
     implied_claim,
     shown,
 )
-from wpriv.checks.premises import DECLARED, Premises
+from wpriv.checks.premises import COMPUTED, DECLARED, Premises
 from wpriv.checks.what_ran import ADD, ZERO, Difference
 from wpriv.core.process import MAX_STEPS
 from wpriv.files.shown import Shown
@@ -56,11 +56,13 @@ class Verdict(Shown):
         verdict: ``proved``, ``refuted``, ``contradicted`` or ``incomplete``.
         judgement: what it rests on: the claim, the premises with their sources, and the answer under them.
         subject: what was checked: a file as the user named it, or the library of an object.
+        is_object: whether it is an object, whose premises are declared in Python.
     """
 
     verdict: str
     judgement: Judgement
     subject: str
+    is_object: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -94,7 +96,8 @@ class Verdict(Shown):
 
     def sentence(self) -> str:
         it, answer = self.judgement, self.judgement.answer
-        claim = "the claim" if it.claim is None else str(it.claim if answer is None else answer.claim)
+        claim = "any finite eps" if answer is not None else "the claim"
+        claim = claim if it.claim is None else str(it.claim if answer is None else answer.claim)
         if self.verdict == INCOMPLETE:
             return f"{claim} is not decided: {self._undecided()}"
         assert answer is not None
@@ -112,7 +115,9 @@ class Verdict(Shown):
     def facts(self) -> list[tuple[str, str]]:
         """Return all lines below the first one, each a label with its text."""
         answer = self.judgement.answer
-        rows = [*self._claimed()] if self.verdict != INCOMPLETE or not self.missing else []
+        fact = self.premises.fact("claim.eps")
+        is_read = fact is None or fact.source != COMPUTED
+        rows = [] if self.verdict == INCOMPLETE and self.missing and is_read else [*self._claimed()]
         if answer is not None and self.verdict == PROVED:
             rows += self._reading(answer)
         worse = [each for each in answer.run.differences if each.worse] if answer is not None else []
@@ -149,7 +154,7 @@ class Verdict(Shown):
             drawn = any(each.field == "sampling.kind" for each in answer.run.differences)
             words += f", for {' and '.join(sorted(kinds))} sampling" if drawn else ""
         fact = premises.fact("claim.eps")
-        if fact is not None and fact.source == "computed":
+        if fact is not None and fact.source == COMPUTED:
             words += f" ({fact.where})"
         if answer is not None and answer.notes:
             words += f"; {answer.notes[0]}"
@@ -202,7 +207,8 @@ class Verdict(Shown):
         first = next((changes.get(each.field) or CHANGES.get(each.field, "") for each in worse), "")
         ends = answer.epsilon
         eps = math.inf if ends is None else ends[1]
-        holds = f"state eps = {text(eps, up=True)} for {run.adjacency} neighbours" if eps <= LARGE else ""
+        whole = eps <= LARGE and not self.judgement.found.left_out
+        holds = f"state eps = {text(eps, up=True)} for {run.adjacency} neighbours" if whole else ""
         if words := ", or ".join(filter(None, (first, holds))):
             yield "change", words
 
@@ -251,7 +257,11 @@ class Verdict(Shown):
         first = self.missing[0]
         value = shown(first.under[0][0]) if first.under else "VALUE"
         more = ", or give the loader from Python" if first.field.startswith("sampling") else ""
-        yield "declare", f"wpriv check {self.subject} --premise {first.field}={value}{more}"
+        if self.is_object:
+            more = ", or give loader=" if first.field.startswith("sampling") else ""
+            yield "declare", f'premises={{"{first.field}": "{value}"}}{more}'
+        else:
+            yield "declare", f"wpriv check {self.subject} --premise {first.field}={value}{more}"
 
     def _notes(self) -> Iterator[str]:
         """Remarks of the reader, what was accounted for beyond what ran, and how the neighbours were read."""
@@ -267,6 +277,14 @@ class Verdict(Shown):
             yield "the number of records is public, so that neighbours have the same number: stated for zero-out"
         if answer.verdict == PROVED and answer.epsilon and answer.claim.eps > 2 * answer.epsilon[1] > 0:
             yield f"the claim is {answer.claim.eps / answer.epsilon[1]:.2g} times what ran"
+
+    def lines(self) -> list[str]:
+        """The verdict, all that it rests on, and what fails, a line each; also what ``print`` shows."""
+        failure = [f"wpriv: {self.failure()}"] if self.exit_code else []
+        return [self.sentence(), *(f"{label}: {words}" for label, words in self.facts()), *failure]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
 
     def failure(self) -> str:
         """The last line of a failure, which standard error has as well; "" where the claim is proved."""
@@ -284,7 +302,8 @@ class Verdict(Shown):
             worse = [each for each in answer.run.differences if each.worse]
             why = ESTIMATED if self.is_estimate else answer.reason
             why = f"{worse[0].words}, {worse[0].accounted}" if worse else why
-        return f"the claim {answer.claim} is {self.verdict}: {why}"
+        claim = "any finite eps" if self.judgement.claim is None else f"the claim {answer.claim}"
+        return f"{claim} is {self.verdict}: {why}"
 
     def as_dict(self) -> dict[str, object]:
         """The JSON object of the command line (schema ``wpriv.check/1``), with infinities still floats."""

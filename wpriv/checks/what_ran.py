@@ -30,12 +30,14 @@ IN_PASSES = ("shuffle", "order", "allocation")
 
 @dataclass(frozen=True)
 class Part:
-    """``n`` releases of one mechanism: how records were drawn, at which rate, and the premises of that."""
+    """``n`` releases of one mechanism: how records were drawn, at which rate, and in which batches or bands."""
 
     mechanism: Mechanism
     n: int
     kind: str = "none"
     rate: float = 1.0
+    max_batch: int = 0
+    bands: int = 1
 
     def words(self) -> str:
         """``gauss (sigma 1, sensitivity 1), n = 500, poisson sampling at rate 0.01``."""
@@ -46,7 +48,7 @@ class Part:
 
     def step(self) -> Step:
         """The step of a part whose sampling has an exact pair."""
-        return Step(self.mechanism, self.n, Sampling(self.kind, self.rate))
+        return Step(self.mechanism, self.n, Sampling(self.kind, self.rate, self.max_batch, self.bands))
 
     @property
     def pass_steps(self) -> int:
@@ -79,6 +81,7 @@ class Run:
         parts: the releases. adjacency: the neighbours of the claim. group: records of one person.
         lowers: processes whose lower ends hold; none where nothing is known from below. uppers: those whose upper ends
             hold. zero_out: whether the lower ends are about zero-out neighbours although the claim is about others.
+        kept: the probability that no pass leaves the record out, where the rest of the last batch is dropped.
         accounted: the process that was accounted for, where it is known.
         differences: between the two. endless: why no finite eps holds; "" where one may.
         notes: how premises were read. refusal: why there is no process, where there is none.
@@ -90,6 +93,7 @@ class Run:
     lowers: tuple[Process, ...] = ()
     uppers: tuple[Process, ...] = ()
     zero_out: bool = False
+    kept: float = 1.0
     accounted: tuple[Part, ...] = ()
     differences: tuple[Difference, ...] = ()
     endless: str = ""
@@ -109,7 +113,8 @@ def of_steps(specs: Iterable[StepSpec]) -> tuple[Part, ...]:
         raise UsageError("a step needs a mechanism, as in {mech: gauss, sigma: 1, n: 500}; found none")
     parts: list[Part] = []
     for step in map(build_process.step, with_repetitions(written)[0]):
-        part = Part(step.mechanism, step.n, step.sampling.kind, step.sampling.rate)
+        drawn = step.sampling
+        part = Part(step.mechanism, step.n, drawn.kind, drawn.rate, drawn.max_batch, drawn.parts)
         alike = bool(parts) and dataclasses.replace(parts[-1], n=step.n) == part
         parts.append(dataclasses.replace(part, n=parts.pop().n + step.n) if alike else part)
     return tuple(parts)
@@ -118,6 +123,14 @@ def of_steps(specs: Iterable[StepSpec]) -> tuple[Part, ...]:
 def _is_relative(specs: Sequence[StepSpec]) -> bool:
     """Tell whether the noise of steps is relative to what one record adds, of which a replacement changes twice."""
     return any(spec.get("noise_multiplier") is not None and spec.get("sensitivity") is None for spec in specs)
+
+
+def _is_of_clip(premises: Premises, parts: Sequence[Part]) -> bool:
+    """Tell whether noise of z times the clipping norm was accounted for as if a neighbour changed no more than that."""
+    z, accounted = premises.number("noise.multiplier"), _multiplier(parts)
+    if premises.word("noise.relative_to") != "clip" or not z or not accounted:
+        return False
+    return math.isclose(accounted, z, rel_tol=1e-6)
 
 
 def adjacency_of(premises: Premises) -> str:
@@ -130,7 +143,7 @@ def adjacency_of(premises: Premises) -> str:
 
 def accounted_steps(premises: Premises, found: Found) -> tuple[StepSpec, ...]:
     """The steps that were accounted for; none where they are not known."""
-    if steps := premises.steps("accounted") or found.accounted:
+    if steps := premises.steps("accounted") or found.accounted or found.ran:
         return steps
     n, z = premises.count("steps_accounted"), premises.number("noise.multiplier")
     rate = premises.number("sampling.rate_accounted")
@@ -160,6 +173,10 @@ def of(premises: Premises, found: Found) -> Run:
     factor = _noise(premises, parts, differences, fixed=bool(explicit)) if parts else 1.0
     doubled = adjacency == REPLACE and _is_relative(explicit or specs)
     parts = tuple(_louder(part, factor * (2 if doubled else 1)) for part in parts)
+    if adjacency == REPLACE and not doubled and _is_of_clip(premises, parts):
+        parts = tuple(_louder(part, 2.0) for part in parts)
+        words, where = "replacing a record moves the sum by 2 C", _where(premises, "noise.relative_to")
+        differences.append(Difference("noise.relative_to", words, "C was accounted for", where))
     if doubled:
         accounted = tuple(_louder(part, 2.0) for part in accounted)
     other = of_steps(premises.steps("composition.other"))
@@ -371,8 +388,11 @@ def _bounded(run: Run, premises: Premises, parts: Sequence[Part], other: Sequenc
     workers = premises.count("sampling.workers") or 1
     differences = list(run.differences)
     if workers > 1:
+        where = _where(premises, "sampling.workers")
         words = f"each record is seen once by each of {workers} workers; the rate counts one"
-        differences.append(Difference("sampling.workers", words, "one worker", _where(premises, "sampling.workers")))
+        if where and not where.startswith("world_size"):
+            words = f"a record can be drawn {workers} times for one release; the rate counts one"
+        differences.append(Difference("sampling.workers", words, "one worker", where))
     kinds = {part.kind for part in parts if part.kind != "none"}
     if len(kinds) > 1:
         raise Unsupported(f"steps of {' and of '.join(sorted(kinds))} sampling are not compared together")
@@ -385,8 +405,13 @@ def _bounded(run: Run, premises: Premises, parts: Sequence[Part], other: Sequenc
     bounds = _Bounds(run.adjacency, run.group, workers, premises, kind, runs)
     lowers, uppers = bounds.of(tuple(parts), tuple(other))
     zero_out = run.adjacency == ADD and any(process.adjacency == ZERO for process in lowers)
+    batch, records = premises.count("sampling.batch"), premises.count("records")
+    kept = 1.0
+    if kind == "shuffle" and batch and records:
+        passes = runs * sum(-(-part.n // part.pass_steps) for part in parts)
+        kept = min(batch * parts[0].pass_steps / records, 1.0) ** passes
     return dataclasses.replace(
-        run, lowers=lowers, uppers=uppers, zero_out=zero_out, differences=tuple(differences), notes=run.notes
+        run, lowers=lowers, uppers=uppers, zero_out=zero_out, kept=kept, differences=tuple(differences), notes=run.notes
     )
 
 
@@ -463,7 +488,8 @@ class _Bounds:
         cut = self.premises.count("sampling.truncated") or 0 if self.kind == "poisson" else 0
         steps = []
         for part in parts:
-            sampling = Sampling("poisson", part.rate, cut, bands) if part.kind != "none" else Sampling()
+            drawn = Sampling("poisson", part.rate, cut or part.max_batch, max(bands, part.bands))
+            sampling = drawn if part.kind != "none" else Sampling()
             steps.append(Step(part.mechanism, self.runs * -(-part.n // bands), sampling))
         return steps + self._others(other)
 

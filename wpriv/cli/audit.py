@@ -7,15 +7,39 @@ from pathlib import Path
 from typing import Annotated
 
 from wpriv.cli import flags, train
-from wpriv.cli.parsing import RESULTS, option
+from wpriv.cli.parsing import RESULTS, argument, option
 from wpriv.errors import UsageError
+
+Words = Annotated[
+    list[str] | None,
+    argument(
+        "RECIPE|STEPS",
+        "A recipe of kind train, by its path or its name, as dpsgd/mnist; - is standard input. With --scores: the "
+        "process that is claimed, in words.",
+    ),
+]
 
 
 def command(
-    recipe: train.Source,
+    words: Words = None,
+    scores: Annotated[
+        str | None, option("FILE|DIR", "Audit another program: a CSV or NPZ file with the columns score and in.")
+    ] = None,
+    claim: Annotated[
+        str | None, option("CLAIM", "With --scores: what is tested: eps=4,delta=1e-5; eps=1 (pure DP); or mu=1.")
+    ] = None,
     method: Annotated[
-        str, option("NAME", "one-run (many canaries) or two-worlds (many runs, one canary each).")
+        str,
+        option(
+            "NAME",
+            "one-run (many canaries), two-worlds (many runs, one canary each); with --scores also independent or "
+            "sequential.",
+        ),
     ] = "one-run",
+    delta: Annotated[
+        str | None, option("D", "With --scores: where eps is bounded, for mu and processes (default 1e-5).")
+    ] = None,
+    confidence: Annotated[str | None, option("C", "With --scores: of the test (default 0.95).")] = None,
     canaries: Annotated[
         int | None, option("M", "Canaries of each run (default 2000, at most one for each weight).")
     ] = None,
@@ -29,15 +53,31 @@ def command(
     data_root: flags.DataRoot = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Train with canaries and bound eps from below at 95% confidence, beside the certified bracket.
+    """Train a recipe with canaries and bound eps from below, or test a claim on scores of any program (--scores).
 
-    Exit code 1 where the lower bound exceeds the certified upper end: the training is not as private as certified.
-    Exit code 3 where no outcome could have exceeded it: more canaries, or more runs, are needed.
+    Exit code 1 where the lower bound exceeds the certified upper end, or the claim is refuted: the training is not as
+    private as stated. Exit code 3 where no outcome could have exceeded it: more canaries, or more runs, are needed.
 
     wpriv audit quick/digits --quick --canaries 500
 
     wpriv audit quick/digits --method two-worlds --runs 200 --out audited
+
+    wpriv audit --scores scores.csv --claim eps=4,delta=1e-5
+
+    wpriv audit --scores scores.csv --method independent gauss sigma=1.6 n=113 poisson 0.089
     """
+    if scores is not None:
+        given = {"canaries": canaries, "runs": runs, "out": out, "set": changes, "quick": quick, "data-root": data_root}
+        if others := [name for name, value in given.items() if value]:
+            raise UsageError(f"--{others[0]} is for an audit of a recipe: leave it out beside --scores")
+        _of_scores(scores, claim, words, method, flags.numbers(delta=delta, confidence=confidence), as_json)
+        return
+    for name, value in (("claim", claim), ("delta", delta), ("confidence", confidence)):
+        if value is not None:
+            raise UsageError(f"--{name} is for an audit of scores: give --scores FILE, or leave out --{name}")
+    if not words:
+        raise UsageError("audit needs a recipe of kind train, or --scores FILE with --claim or a process")
+    recipe = " ".join(words)
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from wpriv.cli import output, training_output
@@ -65,3 +105,36 @@ def command(
     training_output.print_audit(result, as_json)
     result.require()
     result.require_power()
+
+
+def _of_scores(
+    scores: str,
+    claim: str | None,
+    words: list[str] | None,
+    method: str,
+    numbers: dict[str, float | None],
+    as_json: bool,
+) -> None:
+    """Test a claim on scores, print the verdict, and set the exit code."""
+    from wpriv.cli import output
+    from wpriv.training.audit.scores import CONFIDENCE, audit_scores
+
+    if (claim is None) == (not words):
+        raise UsageError(
+            "--scores needs what is claimed: one of --claim eps=4,delta=1e-5 and a process in words, such as gauss "
+            "sigma=4 n=10"
+        )
+    answer = audit_scores(
+        scores,
+        claim if claim is not None else " ".join(words or ()),
+        method=flags.folded(method) or method,
+        delta=numbers["delta"],
+        confidence=CONFIDENCE if numbers["confidence"] is None else numbers["confidence"],
+    )
+    if as_json:
+        output.emit_json(answer.as_dict())
+    else:
+        output.emit_bold(answer.sentence())
+        output.emit_facts(answer.facts())
+    output.warn(answer.warnings)
+    answer.require()

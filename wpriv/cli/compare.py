@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,7 +68,11 @@ def command(
 ) -> None:
     """Compare accountants over a grid; one job under every interpretation (--why); or two processes (--order).
 
+    A folder of recipes of kind check is a table of printed eps, that of what ran, and the verdict.
+
     wpriv compare plc/fig7-dpsgd --quick
+
+    wpriv compare claims/libraries
 
     wpriv compare --order "gauss sigma=1" "laplace scale=1"
 
@@ -90,6 +95,11 @@ def command(
         raise UsageError("--within is for --order, which tells the more private of two processes; add --order")
     if len(words or ()) > 1 and all(plain_words.is_sentence(word) for word in words or ()):
         raise UsageError("found several processes: --order tells the more private of two; steps are joined by +")
+    if words and len(words) == 1 and _is_folder(words[0]):
+        from wpriv.cli import check
+
+        check.compare_checks(words[0], job, {**source, "out": out, "quick": quick, "fresh": fresh, "why": why}, mode)
+        return
     recipe, steps, job = flags.subject(words, job, history=history)
     if why and recipe is None and not steps and not quick:
         others = {**source, "adjacency": job.adjacency, "accountant": job.accountant, "out": out, "fresh": fresh}
@@ -104,6 +114,13 @@ def command(
         comparison = compare.run(loaded, out, fresh=fresh, progress=progress)
     comparison_output.print_comparison(comparison, mode)
     comparison.require()
+
+
+def _is_folder(word: str) -> bool:
+    """Tell whether a word is a folder of files, or a shipped folder of recipes of kind check."""
+    from wpriv.config.recipe_files import BANKS, bare_folder
+
+    return os.path.isdir(word) or bare_folder(word) in BANKS
 
 
 def _loaded(

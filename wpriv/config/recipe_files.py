@@ -17,6 +17,8 @@ from wpriv.hints import did_you_mean
 
 # former names of shipped recipes and those of today
 RENAMED: Mapping[str, str] = {"wdp/propositions": "wdp/claims"}
+# shipped folders whose recipes are of kind check, which `wpriv compare FOLDER` puts in one table
+BANKS = ("claims/libraries",)
 ELSEWHERE = "name another file or folder to copy to"
 
 
@@ -66,6 +68,11 @@ def find(name: str) -> Path:
     raise UsageError(f"{message} `wpriv recipe ls` lists the shipped ones")
 
 
+def bare_folder(name: str) -> str:
+    """Return the name of a folder of recipes without ``recipes/`` and without a slash at its end."""
+    return name.removeprefix("recipes/").rstrip("/")
+
+
 def short_name(path: Path) -> str:
     """Return the name of a recipe, which its results take by default: that of its file, without the suffix.
 
@@ -99,7 +106,7 @@ def listing(beginning: str | None = None) -> list[Listed]:
         data = yaml_document.read(path).data
         time = None if data.get("time") is None else Time.model_validate(data["time"])
         folder = name.rpartition("/")[0]
-        if data["kind"] == "check" and name.startswith(start) and not start.startswith(folder):
+        if folder in BANKS and name.startswith(start) and not start.startswith(folder):
             if all(row.name != folder for row in rows):
                 count = sum(each.rpartition("/")[0] == folder for each in known)
                 rows.append(Listed(folder, "check", None, "", f"{count} claims (wpriv recipe ls {folder})"))

@@ -111,7 +111,7 @@ class Membership:
         if len(curve.orders) > 1:
             self.trade_offs.append(TradeOff(backward, forward))
 
-    def _kinks(self, index: int) -> list[float]:
+    def kinks(self, index: int) -> list[float]:
         """ln t at which the profile of an order may have a kink: 0, and the largest loss of either order."""
         try:
             tops = [math.fsum(n * pair.support[1] for pair, n in run) for run in self.curve.process.directions()]
@@ -154,7 +154,7 @@ class Membership:
             return GaussianMu(fpr, mu, mu, (("both", mu, mu),), exact=True)
         advantage = self.advantage()[1]
         for index, trade_off in enumerate(self.trade_offs):
-            trade_off.evaluate(self._kinks(index))
+            trade_off.evaluate(self.kinks(index))
         ends = [least_mu(trade_off, advantage, fpr, tol) for trade_off in self.trade_offs]
         unsampled = mu_without_sampling(self.curve.process)
         ends = [(low, max(min(high, unsampled), low)) for low, high in ends]
@@ -192,7 +192,7 @@ class Membership:
         scale = gaussian_mu_of_advantage(self.advantage()[1])
         inner = [fpr for fpr in fprs if fpr < 1]
         self._enough = POINT_SHARE * tol * min(inner, default=1.0)
-        trade_off.evaluate([*_first_points(inner, scale), *self._kinks(self.trade_offs.index(trade_off))])
+        trade_off.evaluate([*_first_points(inner, scale), *self.kinks(self.trade_offs.index(trade_off))])
         trade_off.evaluate(self._atomic_points(self.trade_offs.index(trade_off), inner))
         trade_off.cover(min(inner, default=0.5), max(inner, default=0.5), scale)
         least = min((trade_off.tpr_upper(fpr)[1] for fpr in inner), default=1.0)

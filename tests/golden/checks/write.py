@@ -1,6 +1,7 @@
 """Write the files that the tests of the readers of other libraries read: each once, by the real library.
 
-``python tests/golden/checks/write.py LIBRARY`` in an environment that has that library, or ``nox -s golden`` for all.
+``nox -s golden`` runs ``python tests/golden/checks/write.py LIBRARY`` in an environment of each library, with the
+versions that stand in the names of the folders.
 Live objects are written with the names of their classes and their attributes, and tests build stand-ins from them.
 """
 
@@ -20,19 +21,6 @@ from pathlib import Path
 from types import ModuleType
 
 HERE = Path(__file__).parent
-# the packages of each library, in the versions whose files are kept here
-LIBRARIES = {
-    "dp_accounting": ("dp-accounting==0.6.0", "attrs<24"),
-    "jax_privacy": ("jax-privacy==2.0.0", "keras"),
-    "tensorflow_privacy": ("dp-accounting==0.6.0", "attrs<24", "absl-py"),  # the wheel is read, not installed
-    "flower": ("flwr[dp]==1.42.0",),
-    "transformers": ("transformers==5.24.0", "accelerate", "torch==2.13.0"),
-    "dptrainer": ("transformers==5.24.0", "accelerate", "datasets", "opacus==1.6.0", "torch==2.13.0"),
-    "opake": ("opake==0.16.1", "opake-transformers==0.16.1", "torch==2.13.0"),
-    "lightning": ("lightning==2.6.6", "opacus==1.6.0", "torch==2.13.0"),
-}
-# packages that are installed without what they ask for: DPTrainer wants a version of Opacus that is not on PyPI
-ALONE = {"dptrainer": ("DPTrainer==0.1.2",)}
 
 
 def folder(name: str, package: str) -> Path:
@@ -175,7 +163,7 @@ def jax_privacy() -> None:
 
 def tensorflow_privacy() -> None:
     """The statements of the real source, without TensorFlow; the configuration is written by hand from the wheel."""
-    wheel = Path(os.environ["TENSORFLOW_PRIVACY_WHEEL"])
+    wheel = Path(os.environ["GOLDEN_WHEEL"])
     out = HERE / "tensorflow_privacy-0.9.0"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()

@@ -18,7 +18,7 @@ from wpriv.files import read_bytes, shown_path
 from wpriv.files.durable_writes import unique_keys
 from wpriv.numerics.numbers import finite_number, shown
 
-MAX_BYTES, MAX_DEPTH = 50_000_000, 100_000
+MAX_BYTES, MAX_DEPTH = 50_000_000, 20_000
 # how much of a file is looked at to tell what it is
 HEAD_BYTES = 4096
 _CONSTANTS: dict[str, float | bool | None] = {

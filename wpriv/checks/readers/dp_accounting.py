@@ -92,7 +92,7 @@ def _of_accountant(x: object, delta: object) -> Found:
     steps = steps_of({"type": "ComposedDpEvent", "events": events})
     relation = RELATIONS.get(str(getattr(getattr(x, "_neighboring_relation", None), "name", "")), "")
     kind = "rdp" if "rdp" in _documents.class_path(x).lower() else "pld"
-    facts = list(facts_of(steps))
+    facts = []
     if relation:
         facts.append(Fact("adjacency", relation, where=f"the accountant's neighboring_relation is {relation}"))
     if relation == "replace-one":
@@ -101,7 +101,7 @@ def _of_accountant(x: object, delta: object) -> Found:
         steps = tuple({"sensitivity": factor, **step} if "sigma" in step else step for step in steps)
     if relation == "zero-out" and any(step["mech"] == "randomized-response" for step in steps):
         raise Unsupported("RandomizedResponseDpEvent under REPLACE_SPECIAL: no pair with a uniform answer is here")
-    facts.append(Fact("claim.by", f"{NAME} {kind}"))
+    facts += [*facts_of(steps), Fact("claim.by", f"{NAME} {kind}")]
     if isinstance(delta, (int, float)) and type(x).__module__.startswith("dp_accounting."):
         eps = float(getattr(x, "get_epsilon")(delta))  # noqa: B009  # reads its state alone
         if math.isfinite(eps):
@@ -119,8 +119,9 @@ def facts_of(steps: Iterable[StepSpec]) -> Iterable[Fact]:
         step = steps[0]
         if "rate" in step:
             yield Fact("sampling.rate_accounted", step["rate"], where="the event")  # type: ignore[arg-type]
-        if "sigma" in step and "sensitivity" not in step:
-            yield Fact("noise.multiplier", step["sigma"], where="the event")  # type: ignore[arg-type]
+        if "sigma" in step:
+            multiplier = float(step["sigma"]) / float(step.get("sensitivity", 1))  # type: ignore[arg-type]
+            yield Fact("noise.multiplier", multiplier, where="the event")
         yield Fact("steps_accounted", step["n"], where="the event")  # type: ignore[arg-type]
         if "max_batch" in step:
             yield Fact("sampling.truncated", step["max_batch"], where="the event")  # type: ignore[arg-type]

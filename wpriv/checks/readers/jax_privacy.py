@@ -257,7 +257,7 @@ def _keras(data: Mapping[str, object], optimizer: object) -> Found:
         Fact("steps", updates, where=_counted(planned, counted)),
         Fact("steps_source", "planned" if counted is None else "counter"),
     ]
-    notes = []
+    notes, left_out = [], ""
     if data.get("poisson_sampling_in_fit") is True:
         facts.append(Fact("sampling.kind", "poisson", where="poisson_sampling_in_fit is True"))
         if parts > 1:
@@ -267,6 +267,8 @@ def _keras(data: Mapping[str, object], optimizer: object) -> Found:
             if not all(refutes(run, group, eps, delta, accounted) for run, group in runs):
                 facts.append(Fact("sampling.workers", parts, where=each))
                 rate, words = small, "batch_size / train_size"
+            else:
+                left_out = "a record that is several times in one update"
     else:
         where = "poisson_sampling_in_fit is False: fit takes batches of one size in the order of the data"
         facts.append(Fact("sampling.kind", "order", where=where))
@@ -279,7 +281,7 @@ def _keras(data: Mapping[str, object], optimizer: object) -> Found:
         notes.append("the noise multiplier is calibrated in fit; give model.get_noise_multiplier() as noise.multiplier")
         return Found(NAME, tuple(facts), notes=tuple(notes), read=(name,))
     facts.append(Fact("noise.multiplier", z, where="noise_multiplier"))
-    return Found(NAME, tuple(facts), (accounted,) if z else (), (), tuple(notes), (name,))
+    return Found(NAME, tuple(facts), (accounted,) if z else (), (), tuple(notes), (name,), left_out=left_out)
 
 
 def _iterations(optimizer: object) -> int | None:

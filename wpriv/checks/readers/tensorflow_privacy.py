@@ -117,8 +117,6 @@ def _statement(text: str, name: str) -> Found:
         Fact("noise.multiplier", z, where="noise multiplier"),
         Fact("clip.per", "microbatch" if micro else "record", where=f"{paragraph[5]} microbatching"),
     ]
-    if micro:
-        facts.append(Fact("noise.relative_to", "2 clip", where="with microbatching its sensitivity is doubled"))
     if (user := _USER.search(text)) is not None and paragraph[6] is not None and user[2] != "inf":
         # its claim for users, who have up to so many examples
         most = count({"most": _number(paragraph[6])}, "most", name)

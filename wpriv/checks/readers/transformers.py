@@ -108,7 +108,10 @@ def _private(callback: Mapping[str, object], data: Mapping[str, object], updates
     # two batches, each drawn from the whole data, are in one release
     where = f"{twice['n']} of {steps} releases hold parts of two batches"
     facts.append(Fact("sampling.workers", 2, where=where))
-    return Found("DPTrainer", tuple(facts), accounted, (twice,), (*notes, line, where), read)
+    change = (("sampling.workers", "train with as many records in memory as a batch may have"),)
+    left_out = f"the other {steps - int(twice['n'])} releases"  # type: ignore[call-overload]
+    notes = (*notes, line, f"the bracket is of these releases alone, and leaves out {left_out}")
+    return Found("DPTrainer", tuple(facts), accounted, (twice,), notes, read, changes=change, left_out=left_out)
 
 
 def _held_twice(

@@ -1,4 +1,4 @@
-"""The verb ``audit``: an empirical lower bound of eps from trainings with canaries, beside the certified bracket."""
+"""The verb ``audit``: of a recipe, a lower bound of eps from trainings with canaries; of others, a test of scores."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from wpriv._version import __version__
 from wpriv.accounting import evaluate
 from wpriv.config import yaml_document
+from wpriv.config.claim import Claim
 from wpriv.config.recipe import Recipe
 from wpriv.core.guarantee import STATISTICAL, Guarantee
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.process import Process
 from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError, require
 from wpriv.files import durable_writes
 from wpriv.files.shown import Shown
@@ -24,6 +27,7 @@ from wpriv.training import train as training
 from wpriv.training.audit import audited_training, coin_tests
 from wpriv.training.audit.audited_training import Outcome
 from wpriv.training.audit.coin_tests import CONFIDENCE, Test
+from wpriv.training.audit.scores import ScoreAudit, Scores, Train, audit_scores
 
 SCHEMA = "wpriv.audit/1"
 CANARIES = 2000
@@ -31,11 +35,13 @@ CANARIES = 2000
 RUNS = {"one-run": 1, "two-worlds": 200}
 """The methods, and the number of trainings of each where none is given."""
 MAX_RUNS = 100_000
+OF_RECIPES = ("out", "device", "set", "quick", "data_root")
+OF_SCORES = ("references", "data", "delta", "confidence", "seed")
 CONSISTENT, VIOLATED, POWERLESS = "consistent", "VIOLATED", "cannot contradict"
 ANSWER, TABLE, FIGURE = "audit.json", "audit.csv", "audit"
 SOURCES = {
-    "one-run": "Steinke, Nasr, Jagielski 2023 (one training, many canaries); Theorem 1 of docs/theory/audits.md",
-    "two-worlds": "Clopper, Pearson 1934; Jagielski, Ullman, Oprea 2020; Theorem 2 of docs/theory/audits.md",
+    "one-run": "Steinke, Nasr, Jagielski 2023; Mahloujifar, Melis, Chaudhuri 2024; Theorem 1 of docs/theory/audits.md",
+    "two-worlds": "Theorem 2 of docs/theory/audits.md",
 }
 NOT_PRIVATE = (
     "the audit computes with the records and the coins of the canaries without noise: its files are not covered by the "
@@ -170,8 +176,9 @@ class Audit(Shown):
         return [{**asdict(test), **ends} for test in self.tests]
 
 
+@overload
 def audit(
-    recipe: str | Path,
+    source: str | Path,
     *,
     out: str | Path | None = None,
     method: str = "one-run",
@@ -181,33 +188,85 @@ def audit(
     set: Mapping[str, Any] | None = None,
     quick: bool = False,
     data_root: str | Path | None = None,
-) -> Audit:
-    """Train a recipe with canaries, and bound its eps from below at 95% confidence.
+) -> Audit: ...
+
+
+@overload
+def audit(
+    source: str | Path | Scores | Train,
+    claim: str | Claim | Process | Mechanism,
+    *,
+    method: str = "one-run",
+    canaries: int | None = None,
+    runs: int | None = None,
+    references: int | None = None,
+    data: Scores | None = None,
+    delta: float | None = None,
+    confidence: float = CONFIDENCE,
+    seed: int | None = None,
+) -> ScoreAudit: ...
+
+
+def audit(
+    source: str | Path | Scores | Train,
+    claim: str | Claim | Process | Mechanism | None = None,
+    *,
+    method: str = "one-run",
+    canaries: int | None = None,
+    runs: int | None = None,
+    **more: Any,
+) -> Audit | ScoreAudit:
+    """Audit a training: of a recipe, by training it with canaries; or of any other program, by scores of its canaries.
+
+    Without ``claim``, a recipe is trained with canaries, and its eps is bounded from below at 95% confidence. With it,
+    the hypothesis "the run has the claimed curve" is tested on scores, which are larger where a canary seems to have
+    been in. A claim that is not refuted is not proved.
 
     Args:
-        recipe: a path, or the name of a shipped recipe, of kind train.
-        out: folder of the results; None to write none.
-        method: ``one-run`` guesses the coins of many canaries of one training; ``two-worlds`` trains many times with
-            one canary each, and measures the rates of a test whose threshold the first half of the trainings sets.
-        canaries: of each training with ``one-run``; by default 2000, or as many as the model has weights.
-        runs: number of trainings, by default 1, or 200 with ``two-worlds``.
-        device: ``cpu`` or ``cuda``.
-        set, quick, data_root: as in ``train``.
+        source: a recipe of kind train, by its path or its name. With ``claim``: a CSV or NPZ file with the columns
+            ``score`` and ``in`` (1 or 0), a folder with a scores.csv or scores.npz, a tuple (scores, included), or a
+            function. It is called with truth values, one for each canary, which say whether it takes part, and returns
+            their scores. With ``data`` it is called with records and labels, canaries among them, and returns a
+            function that gives the scores of records and labels.
+        claim: ``"eps=4,delta=1e-5"``, ``"mu=1"``, or a process, such as ``"gauss sigma=4 n=10"``.
+        method: ``one-run``: many canaries of one run, each in by a fair coin. ``two-worlds``: many runs with one canary
+            each. With ``claim`` also ``independent``, for canaries of one run whose scores do not depend on each other,
+            and ``sequential``: as these two, but the test may end after any score.
+        canaries: of one training; by default 2000, or as many as the model of a recipe has weights.
+        runs: number of trainings, by default 1, or 200 with one canary each. ``sequential`` stops when it refutes.
+        out, device, set, quick, data_root: of a recipe, as in ``train``.
+        references: with ``independent``, canaries of a function that never take part (default: as many).
+        data: records and labels, of which canaries are made. delta: at which eps is bounded, where the claim has none.
+        confidence: one minus the largest chance to refute a claim that holds. seed: of coins, of equal scores and of
+            simulated rankings; by default that of scores is 0.
     Returns:
-        The Audit. ``Audit.require()`` raises if it contradicts the certified bracket.
+        The Audit of a recipe, or the ScoreAudit of a claim. ``require()`` raises if it contradicts what is claimed.
     Raises:
-        UsageError: the recipe is faulty, an argument is out of range, or ``out`` holds other files.
-        Unsupported: the training has no privacy, or is of a kind that cannot be audited.
+        UsageError: the recipe or the scores are faulty, an argument is out of range, or ``out`` holds other files.
+        Unsupported: the training has no privacy, is of a kind that cannot be audited, or the claim has no proven curve.
         MissingResource: the data set, the device or torch is missing.
+
+    >>> scores, included = [2.0, 1.0, 0.5, -1.0], [1, 1, 0, 0]
+    >>> audit((scores, included), "eps=1,delta=1e-5", method="independent").verdict
+    'not refuted'
     """
+    known = OF_RECIPES if claim is None else OF_SCORES
+    if wrong := [name for name in more if name not in known]:
+        what = "audits of a recipe" if claim is None else "audits of a claim"
+        raise UsageError(f"{what} have no argument `{wrong[0]}`; they have {', '.join(known)}")
+    if claim is not None:
+        return audit_scores(source, claim, method=method, canaries=canaries, runs=runs, **more)
+    if not isinstance(source, (str, Path)):
+        raise UsageError("scores and functions are audited against a claim: give `claim`, such as 'eps=4,delta=1e-5'")
+    out = more.get("out")
     return run(
-        training.recipe_of(recipe, quick=quick, changes=set or {}),
+        training.recipe_of(source, quick=more.get("quick", False), changes=more.get("set") or {}),
         None if out is None else Path(out),
         method=method,
         canaries=canaries,
         runs=runs,
-        device=device,
-        root=data_root,
+        device=more.get("device", "cpu"),
+        root=more.get("data_root"),
     )
 
 

@@ -6,7 +6,7 @@ import enum
 import json
 from pathlib import Path
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "checks"
+GOLDEN = Path(__file__).parents[2] / "golden" / "checks"
 
 
 def golden(name: str) -> object:
