@@ -65,7 +65,7 @@ class MechanismParameters(TypedDict, total=False):
     participations: int | str
     distribution: str
     monotone: bool | str
-    candidates: int | str
+    candidates: int | str | None
     threshold_scale: float | str
     query_scale: float | str
     answers: int | str
@@ -77,6 +77,8 @@ class Keywords(MechanismParameters, total=False):
     """Parameters of mechanisms, and words of other programs for keywords of the verbs, the most usual ones."""
 
     noise_multiplier: float | str
+    min_separation: int | str
+    largest_weight: float | str
     epsilon: float | str
     steps: int | str
     sample_rate: float | str

@@ -133,7 +133,7 @@ class Ledger(Reader):
         return self._admit(what, key, "spend", **about)
 
     def fits(self, what: What, *, scope: str = ROOT) -> int | None:
-        """How many more releases of one kind would fit now, at most 2^40; None for what has several kinds."""
+        """How many steps of one kind would fit now in one release, at most 2^40; None for what has several kinds."""
         process, place = self._read(what), Place.parse(scope)
         self.charter.tree.check(place)
         units = charges.units_of(process)
@@ -178,6 +178,13 @@ class Ledger(Reader):
     def cancel(self, release: str) -> Receipt:
         """Return the charge of a reservation that has not begun."""
         return self._end(release, "cancelled", (PENDING,))
+
+    def state(self, release: str) -> Receipt:
+        """Where a release stands, by its number or its key."""
+        with self.store.transaction(write=False) as connection:
+            entry = self.store.entry(connection, release)
+            row = self.store.state(connection, str(entry.release))
+            return Receipt(row.id, row.state, entry.seq, entry.digest, expires=row.expires)
 
     @contextlib.contextmanager
     def release(self, what: What, *, key: str | None = None, **about: Any) -> Iterator[Receipt]:
