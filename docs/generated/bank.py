@@ -7,7 +7,7 @@ from wpriv.config import yaml_document
 
 
 def _rows(letter: str) -> str:
-    """Return the runs whose names begin with a letter: what went wrong, printed eps, that of what ran, where it is seen."""
+    """Return the runs of a letter: what went wrong, printed eps, that of what ran, where it is seen."""
     lines = ["| recipe | what ran | printed | eps of what ran | seen in |", "|---|---|---|---|---|"]
     for path in bank.files_of("claims/libraries"):
         if not path.stem.startswith(letter):

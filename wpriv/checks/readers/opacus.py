@@ -5,6 +5,7 @@ An engine keeps what was accounted for. The sampler, the clipping and the diviso
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -245,7 +246,7 @@ def _unwrapped(optimizer: object) -> object:
 
 def _hook(optimizer: object) -> tuple[object, float | None]:
     """The accountant and the rate that the hook of an optimizer counts with; None where no such hook is known."""
-    hook = getattr(optimizer, "step_hook", None)
+    hook = inspect.unwrap(getattr(optimizer, "step_hook", None))  # type: ignore[arg-type]  # a ledger may chain it
     names = getattr(getattr(hook, "__code__", None), "co_freevars", ())
     cells = [_content(cell) for cell in getattr(hook, "__closure__", None) or ()]
     found = dict(zip(names, cells, strict=False))
