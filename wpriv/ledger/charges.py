@@ -22,6 +22,7 @@ from scipy.special import ndtr
 from wpriv.accounting import evaluate
 from wpriv.accounting.pld.discretize import cell_masses, discretize_pessimistic
 from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.kinds import PASSES
 from wpriv.core.loss_moments import log_moment, loss_class
 from wpriv.core.loss_pair import LossPair, gaussian_mu
 from wpriv.core.process import Process, Step
@@ -40,6 +41,7 @@ BULK, SPACING, RATIO, MAX_LOSS = 6.0, 20.0, 1.03, 700.0
 # P-mass of the omitted losses, as a share of A: no more than some units of the account
 OMITTED = 1e-14
 CELLS, ROUNDS, MAX_CELLS, CURVED = 400, 14, 40_000, 5e-4
+SANDWICH = 1e-3  # width of a pair that is only known between two others
 ROUNDED = 1e-13  # relative error of a curvature
 
 
@@ -84,7 +86,14 @@ def of_unit(unit: Unit, by: Filter, tier: int) -> tuple[Fraction, ...]:
     about = unit.process.steps[0].mechanism.describe()
     name = about["mech"]
     if by.kind in ("rdp", "rho"):
+        if (kind := unit.process.steps[0].sampling.kind) in PASSES:
+            raise Unsupported(f"rule {by.kind} has no proven bound for passes of {kind} sampling. Use rule residue")
         pairs = [run[0][0] for run in unit.process.renyi_directions()]
+    elif unit.process.steps[0].mechanism.renyi_bound() is not None:
+        raise Unsupported(
+            f"rule {by.kind} needs the distribution of the privacy loss, and of {name} only Renyi divergences are "
+            f"known. Use rule rdp"
+        )
     else:
         pairs = [run[0][0] for run in unit.process.directions()]
     mass = max(max(pair.mass_at_plus_infinity, pair.mass_at_minus_infinity) for pair in pairs)
@@ -104,7 +113,8 @@ def of_unit(unit: Unit, by: Filter, tier: int) -> tuple[Fraction, ...]:
     mus = [gaussian_mu(pair) for pair in pairs]
     square = max(mu * mu for mu in mus if mu is not None) if all(mu is not None for mu in mus) else None
     if by.kind == "rho":
-        rhos = [pair.zcdp_rho() for pair in pairs]
+        lines = [pair.zcdp_line() for pair in pairs]
+        rhos = [None if line is None or line[0] > 0 else line[1] for line in lines]
         if leak > 0 or any(rho is None for rho in rhos):
             raise Unsupported(f"no rho of zCDP is known for {name}, and the limit is one of rho. Give eps and delta")
         if square is not None:
@@ -152,11 +162,15 @@ class Atoms:
 
 def atoms(pair: LossPair, omitted: float) -> Atoms:
     """Discretise a pair from above; losses of a P-mass of at most ``omitted`` become infinite."""
+    between = pair.sandwich(SANDWICH)
+    pair = pair if between is None else between[1]
     infinity = max(float(pair.mass_at_plus_infinity), 0.0)
-    if isinstance(pair, AtomicPair) and math.isinf(pair.max_lam):
-        return Atoms(pair.losses, np.exp(pair.log_p), infinity)
+    if isinstance(pair, AtomicPair):
+        return Atoms(pair.losses, np.exp(pair.log_p), infinity + math.exp(pair.log_beyond))
     moments = loss_class(pair)
     deviation = math.sqrt(moments.variance)
+    if deviation <= 1e-12 * abs(moments.mean):  # one finite loss, but for rounding
+        return Atoms(np.array([pair.support[1]]), np.array([1 - infinity]), infinity)
     tops = []
     for end, side in ((pair.support[1], pair), (-pair.support[0], pair.reverse())):
         scan = np.geomspace(deviation, MAX_LOSS, 400)
@@ -269,7 +283,7 @@ class Comparison:
         """A bound of the left side less the right one on each cell."""
         right, error = profile(self.floor + c, self.eps)
         gap = self.rows[0] - (right - error) - self.kappa * c
-        cells = np.maximum(gap[:-1], gap[1:])
+        cells: Array = np.maximum(gap[:-1], gap[1:])
         if not curved:
             return cells
         width, low = np.diff(self.eps), self.eps[:-1]
@@ -283,7 +297,8 @@ class Comparison:
             left = (self.rows[2, :-1] - low - width / 2) / self.floor
             slope = width * (left + (low + width / 2) / total)
             least = least * np.exp(np.minimum(slope, 0.0))
-        return cells + np.maximum(most - least, 0.0) * (np.exp(low) * np.expm1(width)) ** 2 / 8
+        cells += np.maximum(most - least, 0.0) * (np.exp(low) * np.expm1(width)) ** 2 / 8
+        return cells
 
     def _holds(self, c: float, *, curved: bool) -> bool:
         # behind the last cell the left side falls
