@@ -79,11 +79,12 @@ def files_of(name: str | Path) -> list[Path]:
     """The recipes of kind check in a folder, or in one of the shipped folders (``claims/libraries``), by name."""
     path = Path(name)
     try:
-        inside = sorted(path.glob("*.yaml")) if path.is_dir() else []
+        inside = list(path.glob("*.yaml")) if path.is_dir() else []
     except OSError as error:
         raise MissingResource(f"{shown_path(path)} cannot be read: {error.strerror}") from None
     folder = bare_folder(str(name))
     inside = inside or [file for key, file in shipped().items() if key.rpartition("/")[0] == folder]
+    inside.sort(key=lambda file: file.stem)
     return [file for file in inside if yaml_document.read(file).data.get("kind") == "check"]
 
 

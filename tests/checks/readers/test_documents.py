@@ -126,7 +126,7 @@ def test_a_file_of_a_gigabyte_is_not_read(tmp_path):
 
 
 def test_no_reader_loads_the_library_of_an_object():
-    libraries = "torch numpy.ma attr flwr lightning transformers opacus jax tensorflow dp_accounting"
+    libraries = "torch attr flwr lightning transformers opacus jax tensorflow dp_accounting"
     code = (
         "import sys\nfrom wpriv.core import registry\nfor name in registry.names('readers'):\n"
         "    registry.load('readers', name).recognises(object())\n"
@@ -139,3 +139,18 @@ def test_every_reader_says_no_to_what_it_does_not_know(tmp_path):
     for x in (object(), tmp_path, tmp_path / "absent", 3):
         with pytest.raises(UsageError, match="nothing here reads"):
             reader_of(x)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("event.json", '{"count": 1, "type": "SelfComposedDpEvent"}', "SelfComposedDpEvent"),
+        ("event(1).json", '{"type": "NoOpDpEvent"}', "NoOpDpEvent"),
+        ("event.txt", "dp_event.GaussianDpEvent(noise_multiplier=1.0)", "GaussianDpEvent"),
+        ("other.json", '{"kind": "check"}', ""),
+        ("list.json", "[1]", ""),
+    ],
+)
+def test_the_class_that_a_file_holds_is_found(tmp_path, name, text, kind):
+    (tmp_path / name).write_text(text)
+    assert _documents.type_of(tmp_path / name) == kind

@@ -138,3 +138,13 @@ def test_a_plain_optimizer_of_a_trainer_has_no_finite_eps():
     result = wpriv.check(trainer(wrapped), eps=0.0, delta=1e-5, premises=PUBLIC)
     assert result.verdict == "refuted"
     assert "adds no noise" in result.sentence()
+
+
+def test_stated_guarantees_are_composed_exactly(tmp_path):
+    """The numbers of R12: (.1, 1e-5) a thousand times at delta .0099552, Kairouz, Oh, Viswanath 2015."""
+    release = {"type": "EpsDelta", "epsilon": 0.1, "delta": 1e-5}
+    data = {"process": {"type": "Repeated", "inner": release, "count": 1000}}
+    (tmp_path / "accountant.json").write_text(json.dumps(data, indent=1))
+    result = wpriv.check(tmp_path, eps=20.6203, delta=0.0099552, premises=PUBLIC)
+    assert result.verdict == "proved"
+    assert result.epsilon[1] == pytest.approx(18.2737, abs=5e-5)

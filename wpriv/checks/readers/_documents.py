@@ -35,6 +35,7 @@ _TOKEN = re.compile(
     r"|(?P<text>\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')(?P<colon>\s*:)?"
     r"|(?P<number>-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|<(?P<other>[^<>]*)>|(?P<minus>-?)(?P<word>[A-Za-z]+))"
 )
+_REPR = re.compile(r"(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*)\(")
 _ENDS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -76,14 +77,21 @@ def document(path: Path) -> object:
     """
     try:
         about = path.stat()
-    except (OSError, ValueError):
-        return _document(path, 0, 0)  # standard input, or an error that says so
-    return _document(path, about.st_mtime_ns, about.st_size)
+        value, fault = _read(path, about.st_mtime_ns, about.st_size)
+    except (OSError, ValueError):  # standard input, or an error that says so
+        value, fault = _read(path, 0, 0)
+    if fault:
+        raise UsageError(fault)
+    return value
 
 
 @functools.lru_cache(maxsize=4)
-def _document(path: Path, modified: int, size: int) -> object:
-    return parse(text_of(path), shown_path(path))
+def _read(path: Path, modified: int, size: int) -> tuple[object, str]:
+    """The value of a document, or why it has none: several readers look at a file before one reads it."""
+    try:
+        return parse(text_of(path), shown_path(path)), ""
+    except UsageError as error:
+        return None, str(error)
 
 
 def is_json_object(path: object, *keys: str) -> bool:
@@ -95,6 +103,27 @@ def is_json_object(path: object, *keys: str) -> bool:
     except UsageError:
         return all(f'"{key}"' in head(path) for key in keys)
     return isinstance(data, dict) and all(key in data for key in keys)
+
+
+def type_of(path: Path) -> str:
+    """The class of the object that a path is the repr of, or that a file has as a repr or as JSON; "" for none."""
+    for text in (str(path) if str(path).endswith(")") else "", head(path)):
+        if named := _REPR.match(text):
+            return named[1]
+    if not is_json_object(path, "type"):
+        return ""
+    try:
+        data = document(path)
+    except UsageError:
+        named = re.search(r'"type"\s*:\s*"(\w+)"', head(path))
+        return named[1] if named else ""
+    return str(data["type"]) if isinstance(data, dict) else ""
+
+
+def object_of(path: Path, name: str) -> object:
+    """The plain data of the object of a path, as of ``type_of``; UsageError as for ``document`` and ``parse``."""
+    is_repr = str(path).endswith(")") and _REPR.match(str(path))
+    return parse(str(path), name) if is_repr else document(path)
 
 
 def parse(text: str, name: str) -> object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -36,24 +35,22 @@ KERAS = (
 PLAN = ("dp_event", "batch_selection_strategy", "neighboring_relation")
 TABLE = {**STRATEGIES, **CONFIGS, **dp_accounting.EVENTS, "DPKerasConfig": KERAS, "DPExecutionPlan": PLAN}
 OWN = (*STRATEGIES, *CONFIGS, "DPKerasConfig", "DPExecutionPlan")
-_REPR = re.compile(rf"(?:[\w.]*\.)?({'|'.join(OWN)})\(")
+
+# keywords of ``check`` that this reader takes besides the objects of all
+FURTHER = ("event",)
 
 
 def recognises(x: object) -> bool:
     """Tell whether x is an object of jax_privacy, a Keras model that it made private, or a file of one."""
     if isinstance(x, Path):
-        if _REPR.match(str(x)) or _REPR.match(_documents.head(x)):
-            return True
-        named = re.match(r'\{\s*"type":\s*"(\w+)"', _documents.head(x))
-        return named is not None and named[1] in OWN
+        return _documents.type_of(x) in OWN
     return type(x).__name__ in OWN or type(getattr(x, "_dp_params", None)).__name__ == "DPKerasConfig"
 
 
 def read(x: object, further: Mapping[str, object]) -> Found:
     """Read a plan, a configuration, a strategy with ``event``, or a Keras configuration with ``optimizer``."""
     if isinstance(x, Path):
-        text = str(x)
-        data = _documents.parse(text, NAME) if _REPR.match(text) else _documents.document(x)
+        data = _documents.object_of(x, NAME)
     else:
         model = getattr(x, "_dp_params", None)
         further = {**({} if model is None else {"optimizer": getattr(x, "optimizer", None)}), **further}

@@ -1,4 +1,4 @@
-"""Folders of opake: ``accountant.json``, and ``trainer_state.json`` with its private fields."""
+"""Folders of opake: accountant.json, and trainer_state.json with its private fields."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _files(x: object) -> tuple[Path | None, Path | None]:
         beside = state.parent if state is not None else folder
         if beside is not None and (beside / ACCOUNT).is_file():
             return beside / ACCOUNT, state
-        if folder is None and x.suffix == ".json" and _documents.head(x).startswith('{"process"'):
+        if folder is None and x.suffix == ".json" and _documents.is_json_object(x, "process"):
             other = x.with_name("trainer_state.json")
             return x, other if x.name == ACCOUNT and other.is_file() else None
     except (OSError, ValueError):

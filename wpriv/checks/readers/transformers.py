@@ -1,4 +1,4 @@
-"""Folders of trainers of transformers, by their ``trainer_state.json``, and what a DPTrainer keeps there."""
+"""Folders of trainers of transformers, by their trainer_state.json, and what a DPTrainer keeps there."""
 
 from __future__ import annotations
 
