@@ -16,7 +16,7 @@ from wpriv.core.kinds import Adjacency
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.hints import did_you_mean
-from wpriv.numerics.numbers import number, shown, whole
+from wpriv.numerics.numbers import finite_number, number, shown, whole
 
 RecipeStep = dict[str, object]
 # the relative rounding of the ratio of several Gaussian releases, towards less noise
@@ -131,7 +131,7 @@ def _fields(event: object) -> tuple[str, dict[str, object]]:
 
 def _number(name: str, field: str, fields: Mapping[str, object], most: float = math.inf) -> float:
     """A field that is a finite number of at least 0."""
-    value = number(fields[field], f"{field} of {name}")
+    value = float(finite_number(fields[field], f"{field} of {name}"))
     if not 0 <= value <= most:
         limits = "at least 0" if math.isinf(most) else f"from 0 to {most:g}"
         raise UsageError(f"{field} of {name} must be {limits}; found {value:g}")
@@ -140,7 +140,7 @@ def _number(name: str, field: str, fields: Mapping[str, object], most: float = m
 
 def _count(name: str, field: str, fields: Mapping[str, object]) -> int:
     """A field that is a whole number of at least 0."""
-    value = whole(fields[field], f"{field} of {name}")
+    value = int(finite_number(fields[field], f"{field} of {name}", whole=True))
     if value < 0:
         raise UsageError(f"{field} of {name} must be at least 0; found {value}")
     return value

@@ -4,48 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from wpriv.accounting import history
+from wpriv.checks import dp_events
 from wpriv.checks.premises import Fact, Found, StepSpec
 from wpriv.checks.readers import _documents
-from wpriv.checks.readers._documents import count, items, mapping, real
-from wpriv.errors import Unsupported, UsageError
+from wpriv.checks.readers._documents import items
+from wpriv.errors import UnknownName, Unsupported
 
 NAME = "dp_accounting"
-# the attributes of each class of events
-EVENTS = {
-    "NoOpDpEvent": (),
-    "NonPrivateDpEvent": (),
-    "UnsupportedDpEvent": (),
-    "GaussianDpEvent": ("noise_multiplier",),
-    "LaplaceDpEvent": ("noise_multiplier",),
-    "DiscreteLaplaceDpEvent": ("noise_parameter", "sensitivity"),
-    "RandomizedResponseDpEvent": ("noise_parameter", "num_buckets"),
-    "SelfComposedDpEvent": ("event", "count"),
-    "ComposedDpEvent": ("events",),
-    "PoissonSampledDpEvent": ("sampling_probability", "event"),
-    "SampledWithReplacementDpEvent": ("source_dataset_size", "sample_size", "event"),
-    "SampledWithoutReplacementDpEvent": ("source_dataset_size", "sample_size", "event"),
-    "TruncatedSubsampledGaussianDpEvent": (
-        *("dataset_size", "sampling_probability", "truncated_batch_size", "noise_multiplier"),
-    ),
-    "MixtureOfGaussiansDpEvent": ("standard_deviation", "sensitivities", "sampling_probs"),
-    "RepeatAndSelectDpEvent": ("event", "mean", "shape"),
-    "SingleEpochTreeAggregationDpEvent": ("noise_multiplier", "step_counts"),
-    "RandomAllocationDpEvent": ("event", "num_compositions", "num_participations"),
-    "ZCDpEvent": ("rho", "xi"),
-}
-RELATIONS = {"ADD_OR_REMOVE_ONE": "add-remove", "REPLACE_ONE": "replace-one", "REPLACE_SPECIAL": "zero-out"}
-# why there is no pair of the others
-NO_PAIR = {
-    "UnsupportedDpEvent": "it says itself that nothing is known of it",
-    "SampledWithReplacementDpEvent": "draws with replacement hold several copies of a record, and no pair of them is "
-    "proven here; give what ran as premises with sampling.kind=weighted, sampling.max_weight and sampling.batch",
-    "RepeatAndSelectDpEvent": "the best of a random number of runs is accounted for by `wpriv budget --repeats`",
-    "RandomAllocationDpEvent": "give the mechanism with sampling.kind=allocation as premises",
-}
-MAX_KINDS = 100_000
+# the attributes of each class of events, those without a proven pair without attributes
+TABLE = {**{name: each.fields for name, each in dp_events.EVENTS.items()}, **dict.fromkeys(dp_events.WITHOUT_PAIR, ())}
+RELATIONS = {"ADD_OR_REMOVE_ONE": "add-remove", "REPLACE_SPECIAL": "zero-out", "REPLACE_ONE": "replace-one"}
 
 
 def recognises(x: object) -> bool:
@@ -57,7 +29,7 @@ def recognises(x: object) -> bool:
 
 def is_event(name: str) -> bool:
     """Tell whether a class has the name of one of events, known here or not."""
-    return name in EVENTS or name.endswith("DpEvent")
+    return name in TABLE or name.endswith("DpEvent")
 
 
 def _is_accountant(x: object) -> bool:
@@ -68,238 +40,112 @@ def read(x: object, further: Mapping[str, object]) -> Found:
     """Read what was composed. Of an accountant also its neighbours and, with ``delta``, its eps."""
     if _is_accountant(x):
         return _of_accountant(x, further.get("delta"))
-    data = _documents.object_of(x, NAME) if isinstance(x, Path) else _documents.plain_data(x, EVENTS)
-    steps = steps_of(data)
-    return with_noise(Found(NAME, tuple(facts_of(steps)), steps, read=("DpEvent",)))
+    data = _documents.object_of(x, NAME) if isinstance(x, Path) else _documents.plain_data(x, TABLE)
+    relation, run = _of_event(data)
+    steps = steps_of(run)
+    facts = [*facts_of(steps)]
+    if relation != "add-remove":
+        facts.append(Fact("adjacency", relation, where="its mechanism is defined for these neighbours"))
+    else:
+        steps = tuple(map(_of_record, steps))
+    return without_noise(Found(NAME, tuple(facts), steps, read=("DpEvent",)), run.unprotected)
+
+
+def _of_record(step: StepSpec) -> StepSpec:
+    """A step of which the noise is relative to one record, so that replacing one changes twice that."""
+    if step["mech"] != "gauss" or step.get("sensitivity") != 1:
+        return step
+    rest = {key: value for key, value in step.items() if key not in ("mech", "sigma", "sensitivity")}
+    return {"mech": "gauss", "noise_multiplier": step["sigma"], **rest}
+
+
+def _of_event(data: object) -> tuple[str, dp_events.EventRun]:
+    """The run of an event without an accountant, under the first relation that it has a pair for."""
+    pending = [data]
+    while pending:
+        node = pending.pop()
+        name = str(node.get("type")) if isinstance(node, dict) else ""
+        if isinstance(node, dict) and name.rpartition(".")[2] not in TABLE:
+            raise UnknownName("event", name, list(TABLE))
+        pending += node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
+    refusal: Unsupported | None = None
+    for relation in RELATIONS.values():
+        try:
+            return relation, dp_events.steps_of(data, relation)
+        except Unsupported as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
+
+
+def event_steps(data: object) -> tuple[StepSpec, ...]:
+    """The steps of an event as plain data, whose noise is relative to what a neighbour changes.
+
+    Raises:
+        UsageError: a class is unknown, or a field is missing, of another type or out of range.
+        Unsupported: of a class no pair is proven here, or it adds no noise.
+    """
+    _, run = _of_event(data)
+    if run.unprotected:
+        raise Unsupported(f"{run.unprotected[0]}: no finite eps holds")
+    return steps_of(run)
+
+
+def steps_of(run: dp_events.EventRun) -> tuple[StepSpec, ...]:
+    """The steps of a run with equal ones merged; those of largest batches with the number of records."""
+    steps, _ = history.merged([dict(step) for step in run.steps], ())
+    return tuple({**step, "records": run.records} if "max_batch" in step else step for step in steps)
 
 
 def _of_accountant(x: object, delta: object) -> Found:
     """The events of an accountant with its relation, under which its class decides what a noise multiplier means."""
-    ledger = getattr(x, "_ledger", None)
-    pairs = items(getattr(ledger, "_event_counts", None), "the events of the accountant")
-    events: list[object] = []
+    pairs = items(getattr(getattr(x, "_ledger", None), "_event_counts", None), "the events of the accountant")
+    events = []
     for pair in pairs:
         event, times = items(pair, "an event of the accountant")
-        events.append({"type": "SelfComposedDpEvent", "event": _documents.plain_data(event, EVENTS), "count": times})
-    steps = steps_of({"type": "ComposedDpEvent", "events": events})
-    relation = RELATIONS.get(str(getattr(getattr(x, "_neighboring_relation", None), "name", "")), "")
+        events.append({"type": "SelfComposedDpEvent", "event": _documents.plain_data(event, TABLE), "count": times})
+    relation = RELATIONS.get(str(getattr(getattr(x, "_neighboring_relation", None), "name", "")), "add-remove")
     kind = "rdp" if "rdp" in _documents.class_path(x).lower() else "pld"
-    facts = []
-    if relation:
-        facts.append(Fact("adjacency", relation, where=f"the accountant's neighboring_relation is {relation}"))
-    if relation == "replace-one":
-        # PLD takes a noise multiplier for one of add-remove neighbours, and RDP for one of the neighbours at hand
-        factor = 2.0 if kind == "pld" else 1.0
-        steps = tuple({"sensitivity": factor, **step} if "sigma" in step else step for step in steps)
-    if relation == "zero-out" and any(step["mech"] == "randomized-response" for step in steps):
-        raise Unsupported("RandomizedResponseDpEvent under REPLACE_SPECIAL: no pair with a uniform answer is here")
-    facts += [*facts_of(steps), Fact("claim.by", f"{NAME} {kind}")]
+    run = dp_events.steps_of({"type": "ComposedDpEvent", "events": events}, relation)
+    steps = steps_of(run)
+    if (relation, kind) == ("replace-one", "rdp"):
+        # PLD takes noise for relative to what one record adds, and RDP for relative to what a replacement changes
+        steps = tuple({**step, "sensitivity": 1} if "sensitivity" in step else step for step in steps)
+    facts = [
+        Fact("adjacency", relation, where=f"the accountant's neighboring_relation is {relation}"),
+        Fact("claim.by", f"{NAME} {kind}"),
+        *facts_of(steps),
+    ]
     if isinstance(delta, (int, float)) and type(x).__module__.startswith("dp_accounting."):
         eps = float(getattr(x, "get_epsilon")(delta))  # noqa: B009  # reads its state alone
         if math.isfinite(eps):
             facts += [Fact("claim.eps", eps, where="get_epsilon"), Fact("claim.delta", delta, where="get_epsilon")]
-    return with_noise(Found(NAME, tuple(facts), steps, read=("ledger", f"neighbours {relation or 'unknown'}")))
+    found = Found(NAME, tuple(facts), steps, read=("ledger", f"neighbours {relation}"))
+    return without_noise(found, run.unprotected)
 
 
-def facts_of(steps: Iterable[StepSpec]) -> Iterable[Fact]:
-    """The premises that an event shows where its steps are of one kind, and how records were drawn in any case."""
-    steps = tuple(steps)
+def facts_of(steps: Sequence[StepSpec]) -> Iterator[Fact]:
+    """The premises that steps show where they are of one kind, and how records were drawn in any case."""
     kinds = {str(step["sampling"]) for step in steps if "sampling" in step}
     if len(kinds) == 1 or (steps and not kinds):
         yield Fact("sampling.kind", next(iter(kinds), "none"), where="the classes of the event")
     if len(steps) == 1:
         step = steps[0]
-        if "rate" in step:
-            yield Fact("sampling.rate_accounted", step["rate"], where="the event")  # type: ignore[arg-type]
-        if "sigma" in step:
-            multiplier = float(step["sigma"]) / float(step.get("sensitivity", 1))  # type: ignore[arg-type]
+        shown = {"sampling.rate_accounted": "rate", "steps_accounted": "n", "sampling.truncated": "max_batch"}
+        shown |= {"records": "records"} if "max_batch" in step else {}
+        for field, key in shown.items():
+            if key in step:
+                yield Fact(field, step[key], where="the event")  # type: ignore[arg-type]
+        if "sigma" in step or "noise_multiplier" in step:
+            noise = step.get("sigma", step.get("noise_multiplier"))
+            multiplier = float(noise) / float(step.get("sensitivity", 1))  # type: ignore[arg-type]
             yield Fact("noise.multiplier", multiplier, where="the event")
-        yield Fact("steps_accounted", step["n"], where="the event")  # type: ignore[arg-type]
-        if "max_batch" in step:
-            yield Fact("sampling.truncated", step["max_batch"], where="the event")  # type: ignore[arg-type]
-            yield Fact("records", step["records"], where="the event")  # type: ignore[arg-type]
 
 
-def steps_of(event: object) -> tuple[StepSpec, ...]:
-    """The steps of an event as plain data, in the order of their composition, with equal neighbours merged.
-
-    Raises:
-        UsageError: a class is unknown, or a field is missing, of another type or out of range.
-        Unsupported: of a class no pair is proven here.
-    """
-    steps: list[dict[str, object]] = []
-    stack: list[tuple[object, int]] = [(event, 1)]
-    while stack:
-        node, n = stack.pop()
-        data = mapping(node, "an event")
-        name = _name(data)
-        if name == "NoOpDpEvent" or n == 0:
-            continue
-        if name == "SelfComposedDpEvent":
-            stack.append((data.get("event"), n * count(data, "count", name)))
-        elif name == "ComposedDpEvent":
-            stack += [(each, n) for each in reversed(items(data.get("events"), f"events of {name}"))]
-        elif (step := _step(name, data)) is not None:
-            if steps and {**steps[-1], "n": 0} == {**step, "n": 0}:
-                step["n"] = steps.pop()["n"] + n  # type: ignore[operator]
-            else:
-                step["n"] = n
-            steps.append(step)
-        if len(steps) + len(stack) > MAX_KINDS:
-            raise UsageError(f"an event of more than {MAX_KINDS:,} parts is too long; merge equal ones")
-    return tuple(steps)
-
-
-def _name(data: Mapping[str, object]) -> str:
-    name = str(data.get("type", data.get("class_name", ""))).rpartition(".")[2]
-    if name not in EVENTS:
-        raise UsageError(
-            f"no class of events is called {name[:60]!r}; known are {', '.join(EVENTS)}, each under `type`"
-        )
-    return name
-
-
-def _step(name: str, data: Mapping[str, object]) -> dict[str, object] | None:
-    """The step of one release; None where nothing is released."""
-    if name in NO_PAIR:
-        raise Unsupported(f"{name} of dp_accounting: {NO_PAIR[name]}")
-    if name == "PoissonSampledDpEvent":
-        rate = real(data, "sampling_probability", name)
-        inner, further = _sampled(data.get("event"))
-        return _drawn(inner, {"sampling": "poisson", "rate": rate * further}, rate * further)
-    if name == "SampledWithoutReplacementDpEvent":
-        size, source = count(data, "sample_size", name), count(data, "source_dataset_size", name)
-        if not 0 < size <= source:
-            raise UsageError(f"{name} draws {size} of {source} records")
-        inner, further = _sampled(data.get("event"))
-        if further != 1:
-            raise Unsupported(f"{name} of a PoissonSampledDpEvent: no pair of sampling within sampling is proven here")
-        return _drawn(inner, {"sampling": "fixed", "rate": size / source, "records": source}, size / source)
-    return _release(name, data)
-
-
-def _drawn(inner: dict[str, object] | None, sampling: dict[str, object], rate: float) -> dict[str, object] | None:
-    if rate > 1:
-        raise UsageError(f"a sampling probability must be at most 1; found {rate:g}")
-    if inner is None or rate == 0:
-        return None
-    return {**inner, **(sampling if rate < 1 else {})}
-
-
-def _sampled(event: object) -> tuple[dict[str, object] | None, float]:
-    """The one release that an event on drawn records amounts to, and the probability of Poisson sampling within it.
-
-    Several Gaussian releases of one batch are one release of less noise, since their weighted mean is sufficient.
-    """
-    rate, precision, others = 1.0, 0.0, list[dict[str, object]]()
-    stack: list[tuple[object, int]] = [(event, 1)]
-    while stack:
-        node, n = stack.pop()
-        data = mapping(node, "the event of a sampled one")
-        name = _name(data)
-        if name == "SelfComposedDpEvent":
-            stack.append((data.get("event"), n * count(data, "count", name)))
-        elif name == "ComposedDpEvent":
-            stack += [(each, n) for each in items(data.get("events"), f"events of {name}")]
-        elif name == "PoissonSampledDpEvent" and not stack and n == 1 and not others and not precision:
-            rate *= real(data, "sampling_probability", name)
-            stack.append((data.get("event"), 1))
-        elif name in ("PoissonSampledDpEvent", "SampledWithoutReplacementDpEvent"):
-            raise Unsupported(f"{name} within a sampled event: no pair of sampling within sampling is proven here")
-        elif (step := _step(name, data)) is not None and n:
-            sigma = step.get("sigma")
-            if isinstance(sigma, float) and sigma > 0 and "sampling" not in step and "sensitivity" not in step:
-                precision += n / sigma**2
-            else:
-                others += [step] * min(n, 2)
-    if others and (len(others) > 1 or precision):
-        raise Unsupported("several releases of one sampled batch are only composed here where their noise is Gaussian")
-    if others:
-        return others[0], rate
-    return ({"mech": "gauss", "sigma": precision**-0.5}, rate) if precision else (None, rate)
-
-
-def _release(name: str, data: Mapping[str, object]) -> dict[str, object] | None:
-    """The step of one release on all records."""
-    if name == "NonPrivateDpEvent":
-        return {"mech": "gauss", "sigma": 0.0}
-    if name == "GaussianDpEvent":
-        return {"mech": "gauss", "sigma": real(data, "noise_multiplier", name)}
-    if name == "LaplaceDpEvent":
-        return {"mech": "laplace", "scale": real(data, "noise_multiplier", name)}
-    if name == "DiscreteLaplaceDpEvent":
-        a = real(data, "noise_parameter", name)
-        sensitivity = count(data, "sensitivity", name)
-        if not sensitivity:
-            return None
-        return {"mech": "discrete-laplace", "scale": 1 / a, "sensitivity": sensitivity} if a else _without_noise()
-    if name == "TruncatedSubsampledGaussianDpEvent":
-        rate, most = real(data, "sampling_probability", name), count(data, "truncated_batch_size", name)
-        size = count(data, "dataset_size", name)
-        sampling = {"sampling": "poisson", "rate": rate, "max_batch": most, "records": size}
-        step = {"mech": "gauss", "sigma": real(data, "noise_multiplier", name)}
-        return _drawn(step if most and size else None, sampling, rate)
-    if name == "ZCDpEvent":
-        xi = real(data, "xi", name) if data.get("xi") else 0.0
-        rho = real(data, "rho", name)
-        return {"mech": "zcdp", "rho": rho, **({"xi": xi} if xi else {})}
-    if name == "SingleEpochTreeAggregationDpEvent":
-        counts = data.get("step_counts")
-        leaves = [count({"steps": each}, "steps", name) for each in (counts if isinstance(counts, list) else [counts])]
-        # a record is in one leaf of one tree, and in the nodes above it
-        depth = max(leaves, default=0).bit_length()
-        sigma = real(data, "noise_multiplier", name)
-        return {"mech": "gauss", "sigma": sigma, "sensitivity": math.sqrt(depth)} if depth else None
-    if name == "RandomizedResponseDpEvent":
-        return _randomized_response(real(data, "noise_parameter", name), count(data, "num_buckets", name))
-    return _mixture(data, name)
-
-
-def _without_noise() -> dict[str, object]:
-    return {"mech": "gauss", "sigma": 0.0}
-
-
-def _randomized_response(p: float, buckets: int) -> dict[str, object] | None:
-    """The answer of two buckets, which is the worst mechanism at its privacy loss; of more it is not."""
-    if p > 1 or buckets < 1:
-        raise UsageError(f"RandomizedResponseDpEvent has a probability up to 1 and buckets; found {p:g} and {buckets}")
-    if p == 1 or buckets == 1:
-        return None
-    if p == 0:
-        return _without_noise()
-    if buckets > 2:
-        table = "give the probabilities of its outcomes under both neighbours as a table of `mech: histogram`"
-        raise Unsupported(f"RandomizedResponseDpEvent of {buckets} buckets: {table}")
-    return {"mech": "randomized-response", "eps0": math.log1p(2 * (1 - p) / p)}
-
-
-def _mixture(data: Mapping[str, object], name: str) -> dict[str, object] | None:
-    """A mixture of Gaussians whose shifts are 0 and at most one other: Gaussian noise under Poisson sampling."""
-    shifts = items(data.get("sensitivities"), f"sensitivities of {name}")
-    probabilities = items(data.get("sampling_probs"), f"sampling_probs of {name}")
-    if len(shifts) != len(probabilities):
-        raise UsageError(f"{name} has {len(shifts)} sensitivities and {len(probabilities)} probabilities")
-    masses: dict[float, float] = {}
-    for shift, mass in zip(shifts, probabilities, strict=True):
-        each = real({"sensitivity": shift}, "sensitivity", name)
-        masses[each] = masses.get(each, 0.0) + real({"probability": mass}, "probability", name)
-    if abs(math.fsum(masses.values()) - 1) > 1e-9:
-        raise UsageError(f"the probabilities of {name} must add up to 1; found {math.fsum(masses.values()):g}")
-    moved = {shift: mass for shift, mass in masses.items() if shift and mass}
-    if len(moved) > 1:
-        raise Unsupported(f"{name} with {len(moved)} different shifts: no pair of it is proven here")
-    if not moved:
-        return None
-    shift, mass = next(iter(moved.items()))
-    step = {"mech": "gauss", "sigma": real(data, "standard_deviation", name), "sensitivity": shift}
-    return _drawn(step, {"sampling": "poisson", "rate": min(mass, 1.0)}, min(mass, 1.0))
-
-
-def with_noise(found: Found) -> Found:
-    """What an event without noise shows: steps of no noise become the premise that no noise was added."""
-    silent = [step for step in found.accounted if step.get("sigma") == 0]
-    if not silent:
+def without_noise(found: Found, reasons: Sequence[str]) -> Found:
+    """What was found, with the premise that no noise was added where there is a reason to say so."""
+    if not reasons:
         return found
-    fact = Fact("noise.multiplier", 0.0, where="the event has a release without noise")
-    facts = tuple(each for each in found.facts if each.field != "noise.multiplier")
-    return dataclasses.replace(found, facts=(*facts, fact), accounted=())
+    facts = tuple(fact for fact in found.facts if fact.field != "noise.multiplier")
+    silent = Fact("noise.multiplier", 0.0, where=reasons[0])
+    return dataclasses.replace(found, facts=(*facts, silent), accounted=())
