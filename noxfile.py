@@ -18,6 +18,7 @@ GOLDEN = {
     "transformers": ("transformers==5.24.0", "accelerate", TORCH),
     "dptrainer": ("transformers==5.24.0", "accelerate", "datasets", "opacus==1.6.0", TORCH),
     "opake": ("opake==0.16.1", "opake-transformers==0.16.1", TORCH),
+    "opacus": ("opacus==1.6.0", TORCH),
     "lightning": ("lightning==2.6.6", "opacus==1.6.0", TORCH),
 }
 # read or installed without what they ask for: TensorFlow, and a version of Opacus that is not on PyPI

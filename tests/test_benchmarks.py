@@ -67,12 +67,14 @@ def test_the_inverse_laplace_transform_equals_the_golden_value():
 
 
 @pytest.mark.nightly
+@pytest.mark.slow
 def test_the_figures_inside_other_libraries_are_the_promised_ones(capsys):
     pytest.importorskip("opacus")
     assert accountants.main(["--quick"]) == 0
     assert "| opacus | noise of eps 1, epsilon_tolerance 1e-5 | wpriv | 1.41466 |" in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_quick_benchmark_of_training_prints_times_and_targets():
     command = [sys.executable, "-m", "benchmarks", "training", "--quick", "--jobs", "MLP"]

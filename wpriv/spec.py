@@ -33,6 +33,7 @@ class Mechanism:
     scale: Text = key("X", "scale b of Laplace noise")
     param: list[str] | None = key("NAME=VALUE", "any other parameter of the mechanism; repeatable")
     sensitivity: Text = key("X", "sensitivity of the query (default 1)")
+    largest_weight: Text = key("W", "largest weight of one client or record in the sum: `sensitivity` times W")
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,9 @@ class Schedule:
     max_batch: Text = key("B", "for poisson, with `records`: of more records drawn than this, keep a random part")
     bands: Text = key(
         "B", "for poisson, gauss: n steps of a matrix mechanism with so many bands, as n / bands at bands x rate"
+    )
+    min_separation: Text = key(
+        "B", "without sampling: a client or record takes part at most once in B steps, so in n / B of them"
     )
 
 

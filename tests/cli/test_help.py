@@ -25,6 +25,8 @@ def commands():
 PAGES = {" ".join(words): command for words, command in commands()}
 CERTIFICATE = "budget --mech laplace --scale 20 --n 1000 --eps 3 --certificate certificate.json"
 COMPARED = "compare plc/fig7-dpsgd --quick --out results/fig7-dpsgd"
+INIT = "ledger init sqlite:///b.db --eps 1 --delta 1e-6"
+RESERVED = 'ledger reserve sqlite:///b.db "laplace scale=20" --key august-report'
 # what the examples of a command need: commands that run before, and files
 BEFORE = {
     "verify": [CERTIFICATE],
@@ -34,6 +36,12 @@ BEFORE = {
     ],
     "plot": ["compare plc/fig7-dpsgd --quick --out results/fig7-dpsgd"],
     "recipe check": ["recipe cp quick/digits mine.yaml"],
+    "ledger begin": [INIT, RESERVED],
+    "ledger cancel": [INIT, RESERVED],
+    "ledger done": [INIT, RESERVED, "ledger begin sqlite:///b.db august-report"],
+    "ledger import": [INIT, "ledger export sqlite:///b.db --out entries.jsonl"],
+    "ledger spend": ['ledger init sqlite:///b.db --eps 1 --delta 1e-6 --partition "all:region=north,south"'],
+    **{f"ledger {word}": [INIT] for word in ("check", "export", "head", "reserve", "status")},
 }
 FILES = {"people.csv": "age,income\n" + "20,0\n40,1\n" * 5, "ledger.json": "[[4, 0.01, 1000]]\n"}
 # examples that take minutes, that tests/recipes runs, or that write into this checkout; their flags are looked at

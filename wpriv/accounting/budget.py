@@ -77,6 +77,8 @@ class Keywords(MechanismParameters, total=False):
     """Parameters of mechanisms, and words of other programs for keywords of the verbs, the most usual ones."""
 
     noise_multiplier: float | str
+    min_separation: int | str
+    largest_weight: float | str
     epsilon: float | str
     steps: int | str
     sample_rate: float | str

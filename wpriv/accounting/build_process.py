@@ -71,6 +71,20 @@ def default_sensitivities(steps: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
+def _weights(written: Iterable[Mapping[str, Any]], steps: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Notes on steps whose sensitivity is that of the largest weight."""
+    lines = []
+    for before, after in zip(written, steps, strict=True):
+        if before.get("largest_weight") is not None:
+            line = f"largest weight {before['largest_weight']}: one client or record moves the sum by up to "
+            line += f"{after['sensitivity']:g}; weights depend neither on other clients nor on outputs"
+            sigma = after.get("sigma")
+            if sigma is not None:
+                line += f"; noise multiplier relative to it = {number(sigma, 'sigma') / after['sensitivity']:.6g}"
+            lines.append(line)
+    return lines
+
+
 GAUSSIAN = "mech = gauss, the noise that sigma and a noise multiplier are of, since none was named"
 
 
@@ -194,6 +208,8 @@ def described_process(
     epochs: object = None,
     max_batch: object = None,
     bands: object = None,
+    min_separation: object = None,
+    largest_weight: object = None,
     adjacency: str | None = None,
     group: object = None,
     history: str | Path | None = None,
@@ -202,6 +218,7 @@ def described_process(
 ) -> DescribedProcess:
     """The process of the arguments of ``budget``: a mechanism, words, a history file or a complete Process."""
     keys = {"n": n, "batch": batch, "records": records, "epochs": epochs, "bands": bands}
+    keys |= {"min_separation": min_separation, "largest_weight": largest_weight}
     keys |= sampling_keys(sampling, rate, max_batch)
     adjacency = plain("adjacencies", adjacency) if isinstance(adjacency, str) else adjacency
     if history is None and isinstance(mech, str) and len(mech.split()) > 1 and plain_words.is_sentence(mech):
@@ -275,7 +292,7 @@ def described_steps(
     if built.adjacency == Adjacency.REPLACE_ONE:
         warnings += [of_replacement(number(step["noise_multiplier"], "`noise_multiplier`")) for step in relative]
     # the warnings are notes as well, for answers that have no place for warnings
-    notes = [*notes, *default_sensitivities(steps), *warnings, *_readings(built)]
+    notes = [*notes, *default_sensitivities(steps), *_weights(written, steps), *warnings, *_readings(built)]
     return DescribedProcess(built, tuple(dict.fromkeys(notes)), size, warnings=tuple(dict.fromkeys(warnings)))
 
 

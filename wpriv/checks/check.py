@@ -94,8 +94,9 @@ def _is_repr(x: str | Path) -> bool:
 
 
 def _readers() -> list[str]:
-    """The names of all readers; any YAML is one of premises, so that this reader is the last."""
-    return sorted(registry.names("readers"), key=lambda each: (each == "premises", each))
+    """The names of all readers: that of our own folders, which look like others, first, and that of any YAML last."""
+    order = {"wpriv-folder": 0, "premises": 2}
+    return sorted(registry.names("readers"), key=lambda each: (order.get(each, 1), each))
 
 
 def reader_of(x: object) -> ModuleType:

@@ -190,6 +190,9 @@ def parsed(name: str, value: object) -> Value:
     Raises:
         UsageError: there is no such premise, or the value has another form or is out of range.
     """
+    if name in _GROUPS and name not in FIELDS:
+        inner = ", ".join(each.partition(".")[2] for each in FIELDS if each.startswith(f"{name}."))
+        raise UsageError(f"{name} is a mapping of {inner}; found {shown(value)}")
     form = field_named(name)
     if form.form in ("number", "count"):
         return _number(name, form, value)

@@ -278,6 +278,14 @@ class Verdict(Shown):
         if answer.verdict == PROVED and answer.epsilon and answer.claim.eps > 2 * answer.epsilon[1] > 0:
             yield f"the claim is {answer.claim.eps / answer.epsilon[1]:.2g} times what ran"
 
+    def lines(self) -> list[str]:
+        """The verdict, all that it rests on, and what fails, a line each; also what ``print`` shows."""
+        failure = [f"wpriv: {self.failure()}"] if self.exit_code else []
+        return [self.sentence(), *(f"{label}: {words}" for label, words in self.facts()), *failure]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def failure(self) -> str:
         """The last line of a failure, which standard error has as well; "" where the claim is proved."""
         if self.verdict == PROVED:

@@ -55,9 +55,8 @@ def command(
     if as_json:
         output.emit_result(SCHEMA, **verdict.as_dict())
     else:
-        lines = [f"{label}: {words}" for label, words in verdict.facts()]
-        lines += [f"wpriv: {verdict.failure()}"] if verdict.exit_code else []
-        output.emit(output.coloured(exponents(verdict.sentence()), bold=True), *map(exponents, lines))
+        first, *lines = map(exponents, verdict.lines())
+        output.emit(output.coloured(first, bold=True), *lines)
     if verdict.exit_code == CheckFailed.exit_code:
         raise CheckFailed(verdict.failure())
     if verdict.exit_code:

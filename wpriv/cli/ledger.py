@@ -86,9 +86,9 @@ def init(
 
     wpriv ledger init sqlite:///b.db --eps 1 --delta 1e-6
 
-    wpriv ledger init sqlite:///b.db --eps 1 --delta 1e-6 --rule gauss
+    wpriv ledger init sqlite:///gauss.db --eps 1 --delta 1e-6 --rule gauss
 
-    wpriv ledger init sqlite:///b.db --eps 1 --delta 1e-6 --partition "all:region=north,south"
+    wpriv ledger init sqlite:///parts.db --eps 1 --delta 1e-6 --partition "all:region=north,south"
     """
     service = _service()
     terms: dict[str, Any] = {**flags.numbers(eps=eps, delta=delta, rho=rho, mu=mu, kappa=kappa, leaks=leaks)}
@@ -210,7 +210,9 @@ def check(
 @app.command(cls=Command)
 def status(
     url: Url,
-    words: Annotated[list[str] | None, argument("STEPS", "Also tell how many of these releases would fit.")] = None,
+    words: Annotated[
+        list[str] | None, argument("STEPS", "Also tell how many of these would fit in one release.")
+    ] = None,
     scope: Scope = None,
     as_json: flags.Json = False,
 ) -> None:
@@ -230,7 +232,7 @@ def status(
     output.emit_bold(*now.promises)
     facts = [("rule", now.rule), *_facts(now.accounts)]
     facts += [("releases", ", ".join(f"{count} {state}" for state, count in now.states.items()))] * bool(now.states)
-    facts += [] if fits is None else [("would fit", f"{fits} of {' '.join(words or ())}")]
+    facts += [] if fits is None else [("would fit", f"{fits} of {' '.join(words or ())} in one release")]
     facts += [] if now.fixed is None else [("what ran", now.fixed)]
     output.emit_facts(facts)
 

@@ -53,7 +53,7 @@ def plain_step(written: Mapping[str, object]) -> dict[str, Any]:
         UsageError: something is given twice under two names, a noise multiplier or eps has no meaning, or ``dpsgd``
             stands beside another sampling.
     """
-    return with_scale(with_sigma(with_noise(plain_values(_with_plain_keys(written)))))
+    return _with_weight(with_scale(with_sigma(with_noise(plain_values(_with_plain_keys(written))))))
 
 
 def with_noise(step: dict[str, Any], swept: Collection[str] = ()) -> dict[str, Any]:
@@ -145,6 +145,21 @@ def with_scale(step: dict[str, Any]) -> dict[str, Any]:
     sensitivity: Any = step.get("sensitivity")
     width = fields["sensitivity"].default if sensitivity is None else number(sensitivity, "sensitivity")
     return {**step, "scale": quotient_up(float(width), eps)}  # type: ignore[arg-type]
+
+
+def _with_weight(step: dict[str, Any]) -> dict[str, Any]:
+    """The step with its sensitivity multiplied by the largest weight of a client or record."""
+    weight, fields = step.pop("largest_weight", None), _parameters(step.get("mech"))
+    if weight is None or not fields:
+        return step
+    if "sensitivity" not in fields or isinstance(step["mech"], Mechanism):
+        which = "a mechanism by name with a sensitivity, such as `mech='gauss'`"
+        raise UsageError(f"`largest_weight` multiplies the sensitivity of {which}; found {shown(step['mech'])}")
+    factor, given = number(weight, "`largest_weight`"), step.get("sensitivity")
+    if not factor > 0:
+        raise UsageError(f"`largest_weight` must be greater than 0; found {echo(factor)}")
+    sensitivity: Any = fields["sensitivity"].default if given is None else number(given, "sensitivity")
+    return {**step, "sensitivity": factor * sensitivity}
 
 
 def _parameters(mech: object) -> dict[str, dataclasses.Field[object]]:

@@ -69,6 +69,8 @@ class Step(StrictModel):
     epochs: Positive | None = declared("epochs")
     max_batch: Count | None = declared("max_batch")
     bands: Count | None = declared("bands")
+    min_separation: Count | None = declared("min_separation")
+    largest_weight: Positive | None = declared("largest_weight")
     observed: Word | None = declared("observed")
 
     def varies(self, name: str) -> bool:
@@ -78,6 +80,8 @@ class Step(StrictModel):
         if name in ("max_batch", "bands"):
             return self.sampling == "poisson"
         fields = plugin_fields("mechanisms", self.mech)
+        if name in ("min_separation", "largest_weight"):
+            return self.sampling in (None, "none") if name == "min_separation" else "sensitivity" in fields
         return name == "n" or name in fields or (name == "noise_multiplier" and "sigma" in fields)
 
 
@@ -95,7 +99,8 @@ class Sweep(StrictModel):
     """One axis of a grid: a number of the question or of a step, or a parameter of a mechanism; its values."""
 
     over: Word = key(
-        "eps, delta, n, epochs, rate, batch, records, group, max_batch, bands, noise_multiplier, or a parameter of the "
+        "eps, delta, n, epochs, rate, batch, records, group, max_batch, bands, min_separation, largest_weight, "
+        "noise_multiplier, or a parameter of the "
         "mechanism, accountant or table"
     )
     values: Grid
@@ -180,7 +185,7 @@ class Panel(Part):
         """Tell whether a quantity takes whole numbers alone: n, or a parameter of that type."""
         if self.table not in PROCESS_TABLES:
             candidates = [plugin_fields("tables", self.table)]
-        elif name in ("n", "batch", "records", "group", "max_batch", "bands"):
+        elif name in ("n", "batch", "records", "group", "max_batch", "bands", "min_separation"):
             return True
         else:
             steps = [step for steps in self.processes().values() for step in steps]
@@ -309,8 +314,8 @@ class Truth(StrictModel):
     """What a check of known runs is expected to find."""
 
     verdict: Literal["proved", "refuted", "contradicted", "incomplete"] = key("the verdict")
-    eps: Annotated[list[NotNegative], Field(min_length=2, max_length=2)] | Literal["none"] | None = optional(
-        "both ends of eps at the claimed delta, or none where no finite eps holds"
+    eps: Annotated[list[NotNegative], Field(min_length=1, max_length=2)] | Literal["none"] | None = optional(
+        "both ends of eps at the claimed delta, the lower one alone, or none where no finite eps holds"
     )
 
 

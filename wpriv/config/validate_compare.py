@@ -70,7 +70,7 @@ def _combinations(each: Panel, names_known: bool) -> Iterator[Fault]:
         yield "sweep", "each axis of a sweep needs a quantity of its own"
     if each.table in PROCESS_TABLES:
         yield from _process_table(each, swept)
-        known = {*SCHEDULE, "eps", "delta", "group", "noise_multiplier"} - {"sampling"}
+        known = {*SCHEDULE, "eps", "delta", "group", "noise_multiplier", "largest_weight"} - {"sampling"}
         known |= each.parameters() | _numeric_options(each) | ({"fpr"} if each.table == "trade-off" else set())
     else:
         yield from _useless_keys(each, _NOT_OF_PLUGINS)

@@ -14,7 +14,7 @@ from wpriv.errors import UsageError, WprivError
 from wpriv.numerics.numbers import number, whole
 
 ONE_RELEASE = "n = 1, since neither n nor epochs was given"
-REPETITION_KEYS = ("n", "rate", "batch", "records", "epochs", "bands")
+REPETITION_KEYS = ("n", "rate", "batch", "records", "epochs", "bands", "min_separation")
 
 
 def sampling_keys(sampling: str | Sampling | None, rate: object, max_batch: object) -> dict[str, object]:
@@ -52,7 +52,34 @@ def repetition(*, bands: object = None, sampling: object = None, **written: obje
     """
     kind = sampling_kind(sampling)
     plain = _repetition(kind, *(written.get(key) for key in ("n", "rate", "batch", "records", "epochs")))
+    if written.get("min_separation") is not None:
+        if bands is not None or "strategy" in written:
+            raise UsageError(
+                "`min_separation` is for independent noise; correlated noise has `separation=...`, a parameter of "
+                "`mech='matrix-gauss'`"
+            )
+        return _separated(plain, whole(written["min_separation"], "min_separation"), kind)
     return plain if bands is None else _banded(plain, whole(bands, "bands"), kind)
+
+
+def _separated(plain: Repetition, separation: int, sampling: object) -> Repetition:
+    """n rounds in which a client takes part at most once in every b: ceil(n / b) releases, adaptively composed."""
+    if sampling != "none":
+        raise UsageError(
+            f"`min_separation` has no proof together with `sampling='{sampling}'`: whoever took part cannot be drawn "
+            f"for some rounds, so that the draws of a client depend on each other. Leave out one of the two"
+        )
+    if separation < 1 or plain.n is None:
+        raise UsageError(
+            f"`min_separation` is a whole number of at least 1, beside `n`, the number of rounds; found {separation} "
+            f"{'without `n`' if plain.n is None else ''}".rstrip()
+        )
+    count = math.ceil(plain.n / separation)
+    note = (
+        f"minimum separation {separation}: in n = {plain.n} rounds a client or record takes part at most {count} "
+        f"times; no amplification by sampling; who takes part depends on no other client's data"
+    )
+    return Repetition(count, plain.rate, (*plain.notes, note))
 
 
 def _banded(plain: Repetition, bands: int, sampling: object) -> Repetition:

@@ -38,7 +38,7 @@ class Place:
         """The place that ``str`` writes as ``text``."""
         scope, colon, rest = text.partition(":")
         partition, equals, part = rest.partition("=")
-        if bool(colon) != bool(equals) or (colon and not (partition and part)):
+        if "=" in scope or bool(colon) != bool(equals) or (colon and not (scope and partition and part)):
             raise UsageError(f"a scope is written sales, or sales:region=north for a part of it; found {text[:80]!r}")
         return cls(scope, partition, part)
 
@@ -82,7 +82,7 @@ class Partition:
             raise UsageError(
                 f"a partition is written sales:region=north,south,east, with each part once; found {text[:80]!r}"
             )
-        return cls(scope, name, names, most, fixed)
+        return cls(scope.strip(), name.strip(), names, most, fixed)
 
 
 @dataclass(frozen=True)

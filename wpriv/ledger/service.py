@@ -133,7 +133,7 @@ class Ledger(Reader):
         return self._admit(what, key, "spend", **about)
 
     def fits(self, what: What, *, scope: str = ROOT) -> int | None:
-        """How many more releases of one kind would fit now, at most 2^40; None for what has several kinds."""
+        """How many steps of one kind would fit now in one release, at most 2^40; None for what has several kinds."""
         process, place = self._read(what), Place.parse(scope)
         self.charter.tree.check(place)
         units = charges.units_of(process)

@@ -342,6 +342,35 @@ def opake() -> None:
     (out / "changing.json").write_text(json.dumps(dict(state_dict(accountant))) + "\n", encoding="utf-8")
 
 
+def opacus() -> None:
+    """The checkpoint of a right run, also with numbers of numpy in its history, and the history as JSON."""
+    import numpy as np
+    import torch
+    from opacus import PrivacyEngine
+
+    out = folder("opacus", "opacus")
+    torch.manual_seed(0)
+    data = torch.utils.data.TensorDataset(torch.randn(5000, 4), torch.randint(0, 2, (5000,)))
+    model, engine = torch.nn.Linear(4, 2), PrivacyEngine()
+    model, optimizer, loader = engine.make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=torch.utils.data.DataLoader(data, batch_size=50),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )
+    for _ in range(5):
+        for x, y in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    engine.save_checkpoint(path=out / "checkpoint.pt", module=model, optimizer=optimizer)
+    state = dict(engine.accountant.state_dict())
+    write_json(out / "history.json", state)
+    state["history"] = [(np.float64(z), np.float64(rate), n) for z, rate, n in state["history"]]
+    torch.save({"privacy_accountant_state_dict": state}, out / "numpy.pt")
+
+
 def lightning() -> None:
     """A checkpoint and a log of a Trainer: an optimizer of Opacus, whose accountant a callback saves."""
     import torch

@@ -98,7 +98,7 @@ def test_the_curve_of_a_claim_lies_on_the_closed_form_from_above():
 
 
 def test_no_other_ranking_than_that_by_the_loss_gives_a_larger_chance():
-    # Theorem 4: four canaries with known chances to be in, and every order of them
+    # Theorem 2: four canaries with known chances to be in, and every order of them
     chances, weights = (0.9, 0.7, 0.4, 0.2), np.array([3.0, 1.0, 0.5, 0.0])
 
     def tails(order):

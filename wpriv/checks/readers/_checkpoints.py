@@ -60,6 +60,12 @@ def _scalar(dtype: object, raw: object = b"") -> object:
     return struct.unpack(f"<{code}", raw)[0]
 
 
+def _encode(characters: object, encoding: object = "latin1") -> object:
+    """The bytes of a number of numpy, which old pickles write as text."""
+    latin = encoding == "latin1" and isinstance(characters, str) and all(ord(each) < 256 for each in characters)
+    return str(characters).encode("latin1") if latin else Placeholder()
+
+
 class _Refusal(pickle.UnpicklingError):
     """Something that no checkpoint of a training holds."""
 
@@ -86,6 +92,8 @@ class _Restricted(_Base):  # type: ignore[misc]
         package = module.partition(".")[0]
         if package == "numpy" and name == "scalar":
             return _scalar
+        if (module, name) == ("_codecs", "encode"):
+            return _encode
         if package in PLACEHOLDERS or (package == "builtins" and name in TYPES):
             return Placeholder
         raise _Refusal(f"{module}.{name}"[:100])

@@ -35,10 +35,7 @@ def read(x: object, further: Mapping[str, object]) -> Found:
     folder = _folder(x)
     assert folder is not None
     history = read_history(folder)
-    facts, notes = (
-        [Fact("noise.relative_to", "clip", where=storage.LEDGER)],
-        [note for note in history.notes if GIVEN not in note],
-    )
+    facts, notes = list[Fact](), [note for note in history.notes if GIVEN not in note]
     statement: Mapping[str, object] = {}
     if (folder / storage.STATEMENT).is_file():
         statement = mapping(_documents.document(folder / storage.STATEMENT), storage.STATEMENT)

@@ -40,8 +40,8 @@ OF_SCORES = ("references", "data", "delta", "confidence", "seed")
 CONSISTENT, VIOLATED, POWERLESS = "consistent", "VIOLATED", "cannot contradict"
 ANSWER, TABLE, FIGURE = "audit.json", "audit.csv", "audit"
 SOURCES = {
-    "one-run": "Steinke, Nasr, Jagielski 2023 (one training, many canaries); Theorem 1 of docs/theory/audits.md",
-    "two-worlds": "Clopper, Pearson 1934; Jagielski, Ullman, Oprea 2020; Theorem 2 of docs/theory/audits.md",
+    "one-run": "Steinke, Nasr, Jagielski 2023; Mahloujifar, Melis, Chaudhuri 2024; Theorem 1 of docs/theory/audits.md",
+    "two-worlds": "Theorem 2 of docs/theory/audits.md",
 }
 NOT_PRIVATE = (
     "the audit computes with the records and the coins of the canaries without noise: its files are not covered by the "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -26,6 +27,8 @@ MAX_EPS = 50.0
 POINTS, REACH, TOL = 81, 5.0, 1e-4
 # noise of a family of processes, over that of the claimed one
 LEAST_NOISE, MOST_NOISE = 1 / 16, 16.0
+# relative width at which the search for a bound ends, for numbers below 1 absolute
+WIDTH = 0.002
 DELTA = 1e-5
 """delta of the lower bound of eps where the claim names none."""
 
@@ -136,6 +139,25 @@ class Family:
     low: float
     high: float
 
+    def bound(self, rejects: Callable[[Null], bool]) -> float:
+        """The least eps of the last curve that is refuted, as all more private ones then are, to two decimals down."""
+        low, high = self.low, self.high
+        if not rejects(self.null(low)):
+            return 0.0
+        while high - low > WIDTH * max(high, 1.0):
+            # factors of noise are halved by ratio
+            middle = math.sqrt(low * high) if low > 0 and self.premise else (low + high) / 2
+            if rejects(self.null(middle)):
+                low = middle
+            else:
+                high = middle
+        return math.floor(100 * self.eps(low)) / 100
+
+
+def general(delta: float) -> Family:
+    """The family of (eps, delta)-DP at one delta, which assumes nothing."""
+    return Family("", lambda eps: of_eps(eps, delta), lambda eps: eps, 0.0, MAX_EPS)
+
 
 @dataclass(frozen=True)
 class Tested:
@@ -155,11 +177,6 @@ class Tested:
     own: Family | None
     is_point: bool
     process: Process | None = None
-
-    @cached_property
-    def general(self) -> Family:
-        """The family of (eps, delta)-DP at this delta, which assumes nothing."""
-        return Family("", lambda eps: of_eps(eps, self.delta), lambda eps: eps, 0.0, MAX_EPS)
 
 
 def read_claim(claim: str | Claim | Process | Mechanism, delta: float | None = None) -> Tested:

@@ -9,115 +9,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import bdtr, betaincinv, gammaln, xlog1py, xlogy
 
 from wpriv.core.kinds import Adjacency
 from wpriv.core.process import Process
-from wpriv.errors import UsageError
-from wpriv.numerics.numbers import rounded
 from wpriv.training.audit.audited_training import Outcome
-
-STEP = 0.01
-"""Width of the intervals of eps that are rejected one after another."""
-MAX_EPS = 50.0
-SLACK = 1e-9
-"""Relative error that is allowed for in binomial probabilities and their inverses."""
+from wpriv.training.audit.claimed_curve import general, of_eps
+from wpriv.training.audit.score_tests import Ranked, Ranks, is_possible
 
 
-def guess_chance(guesses: int, correct: int, coins: int, eps: float, delta: float, *, width: float = 0.0) -> float:
-    """Return a bound on the chance of at least ``correct`` right guesses of coins from an (eps, delta)-DP output.
+def eps_of_guesses(
+    guesses: int, correct: int, coins: int, delta: float, error: float, *, one_sided: bool = False
+) -> float:
+    """Return an eps that exceeds the true one with a chance of at most ``error``; 0 where nothing can be said.
 
     Args:
         guesses: the number of coins that are guessed, fixed in advance. coins: of all fair coins, each of which
-            decides on one record; those that are not guessed are abstained from.
-        eps: the bound holds for every eps in [``eps - width``, ``eps``].
-    Source: Theorem 1 of docs/theory/audits.md; for delta = 0 it is that of Steinke, Nasr, Jagielski (2023).
+            decides on one record; those that are not guessed are abstained from. one_sided: all guesses are "in".
+        error: one minus the confidence, in (0, 1).
+    Source: Theorem 1 of docs/theory/audits.md.
     """
-    if not 0 <= correct <= guesses <= coins:
-        raise UsageError(
-            f"needs 0 <= `correct` <= `guesses` <= `coins`; found correct = {correct}, guesses = {guesses} and "
-            f"coins = {coins}"
-        )
-    if not (0 <= width <= eps < math.inf and 0 <= delta <= 1):
-        raise UsageError(f"needs 0 <= `width` <= `eps` < inf and a `delta` from 0 to 1; found {width}, {eps}, {delta}")
-    if correct == 0:
-        return 1.0
-    wrong = 1 / (1 + math.exp(eps))
-    # v or more are right where r - v or fewer are wrong
-    chance = float(bdtr(guesses - correct, guesses, wrong))
-    # the mean number of guesses that delta makes right is at most this; j of them turn v - j right ones into v
-    mean = coins * delta / (1 + math.exp(eps - width))
-    lacking = np.arange(1, correct + 1)
-    masses = _binomial(guesses, guesses - correct + lacking, wrong)
-    needed = np.cumsum(lacking * masses)
-    full = int(np.searchsorted(needed, mean, side="right"))
-    chance += float(masses[:full].sum())
-    if full < correct:
-        chance += (mean - (float(needed[full - 1]) if full else 0.0)) / float(lacking[full])
-    return min(chance * (1 + SLACK), 1.0)
-
-
-def eps_of_guesses(guesses: int, correct: int, coins: int, delta: float, error: float) -> float:
-    """Return an eps that exceeds the true one with a chance of at most ``error``; 0 where nothing can be said.
-
-    Every smaller eps is rejected: under it so many right guesses would have a chance of at most ``error``.
-
-    Args:
-        guesses, correct, coins, delta: as in ``guess_chance``. error: one minus the confidence, in (0, 1).
-    """
-    _require_error(error)
-    rejected = 0.0
-    for number in range(1, round(MAX_EPS / STEP) + 1):
-        eps = number * STEP
-        if guess_chance(guesses, correct, coins, eps, delta, width=eps - rejected) > error:
-            break
-        rejected = eps
-    return rejected
-
-
-def rate_bounds(hits: int, trials: int, error: float) -> tuple[float, float]:
-    """Clopper and Pearson's (1934) bounds of the chance of a hit, each wrong with a chance of at most ``error``."""
-    _require_error(error)
-    if not 0 <= hits <= trials:
-        raise UsageError(f"needs 0 <= `hits` <= `trials`; found {hits} and {trials}")
-    low = 0.0 if hits == 0 else float(betaincinv(hits, trials - hits + 1, error)) * (1 - SLACK)
-    # the upper bound of hits is one minus the lower bound of misses
-    misses = trials - hits
-    high = 1.0 if misses == 0 else 1 - float(betaincinv(misses, hits + 1, error)) * (1 - SLACK)
-    return low, high
-
-
-def eps_of_rates(
-    true_positives: tuple[int, int], false_positives: tuple[int, int], delta: float, error: float
-) -> float:
-    """Return an eps that exceeds the true one with a chance of at most ``error``, from a test of "was it there?".
-
-    Args:
-        true_positives: hits and trials with the record. false_positives: hits and trials without it.
-        delta: from 0 to 1. error: one minus the confidence, in (0, 1); each rate may err with half of it.
-    Source: Theorem 2 of docs/theory/audits.md (Kairouz, Oh, Viswanath 2015; Jagielski, Ullman, Oprea 2020).
-    """
-    _require_error(error)
-    tpr = rate_bounds(*true_positives, error / 2)[0]
-    fpr = rate_bounds(*false_positives, error / 2)[1]
-    ratios = [(tpr - delta, fpr), (1 - fpr - delta, 1 - tpr)]
-    bounds = [math.log(above / below) for above, below in ratios if above > 0 and below > 0]
-    return max([0.0, *bounds])
-
-
-def _require_error(error: float) -> None:
-    if not 0 < error < 1:
-        raise UsageError(f"one minus the confidence must lie strictly between 0 and 1; found {error}")
-
-
-def _binomial(trials: int, hits: NDArray[np.int64], chance: float) -> NDArray[np.float64]:
-    """Return the probabilities of so many hits."""
-    choose = gammaln(trials + 1) - gammaln(hits + 1) - gammaln(trials - hits + 1)
-    masses: NDArray[np.float64] = np.exp(choose + xlogy(hits, chance) + xlog1py(trials - hits, -chance))
-    return masses
+    number = coins / 2 if one_sided else float(coins)
+    return general(delta).bound(lambda null: not is_possible(null, number, guesses, correct, error))
 
 
 CONFIDENCE = 0.95
@@ -131,7 +46,8 @@ class Test:
 
     Args:
         statistic: ``sums`` or ``differences``, see wpriv/training/audit/audited_training.py.
-        guesses, correct: how many canaries were guessed, and how many of the guesses were right.
+        guesses, correct: how many canaries were guessed, and how many of the guesses were right; with two
+            worlds, how many of the most extreme scores were counted, and how many were as their end says.
         epsilon_at_least: the lower bound, rounded down. error: the largest chance that it is wrong.
     """
 
@@ -164,8 +80,8 @@ def guess_tests(outcomes: Sequence[Outcome], delta: float) -> tuple[Test, ...]:
             low = 0 if one_sided else guesses // 2  # guesses that a canary is out
             out, present = order[:low], order[len(coins) - (guesses - low) :]
             correct = int((~coins[out]).sum() + coins[present].sum())
-            eps = eps_of_guesses(guesses, correct, len(coins), delta, error)
-            tests.append(Test(name, guesses, correct, rounded(eps, up=False), error))
+            eps = eps_of_guesses(guesses, correct, len(coins), delta, error, one_sided=one_sided)
+            tests.append(Test(name, guesses, correct, eps, error))
     return tuple(tests)
 
 
@@ -218,7 +134,7 @@ def _most(plan: Design, one_sided: bool, delta: float, statistics: int) -> float
     for share in SHARES:
         guesses = max(1, round(share * canaries))
         correct = round(plan.right(guesses, 0 if one_sided else guesses // 2))
-        bounds.append(eps_of_guesses(guesses, min(guesses, correct), canaries, delta, error))
+        bounds.append(eps_of_guesses(guesses, min(guesses, correct), canaries, delta, error, one_sided=one_sided))
     return max(bounds)
 
 
@@ -236,63 +152,38 @@ def ceiling(outcomes: Sequence[Outcome], delta: float, method: str) -> float:
     process, statistics = outcomes[0].process, len(outcomes[0].scores)
     coins = np.concatenate([outcome.coins for outcome in outcomes])
     if method == "two-worlds":
-        coins = coins[len(coins) // 2 :]
         present, missing = int(coins.sum()), int((~coins).sum())
         hits = round(design(process, present, missing).seen_in * present)
-        eps = eps_of_rates((hits, present), (0, missing), delta, (1 - CONFIDENCE) / statistics)
-    else:
-        plan = design(process, float(coins.sum()), float((~coins).sum()))
-        eps = _most(plan, is_one_sided(process, len(coins), delta, statistics), delta, statistics)
-    return rounded(eps, up=False)
+        # canaries that are in and not seen stand at random among those that are out
+        score = np.concatenate([np.ones(hits), np.zeros(present - hits + missing)])
+        ranked = Ranked.of(score, np.arange(len(coins)) < present)
+        return _rank_test("", ranked, delta, (1 - CONFIDENCE) / statistics).epsilon_at_least
+    plan = design(process, float(coins.sum()), float((~coins).sum()))
+    return _most(plan, is_one_sided(process, len(coins), delta, statistics), delta, statistics)
 
 
-def rate_tests(outcomes: Sequence[Outcome], delta: float) -> tuple[Test, ...]:
-    """Bound the error rates of a threshold on the score of the one canary of each training.
-
-    The first half of the trainings sets the threshold, and the second half is counted.
+def rank_tests(outcomes: Sequence[Outcome], delta: float) -> tuple[Test, ...]:
+    """Count the trainings with the canary among those with the highest scores, and those without it among the lowest.
 
     Returns:
         A test for each statistic; together they err with a chance of at most 5% (a union bound).
     """
-    statistics = list(outcomes[0].scores)
-    error = (1 - CONFIDENCE) / len(statistics)
     coins = np.array([bool(outcome.coins[0]) for outcome in outcomes])
-    half = len(coins) // 2
-    tests = []
-    for name in statistics:
-        scores = np.array([float(outcome.scores[name][0]) for outcome in outcomes])
-        threshold = _best_threshold(scores[:half], coins[:half], delta, error)
-        positive = scores[half:] > threshold
-        present, missing = _counts(positive, coins[half:])
-        eps = eps_of_rates(present, missing, delta, error)
-        correct = present[0] + missing[1] - missing[0]
-        tests.append(Test(name, present[1] + missing[1], correct, rounded(eps, up=False), error))
-    return tuple(tests)
+    statistics = list(outcomes[0].scores)
+    scores = {name: np.array([float(outcome.scores[name][0]) for outcome in outcomes]) for name in statistics}
+    error = (1 - CONFIDENCE) / len(statistics)
+    return tuple(_rank_test(name, Ranked.of(scores[name], coins), delta, error) for name in statistics)
 
 
-def _best_threshold(scores: NDArray[np.float64], coins: NDArray[np.bool_], delta: float, error: float) -> float:
-    """Return the threshold between two scores that would give the largest bound on these trainings.
-
-    Among thresholds of one bound, such as 0, it is the one with the largest difference of the two rates.
-    """
-    ordered = np.sort(scores)
-
-    def quality(threshold: float) -> tuple[float, float]:
-        present, missing = _counts(scores > threshold, coins)
-        difference = present[0] / max(present[1], 1) - missing[0] / max(missing[1], 1)
-        return eps_of_rates(present, missing, delta, error), difference
-
-    candidates: list[float] = ((ordered[1:] + ordered[:-1]) / 2).tolist()
-    return max(candidates, key=quality)
-
-
-def _counts(positive: NDArray[np.bool_], coins: NDArray[np.bool_]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the positives and the trials with the canary, and the same without it."""
-    present, missing = positive[coins], positive[~coins]
-    return (int(present.sum()), len(present)), (int(missing.sum()), len(missing))
+def _rank_test(name: str, ranked: Ranked, delta: float, error: float) -> Test:
+    """The bound of one statistic, and the count that gives it."""
+    ranks = Ranks(ranked)
+    eps = general(delta).bound(partial(ranks.rejects, error=error))
+    best = min(ranks.parts(of_eps(eps, delta)), key=lambda part: part.p_value / part.share)
+    return Test(name, best.of, best.number, eps, error)
 
 
 METHODS: dict[str, Callable[[Sequence[Outcome], float], tuple[Test, ...]]] = {
     "one-run": guess_tests,
-    "two-worlds": rate_tests,
+    "two-worlds": rank_tests,
 }

@@ -96,7 +96,7 @@ class Guesses:
     ranked: Ranked
 
     def parts(self, null: Null) -> tuple[Part, ...]:
-        """The p-value of each number of right guesses, by Theorem 3 of docs/theory/audits.md."""
+        """The p-value of each number of right guesses, by Theorem 1 of docs/theory/audits.md."""
         counts = self._counts(null)
         return tuple(
             Part(name, 1 / len(counts), right, guesses, guess_chance(curve, coins, guesses, right))
@@ -128,7 +128,7 @@ def is_possible(null: Null, coins: float, guesses: int, right: int, chance: floa
         null: for guesses of "in" alone that of the claim, else its ``symmetric``.
         coins: of all fair coins, whether guessed or not; half of them for guesses of "in" alone.
         guesses: how many are guessed, fixed in advance. right: how many of the guesses are right. chance: in (0, 1].
-    Source: Theorem 3 of docs/theory/audits.md, after Mahloujifar, Melis, Chaudhuri (2024), Theorem 3.2.
+    Source: Theorem 1 of docs/theory/audits.md, after Mahloujifar, Melis, Chaudhuri (2024), Theorem 3.2.
     """
     tpr, fpr = null.tpr.tolist()[:-1], null.fpr.tolist()[:-1]
     # ``known``: the chance of all counts from c on; ``rights`` and ``wrongs``: the mean numbers of guesses there
@@ -182,7 +182,7 @@ class Ranks:
     weights: Array | None = None
 
     def parts(self, null: Null, simulations: int = SIMULATIONS) -> tuple[Part, ...]:
-        """The p-value of each statistic, by Theorem 4 of docs/theory/audits.md."""
+        """The p-value of each statistic, by Theorem 2 of docs/theory/audits.md."""
         shares, error = (COUNTED, 1.0) if self.weights is None else (EXTREMES, OF_EXTREMES)
         parts = []
         if self.weights is not None:
@@ -234,7 +234,7 @@ def count_chance(null: Null, present: int, missing: int, number: int, count: int
 
     Args:
         null: the claim. present, missing: numbers of scores of canaries that were in and out.
-    Source: Theorem 4 of docs/theory/audits.md.
+    Source: Theorem 2 of docs/theory/audits.md.
     """
     others = number - count + 1
     if count == 0 or others > missing:

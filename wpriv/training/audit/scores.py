@@ -6,7 +6,7 @@ import math
 import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from wpriv.files.shown import Shown
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.numbers import finite_number, positive_number, short, shown, text, whole
 from wpriv.results.model import Json
-from wpriv.training.audit.claimed_curve import Family, Null, Tested, read_claim
+from wpriv.training.audit.claimed_curve import Tested, general, read_claim
 from wpriv.training.audit.score_tests import BLOCK, Bools, Guesses, Part, Ranked, Ranks, Sequential
 
 SCHEMA = "wpriv.score-audit/1"
@@ -39,10 +39,10 @@ METHODS = {
     "sequential": "canaries were in or out at random; no score depends on another one; scores in the order of arrival",
 }
 SOURCES = {
-    "one-run": "Steinke, Nasr, Jagielski 2023; Mahloujifar, Melis, Chaudhuri 2024; Theorem 3 of docs/theory/audits.md",
-    "independent": "Theorem 4 of docs/theory/audits.md",
-    "two-worlds": "Theorem 4 of docs/theory/audits.md",
-    "sequential": "Ville 1939; Theorem 5 of docs/theory/audits.md",
+    "one-run": "Steinke, Nasr, Jagielski 2023; Mahloujifar, Melis, Chaudhuri 2024; Theorem 1 of docs/theory/audits.md",
+    "independent": "Theorem 2 of docs/theory/audits.md",
+    "two-worlds": "Theorem 2 of docs/theory/audits.md",
+    "sequential": "Ville 1939; Theorem 3 of docs/theory/audits.md",
 }
 ESTIMATE = "an audit is an estimate, and never a proof: that a claim is not refuted does not show that it holds"
 REFUTED, KEPT = "refuted", "not refuted"
@@ -247,8 +247,8 @@ def _concluded(
     error = 1 - confidence
     observed = evidence(method, claim, scores, included, coins, seed)
     counts = replace(observed, weights=None) if isinstance(observed, Ranks) else observed
-    families = [(counts, claim.general), *([(observed, claim.own)] if claim.own else [])]
-    bounds = tuple(Bound(_bound(each, family, error), family.premise) for each, family in families if family)
+    families = [(counts, general(claim.delta)), *([(observed, claim.own)] if claim.own else [])]
+    bounds = tuple(Bound(family.bound(partial(each.rejects, error=error)), family.premise) for each, family in families)
     perfect = evidence(method, claim, included.astype(float), included, coins, seed)
     looks = None
     if isinstance(observed, Sequential):
@@ -277,26 +277,6 @@ def _require_coins(included: Bools) -> None:
             f"`method='one-run'` is for canaries that were in by fair coins, and {present} of {number} were in: give "
             f"the canaries of the coins alone, or `method='independent'` if no score depends on another one"
         )
-
-
-def _bound(evidence: Evidence, family: Family, error: float) -> float:
-    """The least eps of the last curve of a family that is refuted, as all before it are; 0 where none is."""
-
-    def rejects(at: float) -> bool:
-        null: Null = family.null(at)
-        return evidence.rejects(null, error)
-
-    low, high = family.low, family.high
-    if not rejects(low):
-        return 0.0
-    while high - low > 0.002 * max(high, 1.0):
-        # numbers of noise are far apart, and halved by ratio
-        middle = math.sqrt(low * high) if family.premise and low > 0 else (low + high) / 2
-        if rejects(middle):
-            low = middle
-        else:
-            high = middle
-    return family.eps(low)
 
 
 def _read(source: object) -> tuple[str, Array, Bools]:

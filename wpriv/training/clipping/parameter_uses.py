@@ -11,6 +11,7 @@ by a backward pass through that computation. Nothing of the records is computed 
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from wpriv.errors import Unsupported
-from wpriv.training.clipping.example_gradients import Share, explicit, outer, products, together
+from wpriv.training.clipping.example_gradients import Share, explicit, outer, products, roughness, together
 from wpriv.training.clipping.layer_rules import embedding
 from wpriv.training.clipping.record_trees import Records, leaves
 
@@ -59,10 +60,15 @@ class Rows(int):
 
 @dataclass(frozen=True)
 class Computed:
-    """A tensor that is computed from parameters alone: from ``roots``, parameters or rows of an embedding."""
+    """A tensor that is computed from parameters alone: from ``roots``, parameters or rows of an embedding.
+
+    Args:
+        normed: v and g of a matrix that weight norm computes, g v / |v| for each row; None for others.
+    """
 
     tensor: Tensor
     roots: tuple[Tensor, ...]
+    normed: tuple[Tensor, Tensor] | None = None
 
 
 # the gradient of an operation's result -> gradients by record of the tensors that took part in it
@@ -221,8 +227,14 @@ class Uses(TorchFunctionMode):
                     padding = given.get("padding_idx", args[2] if len(args) > 2 else None)
                     self.embedded[id(tensor)] = args[1], args[0], padding
                     roots = (tensor,)
-                self.computed[id(tensor)] = Computed(tensor, roots)
+                normed = tuple(args[:2]) if func.__name__ == "_weight_norm" and self._by_rows(*args) else None
+                self.computed[id(tensor)] = Computed(tensor, roots, normed)  # type: ignore[arg-type]
         return out
+
+    def _by_rows(self, v: Any, g: Any, dim: int = 0) -> bool:
+        """Return whether weight norm scales the rows of a matrix, of two parameters."""
+        both = all(isinstance(part, nn.Parameter) and id(part) in self.computed for part in (v, g))
+        return bool(both and dim == 0 and v.dim() == 2)
 
     # --- operations in which both meet ---
 
@@ -339,8 +351,10 @@ class Uses(TorchFunctionMode):
 class Reflections(torch.autograd.Function):
     """``torch.linalg.householder_product`` of one matrix, of which the gradients of many records are fast.
 
-    Q is the first columns E of a product of reflections H_j = 1 - tau_j v_j v_j^T. With L = (H_1 ... H_{j-1})^T G and
-    R = H_{j+1} ... H_k E the gradient in tau_j is -(v_j^T L)(v_j^T R)^T, in v_j it is -tau_j (L R^T v_j + R L^T v_j).
+    The product of the reflections 1 - tau_j v_j v_j^T is 1 - V T V^T with T = (1 + D U)^-1 D, where D holds tau, and U
+    is what V^T V has above its diagonal. So the gradients are matrix products with T.
+
+    Source: Joffrain et al. (2006), the UT transform.
     """
 
     generate_vmap_rule = True
@@ -360,18 +374,20 @@ class Reflections(torch.autograd.Function):
     def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """Return the gradients of both arguments."""
         lower, tau = ctx.saved_tensors
+        count = lower.shape[1]
         first = torch.eye(*lower.shape, dtype=lower.dtype, device=lower.device)
-        vectors = (lower.tril(-1) + first).unbind(1)
-        right = [first]
-        for vector, scale in zip(vectors[:0:-1], tau.flip(0), strict=False):
-            right.append(right[-1] - scale * torch.outer(vector, vector @ right[-1]))
-        left, of_lower, of_tau = delta, [], []
-        for vector, scale, other in zip(vectors, tau, reversed(right), strict=True):
-            along, across = vector @ left, vector @ other
-            of_tau.append(-(along * across).sum())
-            of_lower.append(-scale * (left @ across + other @ along))
-            left = left - scale * torch.outer(vector, along)
-        return torch.stack(of_lower, dim=1).tril(-1), torch.stack(of_tau)
+        v = lower.tril(-1) + first
+        top, above = v[:count], (v.T @ v).triu(1)
+        inverse = torch.linalg.inv(first[:count] + tau.unsqueeze(1) * above)
+        t = inverse * tau
+        # of Q = E - V T W with W = V^T E, from the last step to the first
+        along = v.T @ delta
+        of_w, of_t = -t.T @ along, -along @ top
+        z = inverse.T @ of_t
+        of_n = -z @ t.T
+        of_above = (tau.unsqueeze(1) * of_n).triu(1)
+        of_v = v @ (of_above + of_above.T) - delta @ (top @ t.T) + first @ of_w.T
+        return of_v.tril(-1), (z.diagonal() + (of_n * above).sum(dim=1))
 
 
 @contextmanager
@@ -406,6 +422,8 @@ def _to_roots(computed: Computed, share: Share) -> list[tuple[Tensor, Share]]:
     tensor, roots = computed.tensor, computed.roots
     if tensor is roots[0]:
         return [(tensor, share)]
+    if computed.normed is not None and share.factors is not None:
+        return _of_normed(*computed.normed, *share.factors)
     size = max(1, TOGETHER // max(root.numel() for root in roots))
     options = {"retain_graph": True, "allow_unused": True, "is_grads_batched": True}
     deltas = torch.split(share.each().to(tensor.dtype), size)
@@ -419,6 +437,30 @@ def _to_roots(computed: Computed, share: Share) -> list[tuple[Tensor, Share]]:
         ) from error
     parts = zip(roots, zip(*pieces, strict=True), strict=True)
     return [(root, explicit(torch.cat(grads))) for root, grads in parts if grads[0] is not None]
+
+
+def _of_normed(v: Tensor, g: Tensor, h: Tensor, d: Tensor) -> list[tuple[Tensor, Share]]:
+    """Return the gradients of v and g where those of g v / |v|, row by row, are G_i = sum over t of d_it h_it^T.
+
+    With u = v / |v| that of g is G u by rows, and that of v is g / |v| (G - (G u) u), whose squared norm is a difference
+    of two: a bound on the rounding of both, and of the sum, is added.
+    """
+    lengths = torch.linalg.vector_norm(v, dim=1, keepdim=True)
+    unit, scale = (v / lengths).to(h.dtype), (g / lengths).to(h.dtype)
+    of_g = (d * (h @ unit.T)).sum(dim=1)
+    whole = ((h @ h.transpose(1, 2)) @ d * d).sum(dim=1)
+    sizes = (torch.linalg.vector_norm(h, dim=2) * torch.linalg.vector_norm(d * scale.T, dim=2)).sum(dim=1)
+    rough = 4 * roughness(h.dtype) * math.sqrt(h.shape[2] + d.shape[2])
+    squares = (whole - of_g.square()).clamp(min=0.0) @ scale.square().squeeze(1) + sizes.square() * rough
+
+    def weighted(factors: Tensor) -> Tensor:
+        sums = (d * factors.view(-1, 1, 1)).flatten(0, 1).T @ h.flatten(0, 1)
+        return scale * (sums - (factors @ of_g).unsqueeze(1) * unit)
+
+    def each() -> Tensor:
+        return scale * (d.transpose(1, 2) @ h - of_g.unsqueeze(2) * unit)
+
+    return [(v, Share(squares, weighted, each)), (g, explicit(of_g.unsqueeze(2)))]
 
 
 def _as(tensor: Tensor, like: Tensor) -> Tensor:

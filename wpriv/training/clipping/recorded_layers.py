@@ -140,11 +140,12 @@ def recurrent(
         outputs = []
         for way in range(ways):
             suffix, place = f"_l{depth}{'_reverse' * way}", depth * ways + way
-            positions, h, c = _direction(layer, record, suffix, x, states[0][place], states[1][place], way == 1)
-            outputs.append(torch.stack(positions, dim=1))
+            direction = _long_memory if isinstance(layer, nn.LSTM) else _direction
+            output, h, c = direction(layer, record, suffix, x, states[0][place], states[1][place], way == 1)
+            outputs.append(output)
             last_h.append(h)
             last_c.append(c)
-        x = torch.cat(outputs, dim=2)
+        x = torch.cat(outputs, dim=2) if ways == 2 else outputs[0]
         if layer.dropout and depth < layer.num_layers - 1:
             x = F.dropout(x, layer.dropout, layer.training)
     final: Any = torch.stack(last_h)
@@ -153,11 +154,14 @@ def recurrent(
     return x if layer.batch_first else x.transpose(0, 1), final
 
 
+NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+
+
 def _direction(
     layer: nn.RNNBase, record: Record, suffix: str, x: Tensor, h: Tensor, c: Tensor, backwards: bool
-) -> tuple[list[Tensor], Tensor, Tensor]:
-    """Return the outputs of one direction of one layer at all positions, and its last states."""
-    names = [f"{kind}{suffix}" for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the outputs of one direction of one layer at all positions [B, T, H], and its last states."""
+    names = [f"{kind}{suffix}" for kind in NAMES]
     w_x, w_h, b_x, b_h = (getattr(layer, name, None) for name in names)
     inputs = F.linear(x, w_x, b_x)  # type: ignore[arg-type]
     steps, kind = inputs.unbind(dim=1), _kind(layer)
@@ -175,7 +179,88 @@ def _direction(
     states = torch.stack(before, dim=1)
     factors = torch.stack(scales, dim=1) if isinstance(layer, nn.GRU) else None
     record(x, inputs, _recurrent_rule(layer, names, states, factors))
-    return outputs, h, c
+    return torch.stack(outputs, dim=1), h, c
+
+
+def _long_memory(
+    layer: nn.RNNBase, record: Record, suffix: str, x: Tensor, h: Tensor, c: Tensor, backwards: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what ``_direction`` does, for an LSTM, with a backward pass over all positions at once."""
+    names = [f"{kind}{suffix}" for kind in NAMES]
+    w_x, w_h, b_x, b_h = (getattr(layer, name, None) for name in names)
+    assert w_x is not None
+    assert w_h is not None
+    inputs = F.linear(x, w_x, None if b_x is None or b_h is None else b_x + b_h)
+    outputs, c_last, before = LongMemory.apply(inputs, w_h.detach(), h, c, backwards)  # type: ignore[no-untyped-call]
+    record(x, inputs, _recurrent_rule(layer, names, before, None))
+    return outputs, outputs[:, 0 if backwards else -1], c_last
+
+
+class LongMemory(torch.autograd.Function):
+    """The recurrence of an LSTM: gates i, f, g, o; c' = f c + i g; h' = o tanh(c').
+
+    The operations are those of the layer, position after position, on buffers that all positions share. Backward, what
+    multiplies the gradients at a position does not depend on them, and is computed for all positions together.
+    """
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, inputs: Tensor, weight: Tensor, h: Tensor, c: Tensor, backwards: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the states [B, T, H], the last c, and the state before each position [B, T, H].
+
+        Args:
+            inputs: [B, T, 4 H] the maps of the inputs with all biases. weight: [4 H, H] of the states.
+            h, c: [B, H] the first states. backwards: from the last position to the first.
+        """
+        batch, length, width = len(inputs), inputs.shape[1], h.shape[1]
+        maps = inputs.transpose(0, 1).flip(0) if backwards else inputs.transpose(0, 1)
+        gates = maps.clone(memory_format=torch.contiguous_format)
+        # row 0 has the first states, row t + 1 those after position t
+        states, cells = (first.new_empty(length + 1, batch, width) for first in (h, c))
+        states[0], cells[0] = h, c
+        bent, of_weight = torch.empty_like(states[1:]), weight.t()
+        h_rows, c_rows = states.unbind(0), cells.unbind(0)
+        for t, (row, curve) in enumerate(zip(gates.unbind(0), bent.unbind(0), strict=True)):
+            row.addmm_(h_rows[t], of_weight)
+            i, f, g, o = row.chunk(4, dim=1)
+            row[:, : 2 * width].sigmoid_()
+            torch.mul(f, c_rows[t], out=c_rows[t + 1]).addcmul_(i, g.tanh_())
+            torch.mul(o.sigmoid_(), torch.tanh(c_rows[t + 1], out=curve), out=h_rows[t + 1])
+        ctx.save_for_backward(gates, cells, bent, weight)
+        ctx.backwards = backwards
+        before, after = states[:-1].transpose(0, 1), states[1:].transpose(0, 1)
+        if backwards:
+            before, after = before.flip(1), after.flip(1)
+        ctx.mark_non_differentiable(before)
+        return after, cells[-1], before
+
+    @staticmethod
+    def backward(ctx: Any, *deltas: Any) -> tuple[Tensor | None, ...]:
+        """Return the gradients at the inputs and the first states."""
+        gates, cells, bent, weight = ctx.saved_tensors
+        length, batch, width = bent.shape
+        along = (deltas[0].flip(1) if ctx.backwards else deltas[0]).transpose(0, 1).unbind(0)
+        i, f, g, o = gates.view(length, batch, 4, width).unbind(2)
+        # the derivatives of the gates, times what each is multiplied with
+        slopes = (gates - gates.square()).view(length, batch, 4, width)
+        slopes[:, :, 2] = 1 - g.square()
+        for place, other in enumerate((g, cells[:-1], i, bent)):
+            slopes[:, :, place] *= other
+        through = o - o * bent.square()
+        total = torch.empty_like(slopes)
+        flat, dc, later = total.flatten(2).unbind(0), deltas[1].clone(), None
+        parts = (slopes[:, :, :3].unbind(0), slopes[:, :, 3].unbind(0), total[:, :, :3].unbind(0))
+        for t in range(length - 1, -1, -1):
+            dh = along[t] if later is None else torch.addmm(along[t], later, weight)
+            dc.addcmul_(dh, through[t])
+            torch.mul(parts[0][t], dc.unsqueeze(1), out=parts[2][t])
+            torch.mul(parts[1][t], dh, out=total[t, :, 3])
+            dc.mul_(f[t])
+            later = flat[t]
+        assert later is not None
+        at_inputs = total.flatten(2).flip(0) if ctx.backwards else total.flatten(2)
+        return at_inputs.transpose(0, 1), None, later @ weight, dc, None
 
 
 def cell(layer: nn.RNNCellBase, record: Record, x: Tensor, hx: Any = None) -> Tensor | tuple[Tensor, Tensor]:

@@ -1,0 +1,103 @@
+"""`wpriv ledger`: its words, its exit codes, and what it prints."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.command_line import call
+
+pytest.importorskip("sqlalchemy")
+URL = "sqlite:///b.db"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_init_spend_and_export_in_the_words_of_the_guide(capsys):
+    assert call(capsys, f"ledger init {URL} --eps 1 --delta 1e-6 --rule gauss")[0] == 0
+    code, out, _ = call(capsys, f'ledger spend {URL} "gauss sigma=100 n=10" --key ID')
+    assert (code, out.splitlines()[0]) == (0, "release 2: begun")
+    code, out, _ = call(capsys, f'ledger spend {URL} "gauss sigma=100 n=10" --key ID')
+    assert (code, out.splitlines()[0]) == (0, "release 2: begun before; nothing was spent again")
+    code, out, err = call(capsys, f'ledger spend {URL} "gauss sigma=100 n=551"')
+    assert (code, out) == (1, "")
+    assert "refused by scope all" in err
+    assert "there is room for 550 of its 551 releases" in err
+    assert call(capsys, f'ledger spend {URL} "gauss sigma=100 n=550" --dry-run')[:2] == (0, "fits; nothing was spent\n")
+    assert call(capsys, f"ledger export {URL} --out h.json")[0] == 0
+    code, out, _ = call(capsys, "budget --history h.json --delta 1e-6 --quiet")
+    assert (code, out) == call(capsys, 'budget "gauss sigma=100 n=10" --delta 1e-6 --quiet')[:2]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("ledger", 2, "no ledger command given"),
+        ("ledger spent x", 2, "did you mean 'spend'"),
+        (f"ledger init {URL}", 2, "needs a limit"),
+        (f"ledger init {URL} --eps 1", 2, "`eps` with `delta`".replace("`eps`", "--eps").replace("`delta`", "--delta")),
+        (f"ledger init {URL} --eps 1 --delta 1e-6 --rule pld", 2, "pld is no rule"),
+        (f"ledger init {URL} --eps 1 --delta 1e-6 --rule residu", 2, "did you mean 'residue'"),
+        (f"ledger init {URL} --eps 1 --delta 1e-6 --leaks 1", 2, "a part of delta"),
+        ("ledger init b.db --eps 1 --delta 1e-6", 2, "named by a URL"),
+        (f"ledger status {URL}", 4, "there is no ledger"),
+        ('ledger plan "gauss sigma=1"', 2, "needs a limit"),
+    ],
+)
+def test_what_is_wrong_is_said(capsys, line, code, words):
+    found, out, err = call(capsys, line)
+    assert (found, out) == (code, "")
+    assert words in err
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        (f"ledger init {URL} --eps 1 --delta 1e-6", 2, "holds a ledger already"),
+        (f'ledger spend {URL} "guass sigma=1"', 2, "did you mean 'gauss'"),
+        (f'ledger spend {URL} "gauss sigma=1" --scope sales', 2, "no scope called 'sales'"),
+        (f'ledger spend {URL} "zcdp rho=0.001"', 3, "zcdp"),
+        (f"ledger begin {URL} 7", 2, "no release '7'"),
+        (f'ledger check {URL} --head "9 ab"', 1, "restored from a"),
+        (f"ledger import {URL} nothing.jsonl", 4, "nothing.jsonl"),
+    ],
+)
+def test_what_is_wrong_with_a_ledger_is_said(capsys, line, code, words):
+    assert call(capsys, f"ledger init {URL} --eps 1 --delta 1e-6")[0] == 0
+    found, out, err = call(capsys, line)
+    assert (found, out) == (code, "")
+    assert words in err
+
+
+def test_answers_as_json(capsys):
+    call(capsys, f"ledger init {URL} --eps 1 --delta 1e-6 --limit mu=0.2")
+    receipt = json.loads(call(capsys, f'ledger spend {URL} "gauss sigma=100" --json')[1])
+    assert (receipt["release"], receipt["state"], receipt["repeated"]) == ("2", "begun", False)
+    status = json.loads(call(capsys, f"ledger status {URL} --json")[1])
+    assert [account["account"] for account in status["accounts"]] == ["T", "A", "T", "A"]
+    assert status["states"] == {"begun": 1}
+    head = json.loads(call(capsys, f"ledger head {URL} --json")[1])
+    assert call(capsys, f'ledger check {URL} --head "{head["seq"]} {head["digest"]}"')[0] == 0
+
+
+def test_a_forecast_names_the_best_rule(capsys):
+    code, out, _ = call(capsys, 'ledger plan "gauss sigma=100 n=10" --eps 1 --delta 1e-6 --json')
+    answer = json.loads(out)
+    rounds = {row["rule"]: row["rounds"] for row in answer["rows"]}
+    assert (code, answer["best"]) == (0, "gauss")
+    assert (rounds["gauss"], rounds["rdp"], rounds["basic"], rounds["fixed in advance"]) == (56, 48, None, 56)
+
+
+def test_reserve_begin_and_end(capsys):
+    call(capsys, f"ledger init {URL} --eps 1 --delta 1e-6")
+    assert call(capsys, f'ledger reserve {URL} "laplace scale=20" --key k --expires 60')[0] == 0
+    assert call(capsys, f"ledger begin {URL} k --nonce mine")[0] == 0
+    code, _, err = call(capsys, f"ledger begin {URL} k --nonce other")
+    assert code == 1
+    assert "must not be read" in err
+    assert call(capsys, f"ledger cancel {URL} k")[0] == 1
+    assert call(capsys, f"ledger done {URL} k")[1].startswith("release 2: done")
