@@ -353,7 +353,11 @@ def _compared(run: Run, claim: Claim) -> Answer:
 
 
 def decided(process: Process, claim: Claim) -> Decision:
-    return decide(Question(claim, process, simulated=False))
+    """Decide a claim of a process; numbers beyond the range of doubles leave it open."""
+    try:
+        return decide(Question(claim, process, simulated=False))
+    except OverflowError:
+        raise Unsupported(f"the numbers of {claim} are beyond the range of doubles here") from None
 
 
 def implied_claim(claim: Claim) -> Claim | None:

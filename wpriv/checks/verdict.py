@@ -21,6 +21,7 @@ from wpriv.checks.judge import (
 from wpriv.checks.premises import COMPUTED, DECLARED, Premises
 from wpriv.checks.what_ran import ADD, ZERO, Difference
 from wpriv.core.process import MAX_STEPS
+from wpriv.errors import Unsupported, UsageError
 from wpriv.files.shown import Shown
 from wpriv.numerics.numbers import echo, short, text
 
@@ -276,7 +277,7 @@ class Verdict(Shown):
         if self.premises.word("adjacency") == ADD and self.adjacency == ZERO:
             yield "the number of records is public, so that neighbours have the same number: stated for zero-out"
         if answer.verdict == PROVED and answer.epsilon and answer.claim.eps > 2 * answer.epsilon[1] > 0:
-            yield f"the claim is {answer.claim.eps / answer.epsilon[1]:.2g} times what ran"
+            yield f"the claim is {answer.claim.eps / answer.epsilon[1]:.2g} times what ran{_least_noise(answer)}"
 
     def lines(self) -> list[str]:
         """The verdict, all that it rests on, and what fails, a line each; also what ``print`` shows."""
@@ -333,6 +334,33 @@ class Verdict(Shown):
             "facts": [[label, words] for label, words in self.facts()],
             "exit_code": self.exit_code,
         }
+
+
+def _least_noise(answer: Answer) -> str:
+    """The noise with which the claim would just hold, of Gaussian steps of one kind; "" where it is not known."""
+    from wpriv.accounting.calibrate import calibrate
+
+    run, part = answer.run, answer.run.parts[0]
+    noise = part.mechanism.additive_noise()
+    exact = len(run.parts) == 1 and run.group == 1 and part.kind in ("none", "poisson") and run.lowers == run.uppers
+    if not exact or noise is None or not noise.is_textbook("gauss") or not answer.claim.delta:
+        return ""
+    kind, rate = (None, None) if part.kind == "none" else (part.kind, part.rate)
+    claim, size = answer.claim, noise.sensitivity
+    try:
+        least = calibrate(
+            "gauss",
+            eps=claim.eps,
+            delta=claim.delta,
+            n=part.n,
+            sampling=kind,
+            rate=rate,
+            adjacency=run.adjacency,
+            sensitivity=size,
+        ).value
+    except (Unsupported, UsageError):
+        return ""
+    return f"; sigma {text(least, up=True, digits=4)} would do" if least < noise.scale else ""
 
 
 def _by(name: str) -> str:

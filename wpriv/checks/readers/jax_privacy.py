@@ -36,6 +36,9 @@ PLAN = ("dp_event", "batch_selection_strategy", "neighboring_relation")
 TABLE = {**STRATEGIES, **CONFIGS, **dp_accounting.TABLE, "DPKerasConfig": KERAS, "DPExecutionPlan": PLAN}
 OWN = (*STRATEGIES, *CONFIGS, "DPKerasConfig", "DPExecutionPlan")
 
+# keywords of ``check`` that this reader takes besides the objects of all
+FURTHER = ("event",)
+
 
 def recognises(x: object) -> bool:
     """Tell whether x is an object of jax_privacy, a Keras model that it made private, or a file of one."""
