@@ -147,6 +147,7 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
             batch = pl_module._on_before_batch_transfer(together(rows), 0)
             return pl_module._apply_batch_transfer_handler(batch, pl_module.device, 0)
 
+        collate.require_one_shape()
         require_apart(dataset, functools.partial(batch_of, together=collate.collate))
         self.run = HostedRun(
             hosted(

@@ -241,7 +241,9 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]  # transformers is not read
             raise Unsupported(f"{type(model).__name__} divides the batch among devices; train on one device")
         loader = self.get_train_dataloader()
         dataset = loader.dataset
-        require_apart(dataset, cast("Collate", loader.collate_fn).collate)
+        collate = cast("Collate", loader.collate_fn)
+        collate.require_one_shape()
+        require_apart(dataset, collate.collate)
         two = dict(self._prepare_inputs(loader.collate_fn([dataset[0], dataset[min(1, self.batches.records - 1)]])))
         given = self.compute_loss_func
         loss = given or _default_loss(self.model, two)

@@ -132,6 +132,30 @@ def test_several_selections_have_a_narrow_bracket():
     assert again.delta.lower <= 1e-6 * (1 + 1e-6)
 
 
+@pytest.mark.parametrize(("r", "mu"), [(0.5, 0.3), (2.0, 1.0), (0.1, 0.02)])
+@pytest.mark.parametrize("share", [0.2, 0.6])
+def test_gaussian_releases_first_are_the_worst_order(r, mu, share):
+    """One selection beside one Gaussian release, in both orders, each with the best choice after the first."""
+    gauss = Gauss(1 / mu)
+    eps = share * (r + mu)
+    z = np.linspace(-12, 12, 6001)
+    weight = np.exp(-z * z / 2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
+    first = float(weight @ [one(r, eps - mu * mu / 2 - mu * each) for each in z])
+    curve = wpriv.curve(Process((Step(gauss),)))
+
+    def rest(y: float) -> float:
+        known = curve.at(eps=abs(y)).delta.safe
+        return known if y >= 0 else 1 - math.exp(y) + math.exp(y) * known
+
+    p = [(t, (math.exp(r) - math.exp(t)) / math.expm1(r)) for t in np.linspace(0, r, 101)]
+    last = max(chance * rest(eps - t) + (1 - chance) * rest(eps - t + r) for t, chance in p)
+    assert last <= first * (1 + 1e-6)
+    for steps in ((Step(gauss), Step(Exponential(r))), (Step(Exponential(r)), Step(gauss))):
+        bracket = wpriv.budget(Process(steps), eps=eps).delta
+        assert bracket.lower <= last * (1 + 1e-6)
+        assert first * (1 - 1e-9) <= bracket.safe <= first * (1 + 2e-3)
+
+
 def test_selections_beside_other_steps_keep_their_bracket():
     process = Process((Step(Exponential(0.1), 10), Step(Gauss(5.0))))
     bracket = wpriv.budget(process, delta=1e-6).epsilon

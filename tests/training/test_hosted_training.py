@@ -253,6 +253,8 @@ def test_records_are_collated_alone_so_that_padding_depends_on_no_other_record()
     assert Collate(longest, ragged)([])["x"].shape == (0, 3)
     with pytest.raises(UsageError, match=r"shapes \[3\] and \[5\].*pad all to one public length"):
         Collate(longest, ragged)(ragged)
+    with pytest.raises(UsageError, match="pad all to one public length"):
+        Collate(longest, [*equal * 400, torch.ones(5)]).require_one_shape()  # before a batch is drawn
 
 
 def test_a_number_of_one_record_is_not_taken_for_that_of_all():

@@ -165,9 +165,22 @@ def test_a_task_of_another_kind_refuses_each_technique(key, value):
         recipes.check(Document("a.yaml", [], data))
 
 
+@pytest.mark.parametrize("changes", [{"person": "ids"}, {"data": {"name": "digits", "max_per_person": 3}}])
+def test_persons_in_a_recipe_are_refused_with_the_two_ways_to_protect_them(changes):
+    with pytest.raises(UsageError, match=r"given in Python, wpriv\.train.* in a recipe privacy\.group protects"):
+        recipe(**changes)
+
+
+def test_early_stopping_in_a_recipe_is_of_one_training_and_of_tasks_that_train_one_network():
+    assert recipe(early_stop={"records": "public"}).train.early_stop.patience == 3
+    private = {"early_stop": {"records": "private", "eps": 1}}
+    with pytest.raises(UsageError, match="counted for one training"):
+        recipe(**private, seeds=2)
+
+
 def test_recipes_without_techniques_are_the_same_runs_as_before_there_were_any():
     written = resolve.written_out(recipe().training)
-    assert not {"augment", "average", "init", "freeze", "lora"} & written.keys()
+    assert not {"augment", "average", "early_stop", "init", "freeze", "lora"} & written.keys()
     assert not {"stability", "adapt"} & written["privacy"].keys()
     assert "warmup" not in written["optimizer"]
 

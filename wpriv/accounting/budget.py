@@ -65,7 +65,7 @@ class MechanismParameters(TypedDict, total=False):
     participations: int | str
     distribution: str
     monotone: bool | str
-    candidates: int | str
+    candidates: int | str | None
     threshold_scale: float | str
     query_scale: float | str
     answers: int | str

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
+from scipy.special import ndtr
 
 from wpriv.core import registry
 from wpriv.core.guarantee import Curve, OrderDelta, curve_of_pair, epsilon_at
 from wpriv.core.kinds import PASSES
 from wpriv.core.loss_moments import log_moment
-from wpriv.core.loss_pair import Bounds, LossPair, log_profile_ends
+from wpriv.core.loss_pair import Bounds, LossPair, gaussian_mu, log_profile_ends
 from wpriv.core.membership import without_sampling
 from wpriv.core.process import Process, WeightedPairs, closed_form, log_finite, sandwich
 from wpriv.errors import Unsupported
@@ -27,6 +28,9 @@ from wpriv.numerics.bracket import TINY, Bracket
 UNSAMPLED = "the same releases without sampling"
 SECOND_MOMENT = "the second moment of the likelihood ratio (Scarf 1958)"
 OPTIMAL = "the recursion for the optimal adaptive composition"
+GAUSS_FIRST = "the optimal adaptive composition after all Gaussian releases"
+# nodes of the profile that Gaussian noise is added to, steps between them, and ln of the delta at which it ends
+NODES, CELLS, LOG_LAST, BISECTIONS = 513, 2**15, -60.0, 30
 ONE = "the largest losses of the releases, the distinguishing events of all, and Chernoff's bound of 1 - delta"
 # thresholds for the largest loss, in units of eps
 THRESHOLDS = np.array([0.9, 0.95, 0.98, 1.0, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0])
@@ -85,7 +89,11 @@ class OtherBounds:
     def upper_bounds(self) -> list[tuple[str, Curve]]:
         """Curves of upper bounds, with their names."""
         curves = [named for group in self.accountants if (named := _first(group, self.process)) is not None]
-        more = ((SECOND_MOMENT, _by_second_moment(self.process)), (UNSAMPLED, self.unsampled))
+        more: tuple[tuple[str, Curve | None], ...] = (
+            (SECOND_MOMENT, _by_second_moment(self.process)),
+            (UNSAMPLED, self.unsampled),
+            (GAUSS_FIRST, _gauss_first(self.process)),
+        )
         return [*curves, *((name, curve) for name, curve in more if curve is not None)]
 
     @cached_property
@@ -190,6 +198,57 @@ def _optimal(process: Process, pair: LossPair) -> Curve | None:
         return Bracket.between(*bounds(1.1 * reach + pair.support[1])[1](delta))
 
     return Curve(process, "pld", "approximate-dp", "certified", OPTIMAL, delta, epsilon)
+
+
+def _gauss_first(process: Process) -> Curve | None:
+    """Releases of one kind with an optimal adaptive composition, beside Gaussian ones; None where there is more.
+
+    Whatever the order, delta is at most that of all Gaussian releases first: docs/theory/bounded-range.md, Theorem 2.
+    """
+    if any(step.sampling.kind != "none" for step in process.steps):
+        return None
+    mus = [(gaussian_mu(pair), pair, n) for pair, n in process.directions()[0]]
+    others = {pair for mu, pair, _ in mus if mu is None}
+    variance = math.fsum(n * mu * mu for mu, _, n in mus if mu is not None)
+    if len(others) != 1 or not 0 < variance < MAX_EXPONENT:
+        return None
+    pair, n = others.pop(), sum(n for mu, _, n in mus if mu is None)
+    rho = pair.zcdp_rho()
+    if rho is None:
+        return None
+    top = min(n * pair.support[1], n * rho + 2 * math.sqrt(-n * rho * LOG_LAST))
+    known = pair.optimal_composition(n, top)
+    if known is None:
+        return None
+    # upper ends at -top to top, between nodes by chords in e^y, and in a cell by the value at its left end
+    nodes = top * np.arange(NODES) / (NODES - 1)
+    upper = np.array([known[0](y)[1] for y in nodes.tolist()])
+    y = np.linspace(-top, top, CELLS + 1)
+    above = np.interp(np.expm1(np.abs(y)), np.expm1(nodes), upper)
+    above = np.where(y < 0, -np.expm1(np.minimum(y, 0.0)) + np.exp(np.minimum(y, 0.0)) * above, above)
+    mu = math.sqrt(variance)
+
+    def delta(eps: float) -> float:
+        """E of the profile at eps - L, L the loss of the Gaussian releases, N(mu^2/2, mu^2)."""
+        z = (y - eps + variance / 2) / mu
+        left, right = ndtr(z), ndtr(-z)
+        mass = np.where(z[1:] < 0, np.diff(left), -np.diff(right))
+        total = float(left[0] + above[:-1] @ mass + above[-1] * right[-1])
+        return min(total * (1 + 1e-10), 1.0)
+
+    def epsilon(goal: float) -> Bracket:
+        low, high = 0.0, top + variance / 2 + mu * 40
+        if delta(high) > goal:
+            return Bracket.above(math.inf)
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if delta(middle) <= goal else (middle, high)
+        return Bracket.above(high)
+
+    def bracket(eps: float) -> Bracket:
+        return Bracket.above(delta(eps))
+
+    return Curve(process, "pld", "approximate-dp", "upper-bound", GAUSS_FIRST, bracket, epsilon)
 
 
 def _first(accountants: Sequence[str], process: Process) -> tuple[str, Curve] | None:

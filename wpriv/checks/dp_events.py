@@ -10,17 +10,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from wpriv.accounting import build_process, history
 from wpriv.core.kinds import Adjacency
-from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.hints import did_you_mean
-from wpriv.numerics.numbers import finite_number, number, shown, whole
+from wpriv.numerics.numbers import number, shown, whole
+
+if TYPE_CHECKING:
+    from wpriv.core.process import Process
 
 RecipeStep = dict[str, object]
-# the relative rounding of the ratio of several Gaussian releases, towards less noise
-ROUNDING = 4e-15
+MAX_PARTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,11 @@ class EventRun:
     Args:
         adjacency: the neighbouring relation. steps: as recipes and histories write them.
         unprotected: why no finite eps holds, one sentence for each release without noise; empty for private events.
-        records: the number of records that largest batches need; 0 where it does not matter.
     """
 
     adjacency: str
     steps: tuple[RecipeStep, ...] = ()
     unprotected: tuple[str, ...] = ()
-    records: int = 0
 
     def process(self) -> Process | None:
         """The process of the steps, equal ones merged; None where nothing was released.
@@ -45,10 +44,13 @@ class EventRun:
             Unsupported: a step has no proven pair under the neighbouring relation. UsageError: a number is out of
                 range.
         """
-        specs, _ = history.merged(self.steps, ())
+        from wpriv.accounting import build_process, history  # loads scipy
+
+        sizes = [whole(step["records"], "records") for step in self.steps if "records" in step]
+        specs, _ = history.merged([{key: step[key] for key in step if key != "records"} for step in self.steps], ())
         if not specs:
             return None
-        return build_process.process(specs, self.adjacency, records=self.records or None)
+        return build_process.process(specs, self.adjacency or None, records=max(sizes, default=None))
 
 
 def steps_of(event: object, adjacency: str) -> EventRun:
@@ -58,7 +60,8 @@ def steps_of(event: object, adjacency: str) -> EventRun:
         event: an object of dp_accounting, or a mapping with ``type`` and the fields of the class; events within it
             likewise.
         adjacency: ``add-remove``, ``replace-one`` or ``zero-out`` (REPLACE_SPECIAL). A noise multiplier is relative to
-            the largest norm of one record, so that under ``replace-one`` the sensitivity is 2.
+            the largest norm of one record, so that under ``replace-one`` the sensitivity is 2. "" where it is not
+            known: no sensitivity is doubled then, and no event refused for the relation.
     Raises:
         Unsupported: an event that is not known here, or has no proven pair.
         UsageError: a field is missing or out of range.
@@ -81,12 +84,16 @@ def together(runs: Sequence[EventRun], adjacency: str) -> EventRun:
     Raises:
         UsageError: their largest batches are of data sets of different sizes.
     """
-    sizes = sorted({run.records for run in runs} - {0})
+    sizes = sorted({whole(step["records"], "records") for run in runs for step in run.steps if "records" in step})
     if len(sizes) > 1:
         raise UsageError(f"events of one accountant are of one data set; found the sizes {sizes[0]} and {sizes[1]}")
-    steps = tuple(step for run in runs for step in run.steps)
+    steps: list[RecipeStep] = []
+    for step in (step for run in runs for step in run.steps):
+        if steps and {**steps[-1], "n": 0} == {**step, "n": 0}:
+            step = {**step, "n": whole(steps.pop()["n"], "n") + whole(step["n"], "n")}
+        steps.append(step)
     unprotected = tuple(dict.fromkeys(why for run in runs for why in run.unprotected))
-    return EventRun(adjacency, steps, unprotected, sizes[0] if sizes else 0)
+    return EventRun(adjacency, tuple(steps), unprotected)
 
 
 def _steps_of(event: object, adjacency: str) -> EventRun:
@@ -101,24 +108,32 @@ def _steps_of(event: object, adjacency: str) -> EventRun:
         else:
             run = EVENTS[name].read(name, fields, adjacency)
             runs += [times(run, count)] if count else []
+        if len(pending) + len(runs) > MAX_PARTS:
+            raise UsageError(f"an event of more than {MAX_PARTS:,} parts is too long; merge equal ones")
     return together(runs, adjacency)
 
 
 def _fields(event: object) -> tuple[str, dict[str, object]]:
     """The name of the class of an event, and its fields: exactly those that are known of the class."""
     if isinstance(event, Mapping):
-        name = str(event.get("type", "")).rpartition(".")[2]
-        fields = {str(key): value for key, value in event.items() if key != "type"}
+        name = str(event.get("type", event.get("class_name", ""))).rpartition(".")[2]
     else:
         name = type(event).__name__
+    if name in WITHOUT_PAIR:
+        raise Unsupported(f"{name} has no proven pair here: {WITHOUT_PAIR[name]}")
+    if isinstance(event, Mapping):
+        fields = {str(key): value for key, value in event.items() if key not in NAMING}
+        if name not in EVENTS:
+            raise UsageError(
+                f"no class of events is called {name[:60]!r}; known are {', '.join(EVENTS)}, each under `type`"
+            )
+    else:
         attributes = getattr(type(event), "__attrs_attrs__", None)
         if attributes is None:
             raise UsageError(f"wanted a DpEvent of dp_accounting, or its fields under `type`; found {shown(event)}")
         fields = {each.name: getattr(event, each.name) for each in attributes}
-    if name in WITHOUT_PAIR:
-        raise Unsupported(f"{name} has no proven pair here: {WITHOUT_PAIR[name]}")
-    if name not in EVENTS:
-        raise Unsupported(f"no event {name!r:.60} is known here{did_you_mean(name, list(EVENTS)) or '.'}")
+        if name not in EVENTS:
+            raise Unsupported(f"{name:.60} is no class of events that is known here, and has no proven pair")
     known = EVENTS[name].fields
     if missing := [field for field in known if field not in fields and field not in OPTIONAL]:
         raise UsageError(f"{name} needs the field {missing[0]}; found {', '.join(fields) or 'no fields'}")
@@ -131,7 +146,9 @@ def _fields(event: object) -> tuple[str, dict[str, object]]:
 
 def _number(name: str, field: str, fields: Mapping[str, object], most: float = math.inf) -> float:
     """A field that is a finite number of at least 0."""
-    value = float(finite_number(fields[field], f"{field} of {name}"))
+    if isinstance(fields[field], str):
+        raise UsageError(f"{field} of {name} must be a number, and no text; found {shown(fields[field])}")
+    value = number(fields[field], f"{field} of {name}")
     if not 0 <= value <= most:
         limits = "at least 0" if math.isinf(most) else f"from 0 to {most:g}"
         raise UsageError(f"{field} of {name} must be {limits}; found {value:g}")
@@ -140,7 +157,7 @@ def _number(name: str, field: str, fields: Mapping[str, object], most: float = m
 
 def _count(name: str, field: str, fields: Mapping[str, object]) -> int:
     """A field that is a whole number of at least 0."""
-    value = int(finite_number(fields[field], f"{field} of {name}", whole=True))
+    value = whole(fields[field], f"{field} of {name}")
     if value < 0:
         raise UsageError(f"{field} of {name} must be at least 0; found {value}")
     return value
@@ -154,13 +171,13 @@ def _list(name: str, field: str, fields: Mapping[str, object]) -> Sequence[objec
     return value
 
 
-def _moved(adjacency: str) -> int:
-    """How far neighbours move a sum, in multiples of the largest norm of a record."""
-    return 2 if adjacency == Adjacency.REPLACE_ONE else 1
+def _moved(adjacency: str) -> RecipeStep:
+    """The sensitivity of a sum in multiples of the largest norm of a record, where it is not 1."""
+    return {"sensitivity": 2} if adjacency == Adjacency.REPLACE_ONE else {}
 
 
-def _one(adjacency: str, step: RecipeStep, records: int = 0) -> EventRun:
-    return EventRun(adjacency, ({**step, "n": 1},), records=records)
+def _one(adjacency: str, step: RecipeStep) -> EventRun:
+    return EventRun(adjacency, ({**step, "n": 1},))
 
 
 def _open(name: str, field: str, adjacency: str) -> EventRun:
@@ -181,7 +198,7 @@ def _additive(name: str, fields: Mapping[str, object], adjacency: str) -> EventR
     if noise == 0:
         return _open(name, "noise_multiplier", adjacency)
     kind = {"mech": "gauss", "sigma": noise} if name == "GaussianDpEvent" else {"mech": "laplace", "scale": noise}
-    return _one(adjacency, {**kind, "sensitivity": _moved(adjacency)})
+    return _one(adjacency, {**kind, **_moved(adjacency)})
 
 
 def _discrete_laplace(name: str, fields: Mapping[str, object], adjacency: str) -> EventRun:
@@ -194,7 +211,10 @@ def _discrete_laplace(name: str, fields: Mapping[str, object], adjacency: str) -
     scale = 1 / rate
     if Fraction(scale) * Fraction(rate) > 1:
         scale = math.nextafter(scale, 0.0)
-    return _one(adjacency, {"mech": "discrete-laplace", "scale": scale, "sensitivity": _moved(adjacency) * norm})
+    return _one(
+        adjacency,
+        {"mech": "discrete-laplace", "scale": scale, "sensitivity": norm * (1 + (adjacency == Adjacency.REPLACE_ONE))},
+    )
 
 
 def _response(name: str, fields: Mapping[str, object], adjacency: str) -> EventRun:
@@ -202,7 +222,7 @@ def _response(name: str, fields: Mapping[str, object], adjacency: str) -> EventR
     p, answers = _number(name, "noise_parameter", fields, 1.0), _count(name, "num_buckets", fields)
     if answers == 1 or p == 1:
         return EventRun(adjacency)
-    if adjacency != Adjacency.REPLACE_ONE or answers != 2:
+    if adjacency not in ("", Adjacency.REPLACE_ONE) or answers != 2:
         raise Unsupported(
             f"{name} has a proven pair for two answers under replace-one (REPLACE_ONE); found {answers} answers under "
             f"{adjacency}"
@@ -224,6 +244,8 @@ def _mixture(name: str, fields: Mapping[str, object], adjacency: str) -> EventRu
         (abs(number(size, f"a sensitivity of {name}")), number(probability, f"a probability of {name}"))
         for size, probability in zip(sizes, probabilities, strict=True)
     ]
+    if any(not probability >= 0 for _, probability in rows) or abs(math.fsum(share for _, share in rows) - 1) > 1e-9:
+        raise UsageError(f"the probabilities of {name} are at least 0 and add up to 1; found {shown(probabilities)}")
     moved = {size for size, probability in rows if size and probability}
     rate = math.fsum(probability for size, probability in rows if size)
     if not moved:
@@ -245,7 +267,7 @@ def _zcdp(name: str, fields: Mapping[str, object], adjacency: str) -> EventRun:
 
 def _tree(name: str, fields: Mapping[str, object], adjacency: str) -> EventRun:
     """Noisy nodes of binary trees: a record is in one leaf, and so in at most as many nodes as t has binary digits."""
-    if adjacency != Adjacency.ZERO_OUT:
+    if adjacency not in ("", Adjacency.ZERO_OUT):
         raise Unsupported(f"{name} has a proven pair under zero-out (REPLACE_SPECIAL); found {adjacency}")
     counts = fields["step_counts"]
     listed = counts if isinstance(counts, list | tuple) else [counts]
@@ -263,17 +285,17 @@ def _tree(name: str, fields: Mapping[str, object], adjacency: str) -> EventRun:
 
 def _poisson(name: str, fields: Mapping[str, object], adjacency: str) -> EventRun:
     rate = _number(name, "sampling_probability", fields, 1.0)
-    return _drawn(name, fields["event"], adjacency, "poisson", rate)
+    return _drawn(name, fields["event"], adjacency, rate, {"sampling": "poisson"})
 
 
 def _fixed(name: str, fields: Mapping[str, object], adjacency: str) -> EventRun:
     size, total = _count(name, "sample_size", fields), _count(name, "source_dataset_size", fields)
     if size > total or total == 0:
         raise UsageError(f"{name}: sample_size must be at most source_dataset_size; found {size} of {total}")
-    return _drawn(name, fields["event"], adjacency, "fixed", size / total)
+    return _drawn(name, fields["event"], adjacency, size / total, {"sampling": "fixed", "records": total})
 
 
-def _drawn(name: str, event: object, adjacency: str, sampling: str, rate: float) -> EventRun:
+def _drawn(name: str, event: object, adjacency: str, rate: float, sampling: RecipeStep) -> EventRun:
     """An event on a part of the records that is drawn once for all that the event releases."""
     run = _steps_of(event, adjacency)
     if rate == 0 or not (run.steps or run.unprotected):
@@ -281,12 +303,11 @@ def _drawn(name: str, event: object, adjacency: str, sampling: str, rate: float)
     if rate == 1 or run.unprotected:
         return run
     step = _single(name, run.steps)
-    before = step.get("sampling")
-    if run.records or (before is not None and not before == sampling == "poisson"):
-        raise Unsupported(f"{name} of {before} sampling has no proven pair here; give the rate of both draws together")
-    if before is not None:
-        rate = min(math.nextafter(number(step["rate"], "rate") * rate, 1.0), 1.0)  # a draw of a draw
-    return _one(adjacency, {**step, "sampling": sampling, "rate": rate})
+    if "sampling" in step:  # a draw of a draw
+        if not step["sampling"] == sampling["sampling"] == "poisson" or "max_batch" in step:
+            raise Unsupported(f"{name} of {step['sampling']} sampling has no proven pair; give one rate for both draws")
+        rate = min(math.nextafter(number(step["rate"], "rate") * rate, 1.0), 1.0)
+    return _one(adjacency, {**step, **sampling, "rate": rate})
 
 
 def _single(name: str, steps: Sequence[RecipeStep]) -> RecipeStep:
@@ -295,14 +316,21 @@ def _single(name: str, steps: Sequence[RecipeStep]) -> RecipeStep:
         return steps[0]
     if any(step["mech"] != "gauss" or "sampling" in step for step in steps):
         raise Unsupported(
-            f"{name} of several releases has a proven pair where all have Gaussian noise: they see one and the same "
-            f"batch. If each drew its own, compose one {name} for each"
+            f"{name}: several releases of one sampled batch have a proven pair where all noise is Gaussian. If each "
+            f"drew its own batch, compose one {name} for each"
         )
-    ratios = [number(step["sensitivity"], "sensitivity") / number(step["sigma"], "sigma") for step in steps]
-    counts = [whole(step["n"], "n") for step in steps]
-    total = math.sqrt(math.fsum(n * ratio * ratio for n, ratio in zip(counts, ratios, strict=True)))
-    sensitivity = number(steps[0]["sensitivity"], "sensitivity")
-    return {"mech": "gauss", "sigma": sensitivity / total * (1 - ROUNDING), "sensitivity": sensitivity}
+    norm = {"sensitivity": steps[0]["sensitivity"]} if "sensitivity" in steps[0] else {}
+    ratios = [_exact(step.get("sensitivity", 1)) / _exact(step["sigma"]) for step in steps]
+    total = sum(whole(step["n"], "n") * ratio**2 for step, ratio in zip(steps, ratios, strict=True))
+    wanted = _exact(norm.get("sensitivity", 1)) ** 2 / total
+    sigma = math.sqrt(wanted)
+    while Fraction(sigma) ** 2 > wanted:
+        sigma = math.nextafter(sigma, 0.0)
+    return {"mech": "gauss", "sigma": sigma, **norm}
+
+
+def _exact(value: object) -> Fraction:
+    return Fraction(number(value, "the noise of a release"))
 
 
 def _truncated(name: str, fields: Mapping[str, object], adjacency: str) -> EventRun:
@@ -312,10 +340,10 @@ def _truncated(name: str, fields: Mapping[str, object], adjacency: str) -> Event
         return EventRun(adjacency)
     if noise == 0:
         return _open(name, "noise_multiplier", adjacency)
-    step: RecipeStep = {"mech": "gauss", "sigma": noise, "sensitivity": _moved(adjacency)}
+    step: RecipeStep = {"mech": "gauss", "sigma": noise, **_moved(adjacency)}
     if most >= records:
         return _one(adjacency, step if rate == 1 else {**step, "sampling": "poisson", "rate": rate})
-    return _one(adjacency, {**step, "sampling": "poisson", "rate": rate, "max_batch": most}, records)
+    return _one(adjacency, {**step, "sampling": "poisson", "rate": rate, "max_batch": most, "records": records})
 
 
 @dataclass(frozen=True)
@@ -345,8 +373,12 @@ EVENTS = {
     "ZCDpEvent": _Event(("rho", "xi"), _zcdp),
 }
 OPTIONAL = ("xi",)
+# keys of an event as data that say of which class it is
+NAMING = ("type", "class_name", "module", "module_name")
 WITHOUT_PAIR = {
-    "SampledWithReplacementDpEvent": "a record may be drawn several times in one step",
-    "RepeatAndSelectDpEvent": "it is the best of a random number of runs; give one run to `budget` with `repeats`",
-    "UnsupportedDpEvent": "it stands for a release of which nothing is stated",
+    "UnsupportedDpEvent": "it says itself that nothing is known of it",
+    "SampledWithReplacementDpEvent": "draws with replacement hold several copies of a record; give what ran as "
+    "premises with sampling.kind=weighted, sampling.max_weight and sampling.batch",
+    "RepeatAndSelectDpEvent": "the best of a random number of runs is accounted for by `wpriv budget --repeats`",
+    "RandomAllocationDpEvent": "give the mechanism with sampling.kind=allocation as premises",
 }

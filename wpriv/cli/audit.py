@@ -78,6 +78,8 @@ def command(
     if not words:
         raise UsageError("audit needs a recipe of kind train, or --scores FILE with --claim or a process")
     recipe = " ".join(words)
+    if recipe.endswith((".csv", ".npz")):
+        raise UsageError(f"{recipe} is no recipe: scores are audited by --scores {recipe} --claim eps=4,delta=1e-5")
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from wpriv.cli import output, training_output
@@ -117,7 +119,8 @@ def _of_scores(
 ) -> None:
     """Test a claim on scores, print the verdict, and set the exit code."""
     from wpriv.cli import output
-    from wpriv.training.audit.scores import CONFIDENCE, audit_scores
+    from wpriv.training.audit.score_tests import CONFIDENCE
+    from wpriv.training.audit.scores import audit_scores
 
     if (claim is None) == (not words):
         raise UsageError(

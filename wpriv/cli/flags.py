@@ -126,6 +126,9 @@ DataRoot = Annotated[
 Json = Annotated[bool, switch("--json", "Print one JSON object; an error is one on standard error.", OUTPUT)]
 Csv = Annotated[bool, switch("--csv", "Print a header and rows of comma-separated values.", OUTPUT)]
 Quiet = Annotated[bool, switch("--quiet", "Print the bare number, rounded to the safe side.", OUTPUT)]
+LedgerUrl = Annotated[
+    str | None, parsing.option("URL", "Spend from this ledger before any record is used, or be refused.", "--ledger")
+]
 # text, since typer loads pydantic for paths
 Certificate = Annotated[
     str | None,

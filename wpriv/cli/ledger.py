@@ -210,9 +210,7 @@ def check(
 @app.command(cls=Command)
 def status(
     url: Url,
-    words: Annotated[
-        list[str] | None, argument("STEPS", "Also tell how many of these would fit in one release.")
-    ] = None,
+    words: Annotated[list[str] | None, argument("STEPS", "Also tell how many would fit in one release.")] = None,
     scope: Scope = None,
     as_json: flags.Json = False,
 ) -> None:

@@ -54,6 +54,7 @@ def command(
     dtype: Annotated[Text, option("NAME", "float32 (default) or float64.")] = None,
     seed: Annotated[Text, option("K", "Repeatable noise, for tests: whoever knows K can remove it.")] = None,
     dry_run: Annotated[bool, switch("--dry-run", "Only print what would be done and what it would cost.")] = False,
+    ledger: flags.LedgerUrl = None,
     as_json: flags.Json = False,
 ) -> None:
     """Clip every record and add noise to it, once: local differential privacy for the records of a data set.
@@ -84,6 +85,8 @@ def command(
         raise UsageError("give --out FILE.npz for the noisy records, or --dry-run")
     if data_root is not None:
         arguments["root"] = data_root
+    if ledger is not None:
+        arguments["ledger"] = ledger
     _print(privatize(**arguments, out=out, dry_run=dry_run, say=partial(output.say, "note")), dry_run, as_json)
 
 

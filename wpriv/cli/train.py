@@ -119,6 +119,7 @@ def command(
     log: Log = None,
     log_private_losses: LogPrivate = False,
     certificate: flags.Certificate = None,
+    ledger: flags.LedgerUrl = None,
     as_json: flags.Json = False,
 ) -> None:
     """Train with differential privacy, and account for the releases that really happened.
@@ -147,6 +148,8 @@ def command(
     how: dict[str, Any] = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
     _check_flags(loaded, how, dry_run=dry_run, logs=bool(logs.names), certificate=certificate is not None)
     start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
+    if ledger is not None and (dry_run or loaded.train.has_several):
+        raise UsageError(ONE.format(flag="--ledger"))
     train.require_one(loaded, fork=fork, fresh=fresh)
     folder = out or loaded.default_out
     output.doing("planning" if dry_run else "preparing the training")
@@ -158,7 +161,9 @@ def command(
         training_output.print_sweep(result, as_json)
     else:
         with output.training() as say:
-            trained = train.run(loaded, folder, device=device, root=data_root, say=say, logs=logs, **start)
+            trained = train.run(
+                loaded, folder, device=device, root=data_root, say=say, logs=logs, ledger=ledger, **start
+            )
         _print_trained(trained, as_json, certificate)
 
 

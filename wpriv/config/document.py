@@ -127,13 +127,21 @@ def form_diagnostics(document: Document, model: type[BaseModel], path: Key = ())
     return []
 
 
+# in the place of a suggestion, for keywords of ``wpriv.train`` that no recipe has
+PERSONS = (
+    ". Persons are given in Python, wpriv.train(..., person=ids, max_per_person=3); in a recipe privacy.group "
+    "protects so many records of a person together"
+)
+PYTHON = {"person": PERSONS, "max_per_person": PERSONS}
+
+
 def _form_diagnostic(document: Document, model: type[BaseModel], details: Any, path: Key) -> Diagnostic:
     location, kind, name = details["loc"], details["type"], str(details["loc"][-1])
     for part in location:  # pydantic's locations also name types, which are no part of the document
         if (*path, part) in document.values:
             path = (*path, part)
     if kind == "extra_forbidden":
-        near = "" if location[:-1] else _deeper(model, name)
+        near = PYTHON.get(name) or ("" if location[:-1] else _deeper(model, name))
         message = f"unknown key {name!r}{near or did_you_mean(name, known_keys(model, location[:-1]))}"
         return document.diagnostic(path, message, at_key=True)
     if kind == "missing":
@@ -207,7 +215,7 @@ def unknown_name(kind: str, word: str, known: list[str]) -> str:
 def unknown_parameter(owner: str, word: str, known: Iterable[str], others: Iterable[str] = ()) -> str:
     """Say that a plug-in has no such parameter, with the nearest key (``others`` included) or all of its parameters."""
     known = list(known)
-    near = did_you_mean(word, [*known, *others])
+    near = PYTHON.get(word) or did_you_mean(word, [*known, *others])
     return f"unknown key {word[:60]!r}{near or f'. {owner} takes ' + (', '.join(known) or 'no parameters')}"
 
 

@@ -294,7 +294,8 @@ def _mechanism_words(step: Step) -> str:
     """``gauss (sigma 4, l2 sensitivity 1)``."""
     values = {k: v for k, v in step.describe().items() if k not in ("mech", "n", *SAMPLING_KEYS) and v is not None}
     names = {"sensitivity": f"{step.mechanism.norm} sensitivity".strip()}
-    words = (f"{names.get(k, k)} {short(v) if isinstance(v, float) else v}" for k, v in values.items())
+    values = {k: "" if v is True else v for k, v in values.items() if v is not False}
+    words = (f"{names.get(k, k)} {short(v) if isinstance(v, float) else v}".strip() for k, v in values.items())
     return f"{step.mechanism.name} ({', '.join(words)})"
 
 

@@ -179,6 +179,13 @@ class Ledger(Reader):
         """Return the charge of a reservation that has not begun."""
         return self._end(release, "cancelled", (PENDING,))
 
+    def state(self, release: str) -> Receipt:
+        """Where a release stands, by its number or its key."""
+        with self.store.transaction(write=False) as connection:
+            entry = self.store.entry(connection, release)
+            row = self.store.state(connection, str(entry.release))
+            return Receipt(row.id, row.state, entry.seq, entry.digest, expires=row.expires)
+
     @contextlib.contextmanager
     def release(self, what: What, *, key: str | None = None, **about: Any) -> Iterator[Receipt]:
         """Spend, run a block that reads the records, and note the end; arguments and errors as for ``spend``.

@@ -198,10 +198,12 @@ class Store:
             if not create and not Path(name).is_file():
                 raise MissingResource(f"{name}: there is no ledger. Make one with `wpriv ledger init {url} ...`")
         elif self.kind in ("postgresql", "postgres"):
-            self.kind, parsed = "postgresql", parsed.set(drivername="postgresql+psycopg")
+            self.kind = "postgresql"
         else:
             raise UsageError(f"ledgers are kept in SQLite or PostgreSQL; found {self.kind}. Wanted {_EXAMPLE}")
-        self.url = url
+        self.url = parsed.render_as_string(hide_password=True)
+        if self.kind == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
         try:
             self.engine = self._connected(create_engine(parsed, isolation_level="AUTOCOMMIT", pool_size=1))
         except (ModuleNotFoundError, NoSuchModuleError):

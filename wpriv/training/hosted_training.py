@@ -54,6 +54,8 @@ ACCUMULATES = "joins several batches in one update, which the accounting does no
 CLIPS_AGAIN = "clips the sum once more after the noise, which protects nobody; {off}: `clip` clips each record"
 # the records of a batch that is made several times, and with how many random numbers
 FEW, SEEDS = 6, 8
+# the records whose shapes are compared before the first step
+SHAPES = 64
 
 
 class PoissonBatches:
@@ -132,10 +134,23 @@ class Collate:
             joined.append(torch.cat(tensors)[: len(rows)] if shapes else same[0])
         return _pytree.tree_unflatten(joined, form)
 
+    def require_one_shape(self) -> None:
+        """Refuse records of several shapes before the first step, as far as ``SHAPES`` of them show."""
+        from wpriv.training.clipping.model_pass import repeated_draws
+
+        with repeated_draws(0):
+            self(spread(self.dataset, SHAPES))
+
     def _of_one(self, row: Any) -> Any:
         """Return the batch of one record, as a plain dictionary if it is some mapping."""
         batch = self.collate([row])
         return dict(batch) if isinstance(batch, Mapping) else batch
+
+
+def spread(dataset: Any, count: int) -> list[Any]:
+    """Return so many records from the whole of a data set, or all where it has fewer."""
+    places = np.linspace(0, len(dataset) - 1, min(len(dataset), count)).astype(int)
+    return [dataset[int(place)] for place in places]
 
 
 def require_apart(dataset: Any, batch_of: Callable[[list[Any]], Any]) -> None:
@@ -151,7 +166,7 @@ def require_apart(dataset: Any, batch_of: Callable[[list[Any]], Any]) -> None:
     """
     from wpriv.training.clipping.model_pass import generator_states, repeated_draws
 
-    rows = [dataset[int(place)] for place in np.linspace(0, len(dataset) - 1, min(len(dataset), FEW)).astype(int)]
+    rows = spread(dataset, FEW)
     first, others = rows[:-1], [rows[:-2] + rows[-1:], rows[:-2]]
     for seed in range(SEEDS if len(rows) > 2 else 0):
         batches = []
@@ -215,8 +230,7 @@ def described(dataset: Any) -> Data:
     count = len(dataset)
     if not count:
         raise UsageError("the data set has no records; give it some")
-    read = np.linspace(0, count - 1, min(count, READ)).astype(int)
-    words = [int(_given.digest(dataset[int(place)]), 16) for place in read]
+    words = [int(_given.digest(row), 16) for row in spread(dataset, READ)]
     numbers = np.array(words, dtype=np.uint64)
     if count > READ:
         numbers = np.arange(count, dtype=np.uint64) ^ np.bitwise_xor.reduce(numbers)

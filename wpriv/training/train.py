@@ -241,11 +241,13 @@ def run(
     say: Say | None = None,
     stop: Stop | None = None,
     logs: Logs = metric_logs.NOWHERE,
+    ledger: str | None = None,
 ) -> Trained:
     """Train a validated recipe in a folder; see ``train``.
 
     Args:
-        say: called with lines of progress. logs: where figures are sent at the end.
+        say: called with lines of progress. logs: where figures are sent at the end. ledger: the URL of the ledger that
+            pays for the releases before the first step.
         stop: called after every step; returns the reason to stop, or None. By default signals are such reasons.
     """
     if recipe.train.has_several:
@@ -253,6 +255,8 @@ def run(
             f"{recipe.name} is several trainings (sweep or seeds): run it with `wpriv train`, or set its keys (and "
             f"seeds to 1) to run one of them"
         )
+    if ledger is not None and recipe.train.tune is not None:
+        raise UsageError("`ledger` pays for one training; of the best of a random number of runs spend each by itself")
     recipe = with_first_weights(recipe, device=device, root=root, say=say)
     if recipe.train.tune is not None:
         require_one(recipe, fork=fork, fresh=fresh)
@@ -263,4 +267,6 @@ def run(
             )
         return tuning.run(recipe, out, device=device, resume=resume, root=root, say=say, stop=stop)
     start: Json = {"resume": resume, "fork": fork, "fresh": fresh}
-    return training_run.train(recipe, out, device=device, root=root, say=say, stop=stop, logs=logs, **start)
+    return training_run.train(
+        recipe, out, device=device, root=root, say=say, stop=stop, logs=logs, ledger=ledger, **start
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, UsageError, require
 from wpriv.files.durable_writes import LOCK, locked
-from wpriv.results import expectations
+from wpriv.results import expectations, storage
 from wpriv.results.model import Json
-from wpriv.training import finalize, metric_logs, own_training, plan, progress, run_folder, train_data
+from wpriv.training import finalize, metric_logs, own_training, payment, plan, progress, run_folder, train_data
 from wpriv.training.data import Data
 from wpriv.training.metric_logs import Logs
 from wpriv.training.own_training import OwnTraining
+from wpriv.training.payment import Payment
 from wpriv.training.plan import Plan
 from wpriv.training.prediction import SUPERVISED, Predictor
 from wpriv.training.progress import Stop, is_main, together
@@ -93,6 +94,7 @@ def train(
     stop: Stop | None,
     data: Data | None = None,
     logs: Logs = metric_logs.NOWHERE,
+    ledger: str | None = None,
     **start: bool,
 ) -> Trained:
     """Train the one training of a recipe in its folder; see ``train.run``. data: the records, if they are loaded."""
@@ -100,7 +102,8 @@ def train(
     with progress.signals(stop) as stop_reason:
         started = time.time()
         loaded = train_data.data(recipe, root) if data is None else data
-        return TrainingRun(recipe, out, loaded, device, say, stop_reason, started, logs=logs).run(**start)
+        run = TrainingRun(recipe, out, loaded, device, say, stop_reason, started, logs=logs, ledger=ledger)
+        return run.run(**start)
 
 
 def provenance(recipe: Recipe, data: Data, device: str, *, no_classes: bool = False) -> Json:
@@ -122,7 +125,7 @@ class TrainingRun:
     Args:
         out: the folder. device: ``cpu`` or ``cuda``. say, stop: see ``train.run``. started: when it began, in seconds.
         given: network, loss and records of the calling program, in place of what the recipe names.
-        logs: where figures are sent at the end.
+        logs: where figures are sent at the end. ledger: the URL of the ledger that pays for it.
     """
 
     recipe: Recipe
@@ -134,6 +137,7 @@ class TrainingRun:
     started: float
     given: OwnTraining | None = None
     logs: Logs = metric_logs.NOWHERE
+    ledger: str | None = None
 
     def __post_init__(self) -> None:
         if not is_main():  # of several processes, the first one alone shows and sends anything
@@ -147,7 +151,8 @@ class TrainingRun:
                 from wpriv.training.engine import distributed
 
                 try:
-                    engine, batches = self.prepare(begun)
+                    with self._unless_begun(begun):
+                        engine, batches = self.prepare(begun)
                     for indices in batches():
                         engine.step(indices)
                 except Interrupted:
@@ -189,7 +194,28 @@ class TrainingRun:
         about = provenance(recipe, data, self.device, no_classes=no_classes)
         if self.given is not None and self.say is not None and (line := train_data.class_words(about)):
             self.say(line)
-        return Begun(job, folder, identity, about, not trained, earlier)
+        paid = None if self.ledger is None or trained else together(lambda: self._reserve(job, folder))
+        if paid is not None:
+            about[payment.PAID] = paid.as_dict()
+        return Begun(job, folder, identity, about, not trained, earlier, paid)
+
+    def _reserve(self, job: Plan, folder: RunFolder) -> Payment:
+        """Reserve the releases of this run, without those of earlier runs, in the ledger."""
+        if job.step is None:
+            raise UsageError("`ledger` pays for private trainings, and this one has no privacy. Leave it out")
+        own = replace(job, before=()).process()
+        assert self.ledger is not None
+        return payment.reserve(self.ledger, own, folder.path, resume=folder.resume)
+
+    @contextlib.contextmanager
+    def _unless_begun(self, begun: Begun) -> Iterator[None]:
+        """Return the charge where the run fails before it is begun."""
+        try:
+            yield
+        except BaseException:
+            if begun.paid is not None and not (self.out / storage.PROVENANCE).is_file():
+                together(begun.paid.cancel)
+            raise
 
     @cached_property
     def _records(self) -> NDArray[np.uint64]:
@@ -214,6 +240,8 @@ class TrainingRun:
             reports = None if self.data.noise is None else self.data.noise.statement
             others = [] if self.given is None else train_data.sharing(folder.path, self._records)
             together(lambda: finalize.conclude(job, folder, begun.about | launch.about(), reports, others))
+            if begun.paid is not None:
+                together(begun.paid.done)
             distributed.leave()
         return replace(self._finished(job, folder), found=folder.done)
 
@@ -279,6 +307,8 @@ class TrainingRun:
         def claim() -> None:
             if self.given is not None and job.private is not None:
                 train_data.note(folder.path, self._records)
+            if begun.paid is not None:
+                together(begun.paid.begin)
             together(lambda: run_folder.claim(folder, job.recipe, {**begun.about, **launch.about()}))
             reporter.begin()
 
@@ -321,7 +351,7 @@ class Begun:
     Args:
         identity: see ``run_folder.identity``. about: provenance.
         to_train: whether steps are left; otherwise the folder holds the trained weights, or all results.
-        earlier_seconds: how long the run took before it is continued.
+        earlier_seconds: how long the run took before it is continued. paid: its charge in a ledger.
     """
 
     plan: Plan
@@ -330,6 +360,7 @@ class Begun:
     about: Json
     to_train: bool
     earlier_seconds: float = 0.0
+    paid: Payment | None = None
 
 
 def _is_trained(folder: RunFolder, identity: str) -> bool:

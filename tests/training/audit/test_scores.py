@@ -285,6 +285,8 @@ def test_faulty_scores_are_refused(content, message, tmp_path):
         ({"claim": None}, "give `claim`"),
         ({"source": lambda included: [0.0]}, "one number for each canary"),
         ({"source": lambda included: [0.0], "runs": 5}, "trains once"),
+        ({"source": lambda included: [0.0], "canaries": 0}, "`canaries` must be above 0"),
+        ({"source": lambda included: [0.0], "data": 3}, "pair of records and labels"),
         ({"source": lambda included: [0.0], "references": 5}, "are for `method='independent'`"),
     ],
 )
@@ -335,6 +337,7 @@ def test_the_command_exits_with_1_where_the_claim_is_refuted(tmp_path, capsys):
         (["--scores", "s.csv", "--claim", "mu=1", "--quick"], "--quick is for an audit of a recipe"),
         (["--claim", "mu=1", "quick/digits"], "--claim is for an audit of scores"),
         ([], "audit needs a recipe"),
+        (["s.csv"], "scores are audited by --scores s.csv"),
     ],
 )
 def test_flags_that_do_not_belong_together_are_refused(words, message, capsys):

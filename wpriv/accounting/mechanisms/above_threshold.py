@@ -8,7 +8,7 @@ from typing import ClassVar
 from wpriv.accounting.mechanisms.noisy_max import MONOTONE, laplace_at, laplace_scores
 from wpriv.core.kinds import Release
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.mechanism import Mechanism
+from wpriv.core.mechanism import Mechanism, check_ratio
 from wpriv.core.parameters import parameter
 from wpriv.errors import Unsupported
 
@@ -58,6 +58,8 @@ class AboveThreshold(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.answer_scale is not None:
+            check_ratio(self, "sensitivity", "answer_scale")
         if self.variant in BROKEN:
             raise Unsupported(f"above-threshold: the variant {self.variant} has no finite eps: {BROKEN[self.variant]}")
 

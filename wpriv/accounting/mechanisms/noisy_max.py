@@ -39,7 +39,7 @@ class NoisyMax(Mechanism):
 
     Exponential noise is permute-and-flip, and Gumbel noise is the exponential mechanism, whose pairs are exact. Of
     Laplace noise an upper bound is known that holds for any number of candidates, and of Gaussian noise one that grows
-    with their number; for two candidates it is exact. A noise may be one-sided. Fresh noise is drawn in every release.
+    with their number; for two candidates it is exact. Fresh noise is drawn in every release.
 
     Source:
         docs/theory/selection.md, Theorems 1 to 3; McKenna, Sheldon 2020; Ding et al. 2021; Durfee, Rogers 2019.
@@ -56,21 +56,20 @@ class NoisyMax(Mechanism):
     sensitivity: float = parameter(SENSITIVITY, default=1.0, exclusive_minimum=0)
     distribution: str = parameter("the noise", default="laplace", choices=("laplace", "exponential", "gumbel", "gauss"))
     monotone: bool = parameter(MONOTONE, default=False)
-    candidates: int = parameter("number of candidates, which gauss needs; 0 for any number", default=0, minimum=0)
+    candidates: int | None = parameter("number of candidates, which gauss needs", default=None, minimum=2)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.candidates == 1 or (self.distribution == "gauss" and not self.candidates):
+        if self.distribution == "gauss" and self.candidates is None:
             raise UsageError(
-                f"noisy-max: Gaussian noise needs `candidates=...`, at least 2, since its bound grows with their "
-                f"number; found {self.candidates}"
+                "noisy-max: Gaussian noise needs `candidates=...`, since its bound grows with their number; found none"
             )
 
     def pair(self) -> LossPair:
         moves = 1 if self.monotone else 2
         if self.distribution == "gumbel":
             return Exponential(moves * self.sensitivity / self.scale).pair()
-        if self.distribution == "gauss":
+        if self.distribution == "gauss" and self.candidates is not None:
             half = self.candidates // 2
             spread = math.sqrt(half * (self.candidates - half) / self.candidates)
             moved = moves * self.sensitivity / self.scale

@@ -33,7 +33,7 @@ KERAS = (
     *("poisson_sampling_in_fit", "noise_multiplier", "seed"),
 )
 PLAN = ("dp_event", "batch_selection_strategy", "neighboring_relation")
-TABLE = {**STRATEGIES, **CONFIGS, **dp_accounting.TABLE, "DPKerasConfig": KERAS, "DPExecutionPlan": PLAN}
+TABLE = {**STRATEGIES, **CONFIGS, **dp_accounting.EVENTS, "DPKerasConfig": KERAS, "DPExecutionPlan": PLAN}
 OWN = (*STRATEGIES, *CONFIGS, "DPKerasConfig", "DPExecutionPlan")
 
 # keywords of ``check`` that this reader takes besides the objects of all
@@ -92,12 +92,13 @@ def _equal_split(found: Found, facts: tuple[Fact, ...]) -> Iterator[str]:
 
 def _plan(strategy: Mapping[str, object], event: object) -> Found:
     """The sampler and the event side by side: what runs is the event's noise on the sampler's batches."""
-    accounted = () if event is None else dp_accounting.event_steps(event)
+    accounted = () if event is None else dp_accounting.steps_of(event)
     facts = [fact for fact in dp_accounting.facts_of(accounted) if fact.field != "sampling.kind"]
     more, ran, read = _strategy(strategy, {k: v for k, v in accounted[0].items() if k in NOISE} if accounted else None)
     known = {fact.field for fact in more}
     facts = [fact for fact in facts if fact.field not in known]
-    return Found(NAME, (*facts, *more), accounted, ran, read=("dp_event", "batch_selection_strategy", *read))
+    found = Found(NAME, (*facts, *more), accounted, ran, read=("dp_event", "batch_selection_strategy", *read))
+    return dp_accounting.with_noise(found)
 
 
 # the keys of a step that say what is released, not on which records

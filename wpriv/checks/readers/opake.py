@@ -73,13 +73,7 @@ def read(x: object, further: Mapping[str, object]) -> Found:
         if account is None:
             z, rate = (real(data, f"privacy_{key}", state.name) for key in ("resolved_noise_multiplier", "sample_rate"))
             accounted = (gauss(z, rate, count(data, "privacy_total_steps", state.name)),)
-    found = Found("opake", tuple(facts), accounted, (), notes, tuple(read))
-    silent = (
-        ["its process has a release without noise"]
-        if any(step.get("noise_multiplier") == 0 for step in accounted)
-        else []
-    )
-    return dp_accounting.without_noise(found, silent)
+    return dp_accounting.with_noise(Found("opake", tuple(facts), accounted, (), notes, tuple(read)))
 
 
 def _merged(facts: list[Fact], more: list[Fact]) -> list[Fact]:

@@ -26,15 +26,13 @@ from wpriv.training import plan, train_data, training_grid
 from wpriv.training import train as training
 from wpriv.training.audit import audited_training, coin_tests
 from wpriv.training.audit.audited_training import Outcome
-from wpriv.training.audit.coin_tests import CONFIDENCE, Test
-from wpriv.training.audit.scores import ScoreAudit, Scores, Train, audit_scores
+from wpriv.training.audit.coin_tests import Test
+from wpriv.training.audit.score_tests import CONFIDENCE
+from wpriv.training.audit.scores import CANARIES, MAX_RUNS, RUNS, ScoreAudit, Scores, Train, audit_scores
 
 SCHEMA = "wpriv.audit/1"
-CANARIES = 2000
-"""The number of canaries of a training with enough weights, where none is given."""
-RUNS = {"one-run": 1, "two-worlds": 200}
-"""The methods, and the number of trainings of each where none is given."""
-MAX_RUNS = 100_000
+METHODS = {"one-run": 1, "two-worlds": RUNS}
+"""The methods for recipes, and the number of trainings of each where none is given."""
 OF_RECIPES = ("out", "device", "set", "quick", "data_root")
 OF_SCORES = ("references", "data", "delta", "confidence", "seed")
 CONSISTENT, VIOLATED, POWERLESS = "consistent", "VIOLATED", "cannot contradict"
@@ -286,7 +284,7 @@ def run(
     _check(recipe, method, canaries, runs)
     if recipe.train.has_several:
         recipe = training_grid.changed(recipe, {"seeds": 1})  # an audit trains as often as its method needs
-    runs = runs or RUNS[method]
+    runs = runs or METHODS[method]
     # an earlier audit is replaced
     if out and out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / ANSWER).is_file())):
         raise UsageError(f"{out} holds other files than those of an audit. Name another folder with `out`")
@@ -327,8 +325,8 @@ def _check(recipe: Recipe, method: str, canaries: int | None, runs: int | None) 
             f"Audit a recipe without tune: its bound holds for one run"
         )
     audited_training.require_task(recipe)
-    if method not in RUNS:
-        raise UnknownName("method", method, tuple(RUNS))
+    if method not in METHODS:
+        raise UnknownName("method", method, tuple(METHODS))
     if method == "two-worlds" and canaries not in (None, 1):
         raise UsageError(f"`method='two-worlds'` trains with one canary at a time; found `canaries={canaries}`")
     if canaries is not None and canaries < 1:

@@ -17,7 +17,7 @@ from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.membership import Membership
 from wpriv.core.process import Process, Step
-from wpriv.core.trade_off import TradeOff, gaussian_mu_of_advantage
+from wpriv.core.trade_off import MAX_LOG_T, TradeOff, gaussian_mu_of_advantage
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.numbers import finite_number, shown
@@ -111,7 +111,8 @@ def of_eps(eps: float, delta: float) -> Null:
     """The hypothesis of (eps, delta)-DP."""
     ends = (delta, delta)
     trade_off = TradeOff(lambda _: ends, lambda _: ends)
-    trade_off.evaluate([eps, -eps])
+    loss = min(eps, MAX_LOG_T)  # beyond it the curve is the same to 1e-260
+    trade_off.evaluate([loss, -loss])
     return Null.of_lines(trade_off)
 
 

@@ -17,7 +17,7 @@ from wpriv.core.kinds import Adjacency
 from wpriv.core.process import Process
 from wpriv.training.audit.audited_training import Outcome
 from wpriv.training.audit.claimed_curve import general, of_eps
-from wpriv.training.audit.score_tests import Ranked, Ranks, is_possible
+from wpriv.training.audit.score_tests import CONFIDENCE, Ranked, Ranks, is_possible
 
 
 def eps_of_guesses(
@@ -35,7 +35,6 @@ def eps_of_guesses(
     return general(delta).bound(lambda null: not is_possible(null, number, guesses, correct, error))
 
 
-CONFIDENCE = 0.95
 SHARES = (0.05, 0.1, 0.25, 0.5)
 """Shares of the canaries that are guessed."""
 

@@ -21,6 +21,7 @@ from wpriv.numerics.arrays import Array
 from wpriv.training.audit.claimed_curve import Null
 
 Bools = NDArray[np.bool_]
+CONFIDENCE = 0.95
 
 SHARES = (0.05, 0.1, 0.25, 0.5)
 """Shares of the canaries that are guessed in one run: each share "in" alone, and half "in" and half "out"."""

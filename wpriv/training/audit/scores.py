@@ -26,10 +26,9 @@ from wpriv.numerics.arrays import Array
 from wpriv.numerics.numbers import finite_number, positive_number, short, shown, text, whole
 from wpriv.results.model import Json
 from wpriv.training.audit.claimed_curve import Tested, general, read_claim
-from wpriv.training.audit.score_tests import BLOCK, Bools, Guesses, Part, Ranked, Ranks, Sequential
+from wpriv.training.audit.score_tests import BLOCK, CONFIDENCE, Bools, Guesses, Part, Ranked, Ranks, Sequential
 
 SCHEMA = "wpriv.score-audit/1"
-CONFIDENCE = 0.95
 CANARIES, RUNS, MAX_RUNS = 2000, 200, 100_000
 MAX_BYTES = 500_000_000
 METHODS = {
@@ -101,10 +100,12 @@ class ScoreAudit(Shown):
     def verdict(self) -> str:
         return REFUTED if self.refuted else KEPT
 
+    @property
+    def _percent(self) -> str:
+        return f"{100 * self.confidence:.12g}%"
+
     def sentence(self) -> str:
-        return f"{self.verdict} at confidence {self.confidence:.12g}: {self.claim.label}".replace(
-            f"{self.confidence:.12g}", f"{100 * self.confidence:.12g}%", 1
-        )
+        return f"{self.verdict} at confidence {self._percent}: {self.claim.label}"
 
     def facts(self) -> list[tuple[str, str]]:
         """What was tested, what the test assumes, its p-value or e-value, and the lower bounds of eps."""
@@ -120,7 +121,7 @@ class ScoreAudit(Shown):
             rows[-1] = ("e-value", f"{text(1 / self.p_value, up=False, digits=3)}, at most by now")
             if self.looks is not None:
                 rows.append(("stopped", f"the claim was refuted after {self.looks} scores"))
-        at = f"at delta {short(self.claim.delta)} with {100 * self.confidence:.12g}% confidence"
+        at = f"at delta {short(self.claim.delta)} with {self._percent} confidence"
         for bound in self.bounds:
             premise = f", if {bound.premise}" if bound.premise else ""
             rows.append(("eps", f"at least {text(bound.epsilon_at_least, up=False)} {at}{premise}"))
@@ -139,7 +140,7 @@ class ScoreAudit(Shown):
             CheckFailed: it is.
         """
         if self.refuted:
-            raise CheckFailed(f"{self.claim.label} is refuted at confidence {100 * self.confidence:.12g}%")
+            raise CheckFailed(f"{self.claim.label} is refuted at confidence {self._percent}")
 
     def as_dict(self) -> Json:
         """Return the answer as JSON holds it; ``estimate`` is what `wpriv check` takes as the premise ``claim``."""
@@ -390,9 +391,11 @@ class Trials:
                     raise UsageError(f"`method='{self.method}'` has one canary in each run; leave out `{name}`")
         elif self.runs is not None:
             raise UsageError(f"`method='{self.method}'` trains once; leave out `runs`, or give `method='two-worlds'`")
-        number = 1 if single else positive_number(self.canaries or CANARIES, "`canaries`", whole=True)
+        number = CANARIES if self.canaries is None else positive_number(self.canaries, "`canaries`", whole=True)
+        number = 1 if single else number
         others = self._references(number)
-        runs = positive_number(self.runs or RUNS, "`runs`", whole=True) if single else 1
+        runs = RUNS if self.runs is None else positive_number(self.runs, "`runs`", whole=True)
+        runs = runs if single else 1
         if runs > MAX_RUNS:
             raise UsageError(f"`runs` must be at most {MAX_RUNS}; found {runs}")
         random = np.random.default_rng([self.seed, 3])
@@ -451,6 +454,8 @@ class Records:
         Such a record has the range of the others and no more to do with its label than by chance, so that a model can
         fit it by memory alone.
         """
+        if not isinstance(data, (tuple, list)) or len(data) != 2:
+            raise UsageError(f"`data` is a pair of records and labels; found {shown(data)}")
         x, y = (np.asarray(each) for each in data)
         if x.ndim < 1 or y.ndim < 1 or len(x) != len(y) or len(x) == 0:
             raise UsageError(f"`data` is records and as many labels; found shapes {x.shape} and {y.shape}")

@@ -134,12 +134,13 @@ def forward(model: nn.Module, inputs: Records, only_rules: bool = False) -> tupl
 
     def note(layer: nn.Module, h: Tensor, output: Tensor, rule: Rule) -> None:
         seen.add(layer)
-        if not output.requires_grad:
-            return  # called within torch.no_grad: no gradient of the layer comes of this call
-        if h.shape[:1] != (rows,):
-            _refuse_shape(names[layer], layer, h, rows)
-        # the edge of the output, which later changes in place do not move
-        calls.append(Call(names[layer], layer, h.detach(), h._version, get_gradient_edge(output), rule))
+        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+            if not output.requires_grad:
+                return  # called within torch.no_grad: no gradient of the layer comes of this call
+            if h.shape[:1] != (rows,):
+                _refuse_shape(names[layer], layer, h, rows)
+            # the edge of the output, which later changes in place do not move
+            calls.append(Call(names[layer], layer, h.detach(), h._version, get_gradient_edge(output), rule))
 
     def record(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         if uses is not None:
@@ -230,7 +231,7 @@ def trainable_layers(model: nn.Module) -> tuple[dict[nn.Module, str], list[str]]
             if any(p.requires_grad for p in module.parameters()):
                 layers[module] = name
             continue
-        parameters = {key: p for key, p in module.named_parameters(recurse=False) if p.requires_grad}
+        parameters = {key: p for key, p in module._parameters.items() if p is not None and p.requires_grad}
         if not parameters or module in within:
             continue
         if rule_of(module) is not None and parameters.keys() <= {"weight", "bias"}:

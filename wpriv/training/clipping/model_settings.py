@@ -52,6 +52,7 @@ ITEMS = 64
 SAMPLE = 2**20
 # the largest number of numbers of a tensor that is compared like a switch before each step
 FEW = 16
+PLAIN = (type(None), bool, int, float, complex, str, bytes)
 CONTAINERS = (list, tuple, set, frozenset, collections.deque, dict)
 TABLES = ("_parameters", "_buffers", "_modules")
 POSITION = "position"
@@ -149,7 +150,7 @@ def _plain(
         known: by their identity, the objects that were met before, which are held here: another object could get the
             identity of one that is gone.
     """
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+    if type(value) in PLAIN or isinstance(value, PLAIN):
         return type(value).__name__, repr(value)
     if isinstance(value, (Tensor, np.ndarray)):
         return _switches(value) if deep else type(value).__name__

@@ -442,8 +442,8 @@ def _to_roots(computed: Computed, share: Share) -> list[tuple[Tensor, Share]]:
 def _of_normed(v: Tensor, g: Tensor, h: Tensor, d: Tensor) -> list[tuple[Tensor, Share]]:
     """Return the gradients of v and g where those of g v / |v|, row by row, are G_i = sum over t of d_it h_it^T.
 
-    With u = v / |v| that of g is G u by rows, and that of v is g / |v| (G - (G u) u), whose squared norm is a difference
-    of two: a bound on the rounding of both, and of the sum, is added.
+    With u = v / |v| that of g is G u by rows, and that of v is g / |v| (G - (G u) u), whose squared norm is a
+    difference: a bound on the rounding of both terms, and of the sum, is added.
     """
     lengths = torch.linalg.vector_norm(v, dim=1, keepdim=True)
     unit, scale = (v / lengths).to(h.dtype), (g / lengths).to(h.dtype)
@@ -455,10 +455,12 @@ def _of_normed(v: Tensor, g: Tensor, h: Tensor, d: Tensor) -> list[tuple[Tensor,
 
     def weighted(factors: Tensor) -> Tensor:
         sums = (d * factors.view(-1, 1, 1)).flatten(0, 1).T @ h.flatten(0, 1)
-        return scale * (sums - (factors @ of_g).unsqueeze(1) * unit)
+        result: Tensor = scale * (sums - (factors @ of_g).unsqueeze(1) * unit)
+        return result
 
     def each() -> Tensor:
-        return scale * (d.transpose(1, 2) @ h - of_g.unsqueeze(2) * unit)
+        result: Tensor = scale * (d.transpose(1, 2) @ h - of_g.unsqueeze(2) * unit)
+        return result
 
     return [(v, Share(squares, weighted, each)), (g, explicit(of_g.unsqueeze(2)))]
 

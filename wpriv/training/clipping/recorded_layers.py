@@ -229,7 +229,7 @@ class LongMemory(torch.autograd.Function):
             torch.mul(o.sigmoid_(), torch.tanh(c_rows[t + 1], out=curve), out=h_rows[t + 1])
         ctx.save_for_backward(gates, cells, bent, weight)
         ctx.backwards = backwards
-        before, after = states[:-1].transpose(0, 1), states[1:].transpose(0, 1)
+        before, after = (rows.transpose(0, 1).contiguous() for rows in (states[:-1], states[1:]))
         if backwards:
             before, after = before.flip(1), after.flip(1)
         ctx.mark_non_differentiable(before)
@@ -260,7 +260,7 @@ class LongMemory(torch.autograd.Function):
             later = flat[t]
         assert later is not None
         at_inputs = total.flatten(2).flip(0) if ctx.backwards else total.flatten(2)
-        return at_inputs.transpose(0, 1), None, later @ weight, dc, None
+        return at_inputs.transpose(0, 1).contiguous(), None, later @ weight, dc, None
 
 
 def cell(layer: nn.RNNCellBase, record: Record, x: Tensor, hx: Any = None) -> Tensor | tuple[Tensor, Tensor]:

@@ -148,7 +148,10 @@ def of(plan: Augment | None, inputs: Records, model: nn.Module, persons: int = 0
     if plan is None:
         return CopiedRecords(persons=persons)
     if persons:
-        raise UsageError("`copies` and `augment` are of records, and `person` averages over the records of a person")
+        raise UsageError(
+            "`copies` and `augment` are of records, and `person` averages over those of a person, each with random "
+            "numbers of its own: leave `copies` and `augment` out"
+        )
     if _changes(plan):
         require_images(inputs, plan)
     elif plan.copies > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 
 from wpriv import randomness
 from wpriv.config.plain_words import in_plain_words
-from wpriv.errors import UsageError
+from wpriv.core.process import Process, Step
+from wpriv.errors import UsageError, require
 from wpriv.files.shown import Shown
 from wpriv.numerics import ball_projection
 from wpriv.numerics.numbers import shown, whole
@@ -96,6 +98,7 @@ def privatize(
     root: str | Path | None = None,
     out: str | Path | None = None,
     dry_run: bool = False,
+    ledger: str | None = None,
     say: Callable[[str], None] = lambda line: None,
     **reader: Unpack[ReaderParameters],
 ) -> Privatized:
@@ -131,6 +134,7 @@ def privatize(
         root: folder of data sets.
         out: a .npz to write; None returns the records instead.
         dry_run: validate and return the statement only.
+        ledger: the URL of a ledger that pays for the reports before any record is used.
         say: called with lines of progress.
         reader: parameters of the data set's reader.
     Raises:
@@ -163,12 +167,27 @@ def privatize(
     statement = local_statement.statement(plan, private, labels is not None)
     if dry_run:
         return Privatized(None, labels, statement)
-    noisy = blocks(plan, private, say)
-    if files is None:
-        return Privatized(np.concatenate(list(noisy)), labels, statement)
-    small = local_statement.array_facts(plan, statement) | ({} if labels is None else {"y": labels})
-    files.write(small, {"shape": private.x.shape, "dtype": plan.dtype}, noisy, statement)
-    return Privatized(None, labels, statement, files.paths())
+    with contextlib.nullcontext() if ledger is None else _paid(ledger, mechanism, statement):
+        noisy = blocks(plan, private, say)
+        if files is None:
+            return Privatized(np.concatenate(list(noisy)), labels, statement)
+        small = local_statement.array_facts(plan, statement) | ({} if labels is None else {"y": labels})
+        files.write(small, {"shape": private.x.shape, "dtype": plan.dtype}, noisy, statement)
+        return Privatized(None, labels, statement, files.paths())
+
+
+@contextlib.contextmanager
+def _paid(url: str, mechanism: LocalMechanism, statement: Json) -> Iterator[None]:
+    """Spend one report of every record from a ledger, and note there how the block ends."""
+    if mechanism.leaks:
+        raise UsageError("`ledger` pays for guarantees, and `quantile_from` private gives none. Leave one of them out")
+    require("sqlalchemy", "a ledger")
+    from wpriv.ledger.service import Ledger
+
+    (row, *_) = statement["guarantees"]
+    step = Step.from_dict({**statement["mechanism"], "n": 1})
+    with Ledger(url) as ledger, ledger.release(Process((step,), row["adjacency"]), reason="reports of every record"):
+        yield
 
 
 def blocks(plan: Plan, private: Records, say: Callable[[str], None] = lambda line: None) -> Iterator[Array]:

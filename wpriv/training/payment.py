@@ -1,0 +1,99 @@
+"""A training, or a file of reports, that is paid from the ledger of an organisation."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wpriv.core.process import Process
+from wpriv.errors import CheckFailed, UsageError, require
+from wpriv.results import storage
+from wpriv.results.model import Json
+
+if TYPE_CHECKING:
+    from wpriv.ledger.service import Ledger
+
+PAID = "paid"  # the entry of provenance.json
+
+
+@dataclass(frozen=True)
+class Payment:
+    """A charge of a ledger: reserved before a run, begun before its first step, and ended with it.
+
+    Args:
+        url: of the ledger; shown: without its password. release: its number there. digest: of its entry.
+        nonce: of this run, which alone may begin. begun: whether an earlier part of the same run has begun it.
+    """
+
+    url: str
+    shown: str
+    release: str
+    digest: str
+    nonce: str
+    begun: bool = False
+
+    def as_dict(self) -> Json:
+        """The entry of ``provenance.json``, from which a resumed run knows that it is paid."""
+        return {"ledger": self.shown, "release": self.release, "digest": self.digest, "nonce": self.nonce}
+
+    def begin(self) -> None:
+        """Make the charge final; records may be read from now on."""
+        if not self.begun:
+            with open_ledger(self.url) as ledger:
+                ledger.begin(self.release, self.nonce)
+
+    def cancel(self) -> None:
+        """Return the charge of a run that never began."""
+        if not self.begun:
+            with open_ledger(self.url) as ledger:
+                ledger.cancel(self.release)
+
+    def done(self) -> None:
+        """Note that the results are there."""
+        with open_ledger(self.url) as ledger:
+            ledger.done(self.release)
+
+
+def open_ledger(url: str) -> Ledger:
+    """The ledger at a URL; SQLAlchemy is loaded here alone."""
+    require("sqlalchemy", "a ledger")
+    from wpriv.ledger.service import Ledger
+
+    return Ledger(url)
+
+
+def reserve(url: str, process: Process, folder: Path, *, resume: bool) -> Payment:
+    """Reserve the releases of a run in a folder; a run that is resumed finds the charge that it has begun.
+
+    Raises:
+        Refused: they do not fit. UsageError: they are for other neighbours than the ledger, or the run that is resumed
+            was paid from another ledger. CheckFailed: it is not in this ledger any more.
+    """
+    earlier = _earlier(folder) if resume else None
+    with open_ledger(url) as ledger:
+        shown = ledger.store.url
+        if earlier is not None:
+            if earlier["ledger"] != shown:
+                raise UsageError(f"{folder} was paid from the ledger {earlier['ledger']}; found {shown}. Name that one")
+            state = ledger.state(earlier["release"])
+            if (state.digest, state.state) != (earlier["digest"], "begun"):
+                raise CheckFailed(
+                    f"release {earlier['release']} of {shown} is not the one that paid for {folder}, or has ended: the "
+                    f"ledger was restored or written anew. Begin again with `fresh=True`, at the cost of both"
+                )
+            return Payment(url, shown, state.release, state.digest, earlier["nonce"], begun=True)
+        receipt = ledger.reserve(process, reason=f"training in {folder.resolve()}")
+        return Payment(url, shown, receipt.release, receipt.digest, secrets.token_hex(16))
+
+
+def _earlier(folder: Path) -> dict[str, Any] | None:
+    """The payment that the provenance of an unfinished run names."""
+    try:
+        about = json.loads((folder / storage.PROVENANCE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    paid = about.get(PAID) if isinstance(about, dict) else None
+    return paid if isinstance(paid, dict) and {"ledger", "release", "digest", "nonce"} <= paid.keys() else None
