@@ -336,7 +336,7 @@ def _compared(run: Run, claim: Claim) -> Answer:
     refuted: Decision | None = None
     for process in run.lowers:
         implied = implied_claim(claim) if process.adjacency == ZERO and run.adjacency == ADD else claim
-        implied = implied and _where_kept(implied, run.kept)
+        implied = implied and where_kept(implied, run.kept)
         if implied is None:
             continue
         known = next((each for each in decisions if each.process is process and each.claim == implied), None)
@@ -345,7 +345,7 @@ def _compared(run: Run, claim: Claim) -> Answer:
         low = max(low, ends[0] - math.log(1 / run.kept) if ends and not run.zero_out else 0.0)
         refuted = decision if decision.verdict == REFUTED and refuted is None else refuted
     if refuted is not None:
-        return Answer(REFUTED, run, refuted.reason, claim, _both(low, high), refuted)
+        return Answer(REFUTED, run, _reason(refuted, claim, run), claim, _both(low, high), refuted)
     reason = decisions[0].reason if decisions else refusal or "no bound from above is known"
     return Answer(
         OPEN, run, reason, claim, _both(low, high) if decisions else None, decisions[0] if decisions else None
@@ -368,7 +368,18 @@ def implied_claim(claim: Claim) -> Claim | None:
     return Claim("approximate-dp", eps=2 * claim.eps, delta=delta) if delta < 1 else None
 
 
-def _where_kept(claim: Claim, kept: float) -> Claim | None:
+def _reason(decision: Decision, claim: Claim, run: Run) -> str:
+    """Why a claim is refuted, where that was decided of what it implies."""
+    if decision.claim == claim or decision.delta is None:
+        return decision.reason
+    low = decision.delta.lower or 0.0
+    if not run.zero_out:
+        return f"delta({echo(claim.eps)}) is at least {text(low * run.kept, up=False)}"
+    implied = f"delta({text(decision.claim.eps, up=True)}) at most {text(decision.claim.delta, up=True)}"
+    return f"it would give {implied} for zero-out neighbours; found at least {text(low, up=False)}"
+
+
+def where_kept(claim: Claim, kept: float) -> Claim | None:
     """What a claim implies for a record that is in all passes, which it is with probability ``kept``.
 
     P >= kept P', so that P(A) - e^eps Q(A) >= kept (P'(A) - e^(eps - ln kept) Q(A)).

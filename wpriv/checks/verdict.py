@@ -17,6 +17,7 @@ from wpriv.checks.judge import (
     decided,
     implied_claim,
     shown,
+    where_kept,
 )
 from wpriv.checks.premises import COMPUTED, DECLARED, Premises
 from wpriv.checks.what_ran import ADD, ZERO, Difference
@@ -149,7 +150,9 @@ class Verdict(Shown):
         if claim.notion == "approximate-dp":
             eps = claim.eps if answer is None else answer.claim.eps
             words = f"eps = {echo(eps)} at delta = {short(claim.delta)}"
-        words += f" by {_by(by)}"
+        fact = premises.fact("claim.eps")
+        is_given = "claim.by" not in premises and (fact is None or fact.source == DECLARED)
+        words += "" if is_given else f" by {_by(by)}"
         if self.verdict == REFUTED and answer is not None:
             kinds = {part.kind for part in answer.run.accounted if part.kind != "none"}
             drawn = any(each.field == "sampling.kind" for each in answer.run.differences)
@@ -202,7 +205,7 @@ class Verdict(Shown):
             yield from self._for_add_remove(answer)
         if decision is not None and decision.test is not None:
             bound = text(decision.test.delta_lower, up=False)
-            words = f'say "in" where the privacy loss exceeds {echo(decision.test.threshold)}'
+            words = f'say "in" where the privacy loss exceeds {decision.test.threshold:.6g}'
             yield "test", f"{words}; TPR - e^eps FPR at least {bound}"
         changes = dict(self.judgement.found.changes)
         first = next((changes.get(each.field) or CHANGES.get(each.field, "") for each in worse), "")
@@ -219,10 +222,11 @@ class Verdict(Shown):
         if implied is None or answer.decision is None:
             return
         for process in answer.run.lowers:
-            decision = decided(process, implied)
-            if decision.delta is None:
+            kept = where_kept(implied, answer.run.kept)
+            decision = None if kept is None else decided(process, kept)
+            if decision is None or decision.delta is None:
                 continue
-            low = text(decision.delta.lower or 0.0, up=False)
+            low = text((decision.delta.lower or 0.0) * answer.run.kept, up=False)
             at = f"delta({text(implied.eps, up=True)}) at most {text(implied.delta, up=True)}; found at least {low}"
             if decision.verdict == REFUTED:
                 yield "add-remove", f"refuted as well, since it would give {at}"
@@ -270,6 +274,10 @@ class Verdict(Shown):
         answer = self.judgement.answer
         if answer is None:
             return
+        if self.premises.word("steps_source") == "planned":
+            yield "the number of steps is a planned one: nothing shows that so many ran"
+        if self.premises.word("released") == "metrics":
+            yield "metrics on training records are releases of their own: declare them as composition.other"
         yield from answer.run.notes
         for each in answer.run.differences:
             if not each.worse:

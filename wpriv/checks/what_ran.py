@@ -241,9 +241,10 @@ def _scheduled(premises: Premises, accounted: tuple[Part, ...]) -> tuple[tuple[P
     rate, count, total = _rate(premises), premises.count("steps"), sum(part.n for part in accounted)
     before = {part.rate for part in parts if part.kind != "none"}
     if rate is not None and before and not all(math.isclose(rate, each, rel_tol=1e-9) for each in before):
-        most = max(before)
+        rates = " to ".join(dict.fromkeys(f"{each:.6g}" for each in (min(before), max(before))))
         words, where = f"sampling.rate is {rate:.6g}", _where(premises, "sampling.rate")
-        differences.append(Difference("sampling.rate", words, f"{most:.6g} was accounted for", where, rate > most))
+        worse = rate > min(before) * (1 + 1e-9)
+        differences.append(Difference("sampling.rate", words, f"{rates} was accounted for", where, worse))
         parts = tuple(dataclasses.replace(part, rate=rate) if part.kind != "none" else part for part in parts)
     if count and parts and count != total:
         words, where = f"{count} steps ran", _where(premises, "steps")

@@ -88,7 +88,7 @@ class _Reading:
 
 def read(x: object, further: Mapping[str, object]) -> Found:
     """Read an engine with the objects beside it, or a file with the state of its accountant."""
-    reading = _Reading()
+    reading, ran = _Reading(), tuple[StepSpec, ...]()
     if isinstance(x, Path):
         history, mechanism = _of_file(x)
         steps = _accounted(history, mechanism, reading, f"history of {x.name}")
@@ -111,10 +111,12 @@ def read(x: object, further: Mapping[str, object]) -> Found:
         _loader(objects.get("loader"), objects.get("optimizer"), reading)
         _optimizer(objects.get("optimizer"), accountant, steps, reading)
         _model(objects.get("model"), objects.get("optimizer"), reading)
+        ran = _accumulated(steps, _hook(_unwrapped(objects.get("optimizer")))[1], reading)
     return Found(
         name,
         _without_repeats(reading.facts),
         steps,
+        ran,
         notes=tuple(reading.notes),
         read=tuple(reading.read),
         contradictions=tuple(reading.contradictions),
@@ -132,6 +134,39 @@ def _length(data: object) -> int | None:
         return len(data) or None  # type: ignore[arg-type]
     except (TypeError, NotImplementedError):
         return None
+
+
+def _accumulated(steps: Sequence[StepSpec], counted: float | None, reading: _Reading) -> tuple[StepSpec, ...]:
+    """Steps that sum the gradients of several batches: with the loader's rate times the number of batches of each.
+
+    A history has the counted rate times that number. It is taken from the hook's rate, or else from the loader's where
+    the history has about a multiple of that. Of equal steps the fact of the rate is changed, and no steps are returned.
+    """
+    fact = next((each for each in reading.facts if each.field == "sampling.rate"), None)
+    if fact is None or not isinstance(fact.value, float) or not steps:
+        return ()
+    loader, rates = fact.value, [float(str(step.get("rate", 1.0))) for step in steps]
+    batches = [max(round(rate / (counted or loader)), 1) for rate in rates]
+    if max(batches) == 1:
+        return ()
+    reading.notes.append(f"a step sums the gradients of up to {max(batches)} batches")
+    sizes = [each for each in reading.facts if each.field == "sampling.batch"]
+    reading.facts = [each for each in reading.facts if each.field != "sampling.batch"]
+    for each in sizes:
+        reading.fact("sampling.batch", int(float(str(each.value))) * max(batches), f"{each.where}, accumulated")
+    ran = [min(loader * count, 1.0) for count in batches]
+    if len(set(ran)) == 1:
+        index = reading.facts.index(fact)
+        reading.facts[index] = Fact("sampling.rate", ran[0], where=f"{fact.where}, {batches[0]} batches a step")
+        return ()
+    kinds = {str(each.value) for each in reading.facts if each.field == "sampling.kind"}
+    reading.facts = [each for each in reading.facts if each is not fact]
+    drawn = {"sampling": kinds.pop() if len(kinds) == 1 else "poisson"}
+    if drawn["sampling"] not in ("poisson", "none"):
+        # each kind of step is counted in whole passes of its own: all are taken to be as large as the largest
+        reading.fact("sampling.rate", max(ran), f"{fact.where}, up to {max(batches)} batches a step")
+        return ()
+    return tuple({**step, "rate": rate, **drawn} for step, rate in zip(steps, ran, strict=True))
 
 
 def _without_repeats(facts: Sequence[Fact]) -> tuple[Fact, ...]:
