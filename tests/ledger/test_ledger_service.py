@@ -277,9 +277,9 @@ def spend_often(url: str, count: int, queue: object) -> None:
 @pytest.mark.slow
 def test_four_writers_spend_exactly_the_limit(url):
     made(url, rule="basic").close()
-    spawn = multiprocessing.get_context("spawn")
-    queue = spawn.Queue()
-    writers = [spawn.Process(target=spend_often, args=(url, 6, queue)) for _ in range(4)]
+    forked = multiprocessing.get_context("fork")
+    queue = forked.Queue()
+    writers = [forked.Process(target=spend_often, args=(url, 6, queue)) for _ in range(4)]
     for writer in writers:
         writer.start()
     counts = [queue.get(timeout=120) for _ in writers]
