@@ -55,7 +55,12 @@ def test_budget_and_order_of_a_limit(limit, budget, order):
 
 @pytest.mark.parametrize(
     ("rule", "leaks", "counts"),
-    [("gauss", None, (560, 2351)), ("rdp", None, (487, 2157)), ("residue", 0.02, (559, 2349))],
+    [
+        ("gauss", None, (560, 2351)),
+        ("rdp", None, (487, 2157)),
+        ("residue", 0.02, (559, 2349)),
+        ("residue", None, (559, 2349)),
+    ],
 )
 def test_gaussian_releases_that_fit(rule, leaks, counts):
     for limit, count in zip((ONE, THREE), counts, strict=True):

@@ -402,4 +402,4 @@ def test_the_body_of_an_entry_says_what_was_charged(tmp_path):
     assert (row["actor"], row["reason"], row["kind"]) == ("me", "report", "spend")
     (booking,) = json.loads(row["body"])["bookings"]
     assert booking["tier"] == 0
-    assert booking["amounts"][0] == pytest.approx(2.497e-3 / 0.0558076 * UNITS, rel=2e-3)
+    assert booking["amounts"][0] == pytest.approx(2.497e-3 / 0.0559190 * UNITS, rel=2e-3)
