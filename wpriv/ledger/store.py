@@ -66,7 +66,7 @@ ENTRY = Table(
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("time", Text, nullable=False),
     Column("kind", Text, nullable=False),
-    Column("release", Text),
+    Column("release", Text, index=True),
     Column("key", Text, unique=True),
     Column("actor", Text),
     Column("reason", Text),
@@ -81,7 +81,7 @@ RELEASE = Table(
     Column("id", Text, primary_key=True),
     Column("scope", Text, nullable=False),
     Column("part", Text, nullable=False),
-    Column("state", Text, nullable=False),
+    Column("state", Text, nullable=False, index=True),
     Column("expires", Text),
     Column("nonce_digest", Text),
     Column("pair_digest", Text, nullable=False),
@@ -251,8 +251,10 @@ class Store:
 
     @staticmethod
     def _require_durable(connection: Connection) -> None:
-        for name in ("fsync", "synchronous_commit"):
-            if connection.exec_driver_sql(f"SHOW {name}").scalar_one() == "off":
+        names = "fsync", "synchronous_commit"
+        query = ", ".join(f"current_setting('{name}')" for name in names)
+        for name, value in zip(names, connection.exec_driver_sql(f"SELECT {query}").one(), strict=True):
+            if value == "off":
                 raise MissingResource(
                     f"PostgreSQL has {name} off, so that a crash may lose what was spent. Turn {name} on"
                 )
@@ -427,17 +429,14 @@ class Store:
         where = RELEASE.c.state == PENDING, RELEASE.c.expires.is_not(None), RELEASE.c.expires <= now
         return sorted(connection.execute(select(RELEASE.c.id).where(*where)).scalars(), key=int)
 
-    def tariff(self, unit: str, by: str, tier: int) -> tuple[Fraction, ...] | None:
+    def tariff(self, connection: Connection, unit: str, by: str, tier: int) -> tuple[Fraction, ...] | None:
         """A charge that was computed before."""
-        with self.transaction(write=False) as connection:
-            where = TARIFF.c.unit == unit, TARIFF.c.filter == by, TARIFF.c.tier == tier
-            known = connection.execute(select(TARIFF.c.charge).where(*where)).scalar()
+        where = TARIFF.c.unit == unit, TARIFF.c.filter == by, TARIFF.c.tier == tier
+        known = connection.execute(select(TARIFF.c.charge).where(*where)).scalar()
         return None if known is None else tuple(Fraction(word) for word in known.split())
 
-    def keep_tariff(self, unit: str, by: str, tier: int, charge: tuple[Fraction, ...]) -> None:
-        """Keep a charge for later; another process may have done so."""
-        words = " ".join(map(str, charge))
-        with self.transaction() as connection:
-            where = TARIFF.c.unit == unit, TARIFF.c.filter == by, TARIFF.c.tier == tier
-            if connection.execute(select(TARIFF.c.tier).where(*where)).scalar() is None:
-                connection.execute(insert(TARIFF).values(unit=unit, filter=by, tier=tier, charge=words))
+    def keep_tariff(self, connection: Connection, unit: str, by: str, tier: int, charge: tuple[Fraction, ...]) -> None:
+        """Keep a charge for later, under the lock; another process may have done so."""
+        if self.tariff(connection, unit, by, tier) is None:
+            words = " ".join(map(str, charge))
+            connection.execute(insert(TARIFF).values(unit=unit, filter=by, tier=tier, charge=words))
