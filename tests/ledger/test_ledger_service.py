@@ -45,6 +45,14 @@ def test_it_admits_560_gaussian_releases_and_refuses_one_more(url):
         assert ledger.check() != []
 
 
+def test_the_fifty_first_leak_is_refused_by_a(tmp_path):
+    with made(f"sqlite:///{tmp_path}/b.db", leaks=5e-8) as ledger:
+        ledger.spend("dp eps0=0 delta0=1e-9 n=50")
+        assert [account.left for account in ledger.status(fixed=False).accounts] == [1.0, 0.0]
+        with pytest.raises(Refused, match="0% of A left"):
+            ledger.spend("dp eps0=0 delta0=1e-9")
+
+
 def test_a_cancelled_reservation_makes_room(url):
     with made(url, rule="gauss") as ledger:
         first = ledger.reserve("gauss sigma=100")

@@ -22,6 +22,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -120,6 +121,14 @@ TARIFF = Table(
     Column("tier", Integer, nullable=False),
     Column("charge", Text, nullable=False),
     UniqueConstraint("unit", "filter", "tier"),
+)
+# what ran up to an entry, as GrowingPlan keeps it: a cache that decides nothing
+GROWN = Table(
+    "grown",
+    _TABLES,
+    Column("seq", BigInteger, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("state", LargeBinary, nullable=False),
 )
 _APPEND_ONLY = {
     "sqlite": [
@@ -339,9 +348,21 @@ class Store:
         connection.execute(update(LEDGER).values(head_seq=seq, head_digest=entry.digest))
         return Head(seq, entry.digest)
 
-    def entries(self, connection: Connection) -> list[Entry]:
-        """All entries in order."""
-        return [Entry(**row._mapping) for row in connection.execute(select(ENTRY).order_by(ENTRY.c.seq))]
+    def entries(self, connection: Connection, after: int = 0) -> list[Entry]:
+        """All entries in order, from the one behind ``after`` on."""
+        query = select(ENTRY).where(ENTRY.c.seq > after).order_by(ENTRY.c.seq)
+        return [Entry(**row._mapping) for row in connection.execute(query)]
+
+    def grown(self, connection: Connection) -> tuple[int, bytes] | None:
+        """The state of what ran that was kept last, with the number of its entry; None if that entry is not there."""
+        here = ENTRY.c.seq == GROWN.c.seq, ENTRY.c.digest == GROWN.c.digest
+        row = connection.execute(select(GROWN.c.seq, GROWN.c.state).where(*here)).first()
+        return None if row is None else (row.seq, row.state)
+
+    def keep_grown(self, connection: Connection, head: Head, state: bytes) -> None:
+        """Keep the state of what ran in the place of an earlier one."""
+        connection.execute(delete(GROWN))
+        connection.execute(insert(GROWN).values(seq=head.seq, digest=head.digest, state=state))
 
     def by_key(self, connection: Connection, key: str) -> Entry | None:
         """The entry with a key of its client."""
