@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from wpriv.cli import flags, output
 from wpriv.cli.flags import Text
-from wpriv.cli.parsing import argument, option, switch
+from wpriv.cli.parsing import option, switch
 from wpriv.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ Rows = list[dict[str, Any]]
 
 
 def command(
-    recipe: Annotated[Text, argument("RECIPE", "Instead of flags, a recipe of kind release.")] = None,
     data: Annotated[Texts, option("FILE", "A CSV file with a header; repeatable, as one table.", group=TABLE)] = None,
     person: Annotated[
         Text, option("COLUMN", "The column that names the person of a row; row: each row is one.", group=TABLE)
@@ -105,8 +104,6 @@ def command(
         *(declared.quantile(text) for text in quantile or ()),
         *(declared.histogram(text, of or "rows", outside or "drop") for text in histogram or ()),
     ]
-    if recipe is not None:
-        raise UsageError(f"a release is described by flags; found {recipe[:80]!r}")
     for name, value in (("data", data), ("person", person), ("eps", eps), ("delta", delta)):
         if not value:
             raise UsageError(f"release needs `{name}`; `wpriv release --help` shows examples")
