@@ -28,6 +28,7 @@ FLOORS = (
     ("accounting/accountants",),
     ("accounting",),
     ("accounting/claims", "accounting/comparison", "ledger"),
+    ("releases",),
     # private training
     ("training/noise", "training/data"),
     ("training/clipping", "training/models"),
