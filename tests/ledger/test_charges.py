@@ -180,7 +180,7 @@ def test_a_limit_is_one_of_three(given):
 @pytest.mark.parametrize(
     "step",
     [
-        Step(Gauss(sigma=2), 100, Allocation(1 / 100)),
+        Step(Gauss(sigma=2), 10, Allocation(1 / 10)),
         Step(DiscreteGauss(sigma=20.0)),
         Step(TopK(scale=100.0, k=2)),
         Step(Gauss(sigma=10), sampling=Poisson(1e-3)),

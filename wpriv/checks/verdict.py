@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from wpriv.accounting.claims.decision import PROVED, REFUTED, Decision
@@ -19,7 +19,7 @@ from wpriv.checks.judge import (
     shown,
     where_kept,
 )
-from wpriv.checks.premises import COMPUTED, DECLARED, Premises
+from wpriv.checks.premises import COMPUTED, DECLARED, Premises, Value
 from wpriv.checks.what_ran import ADD, ZERO, Difference
 from wpriv.core.process import MAX_STEPS
 from wpriv.errors import Unsupported, UsageError
@@ -401,8 +401,14 @@ def _declared(premises: Premises) -> Iterator[str]:
         yield (
             f"and {len(more)} more premises"
             if len(more) > 3
-            else ", ".join(sorted(f"{name} {shown(premises.facts[name].value)}" for name in more))
+            else ", ".join(sorted(f"{name} {_short(premises.facts[name].value)}" for name in more))
         )
+
+
+def _short(value: Value) -> str:
+    """A value in a few words; steps are shown above, as processes."""
+    steps = isinstance(value, tuple) and any(isinstance(each, Mapping) for each in value)
+    return f"of {len(value)} kinds of step" if steps and isinstance(value, tuple) else shown(value)
 
 
 def _assumed(premises: Premises) -> Iterator[str]:

@@ -97,7 +97,8 @@ def _plan(strategy: Mapping[str, object], event: object) -> Found:
     more, ran, read = _strategy(strategy, {k: v for k, v in accounted[0].items() if k in NOISE} if accounted else None)
     known = {fact.field for fact in more}
     facts = [fact for fact in facts if fact.field not in known]
-    return Found(NAME, (*facts, *more), accounted, ran, read=("dp_event", "batch_selection_strategy", *read))
+    found = Found(NAME, (*facts, *more), accounted, ran, read=("dp_event", "batch_selection_strategy", *read))
+    return dp_accounting.with_noise(found)
 
 
 # the keys of a step that say what is released, not on which records

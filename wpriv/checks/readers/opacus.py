@@ -14,7 +14,8 @@ from pathlib import Path
 
 from wpriv.checks.premises import Fact, Found, StepSpec, Value
 from wpriv.checks.readers import _checkpoints, _documents
-from wpriv.checks.readers._documents import count, items, mapping, real
+from wpriv.checks.readers._documents import items, mapping
+from wpriv.checks.readers._gaussian_steps import entry, gauss
 from wpriv.errors import UsageError
 
 STATE = "privacy_accountant_state_dict"
@@ -92,7 +93,7 @@ def read(x: object, further: Mapping[str, object]) -> Found:
     if isinstance(x, Path):
         history, mechanism = _of_file(x)
         steps = _accounted(history, mechanism, reading, f"history of {x.name}")
-        shown = ", ".join(f"({z:g}, {q:g}, {n})" for z, q, n in map(_entry, history[:3])) or "(empty)"
+        shown = ", ".join(f"({z:g}, {q:g}, {n})" for z, q, n in map(entry, history[:3])) or "(empty)"
         reading.read = [
             f"history {shown}" + ", ..." * (len(history) > 3),
             *([f"mechanism {mechanism}"] if mechanism else []),
@@ -195,21 +196,9 @@ def _of_file(path: Path) -> tuple[Sequence[object], str]:
     return history, mechanism if isinstance(mechanism, str) else ""
 
 
-def _entry(row: object, name: str = "an entry of the history") -> tuple[float, float, int]:
-    """Noise multiplier, rate and number of steps of one entry; UsageError for anything else."""
-    values = items(row, name)
-    if len(values) != 3:
-        raise UsageError(f"{name} must be [noise_multiplier, sample_rate, steps]; found {len(values)} values")
-    data = dict(zip(("noise_multiplier", "sample_rate", "steps"), values, strict=True))
-    rate = real(data, "sample_rate", name)
-    if not 0 < rate <= 1:
-        raise UsageError(f"sample_rate of {name} must be above 0 and at most 1; found {rate:g}")
-    return real(data, "noise_multiplier", name), rate, count(data, "steps", name)
-
-
 def _accounted(history: Sequence[object], mechanism: str, reading: _Reading, where: str) -> tuple[StepSpec, ...]:
     """The steps of a history, with the facts that it shows."""
-    rows = [_entry(row, f"entry {index} of the {where}") for index, row in enumerate(history, 1)]
+    rows = [entry(row, f"entry {index} of the {where}") for index, row in enumerate(history, 1)]
     rows = [row for row in rows if row[2]]
     total = sum(n for _, _, n in rows)
     reading.fact("steps_accounted", total, f"the {where} has {total} steps")
@@ -224,12 +213,7 @@ def _accounted(history: Sequence[object], mechanism: str, reading: _Reading, whe
     if mechanism:
         reading.fact("claim.by", f"{_name()} {mechanism}", where)
         reading.fact("claim.kind", "estimate" if mechanism == "gdp" else "bound", f"mechanism {mechanism}")
-    return tuple(_step(*row) for row in rows if row[0])
-
-
-def _step(z: float, rate: float, n: int) -> StepSpec:
-    drawn = {} if rate == 1 else {"sampling": "poisson", "rate": rate}
-    return {"mech": "gauss", "noise_multiplier": z, **drawn, "n": n}
+    return tuple(gauss(*row) for row in rows if row[0])
 
 
 def _accountant_of(x: object, optimizer: object) -> object:
