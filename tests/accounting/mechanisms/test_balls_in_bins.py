@@ -10,6 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from wpriv import budget, calibrate
+from wpriv.accounting.interpretations import interpretations_of
 from wpriv.accounting.mechanisms.matrix_gauss import _made
 from wpriv.errors import Unsupported, UsageError
 
@@ -108,3 +109,10 @@ def test_columns_of_named_strategies_have_length_one():
         assert np.linalg.norm(_made(f"{name},n=40")[:, 0]) == pytest.approx(1)
     inverse = np.linalg.inv(_made("bisr:4,n=40"))
     assert np.allclose(inverse[:, 0] / inverse[0, 0], [1, -1 / 2, -1 / 8, -1 / 16, *np.zeros(36)])
+
+
+def test_why_shows_cyclic_poisson_and_no_amplification_beside():
+    job = {"mech": "matrix-gauss", "strategy": "banded:2", "sampling": "balls-in-bins", "bins": 4, "epochs": 2}
+    rows = interpretations_of({**job, "sigma": 4})
+    assert [row.spec.get("sampling", "none") for row in rows] == ["allocation", "poisson", "none"]
+    assert (rows[1].spec["n"], rows[1].spec["rate"]) == (4, 0.5)

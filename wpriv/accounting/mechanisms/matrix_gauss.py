@@ -468,8 +468,11 @@ class MatrixGauss(Mechanism):
 
     def computed(self) -> dict[str, Any]:
         lower, upper = self.sensitivity_bounds()
+        matrix = _matrix(self.strategy, _identity(self.strategy))
         return {
-            "strategy_steps": steps(self.strategy),
+            "strategy_steps": len(matrix),
+            "strategy_bands": bands(matrix),
+            "strategy_column": float(np.sqrt((matrix**2).sum(axis=0).max())) * (1 + (len(matrix) + 8) * UNIT),
             "strategy_sensitivity_lower": lower,
             "strategy_sensitivity_upper": upper,
         }
