@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from wpriv.checks import bank
+from wpriv.checks.premises import FIELDS
 from wpriv.config import yaml_document
 
 
 def _rows(letter: str) -> str:
-    """Return the runs whose names begin with a letter: what went wrong, printed eps, that of what ran, where it is seen."""
+    """Return the runs whose names begin with a letter: what went wrong, printed eps, that of what ran, where seen."""
     lines = ["| recipe | what ran | printed | eps of what ran | seen in |", "|---|---|---|---|---|"]
     for path in bank.files_of("claims/libraries"):
         if not path.stem.startswith(letter):
@@ -23,4 +24,23 @@ def _rows(letter: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-PARTS = {"bank-faults": lambda: _rows("f"), "bank-right-runs": lambda: _rows("r")}
+def _premises() -> str:
+    """Return a table of the premises: name, values, and what each is."""
+    lines = ["| premise | value | what it is |", "|---|---|---|"]
+    for name, field in FIELDS.items():
+        value = " or ".join(f"`{word}`" for word in field.words) if field.words else FORMS[field.form]
+        lines.append(f"| `{name}` | {value} | {field.about} |")
+    return "\n".join(lines) + "\n"
+
+
+FORMS = {
+    "number": "number",
+    "numbers": "number, or a list",
+    "count": "whole number",
+    "yes": "yes or no",
+    "text": "text",
+    "texts": "list of names",
+    "steps": "list of [steps](recipe.md#keys-of-a-step)",
+    "best": "whole number, or no",
+}
+PARTS = {"premises-of-a-check": _premises, "bank-faults": lambda: _rows("f"), "bank-right-runs": lambda: _rows("r")}

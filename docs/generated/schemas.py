@@ -19,6 +19,8 @@ GUARANTEE = json.loads((Path(wpriv.accounting.__path__[0]) / "guarantee.schema.j
 MODELS = {
     "budget": "Budget",
     "calibrate": "Calibrate",
+    "check": "Check",
+    "truth": "Truth",
     "compare": "Compare",
     "privatize": "Privatize",
     "train": "Train",
@@ -49,6 +51,7 @@ MODELS = {
 }
 ANCHORS = {
     "Step": "[step](recipe.md#keys-of-a-step)",
+    "Truth": "[mapping](recipe.md#keys-of-expect-of-a-check)",
     "Panel": "[panel](recipe.md#keys-of-a-panel)",
     "Part": "keys of this table",
     "Sweep": "[axis](recipe.md#keys-of-an-axis)",

@@ -27,7 +27,7 @@ from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.accounting.mechanisms.laplace import Laplace
 from wpriv.accounting.mechanisms.truncated_gauss import TruncatedGauss
 from wpriv.cli.main import main
-from wpriv.core.kinds import Sampling
+from wpriv.core.kinds import Poisson, Sampling
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
 
@@ -380,3 +380,14 @@ def test_adaptive_names_its_accountant_itself(tmp_path, capsys):
 def test_the_explanation_says_for_each_accountant_what_may_depend_on_outputs(accountant, step, word):
     row = evaluate.ask(evaluate.curve(Process((step,)), accountant), delta=1e-5)
     assert sum(word in line for line in explain(row)["assumptions"]) == 1
+
+
+def test_orders_follow_from_the_limit_and_not_from_the_first_kind_of_step():
+    sampled = Step(Gauss(4.0), 5000, Poisson(0.01))
+    few, leaks = Step(Laplace(1000.0)), Step(Dp(eps0=0.0, delta0=1e-8), 3)
+    figures = [
+        adaptive_history.account_for_history(Process(steps), delta=1e-6, tol=1e-3).adaptive.epsilon.safe
+        for steps in ((sampled, few), (few, sampled), (leaks, few, sampled))
+    ]
+    assert figures[0] == pytest.approx(figures[1], rel=1e-12)
+    assert figures[0] < figures[2] < 1.01 * figures[0] < 0.84

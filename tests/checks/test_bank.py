@@ -73,3 +73,11 @@ def test_what_has_no_place_beside_a_folder_of_checks_is_refused(capsys, words, s
     code, _, err = call(capsys, "compare", *words)
     assert code == 2
     assert shown in err
+
+
+def test_recipe_check_reads_the_premises_too(tmp_path, capsys):
+    (tmp_path / "wrong.yaml").write_text("kind: check\nclaim: {eps: 1}\nrecrods: 5\n", encoding="utf-8")
+    code, _, err = call(capsys, "recipe", "check", str(tmp_path / "wrong.yaml"))
+    assert code == 2
+    assert "wrong.yaml:3:1: no premise is called 'recrods'; did you mean 'records'?" in err
+    assert call(capsys, "recipe", "check", "claims/libraries/r01-poisson")[0] == 0

@@ -40,16 +40,20 @@ def test_the_kinds_have_their_counts(capsys):
 @pytest.mark.parametrize("kind", catalog.KINDS)
 def test_a_kind_lists_each_name_with_what_it_is(capsys, kind):
     listed = rows(capsys, kind)
-    assert [row["name"] for row in listed] == catalog.names(kind)
+    # a bank of claims is one row
+    names = [row.name for row in recipe_files.listing()] if kind == "recipes" else catalog.names(kind)
+    assert [row["name"] for row in listed] == names
     assert all(len(row["about"]) > 5 and "\n" not in row["about"] for row in listed)
     code, out, _ = call(capsys, f"list {kind}")
     assert code == 0
     # the rest of a text that is wider than the terminal is indented
-    assert [line.split()[0] for line in out.splitlines() if line[0] != " "] == ["name", *catalog.names(kind)]
+    assert [line.split()[0] for line in out.splitlines() if line[0] != " "] == ["name", *names]
 
 
 @pytest.mark.parametrize("name", registry.names("mechanisms"))
-def test_a_mechanism_has_the_parameters_and_the_source_that_it_declares(capsys, name):
+def test_a_mechanism_has_the_parameters_and_the_source_that_it_declares(capsys, monkeypatch, name):
+    # what answers it is not looked at here: tests/golden/outputs/mechanism-*.txt have it
+    monkeypatch.setattr(catalog, "letters", lambda accountant, mechanism: "-")
     cls = registry.mechanism(name)
     (entry,) = [row for row in rows(capsys, name) if row["kind"] == "mechanisms"]
     assert entry["facts"]["source"] == cls.source

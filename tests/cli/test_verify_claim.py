@@ -145,16 +145,16 @@ def test_a_faulty_recipe_is_refused_with_its_place(capsys, tmp_path, old, new, s
 
 
 def test_why_without_a_sampling_gives_the_verdict_of_all_interpretations(capsys):
-    words = ("--claim", "eps=6,delta=1e-5", "gauss sigma=1 n=10 rate=0.1", "--why")
+    words = ("--claim", "eps=3,delta=1e-5", "gauss sigma=1 n=1 rate=0.1", "--why")
     code, out, _ = call(capsys, "verify", *words, "--json")
     data = json.loads(out)
     verdicts = [row["verdict"] for row in data["readings"]]
     assert (code, data["verdict"]) == (3, "open")
     count = {verdict: f"{verdict} under {verdicts.count(verdict)}" for verdict in ("proved", "refuted")}
     assert f"{count['proved']}, {count['refuted']} of {len(verdicts)} interpretations" in data["reason"]
-    assert call(capsys, "verify", *words)[1].startswith("open: (6, 1e-5)-DP, since no sampling is given")
+    assert call(capsys, "verify", *words)[1].startswith("open: (3, 1e-5)-DP, since no sampling is given")
     # all interpretations of a small rate and much noise agree
-    assert call(capsys, "verify", "--claim", "eps=6,delta=1e-5", "gauss sigma=40 n=10 rate=0.1", "--why")[0] == 0
+    assert call(capsys, "verify", "--claim", "eps=6,delta=1e-5", "gauss sigma=40 n=1 rate=0.1", "--why")[0] == 0
 
 
 def test_a_list_of_claims_begins_with_its_total(capsys, tmp_path):

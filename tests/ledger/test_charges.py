@@ -9,7 +9,19 @@ import pytest
 from scipy.special import ndtri
 
 from tests.ledger.adversary import normal_profile
-from wpriv import Dp, Gauss, Laplace, Poisson, Process, Step, Zcdp
+from wpriv import (
+    Allocation,
+    DiscreteGauss,
+    Dp,
+    Gauss,
+    Laplace,
+    LaplaceThreshold,
+    Poisson,
+    Process,
+    Step,
+    TopK,
+    Zcdp,
+)
 from wpriv.accounting import evaluate
 from wpriv.errors import Unsupported, UsageError
 from wpriv.ledger import charges, filters
@@ -163,3 +175,30 @@ def test_a_release_without_a_charge_is_refused_by_name(rule, step, words):
 def test_a_limit_is_one_of_three(given):
     with pytest.raises(UsageError, match="limit"):
         Limit(**given)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step(Gauss(sigma=2), 10, Allocation(1 / 10)),
+        Step(DiscreteGauss(sigma=20.0)),
+        Step(TopK(scale=100.0, k=2)),
+        Step(Gauss(sigma=10), sampling=Poisson(1e-3)),
+        Step(LaplaceThreshold(scale=20.0, threshold=500.0)),
+    ],
+    ids=lambda step: f"{step.mechanism.name} {step.sampling.kind}",
+)
+def test_releases_of_any_kind_have_a_charge_that_covers_them(step):
+    (by,) = filters.of_limit(Limit(1.0, 1e-6), "residue")
+    ((unit, count),) = charges.units_of(Process((step,)))
+    cost, leak = (count * float(part) for part in charges.of_unit(unit, by, 3))
+    floor = by.floor(3)
+    curve = evaluate.curve(Process((step, Step(Gauss(sigma=floor**-0.5)))), "pld", 1e-3)
+    for eps in (0.0, 0.5, 1.0):
+        assert (curve.delta_bracket(eps).lower or 0.0) <= normal_profile(floor + cost, eps) + leak * (1 + 1e-9)
+
+
+def test_a_release_known_by_rho_is_paid_from_a_limit_in_rho():
+    (by,) = filters.of_limit(Limit(rho=0.5), "rdp")
+    assert fit(Step(Zcdp(rho=0.001)), by) == 500
+    assert fit(Step(Gauss(sigma=10)), by) == 100

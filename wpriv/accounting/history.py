@@ -229,6 +229,11 @@ def _ledger(file: Path) -> History:
     entries = ledger.entries(file)
     if not entries:
         raise UsageError(f"`history` {file}: the ledger has no step yet")
+    if file.name == storage.LOOKS:
+        raise UsageError(
+            f"`history` {file}: what these looks at test records showed may have ended them, so that their cost is "
+            f"that of all planned ones, which the statement beside it says"
+        )
     statement = file.with_name(storage.STATEMENT)
     stated, notes = _stated(statement)
     if stated is not None:

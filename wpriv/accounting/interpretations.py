@@ -104,6 +104,7 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     epochs = spec.get("epochs")
     passes = max(1, math.ceil((n * plan.rate if epochs is None else number(epochs, "epochs")) * (1 - 1e-9)))
     shuffled = "shuffled batches: each record in one batch an epoch, no amplification proven"
+    shuffling = _by_shuffling(base, passes, plan.rate, shuffled)
     return [
         *_by_all(
             poisson,
@@ -118,10 +119,10 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
             "replace-one",
         ),
         *_where_replaced(wide, fixed, "the same, sigma relative to one record: replacing it moves a sum twice as far"),
-        *_by_shuffling(base, passes, plan.rate, shuffled),
+        shuffling,
         *_where_replaced(wide, {"n": passes}, f"{shuffled}; one record is replaced"),
         Interpretation({**base, "n": n}, "a record might be in every batch: all steps, no sampling"),
-        *_by_sampler(spec, poisson),
+        *_by_sampler(spec, poisson, shuffling),
         *_by_divisor(spec, poisson),
     ]
 
@@ -177,10 +178,16 @@ def _by_group(spec: Mapping[str, object], step: dict[str, object]) -> list[Inter
     return [Interpretation(step, assumption, group=group)]
 
 
-def _by_sampler(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interpretation]:
-    """Samplers that draw a record more than once in a step, where the pair of such groups is known."""
+def _by_sampler(spec: Mapping[str, Any], poisson: dict[str, Any], shuffling: Interpretation) -> list[Interpretation]:
+    """Stored order beside shuffled batches; and samplers that draw a record more than once in a step, where known."""
+    rows = []
+    if shuffling.adjacency == "zero-out":
+        passes = round(shuffling.spec["n"] * shuffling.spec["rate"])
+        stored = "sampler: batches in stored order, each record in one known batch an epoch; one record contributes"
+        step = {key: value for key, value in shuffling.spec.items() if key not in ("sampling", "rate")}
+        rows.append(Interpretation({**step, "n": passes}, f"{stored} nothing, batch sizes stay", "zero-out"))
     workers = "sampler: two workers that draw from the whole data each, so that a record joins a step twice"
-    rows = [Interpretation(poisson, workers, group=2)]
+    rows.append(Interpretation(poisson, workers, group=2))
     size, batch = build_process.data_set_size([spec]), spec.get("batch")
     if size and batch is not None and 1 < (most := whole(batch, "batch")) <= MAX_SAMPLED_GROUP:
         drawn = f"sampler: draws with replacement, so that a record joins a batch up to {most} times"
@@ -210,22 +217,16 @@ def _is_known(row: Interpretation) -> bool:
     return True
 
 
-def _by_shuffling(base: dict[str, object], passes: int, rate: float, assumption: str) -> list[Interpretation]:
-    """Shuffled batches, the last of which may be smaller, and stored order; of other noise than Gaussian or Laplace,
-    the upper end of both."""
+def _by_shuffling(base: dict[str, object], passes: int, rate: float, assumption: str) -> Interpretation:
+    """Shuffled batches, the last of which may be smaller; of other noise than Gaussian or Laplace, their upper end."""
     steps = math.ceil(1 / rate * (1 - 1e-9))
     spec = {**base, "n": passes * steps, "sampling": "shuffle", "rate": 1 / steps}
     try:
         build_process.process([spec])
     except Unsupported:
         assumption = f"{assumption}; all other records must keep their batches"
-        return [Interpretation({**base, "n": passes}, assumption)]
-    stored = "sampler: batches in stored order, each record in one known batch an epoch"
-    nothing = "one record contributes nothing, batch sizes stay"
-    return [
-        Interpretation(spec, f"{assumption}; {nothing}", "zero-out"),
-        Interpretation({**base, "n": passes}, f"{stored}; {nothing}", "zero-out"),
-    ]
+        return Interpretation({**base, "n": passes}, assumption)
+    return Interpretation(spec, f"{assumption}; one record contributes nothing, batch sizes stay", "zero-out")
 
 
 def _where_replaced(

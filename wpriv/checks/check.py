@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -13,7 +13,10 @@ from wpriv.config import recipe_files, shipped
 from wpriv.core import registry
 from wpriv.errors import UsageError, of_file
 from wpriv.files import STDIN, shown_path
+from wpriv.hints import instead
 from wpriv.numerics.numbers import shown
+
+OBJECTS = ("loader", "optimizer", "model", "strategy", "trainer")
 
 
 def check(
@@ -39,7 +42,7 @@ def check(
         loader, optimizer, model, strategy, trainer: further objects of the run, which show premises that ``x`` lacks.
         eps, delta: the claim, where ``x`` does not hold it; short for the premises ``claim.eps`` and ``claim.delta``.
         premises: declarations, nested or with dotted names: ``{"max_per_unit": 1, "sampling.kind": "poisson"}``.
-        further: more for the reader of ``x``.
+        further: more for the reader of ``x``, which names what it takes.
     Raises:
         UsageError: nothing reads ``x``, or a premise is unknown or out of range. MissingResource: a file is missing.
 
@@ -51,13 +54,16 @@ def check(
     given = {name: value for name, value in {**objects, **further}.items() if value is not None}
     declared: tuple[Fact, ...] = ()
     if isinstance(x, Mapping) and not any(registry.load("readers", name).recognises(x) for name in _readers()):
+        _refuse_unknown(further, ())
         declared, found = of_mapping({str(key): value for key, value in x.items()}), Found("premises")
         subject = "the premises"
     else:
         path = located(x) if isinstance(x, (str, Path)) and not _is_repr(x) else None
         x = Path(x) if isinstance(x, str) else x
+        reader = reader_of(path or x)
+        _refuse_unknown(further, getattr(reader, "FURTHER", ()))
         try:
-            found = reader_of(path or x).read(path or x, {**given, "delta": delta} if delta else given)
+            found = reader.read(path or x, {**given, "delta": delta} if delta else given)
         except UsageError as error:
             raise error if path is None or str(path) in str(error) else error.at(shown_path(path)) from None
         subject = shown_path(x) if isinstance(x, (str, Path)) else found.name
@@ -65,8 +71,19 @@ def check(
     for name, value in (("claim.eps", eps), ("claim.delta", delta)):
         if value is not None:
             declared += (Fact(name, value, DECLARED, f"the argument {name.rpartition('.')[2]}"),)
-    it = judge.judge(Premises.of((*found.facts, *declared)), found)
+    try:
+        it = judge.judge(Premises.of((*found.facts, *declared)), found)
+    except UsageError as error:
+        raise error.at(subject) from None
     return Verdict(it.verdict, it, subject, not isinstance(x, (str, Path)))
+
+
+def _refuse_unknown(further: Mapping[str, object], known: Sequence[str]) -> None:
+    """Refuse keywords that neither ``check`` nor the reader has, so that a misspelt one is not passed over."""
+    for name in further.keys() - set(known):
+        raise UsageError(
+            f"check has no keyword {name!r}{instead(name, [*OBJECTS, 'premises', 'eps', 'delta', *known])}"
+        )
 
 
 def located(name: str | Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from wpriv.accounting.claims.decision import PROVED, REFUTED, Decision
@@ -17,10 +17,12 @@ from wpriv.checks.judge import (
     decided,
     implied_claim,
     shown,
+    where_kept,
 )
-from wpriv.checks.premises import COMPUTED, DECLARED, Premises
+from wpriv.checks.premises import COMPUTED, DECLARED, Premises, Value
 from wpriv.checks.what_ran import ADD, ZERO, Difference
 from wpriv.core.process import MAX_STEPS
+from wpriv.errors import Unsupported, UsageError
 from wpriv.files.shown import Shown
 from wpriv.numerics.numbers import echo, short, text
 
@@ -148,7 +150,9 @@ class Verdict(Shown):
         if claim.notion == "approximate-dp":
             eps = claim.eps if answer is None else answer.claim.eps
             words = f"eps = {echo(eps)} at delta = {short(claim.delta)}"
-        words += f" by {_by(by)}"
+        fact = premises.fact("claim.eps")
+        is_given = "claim.by" not in premises and (fact is None or fact.source == DECLARED)
+        words += "" if is_given else f" by {_by(by)}"
         if self.verdict == REFUTED and answer is not None:
             kinds = {part.kind for part in answer.run.accounted if part.kind != "none"}
             drawn = any(each.field == "sampling.kind" for each in answer.run.differences)
@@ -201,7 +205,7 @@ class Verdict(Shown):
             yield from self._for_add_remove(answer)
         if decision is not None and decision.test is not None:
             bound = text(decision.test.delta_lower, up=False)
-            words = f'say "in" where the privacy loss exceeds {echo(decision.test.threshold)}'
+            words = f'say "in" where the privacy loss exceeds {decision.test.threshold:.6g}'
             yield "test", f"{words}; TPR - e^eps FPR at least {bound}"
         changes = dict(self.judgement.found.changes)
         first = next((changes.get(each.field) or CHANGES.get(each.field, "") for each in worse), "")
@@ -218,10 +222,11 @@ class Verdict(Shown):
         if implied is None or answer.decision is None:
             return
         for process in answer.run.lowers:
-            decision = decided(process, implied)
-            if decision.delta is None:
+            kept = where_kept(implied, answer.run.kept)
+            decision = None if kept is None else decided(process, kept)
+            if decision is None or decision.delta is None:
                 continue
-            low = text(decision.delta.lower or 0.0, up=False)
+            low = text((decision.delta.lower or 0.0) * answer.run.kept, up=False)
             at = f"delta({text(implied.eps, up=True)}) at most {text(implied.delta, up=True)}; found at least {low}"
             if decision.verdict == REFUTED:
                 yield "add-remove", f"refuted as well, since it would give {at}"
@@ -269,6 +274,10 @@ class Verdict(Shown):
         answer = self.judgement.answer
         if answer is None:
             return
+        if self.premises.word("steps_source") == "planned":
+            yield "the number of steps is a planned one: nothing shows that so many ran"
+        if self.premises.word("released") == "metrics":
+            yield "metrics on training records are releases of their own: declare them as composition.other"
         yield from answer.run.notes
         for each in answer.run.differences:
             if not each.worse:
@@ -276,7 +285,7 @@ class Verdict(Shown):
         if self.premises.word("adjacency") == ADD and self.adjacency == ZERO:
             yield "the number of records is public, so that neighbours have the same number: stated for zero-out"
         if answer.verdict == PROVED and answer.epsilon and answer.claim.eps > 2 * answer.epsilon[1] > 0:
-            yield f"the claim is {answer.claim.eps / answer.epsilon[1]:.2g} times what ran"
+            yield f"the claim is {answer.claim.eps / answer.epsilon[1]:.2g} times what ran{_least_noise(answer)}"
 
     def lines(self) -> list[str]:
         """The verdict, all that it rests on, and what fails, a line each; also what ``print`` shows."""
@@ -335,6 +344,33 @@ class Verdict(Shown):
         }
 
 
+def _least_noise(answer: Answer) -> str:
+    """The noise with which the claim would just hold, of Gaussian steps of one kind; "" where it is not known."""
+    from wpriv.accounting.calibrate import calibrate
+
+    run, part = answer.run, answer.run.parts[0]
+    noise = part.mechanism.additive_noise()
+    exact = len(run.parts) == 1 and run.group == 1 and part.kind in ("none", "poisson") and run.lowers == run.uppers
+    if not exact or noise is None or not noise.is_textbook("gauss") or not answer.claim.delta:
+        return ""
+    kind, rate = (None, None) if part.kind == "none" else (part.kind, part.rate)
+    claim, size = answer.claim, noise.sensitivity
+    try:
+        least = calibrate(
+            "gauss",
+            eps=claim.eps,
+            delta=claim.delta,
+            n=part.n,
+            sampling=kind,
+            rate=rate,
+            adjacency=run.adjacency,
+            sensitivity=size,
+        ).value
+    except (Unsupported, UsageError):
+        return ""
+    return f"; sigma {text(least, up=True, digits=4)} would do" if least < noise.scale else ""
+
+
 def _by(name: str) -> str:
     """``opacus 1.6.0, prv`` for ``opacus 1.6.0 prv``: the accountant is the last word behind a version."""
     words = name.split()
@@ -365,8 +401,14 @@ def _declared(premises: Premises) -> Iterator[str]:
         yield (
             f"and {len(more)} more premises"
             if len(more) > 3
-            else ", ".join(sorted(f"{name} {shown(premises.facts[name].value)}" for name in more))
+            else ", ".join(sorted(f"{name} {_short(premises.facts[name].value)}" for name in more))
         )
+
+
+def _short(value: Value) -> str:
+    """A value in a few words; steps are shown above, as processes."""
+    steps = isinstance(value, tuple) and any(isinstance(each, Mapping) for each in value)
+    return f"of {len(value)} kinds of step" if steps and isinstance(value, tuple) else shown(value)
 
 
 def _assumed(premises: Premises) -> Iterator[str]:

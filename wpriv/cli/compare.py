@@ -72,9 +72,9 @@ def command(
 
     wpriv compare plc/fig7-dpsgd --quick
 
-    wpriv compare claims/libraries
-
     wpriv compare --order "gauss sigma=1" "laplace scale=1"
+
+    wpriv compare claims/libraries
 
     wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,4096 --accountant
     pld --accountant rdp

@@ -74,6 +74,11 @@ def check(
         for quick in (False, True):
             recipe = load_recipe.read(name, quick=quick)
         kinds.append(recipe.kind)
+        if recipe.kind == "check":
+            from wpriv.checks.premises import of_document
+            from wpriv.config import recipe_files, yaml_document
+
+            of_document(yaml_document.read(recipe_files.find(name)))
     for name, kind in zip(recipes, kinds, strict=True):
         output.emit(f"{name}: a sound recipe of kind {kind}")
 

@@ -4,7 +4,7 @@ The charge of residue (T5 of docs/theory/ledger.md) is the least c for which the
 noise of the floor f is at most that of Gaussian noise of f + c, plus kappa c, at every eps >= 0 and in both orders of
 the neighbours. It is decided on a grid: as functions of e^eps both sides are convex, and their difference on a cell
 exceeds its larger end by at most an eighth of the cell's squared width times the excess of one curvature over the
-other, of both of which a bound is known on the cell.
+other, which is bounded on the cell.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from scipy.special import ndtr
 from wpriv.accounting import evaluate
 from wpriv.accounting.pld.discretize import cell_masses, discretize_pessimistic
 from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.kinds import PASSES
 from wpriv.core.loss_moments import log_moment, loss_class
 from wpriv.core.loss_pair import LossPair, gaussian_mu
 from wpriv.core.process import Process, Step
@@ -39,7 +40,9 @@ PROFILE_ERROR = 4e-14
 BULK, SPACING, RATIO, MAX_LOSS = 6.0, 20.0, 1.03, 700.0
 # P-mass of the omitted losses, as a share of A: no more than some units of the account
 OMITTED = 1e-14
-CELLS, ROUNDS, CURVED = 400, 14, 5e-4
+CELLS, ROUNDS, MAX_CELLS, CURVED = 400, 14, 40_000, 5e-4
+SANDWICH = 1e-3  # width of a pair that is only known between two others
+ROUNDED = 1e-13  # relative error of a curvature
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,14 @@ def of_unit(unit: Unit, by: Filter, tier: int) -> tuple[Fraction, ...]:
     about = unit.process.steps[0].mechanism.describe()
     name = about["mech"]
     if by.kind in ("rdp", "rho"):
+        if (kind := unit.process.steps[0].sampling.kind) in PASSES:
+            raise Unsupported(f"rule {by.kind} has no proven bound for passes of {kind} sampling. Use rule residue")
         pairs = [run[0][0] for run in unit.process.renyi_directions()]
+    elif unit.process.steps[0].mechanism.renyi_bound() is not None:
+        raise Unsupported(
+            f"rule {by.kind} needs the distribution of the privacy loss, and of {name} only Renyi divergences are "
+            f"known. Use rule rdp"
+        )
     else:
         pairs = [run[0][0] for run in unit.process.directions()]
     mass = max(max(pair.mass_at_plus_infinity, pair.mass_at_minus_infinity) for pair in pairs)
@@ -103,7 +113,8 @@ def of_unit(unit: Unit, by: Filter, tier: int) -> tuple[Fraction, ...]:
     mus = [gaussian_mu(pair) for pair in pairs]
     square = max(mu * mu for mu in mus if mu is not None) if all(mu is not None for mu in mus) else None
     if by.kind == "rho":
-        rhos = [pair.zcdp_rho() for pair in pairs]
+        lines = [pair.zcdp_line() for pair in pairs]
+        rhos = [None if line is None or line[0] > 0 else line[1] for line in lines]
         if leak > 0 or any(rho is None for rho in rhos):
             raise Unsupported(f"no rho of zCDP is known for {name}, and the limit is one of rho. Give eps and delta")
         if square is not None:
@@ -151,11 +162,15 @@ class Atoms:
 
 def atoms(pair: LossPair, omitted: float) -> Atoms:
     """Discretise a pair from above; losses of a P-mass of at most ``omitted`` become infinite."""
+    between = pair.sandwich(SANDWICH)
+    pair = pair if between is None else between[1]
     infinity = max(float(pair.mass_at_plus_infinity), 0.0)
-    if isinstance(pair, AtomicPair) and math.isinf(pair.max_lam):
-        return Atoms(pair.losses, np.exp(pair.log_p), infinity)
+    if isinstance(pair, AtomicPair):
+        return Atoms(pair.losses, np.exp(pair.log_p), infinity + math.exp(pair.log_beyond))
     moments = loss_class(pair)
     deviation = math.sqrt(moments.variance)
+    if deviation <= 1e-12 * abs(moments.mean):  # one finite loss, but for rounding
+        return Atoms(np.array([pair.support[1]]), np.array([1 - infinity]), infinity)
     tops = []
     for end, side in ((pair.support[1], pair), (-pair.support[0], pair.reverse())):
         scan = np.geomspace(deviation, MAX_LOSS, 400)
@@ -219,32 +234,28 @@ class Comparison:
 
     def __init__(self, of: Atoms, floor: float, kappa: float):
         self.of, self.floor, self.kappa = of, floor, kappa
-        second = float(of.masses @ of.losses**2)
-        self.guess = max(second, 1e-300)
+        self.guess = max(float(of.masses @ of.losses**2), 1e-300)
         self.eps = np.linspace(0.0, self._end(), CELLS + 1)
         if floor == 0 and of.losses.size < 20_000:
             inside = of.losses[(of.losses > 0) & (of.losses < self.eps[-1])]
             self.eps = np.unique(np.concatenate([self.eps, inside]))
-        self.left, self.bend = self._rows(self.eps)
+        self.rows = self._rows(self.eps)
 
     def charge(self, most: float) -> float:
         """The least c that is shown to suffice, or infinity beyond ``most``."""
         if not np.any(self.of.losses):
             return 0.0
+        low = high = self.guess
         for _ in range(ROUNDS):
-            low = self._least(lambda c: self._holds(c, curved=False), self.guess / 4, most)
-            high = self._least(lambda c: self._holds(c, curved=True), low, most)
-            if not high > low * (1 + CURVED):
-                return high
+            low = _least(lambda c: self._holds(c, curved=False), low, most)
+            high = _least(lambda c: self._holds(c, curved=True), max(low, min(high, 2 * low)), most)
+            if math.isinf(low) or not high > low * (1 + CURVED) or self.eps.size > MAX_CELLS:
+                break
             split = self._excess(low * (1 + CURVED / 2), curved=True) > 0
             middle = ((self.eps[1:] + self.eps[:-1]) / 2)[split]
-            if math.isinf(low) or not middle.size or self.eps.size > 40_000:
-                return high
-            left, bend = self._rows(middle)
             order = np.argsort(np.concatenate([self.eps, middle]), kind="stable")
+            self.rows = np.concatenate([self.rows, self._rows(middle)], axis=1)[:, order]
             self.eps = np.concatenate([self.eps, middle])[order]
-            self.left = np.concatenate([self.left, left])[order]
-            self.bend = np.concatenate([self.bend, bend])[order]
         return high
 
     def _end(self) -> float:
@@ -253,50 +264,63 @@ class Comparison:
         if self.floor == 0 and self.kappa == 0:
             return max(top, 0.0)
         scan = np.linspace(0.0, max(top, 0.0) + 40 * math.sqrt(self.floor + self.guess), 200)
-        values = self._rows(scan)[0]
-        few = np.flatnonzero(values <= self.kappa * self.guess / 16)
+        few = np.flatnonzero(self._rows(scan)[0] <= self.kappa * self.guess / 16)
         return float(scan[few[0] if few.size else -1])
 
-    def _rows(self, eps: Array) -> tuple[Array, Array]:
-        """The left side at [k] eps, from above; and [k, atoms] its curvature in e^eps, times e^eps, by atoms."""
+    def _rows(self, eps: Array) -> Array:
+        """At [k] eps: the left side from above, its curvature in e^eps, and the mean loss by the parts of that."""
         distance = eps[:, None] - self.of.losses
         value, error = profile(self.floor, distance)
         left = (value + error) @ self.of.masses
         if self.floor == 0:
-            return left, np.zeros((eps.size, 1))
-        # every atom's curvature has one peak in e^eps, so that its least value on a cell is at an end
-        bend = _density(self.floor, distance) * (self.of.masses * np.exp(-self.of.losses))
-        return left, bend * np.exp(-eps)[:, None]
+            return np.stack([left, np.zeros_like(left), np.zeros_like(left)])
+        parts = _density(self.floor, distance) * (self.of.masses * np.exp(-self.of.losses))
+        bend = parts.sum(axis=1)
+        mean = np.where(bend > 0, parts @ self.of.losses / np.where(bend > 0, bend, 1.0), 0.0)
+        return np.stack([left, bend * np.exp(-eps), mean])
 
     def _excess(self, c: float, *, curved: bool) -> Array:
-        """A bound of the left side less the right one on each cell; the last is that at the end and beyond."""
+        """A bound of the left side less the right one on each cell."""
         right, error = profile(self.floor + c, self.eps)
-        gap = self.left - (right - error) - self.kappa * c
-        cells = np.maximum(gap[:-1], gap[1:])
-        if curved:
-            growth = np.exp(self.eps[:-1]) * np.expm1(np.diff(self.eps))
-            # the curvature of the right side falls for eps >= 0
-            most = _density(self.floor + c, self.eps[:-1]) * np.exp(-self.eps[:-1])
-            least = np.minimum(self.bend[:-1], self.bend[1:]).sum(axis=1)
-            cells = cells + np.maximum(most - least, 0.0) * growth**2 / 8
+        gap = self.rows[0] - (right - error) - self.kappa * c
+        cells: Array = np.maximum(gap[:-1], gap[1:])
+        if not curved:
+            return cells
+        width, low = np.diff(self.eps), self.eps[:-1]
+        total = self.floor + c
+        # for eps >= 0 the curvature of the right side falls; its logarithm is concave, with the second derivative -1/t
+        most = _density(total, low) * np.exp(width**2 / (8 * total) - low)
+        least = self.rows[1, :-1] * (1 - ROUNDED)
+        if self.floor > 0:
+            # the logarithms of the parts on the left are concave: each is at least its chord, and by Jensen their sum
+            # at least the chord with the mean slope; less the slope on the right
+            left = (self.rows[2, :-1] - low - width / 2) / self.floor
+            slope = width * (left + (low + width / 2) / total)
+            least = least * np.exp(np.minimum(slope, 0.0))
+        cells += np.maximum(most - least, 0.0) * (np.exp(low) * np.expm1(width)) ** 2 / 8
         return cells
 
     def _holds(self, c: float, *, curved: bool) -> bool:
-        beyond = self.left[-1] <= self.kappa * c
+        # behind the last cell the left side falls
+        beyond = self.rows[0, -1] <= self.kappa * c
         return bool(beyond and np.all(self._excess(c, curved=curved) <= 0))
 
-    @staticmethod
-    def _least(holds: Callable[[float], bool], start: float, most: float) -> float:
-        """The least c, to 1e-5 relative from above, for which a monotone statement holds."""
-        low = high = start
-        while not holds(high):
-            low, high = high, high * 2
+
+def _least(holds: Callable[[float], bool], guess: float, most: float) -> float:
+    """The least c, to 1e-5 relative from above, for which a monotone statement holds; infinity beyond ``most``."""
+    low = high = guess
+    factor = 1 + 10 * WIDTH
+    if holds(guess):
+        while holds(low / factor):
+            low, factor = low / factor, factor**2
+        high, low = low, low / factor
+    else:
+        while not holds(high * factor):
+            high, factor = high * factor, factor**2
             if high > most:
                 return math.inf
-        while low == high and holds(low / 2):
-            low = high = low / 2
-        low = min(low, high / 2)
-        while high > low * (1 + WIDTH):
-            middle = math.sqrt(low * high)
-            low, high = (low, middle) if holds(middle) else (middle, high)
-        return high
+        low, high = high, high * factor
+    while high > low * (1 + WIDTH):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -93,6 +93,8 @@ def charter(
     if adjacency not in tuple(Adjacency):
         raise UnknownName("adjacency", adjacency, sorted(Adjacency))
     group = whole(group, "group")
+    if group < 1:
+        raise UsageError(f"`group` is the number of records of one person, at least 1; found {group}")
     first = {"eps": eps, "delta": delta, "rho": rho, "mu": mu}
     tops = [{name: value for name, value in first.items() if value is not None}] + [_limit(word) for word in limits]
     declared = None if plan is None else process_of(plan, adjacency, group)

@@ -231,6 +231,8 @@ class Ledger(Reader):
     ) -> Receipt:
         process, place = self._read(what), Place.parse(scope)
         self.charter.tree.check(place)
+        if key is not None and not key.strip():
+            raise UsageError("`key` is empty; give the release a name of its own, or leave it out")
         if planned and place != Place(ROOT):
             raise UsageError(f"the declared plan reads the scope {ROOT}; found `scope` {place}")
         units = [] if planned else charges.units_of(process)

@@ -221,7 +221,7 @@ def test_mu_for_tests_of_some_rate_is_decided_by_its_bracket():
 
 @pytest.mark.slow
 def test_every_reading_has_a_verdict_and_a_larger_eps_keeps_what_is_proved():
-    spec = {"mech": "gauss", "sigma": 1.12, "batch": 256, "records": 60000, "epochs": 1, "sampling": "poisson"}
+    spec = {"mech": "gauss", "sigma": 1.12, "rate": 0.01, "n": 1, "sampling": "poisson"}
     small, large = (decide_readings(spec, parse_claim(f"eps={eps},delta=1e-5")) for eps in (2, 8))
     assert len(small) >= 6
     kinds = {(row.interpretation.spec.get("sampling", "none"), row.interpretation.adjacency) for row in small}

@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
+import wpriv
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.accounting.pld import constants
 from wpriv.accounting.pld.lattice import tilt_pmf
@@ -71,3 +72,9 @@ def test_a_mass_at_infinity_below_rounding_is_missing_from_the_moment():
     # oracle: ln(1 - w) of a PMF at zero; the masses themselves add up to one in floating point
     pmf = tilt_pmf(np.array([0]), np.ones((2, 1)), np.zeros(1), 2.0, np.array([1e-17, 9e-15]))
     np.testing.assert_allclose(pmf.log_norm, [-1e-17, -9e-15], rtol=1e-12)
+
+
+def test_a_claim_about_losses_beyond_every_lattice_stays_open_and_does_not_overflow():
+    """At sigma / sensitivity 1/20 and delta 1e-300 a loss is 2^63 times the spacing that the tolerance asks for."""
+    job = {"mech": "gauss", "sigma": 0.1, "sensitivity": 2, "sampling": "poisson", "rate": 0.3, "n": 300}
+    assert wpriv.verify_claim("eps=0,delta=1e-300", **job).verdict == "open"

@@ -24,6 +24,14 @@ def run(word, out, at_most=1e9):
     return collect.collect(papers, out, quick=True)
 
 
+@pytest.fixture(scope="module")
+def figure_4(tmp_path_factory):
+    """Return the folder of a reproduction of one item."""
+    folder = tmp_path_factory.mktemp("figure-4")
+    run("plc/figure-4", folder)
+    return folder
+
+
 def test_every_item_names_shipped_recipes_or_says_why_there_is_none():
     everything = [item for paper in reproduce.select("all") for item in paper.items]
     assert all(name in shipped() for item in everything for name in item.recipes)
@@ -125,14 +133,21 @@ def test_a_signal_stops_the_reproduction_and_what_is_done_stays(tmp_path, monkey
     + [("table.csv", "panel,eps\n"), ("provenance.json", "[]"), ("table.csv", "")],
     ids=str,
 )
-def test_a_damaged_folder_is_no_reproduction_and_runs_again_once_it_is_removed(tmp_path, damage):
-    (done,) = run("plc/figure-4", tmp_path)
-    folder = done.recipes[0].folder
+def test_a_damaged_folder_is_no_reproduction(figure_4, tmp_path, damage):
+    shutil.copytree(figure_4, tmp_path, dirs_exist_ok=True)
+    (done,) = run("plc/figure-4", tmp_path, at_most=0.0)
+    assert done.verdict == "reproduced"
     name, text = damage
-    (folder / name).write_text(text)
+    (done.recipes[0].folder / name).write_text(text)
     (result,) = run("plc/figure-4", tmp_path, at_most=0.0)
     assert (result.verdict, result.recipes[0].status) == ("not run", "damaged")
     assert name in result.recipes[0].reason
+
+
+def test_a_damaged_folder_runs_again_once_it_is_removed(figure_4, tmp_path):
+    shutil.copytree(figure_4, tmp_path, dirs_exist_ok=True)
+    folder = run("plc/figure-4", tmp_path, at_most=0.0)[0].recipes[0].folder
+    (folder / "table.csv").write_text("")
     shutil.rmtree(folder)
     (result,) = run("plc/figure-4", tmp_path)
     assert result.verdict == "reproduced"

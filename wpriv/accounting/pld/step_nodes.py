@@ -70,6 +70,8 @@ def choose_nodes(
     above, up_to = np.cumsum(pmf.mass[:, ::-1], axis=1)[:, ::-1], np.cumsum(pmf.mass, axis=1)
     covered = _covered_range(pair, pmf, step, tilt, above, up_to, top_mass, bottom_mass)
     low, high = covered.low, covered.high
+    if not max(-low, high) < 2.0**53 * step:
+        raise Unsupported("pld finds losses too far apart for a lattice. Raise `tol`, increase the noise, or use rdp")
     extra = constants.SPARSE_NODE_ERROR if extra is None else extra
     few_atoms = 0 < pair.atoms.size <= constants.MAX_LATTICE_ATOMS
     extra *= max(_off_lattice_mass(pair), constants.MIN_OFF_LATTICE_MASS) if few_atoms else 1.0

@@ -252,6 +252,8 @@ def plain_data(x: object, attributes: Mapping[str, Sequence[str]]) -> object:
             value = items
         elif hasattr(type(value), "__members__"):  # an enumeration
             value = getattr(value, "name", value)
+        else:
+            value = _python(value)
         if isinstance(holder, dict):
             holder[str(key)] = value
         elif isinstance(key, int):

@@ -11,10 +11,22 @@ from wpriv.errors import UsageError
 MAX_KINDS = 100_000
 
 
-def gauss(sigma: float, rate: float, n: int) -> StepSpec:
-    """Gaussian noise of a multiplier, on records drawn by Poisson sampling where the rate is below 1."""
+def gauss(z: float, rate: float, n: int) -> StepSpec:
+    """Gaussian noise of z times what one record adds, on records of Poisson sampling where the rate is below 1."""
     drawn: dict[str, object] = {"sampling": "poisson", "rate": rate} if rate != 1 else {}
-    return {"mech": "gauss", "sigma": sigma, **drawn, "n": n}
+    return {"mech": "gauss", "noise_multiplier": z, **drawn, "n": n}
+
+
+def entry(row: object, name: str = "an entry of the history") -> tuple[float, float, int]:
+    """Noise multiplier, rate and number of steps of one entry; UsageError for anything else."""
+    values = items(row, name)
+    if len(values) != 3:
+        raise UsageError(f"{name} must be [noise_multiplier, sample_rate, steps]; found {len(values)} values")
+    data = dict(zip(("noise_multiplier", "sample_rate", "steps"), values, strict=True))
+    rate = real(data, "sample_rate", name)
+    if not 0 < rate <= 1:
+        raise UsageError(f"sample_rate of {name} must be above 0 and at most 1; found {rate:g}")
+    return real(data, "noise_multiplier", name), rate, count(data, "steps", name)
 
 
 def of_history(history: object, owner: str) -> tuple[StepSpec, ...]:
@@ -22,17 +34,8 @@ def of_history(history: object, owner: str) -> tuple[StepSpec, ...]:
     rows = items(history, owner)
     if len(rows) > MAX_KINDS:
         raise UsageError(f"{owner} has up to {MAX_KINDS:,} kinds of steps; found {len(rows):,}")
-    steps = []
-    for index, row in enumerate(rows, 1):
-        values: Sequence[object] = items(row, f"entry {index} of {owner}")
-        name = f"entry {index} of {owner}"
-        if len(values) != 3:
-            raise UsageError(f"{name} must be [noise_multiplier, sample_rate, steps]; found {len(values)} values")
-        data = dict(zip(("noise_multiplier", "sample_rate", "steps"), values, strict=True))
-        n = count(data, "steps", name)
-        if n:
-            steps.append(gauss(real(data, "noise_multiplier", name), real(data, "sample_rate", name), n))
-    return tuple(steps)
+    entries = [entry(row, f"entry {index} of {owner}") for index, row in enumerate(rows, 1)]
+    return tuple(gauss(*each) for each in entries if each[2])
 
 
 def total(steps: Sequence[StepSpec]) -> int:
@@ -47,7 +50,7 @@ def refutes(step: StepSpec, group: int, eps: float | None, delta: object, accoun
     """
     from wpriv.accounting.budget import budget  # loads numpy
 
-    if not isinstance(delta, (int, float)) or not 0 < delta < 1 or not step.get("sigma"):
+    if not isinstance(delta, (int, float)) or not 0 < delta < 1 or not step.get("noise_multiplier"):
         return False
     if eps is None:
         eps = budget(**accounted, delta=delta, tol=1e-3).epsilon.safe  # type: ignore[arg-type]

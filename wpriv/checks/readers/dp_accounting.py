@@ -41,7 +41,14 @@ def read(x: object, further: Mapping[str, object]) -> Found:
         return _of_accountant(x, further.get("delta"))
     data = _documents.object_of(x, NAME) if isinstance(x, Path) else _documents.plain_data(x, EVENTS)
     steps = steps_of(data)
-    return with_noise(Found(NAME, tuple(facts_of(steps)), steps, read=("DpEvent",)))
+    return with_noise(Found(NAME, tuple(facts_of(steps)), tuple(map(_of_record, steps)), read=("DpEvent",)))
+
+
+def _of_record(step: StepSpec) -> StepSpec:
+    """A step of which the noise is relative to one record, so that replacing one changes twice that."""
+    if step["mech"] != "gauss" or "sensitivity" in step:
+        return step
+    return {"mech": "gauss", "noise_multiplier": step["sigma"], **{key: step[key] for key in step if key != "sigma"}}
 
 
 def _of_accountant(x: object, delta: object) -> Found:
@@ -83,8 +90,8 @@ def facts_of(steps: Iterable[StepSpec]) -> Iterable[Fact]:
         step = steps[0]
         if "rate" in step:
             yield Fact("sampling.rate_accounted", step["rate"], where="the event")  # type: ignore[arg-type]
-        if "sigma" in step:
-            multiplier = float(step["sigma"]) / float(step.get("sensitivity", 1))  # type: ignore[arg-type]
+        if (noise := step.get("sigma", step.get("noise_multiplier"))) is not None:
+            multiplier = float(noise) / float(step.get("sensitivity", 1))  # type: ignore[arg-type]
             yield Fact("noise.multiplier", multiplier, where="the event")
         yield Fact("steps_accounted", step["n"], where="the event")  # type: ignore[arg-type]
         if "max_batch" in step:
@@ -104,9 +111,8 @@ def steps_of(event: object) -> tuple[StepSpec, ...]:
 
 def with_noise(found: Found) -> Found:
     """What an event without noise shows: steps of no noise become the premise that no noise was added."""
-    silent = [step for step in found.accounted if step.get("sigma") == 0]
-    if not silent:
+    if all(step.get("sigma", step.get("noise_multiplier")) != 0 for step in found.accounted):
         return found
     fact = Fact("noise.multiplier", 0.0, where="the event has a release without noise")
     facts = tuple(each for each in found.facts if each.field != "noise.multiplier")
-    return dataclasses.replace(found, facts=(*facts, fact), accounted=())
+    return dataclasses.replace(found, facts=(*facts, fact), accounted=(), ran=())

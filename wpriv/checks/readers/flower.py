@@ -17,6 +17,9 @@ RELATIONS = {"add-or-remove-one": "add-remove", "replace-one": "replace-one"}
 METHODS = {"poisson": "poisson", "without-replacement": "fixed", "no-amplification": "none"}
 LOCAL = ("clipping_norm", "sensitivity", "epsilon", "delta")
 
+# keywords of ``check`` that this reader takes besides the objects of all
+FURTHER = ("replies",)
+
 
 def recognises(x: object) -> bool:
     """Tell whether x is an accountant or its state, a strategy with noise, a local modifier, or a result."""

@@ -36,6 +36,9 @@ PLAN = ("dp_event", "batch_selection_strategy", "neighboring_relation")
 TABLE = {**STRATEGIES, **CONFIGS, **dp_accounting.EVENTS, "DPKerasConfig": KERAS, "DPExecutionPlan": PLAN}
 OWN = (*STRATEGIES, *CONFIGS, "DPKerasConfig", "DPExecutionPlan")
 
+# keywords of ``check`` that this reader takes besides the objects of all
+FURTHER = ("event",)
+
 
 def recognises(x: object) -> bool:
     """Tell whether x is an object of jax_privacy, a Keras model that it made private, or a file of one."""
@@ -94,7 +97,8 @@ def _plan(strategy: Mapping[str, object], event: object) -> Found:
     more, ran, read = _strategy(strategy, {k: v for k, v in accounted[0].items() if k in NOISE} if accounted else None)
     known = {fact.field for fact in more}
     facts = [fact for fact in facts if fact.field not in known]
-    return Found(NAME, (*facts, *more), accounted, ran, read=("dp_event", "batch_selection_strategy", *read))
+    found = Found(NAME, (*facts, *more), accounted, ran, read=("dp_event", "batch_selection_strategy", *read))
+    return dp_accounting.with_noise(found)
 
 
 # the keys of a step that say what is released, not on which records

@@ -20,6 +20,9 @@ PACKAGES = ("lightning", "pytorch_lightning")
 # columns of a log that hold an eps
 COLUMNS = ("epsilon", "eps", "privacy_epsilon", "train_epsilon", "train_eps", "dp_epsilon")
 
+# keywords of ``check`` that this reader takes besides the objects of all
+FURTHER = ("engine",)
+
 
 def recognises(x: object) -> bool:
     """Tell whether x is a Trainer, one of its checkpoints, or a log with a column of eps, or its folder."""

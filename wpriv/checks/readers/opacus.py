@@ -14,7 +14,8 @@ from pathlib import Path
 
 from wpriv.checks.premises import Fact, Found, StepSpec, Value
 from wpriv.checks.readers import _checkpoints, _documents
-from wpriv.checks.readers._documents import count, items, mapping, real
+from wpriv.checks.readers._documents import items, mapping
+from wpriv.checks.readers._gaussian_steps import entry, gauss
 from wpriv.errors import UsageError
 
 STATE = "privacy_accountant_state_dict"
@@ -88,11 +89,11 @@ class _Reading:
 
 def read(x: object, further: Mapping[str, object]) -> Found:
     """Read an engine with the objects beside it, or a file with the state of its accountant."""
-    reading = _Reading()
+    reading, ran = _Reading(), tuple[StepSpec, ...]()
     if isinstance(x, Path):
         history, mechanism = _of_file(x)
         steps = _accounted(history, mechanism, reading, f"history of {x.name}")
-        shown = ", ".join(f"({z:g}, {q:g}, {n})" for z, q, n in map(_entry, history[:3])) or "(empty)"
+        shown = ", ".join(f"({z:g}, {q:g}, {n})" for z, q, n in map(entry, history[:3])) or "(empty)"
         reading.read = [
             f"history {shown}" + ", ..." * (len(history) > 3),
             *([f"mechanism {mechanism}"] if mechanism else []),
@@ -111,10 +112,12 @@ def read(x: object, further: Mapping[str, object]) -> Found:
         _loader(objects.get("loader"), objects.get("optimizer"), reading)
         _optimizer(objects.get("optimizer"), accountant, steps, reading)
         _model(objects.get("model"), objects.get("optimizer"), reading)
+        ran = _accumulated(steps, _hook(_unwrapped(objects.get("optimizer")))[1], reading)
     return Found(
         name,
         _without_repeats(reading.facts),
         steps,
+        ran,
         notes=tuple(reading.notes),
         read=tuple(reading.read),
         contradictions=tuple(reading.contradictions),
@@ -132,6 +135,39 @@ def _length(data: object) -> int | None:
         return len(data) or None  # type: ignore[arg-type]
     except (TypeError, NotImplementedError):
         return None
+
+
+def _accumulated(steps: Sequence[StepSpec], counted: float | None, reading: _Reading) -> tuple[StepSpec, ...]:
+    """Steps that sum the gradients of several batches: with the loader's rate times the number of batches of each.
+
+    A history has the counted rate times that number. It is taken from the hook's rate, or else from the loader's where
+    the history has about a multiple of that. Of equal steps the fact of the rate is changed, and no steps are returned.
+    """
+    fact = next((each for each in reading.facts if each.field == "sampling.rate"), None)
+    if fact is None or not isinstance(fact.value, float) or not steps:
+        return ()
+    loader, rates = fact.value, [float(str(step.get("rate", 1.0))) for step in steps]
+    batches = [max(round(rate / (counted or loader)), 1) for rate in rates]
+    if max(batches) == 1:
+        return ()
+    reading.notes.append(f"a step sums the gradients of up to {max(batches)} batches")
+    sizes = [each for each in reading.facts if each.field == "sampling.batch"]
+    reading.facts = [each for each in reading.facts if each.field != "sampling.batch"]
+    for each in sizes:
+        reading.fact("sampling.batch", int(float(str(each.value))) * max(batches), f"{each.where}, accumulated")
+    ran = [min(loader * count, 1.0) for count in batches]
+    if len(set(ran)) == 1:
+        index = reading.facts.index(fact)
+        reading.facts[index] = Fact("sampling.rate", ran[0], where=f"{fact.where}, {batches[0]} batches a step")
+        return ()
+    kinds = {str(each.value) for each in reading.facts if each.field == "sampling.kind"}
+    reading.facts = [each for each in reading.facts if each is not fact]
+    drawn = {"sampling": kinds.pop() if len(kinds) == 1 else "poisson"}
+    if drawn["sampling"] not in ("poisson", "none"):
+        # each kind of step is counted in whole passes of its own: all are taken to be as large as the largest
+        reading.fact("sampling.rate", max(ran), f"{fact.where}, up to {max(batches)} batches a step")
+        return ()
+    return tuple({**step, "rate": rate, **drawn} for step, rate in zip(steps, ran, strict=True))
 
 
 def _without_repeats(facts: Sequence[Fact]) -> tuple[Fact, ...]:
@@ -160,21 +196,9 @@ def _of_file(path: Path) -> tuple[Sequence[object], str]:
     return history, mechanism if isinstance(mechanism, str) else ""
 
 
-def _entry(row: object, name: str = "an entry of the history") -> tuple[float, float, int]:
-    """Noise multiplier, rate and number of steps of one entry; UsageError for anything else."""
-    values = items(row, name)
-    if len(values) != 3:
-        raise UsageError(f"{name} must be [noise_multiplier, sample_rate, steps]; found {len(values)} values")
-    data = dict(zip(("noise_multiplier", "sample_rate", "steps"), values, strict=True))
-    rate = real(data, "sample_rate", name)
-    if not 0 < rate <= 1:
-        raise UsageError(f"sample_rate of {name} must be above 0 and at most 1; found {rate:g}")
-    return real(data, "noise_multiplier", name), rate, count(data, "steps", name)
-
-
 def _accounted(history: Sequence[object], mechanism: str, reading: _Reading, where: str) -> tuple[StepSpec, ...]:
     """The steps of a history, with the facts that it shows."""
-    rows = [_entry(row, f"entry {index} of the {where}") for index, row in enumerate(history, 1)]
+    rows = [entry(row, f"entry {index} of the {where}") for index, row in enumerate(history, 1)]
     rows = [row for row in rows if row[2]]
     total = sum(n for _, _, n in rows)
     reading.fact("steps_accounted", total, f"the {where} has {total} steps")
@@ -189,12 +213,7 @@ def _accounted(history: Sequence[object], mechanism: str, reading: _Reading, whe
     if mechanism:
         reading.fact("claim.by", f"{_name()} {mechanism}", where)
         reading.fact("claim.kind", "estimate" if mechanism == "gdp" else "bound", f"mechanism {mechanism}")
-    return tuple(_step(*row) for row in rows if row[0])
-
-
-def _step(z: float, rate: float, n: int) -> StepSpec:
-    drawn = {} if rate == 1 else {"sampling": "poisson", "rate": rate}
-    return {"mech": "gauss", "noise_multiplier": z, **drawn, "n": n}
+    return tuple(gauss(*row) for row in rows if row[0])
 
 
 def _accountant_of(x: object, optimizer: object) -> object:

@@ -73,8 +73,7 @@ def read(x: object, further: Mapping[str, object]) -> Found:
         if account is None:
             z, rate = (real(data, f"privacy_{key}", state.name) for key in ("resolved_noise_multiplier", "sample_rate"))
             accounted = (gauss(z, rate, count(data, "privacy_total_steps", state.name)),)
-    found = Found("opake", tuple(facts), accounted, (), notes, tuple(read))
-    return dp_accounting.with_noise(found)
+    return dp_accounting.with_noise(Found("opake", tuple(facts), accounted, (), notes, tuple(read)))
 
 
 def _merged(facts: list[Fact], more: list[Fact]) -> list[Fact]:
@@ -167,10 +166,10 @@ def _releases(name: str, data: Mapping[str, object]) -> list[dict[str, object]]:
     if name == "KOutOfT":
         return _allocated(data)
     if name != "Poisson":
-        return [{"mech": "gauss", "sigma": _sigma(name, data)}]
+        return [{"mech": "gauss", "noise_multiplier": _sigma(name, data)}]
     inner = mapping(data.get("inner"), "the inner process of Poisson")
     rate = real(data, "sample_rate", name)
-    step: dict[str, object] = {"mech": "gauss", "sigma": _sigma(str(inner.get("type")), inner)}
+    step: dict[str, object] = {"mech": "gauss", "noise_multiplier": _sigma(str(inner.get("type")), inner)}
     if rate < 1:
         step |= {"sampling": "poisson", "rate": rate}
     if data.get("truncated_batch_size") is not None:
@@ -206,5 +205,5 @@ def _allocated(data: Mapping[str, object]) -> list[dict[str, object]]:
     for size, blocks in ((t // k, k - t % k), (t // k + 1, t % k)):
         if blocks:
             drawn: dict[str, object] = {"sampling": "allocation", "rate": 1 / size} if size > 1 else {}
-            steps.append({"mech": "gauss", "sigma": sigma, **drawn, "n": size * blocks})
+            steps.append({"mech": "gauss", "noise_multiplier": sigma, **drawn, "n": size * blocks})
     return steps

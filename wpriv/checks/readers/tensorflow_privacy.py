@@ -123,10 +123,11 @@ def _statement(text: str, name: str) -> Found:
         facts[0] = Fact("claim.eps", _number(user[2]), where="User-level, Epsilon assuming Poisson sampling")
         facts += [Fact("unit", "record"), Fact("max_per_unit", most, where=f"at most {most} examples per user")]
     step = gauss(z, rate, steps)
-    accounted = {**step, "sensitivity": 2} if micro else step
+    if micro:
+        step = {**step, "noise_multiplier": z / 2}
     other = _ORDER_EPS.search(text)
     notes = () if other is None else (f"its other figure, {other[1]}, is for each example once per epoch",)
-    return Found(NAME, tuple(facts), (accounted,), (), notes, ("privacy statement",))
+    return Found(NAME, tuple(facts), (step,), (), notes, ("privacy statement",))
 
 
 def _number(text: str) -> float:

@@ -91,7 +91,7 @@ def _private(callback: Mapping[str, object], data: Mapping[str, object], updates
         facts.append(Fact("claim.kind", "estimate", where="the accountant gdp is a central limit"))
     if len(accounted) == 1 and accounted[0].get("rate") is not None:
         facts.append(Fact("sampling.rate_accounted", accounted[0]["rate"], where="the history of DPCallback"))  # type: ignore[arg-type]
-        facts.append(Fact("noise.multiplier", accounted[0]["sigma"], where="the history of DPCallback"))  # type: ignore[arg-type]
+        facts.append(Fact("noise.multiplier", accounted[0]["noise_multiplier"], where="the history of DPCallback"))  # type: ignore[arg-type]
     read = (f"history of {steps} steps", f"mechanism {mechanism}", f"global_step {updates}")
     if updates <= steps or not accounted:
         facts += [Fact("steps", steps, where="the history of DPCallback"), Fact("steps_source", "history")]
@@ -123,7 +123,7 @@ def _held_twice(
     batch of an epoch is not complete, and what was drawn of it is in the first release of the next.
     """
     epochs, parts = data.get("num_train_epochs"), args.get("gradient_accumulation_steps")
-    rate, sigma = accounted[0].get("rate"), accounted[0]["sigma"]
+    rate, sigma = accounted[0].get("rate"), accounted[0]["noise_multiplier"]
     if not isinstance(epochs, int) or not isinstance(parts, int) or parts < 2 or epochs < 2 or len(accounted) > 1:
         return None
     if not isinstance(rate, float) or not isinstance(sigma, float) or not 0 < rate < 1:

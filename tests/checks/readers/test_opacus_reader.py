@@ -183,6 +183,15 @@ def test_weights_workers_and_the_noise_of_adaptive_clipping_are_read():
         assert (found.verdict, found.epsilon[1]) == (verdict, pytest.approx(2.77345, abs=1e-5))
 
 
+def test_the_rate_of_a_step_that_sums_several_batches_is_that_of_all_of_them():
+    history = [(1.0, 0.02, 100)]  # 100 batches a pass, two of them a step: two passes
+    engine, objects, _ = private(5000, 50, 1.0, poisson=False, history=history)
+    verdict = wpriv.check(engine, **objects, delta=1e-5, premises=DECLARED)
+    two_passes = wpriv.budget("gauss", sigma=1, n=2, delta=1e-5).epsilon.safe
+    assert verdict.epsilon[1] == pytest.approx(two_passes, rel=1e-9)
+    assert verdict.verdict == "refuted"
+
+
 def test_objects_that_do_not_belong_together_are_contradicted():
     torch = pytest.importorskip("torch")
     engine, objects, _ = private(5000, 50, 1.0, history=[(1.0, 0.01, 500)])

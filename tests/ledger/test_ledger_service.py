@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import multiprocessing
+import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 
 import pytest
@@ -17,6 +17,10 @@ from wpriv.errors import CheckFailed, MissingResource, UsageError
 from wpriv.ledger.filters import UNITS
 from wpriv.ledger.reading import import_entries
 from wpriv.ledger.service import Ledger, Refused
+from wpriv.ledger.store import Store
+
+# a process that is forked has what it needs loaded; no connection is open then
+FORK = multiprocessing.get_context("fork")
 
 
 def amount(ledger: Ledger, name: str = "T") -> float:
@@ -277,9 +281,8 @@ def spend_often(url: str, count: int, queue: object) -> None:
 @pytest.mark.slow
 def test_four_writers_spend_exactly_the_limit(url):
     made(url, rule="basic").close()
-    spawn = multiprocessing.get_context("spawn")
-    queue = spawn.Queue()
-    writers = [spawn.Process(target=spend_often, args=(url, 6, queue)) for _ in range(4)]
+    queue = FORK.Queue()
+    writers = [FORK.Process(target=spend_often, args=(url, 6, queue)) for _ in range(4)]
     for writer in writers:
         writer.start()
     counts = [queue.get(timeout=120) for _ in writers]
@@ -308,38 +311,27 @@ def test_without_the_lock_two_writers_both_get_the_last_place(tmp_path):
             other.spend("dp eps0=0.1 delta0=0")
 
 
-KILLED = """
-import os, sys
-from wpriv.ledger.service import Ledger
-from wpriv.ledger.store import Store
-ledger, point = Ledger(sys.argv[1]), sys.argv[2]
-def die(*_):
-    os.kill(os.getpid(), 9)
-def before(name):
-    real = getattr(Store, name)
-    setattr(Store, name, lambda *a, **k: die())
-if point == "before reserve":
-    die()
-if point in ("append", "write_books", "write_charges", "add_release"):
-    before(point)
-held = ledger.reserve("gauss sigma=100 n=10", key="k")
-if point == "after reserve":
-    die()
-ledger.begin(held.release, "n")
-print("begun", flush=True)
-if point == "while computing":
-    die()
-print("answer", flush=True)
-if point == "before done":
-    die()
-"""
+def die_at(url: str, point: str) -> None:
+    """Reserve and begin one release in a process that dies at a point."""
+    die = functools.partial(os.kill, os.getpid(), signal.SIGKILL)
+    if point in ("append", "write_books", "write_charges"):
+        setattr(Store, point, lambda *_, **__: die())
+    ledger = Ledger(url)
+    held = ledger.reserve("gauss sigma=100 n=10", key="k")
+    if point == "after reserve":
+        die()
+    ledger.begin(held.release, "n")
+    if point in ("while computing", "before done"):
+        die()
 
 
 def after_a_kill(url: str, point: str, state: str | None) -> None:
     """Kill a service at a point, and compare what the ledger holds then."""
     made(url, rule="gauss").close()
-    ended = subprocess.run([sys.executable, "-c", KILLED, url, point], capture_output=True, text=True, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    service = FORK.Process(target=die_at, args=(url, point))
+    service.start()
+    service.join()
+    assert service.exitcode == -signal.SIGKILL
     with Ledger(url) as ledger:
         remarks = ledger.check()
         states = ledger.status(fixed=False).states

@@ -81,10 +81,14 @@ def test_a_folder_of_opake_is_proved_at_what_it_printed():
 
 def test_an_account_of_opake_deeper_than_python_reads_is_read_whole():
     found = opake.read(OPAKE / "changing.json", {})
-    assert [step["sigma"] for step in found.accounted[:1200]] == [pytest.approx(2 + k / 1000) for k in range(1200)]
+    assert [step["noise_multiplier"] for step in found.accounted[:1200]] == [
+        pytest.approx(2 + k / 1000) for k in range(1200)
+    ]
     truncated, adaptive, given = found.accounted[1200:]
     assert (truncated["max_batch"], truncated["records"]) == (64, 500)
-    assert adaptive["sigma"] == pytest.approx(0.9805806756909201)  # what opake has for effective_noise_multiplier
+    assert adaptive["noise_multiplier"] == pytest.approx(
+        0.9805806756909201
+    )  # what opake has for effective_noise_multiplier
     assert given == {"mech": "dp", "eps0": 0.1, "delta0": 1e-6, "n": 1}
     assert values(found)["claim.eps"] == 3.0
 
@@ -115,7 +119,7 @@ def test_a_checkpoint_of_lightning_has_the_account_of_a_callback():
     file = GOLDEN / "lightning-2.6.6" / "last.ckpt"
     found = lightning.read(file, {})
     assert found.name == "lightning 2.6.6"
-    assert found.accounted == ({"mech": "gauss", "sigma": 1.0, "sampling": "poisson", "rate": 0.1, "n": 20},)
+    assert found.accounted == ({"mech": "gauss", "noise_multiplier": 1.0, "sampling": "poisson", "rate": 0.1, "n": 20},)
     result = wpriv.check(file, eps=3.60105, delta=1e-5, premises={**PUBLIC, "sampling.kind": "poisson"})
     assert result.verdict == "proved"
 
