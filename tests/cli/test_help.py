@@ -52,7 +52,14 @@ FILES = {
     "adjacency: add-remove\nmax_per_unit: 1\nrecords_public: no\n",
 }
 # examples that take minutes, that other tests run, or that write into this checkout; their flags are looked at
-NOT_RUN = ("--method two-worlds", "plc/figure-4", "verify claims/published", "claims/libraries", "checkpoint.pt", "refresh")
+NOT_RUN = (
+    "--method two-worlds",
+    "plc/figure-4",
+    "verify claims/published",
+    "claims/libraries",
+    "checkpoint.pt",
+    "refresh",
+)
 
 
 def examples(text):
