@@ -8,6 +8,7 @@ import shlex
 
 import pytest
 
+from tests import nightly
 from tests.command_line import call
 from wpriv.cli.parsing import COMMANDS, MAX_WIDTH, LazyGroup
 from wpriv.core import registry
@@ -43,9 +44,22 @@ BEFORE = {
     "ledger spend": ['ledger init sqlite:///b.db --eps 1 --delta 1e-6 --partition "all:region=north,south"'],
     **{f"ledger {word}": [INIT] for word in ("check", "export", "head", "reserve", "status")},
 }
-FILES = {"people.csv": "age,income\n" + "20,0\n40,1\n" * 5, "ledger.json": "[[4, 0.01, 1000]]\n"}
-# examples that take minutes, that tests/recipes runs, or that write into this checkout; their flags are looked at
-NOT_RUN = ("--method two-worlds", "plc/figure-4", "verify claims/published", "compare claims/libraries", "refresh")
+FILES = {
+    "people.csv": "age,income\n" + "20,0\n40,1\n" * 5,
+    "ledger.json": "[[4, 0.01, 1000]]\n",
+    "scores.csv": "score,in\n" + "".join(f"{i * 37 % 200},{i % 2}\n" for i in range(200)),
+    "premises.yaml": "kind: check\nclaim: {eps: 5, delta: 1e-5}\nprocess: {mech: gauss, sigma: 1}\n"
+    "adjacency: add-remove\nmax_per_unit: 1\nrecords_public: no\n",
+}
+# examples that take minutes, that other tests run, or that write into this checkout; their flags are looked at
+NOT_RUN = (
+    "--method two-worlds",
+    "plc/figure-4",
+    "verify claims/published",
+    "claims/libraries",
+    "checkpoint.pt",
+    "refresh",
+)
 
 
 def examples(text):
@@ -86,7 +100,7 @@ def test_every_page_has_two_to_four_examples_before_its_options(capsys, words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", ["", *PAGES])
+@pytest.mark.parametrize("words", nightly.sharded(["", *PAGES], 2))
 def test_every_example_runs(capsys, tmp_path, monkeypatch, words):
     text = page(capsys, words)
     monkeypatch.chdir(tmp_path)
