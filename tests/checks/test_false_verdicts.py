@@ -81,6 +81,10 @@ def test_a_replaced_record_changes_other_releases_twice_as_well():
 def test_a_replaced_record_moves_a_clipped_microbatch_by_no_more_than_two_norms():
     replaced = {**WHOLE, "adjacency": "replace-one", "noise__multiplier": 2, "claim__eps": 5}
     assert of(**replaced, clip__per="microbatch").epsilon == of(**replaced, clip__per="record").epsilon
+    # where it is sampled, the microbatch without it may be -C, with it C, and with the other -C: a shift of 2 C
+    sampled = {"steps": 10, "noise__multiplier": 2, "clip__per": "microbatch"}
+    shift = wpriv.budget("gauss", sigma=1, n=10, sampling="poisson", rate=0.01, delta=1e-5).epsilon.lower
+    assert of(**sampled, adjacency="replace-one").epsilon[1] >= shift
 
 
 @pytest.mark.parametrize("other", [{"claim__rho": 1e-9}, {"claim__mu": 1e-3}], ids=str)

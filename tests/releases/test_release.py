@@ -329,6 +329,43 @@ def test_a_ledger_that_is_full_refuses_before_a_row_is_read(stays, tmp_path):
     assert len(ledger.entries(shared)) == 1
 
 
+def test_a_dry_run_gives_relative_errors(stays, capfd):
+    words = ["release", "--data", stays, "--person", "patient", "--count", "persons", "--eps", "1", "--delta", "1e-6"]
+    code, stdout, _ = call(capfd, *words, "--dry-run", "--expect", "1000")
+    assert code == 0
+    assert "persons of 1000  0.42% standard error" in " ".join(stdout.split(" " * 4))
+    code, _, stderr = call(capfd, *words, "--expect", "1000", "--out", "nowhere")
+    assert code == 2
+    assert "--dry-run" in stderr
+
+
+def test_quiet_is_for_one_number(stays, tmp_path, capfd):
+    words = ["release", "--data", stays, "--person", "patient", "--quantile", "days=.5,.9", "--bounds", "days=0:60"]
+    words += ["--max-rows", "1", "--eps", "1", "--delta", "0", "--quiet", "--out", tmp_path / "out"]
+    code, _, stderr = call(capfd, *words)
+    assert code == 2
+    assert "single output" in stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_key_of_bytes_that_are_no_text_is_printed_as_escapes(tmp_path, capfd, noiseless):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"id,word\n" + b"".join(b"%d,\xff\n" % i for i in range(40)))
+    words = ["release", "--data", path, "--person", "id", "--by", "word", "--keys", "unknown", "--max-groups", "1"]
+    words += ["--count", "persons", "--noise", "laplace", "--eps", "1", "--delta", "1e-6", "--out", tmp_path / "out"]
+    code, stdout, _ = call(capfd, *words)
+    assert code == 0
+    assert "\\udcff  persons  40" in stdout
+
+
+@pytest.mark.parametrize("table", [{1: ["p"]}, {"id": ["p"], "x": []}])
+def test_a_table_with_wrong_columns_is_refused(table):
+    with pytest.raises(UsageError, match="columns of a table"):
+        release(
+            table, outputs=[Sum("x", 0, 5, 1)] if "x" in table else [Count()], max_rows=1, **{**PURE, "person": "id"}
+        )
+
+
 def test_unknown_keys_at_delta_0_are_not_supported(stays):
     with pytest.raises(Unsupported, match="delta"):
         release(stays, outputs=[Count()], by="ward", keys="unknown", max_groups=1, **PURE)

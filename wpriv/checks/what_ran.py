@@ -326,7 +326,10 @@ def _noise(premises: Premises, parts: Sequence[Part], differences: list[Differen
         factor *= math.hypot(*norms) / max(norms) if len(norms) > 1 else math.sqrt(tensors)
         words = f"clipped {scope}: the sensitivity is C sqrt({tensors})"
         differences.append(Difference("clip.scope", words, "C was accounted for", _where(premises, "clip.scope")))
-    if premises.word("clip.per") == "microbatch" and adjacency_of(premises) != REPLACE:
+    # replaced in every step, a record moves its microbatch by the 2 C of a replacement; where it is sampled, the batch
+    # without it may lie at 2 C from both
+    whole = adjacency_of(premises) == REPLACE and all(part.kind == "none" for part in parts)
+    if premises.word("clip.per") == "microbatch" and not whole:
         factor *= 2
         words = "a microbatch is clipped as a whole: a record changes its gradient by up to 2 C"
         differences.append(Difference("clip.per", words, "C was accounted for", _where(premises, "clip.per")))

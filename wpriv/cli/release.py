@@ -71,6 +71,7 @@ def command(
     out: Annotated[Path | None, option("DIR", "Folder of the numbers; the same release there is shown again.")] = None,
     fresh: Annotated[bool, switch("--fresh", "Draw and spend anew where --out holds this release.")] = False,
     dry_run: Annotated[bool, switch("--dry-run", "Read no row: print noise, guarantee and cost.")] = False,
+    expect: Annotated[Text, option("N", "With --dry-run: relative errors of numbers about N.")] = None,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
     quiet: flags.Quiet = False,
@@ -109,8 +110,12 @@ def command(
             raise UsageError(f"release needs `{name}`; `wpriv release --help` shows examples")
     if out is None and not dry_run:
         raise UsageError("give --out DIR for the numbers and the ledger, or --dry-run")
-    if mode == "quiet" and (len(outputs) != 1 or by is not None or histogram or dry_run):
+    several = len(outputs) != 1 or by is not None or histogram or any("," in text for text in quantile or ())
+    if mode == "quiet" and (several or dry_run):
         raise UsageError("--quiet prints the value of a single output; leave it out, or ask for one number")
+    about = flags.numbers(expect=expect)["expect"]
+    if about is not None and not (dry_run and about > 0):
+        raise UsageError("--expect is a number above 0, and needs --dry-run")
     if keys is not None:
         arguments["keys"] = "unknown" if keys == "unknown" else _words(keys)
     if normalise is not None:
@@ -118,6 +123,10 @@ def command(
     outputs = declared.weighted(outputs)
     result = release(list(data or ()), outputs=outputs, out=out, fresh=fresh, dry_run=dry_run, **arguments)
     _print(result, mode, out, dry_run)
+    if about is not None and mode == "text":
+        errors = [(row["name"], row["standard_error"]) for row in result.rows]
+        known = [(name, error) for name, error in errors if isinstance(error, float)]
+        output.emit_facts([(f"{name} of {about:g}", f"{error / about:.2%} standard error") for name, error in known])
 
 
 def _words(text: str) -> list[str]:

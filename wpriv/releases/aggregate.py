@@ -103,6 +103,11 @@ def decimal_text(value: Fraction, digits: int) -> str:
         return f"{Decimal(scaled).scaleb(-digits):f}" if scaled else ("0." + "0" * digits if digits else "0")
 
 
+def printable(text: str) -> str:
+    """A key with bytes that are no text, which a table may hold, written as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def places(step: Fraction) -> int:
     """The digits behind the point that multiples of a step need."""
     digits = 0
@@ -151,7 +156,9 @@ class Rows:
             other = MISSING if question.other is None else len(canonical_keys)
             codes = bounding.key_codes(cells, canonical_keys, other, question.normalise)
             return question.names, tuple(map(str, question.names)), codes
-        shown = {canonical(form): str(form) for form in (normalised(cell, question.normalise) for cell in cells)}
+        shown = {
+            canonical(form): printable(str(form)) for form in (normalised(cell, question.normalise) for cell in cells)
+        }
         known = sorted(name for name in shown if name is not None)
         order: dict[str | None, int] = {name: place for place, name in enumerate(known)}
         codes = bounding.key_codes(cells, order, MISSING, question.normalise)

@@ -91,7 +91,7 @@ class Grid:
             return self.least
         if value >= high:
             return self.most
-        if value.adjusted() < LEAST_EXPONENT:
+        if not value or value.adjusted() < LEAST_EXPONENT:  # a zero may have any exponent
             return min(max(0, self.least), self.most)
         return min(max(round(Fraction(value) / self.step), self.least), self.most)
 

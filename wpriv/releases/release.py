@@ -26,8 +26,6 @@ from wpriv.releases.release_folder import Json, Payment
 from wpriv.releases.sampling import GAUSS, LAPLACE
 from wpriv.releases.tables import table
 
-HEADER = ("key", "output", "value", "lower", "upper", "standard_error")
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Released(Shown):
@@ -70,7 +68,7 @@ class Released(Shown):
     @property
     def table(self) -> list[Json]:
         """One row for each number: key, output, value, lower, upper and standard_error."""
-        return [dict(zip(HEADER, _cells(row), strict=True)) for row in self.rows]
+        return [dict(zip(release_folder.HEADER, release_folder.cells(row), strict=True)) for row in self.rows]
 
     def __getitem__(self, name: str | tuple[str, str]) -> Answer:
         """The number of an output, by its name and, where it has some, its key or bin."""
@@ -109,13 +107,6 @@ def _label(row: Json) -> tuple[str, str, str]:
 
 def _shown(row: Json) -> str:
     return "-" if row["value"] is None else str(row["value"])
-
-
-def _cells(row: Json) -> tuple[object, ...]:
-    interval = row["interval"]
-    low, high = interval if isinstance(interval, list) else ("", "")
-    key = " ".join(filter(None, _label(row)[1:]))
-    return key, row["name"], row["value"], low, high, row["standard_error"]
 
 
 def release(

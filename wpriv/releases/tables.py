@@ -88,13 +88,18 @@ class Frame:
     @classmethod
     def open(cls, frame: Any) -> Frame:
         """Note the columns and their types; a column of floats is of the type number."""
-        names = tuple(map(str, frame.columns if hasattr(frame, "columns") else frame))
-        kinds = {str(name): getattr(getattr(frame[name], "dtype", None), "kind", "O") for name in names}
+        names = tuple(frame.columns if hasattr(frame, "columns") else frame)
+        if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
+            raise UsageError("the columns of a table must have different names, all of them text; rename them")
+        kinds = {name: getattr(getattr(frame[name], "dtype", None), "kind", "O") for name in names}
         types = {"f": NUMBER, "c": NUMBER, "i": INTEGER, "u": INTEGER, "b": INTEGER, "M": DATE}
         return cls(frame, names, {name: types.get(kind, "") for name, kind in kinds.items()})
 
     def read(self, columns: Sequence[str]) -> Columns:
-        return {name: _as_list(self.frame[name]) for name in columns}
+        table = {name: _as_list(self.frame[name]) for name in columns}
+        if len(set(map(len, table.values()))) > 1:
+            raise UsageError("the columns of a table must have one length")
+        return table
 
 
 def _as_list(column: Any) -> Sequence[object]:
