@@ -2,8 +2,8 @@
 
 Nothing leaves the machine: the server listens on a loopback address, pages load nothing from elsewhere and say so to
 the browser (Content-Security-Policy), and a request is answered only under a name of this machine (DNS rebinding) and
-never from a page of another origin. The database is opened so that it refuses to write; only ``POST /spend`` with the token
-opens it for writing.
+never from a page of another origin. The database is opened so that it refuses to write; only ``POST /spend`` with the
+token opens it for writing.
 """
 
 from __future__ import annotations
