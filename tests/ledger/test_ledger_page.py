@@ -117,9 +117,48 @@ def test_costs_are_what_a_spend_books(ledger):
         assert share == pytest.approx(before[account.scope, account.name] - account.left, abs=1e-14)
 
 
-def test_the_database_of_the_page_refuses_to_write(ledger):
-    with Ledger(ledger.store.url, read_only=True) as reader, pytest.raises(MissingResource, match="readonly"):
-        reader.spend("gauss sigma=100")
+def test_the_database_of_the_page_refuses_to_write(url):
+    Ledger.create(url, eps=1, delta=1e-6, rule="gauss").close()
+    with Ledger(url, read_only=True) as reader:
+        assert reader.fits("gauss sigma=100") == 560
+        with pytest.raises(MissingResource, match=r"read-?only"):
+            reader.spend("gauss sigma=100")
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"rule": "union"},
+        {"rule": "basic"},
+        {"rule": "rdp", "limits": ["rho=0.01"]},
+        {"plan": "gauss sigma=1 n=20 poisson 0.01"},
+    ],
+)
+def test_every_rule_has_a_page(tmp_path, terms):
+    url = f"sqlite:///{tmp_path}/b.db"
+    with Ledger.create(url, eps=1, delta=1e-6, **terms) as made:
+        made.spend("laplace scale=200")
+        if "plan" in terms:
+            made.spend("gauss sigma=1 n=5 poisson 0.01", planned=True)
+        client = TestClient(page.application(url), base_url=HOME)
+        answer = client.get("/", params={"words": "laplace scale=200"})
+        assert answer.status_code == 200
+        assert "fits; nothing was spent" in answer.text
+        assert (", planned<" in answer.text) == ("plan" in terms)
+        assert client.get("/fixed").status_code == 200
+
+
+def test_a_ledger_that_was_cut_behind_the_page_is_no_longer_shown(client, ledger):
+    client.get("/")
+    ledger.spend("gauss sigma=100")
+    assert client.get("/").status_code == 200
+    with ledger.store.transaction() as connection:
+        connection.exec_driver_sql("DROP TRIGGER entry_no_delete")
+        connection.exec_driver_sql("DELETE FROM entry WHERE seq = 5")
+        connection.exec_driver_sql("UPDATE ledger SET head_seq = 4")
+    answer = client.get("/")
+    assert answer.status_code == 503
+    assert "restored from a backup" in answer.text
 
 
 def test_a_read_only_cost_under_residue_writes_no_tariff(tmp_path):

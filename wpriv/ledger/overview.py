@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wpriv.core.kinds import SAMPLING_KEYS
-from wpriv.errors import Unsupported
+from wpriv.errors import CheckFailed, Unsupported
 from wpriv.ledger.filters import UNITS
 from wpriv.ledger.reading import Reader, Replay, accounts_of
 from wpriv.ledger.scopes import ROOT, Place
-from wpriv.ledger.store import PENDING, SPENT, Entry
+from wpriv.ledger.store import PENDING, SPENT, Entry, Head
 from wpriv.numerics.numbers import short, text
 
 _DRAWN = ("sampling", "rate")
@@ -116,7 +116,7 @@ class Overview:
 
     def __init__(self, ledger: Reader):
         self.ledger, self.tree = ledger, ledger.charter.tree
-        self.replay, self.seq = Replay(ledger.charter), 0
+        self.replay, self.head = Replay(ledger.charter), Head(0, "")
         self.releases: dict[str, Release] = {}
         self.points: list[tuple[str, tuple[float, ...]]] = []
         self._fixed: tuple[int, str | None] = (-1, None)
@@ -128,12 +128,18 @@ class Overview:
             CheckFailed: they do not follow from those before. MissingResource: the database cannot be read.
         """
         with self.ledger.store.transaction(write=False) as connection:
-            entries = self.ledger.store.entries(connection, self.seq)
+            row = self.ledger.store.row(connection, lock=False)
+            entries = self.ledger.store.entries(connection, self.head.seq)
+        if row.head_seq < self.head.seq:
+            raise CheckFailed(
+                f"the ledger ends at entry {row.head_seq}, and entry {self.head.seq} was shown here: it was cut, or "
+                "restored from a backup. Spend nothing from it, and start the page again"
+            )
         for entry in entries:
             if entry.kind != "init":
                 self._read(entry)
             self.points.append((entry.time, self.left()))
-            self.seq = entry.seq
+            self.head = Head(entry.seq, entry.digest)
 
     def _read(self, entry: Entry) -> None:
         self.replay.add(entry)
@@ -165,11 +171,11 @@ class Overview:
 
     def fixed(self) -> str | None:
         """What pld certifies of all that ran, if it had been fixed in advance; see ``Reader.status``."""
-        if self._fixed[0] != self.seq:
+        if self._fixed[0] != self.head.seq:
             try:
-                self._fixed = self.seq, self.ledger.status().fixed
+                self._fixed = self.head.seq, self.ledger.status().fixed
             except Unsupported:
-                self._fixed = self.seq, None
+                self._fixed = self.head.seq, None
         return self._fixed[1]
 
     def rows(self) -> list[Row]:

@@ -118,7 +118,7 @@ class Page:
     def _shown(self) -> dict[str, object]:
         self.overview.update()
         size = {"width": WIDTH, "height": HEIGHT}
-        return {"overview": self.overview, "head": self.ledger.head(), **size}
+        return {"overview": self.overview, **size}
 
     def fixed(self, _: Request) -> Response:
         """What ran, if all of it had been fixed in advance."""
@@ -294,7 +294,9 @@ def serve(url: str, *, host: str, port: int, token: str | None, ready: Callable[
     try:
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise UsageError(f"`port` {port} of {host} cannot be used: {error.strerror}. Choose another one") from None
+        raise UsageError(
+            f"`port` {port} of {host} cannot be used: {os.strerror(error.errno or 0)}. Choose another one"
+        ) from None
     name = f"[{host}]" if ":" in host else host
     options = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, proxy_headers=False, lifespan="off", ws="none"
