@@ -46,6 +46,8 @@ OPTIONAL = {
     "peft": "llm",
     "opacus": "opacus",
     "dp_accounting": "dp-accounting",
+    "sqlalchemy": "ledger",
+    "psycopg": "postgres",
 }  # imported behind a message that names the extra
 # modules that go by another name than their distribution
 NAMES = {"PIL": "pillow", "yaml": "pyyaml", "flint": "python-flint"}
