@@ -63,7 +63,7 @@ ADAPTERS = ("sklearn.py", "flower.py", "lightning.py", "transformers.py", "opacu
 HOMES = {
     "yaml": ("config/yaml_document.py",),
     "pydantic": ("config", "results/model.py"),
-    "jinja2": ("training/reports/render.py",),
+    "jinja2": ("training/reports/render.py", "ledger/page.py"),
     "pandas": ("files/csv_tables.py",),
     "torch": ("transport", "training", "papers", "files/checkpoint.py", *ADAPTERS),
     "matplotlib": ("figures", "results", "papers/reproduction"),
@@ -81,6 +81,8 @@ HOMES = {
     "wandb": ("training/metric_logs.py",),
     "sklearn": ("sklearn",),
     "flwr": ("flower",),
+    "starlette": ("ledger/page.py",),
+    "uvicorn": ("ledger/page.py",),
     "sqlalchemy": ("ledger/store.py",),
     "opacus": ("opacus",),
     "dp_accounting": ("dp_accounting",),
