@@ -38,6 +38,7 @@ def test_the_quick_benchmark_prints_its_tables_and_writes_them(tmp_path):
         assert float(row["lower"]) <= float(row["truth"]) <= float(row["upper"])
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_gradient_benchmark_prints_its_table_and_writes_it(tmp_path):
     command = [sys.executable, "-m", "benchmarks", "gradient", "--quick", "--jobs", "16-64-1", "--out", str(tmp_path)]

@@ -209,6 +209,7 @@ def test_what_is_no_certificate_is_said_to_be_none(browser, text, word):
     assert "Traceback" not in browser.text()
 
 
+@pytest.mark.nightly  # Python is loaded a second time
 def test_stop_starts_python_anew_and_a_certificate_given_meanwhile_is_proved(browser):
     browser.run("element('sample').click(); element('stop').click(); element('false').click()")
     assert outcome(browser) == "refuted"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import pickle
 import warnings
@@ -33,7 +34,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:NOT PRIVATE")
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.uniform(-1, 1, (120, 3))
 Y = (X[:, 0] > X[:, 1]).astype(int)
-BOTH = pytest.mark.parametrize("kind", [PrivateClassifier, PrivateRegressor])
 PUBLIC = {"classes": [0, 1], "bounds": (-1, 1)}
 
 
@@ -42,8 +42,10 @@ def quick(**options):
 
 
 @pytest.mark.slow
-@BOTH
-@pytest.mark.parametrize("state", nightly.sharded([0, None], 2))
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    nightly.sharded(itertools.product([PrivateClassifier, PrivateRegressor], [0, None]), 4),
+)
 def test_all_checks_of_scikit_learn_pass(kind, state):
     """With None most checks set a random state themselves, and those that do not may fail by the noise alone."""
     estimator = kind(random_state=state)

@@ -146,7 +146,7 @@ def test_mu_of_the_best_run_is_refused():
 
 @pytest.mark.slow
 def test_why_reads_one_run_in_every_way_and_refuses_estimates(capsys):
-    words = "compare --why --mech gauss --sigma 4 --rate 0.1 --n 2 --delta 1e-5 --repeats geometric:mean=20"
+    words = "compare --why --mech gauss --sigma 4 --rate 0.1 --n 1 --delta 1e-5 --repeats geometric:mean=20"
     assert main([*words.split(), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     by_name = {row["accountant"]: row for row in rows if row["sampling"] == "poisson"}
@@ -154,7 +154,7 @@ def test_why_reads_one_run_in_every_way_and_refuses_estimates(capsys):
     for name in ("gdp-clt", "clt"):
         assert "proven curve" in by_name[name]["reason"]
     assert all(row["claim"] == "upper-bound" for row in rows if row["reason"] is None)
-    step = {"sigma": 4, "sampling": "poisson", "rate": 0.1, "n": 2, "delta": 1e-5, "repeats": "geometric:mean=20"}
+    step = {"sigma": 4, "sampling": "poisson", "rate": 0.1, "n": 1, "delta": 1e-5, "repeats": "geometric:mean=20"}
     usual = next(row for row in rows if row["accountant"] == "pld")
     assert usual["epsilon"] == pytest.approx(wpriv.budget("gauss", **step).epsilon.safe, rel=2e-3)
     assert main(words.split()) == 0

@@ -11,6 +11,7 @@ import pytest
 from scipy.special import gammaln, ndtr
 
 import wpriv
+from tests import nightly
 from tests.numerics.test_selection_bound import best_run, delta
 from wpriv import Gauss, Poisson, Process, RandomizedResponse, Step
 from wpriv.accounting import best_of_runs
@@ -97,11 +98,11 @@ def test_the_lower_end_pays_for_the_mean_number_of_runs():
 )
 def test_the_lower_end_is_that_of_the_larger_or_the_smaller_privacy_loss_as_the_score(repeats, sigma):
     """Oracle: normal tails of one run's loss, and the generating function of K as a sum over its probabilities."""
-    k = np.arange(4000)
-    weights = np.zeros(4000)
+    k = np.arange(1500)
+    weights = np.zeros(1500)
     first, log_probability = repeats._least()
     weights[first] = math.exp(log_probability)
-    for i in range(first, 3999):
+    for i in range(first, 1499):
         weights[i + 1] = weights[i] * repeats._ratio(i)
     assert weights.sum() == pytest.approx(1, abs=1e-9)
     mu = 1 / sigma
@@ -264,7 +265,7 @@ SLOW_RUNS = {
 }
 
 
-@pytest.mark.parametrize("name", SLOW_RUNS)
+@pytest.mark.parametrize("name", nightly.sharded(SLOW_RUNS, 2))
 def test_a_slow_profile_is_evaluated_once_and_within_its_work(name):
     run = best_of_runs.one_run(wpriv.budget(**SLOW_RUNS[name], delta=0.1).process, "pld", 1e-6)
     top, start = run.top(1e-8), counted_work.total()

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from tests import nightly
 from wpriv import Poisson, budget, calibrate
 from wpriv.cli.main import main
 from wpriv.errors import UsageError
@@ -21,7 +22,7 @@ def test_gaussian_noise_has_the_mu_of_its_multiplier(mu, n):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fpr", [1e-9, 1e-3])
+@pytest.mark.parametrize("fpr", nightly.sharded([1e-9, 1e-3], 2))
 def test_the_answer_meets_its_target_and_a_little_less_noise_does_not(fpr):
     sampled = {"sampling": Poisson(0.01), "n": 1000}
     answer = calibrate("gauss", max_mu=0.3, fpr=fpr, **sampled)

@@ -1,12 +1,12 @@
-"""The inner distribution of the privacy loss, against closed forms and changes of variables in mpmath."""
+"""The inner distribution of the privacy loss, against closed forms and changes of variables."""
 
 from __future__ import annotations
 
 import math
 
-import mpmath
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
 import wpriv
 from wpriv import Gauss, Laplace, Poisson, Process, RandomizedResponse, Step, TruncatedGauss, Uniform
@@ -72,10 +72,10 @@ def test_what_it_leaves_out_is_the_mass_of_distinguishing_events() -> None:
 def test_atoms_and_density_add_up_to_one_with_the_mean_of_the_class() -> None:
     found = wpriv.inner_distribution(TruncatedGauss(sigma=1.0, bound=3.0))
     low, high = found.pair.support
-    parts = [mpmath.quad(lambda y, k=k: float(found.density(float(y))) * y**k, [low, 0.0, high]) for k in (0, 1)]
+    parts = [quad(lambda y, k=k: float(found.density(y)) * y**k, low, high, points=[0.0])[0] for k in (0, 1)]
     atoms = [sum(p * y**k for y, p in found.atoms()) for k in (0, 1)]
-    assert float(parts[0]) + atoms[0] == pytest.approx(1, rel=1e-4)
-    assert float(parts[1]) + atoms[1] == pytest.approx(found.mean, rel=1e-3)
+    assert parts[0] + atoms[0] == pytest.approx(1, rel=1e-4)
+    assert parts[1] + atoms[1] == pytest.approx(found.mean, rel=1e-3)
     assert found.cdf([low - 1, high, math.inf]).tolist() == [0.0, pytest.approx(1.0), pytest.approx(1.0)]
 
 

@@ -61,14 +61,14 @@ def test_a_history_mixes_allocation_with_other_steps(capsys, tmp_path):
 
 
 def test_why_puts_allocation_between_other_interpretations(capsys):
-    assert main(shlex.split("compare --mech gauss --sigma 1 --rate 0.1 --n 20 --delta 1e-5 --why --json")) == 0
+    assert main(shlex.split("compare --mech gauss --sigma 1 --rate 0.1 --n 10 --delta 1e-5 --why --json")) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     readings = [row for row in rows if row["adjacency"] == "add-remove" and "sampler" not in row["assumption"]]
     found = {(row["sampling"], row["accountant"]): row for row in readings if not row["reason"]}
     allocation, poisson = found["allocation", "pld"], found["poisson", "pld"]
     assert allocation["epsilon"] < poisson["epsilon"]
     # where the number of steps is no whole number of passes, the interpretation does not exist
-    assert main(shlex.split("compare --mech gauss --sigma 1 --rate 0.1 --n 25 --delta 1e-5 --why --json")) == 0
+    assert main(shlex.split("compare --mech gauss --sigma 1 --rate 0.1 --n 5 --delta 1e-5 --why --json")) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert "allocation" not in {row["sampling"] for row in rows}
 

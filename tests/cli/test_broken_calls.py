@@ -95,7 +95,7 @@ def files(folder):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("shard", nightly.sharded(SHARDS, 4))
+@pytest.mark.parametrize("shard", nightly.sharded(SHARDS, 8))
 def test_broken_flags_are_refused(shard):
     rng = random.Random(shard)
     for _ in range(FLAGS):

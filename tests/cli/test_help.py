@@ -8,6 +8,7 @@ import shlex
 
 import pytest
 
+from tests import nightly
 from tests.command_line import call
 from wpriv.cli.parsing import COMMANDS, MAX_WIDTH, LazyGroup
 from wpriv.core import registry
@@ -51,7 +52,14 @@ FILES = {
     "adjacency: add-remove\nmax_per_unit: 1\nrecords_public: no\n",
 }
 # examples that take minutes, that other tests run, or that write into this checkout; their flags are looked at
-NOT_RUN = ("--method two-worlds", "plc/figure-4", "verify claims/published", "claims/libraries", "checkpoint.pt", "refresh")
+NOT_RUN = (
+    "--method two-worlds",
+    "plc/figure-4",
+    "verify claims/published",
+    "claims/libraries",
+    "checkpoint.pt",
+    "refresh",
+)
 
 
 def examples(text):
@@ -92,7 +100,7 @@ def test_every_page_has_two_to_four_examples_before_its_options(capsys, words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", ["", *PAGES])
+@pytest.mark.parametrize("words", nightly.sharded(["", *PAGES], 2))
 def test_every_example_runs(capsys, tmp_path, monkeypatch, words):
     text = page(capsys, words)
     monkeypatch.chdir(tmp_path)

@@ -51,7 +51,9 @@ def test_a_kind_lists_each_name_with_what_it_is(capsys, kind):
 
 
 @pytest.mark.parametrize("name", registry.names("mechanisms"))
-def test_a_mechanism_has_the_parameters_and_the_source_that_it_declares(capsys, name):
+def test_a_mechanism_has_the_parameters_and_the_source_that_it_declares(capsys, monkeypatch, name):
+    # what answers it is not looked at here: tests/golden/outputs/mechanism-*.txt have it
+    monkeypatch.setattr(catalog, "letters", lambda accountant, mechanism: "-")
     cls = registry.mechanism(name)
     (entry,) = [row for row in rows(capsys, name) if row["kind"] == "mechanisms"]
     assert entry["facts"]["source"] == cls.source
@@ -135,7 +137,7 @@ def test_every_kind_has_a_singular(capsys, word, kind):
         ("pld", "pld (accountant): "),
         ("noise_multiplier", "noise-multiplier (flag): "),
         ("--epsilon", "eps (flag): --eps: "),
-        ("strategy", "strategy (flag): --param strategy=VALUE, of matrix-gauss"),
+        ("strategy", "strategy (flag): --strategy: correlated noise"),
         ("plc/fig7-dpsgd", "plc/fig7-dpsgd (recipe): "),
         ("amplification by sampling", "amplification-by-sampling (term): The gain in privacy"),
         ("recipe ls", "Usage: wpriv recipe ls"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 import wpriv
+from tests import nightly
 from wpriv.accounting import evaluate
 from wpriv.accounting.accountants import pld
 from wpriv.accounting.mechanisms.gauss import GaussPair
@@ -46,8 +47,7 @@ def two_step_delta(mu, eps):
     return mpmath.quad(given_first, points) / 2
 
 
-@pytest.mark.parametrize("eps", [0.1, 1.0, 3.0])
-@pytest.mark.parametrize("mu", [0.25, 1.0, 1.5])
+@pytest.mark.parametrize(("mu", "eps"), nightly.sharded(itertools.product([0.25, 1.0, 1.5], [0.1, 1.0, 3.0]), 4))
 def test_bracket_holds_the_delta_of_two_steps(mu, eps):
     exact = float(two_step_delta(mu, eps))
     low, high = (math.exp(end.log_delta(eps)) for end in allocated(GaussPair(mu), 2).sandwich(1e-4))
@@ -110,7 +110,7 @@ def test_eps_falls_with_sigma_and_with_the_steps_of_a_pass():
         assert all(more.upper > less.lower for more, less in itertools.pairwise(row))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", nightly.sharded(range(12), 3))
 def test_brackets_are_ordered_numbers_below_no_sampling(seed):
     rng = np.random.default_rng(seed)
     sigma, steps = float(np.exp(rng.uniform(-0.5, 4))), int(np.exp(rng.uniform(0.7, 7)))
@@ -128,7 +128,7 @@ def test_the_pairs_of_a_sandwich_are_ordered_at_every_eps():
         assert np.all(ends[0] <= ends[1] + 1e-12)
 
 
-@pytest.mark.parametrize(("mu", "eps"), [(1.0, 8.0), (2.0, 20.0), (0.5, 5.0)])
+@pytest.mark.parametrize(("mu", "eps"), nightly.sharded([(1.0, 8.0), (2.0, 20.0), (0.5, 5.0)], 3))
 def test_bracket_holds_a_delta_far_below_rounding(mu, eps):
     exact = float(two_step_delta(mpmath.mpf(mu), mpmath.mpf(eps)))
     assert 1e-40 < exact < 1e-12

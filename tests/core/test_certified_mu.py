@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 import wpriv
+from tests import nightly
 from wpriv import Gauss, Laplace, Poisson, Process, Step
 from wpriv.accounting import build_process
 from wpriv.accounting.mechanisms.gauss import GaussPair
@@ -108,11 +109,14 @@ def test_a_distinguishing_event_makes_mu_grow_without_bound_as_the_cut_falls():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sigma", "rate", "n", "published"),
-    [
-        (4, 0.01, 65536, (0.650, 0.651, 0.651, 0.652)),
-        (1.1, 256 / 60000, 14040, (0.571, 0.581, 0.587, 0.593)),
-        (0.8, 0.001, 10000, (0.193, 0.208, 0.238, 0.329)),
-    ],
+    nightly.sharded(
+        [
+            (4, 0.01, 65536, (0.650, 0.651, 0.651, 0.652)),
+            (1.1, 256 / 60000, 14040, (0.571, 0.581, 0.587, 0.593)),
+            (0.8, 0.001, 10000, (0.193, 0.208, 0.238, 0.329)),
+        ],
+        3,
+    ),
 )
 def test_dp_sgd_agrees_with_the_grid_of_dp_accounting(sigma, rate, n, published):
     # vertices of dp_accounting's pessimistic PLD, rounded to three digits

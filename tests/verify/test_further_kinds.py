@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flint import ctx
 
+from tests import nightly
 from wpriv import FixedSize, Gauss, Poisson, Process, Step, budget
 from wpriv.accounting import certificates
 from wpriv.core.kinds import Allocation, Sampling
@@ -88,7 +89,7 @@ SMALL = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", SMALL)
+@pytest.mark.parametrize("kind", nightly.sharded(SMALL, 3))
 def test_every_number_that_is_changed_to_the_unsafe_side_is_refused(kind, monkeypatch):
     """Numbers are changed by about one unit of their second digit, ends by a hundredth, and passes to whole passes."""
     monkeypatch.setattr(allocation, "WORK", 10**5)
@@ -210,11 +211,11 @@ def test_what_is_not_proved_is_refused_with_what_to_do(change, word):
 
 
 @pytest.mark.slow
-def test_a_mix_of_a_hundred_kinds_of_steps_is_proved_and_a_wrong_end_refused():
+def test_a_mix_of_forty_kinds_of_steps_is_proved_and_a_wrong_end_refused():
     """Gaussian noise of sigma 2.00, 2.01, ... under Poisson sampling; the figure is that of the accountant."""
-    steps = tuple(Step(Gauss(2 + i / 100), 3, Poisson(0.02)) for i in range(100))
+    steps = tuple(Step(Gauss(2 + i / 100), 3, Poisson(0.02)) for i in range(40))
     content = certificates.of_guarantee(budget(Process(steps), delta=1e-5), 1e-3)
-    assert len(content["process"]) == 100
+    assert len(content["process"]) == 40
     low = content["epsilon_lower"]
     wrong = {**content, "epsilon_lower": low * 0.98, "epsilon_upper": low * 0.99}
     claim, other = (certificate.read(json.dumps(each)) for each in (content, wrong))

@@ -45,6 +45,7 @@ from wpriv.ledger.filters import UNITS
 from wpriv.ledger.scopes import Booking, Books, Place, Tree
 
 SCHEMA = 1
+KEPT_REFUSALS = 1000
 BUSY = 60_000  # milliseconds that a writer waits for another
 PENDING = "reserved"
 SPENT = ("begun", "done", "lost")
@@ -112,6 +113,16 @@ ACCOUNT = Table(
 )
 CLOSED = Table(
     "closed", _TABLES, Column("gate", Integer), Column("filter", Integer), UniqueConstraint("gate", "filter")
+)
+REFUSAL = Table(
+    "refusal",
+    _TABLES,
+    Column("time", Text, nullable=False),
+    Column("place", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("actor", Text),
+    Column("reason", Text),
+    Column("because", Text, nullable=False),
 )
 TARIFF = Table(
     "tariff",
@@ -188,13 +199,14 @@ class Head:
 
 
 class Store:
-    """A database, named by a URL, that holds one ledger or none yet.
+    """A database, named by a URL, that holds one ledger or none yet; with ``read_only`` nothing can be written.
 
     Raises:
         UsageError: no URL of SQLite or PostgreSQL. MissingResource: it cannot be opened, or a driver is missing.
     """
 
-    def __init__(self, url: str, *, create: bool = False):
+    def __init__(self, url: str, *, create: bool = False, read_only: bool = False):
+        self.read_only = read_only
         try:
             parsed = make_url(url)
         except ArgumentError:
@@ -226,6 +238,7 @@ class Store:
             def prepare(connection: Any, _: object) -> None:
                 for setting in (f"busy_timeout={BUSY}", "journal_mode=WAL", "synchronous=FULL"):
                     connection.execute(f"PRAGMA {setting}")
+                connection.execute(f"PRAGMA query_only={self.read_only:d}")
 
         return engine
 
@@ -241,6 +254,8 @@ class Store:
             MissingResource: the database cannot be reached, is busy or is damaged.
         """
         begin = "BEGIN IMMEDIATE" if write and self.kind == "sqlite" else "BEGIN"
+        if self.read_only and self.kind == "postgresql":
+            begin = "BEGIN READ ONLY"
         try:
             with self.engine.connect() as connection:
                 connection.exec_driver_sql(begin)
@@ -349,18 +364,34 @@ class Store:
         return Head(seq, entry.digest)
 
     def entries(self, connection: Connection, after: int = 0) -> list[Entry]:
-        """All entries in order, from the one behind ``after`` on."""
-        query = select(ENTRY).where(ENTRY.c.seq > after).order_by(ENTRY.c.seq)
-        return [Entry(**row._mapping) for row in connection.execute(query)]
+        """All entries in order, behind a number."""
+        rows = connection.execute(select(ENTRY).where(ENTRY.c.seq > after).order_by(ENTRY.c.seq))
+        return [Entry(**row._mapping) for row in rows]
+
+    def note_refusal(self, connection: Connection, **about: Any) -> None:
+        """Keep a release that was refused, for the page; it is no entry, since nothing follows from it."""
+        REFUSAL.create(connection, checkfirst=True)
+        connection.execute(insert(REFUSAL).values(**about))
+        newest = select(REFUSAL.c.time).order_by(REFUSAL.c.time.desc()).offset(KEPT_REFUSALS - 1).limit(1)
+        connection.execute(delete(REFUSAL).where(REFUSAL.c.time < newest.scalar_subquery()))
+
+    def refusals(self, connection: Connection, most: int) -> list[Any]:
+        """The last refusals, from the newest."""
+        if not inspect(connection).has_table("refusal"):
+            return []
+        return list(connection.execute(select(REFUSAL).order_by(REFUSAL.c.time.desc()).limit(most)))
 
     def grown(self, connection: Connection) -> tuple[int, bytes] | None:
         """The state of what ran that was kept last, with the number of its entry; None if that entry is not there."""
+        if not inspect(connection).has_table(GROWN.name):
+            return None
         here = ENTRY.c.seq == GROWN.c.seq, ENTRY.c.digest == GROWN.c.digest
         row = connection.execute(select(GROWN.c.seq, GROWN.c.state).where(*here)).first()
         return None if row is None else (row.seq, row.state)
 
     def keep_grown(self, connection: Connection, head: Head, state: bytes) -> None:
         """Keep the state of what ran in the place of an earlier one."""
+        GROWN.create(connection, checkfirst=True)
         connection.execute(delete(GROWN))
         connection.execute(insert(GROWN).values(seq=head.seq, digest=head.digest, state=state))
 

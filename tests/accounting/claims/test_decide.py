@@ -240,7 +240,7 @@ def test_every_reading_has_a_verdict_and_a_larger_eps_keeps_what_is_proved():
         (one(Gauss(3.0), 20, sampling=Poisson(0.01)), 200),
         (one(Gauss(3.0), 20, sampling=FixedSize(0.01)), 200),
         (Process((Step(Gauss(2.0)), Step(Laplace(2.0), 2))), 20),
-        (one(Laplace(2.0), 40), 19.9999999),
+        (one(Laplace(2.0), 20), 9.9999999),
         (one(RandomizedResponse(0.5), 2000), 999.999),
         (one(DiscreteGauss(1.0)), 1000),
         (one(Gauss(1.0), 10, sampling=Allocation(0.1)), 1000),
