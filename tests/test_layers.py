@@ -28,6 +28,7 @@ FLOORS = (
     ("accounting/accountants",),
     ("accounting",),
     ("accounting/claims", "accounting/comparison", "ledger"),
+    ("releases",),
     # private training
     ("training/noise", "training/data"),
     ("training/clipping", "training/models"),
@@ -62,7 +63,7 @@ ADAPTERS = ("sklearn.py", "flower.py", "lightning.py", "transformers.py", "opacu
 HOMES = {
     "yaml": ("config/yaml_document.py",),
     "pydantic": ("config", "results/model.py"),
-    "jinja2": ("training/reports/render.py",),
+    "jinja2": ("training/reports/render.py", "ledger/page.py"),
     "pandas": ("files/csv_tables.py",),
     "torch": ("transport", "training", "papers", "files/checkpoint.py", *ADAPTERS),
     "matplotlib": ("figures", "results", "papers/reproduction"),
@@ -80,6 +81,8 @@ HOMES = {
     "wandb": ("training/metric_logs.py",),
     "sklearn": ("sklearn",),
     "flwr": ("flower",),
+    "starlette": ("ledger/page.py",),
+    "uvicorn": ("ledger/page.py",),
     "sqlalchemy": ("ledger/store.py",),
     "opacus": ("opacus",),
     "dp_accounting": ("dp_accounting",),
@@ -209,8 +212,8 @@ def test_the_house_stays_small():
     core = [name for name in NAMES if name.startswith("core/")]
     assert len(core) <= 22
     assert sum(lines[name] for name in core) <= 5_800
-    assert len([name for name in NAMES if lines[name]]) <= 420
-    assert sum(lines.values()) <= 92_000
+    assert len([name for name in NAMES if lines[name]]) <= 430
+    assert sum(lines.values()) <= 94_500
 
 
 @pytest.mark.parametrize(

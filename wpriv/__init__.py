@@ -1,9 +1,9 @@
 """wpriv: how private is this, exactly?
 
 The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``check``, ``explain``, ``train``,
-``audit``, ``privatize``, ``report``. A process is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how
-often it runs, and its sampling (``Poisson``, ``FixedSize``, ``Allocation``, ``Shuffle``); ``curve`` is its privacy
-curve.
+``audit``, ``privatize``, ``release``, ``report``. A process is made of steps, each a mechanism (``Gauss``,
+``Laplace``, ...), how often it runs, and its sampling (``Poisson``, ``FixedSize``, ``Allocation``, ``Shuffle``);
+``curve`` is its privacy curve.
 Everything loads on first use, so that ``import wpriv`` costs nothing.
 """
 
@@ -38,6 +38,8 @@ _MODULES = {
     "papers.mechanisms.projection": "Projection",
     "papers.mechanisms.wgrad": "Wgrad",
     "papers.sliced_distance": "PrivateDistance private_sliced_distance",
+    "releases.outputs": "BinCounts Count Mean Quantile Sum",
+    "releases.release": "Released release",
     "training.audit.audit": "Audit audit",
     "training.audit.scores": "ScoreAudit",
     "training.clipping.fix_network": "Fixed fix",

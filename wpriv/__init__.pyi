@@ -57,6 +57,13 @@ from wpriv.papers.mechanisms.projection import Projection as Projection
 from wpriv.papers.mechanisms.wgrad import Wgrad as Wgrad
 from wpriv.papers.sliced_distance import PrivateDistance as PrivateDistance
 from wpriv.papers.sliced_distance import private_sliced_distance as private_sliced_distance
+from wpriv.releases.outputs import BinCounts as BinCounts
+from wpriv.releases.outputs import Count as Count
+from wpriv.releases.outputs import Mean as Mean
+from wpriv.releases.outputs import Quantile as Quantile
+from wpriv.releases.outputs import Sum as Sum
+from wpriv.releases.release import Released as Released
+from wpriv.releases.release import release as release
 from wpriv.training.audit.audit import Audit as Audit
 from wpriv.training.audit.audit import audit as audit
 from wpriv.training.audit.scores import ScoreAudit as ScoreAudit

@@ -114,6 +114,7 @@ EXTRAS = {
     "lightning": "lightning",
     "accelerate": "llm",
     "sqlalchemy": "ledger",
+    **dict.fromkeys(("starlette", "uvicorn"), "ledger-serve"),
     "psycopg": "postgres",
     "opacus": "opacus",
     "dp_accounting": "dp-accounting",

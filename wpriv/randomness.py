@@ -58,6 +58,12 @@ class Keystream:
 Words = NDArray[np.uint64]
 
 
+def permuted(key: bytes, blocks: Words) -> Words:
+    """[n, 2] uint64: the images of [n, 2] uint64, 16 bytes each, under AES-256 of the key, a permutation of blocks."""
+    cipher = Cipher(algorithms.AES256(key), modes.ECB()).encryptor()
+    return np.frombuffer(cipher.update(blocks.astype("<u8").tobytes()), "<u8").reshape(-1, 2).astype(np.uint64)
+
+
 def words(key: bytes, part: int, count: int) -> Words:
     """[count] uint64 random bits: the first of part 0 to 2^64 - 1 of the key's stream, which do not overlap."""
     bits = np.empty(count + BLOCK_BYTES // 8, "<u8")

@@ -44,9 +44,22 @@ BEFORE = {
     "ledger spend": ['ledger init sqlite:///b.db --eps 1 --delta 1e-6 --partition "all:region=north,south"'],
     **{f"ledger {word}": [INIT] for word in ("check", "export", "head", "reserve", "status")},
 }
-FILES = {"people.csv": "age,income\n" + "20,0\n40,1\n" * 5, "ledger.json": "[[4, 0.01, 1000]]\n"}
-# examples that take minutes, that tests/recipes runs, or that write into this checkout; their flags are looked at
-NOT_RUN = ("--method two-worlds", "plc/figure-4", "verify claims/published", "compare claims/libraries", "refresh")
+FILES = {
+    "people.csv": "age,income\n" + "20,0\n40,1\n" * 5,
+    "ledger.json": "[[4, 0.01, 1000]]\n",
+    "scores.csv": "score,in\n" + "".join(f"{i * 37 % 200},{i % 2}\n" for i in range(200)),
+    "premises.yaml": "kind: check\nclaim: {eps: 5, delta: 1e-5}\nprocess: {mech: gauss, sigma: 1}\n"
+    "adjacency: add-remove\nmax_per_unit: 1\nrecords_public: no\n",
+}
+# examples that take minutes, that other tests run, or that write into this checkout; their flags are looked at
+NOT_RUN = (
+    "--method two-worlds",
+    "plc/figure-4",
+    "verify claims/published",
+    "claims/libraries",
+    "checkpoint.pt",
+    "refresh",
+)
 
 
 def examples(text):

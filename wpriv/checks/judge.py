@@ -20,7 +20,7 @@ from wpriv.checks.premises import COMPUTED, DECLARED, Fact, Found, Premises, Val
 from wpriv.checks.what_ran import ADD, ZERO, Difference, Run
 from wpriv.config.claim import Claim
 from wpriv.core.process import Process
-from wpriv.errors import Unsupported
+from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.conversions import delta_of_scales, epsilon_of_scales
 from wpriv.numerics.numbers import echo, text
 
@@ -111,6 +111,8 @@ def judge(premises: Premises, found: Found) -> Judgement:
     Raises:
         UsageError: a step or a value is faulty.
     """
+    if several := [name for name in ("eps", "rho", "mu") if f"claim.{name}" in premises][1:]:
+        raise UsageError(f"a claim is of one notion, eps with delta, rho or mu; found {several[0]} beside another")
     premises = with_claim(premises, found)
     claim = claim_of(premises)
     run = what_ran.of(premises, found)
@@ -198,22 +200,28 @@ def _lacking(premises: Premises, found: Found, run: Run) -> Iterator[str]:
     adjacency, from_size = premises.word("adjacency"), premises.word("divisor") in ("expected", "batch")
     if "records_public" not in premises and (not adjacency or (adjacency == ADD and from_size)):
         yield "records_public"
-    if "max_per_unit" not in premises and premises.word("unit") not in WHOLE_UNITS:
+    whole = premises.word("unit") in WHOLE_UNITS and premises.word("clip.per") in ("", "client")
+    if "max_per_unit" not in premises and not whole:
         yield "max_per_unit"
 
 
 def _details(premises: Premises) -> Iterator[tuple[str, bool]]:
     """Premises that others make necessary."""
-    weights = premises.word("sampling.kind") == "weighted" or premises.word("divisor") == "weights"
-    yield "sampling.max_weight", weights
+    relative, std = premises.word("noise.relative_to"), "noise.std" in premises
+    weighted = premises.word("divisor") == "weights"
+    drawn = premises.word("sampling.kind") == "weighted"
+    yield "sampling.max_weight", drawn or weighted or relative in ("mean", "weight")
+    yield "noise.relative_to", weighted and "process" not in premises
+    yield "sampling.batch", relative == "mean" and not std and what_ran.batch_of(premises) is None
     norms = premises.numbers("clip.norm")
     yield "clip.tensors", premises.word("clip.scope") == "per tensor" and len(norms) < 2
     counted = premises.word("clip.adaptive") == "noisy" and "accounted" not in premises
     yield "clip.count_std", counted
-    yield "clip.norm", "noise.std" in premises and "noise.multiplier" not in premises
-    secret = premises.yes("records_public") is False and premises.word("divisor") == "expected"
+    yield "clip.norm", std
+    secret = what_ran.shows_size(premises)
     yield "records", secret
     yield "model.parameters", secret
+    yield "composition.other", premises.word("released") == "metrics"
 
 
 def _under_each(name: str, premises: Premises, found: Found, claim: Claim, base: Answer) -> Missing:
@@ -244,9 +252,23 @@ def _conflicts(premises: Premises, found: Found, claim: Claim) -> Iterator[tuple
             answer = answered(premises.having(fact.field, fact.value, fact.source), found, claim)
             verdicts.append(f"{shown(fact.value)}: {answer.words()}")
         yield f"{first.field}: {words[0]}, {words[1]}", "; ".join(verdicts)
+    yield from _declared_against_read(premises, found, claim)
     if layers := premises.texts("model.mixes_records"):
         names = ", ".join(layers[:5])
         yield f"gradients are clipped for each record, and {names} mix records: what one adds is not bounded so", ""
+
+
+def _declared_against_read(premises: Premises, found: Found, claim: Claim) -> Iterator[tuple[str, str]]:
+    """Declarations without which the steps that were counted while they ran would not prove the claim."""
+    if premises.word("steps_source") != "history" or not found.accounted:
+        return
+    for name in ("process", "accounted", "steps", "noise.std"):
+        fact = premises.fact(name)
+        if fact is None or fact.source != DECLARED or answered(premises, found, claim).verdict != PROVED:
+            continue
+        read = answered(premises.without(name), found, claim)
+        if read.verdict != PROVED:
+            yield f"{name} is declared to be less than the history that was read holds", f"as read: {read.words()}"
 
 
 def shown(value: Value) -> str:
@@ -272,7 +294,7 @@ def answered(premises: Premises, found: Found, claim: Claim) -> Answer:
         return Answer(OPEN, run, "the noise, the rate or the number of steps is not known", shown_claim)
     if (sizes := what_ran.secret_divisors(premises)) is not None:
         return _secret_size(run, claim, sizes)
-    if premises.yes("records_public") is False and premises.word("divisor") == "expected":
+    if what_ran.shows_size(premises):
         return Answer(OPEN, run, NOT_PROVED, shown_claim)
     typed = premises.fact("claim.eps")
     is_printed = typed is not None and typed.source == DECLARED and premises.yes("claim.printed") is not False

@@ -414,3 +414,7 @@ class Premises:
     def having(self, name: str, value: Value, source: str = DECLARED) -> Premises:
         """These premises with another value of one field."""
         return replace(self, facts={**self.facts, name: Fact(name, value, source)})
+
+    def without(self, name: str) -> Premises:
+        """These premises with one field missing."""
+        return replace(self, facts={field: fact for field, fact in self.facts.items() if field != name})

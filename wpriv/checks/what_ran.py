@@ -38,6 +38,8 @@ class Part:
     rate: float = 1.0
     max_batch: int = 0
     bands: int = 1
+    # whether its noise is relative to what one record adds, of which a replacement changes twice
+    relative: bool = False
 
     def words(self) -> str:
         """``gauss (sigma 1, sensitivity 1), n = 500, poisson sampling at rate 0.01``."""
@@ -108,21 +110,17 @@ class Run:
 
 def of_steps(specs: Iterable[StepSpec]) -> tuple[Part, ...]:
     """The parts of steps in the recipe language, equal neighbours merged; UsageError for a faulty step."""
-    written = [plain_step({key: value for key, value in spec.items() if value is not None}) for spec in specs]
+    given = [{key: value for key, value in spec.items() if value is not None} for spec in specs]
+    written = [plain_step(spec) for spec in given]
     if any("mech" not in each for each in written):
         raise UsageError("a step needs a mechanism, as in {mech: gauss, sigma: 1, n: 500}; found none")
     parts: list[Part] = []
-    for step in map(build_process.step, with_repetitions(written)[0]):
-        drawn = step.sampling
-        part = Part(step.mechanism, step.n, drawn.kind, drawn.rate, drawn.max_batch, drawn.parts)
+    for spec, step in zip(given, map(build_process.step, with_repetitions(written)[0]), strict=True):
+        relative, drawn = "noise_multiplier" in spec and "sensitivity" not in spec, step.sampling
+        part = Part(step.mechanism, step.n, drawn.kind, drawn.rate, drawn.max_batch, drawn.parts, relative)
         alike = bool(parts) and dataclasses.replace(parts[-1], n=step.n) == part
         parts.append(dataclasses.replace(part, n=parts.pop().n + step.n) if alike else part)
     return tuple(parts)
-
-
-def _is_relative(specs: Sequence[StepSpec]) -> bool:
-    """Tell whether the noise of steps is relative to what one record adds, of which a replacement changes twice."""
-    return any(spec.get("noise_multiplier") is not None and spec.get("sensitivity") is None for spec in specs)
 
 
 def _is_of_clip(premises: Premises, parts: Sequence[Part]) -> bool:
@@ -167,19 +165,18 @@ def of(premises: Premises, found: Found) -> Run:
     run = Run((), adjacency, group, accounted=accounted)
     if endless := _endless(premises):
         return dataclasses.replace(run, endless=endless.words, differences=(endless,))
-    parts, differences = (of_steps(explicit), list[Difference]()) if explicit else _scheduled(premises, accounted)
+    differences = list[Difference]()
+    parts, known = (of_steps(explicit), True) if explicit else _scheduled(premises, accounted, differences)
     if not premises.steps("process"):
         parts = _drawn(premises, parts, differences)
     factor = _noise(premises, parts, differences, fixed=bool(explicit)) if parts else 1.0
-    doubled = adjacency == REPLACE and _is_relative(explicit or specs)
-    parts = tuple(_louder(part, factor * (2 if doubled else 1)) for part in parts)
-    if adjacency == REPLACE and not doubled and _is_of_clip(premises, parts):
+    parts = tuple(_louder(part, factor) for part in _replaced(parts, adjacency))
+    if adjacency == REPLACE and not any(part.relative for part in parts) and _is_of_clip(premises, parts):
         parts = tuple(_louder(part, 2.0) for part in parts)
         words, where = "replacing a record moves the sum by 2 C", _where(premises, "noise.relative_to")
         differences.append(Difference("noise.relative_to", words, "C was accounted for", where))
-    if doubled:
-        accounted = tuple(_louder(part, 2.0) for part in accounted)
-    other = of_steps(premises.steps("composition.other"))
+    accounted, other = _replaced(accounted, adjacency), of_steps(premises.steps("composition.other"))
+    other = _replaced(other, adjacency)
     runs = _composed(premises, other, differences)
     accounted_delta, delta = premises.number("claim.delta_accounted"), premises.number("claim.delta")
     if accounted_delta and delta is not None and delta < accounted_delta:
@@ -188,9 +185,15 @@ def of(premises: Premises, found: Found) -> Run:
         differences.append(Difference("claim.delta", words, f"{short(delta)} is claimed", where))
     run = dataclasses.replace(run, parts=(*parts, *other), accounted=accounted, differences=tuple(differences))
     try:
-        return _bounded(run, premises, parts, other, runs) if parts else run
+        run = _bounded(run, premises, parts, other, runs) if parts else run
+        return run if known else dataclasses.replace(run, lowers=())
     except Unsupported as error:
         return dataclasses.replace(run, refusal=str(error))
+
+
+def _replaced(parts: Sequence[Part], adjacency: str) -> tuple[Part, ...]:
+    """Parts with twice the change of one record, where this is replaced and noise is relative to what one adds."""
+    return tuple(_louder(part, 2.0 if part.relative and adjacency == REPLACE else 1.0) for part in parts)
 
 
 def _composed(premises: Premises, other: Sequence[Part], differences: list[Difference]) -> int:
@@ -235,33 +238,44 @@ def is_private_optimizer(name: str) -> bool:
     return any(word in name.rpartition(".")[2] for word in ("DP", "AdaClip", "PerLayerOptimizer", "Private"))
 
 
-def _scheduled(premises: Premises, accounted: tuple[Part, ...]) -> tuple[tuple[Part, ...], list[Difference]]:
-    """What was accounted for, with the rate and the number of steps that ran."""
-    differences, parts = list[Difference](), accounted
+def _scheduled(
+    premises: Premises, accounted: tuple[Part, ...], differences: list[Difference]
+) -> tuple[tuple[Part, ...], bool]:
+    """What was accounted for, with the rate and the number of steps that ran.
+
+    Of several kinds of steps none is taken for less than was accounted for, since one rate or number does not say
+    which of them ran so; the second value tells whether the parts are known to have run, and not only at most.
+    """
+    parts, known = accounted, True
     rate, count, total = _rate(premises), premises.count("steps"), sum(part.n for part in accounted)
     before = {part.rate for part in parts if part.kind != "none"}
-    if rate is not None and before and not all(math.isclose(rate, each, rel_tol=1e-9) for each in before):
-        rates = " to ".join(dict.fromkeys(f"{each:.6g}" for each in (min(before), max(before))))
+    if rate is not None and before and not any(math.isclose(rate, each, rel_tol=1e-9) for each in before):
+        told = " to ".join(dict.fromkeys(f"{each:.6g}" for each in (min(before), max(before))))
         words, where = f"sampling.rate is {rate:.6g}", _where(premises, "sampling.rate")
         worse = rate > min(before) * (1 + 1e-9)
-        differences.append(Difference("sampling.rate", words, f"{rates} was accounted for", where, worse))
-        parts = tuple(dataclasses.replace(part, rate=rate) if part.kind != "none" else part for part in parts)
+        differences.append(Difference("sampling.rate", words, f"{told} was accounted for", where, worse))
+        known = len(before) == 1
+        rates = [rate if known else max(rate, part.rate) for part in parts]
+        drawn = zip(parts, rates, strict=True)
+        parts = tuple(dataclasses.replace(p, rate=each) if p.kind != "none" else p for p, each in drawn)
     if count and parts and count != total:
         words, where = f"{count} steps ran", _where(premises, "steps")
         differences.append(Difference("steps", words, f"{total} are accounted for", where, count > total))
         if len(parts) == 1:
             parts = (dataclasses.replace(parts[0], n=count),)
-        elif count > total:
+        elif count < total:
+            known = False
+        else:
             raise UsageError(
                 f"{count} steps ran, and {total} of {len(parts)} kinds are known. Give all that ran as `process`"
             )
-    return parts, differences
+    return parts, known
 
 
 def _rate(premises: Premises) -> float | None:
     """The probability that a record takes part, of what ran."""
     rate, batch, records = (premises.number(name) for name in ("sampling.rate", "sampling.batch", "records"))
-    if rate is None and batch and records and premises.number("sampling.rate_accounted") is None:
+    if rate is None and batch and records:
         return min(batch / records, 1.0)
     return rate
 
@@ -298,14 +312,24 @@ def _noise(premises: Premises, parts: Sequence[Part], differences: list[Differen
         fixed: whether the parts have the noise that ran; else it may be another one than was accounted for.
     """
     z, norms = _multiplier(parts), premises.numbers("clip.norm")
+    if not fixed and not z and ("noise.multiplier" in premises or "noise.std" in premises):
+        raise UsageError(
+            "steps of several noise multipliers were accounted for, and one noise is given for all that ran. Give what "
+            "ran as `process`"
+        )
     factor = 1.0 if fixed or not z else z / _multiplier_that_ran(premises, z, differences)
     tensors = premises.count("clip.tensors") or len(norms)
-    if premises.word("clip.scope") == "per tensor" and tensors > 1:
+    scope = premises.word("clip.scope")
+    # layers clipped to a norm each, and not to parts of one norm, are what tensors are
+    if tensors > 1 and (scope == "per tensor" or (scope == "per layer" and len(norms) == 1)):
         # a list of norms, one for each tensor, or one norm of all of them
         factor *= math.hypot(*norms) / max(norms) if len(norms) > 1 else math.sqrt(tensors)
-        words = f"clipped per tensor: the sensitivity is C sqrt({tensors})"
+        words = f"clipped {scope}: the sensitivity is C sqrt({tensors})"
         differences.append(Difference("clip.scope", words, "C was accounted for", _where(premises, "clip.scope")))
-    if premises.word("clip.per") == "microbatch":
+    # replaced in every step, a record moves its microbatch by the 2 C of a replacement; where it is sampled, the batch
+    # without it may lie at 2 C from both
+    whole = adjacency_of(premises) == REPLACE and all(part.kind == "none" for part in parts)
+    if premises.word("clip.per") == "microbatch" and not whole:
         factor *= 2
         words = "a microbatch is clipped as a whole: a record changes its gradient by up to 2 C"
         differences.append(Difference("clip.per", words, "C was accounted for", _where(premises, "clip.per")))
@@ -331,13 +355,13 @@ def _multiplier_that_ran(premises: Premises, accounted: float, differences: list
         if not math.isclose(std, ran * norm, rel_tol=1e-6):
             differences.append(Difference("noise.std", words, before, _where(premises, "noise.std"), std < ran * norm))
         ran = std / norm
-    elif premises.word("clip.adaptive") == "noisy" and count_std:
+    if premises.word("clip.adaptive") == "noisy" and count_std:
         # Andrew, Thakkar, McMahan, Ramaswamy 2021, Theorem 1
         ran = (ran**-2 + (2 * count_std) ** -2) ** -0.5
         if ran < accounted * (1 - 1e-6):
             words = f"with the noise of the count of clipped records the noise multiplier is {ran:.6g}"
             differences.append(Difference("clip.adaptive", words, before, _where(premises, "clip.adaptive")))
-    elif not math.isclose(ran, accounted, rel_tol=1e-6):
+    elif not std and not math.isclose(ran, accounted, rel_tol=1e-6):
         words, where = f"noise.multiplier is {ran:.6g}", _where(premises, "noise.multiplier")
         differences.append(Difference("noise.multiplier", words, before, where, ran < accounted))
     ran /= _relative(premises, ran, norm, differences)
@@ -573,6 +597,12 @@ def _unsampled(step: Step) -> Step:
     return Step(step.mechanism, step.n)
 
 
+def shows_size(premises: Premises) -> bool:
+    """Tell whether what the noisy sum is divided by follows the number of records, which is secret."""
+    whole = premises.word("divisor") == "batch" and premises.word("sampling.kind") in ("", "none")
+    return premises.yes("records_public") is False and (whole or premises.word("divisor") == "expected")
+
+
 def secret_divisors(premises: Premises) -> tuple[int, int, int] | None:
     """Two divisors int(records x rate) of data sets that differ by one record, and the coordinates of all releases.
 
@@ -580,9 +610,9 @@ def secret_divisors(premises: Premises) -> tuple[int, int, int] | None:
     changes. None where the divisor is a constant, the number of records is public, or something is not known.
     """
     rate = premises.number("sampling.rate") or premises.number("sampling.rate_accounted")
+    rate = 1.0 if premises.word("sampling.kind") == "none" else rate
     records, steps = premises.count("records"), premises.count("steps") or premises.count("steps_accounted")
-    secret = premises.yes("records_public") is False and premises.word("divisor") == "expected"
-    if not secret or not rate or not records or not steps:
+    if not shows_size(premises) or not rate or not records or not steps:
         return None
     larger = max(math.floor(records * rate * (1 + 1e-12)), 2)
     return larger, larger - 1, steps * (premises.count("model.parameters") or 1)

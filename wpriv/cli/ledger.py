@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wpriv.ledger.service import Ledger, Receipt
 
 SCHEMA = "wpriv.ledger-answer/1"
-COMMANDS = "init, spend, reserve, begin, done, cancel, check, status, plan, head, export, import"
+COMMANDS = "init, spend, reserve, begin, done, cancel, check, status, plan, head, export, import, serve"
 Url = Annotated[str, argument("URL", "sqlite:///b.db, or postgresql://user@host/name.")]
 Words = Annotated[
     list[str], argument("STEPS|RECIPE", "What is released, as budget reads it: gauss sigma=100 n=10; or a recipe.")
@@ -322,6 +322,39 @@ def import_(
         output.emit_result(SCHEMA, seq=last.seq, digest=last.digest)
     else:
         output.emit(str(last))
+
+
+@app.command(cls=Command)
+def serve(
+    url: Url,
+    port: Annotated[
+        flags.Text, option("N", "Port of the page (default 8787); 0 for any that is free.", "--port")
+    ] = None,
+    host: Annotated[
+        str, option("NAME", "127.0.0.1 (default), localhost or ::1: this machine alone.", "--host")
+    ] = "127.0.0.1",
+    token_file: Annotated[
+        flags.Text, option("FILE", "Also spend from the page, with the token in this file.", "--token-file")
+    ] = None,
+) -> None:
+    """Show a ledger in the browser of this machine: what is spent, by whom, what is left, what a release would cost.
+
+    wpriv ledger serve sqlite:///b.db
+    """
+    from wpriv.errors import require
+
+    _service()
+    for package in ("starlette", "uvicorn"):
+        require(package, "the page of a ledger")
+    from wpriv.ledger import page
+    from wpriv.numerics.numbers import whole
+
+    number = 8787 if port is None else whole(port, "--port")
+    if not 0 <= number <= 65535:
+        raise UsageError(f"--port is a number from 0 to 65535; found {number}")
+    token = None if token_file is None else page.read_token(token_file)
+    mode = "read-only" if token is None else "spending needs the token"
+    page.serve(url, host=host, port=number, token=token, ready=lambda at: output.emit(f"{at} shows {url}, {mode}"))
 
 
 def _service() -> type[Ledger]:

@@ -104,6 +104,7 @@ def expand_record(
 GROUPS = {
     "Calculator": ("budget", "calibrate", "compare", "verify", "check", "explain"),
     "Training": ("train", "audit", "privatize"),
+    "Releases of tables": ("release",),
     "Budget of an organisation": ("ledger",),
     "Results": ("reproduce", "report", "plot"),
     "What there is": ("list", "recipe", "data", "completion"),

@@ -10,11 +10,13 @@ from __future__ import annotations
 import csv
 import io
 import re
+import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,6 +191,61 @@ class CsvTable:
                 except ValueError:
                     raise _not_a_number(cell, index, column, line) from None
         return {name: np.array(cells, np.float64 if name in numbers else object) for name, cells in columns.items()}
+
+
+def names_of(path: Path) -> list[str]:
+    """Return the names of the columns of a CSV file, of which only the first row is read.
+
+    Raises:
+        CsvError: it has none, or two of one name. OSError: it cannot be read.
+    """
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        return _header(_strict(file))
+
+
+def text_columns(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
+    """Return some columns of a CSV file as text, exactly as in the file; rows without any cell are no rows.
+
+    For tables whose content is secret: the error says neither where the fault is nor what it is.
+
+    Raises:
+        CsvError: not a table by RFC 4180, such as rows of different lengths. OSError: it cannot be read.
+    """
+    columns: dict[str, list[str]] = {name: [] for name in names}
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        reader = _strict(file)
+        header = _header(reader)
+        places = [(header.index(name), column.append) for name, column in columns.items()]
+        count = len(header)
+        try:
+            for row in reader:
+                if len(row) != count:
+                    if not row:
+                        continue
+                    raise CsvError(NO_TABLE)
+                for place, append in places:
+                    append(row[place])
+        except csv.Error:
+            raise CsvError(NO_TABLE) from None
+    return columns
+
+
+NO_TABLE = "not a CSV table by RFC 4180, with as many cells in each row as in the first one"
+
+
+def _strict(file: TextIO) -> Iterator[list[str]]:
+    csv.field_size_limit(sys.maxsize)  # a long cell is a cell
+    return csv.reader(file, strict=True)
+
+
+def _header(reader: Iterator[list[str]]) -> list[str]:
+    try:
+        names = [name.strip() for name in next(reader, [])]
+    except csv.Error:
+        raise CsvError(NO_TABLE) from None
+    if not names or len(set(names)) < len(names):
+        raise CsvError("the first row must name the columns, each differently")
+    return names
 
 
 def has_index_column(names: Sequence[str]) -> bool:

@@ -82,14 +82,14 @@ class Status:
 
 
 class Reader:
-    """A ledger at a URL, of which nothing is changed.
+    """A ledger at a URL, of which nothing is changed; with ``read_only`` the database refuses to write as well.
 
     Raises:
         UsageError: no such URL, or no ledger there. MissingResource: the database cannot be opened.
     """
 
-    def __init__(self, url: str):
-        self.store = Store(url)
+    def __init__(self, url: str, *, read_only: bool = False):
+        self.store = Store(url, read_only=read_only)
         with self.store.transaction(write=False) as connection:
             row = self.store.row(connection, lock=False)
         self.charter = Charter.of_text(row.charter)

@@ -22,7 +22,7 @@ from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.ledger import charges, charter, filters
 from wpriv.ledger.charges import Unit
 from wpriv.ledger.charter import What, canonical, digest, process_of
-from wpriv.ledger.filters import TOO_MUCH, Filter, Limit
+from wpriv.ledger.filters import TOO_MUCH, UNITS, Filter, Limit
 from wpriv.ledger.reading import PLANNED, Reader
 from wpriv.ledger.scopes import ROOT, Booking, Books, Place, Refusal
 from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store
@@ -76,6 +76,19 @@ class Receipt:
         return {name: value for name, value in asdict(self).items() if value not in (None, "")}
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What a release would take of one limit.
+
+    Args:
+        scope, limit: whose it is. accounts: of each its name, the share that the release takes, and the one left then.
+    """
+
+    scope: str
+    limit: Limit
+    accounts: tuple[tuple[str, float, float], ...]
+
+
 class Ledger(Reader):
     """A ledger at a URL: ``sqlite:///b.db``, or ``postgresql://...`` for several machines.
 
@@ -83,8 +96,8 @@ class Ledger(Reader):
         UsageError: no such URL, or no ledger there. MissingResource: the database cannot be opened.
     """
 
-    def __init__(self, url: str):
-        super().__init__(url)
+    def __init__(self, url: str, *, read_only: bool = False):
+        super().__init__(url, read_only=read_only)
         self._memory: dict[tuple[str, str, int], tuple[Fraction, ...] | Unsupported] = {}
 
     @classmethod
@@ -142,6 +155,28 @@ class Ledger(Reader):
         with self.store.transaction(write=False) as connection:
             books = self.store.books(connection, self.charter.tree)
             return self._fits(connection, books, [(units[0][0], MOST)], place, compute=True)
+
+    def cost(self, what: What, *, scope: str = ROOT) -> tuple[Cost, ...]:
+        """What a release would take now of every limit above a scope; nothing is written but computed charges.
+
+        Raises:
+            Refused: it does not fit. Unsupported: no charge is known.
+        """
+        process, place = self._read(what), Place.parse(scope)
+        self.charter.tree.check(place)
+        costs = []
+        with self.store.transaction(write=False) as connection:
+            books = self.store.books(connection, self.charter.tree)
+            units = charges.units_of(process)
+            changes = self._changes(connection, books, process, units, place, planned=False, compute=True)
+            mine = {(each.gate, each.filter): each for each in books.take(changes, NEW, place, reserved=False)}
+        for gate in self.charter.tree.gates_of(place):
+            booking = next(mine[key] for key in sorted(mine) if key[0] == gate)
+            left = books.left(gate, booking.filter)
+            rows = [(name, units / UNITS, rest) for units, (name, rest) in zip(booking.amounts, left, strict=True)]
+            about = self.charter.tree.gates[gate]
+            costs.append(Cost(about.scope, about.limit, tuple(rows)))
+        return tuple(costs)
 
     def reserve(self, what: What, *, key: str | None = None, expires: float = EXPIRES, **about: Any) -> Receipt:
         """Reserve a release, to ``begin`` within some seconds; arguments and errors as for ``spend``."""
@@ -245,12 +280,26 @@ class Ledger(Reader):
                         return self._stored(connection, entry, key, request)
                     books = self.store.books(connection, self.charter.tree)
                     before = copy.deepcopy(books)
-                    changes = self._changes(connection, books, process, units, place, planned, compute=False)
-                    if dry_run:
-                        return Receipt("", "fits", head.seq, head.digest)
-                    named = {"key": key, "actor": actor, "reason": reason}
-                    body = {**about, "request": request, "kind": kind}
-                    return self._write(connection, head, kind, (before, books), changes, place, body, named, expires)
+                    try:
+                        changes = self._changes(connection, books, process, units, place, planned, compute=False)
+                    except Refused as error:
+                        refused = error
+                    else:
+                        if dry_run:
+                            return Receipt("", "fits", head.seq, head.digest)
+                        named = {"key": key, "actor": actor, "reason": reason}
+                        body = {**about, "request": request, "kind": kind}
+                        both = before, books
+                        return self._write(connection, head, kind, both, changes, place, body, named, expires)
+                    if not dry_run:
+                        said = {"actor": actor, "reason": reason, "because": str(refused)}
+                        noted = {
+                            "time": self.store.now(connection, head),
+                            "body": canonical(about),
+                            "place": str(place),
+                        }
+                        self.store.note_refusal(connection, **noted, **said)
+                raise refused
             except _UnknownCharge:
                 self._learn(process, units, place)
         raise CheckFailed("other writers change the remainder faster than charges are computed. Try again")

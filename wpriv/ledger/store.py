@@ -44,6 +44,7 @@ from wpriv.ledger.filters import UNITS
 from wpriv.ledger.scopes import Booking, Books, Place, Tree
 
 SCHEMA = 1
+KEPT_REFUSALS = 1000
 BUSY = 60_000  # milliseconds that a writer waits for another
 PENDING = "reserved"
 SPENT = ("begun", "done", "lost")
@@ -112,6 +113,16 @@ ACCOUNT = Table(
 CLOSED = Table(
     "closed", _TABLES, Column("gate", Integer), Column("filter", Integer), UniqueConstraint("gate", "filter")
 )
+REFUSAL = Table(
+    "refusal",
+    _TABLES,
+    Column("time", Text, nullable=False),
+    Column("place", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("actor", Text),
+    Column("reason", Text),
+    Column("because", Text, nullable=False),
+)
 TARIFF = Table(
     "tariff",
     _TABLES,
@@ -179,13 +190,14 @@ class Head:
 
 
 class Store:
-    """A database, named by a URL, that holds one ledger or none yet.
+    """A database, named by a URL, that holds one ledger or none yet; with ``read_only`` nothing can be written.
 
     Raises:
         UsageError: no URL of SQLite or PostgreSQL. MissingResource: it cannot be opened, or a driver is missing.
     """
 
-    def __init__(self, url: str, *, create: bool = False):
+    def __init__(self, url: str, *, create: bool = False, read_only: bool = False):
+        self.read_only = read_only
         try:
             parsed = make_url(url)
         except ArgumentError:
@@ -217,6 +229,7 @@ class Store:
             def prepare(connection: Any, _: object) -> None:
                 for setting in (f"busy_timeout={BUSY}", "journal_mode=WAL", "synchronous=FULL"):
                     connection.execute(f"PRAGMA {setting}")
+                connection.execute(f"PRAGMA query_only={self.read_only:d}")
 
         return engine
 
@@ -232,6 +245,8 @@ class Store:
             MissingResource: the database cannot be reached, is busy or is damaged.
         """
         begin = "BEGIN IMMEDIATE" if write and self.kind == "sqlite" else "BEGIN"
+        if self.read_only and self.kind == "postgresql":
+            begin = "BEGIN READ ONLY"
         try:
             with self.engine.connect() as connection:
                 connection.exec_driver_sql(begin)
@@ -337,9 +352,23 @@ class Store:
         connection.execute(update(LEDGER).values(head_seq=seq, head_digest=entry.digest))
         return Head(seq, entry.digest)
 
-    def entries(self, connection: Connection) -> list[Entry]:
-        """All entries in order."""
-        return [Entry(**row._mapping) for row in connection.execute(select(ENTRY).order_by(ENTRY.c.seq))]
+    def entries(self, connection: Connection, after: int = 0) -> list[Entry]:
+        """All entries in order, behind a number."""
+        rows = connection.execute(select(ENTRY).where(ENTRY.c.seq > after).order_by(ENTRY.c.seq))
+        return [Entry(**row._mapping) for row in rows]
+
+    def note_refusal(self, connection: Connection, **about: Any) -> None:
+        """Keep a release that was refused, for the page; it is no entry, since nothing follows from it."""
+        REFUSAL.create(connection, checkfirst=True)
+        connection.execute(insert(REFUSAL).values(**about))
+        newest = select(REFUSAL.c.time).order_by(REFUSAL.c.time.desc()).offset(KEPT_REFUSALS - 1).limit(1)
+        connection.execute(delete(REFUSAL).where(REFUSAL.c.time < newest.scalar_subquery()))
+
+    def refusals(self, connection: Connection, most: int) -> list[Any]:
+        """The last refusals, from the newest."""
+        if not inspect(connection).has_table("refusal"):
+            return []
+        return list(connection.execute(select(REFUSAL).order_by(REFUSAL.c.time.desc()).limit(most)))
 
     def by_key(self, connection: Connection, key: str) -> Entry | None:
         """The entry with a key of its client."""
@@ -436,6 +465,8 @@ class Store:
 
     def keep_tariff(self, unit: str, by: str, tier: int, charge: tuple[Fraction, ...]) -> None:
         """Keep a charge for later; another process may have done so."""
+        if self.read_only:
+            return
         words = " ".join(map(str, charge))
         with self.transaction() as connection:
             where = TARIFF.c.unit == unit, TARIFF.c.filter == by, TARIFF.c.tier == tier

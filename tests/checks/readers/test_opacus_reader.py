@@ -202,3 +202,55 @@ def test_objects_that_do_not_belong_together_are_contradicted():
     words = [words for label, words in verdict.facts() if label == "contradicted"]
     assert any("not the one that the private optimizer updates" in each for each in words)
     assert any("mix records" in each for each in words)
+
+
+def test_the_noise_that_a_schedule_leaves_for_the_next_step_is_no_alarm():
+    engine, objects, _ = private(500, 50, 1.0, history=[(1.0, 0.1, 10)])
+    objects["optimizer"].noise_multiplier = 0.9
+    verdict = wpriv.check(engine, **objects, delta=1e-5, premises=DECLARED)
+    assert verdict.verdict == "proved"
+    assert any("0.9 now; the history has that of each step" in words for _, words in verdict.facts())
+
+
+def test_a_hook_that_replaced_the_counting_one_is_contradicted_and_one_that_calls_it_is_not():
+    engine, objects, _ = private(500, 50, 1.0, history=[(1.0, 0.1, 10)])
+    optimizer, before = objects["optimizer"], objects["optimizer"].step_hook
+    optimizer.attach_step_hook(lambda stepping: before(stepping))
+    assert wpriv.check(engine, **objects, delta=1e-5, premises=DECLARED).verdict == "proved"
+    optimizer.attach_step_hook(lambda stepping: None)
+    verdict = wpriv.check(engine, **objects, delta=1e-5, premises=DECLARED)
+    assert "counts in no accountant" in verdict.failure()
+
+
+def test_steps_that_adam_has_counted_beyond_the_history_are_contradicted():
+    engine, objects, plain = private(500, 50, 1.0, history=[(1.0, 0.1, 10)])
+    parameter = plain.param_groups[0]["params"][0]
+    for steps, verdict in ((10.0, "proved"), (30.0, "contradicted")):
+        plain.state[parameter] = {"step": steps}
+        assert wpriv.check(engine, **objects, delta=1e-5, premises=DECLARED).verdict == verdict
+    assert list(plain.state) == [parameter]
+
+
+@pytest.mark.parametrize(
+    "less",
+    [
+        {"process": [{"mech": "gauss", "sigma": 100}]},
+        {"accounted": [{"mech": "gauss", "sigma": 100}]},
+        {"steps": 1},
+        {"noise.std": 100},
+        {"noise.multiplier": 100},
+        {"noise.relative_to": "2 clip", "claim.eps": 1.2},
+    ],
+    ids=str,
+)
+def test_less_than_the_history_holds_is_not_proved_by_declaring_it(less):
+    engine, objects, _ = private(500, 50, 1.0, history=[(1.0, 0.1, 10)])
+    claim = {"claim.eps": 0.5, "claim.delta": 1e-5}
+    verdict = wpriv.check(engine, **objects, premises={**DECLARED, **claim, **less})
+    assert verdict.verdict in ("contradicted", "refuted")
+
+
+def test_more_accounted_for_than_is_declared_to_have_run_is_no_alarm():
+    engine, objects, _ = private(500, 50, 1.0, history=[(1.0, 0.1, 10)])
+    verdict = wpriv.check(engine, **objects, delta=1e-5, premises={**DECLARED, "steps": 9})
+    assert verdict.verdict == "proved"

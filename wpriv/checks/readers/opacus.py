@@ -23,6 +23,8 @@ STATE = "privacy_accountant_state_dict"
 MAX_KINDS, MAX_ENTRIES = 20, 100_000
 # names that a wrapper keeps the optimizer under that it wraps, and how many wrappers there may be
 WRAPPED, MAX_WRAPPERS = ("optimizer", "_optimizer"), 4
+# hooks of an optimizer that may call each other
+MAX_HOOKS = 32
 CHANGES = (
     ("sampling.kind", "make_private(poisson_sampling=True)"),
     ("sampling.workers", "make_private(poisson_sampling=True), or a DistributedSampler"),
@@ -203,6 +205,7 @@ def _accounted(history: Sequence[object], mechanism: str, reading: _Reading, whe
     total = sum(n for _, _, n in rows)
     reading.fact("steps_accounted", total, f"the {where} has {total} steps")
     reading.fact("steps_source", "history", where)
+    reading.fact("noise.relative_to", "clip", where)
     for name, index in (("noise.multiplier", 0), ("sampling.rate_accounted", 1)):
         values = {row[index] for row in rows}
         if len(values) == 1:
@@ -265,13 +268,20 @@ def _unwrapped(optimizer: object) -> object:
 
 def _hook(optimizer: object) -> tuple[object, float | None]:
     """The accountant and the rate that the hook of an optimizer counts with; None where no such hook is known."""
-    hook = inspect.unwrap(getattr(optimizer, "step_hook", None))  # type: ignore[arg-type]  # a ledger may chain it
-    names = getattr(getattr(hook, "__code__", None), "co_freevars", ())
-    cells = [_content(cell) for cell in getattr(hook, "__closure__", None) or ()]
-    found = dict(zip(names, cells, strict=False))
-    rate = found.get("sample_rate")
-    accountant = next((each for each in cells if _is_accountant(each)), None)
-    return accountant, float(rate) if isinstance(rate, (int, float)) else None
+    hooks: list[object] = [inspect.unwrap(getattr(optimizer, "step_hook", None))]  # type: ignore[arg-type]
+    for hook in hooks:
+        code = getattr(hook, "__code__", None)
+        cells = [_content(cell) for cell in getattr(hook, "__closure__", None) or ()]
+        accountant = next((each for each in cells if _is_accountant(each)), None)
+        if accountant is not None:
+            rate = dict(zip(getattr(code, "co_freevars", ()), cells, strict=False)).get("sample_rate")
+            return accountant, float(rate) if isinstance(rate, (int, float)) else None
+        # a ledger, or a hook of the user's own, may call another one
+        names = getattr(hook, "__globals__", None) or {}
+        called = [*cells, *(names.get(each) for each in getattr(code, "co_names", ()))]
+        hooks += [each for each in called if inspect.isfunction(each)]
+        del hooks[MAX_HOOKS:]
+    return None, None
 
 
 def _content(cell: object) -> object:
@@ -295,6 +305,8 @@ def _optimizer(given: object, accountant: object, steps: Sequence[StepSpec], rea
     counted, rate = _hook(optimizer)
     if hook is None:
         reading.contradictions += ["the optimizer has no step hook, so that its steps are not counted"] if steps else []
+    elif counted is None and inspect.isfunction(hook) and accountant is not None:
+        reading.contradictions.append("the step hook of the optimizer counts in no accountant: it has replaced another")
     elif counted is not None and accountant is not None and counted is not accountant:
         reading.contradictions.append("the optimizer counts its steps in another accountant than that of the engine")
     z = _float(getattr(optimizer, "noise_multiplier", None))
@@ -311,14 +323,29 @@ def _optimizer(given: object, accountant: object, steps: Sequence[StepSpec], rea
     if whole:
         reading.read.append(f"max_grad_norm {whole:g}")
     std = _float(getattr(optimizer, "unclipped_num_std", None))
-    if len(kinds) <= 1 and z is not None:
+    if counted is not None and counted is accountant and std is None and len(kinds) == 1 and kinds != {z}:
+        reading.notes.append(f"noise_multiplier of the optimizer is {z:.6g} now; the history has that of each step")
+    elif len(kinds) <= 1 and z is not None:
         _multiplier(optimizer, z, std, reading)
+    _counted(optimizer, sum(int(str(step["n"])) for step in steps), reading)
     generator = getattr(optimizer, "generator", None)
     if getattr(optimizer, "secure_mode", False) is True:
         reading.fact("noise.seed", "os", "secure_mode of the optimizer")
     elif generator is not None and callable(getattr(generator, "initial_seed", None)):
         seed = generator.initial_seed()
         reading.notes.append(f"the noise is drawn from a generator with seed {seed}: it must stay secret (noise.seed)")
+
+
+def _counted(optimizer: object, steps: int, reading: _Reading) -> None:
+    """Note where the optimizer itself has counted more steps, as Adam does, than the history has."""
+    states = getattr(getattr(optimizer, "original_optimizer", None), "state", None)
+    states = states.values() if isinstance(states, Mapping) else ()
+    own = [_float(state.get("step")) for state in states if isinstance(state, Mapping)]
+    most = max((each for each in own if each is not None), default=0.0)
+    if steps and most > steps:
+        reading.contradictions.append(
+            f"the optimizer has taken {most:.0f} steps, and the history has {steps}: those before it are not counted"
+        )
 
 
 def _multiplier(optimizer: object, z: float, std: float | None, reading: _Reading) -> None:

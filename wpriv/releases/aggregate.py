@@ -1,0 +1,400 @@
+"""From rows to released numbers: bounded sums, exact noise, and what is said beside each number.
+
+What is printed follows from public parameters and from noisy integers alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from wpriv.numerics.arrays import Array
+from wpriv.randomness import Keystream
+from wpriv.releases import bounding
+from wpriv.releases.bounding import MISSING, Cell, Coded, Codes, Contributions, canonical, normalised
+from wpriv.releases.outputs import PERSONS, ROWS, BinCounts, Column, Mean, Output, Quantile
+from wpriv.releases.plan import ROW, Plan
+from wpriv.releases.quantiles import Selection
+from wpriv.releases.sampling import GAUSS, LEVEL, Noise
+
+Z = 1.959963984540054  # the .975 quantile of the normal distribution
+CHOICE = 2**63  # the part of the key's stream that chooses among a person's rows
+SELECTED = "shown since its noisy count is above the threshold; near it counts are too large on average"
+CLIPPED = "clipped at 0: such counts are too large on average"
+SMALL = "the count is too small for an interval"
+NO_COUNT = "no mean: the count is too small"
+
+
+@dataclass(frozen=True)
+class Number:
+    """One released number.
+
+    Args:
+        name, kind, column: of its output. key: of ``by``; bin: of a histogram, or the share of a quantile; else None.
+        value: exact; None where it is not computed; shown with ``digits`` behind the point.
+        error: the standard error of its noise. half_width, interval: value +- half_width, in which it would lie
+            without noise with a probability of ``LEVEL``; text.
+        grid: spacing of the values, as text. noise: of each part, as plain data. weight: the share of the output.
+        parts: the noisy count and sum of a mean. note: what a reader has to know beside it.
+    """
+
+    name: str
+    kind: str
+    column: str | None
+    key: str | None
+    bin: str | None
+    value: Fraction | None
+    digits: int
+    error: float | None
+    half_width: str | None
+    interval: tuple[str, str] | None
+    grid: str | None
+    noise: list[dict[str, object]]
+    weight: float
+    note: str
+    parts: Mapping[str, int | None] | None = None
+
+    def text(self) -> str | None:
+        """The value as an exact decimal; of a mean to some digits."""
+        return None if self.value is None else decimal_text(self.value, self.digits)
+
+    def as_dict(self) -> dict[str, object]:
+        """The entry of ``outputs`` in JSON."""
+        text = self.text()
+        value: object = int(text) if text is not None and "." not in text else text
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "column": self.column,
+            "key": self.key,
+            **({} if self.bin is None else {"bin": self.bin}),
+            "value": value,
+            "standard_error": self.error,
+            "half_width": None if self.half_width is None else _plain(self.half_width),
+            "interval": None if self.interval is None else [_plain(end) for end in self.interval],
+            "level": LEVEL,
+            "grid": self.grid,
+            "noise": self.noise[0] if len(self.noise) == 1 else self.noise,
+            **({} if self.parts is None else {"parts": dict(self.parts)}),
+            "weight": self.weight,
+            "note": self.note,
+        }
+
+
+def _plain(text: str) -> int | str:
+    return text if "." in text else int(text)
+
+
+def decimal_text(value: Fraction, digits: int) -> str:
+    """A number with some digits behind the point, which are exact where it has no more.
+
+    >>> decimal_text(Fraction(3, 5), 2), decimal_text(Fraction(0), 0)
+    ('0.60', '0')
+    """
+    scaled = round(value * 10**digits)
+    with localcontext() as context:
+        context.prec = 1000
+        return f"{Decimal(scaled).scaleb(-digits):f}" if scaled else ("0." + "0" * digits if digits else "0")
+
+
+def printable(text: str) -> str:
+    """A key with bytes that are no text, which a table may hold, written as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def places(step: Fraction) -> int:
+    """The digits behind the point that multiples of a step need."""
+    digits = 0
+    while (step * 10**digits).denominator > 1:
+        digits += 1
+    return digits
+
+
+class Rows:
+    """The rows of a table as a plan reads them: persons, keys, and values of each output."""
+
+    def __init__(self, plan: Plan, columns: Mapping[str, Sequence[Cell]], key: bytes):
+        question = self.question = plan.question
+        self.plan, self.columns = plan, columns
+        self.key = Keystream(key, CHOICE << 64).read(32)
+        if question.null:
+            missing = set(question.null)
+            self.columns = {
+                name: [None if isinstance(cell, str) and cell in missing else cell for cell in cells]
+                for name, cells in columns.items()
+            }
+        count = len(next(iter(columns.values()))) if columns else 0
+        persons = Coded.rows(count) if question.person == ROW else Coded.persons(self.columns[question.person])
+        self.persons = self._without_repeats(persons) if question.distinct else persons
+        self.count = count
+
+    def _without_repeats(self, persons: Coded) -> Coded:
+        """Persons with all but the first of their equal rows taken from them."""
+        seen: set[tuple[object, ...]] = set()
+        codes = persons.codes.copy()
+        others = [cells for name, cells in self.columns.items() if name != self.question.person]
+        for row, code in enumerate(codes.tolist()):
+            mark = (code, *(repr(cells[row]) for cells in others))
+            if mark in seen:
+                codes[row] = MISSING
+            seen.add(mark)
+        return Coded(codes, persons.digests)
+
+    @cached_property
+    def keys(self) -> tuple[tuple[str, ...], tuple[str, ...], Codes]:
+        """The keys as they are shown and as they are ranked, in order, and the code of each row."""
+        question = self.question
+        cells = self.columns[question.by or ""]
+        if not question.has_unknown_keys:
+            canonical_keys = question.canonical_keys
+            other = MISSING if question.other is None else len(canonical_keys)
+            codes = bounding.key_codes(cells, canonical_keys, other, question.normalise)
+            return question.names, tuple(map(str, question.names)), codes
+        shown = {
+            canonical(form): printable(str(form)) for form in (normalised(cell, question.normalise) for cell in cells)
+        }
+        known = sorted(name for name in shown if name is not None)
+        order: dict[str | None, int] = {name: place for place, name in enumerate(known)}
+        codes = bounding.key_codes(cells, order, MISSING, question.normalise)
+        return tuple(shown[name] for name in known), tuple(known), codes
+
+    def of_output(self, output: Output) -> tuple[Contributions, int]:
+        """What is kept for an output, and its number of cells: bins within keys."""
+        keyed, limits = self.question.has_keys(output), self.question.limits
+        names, known, cells = self.keys if keyed else (("",), ("",), np.zeros(self.count, np.int64))
+        values = np.zeros(self.count, np.int64)
+        inside = np.ones(self.count, bool)
+        bins = output.bins() if isinstance(output, BinCounts) else [""]
+        if isinstance(output, BinCounts):
+            places_, inside = self._binned(output)
+            cells = np.where(cells >= 0, cells * len(bins) + places_, MISSING)
+        elif output.grid is not None:
+            values, inside = bounding.value_steps(self.columns[output.columns[0]], output.grid)
+            values = values - (output.middle if isinstance(output, Mean) else 0)
+        marks = bounding.cell_digests([f"{name} {bin_}" for name in known for bin_ in bins])
+        groups = 1 if self.question.person == ROW else output.groups(limits, keyed)
+        persons = getattr(output, "of", ROWS) == PERSONS
+        rows = 1 if persons or self.question.person == ROW else limits.require_rows(output.name)
+        used = np.where(inside, cells, MISSING)
+        kept = bounding.kept(self.key, self.persons, used, marks, values, groups=groups, rows=rows)
+        return kept, len(names) * len(bins)
+
+    def _binned(self, output: BinCounts) -> tuple[Codes, Array]:
+        """The bin of each row, and whether it has one."""
+        codes, inside = np.zeros(self.count, np.int64), np.zeros(self.count, bool)
+        memory: dict[Cell, int] = {}
+        last = len(output.bins()) - 1
+        for row, cell in enumerate(self.columns[output.column]):
+            place = bounding.mark(cell)
+            if place not in memory:
+                memory[place] = _bin(output, cell, last)
+            codes[row], inside[row] = max(memory[place], 0), memory[place] >= 0
+        return codes, inside
+
+
+def _bin(output: BinCounts, cell: Cell, last: int) -> int:
+    """The place of a value among the bins; -1 where it counts nowhere."""
+    value = bounding.exact_value(cell, dates=output.dates)
+    if value is None or value.is_nan():
+        return MISSING
+    edges = output.ends
+    inner = sum(value >= edge for edge in edges) - 1
+    if value == edges[-1]:
+        inner -= 1
+    if output.outside == "bins":
+        return inner + 1
+    if output.outside == "clip":
+        return min(max(inner, 0), last)
+    return inner if 0 <= inner <= last else MISSING
+
+
+def released(plan: Plan, columns: Mapping[str, Sequence[Cell]], key: bytes) -> list[Number]:
+    """Read the rows of a table and return the noisy numbers of a plan.
+
+    Args:
+        columns: those of ``plan.question.columns()``, of equal length. key: 32 secret bytes.
+    """
+    rows = Rows(plan, columns, key)
+    shown = _shown_keys(plan, rows, key) if plan.question.has_unknown_keys else None
+    numbers = []
+    for place, output in enumerate(plan.question.outputs):
+        numbers += _numbers(plan, place, output, rows, key, shown)
+    return numbers
+
+
+def _shown_keys(plan: Plan, rows: Rows, key: bytes) -> dict[int, int]:
+    """The noisy counts of persons above the threshold, by the code of their key."""
+    place = plan.naming
+    kept, cells = rows.of_output(plan.question.outputs[plan.parts[place].output])
+    exact = np.array(bounding.counts(kept, cells), np.int64)
+    held = np.flatnonzero(exact)
+    noise = plan.noise.noises[place]
+    assert noise is not None  # a count
+    draws = noise.draw(key, place, len(held))
+    noisy = {int(code): int(exact[code]) + draw for code, draw in zip(held, draws, strict=True)}
+    return {code: count for code, count in noisy.items() if count > plan.noise.threshold}
+
+
+def _numbers(
+    plan: Plan, place: int, output: Output, rows: Rows, key: bytes, shown: dict[int, int] | None
+) -> list[Number]:
+    """The numbers of one output."""
+    question, parts = plan.question, plan.parts_of(place)
+    keyed = question.has_keys(output)
+    bins = output.bins()
+    kept, cells = rows.of_output(output)
+    width = len(bins) if isinstance(output, BinCounts) else 1
+    names = rows.keys[0] if keyed else (None,)
+    some = [code for code in range(len(names)) if not keyed or shown is None or code in shown]
+    chosen = [code * width + bin_ for code in some for bin_ in range(width)]
+    if isinstance(output, Quantile):
+        return _quantiles(plan, output, parts[0], kept, [(names[code], code) for code in some], key)
+    if keyed and shown is not None and parts[0] == plan.naming:
+        noisy = [[shown[code] for code in some]]
+    else:
+        noisy = [_noisy(plan, part, kept, cells, chosen, key) for part in parts]
+    labels = [(names[code], bin_ if width > 1 or bins != [""] else None) for code in some for bin_ in bins]
+    note = SELECTED if keyed and shown is not None else ""
+    return [describe(plan, place, label, tuple(values), note) for label, *values in zip(labels, *noisy, strict=True)]
+
+
+def _noisy(plan: Plan, part: int, kept: Contributions, cells: int, chosen: Sequence[int], key: bytes) -> list[int]:
+    exact = bounding.sums(kept, cells) if plan.parts[part].role == "sum" else bounding.counts(kept, cells)
+    noise = plan.noise.noises[part]
+    assert noise is not None  # quantiles are drawn elsewhere
+    return [exact[cell] + draw for cell, draw in zip(chosen, noise.draw(key, part, len(chosen)), strict=True)]
+
+
+def _quantiles(
+    plan: Plan, output: Quantile, part: int, kept: Contributions, keys: list[tuple[str | None, int]], key: bytes
+) -> list[Number]:
+    numbers = []
+    order = np.argsort(kept.cells, kind="stable")
+    cells, values = kept.cells[order], kept.values[order]
+    for number, (name, code) in enumerate(keys):
+        start, stop = np.searchsorted(cells, [code, code + 1])
+        for index, share in enumerate(output.shares()):
+            choice = selection(plan, output, part, share)
+            stream = (part + 1) * 2**40 + number * len(output.shares()) + index
+            point = choice.draw(values[start:stop].tolist(), key, stream)
+            numbers.append(describe(plan, plan.parts[part].output, (name, str(float(share))), (point,), ""))
+    return numbers
+
+
+def selection(plan: Plan, output: Quantile, part: int, share: Fraction) -> Selection:
+    """How one quantile of an output is drawn."""
+    return Selection(
+        share, plan.noise.ranges[part], plan.parts[part].sensitivity, output.bounds.least, output.bounds.most
+    )
+
+
+def described_empty(plan: Plan) -> list[Number]:
+    """The numbers of a plan without their values, for a dry run; of unknown keys one line stands for each."""
+    numbers = []
+    for place, output in enumerate(plan.question.outputs):
+        keys = plan.question.names if plan.question.has_keys(output) else (None,)
+        if plan.question.has_keys(output) and plan.question.has_unknown_keys:
+            keys = ("(each)",)
+        bins = output.bins()
+        for name in keys:
+            for bin_ in bins:
+                label = (name, bin_ or None)
+                numbers.append(describe(plan, place, label, None, ""))
+    return numbers
+
+
+def describe(
+    plan: Plan, place: int, label: tuple[str | None, str | None], values: tuple[int, ...] | None, note: str
+) -> Number:
+    """A number with its noise, standard error and interval.
+
+    Args:
+        label: its key and bin. values: noisy integers of the parts of output ``place``; None before the rows are read.
+    """
+    output, parts = plan.question.outputs[place], plan.parts_of(place)
+    noises = [plan.noise.noises[part] for part in parts]
+    about = [_noise(plan, part) for part in parts]
+    step = output.grid.step if output.grid is not None else Fraction(1)
+    digits = places(step)
+    grid = None if output.grid is None else decimal_text(step, digits)
+    column = output.columns[0] if output.columns else None
+    extra: dict[str, int | None] | None = None
+    value: Fraction | None = None
+    interval: tuple[str, str] | None = None
+    error: float | None = None
+    width: str | None = None
+    if isinstance(output, Quantile):
+        value = None if values is None else values[0] * step
+        share = next(each for each in output.shares() if str(float(each)) == label[1])
+        ranks = selection(plan, output, parts[0], share).rank_error()
+        note = f"within {ranks:.4g} ranks of the best point with probability {LEVEL}"
+    elif isinstance(output, Mean):
+        digits = digits + 4
+        count, total = noises
+        assert count is not None  # neither is a quantile
+        assert total is not None
+        if values is not None:
+            extra = {"count": values[0], "sum": values[1]}
+            value, interval, note = mean(output, values[0], values[1], count, total, digits, note)
+    else:
+        (noise,) = noises
+        assert noise is not None  # no quantile
+        error = float(f"{math.sqrt(noise.variance()) * float(step):.6g}")
+        half = noise.half_width()
+        width = decimal_text(half * step, digits)
+        if values is not None:
+            interval = (
+                decimal_text((values[0] - half) * step, digits),
+                decimal_text((values[0] + half) * step, digits),
+            )
+            value = values[0] * step
+            if plan.question.nonnegative and not isinstance(output, Column) and value < 0:
+                value, note = Fraction(0), CLIPPED
+    key, bin_ = label
+    return Number(
+        output.name, output.kind, column, key, bin_, value, digits, error, width, interval, grid, about, output.weight,
+        note, extra,
+    )  # fmt: skip
+
+
+def _noise(plan: Plan, part: int) -> dict[str, object]:
+    noise = plan.noise.noises[part]
+    if noise is None:
+        return {"mech": "exponential", "eps0": plan.noise.ranges[part], "sensitivity": plan.parts[part].sensitivity}
+    name = "sigma" if noise.family == GAUSS else "scale"
+    return {"mech": f"discrete-{noise.family}", name: noise.spread, "sensitivity": plan.parts[part].sensitivity}
+
+
+def mean(
+    output: Mean, count: int, total: int, of_count: Noise, of_total: Noise, digits: int, note: str
+) -> tuple[Fraction | None, tuple[str, str] | None, str]:
+    """The mean from a noisy count and a noisy sum of differences from the middle, with Fieller's interval and a note.
+
+    The interval holds all t with (S - t N)^2 <= 1.96^2 (s_S^2 + t^2 s_N^2), cut to the bounds (Fieller 1954).
+    """
+    bounds, step = output.bounds, output.bounds.step
+    low, high = bounds.least * step, bounds.most * step
+    deviation = math.sqrt(of_count.variance())
+    if count + 2 * deviation < 1:
+        return None, (decimal_text(low, digits), decimal_text(high, digits)), NO_COUNT
+    value = min(max(output.middle * step + Fraction(total, max(count, 1)) * step, low), high)
+    a = count**2 - Z**2 * of_count.variance()
+    inside = (
+        count**2 * of_total.variance()
+        + float(total) ** 2 * of_count.variance()
+        - Z**2 * (of_count.variance() * of_total.variance())
+    )
+    if a <= 0 or count <= 0 or inside < 0:
+        return value, (decimal_text(low, digits), decimal_text(high, digits)), note or SMALL
+    root = Z * math.sqrt(inside)
+    ends = [
+        min(max(output.middle * step + Fraction((total * count + sign * root) / a) * step, low), high)
+        for sign in (-1, 1)
+    ]
+    return value, (decimal_text(ends[0], digits), decimal_text(ends[1], digits)), note

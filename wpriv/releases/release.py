@@ -1,0 +1,197 @@
+"""The verb ``release``: noisy counts, sums, means, histograms and quantiles of a table, accounted for as a whole.
+
+The order that makes it safe: the plan and its guarantee come from public parameters; the lines of the ledger are on
+disk before a row is read; what a row holds changes no message and no exit code after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from wpriv import randomness
+from wpriv.core.guarantee import Guarantee
+from wpriv.core.process import Process, Step
+from wpriv.errors import UsageError
+from wpriv.files.shown import Shown
+from wpriv.numerics.numbers import number, whole
+from wpriv.releases import aggregate, release_folder
+from wpriv.releases import plan as planning
+from wpriv.releases.bounding import Cell
+from wpriv.releases.noise_plan import Budget
+from wpriv.releases.outputs import Limits, Output
+from wpriv.releases.plan import Question
+from wpriv.releases.release_folder import Json, Payment
+from wpriv.releases.sampling import GAUSS, LAPLACE
+from wpriv.releases.tables import table
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Released(Shown):
+    """Released numbers with their guarantee; ``float(released["persons"])`` is one of them.
+
+    Args:
+        answer: the whole as plain data (``wpriv.release/1``). stored: the day of an earlier release that is shown
+            again, for which nothing was spent; empty of a new one. files: those that were written.
+    """
+
+    answer: Json
+    stored: str = ""
+    files: tuple[Path, ...] = ()
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of this release alone."""
+        stated = self.answer["guarantee"]
+        assert isinstance(stated, dict)  # as written by ``Guarantee.as_dict``
+        steps = tuple(Step.from_dict(row) for row in stated["process"])
+        return Guarantee.of_dict(stated, Process(steps, stated["adjacency"]))
+
+    @property
+    def statement(self) -> str:
+        """The statement in words."""
+        return str(self.answer["statement"])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What every reader must know: that the noise is repeatable, if it is."""
+        warnings = self.answer["warnings"]
+        return tuple(map(str, warnings)) if isinstance(warnings, list) else ()
+
+    @property
+    def rows(self) -> list[Json]:
+        """The entries of ``outputs``."""
+        rows = self.answer["outputs"]
+        return rows if isinstance(rows, list) else []
+
+    @property
+    def table(self) -> list[Json]:
+        """One row for each number: key, output, value, lower, upper and standard_error."""
+        return [dict(zip(release_folder.HEADER, release_folder.cells(row), strict=True)) for row in self.rows]
+
+    def __getitem__(self, name: str | tuple[str, str]) -> Answer:
+        """The number of an output, by its name and, where it has some, its key or bin."""
+        output, *labels = (name,) if isinstance(name, str) else name
+        rows = [row for row in self.rows if row["name"] == output]
+        rows = [row for row in rows if all(label in (row["key"], row.get("bin")) for label in labels)]
+        if len(rows) != 1:
+            known = dict.fromkeys(" ".join(filter(None, map(str, _label(row)))) for row in self.rows)
+            raise UsageError(f"no one output called {name!r}; there are {', '.join(known)}")
+        return Answer(rows[0])
+
+    def sentence(self) -> str:
+        return planning.headline(self.guarantee, str(self.answer["unit"]))
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The numbers."""
+        return [(" ".join(filter(None, _label(row))), _shown(row)) for row in self.rows]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One number of a release; ``float`` of it is its value."""
+
+    row: Json
+
+    def __float__(self) -> float:
+        value = self.row["value"]
+        if value is None:
+            raise UsageError(f"{self.row['name']} has no value: {self.row['note'] or 'no row was read'}")
+        return float(str(value))
+
+
+def _label(row: Json) -> tuple[str, str, str]:
+    return str(row["name"]), str(row["key"] or ""), str(row.get("bin") or "")
+
+
+def _shown(row: Json) -> str:
+    return "-" if row["value"] is None else str(row["value"])
+
+
+def release(
+    data: object,
+    *,
+    person: str,
+    outputs: Sequence[Output],
+    eps: float,
+    delta: float | None = None,
+    by: str | None = None,
+    keys: Sequence[Cell] | str | None = None,
+    other: str | None = None,
+    normalise: Sequence[str] = (),
+    max_groups: int | None = None,
+    max_rows: int | None = None,
+    noise: str | None = None,
+    key_delta: float = 0.1,
+    null: Sequence[str] = (),
+    distinct: bool = False,
+    nonnegative: bool = False,
+    total: bool = False,
+    max_eps: float | None = None,
+    ledger: str | Path | None = None,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    dry_run: bool = False,
+    seed: int | None = None,
+) -> Released:
+    """Release counts, sums, means, histograms or quantiles of a table with noise: (eps, delta)-DP for each person.
+
+    A person is all rows with one value of ``person``, and neighbours are tables with and without one person. Numbers
+    may be text such as ``1e-6``. docs/guides/release.md explains how to choose limits and bounds.
+
+    Args:
+        data: the path of a CSV file, or of several; a data frame, or a mapping from names to columns.
+        person: the column that names the person of a row; ``row`` makes each row a person.
+        outputs: such as ``[Count(), Mean("days", 0, 60)]``.
+        eps, delta: of the whole release; at delta 0 the noise is Laplace.
+        by: the column of keys, for each of which there is a number. keys: those to report; or ``unknown``: those with
+            more persons than a threshold, for a share ``key_delta`` of delta. other: a key for the rows of all others.
+        normalise: nfc, strip, casefold, of keys. null: text that stands for a missing cell.
+        max_groups: keys that one person may count in. max_rows: rows of one person that count in a key.
+        noise: gauss (default) or laplace.
+        distinct: drop equal rows of a person. nonnegative: show counts below 0 as 0.
+        total: eps and delta are those of the ledger after this release. max_eps: refuse where its eps is then larger.
+        ledger: a file that pays for the release before any row is read, else ``ledger.jsonl`` in ``out``; or the URL of
+            a ledger.
+        out: a folder for numbers, statement, recipe and ledger. The same release there is shown again and spends
+            nothing. fresh: draw and spend anew.
+        dry_run: read no row. seed: of repeatable noise, for tests.
+    Raises:
+        UsageError: an argument is wrong, a limit is missing, or ``out`` holds another release. Unsupported: no noise
+            meets the target. CheckFailed: the ledger would exceed ``max_eps``.
+    """
+    family = noise or (LAPLACE if delta is not None and number(delta, "`delta`") == 0 else GAUSS)
+    if delta is None:
+        raise UsageError("give `delta`, well below 1 / persons, such as 1e-6; or 0, for Laplace noise (pure DP)")
+    folder = None if out is None else Path(out)
+    payment = Payment.of(ledger, folder)
+    spends = number(eps, "`eps`"), number(delta, "`delta`"), family, number(key_delta, "`key_delta`")
+    groups, rows = (
+        None if each is None else whole(each, f"`{name}`")
+        for name, each in (("max_groups", max_groups), ("max_rows", max_rows))
+    )
+    question = Question(
+        person=person, outputs=planning.outputs_of(outputs), limits=Limits(groups, rows),
+        budget=Budget(*spends, before=payment.before() if total else None), by=by,
+        keys=keys if keys is None or isinstance(keys, str) else tuple(keys), other=other, normalise=tuple(normalise),
+        null=tuple(null), distinct=distinct, nonnegative=nonnegative,
+        seed=None if seed is None else whole(seed, "`seed`"),
+    )  # fmt: skip
+    source = table(data)
+    question = planning.checked(question, source)
+    recipe = planning.recipe(question, source.name)
+    if folder is not None and not dry_run:
+        stored = release_folder.stored(folder, recipe)
+        if stored is not None and not fresh:
+            return Released(stored, stored=str(stored["released"]))
+    plan = planning.plan(question, source.name)
+    if dry_run:
+        return Released(release_folder.answer(plan, aggregate.described_empty(plan), None))
+    key = randomness.key("release", question.seed)
+    limit = None if max_eps is None else number(max_eps, "`max_eps`")
+    with payment.spent(plan.noise.guarantee, limit, key) as position:
+        numbers = aggregate.released(plan, source.read(question.columns()), key)
+        answer = release_folder.answer(plan, numbers, position)
+        files = () if folder is None else release_folder.write(folder, recipe, answer)
+    return Released(answer, files=files)
