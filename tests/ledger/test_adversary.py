@@ -15,6 +15,7 @@ from tests.ledger.adversary import (
     log_constant,
     lottery,
     normal,
+    normal_profile,
     response,
     tight_at_one_order,
 )
@@ -80,7 +81,7 @@ def reached(play: Game, by: tuple[Filter, ...]) -> float:
     return play.reached(tuple((0,) * len(each.accounts) for each in by), step)
 
 
-@pytest.mark.parametrize("rule", ["residue", "rdp", "union", "basic"])
+@pytest.mark.parametrize("rule", filters.RULES)
 @pytest.mark.parametrize("name", list("ABCDEFG"))
 def test_no_analyst_gets_past_a_rule_on_offer(name, rule):
     play = game(name)
@@ -129,6 +130,18 @@ def test_a_budget_nine_percent_too_large_is_caught():
     mutant = Filter("residue", (("T", budget * 1.09), ("A", 0.02e-6 * 1.09)), kappa)
     assert reached(play, (right,)) == pytest.approx(0.919, abs=2e-3)
     assert reached(play, (mutant,)) == pytest.approx(2.050, abs=2e-3)
+
+
+@pytest.mark.parametrize("enlarged", [1.0, 1.09])
+def test_gaussian_noise_takes_all_of_the_budget_of_rule_gauss_and_no_more(enlarged):
+    """Noise on a fine lattice stands for Gaussian noise, charged by its mu^2; the profile of the sum is the oracle."""
+    budget = gaussian_budget(1.0, 1e-6)
+    square = budget * (1 - 1e-12) / 12
+    play = Game(1.0, 1e-6, 14, (normal(0.005, math.sqrt(square), 160),))
+    most = int(budget * enlarged / square)
+    reach = play.reached(0, lambda count, _: count + 1 if count < most else None)
+    assert reach == pytest.approx(normal_profile(square * most, 1.0) / 1e-6, rel=2e-3)
+    assert (reach <= AT_MOST) == (enlarged == 1.0)
 
 
 def test_the_lottery_that_is_tight_at_the_order_takes_all_of_delta():

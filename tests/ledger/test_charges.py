@@ -55,7 +55,12 @@ def test_budget_and_order_of_a_limit(limit, budget, order):
 
 @pytest.mark.parametrize(
     ("rule", "leaks", "counts"),
-    [("gauss", None, (560, 2351)), ("rdp", None, (487, 2157)), ("residue", 0.02, (559, 2349))],
+    [
+        ("gauss", None, (560, 2351)),
+        ("rdp", None, (487, 2157)),
+        ("residue", 0.02, (559, 2349)),
+        ("residue", None, (559, 2349)),
+    ],
 )
 def test_gaussian_releases_that_fit(rule, leaks, counts):
     for limit, count in zip((ONE, THREE), counts, strict=True):
@@ -99,19 +104,26 @@ def test_a_given_guarantee_without_a_floor_costs_its_least_mu():
     assert least * (1 - 3e-4) <= cost <= least * (1 + 1e-3)  # a little less by kappa
 
 
-@pytest.mark.parametrize(("step", "tier"), [(Step(Laplace(scale=20)), 5), (Step(Laplace(scale=20)), 1), (SAMPLED, 5)])
+@pytest.mark.parametrize(
+    ("step", "tier"),
+    [
+        pytest.param(step, tier, marks=() if (step is SAMPLED and tier == 5) else pytest.mark.slow)
+        for step in (Step(Laplace(scale=100)), Step(Laplace(scale=20)), SAMPLED)
+        for tier in (5, 3, 1)
+    ],
+)
 def test_pld_of_a_release_beside_the_floor_is_within_its_charge_and_near_it(step, tier):
     by = of_the_table()
     ((unit, _),) = charges.units_of(Process((step,)))
     cost, floor = charges.residue_charge(unit, by, tier)[0], by.floor(tier)
-    curve = evaluate.curve(Process((step, Step(Gauss(sigma=floor**-0.5)))), "pld", 1e-4)
+    curve = evaluate.curve(Process((step, Step(Gauss(sigma=floor**-0.5)))), "pld", 1e-5)
     near = []
-    for eps in np.linspace(0.0, 12 * math.sqrt(floor + cost), 8):
+    for eps in np.linspace(0.0, 6 * math.sqrt(floor + cost), 20):
         allowed = normal_profile(floor + cost, eps) + by.kappa * cost
         lower = curve.delta_bracket(float(eps)).lower or 0.0
         assert lower <= allowed
         near.append(1 - lower / allowed)
-    assert min(near) <= 3e-2
+    assert min(near) <= 3e-4
 
 
 def test_heavy_tails_need_a_part_of_delta():

@@ -45,6 +45,14 @@ def test_it_admits_560_gaussian_releases_and_refuses_one_more(url):
         assert ledger.check() != []
 
 
+def test_the_fifty_first_leak_is_refused_by_a(tmp_path):
+    with made(f"sqlite:///{tmp_path}/b.db", leaks=5e-8) as ledger:
+        ledger.spend("dp eps0=0 delta0=1e-9 n=50")
+        assert [account.left for account in ledger.status(fixed=False).accounts] == [1.0, 0.0]
+        with pytest.raises(Refused, match="0% of A left"):
+            ledger.spend("dp eps0=0 delta0=1e-9")
+
+
 def test_a_cancelled_reservation_makes_room(url):
     with made(url, rule="gauss") as ledger:
         first = ledger.reserve("gauss sigma=100")
@@ -402,4 +410,4 @@ def test_the_body_of_an_entry_says_what_was_charged(tmp_path):
     assert (row["actor"], row["reason"], row["kind"]) == ("me", "report", "spend")
     (booking,) = json.loads(row["body"])["bookings"]
     assert booking["tier"] == 0
-    assert booking["amounts"][0] == pytest.approx(2.497e-3 / 0.0558076 * UNITS, rel=2e-3)
+    assert booking["amounts"][0] == pytest.approx(2.497e-3 / 0.0559190 * UNITS, rel=2e-3)

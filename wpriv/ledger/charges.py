@@ -37,10 +37,11 @@ UNBOUNDED = 10**9
 # absolute error of Phi(x) - e^z Phi(x - mu), in multiples of Phi(x), with all roundings of a sum of them
 PROFILE_ERROR = 4e-14
 # nodes: those within the bulk, a twentieth of a deviation apart, and a ratio of neighbours beyond
-BULK, SPACING, RATIO, MAX_LOSS = 6.0, 20.0, 1.03, 700.0
+BULK, SPACING, RATIO, LEAST_LOSS, MAX_LOSS = 6.0, 20.0, 1.03, 1e-9, 700.0
+BULK_SHARE = 0.1  # of delta(0) is left about a deviation on
 # P-mass of the omitted losses, as a share of A: no more than some units of the account
 OMITTED = 1e-14
-CELLS, ROUNDS, MAX_CELLS, CURVED = 400, 14, 40_000, 5e-4
+CELLS, ROUNDS, MAX_CELLS, CURVED, SCAN = 128, 14, 40_000, 2.5e-4, 32
 SANDWICH = 1e-3  # width of a pair that is only known between two others
 ROUNDED = 1e-13  # relative error of a curvature
 
@@ -167,18 +168,20 @@ def atoms(pair: LossPair, omitted: float) -> Atoms:
     infinity = max(float(pair.mass_at_plus_infinity), 0.0)
     if isinstance(pair, AtomicPair):
         return Atoms(pair.losses, np.exp(pair.log_p), infinity + math.exp(pair.log_beyond))
-    moments = loss_class(pair)
-    deviation = math.sqrt(moments.variance)
-    if deviation <= 1e-12 * abs(moments.mean):  # one finite loss, but for rounding
-        return Atoms(np.array([pair.support[1]]), np.array([1 - infinity]), infinity)
-    tops = []
+    tops, deviation = [], 0.0
     for end, side in ((pair.support[1], pair), (-pair.support[0], pair.reverse())):
-        scan = np.geomspace(deviation, MAX_LOSS, 400)
+        scan = np.concatenate([[0.0], np.geomspace(LEAST_LOSS, MAX_LOSS, 400)])
         beyond = np.exp(side.log_delta(scan)) - side.mass_at_plus_infinity
         few = np.flatnonzero(beyond <= omitted)
         tops.append(min(end, float(scan[few[0]]) if few.size else MAX_LOSS))
+        deviation = max(deviation, float(scan[np.argmax(beyond <= BULK_SHARE * beyond[0])]))
+    if deviation <= LEAST_LOSS:  # one finite loss, but for rounding, or very small ones
+        moments = loss_class(pair)
+        deviation = math.sqrt(moments.variance)
+        if deviation <= 1e-12 * abs(moments.mean):
+            return Atoms(np.array([pair.support[1]]), np.array([1 - infinity]), infinity)
     high, low = tops
-    bulk = np.arange(-BULK * SPACING, BULK * SPACING + 1) * (deviation / SPACING) + moments.mean
+    bulk = np.arange(-BULK * SPACING, BULK * SPACING + 1) * (deviation / SPACING)
     far = np.exp(np.arange(0.0, math.log(MAX_LOSS / (BULK * deviation)), math.log(RATIO))) * BULK * deviation
     few_atoms = pair.atoms if pair.atoms.size < 2000 else np.empty(0)
     nodes = np.unique(np.concatenate([bulk, far, -far, few_atoms, [-low, high]]))
@@ -210,7 +213,10 @@ def residue_charge(unit: Unit, by: Filter, tier: int) -> tuple[float, float]:
             f"without a part of delta for heavy tails the losses of {unit.process.steps[0].mechanism.name} need a "
             f"bound, or have to be those of plain Gaussian noise. Give `leaks` at the start"
         )
-    return max(Comparison(each, by.floor(tier), by.kappa).charge(64 * budget) for each in orders), infinity
+    cost = 0.0
+    for each in orders:
+        cost = max(cost, Comparison(each, by.floor(tier), by.kappa).charge(64 * budget, cost))
+    return cost, infinity
 
 
 def profile(t: float, eps: Array) -> tuple[Array, Array]:
@@ -241,29 +247,35 @@ class Comparison:
             self.eps = np.unique(np.concatenate([self.eps, inside]))
         self.rows = self._rows(self.eps)
 
-    def charge(self, most: float) -> float:
-        """The least c that is shown to suffice, or infinity beyond ``most``."""
+    def charge(self, most: float, known: float = 0.0) -> float:
+        """The least c that is shown to suffice, or infinity beyond ``most``; ``known`` if that suffices."""
         if not np.any(self.of.losses):
             return 0.0
-        low = high = self.guess
+        if known > 0 and (math.isinf(known) or self._holds(known, curved=True)):
+            return known
+        low = _least(lambda c: self._holds(c, curved=False), self.guess, most)
         for _ in range(ROUNDS):
-            low = _least(lambda c: self._holds(c, curved=False), low, most)
-            high = _least(lambda c: self._holds(c, curved=True), max(low, min(high, 2 * low)), most)
-            if math.isinf(low) or not high > low * (1 + CURVED) or self.eps.size > MAX_CELLS:
+            if math.isinf(low):
+                return low
+            enough = low * (1 + CURVED)
+            split = self._excess(enough, curved=True) > 0
+            if not np.any(split):
+                return enough
+            if self.eps.size > MAX_CELLS:
                 break
-            split = self._excess(low * (1 + CURVED / 2), curved=True) > 0
             middle = ((self.eps[1:] + self.eps[:-1]) / 2)[split]
             order = np.argsort(np.concatenate([self.eps, middle]), kind="stable")
             self.rows = np.concatenate([self.rows, self._rows(middle)], axis=1)[:, order]
             self.eps = np.concatenate([self.eps, middle])[order]
-        return high
+            low = _least(lambda c: self._holds(c, curved=False), low, most)
+        return _least(lambda c: self._holds(c, curved=True), low * (1 + CURVED), most)
 
     def _end(self) -> float:
         """An eps beyond which the left side is at most kappa times a small charge, or 0 for bounded losses."""
         top = float(self.of.losses[-1])
         if self.floor == 0 and self.kappa == 0:
             return max(top, 0.0)
-        scan = np.linspace(0.0, max(top, 0.0) + 40 * math.sqrt(self.floor + self.guess), 200)
+        scan = np.linspace(0.0, max(top, 0.0) + 40 * math.sqrt(self.floor + self.guess), SCAN)
         few = np.flatnonzero(self._rows(scan)[0] <= self.kappa * self.guess / 16)
         return float(scan[few[0] if few.size else -1])
 
@@ -288,16 +300,17 @@ class Comparison:
             return cells
         width, low = np.diff(self.eps), self.eps[:-1]
         total = self.floor + c
-        # for eps >= 0 the curvature of the right side falls; its logarithm is concave, with the second derivative -1/t
-        most = _density(total, low) * np.exp(width**2 / (8 * total) - low)
+        # for eps >= 0 the curvature of the right side falls; its logarithm exceeds the chord by s (width - s) / 2 total
+        # at a distance s, and at the floor 0 the left side is straight
+        most, bow = _density(total, low) * np.exp(-low), np.exp(width**2 / (8 * total))
         least = self.rows[1, :-1] * (1 - ROUNDED)
         if self.floor > 0:
-            # the logarithms of the parts on the left are concave: each is at least its chord, and by Jensen their sum
-            # at least the chord with the mean slope; less the slope on the right
+            # the logarithm of each part exceeds its chord by at least as much; by Jensen their sum is at least the
+            # chord with the mean slope, here less the slope on the right
             left = (self.rows[2, :-1] - low - width / 2) / self.floor
             slope = width * (left + (low + width / 2) / total)
             least = least * np.exp(np.minimum(slope, 0.0))
-        cells += np.maximum(most - least, 0.0) * (np.exp(low) * np.expm1(width)) ** 2 / 8
+        cells += bow * np.maximum(most - least, 0.0) * (np.exp(low) * np.expm1(width)) ** 2 / 8
         return cells
 
     def _holds(self, c: float, *, curved: bool) -> bool:

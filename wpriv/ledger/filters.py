@@ -31,7 +31,8 @@ UNITS = 10**15
 TOO_MUCH = UNITS + 1
 """The charge of a release that no account of its kind can hold."""
 RULES = ("residue", "rdp", "gauss", "basic", "union")
-KAPPA_SHARE, LEAK_SHARE = 0.02, 0.04
+# A, and what all of T may take of it by kappa, as shares of delta: by default, and where A is given
+LEAK_SHARE, KAPPA_SHARE, GIVEN_KAPPA_SHARE = 0.02, 0.005, 0.02
 # relative width of delta of a declared plan
 PLAN_TOL = 1e-4
 # floors of the remainder of T, as whole numbers of units: T/2 to T/64, and none
@@ -121,8 +122,8 @@ def of_limit(
     """The filters of a limit under a rule: one has to hold on every path, and each suffices.
 
     Args:
-        kappa: of T5; .02 delta / T by default. leaks: A, the part of delta for infinite losses and heavy tails; .04
-            delta by default under residue and union, 0 elsewhere.
+        kappa: of T5; .005 delta / T by default, .02 delta / T where ``leaks`` is given. leaks: A, the part of delta for
+            infinite losses and heavy tails; .02 delta by default under residue and union, 0 elsewhere.
         plan: releases declared before the first one, for which T is lowered (T6); of other rules they are charged as
             any others.
     Raises:
@@ -143,14 +144,14 @@ def of_limit(
     if limit.delta == 0:
         raise Unsupported(f"rule {rule} needs a limit with delta above 0; found (eps, 0). Use rule basic")
     if rule == "union":
-        half = Limit(limit.eps, limit.delta / 2)
-        share = LEAK_SHARE * limit.delta / 2 if leaks is None else leaks / 2
-        return (_renyi(half, share), _residue(half, kappa, share, plan))
+        half, part = Limit(limit.eps, limit.delta / 2), None if leaks is None else leaks / 2
+        share = LEAK_SHARE * limit.delta / 2 if part is None else part
+        return (_renyi(half, share), _residue(half, kappa, part, plan))
     if rule == "rdp":
         return (_renyi(limit, leaks or 0.0),)
     if rule == "gauss":
         return (Filter("gauss", (("T", gaussian_budget(limit.eps, limit.delta, plan)),)),)
-    return (_residue(limit, kappa, LEAK_SHARE * limit.delta if leaks is None else leaks, plan),)
+    return (_residue(limit, kappa, leaks, plan),)
 
 
 def _renyi(limit: Limit, leaks: float) -> Filter:
@@ -159,10 +160,12 @@ def _renyi(limit: Limit, leaks: float) -> Filter:
     return Filter("rdp", (("B", renyi_budget(eps, delta, order)), ("A", leaks)), order=order)
 
 
-def _residue(limit: Limit, kappa: float | None, leaks: float, plan: Process | None) -> Filter:
+def _residue(limit: Limit, kappa: float | None, given: float | None, plan: Process | None) -> Filter:
+    delta = limit.delta or 0.0
+    leaks, share = (LEAK_SHARE * delta, KAPPA_SHARE) if given is None else (given, GIVEN_KAPPA_SHARE)
     eps, rest = _rest(limit, leaks)
     budget = gaussian_budget(eps, rest, plan)
-    slope = (KAPPA_SHARE * (limit.delta or 0.0) / budget if leaks > 0 else 0.0) if kappa is None else kappa
+    slope = (share * delta / budget if leaks > 0 else 0.0) if kappa is None else kappa
     if slope < 0 or (slope > 0 and leaks == 0):
         raise UsageError(f"`kappa` is paid from `leaks`: at least 0, and 0 where `leaks` is 0; found {short(slope)}")
     return Filter("residue", (("T", budget), ("A", leaks)), kappa=slope)

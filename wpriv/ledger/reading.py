@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from wpriv.core.process import Process, Step
-from wpriv.errors import CheckFailed, Unsupported, UsageError
+from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError
 from wpriv.files import durable_writes, read_bytes
 from wpriv.ledger.charter import Charter, canonical, digest
 from wpriv.ledger.filters import UNITS, Limit
@@ -19,7 +21,8 @@ from wpriv.numerics.numbers import short, text
 
 PLANNED = -1  # the gate of the counts of a declared plan
 MAX_BYTES = 2_000_000_000
-MAX_KINDS = 50
+MAX_KINDS = 50  # of which pld is asked anew every time
+KEPT_EVERY = 256  # entries after which the state of what ran is kept again
 PROMISE = (
     "everything ever released from scope {scope} is {limit}, whatever is chosen from earlier outputs, and whenever "
     "it ends"
@@ -125,17 +128,56 @@ class Reader:
         """The certified figure of everything that ran, where it reads one scope and is of few kinds."""
         from wpriv.accounting import evaluate
 
-        limit = next((gate.limit for gate in self.charter.tree.gates if gate.limit.delta), None)
-        process = self.process()
-        if limit is None or process is None or len(process.steps) > MAX_KINDS or len(self.charter.tree.parents) > 1:
+        tree = self.charter.tree
+        limit = next((gate.limit for gate in tree.gates if gate.limit.delta), None)
+        if limit is None or len(tree.parents) > 1 or tree.partitions:
             return None
-        if self.charter.tree.partitions:
+        process = self.process()
+        if process is None:
             return None
         try:
-            row = evaluate.ask(evaluate.curve(process, "pld", 1e-3), delta=limit.delta)
+            if len(process.steps) > MAX_KINDS:
+                eps = self._grown(limit.eps or 0.0, limit.delta or 0.0)
+            else:
+                eps = evaluate.ask(evaluate.curve(process, "pld", 1e-3), delta=limit.delta).epsilon.safe
         except Unsupported:
             return None
-        return FIXED.format(eps=text(row.epsilon.safe, up=True), delta=short(limit.delta or 0.0))
+        return None if math.isinf(eps) else FIXED.format(eps=text(eps, up=True), delta=short(limit.delta or 0.0))
+
+    def _grown(self, eps: float, delta: float) -> float:
+        """The upper end of eps of what ran, by a state to which the releases since it was kept are added."""
+        from wpriv.ledger.growing import GrowingPlan
+
+        with self.store.transaction(write=False) as connection:
+            row = self.store.row(connection, lock=False)
+            seq, state = self.store.grown(connection) or (0, b"")
+            entries = self.store.entries(connection, seq)
+            about = [
+                (self.store.entry(connection, str(entry.release)) if entry.kind == "begin" else entry).content()
+                for entry in entries
+                if entry.kind in ("spend", "begin")
+            ]
+        plan = GrowingPlan.of_state(state, eps, delta) if state else GrowingPlan(eps, delta)
+        for process, n in self._counted(about):
+            plan.add(process, n)
+        upper = plan.epsilon(delta)[1]
+        if len(entries) >= KEPT_EVERY:
+            plan.drop(min(upper, eps))
+            # another reader may do so, or nobody may write
+            with contextlib.suppress(MissingResource), self.store.transaction() as connection:
+                self.store.keep_grown(connection, Head(row.head_seq, row.head_digest), plan.state())
+        return upper
+
+    def _counted(self, about: list[dict[str, Any]]) -> list[tuple[Process, int]]:
+        """The releases of entries as processes of one step, equal ones counted."""
+        counts: dict[str, int] = {}
+        for each in about:
+            for row in each["steps"]:
+                name = canonical({"step": row, "records": each["records"]})
+                counts[name] = counts.get(name, 0) + 1
+        rows = [(json.loads(name), n) for name, n in counts.items()]
+        tree, group = self.charter.tree, self.charter.group
+        return [(Process((Step.from_dict(row["step"]),), tree.adjacency, group, row["records"]), n) for row, n in rows]
 
     def history(self) -> list[dict[str, Any]]:
         """The steps of all releases that began, as ``budget --history`` reads them, in order."""

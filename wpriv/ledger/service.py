@@ -34,6 +34,7 @@ NEW = "new"
 MOST = 2**40
 EXPIRES = 3600.0
 Units = list[tuple[Unit, int]]
+Name = tuple[str, str, int]  # of a charge: digests of its unit and filter, and the tier
 
 
 class Refused(CheckFailed):
@@ -98,7 +99,9 @@ class Ledger(Reader):
 
     def __init__(self, url: str, *, read_only: bool = False):
         super().__init__(url, read_only=read_only)
-        self._memory: dict[tuple[str, str, int], tuple[Fraction, ...] | Unsupported] = {}
+        self._memory: dict[Name, tuple[Fraction, ...] | Unsupported] = {}
+        # charges that are known here and not in the database yet
+        self._fresh: dict[Name, tuple[Fraction, ...]] = {}
 
     @classmethod
     def create(cls, url: str, *, actor: str | None = None, **terms: Any) -> Ledger:
@@ -273,6 +276,8 @@ class Ledger(Reader):
         units = [] if planned else charges.units_of(process)
         about = {"steps": process.describe(), "records": process.records, "place": str(place), "planned": planned}
         request = digest(canonical({**about, "kind": kind}))
+        if not planned:
+            self._learn(units, place)
         for _ in range(100):
             try:
                 with self._locked(dry_run) as (connection, head):
@@ -301,7 +306,7 @@ class Ledger(Reader):
                         self.store.note_refusal(connection, **noted, **said)
                 raise refused
             except _UnknownCharge:
-                self._learn(process, units, place)
+                self._learn(units, place)
         raise CheckFailed("other writers change the remainder faster than charges are computed. Try again")
 
     def _write(
@@ -334,6 +339,9 @@ class Ledger(Reader):
         self.store.add_release(connection, name, place, state=state, expires=until, **digests)
         self.store.write_books(connection, before, books)
         self.store.write_charges(connection, [each for each in mine if each.tier >= 0])
+        for charge, known in self._fresh.items():
+            self.store.keep_tariff(connection, *charge, known)
+        self._fresh = {}
         return Receipt(name, state, made.seq, made.digest, expires=until)
 
     def _stored(self, connection: Any, entry: Entry, key: str, request: str) -> Receipt:
@@ -441,7 +449,7 @@ class Ledger(Reader):
             by, several = self.charter.tree.gates[gate].filters[number], len(self.charter.tree.gates[gate].filters) > 1
             total = [Fraction(0)] * len(by.accounts)
             for unit, count in of_release(release):
-                charge = self._charge(unit, by, tier, compute)
+                charge = self._charge(connection, unit, by, tier, compute)
                 if isinstance(charge, Unsupported):
                     if several:
                         return (TOO_MUCH,) * len(total)
@@ -455,40 +463,36 @@ class Ledger(Reader):
         steps = tuple(Step.from_dict(row) for row in about["steps"])
         return Process(steps, self.charter.tree.adjacency, self.charter.group, about["records"])
 
-    def _charge(self, unit: Unit, by: Filter, tier: int, compute: bool) -> tuple[Fraction, ...] | Unsupported:
+    def _charge(
+        self, connection: Any, unit: Unit, by: Filter, tier: int, compute: bool
+    ) -> tuple[Fraction, ...] | Unsupported:
         names = digest(unit.key), digest(canonical(filters.describe((by,)))), tier
         if names not in self._memory:
             if not compute:
                 raise _UnknownCharge
-            known = self.store.tariff(*names)
+            known = self.store.tariff(connection, *names)
             if known is None:
                 try:
                     known = charges.of_unit(unit, by, tier)
                 except Unsupported as error:
                     self._memory[names] = error
                     return error
-                self.store.keep_tariff(*names, known)
+                self._fresh[names] = known
             self._memory[names] = known
         return self._memory[names]
 
-    def _learn(self, process: Process, units: Units, place: Place) -> None:
+    def _learn(self, units: Units, place: Place) -> None:
         """Compute the charges that a decision needs at present, without the lock."""
         with self.store.transaction(write=False) as connection:
             books = self.store.books(connection, self.charter.tree)
-            reserved = {name: self.store.entry(connection, name) for name in books.places}
-        pending = {name: charges.units_of(self._described(entry.content())) for name, entry in reserved.items()}
-
-        def tariff(release: str, gate: int, number: int, tier: int) -> tuple[int, ...]:
-            mine = units if release == NEW else pending[release]
-            return self._tariff(None, mine, True)(NEW, gate, number, tier)
-
-        outcome = books.admit(NEW, place, tariff)
-        if isinstance(outcome, Refusal) and len(units) == 1:
-            # the numbers that still fit may need charges at other floors
-            for gate in self.charter.tree.gates_of(place):
-                for which, by in enumerate(self.charter.tree.gates[gate].filters):
-                    for tier in range(len(by.floors)):
-                        tariff(NEW, gate, which, tier)
+            tariff = self._tariff(connection, units, compute=True)
+            outcome = books.admit(NEW, place, tariff)
+            if isinstance(outcome, Refusal) and len(units) == 1:
+                # the numbers that still fit may need charges at other floors
+                for gate in self.charter.tree.gates_of(place):
+                    for which, by in enumerate(self.charter.tree.gates[gate].filters):
+                        for tier in range(len(by.floors)):
+                            tariff(NEW, gate, which, tier)
 
     def _planned(self, books: Books, steps: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
         """Where the steps of a release stand in the declared plan, with their numbers.

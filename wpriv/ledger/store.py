@@ -22,6 +22,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -67,7 +68,7 @@ ENTRY = Table(
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("time", Text, nullable=False),
     Column("kind", Text, nullable=False),
-    Column("release", Text),
+    Column("release", Text, index=True),
     Column("key", Text, unique=True),
     Column("actor", Text),
     Column("reason", Text),
@@ -82,7 +83,7 @@ RELEASE = Table(
     Column("id", Text, primary_key=True),
     Column("scope", Text, nullable=False),
     Column("part", Text, nullable=False),
-    Column("state", Text, nullable=False),
+    Column("state", Text, nullable=False, index=True),
     Column("expires", Text),
     Column("nonce_digest", Text),
     Column("pair_digest", Text, nullable=False),
@@ -131,6 +132,14 @@ TARIFF = Table(
     Column("tier", Integer, nullable=False),
     Column("charge", Text, nullable=False),
     UniqueConstraint("unit", "filter", "tier"),
+)
+# what ran up to an entry, as GrowingPlan keeps it: a cache that decides nothing
+GROWN = Table(
+    "grown",
+    _TABLES,
+    Column("seq", BigInteger, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("state", LargeBinary, nullable=False),
 )
 _APPEND_ONLY = {
     "sqlite": [
@@ -266,8 +275,10 @@ class Store:
 
     @staticmethod
     def _require_durable(connection: Connection) -> None:
-        for name in ("fsync", "synchronous_commit"):
-            if connection.exec_driver_sql(f"SHOW {name}").scalar_one() == "off":
+        names = "fsync", "synchronous_commit"
+        query = ", ".join(f"current_setting('{name}')" for name in names)
+        for name, value in zip(names, connection.exec_driver_sql(f"SELECT {query}").one(), strict=True):
+            if value == "off":
                 raise MissingResource(
                     f"PostgreSQL has {name} off, so that a crash may lose what was spent. Turn {name} on"
                 )
@@ -353,9 +364,20 @@ class Store:
         return Head(seq, entry.digest)
 
     def entries(self, connection: Connection, after: int = 0) -> list[Entry]:
-        """All entries in order, behind a number."""
-        rows = connection.execute(select(ENTRY).where(ENTRY.c.seq > after).order_by(ENTRY.c.seq))
-        return [Entry(**row._mapping) for row in rows]
+        """All entries in order, from the one behind ``after`` on."""
+        query = select(ENTRY).where(ENTRY.c.seq > after).order_by(ENTRY.c.seq)
+        return [Entry(**row._mapping) for row in connection.execute(query)]
+
+    def grown(self, connection: Connection) -> tuple[int, bytes] | None:
+        """The state of what ran that was kept last, with the number of its entry; None if that entry is not there."""
+        here = ENTRY.c.seq == GROWN.c.seq, ENTRY.c.digest == GROWN.c.digest
+        row = connection.execute(select(GROWN.c.seq, GROWN.c.state).where(*here)).first()
+        return None if row is None else (row.seq, row.state)
+
+    def keep_grown(self, connection: Connection, head: Head, state: bytes) -> None:
+        """Keep the state of what ran in the place of an earlier one."""
+        connection.execute(delete(GROWN))
+        connection.execute(insert(GROWN).values(seq=head.seq, digest=head.digest, state=state))
 
     def note_refusal(self, connection: Connection, **about: Any) -> None:
         """Keep a release that was refused, for the page; it is no entry, since nothing follows from it."""
@@ -456,19 +478,14 @@ class Store:
         where = RELEASE.c.state == PENDING, RELEASE.c.expires.is_not(None), RELEASE.c.expires <= now
         return sorted(connection.execute(select(RELEASE.c.id).where(*where)).scalars(), key=int)
 
-    def tariff(self, unit: str, by: str, tier: int) -> tuple[Fraction, ...] | None:
+    def tariff(self, connection: Connection, unit: str, by: str, tier: int) -> tuple[Fraction, ...] | None:
         """A charge that was computed before."""
-        with self.transaction(write=False) as connection:
-            where = TARIFF.c.unit == unit, TARIFF.c.filter == by, TARIFF.c.tier == tier
-            known = connection.execute(select(TARIFF.c.charge).where(*where)).scalar()
+        where = TARIFF.c.unit == unit, TARIFF.c.filter == by, TARIFF.c.tier == tier
+        known = connection.execute(select(TARIFF.c.charge).where(*where)).scalar()
         return None if known is None else tuple(Fraction(word) for word in known.split())
 
-    def keep_tariff(self, unit: str, by: str, tier: int, charge: tuple[Fraction, ...]) -> None:
-        """Keep a charge for later; another process may have done so."""
-        if self.read_only:
-            return
-        words = " ".join(map(str, charge))
-        with self.transaction() as connection:
-            where = TARIFF.c.unit == unit, TARIFF.c.filter == by, TARIFF.c.tier == tier
-            if connection.execute(select(TARIFF.c.tier).where(*where)).scalar() is None:
-                connection.execute(insert(TARIFF).values(unit=unit, filter=by, tier=tier, charge=words))
+    def keep_tariff(self, connection: Connection, unit: str, by: str, tier: int, charge: tuple[Fraction, ...]) -> None:
+        """Keep a charge for later, under the lock; another process may have done so."""
+        if self.tariff(connection, unit, by, tier) is None:
+            words = " ".join(map(str, charge))
+            connection.execute(insert(TARIFF).values(unit=unit, filter=by, tier=tier, charge=words))

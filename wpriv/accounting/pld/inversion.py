@@ -134,7 +134,7 @@ def invert_transform(
         work = constants.MAX_TRANSFORM_WORK
         chosen = significant_frequencies(parts, tilt, deviation, spacing, count, kernel, allowance, work, bulk)
     t, value, density, errors = _weighted_values(parts, chosen, tilt, spacing, kernel, bulk, allowance)
-    beyond = _beyond_edge(kernel, tilt, count, spacing)
+    beyond = beyond_edge(kernel, tilt, count, spacing)
     infinity = -math.expm1(sum(float(p.counts @ np.log1p(-p.mass_at_plus_infinity)) for p in parts))
     slack = errors[0] + chosen.omitted_value + beyond[0]
     density_slack = errors[1] + chosen.omitted_density + beyond[1]
@@ -186,7 +186,7 @@ def _weighted_values(
     return t[kept], payoff[kept] * value[kept], squared[kept] * value[kept], errors
 
 
-def _beyond_edge(kernel: SmoothingKernel, tilt: float, count: int, spacing: float) -> tuple[float, float]:
+def beyond_edge(kernel: SmoothingKernel, tilt: float, count: int, spacing: float) -> tuple[float, float]:
     """Bounds of the two sums from count * spacing >= KERNEL_SHAPE / width on; the product is at most 1."""
     # |transform| <= 2 B e^-B |sinh(root) / root|, B the shape, and that is at most cosh of the root's real part, which
     # is at most sqrt(tilt w B) at the edge and tends to tilt w

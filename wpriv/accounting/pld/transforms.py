@@ -293,7 +293,7 @@ def product_of_powers(
     With a bulk, the product of the powers of its transforms b alone is subtracted: b^n (e^{n ln(1 + j/b)} - 1), j the
     transform of the remaining losses, or (b + j)^n - b^n where that is known more accurately.
     """
-    power, total = _Power.one(last - first), _Power.one(last - first)
+    power, total = PowerProduct.one(last - first), PowerProduct.one(last - first)
     jump_logs, jump_noise = np.zeros(last - first, dtype=np.complex128), np.zeros(last - first)
     unit = constants.UNIT_ROUNDOFF
     for p in parts:
@@ -327,7 +327,7 @@ def product_of_powers(
 
 
 @dataclass(frozen=True)
-class _Power:
+class PowerProduct:
     """Powers of transforms multiplied, at [J] frequencies: ln of modulus, argument, and ln of the rounding factor."""
 
     log: Array
@@ -335,10 +335,10 @@ class _Power:
     noise: Array
 
     @staticmethod
-    def one(count: int) -> _Power:
-        return _Power(*np.zeros((3, count)))
+    def one(count: int) -> PowerProduct:
+        return PowerProduct(*np.zeros((3, count)))
 
-    def times(self, values: Spectrum, errors: Array, counts: Counts) -> _Power:
+    def times(self, values: Spectrum, errors: Array, counts: Counts) -> PowerProduct:
         """The product with the powers of 1 + ``values`` [J, K], known up to ``errors``."""
         logs, arguments = log_one_plus(values)
         with np.errstate(over="ignore"):
@@ -346,7 +346,7 @@ class _Power:
         # the rounding of the values, of their logarithms and of the sum of these
         unit = constants.UNIT_ROUNDOFF
         noise = noise + 4 * unit * ((np.abs(np.maximum(logs, -700.0)) + np.abs(arguments)) @ counts)
-        return _Power(self.log + logs @ counts, self.phase + arguments @ counts, self.noise + noise)
+        return PowerProduct(self.log + logs @ counts, self.phase + arguments @ counts, self.noise + noise)
 
     def value(self) -> tuple[Spectrum, Array]:
         """The product, and a bound of its error: (|v| + e)^n - |v|^n."""
