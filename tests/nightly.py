@@ -15,7 +15,7 @@ import pytest
 WHOLE = os.environ.get("WPRIV_NIGHTLY", "") not in ("", "0")
 SHARD = int(os.environ.get("WPRIV_SHARD") or 0)
 SHARE = 8  # the default run draws one in so many of the examples of a property
-LEAST = 5  # and at least so many
+LEAST = 3  # and at least so many
 
 
 def examples(count: int) -> int:

@@ -32,7 +32,7 @@ def test_at_night_every_case_runs_and_every_example_is_drawn(monkeypatch):
     assert not any(param.marks for param in nightly.sharded(range(9), 3))
     assert nightly.examples(300) == 300
     monkeypatch.setattr(nightly, "WHOLE", False)
-    assert [nightly.examples(count) for count in (300, 40, 20, 5)] == [37, 5, 5, 5]
+    assert [nightly.examples(count) for count in (300, 40, 20, 5)] == [37, 5, 3, 3]
 
 
 @settings(max_examples=50, deadline=None)

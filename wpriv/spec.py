@@ -31,6 +31,9 @@ class Mechanism:
     sigma: Text = key("X", "standard deviation of the noise")
     noise_multiplier: Text = key("Z", "instead of `sigma`: sigma = Z x sensitivity")
     scale: Text = key("X", "scale b of Laplace noise")
+    strategy: Text = key(
+        "C", "correlated noise, `mech='matrix-gauss'`: banded:4, blt, bisr, lambda:0.9, ... or a .npy file"
+    )
     param: list[str] | None = key("NAME=VALUE", "any other parameter of the mechanism; repeatable")
     sensitivity: Text = key("X", "sensitivity of the query (default 1)")
     largest_weight: Text = key("W", "largest weight of one client or record in the sum: `sensitivity` times W")
@@ -52,6 +55,7 @@ class Schedule:
         "how records are drawn: none, poisson, fixed (a fixed number), allocation (each in one step of every pass), or "
         "shuffle (shuffled batches)",
     )
+    bins: Text = key("B", "for allocation (balls in bins), instead of `rate`: rate = 1 / bins, the steps of a pass")
     rate: Text = key(
         "Q", "share of the records that takes part in a step", flag=": 0.01, 1%, 256/60000; also --sample-rate"
     )

@@ -12,6 +12,7 @@ import math
 import pytest
 
 import wpriv
+from tests import nightly
 from tests.accounting.test_budget_verb import gauss_delta
 from tests.command_line import call
 from tests.oracles import contour_log_delta, poisson_gauss
@@ -27,7 +28,8 @@ from wpriv.errors import Unsupported
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sigma", "rate", "eps", "delta"), [(4.0, 0.01, 1.0, 1e-5), (1.1, 0.004, 2.0, 1e-5), (0.8, 0.001, 0.5, 1e-6)]
+    ("sigma", "rate", "eps", "delta"),
+    nightly.sharded([(4.0, 0.01, 1.0, 1e-5), (1.1, 0.004, 2.0, 1e-5), (0.8, 0.001, 0.5, 1e-6)], 3),
 )
 def test_calibrated_n_is_the_most_that_meets_the_target(sigma, rate, eps, delta):
     row = wpriv.calibrate("gauss", sigma=sigma, sampling="poisson", rate=rate, eps=eps, delta=delta).guarantee

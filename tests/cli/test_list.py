@@ -137,7 +137,7 @@ def test_every_kind_has_a_singular(capsys, word, kind):
         ("pld", "pld (accountant): "),
         ("noise_multiplier", "noise-multiplier (flag): "),
         ("--epsilon", "eps (flag): --eps: "),
-        ("strategy", "strategy (flag): --param strategy=VALUE, of matrix-gauss"),
+        ("strategy", "strategy (flag): --strategy: correlated noise"),
         ("plc/fig7-dpsgd", "plc/fig7-dpsgd (recipe): "),
         ("amplification by sampling", "amplification-by-sampling (term): The gain in privacy"),
         ("recipe ls", "Usage: wpriv recipe ls"),

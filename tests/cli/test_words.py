@@ -10,6 +10,7 @@ import re
 import pytest
 
 import wpriv
+from tests import nightly
 from tests.command_line import call
 from wpriv.errors import UsageError
 
@@ -33,7 +34,7 @@ def history(tmp_path):
     return str(path)
 
 
-@pytest.mark.parametrize("words", [[WORDS], WORDS.split()], ids=["quoted", "words"])
+@pytest.mark.parametrize("words", nightly.sharded([([WORDS],), (WORDS.split(),)], 2))
 def test_several_steps_in_words_are_those_of_a_history(capsys, history, words):
     asked = ("--delta", "1e-5")
     here = data_of(capsys, "budget", "--history", history, *asked)

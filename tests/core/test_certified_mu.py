@@ -128,7 +128,7 @@ def test_dp_sgd_agrees_with_the_grid_of_dp_accounting(sigma, rate, n, published)
 
 
 @pytest.mark.slow
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.floats(0.5, 8), st.floats(-4, -0.05), st.integers(1, 300), st.floats(-7, -0.302), st.floats(-7, -0.302))
 def test_ends_are_ordered_and_mu_falls_as_the_cut_rises(sigma, log10_rate, n, cut, other):
     curve = wpriv.curve(Process((Step(Gauss(sigma=sigma), n, Poisson(10**log10_rate)),)), tol=1e-4)

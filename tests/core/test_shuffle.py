@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wpriv
+from tests import nightly
 from wpriv.accounting import evaluate
 from wpriv.accounting.basis import explain
 from wpriv.accounting.interpretations import compare_interpretations
@@ -47,8 +48,17 @@ def two_batch_profile(family, scale, eps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("eps", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize(("family", "scale"), [("gauss", 0.6), ("gauss", 1.5), ("gauss", 6.0), ("laplace", 1.0)])
+@pytest.mark.parametrize(
+    ("family", "scale", "eps"),
+    nightly.sharded(
+        [
+            (*law, eps)
+            for law in (("gauss", 0.6), ("gauss", 1.5), ("gauss", 6.0), ("laplace", 1.0))
+            for eps in (0.0, 0.3, 1.0)
+        ],
+        4,
+    ),
+)
 def test_lower_end_is_below_the_exact_profile_of_two_batches_and_near_it(family, scale, eps):
     exact = two_batch_profile(family, scale, eps)
     pair = witness_pair(family, scale, 2)
@@ -58,7 +68,7 @@ def test_lower_end_is_below_the_exact_profile_of_two_batches_and_near_it(family,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sigma", "steps"), [(0.8, 200), (1.5, 50), (3.0, 100)])
+@pytest.mark.parametrize(("sigma", "steps"), nightly.sharded([(0.8, 200), (1.5, 50), (3.0, 100)], 3))
 def test_lower_end_agrees_with_the_simulated_likelihood_ratio(sigma, steps):
     rng, draws = np.random.default_rng(5), 100_000
     pair = witness_pair("gauss", sigma, steps)

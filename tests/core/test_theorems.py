@@ -5,6 +5,7 @@ Oracle: the list below, from the examination of each kind of release, sampling, 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from pathlib import Path
@@ -71,7 +72,7 @@ ACCEPTED = [
     ("fixed", "", (R,), f"{NOISE} {RESPONSE} {SELECTIONS} dp gdp projection"),
     ("fixed", "", (W,), "wgrad"),
     ("fixed", GROUP, (R,), "gauss gdp"),
-    ("allocation", "", (A,), f"discrete-gauss discrete-laplace gauss laplace {RESPONSE} dp gdp"),
+    ("allocation", "", (A,), f"discrete-gauss discrete-laplace gauss laplace {RESPONSE} dp gdp matrix-gauss"),
     ("allocation", "", (Z,), f"discrete-gauss discrete-laplace gauss laplace {RESPONSE}"),
     ("shuffle", "", (Z,), "gauss laplace"),
 ]
@@ -93,6 +94,9 @@ def process(mechanism, sampling, adjacency, options) -> Process:
     rate = 1.0 if sampling == "none" else 0.5
     cut, parts = (3 if LARGEST_BATCH in options else 0), (2 if BANDS in options else 1)
     drawn = Sampling(sampling, rate, cut, parts)
+    if mechanism.name == "matrix-gauss" and sampling == "allocation":
+        # its matrix has as many rows as the process has steps
+        mechanism = dataclasses.replace(mechanism, strategy="prefix", separation=1)
     return Process((Step(mechanism, 2, drawn),), adjacency, 2 if GROUP in options else 1, 10)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import wpriv
+from tests import nightly
 from tests.figures.test_figures import TABLES
 from wpriv.accounting import load_recipe
 from wpriv.config.recipe_files import shipped
@@ -37,8 +39,10 @@ def drawn(name, rows, tmp_path, monkeypatch, columns):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("columns", [1, 2])
-@pytest.mark.parametrize("name", ["curves", "claims", "sensitivity", "table", "uniform-outputs"])
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    nightly.sharded(itertools.product(["curves", "claims", "sensitivity", "table", "uniform-outputs"], [1, 2]), 3),
+)
 def test_a_figure_for_a_paper_has_its_width_embeddable_fonts_and_type_of_8_points(name, columns, tmp_path, monkeypatch):
     figure, pdf = drawn(name, wpriv.compare(**TABLES[name]).rows, tmp_path, monkeypatch, columns)
     content = pdf.read_bytes()

@@ -68,7 +68,7 @@ def test_recipes_are_found():
     assert {path.resolve() for path in EVERY} == {path.resolve() for path in recipe_files.shipped().values()}
 
 
-@pytest.mark.parametrize("path", nightly.sharded(DRAWN, 2), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", nightly.sharded(DRAWN, 4), ids=lambda p: p.stem)
 def test_a_quick_recipe_reproduces_its_published_numbers(path, tmp_path, request):
     done = compare.run(load_recipe.read(path, quick=True), tmp_path / "out")
     done.require()
@@ -178,7 +178,7 @@ def test_each_published_number_names_one_row_of_the_full_grid(path):
         assert len(hits) == 1, f"{check.where} names {len(hits)} rows"
 
 
-@pytest.mark.parametrize("path", TRAININGS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", nightly.sharded(TRAININGS, 2), ids=lambda p: p.stem)
 def test_a_training_recipe_has_its_command_expectations_and_a_plan_without_data(path, tmp_path):
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert re.fullmatch(rf"# wpriv train recipes/{path.parent.name}/{path.name}( --device cuda)? +\(.+\)", first)

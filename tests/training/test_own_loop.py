@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import wpriv
-from tests import forked
+from tests import forked, nightly
 from tests.training.test_own_training import OPTIONS, TEST, X, Y, network, same, weights
 from wpriv.errors import Unsupported, UsageError
 
@@ -251,8 +252,12 @@ def _remember(model):
     model.scale.fill_(3.0)
 
 
-@pytest.mark.parametrize("change", [_freeze, _replace, _add, _descend, _flip, _assign, _remember])
-@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize(
+    ("before", "change"),
+    nightly.sharded(
+        itertools.product([True, False], [_freeze, _replace, _add, _descend, _flip, _assign, _remember]), 2
+    ),
+)
 def test_only_a_step_may_change_the_network(tmp_path, reference, change, before):
     def steps(change, **start):
         model = network()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flint import ctx
 
+from tests import nightly
 from wpriv import FixedSize, Gauss, Poisson, Process, Step, budget
 from wpriv.accounting import certificates
 from wpriv.core.kinds import Allocation, Sampling
@@ -88,7 +89,7 @@ SMALL = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", SMALL)
+@pytest.mark.parametrize("kind", nightly.sharded(SMALL, 3))
 def test_every_number_that_is_changed_to_the_unsafe_side_is_refused(kind, monkeypatch):
     """Numbers are changed by about one unit of their second digit, ends by a hundredth, and passes to whole passes."""
     monkeypatch.setattr(allocation, "WORK", 10**5)

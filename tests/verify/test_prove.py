@@ -64,7 +64,7 @@ CHEAP = [job for job in JOBS if not job.solve and len(job.parts) == 1 and job.pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("job", CHEAP, ids=lambda job: job.name)
+@pytest.mark.parametrize("job", nightly.sharded(CHEAP, 3), ids=lambda job: job.name)
 def test_the_answers_of_the_benchmark_are_proved_and_their_neighbours_refuted(job):
     steps = [
         step(
@@ -85,7 +85,7 @@ def test_the_answers_of_the_benchmark_are_proved_and_their_neighbours_refuted(jo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize(("sigma", "rate"), [("0.6", "0.01"), ("1", "0.3"), ("4", "0.9")])
+@pytest.mark.parametrize(("sigma", "rate"), nightly.sharded([("0.6", "0.01"), ("1", "0.3"), ("4", "0.9")], 3))
 def test_the_transform_of_sampled_gaussian_noise_is_that_of_quadrature(sigma, rate, sign):
     base = pairs.base_pair("gauss", {"sigma": Fraction(sigma), "sensitivity": EXACT})
     pair = pairs.poisson(base, pairs.ball(Fraction(rate)))

@@ -108,6 +108,7 @@ def budget(
     epochs: float | None = None,
     max_batch: int | None = None,
     bands: int | None = None,
+    bins: int | None = None,
     adjacency: str | None = None,
     group: int | None = None,
     history: str | Path | None = None,
@@ -137,6 +138,7 @@ def budget(
         records: size of the data set.
         epochs: instead of n, passes over the data, with a rate.
         max_batch: for Poisson sampling, the largest number of records of a step, with ``records``.
+        bins: instead of the rate of balls in bins: the number of steps of a pass.
         bands: number of bands of a matrix mechanism under cyclic Poisson sampling, whose steps n and rate are then.
         adjacency: the neighbouring relation; by default it follows from the sampling and the mechanism.
         group: largest number of records of one person (default 1).
@@ -176,6 +178,7 @@ def budget(
         epochs=epochs,
         max_batch=max_batch,
         bands=bands,
+        bins=bins,
         adjacency=adjacency,
         group=group,
         history=history,

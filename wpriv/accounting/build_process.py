@@ -139,7 +139,8 @@ def process(
             if not places:
                 raise
             raise error.at(places[index]) from None
-        alike = bool(steps) and steps[-1].is_like(new)
+        # a training with correlated noise and bins of its own does not become a longer one
+        alike = bool(steps) and steps[-1].is_like(new) and new.releases == new.n // new.sampling.pass_steps
         if alike and (new.observed is None or new.observed.steps == 1):
             new = dataclasses.replace(new, n=steps.pop().n + new.n)
         steps.append(new)
@@ -208,6 +209,7 @@ def described_process(
     epochs: object = None,
     max_batch: object = None,
     bands: object = None,
+    bins: object = None,
     min_separation: object = None,
     largest_weight: object = None,
     adjacency: str | None = None,
@@ -217,7 +219,7 @@ def described_process(
     **params: object,
 ) -> DescribedProcess:
     """The process of the arguments of ``budget``: a mechanism, words, a history file or a complete Process."""
-    keys = {"n": n, "batch": batch, "records": records, "epochs": epochs, "bands": bands}
+    keys = {"n": n, "batch": batch, "records": records, "epochs": epochs, "bands": bands, "bins": bins}
     keys |= {"min_separation": min_separation, "largest_weight": largest_weight}
     keys |= sampling_keys(sampling, rate, max_batch)
     adjacency = plain("adjacencies", adjacency) if isinstance(adjacency, str) else adjacency

@@ -133,6 +133,7 @@ def calibrate(
     epochs: float | None = None,
     max_batch: int | None = None,
     bands: int | None = None,
+    bins: int | None = None,
     adjacency: str | None = None,
     group: int | None = None,
     history: str | Path | None = None,
@@ -186,7 +187,7 @@ def calibrate(
         delta = evaluate.ANY_DELTA
     target = read_target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
     keys = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records, "epochs": epochs}
-    keys |= {**params, "bands": bands, "adjacency": adjacency, "group": group}
+    keys |= {**params, "bands": bands, "bins": bins, "adjacency": adjacency, "group": group}
     described = plain_words.with_words(mech, keys, "calibrate")
     unknown, spec, written, notes = _read(described)
     adjacency, group = written.pop("adjacency"), written.pop("group")

@@ -15,7 +15,7 @@ from wpriv.core.group_pairs import MAX_SAMPLED_GROUP
 from wpriv.core.kinds import STANDARD_ADJACENCIES, Adjacency, Neighbours, Poisson, Sampling, sampling_kind
 from wpriv.core.process import Process
 from wpriv.core.repeats import Repeats, parse
-from wpriv.core.repetition import REPETITION_KEYS, repetition
+from wpriv.core.repetition import REPETITION_KEYS, repetition, with_repetition
 from wpriv.core.sampled_step import defined_under
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.conversions import delta_of_scales, epsilon_of_scales
@@ -80,6 +80,8 @@ def compare_interpretations(
 def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     """The interpretations of a step, from the usual one by the tightest accountant to no amplification at all."""
     spec = plain_step(spec)
+    if "strategy" in spec and spec.get("sampling") == "allocation":
+        return _in_bins(spec)
     base = {k: v for k, v in spec.items() if k not in (*REPETITION_KEYS, "sampling", "max_batch", "group")}
     defined = defined_under(registry.mechanism(base.get("mech")))
     if not set(defined) & set(STANDARD_ADJACENCIES):
@@ -125,6 +127,28 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
         *_by_sampler(spec, poisson, shuffling),
         *_by_divisor(spec, poisson),
     ]
+
+
+def _in_bins(spec: Mapping[str, Any]) -> list[Interpretation]:
+    """Correlated noise with balls in bins, with cyclic Poisson sampling as far as its bands allow, and without both."""
+    written, _ = with_repetition(spec)
+    step = build_process.step(written)
+    noise = {k: v for k, v in step.mechanism.describe().items() if v is not None}
+    figures = step.mechanism.computed()
+    bins, width = step.sampling.pass_steps, figures["strategy_bands"]
+    rows = [
+        Interpretation(
+            {**noise, "n": step.n, "sampling": "allocation", "rate": step.sampling.rate},
+            f"each record keeps one of {bins} bins for the whole training; certified by convex order",
+        )
+    ]
+    if width <= bins:
+        read = repetition(n=step.n, rate=step.sampling.rate, bands=width, sampling="poisson")
+        plain = {"mech": "gauss", "sigma": noise["sigma"], "n": read.n, "sampling": "poisson", "rate": read.rate}
+        plain["sensitivity"] = noise["sensitivity"] * figures["strategy_column"]
+        words = f"cyclic Poisson sampling of {width} bands: each part of the records in turn, drawn afresh each epoch"
+        rows.append(Interpretation(plain, words))
+    return [*rows, Interpretation({**noise, "n": 1}, f"no amplification: steps {bins} apart, known in advance")]
 
 
 def _check_sampling(spec: Mapping[str, object], rate: float | None) -> None:

@@ -95,7 +95,7 @@ def _question(data: dict[str, Any]) -> dict[str, float]:
 # Comparisons from flags or keywords instead of a recipe file.
 
 # keys of a step that are numbers, whole and real
-COUNTS = ("n", "batch", "records", "max_batch", "bands", "min_separation")
+COUNTS = ("n", "bins", "batch", "records", "max_batch", "bands", "min_separation")
 SHARES = ("rate", "epochs", "noise_multiplier", "largest_weight")
 # quantities of a sweep whose values are words
 WORDS = ("mech", "sampling", "adjacency", "accountant")

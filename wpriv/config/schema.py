@@ -63,6 +63,7 @@ class Step(StrictModel):
     noise_multiplier: Positive | None = declared("noise_multiplier")
     n: Count | None = declared("n")
     sampling: Literal["none", "poisson", "fixed", "allocation", "shuffle"] | None = declared("sampling")
+    bins: Count | None = declared("bins")
     rate: Rate | None = declared("rate")
     batch: Count | None = declared("batch")
     records: Count | None = declared("records")
@@ -75,7 +76,7 @@ class Step(StrictModel):
 
     def varies(self, name: str) -> bool:
         """Return whether an axis over ``name`` changes the step: n, the sampling of a sampled one, or a parameter."""
-        if name in ("rate", "batch", "records", "epochs"):
+        if name in ("rate", "batch", "records", "epochs", "bins"):
             return self.sampling not in (None, "none")
         if name in ("max_batch", "bands"):
             return self.sampling == "poisson"
@@ -99,7 +100,7 @@ class Sweep(StrictModel):
     """One axis of a grid: a number of the question or of a step, or a parameter of a mechanism; its values."""
 
     over: Word = key(
-        "eps, delta, n, epochs, rate, batch, records, group, max_batch, bands, min_separation, largest_weight, "
+        "eps, delta, n, epochs, rate, bins, batch, records, group, max_batch, bands, min_separation, largest_weight, "
         "noise_multiplier, or a parameter of the "
         "mechanism, accountant or table"
     )
@@ -185,7 +186,7 @@ class Panel(Part):
         """Tell whether a quantity takes whole numbers alone: n, or a parameter of that type."""
         if self.table not in PROCESS_TABLES:
             candidates = [plugin_fields("tables", self.table)]
-        elif name in ("n", "batch", "records", "group", "max_batch", "bands", "min_separation"):
+        elif name in ("n", "bins", "batch", "records", "group", "max_batch", "bands", "min_separation"):
             return True
         else:
             steps = [step for steps in self.processes().values() for step in steps]

@@ -89,15 +89,19 @@ def pass_ratio(base: LossPair, steps: int, tol: float, depth: float) -> PassRati
         The distributions below and above; None where the ratio of a step is too large for floating point.
     """
     cut = CUT_SHARE * tol * depth
-    # a loss of at most -y has Q-probability ``rest``, or all losses are above -y
-    rest = cut * steps**-CUT_EXPONENT
-    lowest = -_meeting(lambda y: float(base.tails(np.array(-y)).cdf_q), rest, -base.support[0])
-    losses = lowest, _loss_with_excess(base, cut)
+    losses = loss_range(base, cut * steps**-CUT_EXPONENT, cut)
     if max(losses[1], -losses[0]) > MAX_LOSS:
         return None
     plan = _plan(base, steps, tol, cut, losses)
-    below, above = _one_step(base, plan.spacing * 2 ** plan.halvings(1), losses)
+    below, above = single_ratio(base, plan.spacing * 2 ** plan.halvings(1), losses)
     return PassRatio(_sum(below, plan, grouped), _sum(above, plan, spread))
+
+
+def loss_range(base: LossPair, rest: float, cut: float) -> tuple[float, float]:
+    """The losses between which all but a Q-probability of ``rest`` below and an excess of ``cut`` above lies."""
+    # a loss of at most -y has Q-probability ``rest``, or all losses are above -y
+    lowest = -_meeting(lambda y: float(base.tails(np.array(-y)).cdf_q), rest, -base.support[0])
+    return lowest, _loss_with_excess(base, cut)
 
 
 def _plan(base: LossPair, steps: int, tol: float, cut: float, losses: tuple[float, float]) -> _Plan:
@@ -116,7 +120,7 @@ def _deviation(base: LossPair, steps: int, losses: tuple[float, float]) -> float
     return math.sqrt(float(mass @ (ratios - 1) ** 2) / steps)
 
 
-def _one_step(base: LossPair, spacing: float, losses: tuple[float, float]) -> tuple[Cells, Cells]:
+def single_ratio(base: LossPair, spacing: float, losses: tuple[float, float]) -> tuple[Cells, Cells]:
     """The ratio of one step on cells between two losses: grouped, and spread."""
     first, stop = math.floor(losses[0] / spacing), math.ceil(losses[1] / spacing) + 1
     nodes: Array = spacing * np.arange(first, stop + 1, dtype=float)
@@ -294,16 +298,24 @@ def _ends(base: LossPair, steps: int, tol: float, depth: float) -> tuple[Ends, E
         # a single step is post-processing of the pass, and one release without sampling dominates it
         one_step = poisson(base, 1 / steps)
         return (one_step, base), (one_step.reverse(), base.reverse())
-    above, below = _Outcomes.of(ratio.above, steps), ratio.below
-    dominated = _dominated(_Outcomes.of(below, steps), below.mass_error, below.value_error)
-    rounding = ratio.above.mass_error + ratio.above.value_error
-    growth = 1 + FIRST_ORDER_MARGIN * rounding + SUM_ROUNDING * above.losses.size
-    shift = FIRST_ORDER_MARGIN * ratio.above.value_error
-    lost = growth * ratio.above.lost / steps
-    at_zero = growth * ratio.above.at_zero + UNDERFLOW_MASS
-    remove = _dominating(above.losses + shift, growth * above.p, lost)
-    add = _dominating(shift - above.losses[::-1], growth * above.q[::-1], at_zero)
+    dominated = dominated_pair(ratio.below, steps)
+    remove, add = dominating_pairs(ratio.above, steps)
     return (dominated, remove), (dominated.reverse(), add)
+
+
+def dominated_pair(cells: Cells, steps: int) -> AtomicPair:
+    """The pair that is dominated where the ratio is above the sum ``cells`` over ``steps``, for removing a record."""
+    return _dominated(_Outcomes.of(cells, steps), cells.mass_error, cells.value_error)
+
+
+def dominating_pairs(cells: Cells, steps: int) -> Ends:
+    """The pairs that dominate a ratio below the sum ``cells`` over ``steps``, for removing and for adding."""
+    above = _Outcomes.of(cells, steps)
+    growth = 1 + FIRST_ORDER_MARGIN * (cells.mass_error + cells.value_error) + SUM_ROUNDING * above.losses.size
+    shift = FIRST_ORDER_MARGIN * cells.value_error
+    remove = _dominating(above.losses + shift, growth * above.p, growth * cells.lost / steps)
+    at_zero = growth * cells.at_zero + UNDERFLOW_MASS
+    return remove, _dominating(shift - above.losses[::-1], growth * above.q[::-1], at_zero)
 
 
 class _Outcomes(NamedTuple):

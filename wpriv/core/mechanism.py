@@ -126,6 +126,14 @@ class Mechanism(Parameters):
         """A mechanism and a number of releases of it, one after another, that are the same as one of this."""
         return self, 1
 
+    def in_bins(self, n: int, bins: int) -> Mechanism:
+        """This mechanism for n steps of random allocation to so many bins; for most the same at every step."""
+        return self
+
+    def pair_in_bins(self, bins: int) -> LossPair | None:
+        """The pair of a whole training with balls in bins, where the noise of its steps is correlated; else None."""
+        return None
+
     def between(self, neighbours: Neighbours) -> Mechanism:
         """This mechanism between neighbours that differ in up to a group of records."""
         return self.grouped(neighbours.group)

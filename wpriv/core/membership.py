@@ -302,7 +302,7 @@ def exact_mu(curve: ProvenCurve) -> float | None:
 
 def without_sampling(process: Process) -> Process:
     """The process with all records in each step, and with one step in the place of each pass."""
-    steps = (replace(step, n=step.n // step.sampling.pass_steps, sampling=Sampling()) for step in process.steps)
+    steps = (replace(step, n=step.releases, sampling=Sampling()) for step in process.steps)
     return process.with_steps(tuple(steps))
 
 

@@ -15,6 +15,7 @@ from wpriv.core.kinds import (
     STANDARD_ADJACENCIES,
     Adjacency,
     Neighbours,
+    Release,
     Sampling,
     default_adjacency,
 )
@@ -71,6 +72,8 @@ class Step:
                 f"the sampling of a step is given as Sampling('poisson', rate); found {reprlib.repr(self.sampling)}"
             )
         object.__setattr__(self, "n", finite_number(self.n, "n, the number of compositions,", whole=True))
+        if self.sampling.kind == "allocation":
+            object.__setattr__(self, "mechanism", self.mechanism.in_bins(self.n, self.sampling.pass_steps))
         if self.sampling.kind == "none":
             mechanism, count = self.mechanism.unrolled()
             object.__setattr__(self, "mechanism", mechanism)
@@ -96,7 +99,13 @@ class Step:
 
     def weighted_pair(self, neighbours: Neighbours) -> tuple[LossPair, int]:
         """The dominating pair with its count: that of one step, or of one pass where passes take each record once."""
-        return sampled_pair(self.mechanism, self.sampling, neighbours), self.n // self.sampling.pass_steps
+        return sampled_pair(self.mechanism, self.sampling, neighbours), self.releases
+
+    @property
+    def releases(self) -> int:
+        """How many pairs compose: steps, passes of steps, or one training with correlated noise and fixed bins."""
+        one = self.mechanism.release == Release.MATRIX and self.sampling.kind == "allocation"
+        return 1 if one else self.n // self.sampling.pass_steps
 
     def describe(self) -> dict[str, Any]:
         """Mechanism, n, sampling and rate as plain data."""
@@ -286,6 +295,8 @@ def sampling_words(step: Mapping[str, Any]) -> str:
     """How the records of a step are drawn, from its description: ``Poisson sampling at rate 0.01``."""
     if step["sampling"] == "none":
         return UNSAMPLED_WORDS
+    if step["sampling"] == "allocation" and "strategy" in step:
+        return f"balls in {round(1 / step['rate'])} bins for the whole training"
     cut = f" in batches of at most {step['max_batch']}" if "max_batch" in step else ""
     return f"{SAMPLING_WORDS[step['sampling']]} at rate {step['rate']:.6g}{cut}"
 

@@ -14,7 +14,7 @@ from wpriv.errors import UsageError, WprivError
 from wpriv.numerics.numbers import number, whole
 
 ONE_RELEASE = "n = 1, since neither n nor epochs was given"
-REPETITION_KEYS = ("n", "rate", "batch", "records", "epochs", "bands", "min_separation")
+REPETITION_KEYS = ("n", "rate", "batch", "records", "epochs", "bands", "min_separation", "bins")
 
 
 def sampling_keys(sampling: str | Sampling | None, rate: object, max_batch: object) -> dict[str, object]:
@@ -51,6 +51,8 @@ def repetition(*, bands: object = None, sampling: object = None, **written: obje
         UsageError: the keys contradict each other, or one of them lacks another.
     """
     kind = sampling_kind(sampling)
+    if written.get("bins") is not None:
+        written["rate"] = _rate_of_bins(whole(written["bins"], "bins"), kind, written)
     plain = _repetition(kind, *(written.get(key) for key in ("n", "rate", "batch", "records", "epochs")))
     if written.get("min_separation") is not None:
         if bands is not None or "strategy" in written:
@@ -60,6 +62,15 @@ def repetition(*, bands: object = None, sampling: object = None, **written: obje
             )
         return _separated(plain, whole(written["min_separation"], "min_separation"), kind)
     return plain if bands is None else _banded(plain, whole(bands, "bands"), kind)
+
+
+def _rate_of_bins(bins: int, kind: str, written: Mapping[str, object]) -> float:
+    """The rate of random allocation with so many steps a pass."""
+    if kind != "allocation" or bins < 1:
+        raise UsageError(f"`bins` is a whole number of at least 1 and needs `sampling='balls-in-bins'`; found {bins}")
+    if other := next((name for name in ("rate", "batch") if written.get(name) is not None), None):
+        raise UsageError(f"`bins` and `{other}` both set the number of steps of a pass; give one of them")
+    return 1 / bins
 
 
 def _separated(plain: Repetition, separation: int, sampling: object) -> Repetition:
@@ -142,7 +153,7 @@ def _repetition(
     if share is None or not 0 < share <= 1:
         raise UsageError(
             "`epochs` needs a sampling rate in (0, 1]: give `batch` with `records`, or `rate` (an epoch is 1 / rate "
-            "steps)"
+            "steps), or `bins` for balls in bins"
         )
     passes = number(epochs, "epochs")
     if sampling in PASSES and (rate_of_passes := whole_pass_rate(share)) is not None:

@@ -34,7 +34,7 @@ def sampled_pair(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbour
             return FixedGaussGroupPair(pairs, round(rate * neighbours.records), neighbours.records)
         return (LaplaceGroupPair if gaussian_mu(pairs[0]) is None else GaussGroupPair)(pairs, rate)
     if sampling.kind == "allocation":
-        return allocated(pair, sampling.pass_steps)
+        return mechanism.pair_in_bins(sampling.pass_steps) or allocated(pair, sampling.pass_steps)
     if sampling.kind == "shuffle":
         noise = mechanism.additive_noise()
         assert noise is not None  # the table of theorems has shuffled batches for additive noise alone
@@ -87,7 +87,7 @@ def combination(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours
     if row is None or not stated or len(options) > 1:
         raise _refusal(mechanism, sampling, neighbours, kind, options)
     mechanism.between(neighbours)
-    if kind == "allocation":
+    if kind == "allocation" and mechanism.release != Release.MATRIX:
         pair = mechanism.pair()
         if pair.mass_at_plus_infinity or pair.mass_at_minus_infinity or pair.sandwich(1.0) is not None:
             raise Unsupported(

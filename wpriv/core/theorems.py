@@ -43,6 +43,11 @@ BOTH_PATTERNS = Premise(
     "moves by up to twice sens(C) x sensitivity",
     shown=True,
 )
+FIXED_BINS = Premise(
+    "each record draws one of the bins, uniformly and by itself, before the training, keeps it in every epoch, and "
+    "takes part in the steps of this bin alone",
+    shown=True,
+)
 SECRET_SIZES = Premise("the sizes of the drawn batches stay secret")
 ONLY_RECORDS_PUBLIC = Premise(
     "the sizes of the drawn batches stay secret; the number of records alone may be public", shown=True
@@ -185,6 +190,9 @@ TABLE = (
         (*_FINITE, R.DP, R.GDP, R.PAIR), "allocation", (ADD,), "Theorem 2", "allocation.md#theorem-2", (SECRET_SIZES,)
     ),
     Combination(_FINITE, "allocation", (ZERO,), "Theorem 3", _NULL, (ONLY_RECORDS_PUBLIC,)),
+    Combination(
+        (R.MATRIX,), "allocation", (ADD,), "Theorem 2", "balls-in-bins.md#theorem-2", (FIXED_BINS, SECRET_SIZES)
+    ),
     Combination((R.GAUSS, R.LAPLACE), "shuffle", (ZERO,), "Theorems 1 and 3", "shuffling.md", (PUBLIC_SIZES,)),
 )
 

@@ -67,8 +67,9 @@ CASES = [(name, kind) for name in NAMES for kind in processes(1, 1.0) if name in
 # takes as long as all others together
 AT_NIGHT = pytest.param("pdp", "heterogeneous", marks=pytest.mark.nightly)
 QUESTIONED = [AT_NIGHT if case == ("pdp", "heterogeneous") else case for case in CASES]
-# each accountant is compared on every second process by default
-COMPARED = nightly.sharded(QUESTIONED, 2)
+# each accountant is compared on every fifth process by default, and asked on every second
+COMPARED = nightly.sharded(QUESTIONED, 5)
+ASKED_ON = nightly.sharded(QUESTIONED, 2)
 SPLIT = ("gauss", "laplace", "subsampled gauss", "observed gauss")
 
 
@@ -119,7 +120,7 @@ def test_an_accountant_covers_some_process_and_refuses_others_as_unsupported(nam
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "kind"), QUESTIONED)
+@pytest.mark.parametrize(("name", "kind"), ASKED_ON)
 def test_ends_are_ordered_and_fall_in_the_question(name: str, kind: str) -> None:
     curve = curve_or_skip(name, processes(100, 1.0)[kind])
     assert curve.accountant == name
@@ -155,7 +156,7 @@ def test_more_releases_cost_more_and_more_noise_costs_less(name: str, kind: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "kind"), [case for case in CASES if case[1] in SPLIT])
+@pytest.mark.parametrize(("name", "kind"), nightly.sharded([case for case in CASES if case[1] in SPLIT], 3))
 def test_equal_steps_count_like_one_step_repeated(name: str, kind: str) -> None:
     (step,) = processes(90, 1.0)[kind].steps
     parts = Process((dataclasses.replace(step, n=40), dataclasses.replace(step, n=50)))

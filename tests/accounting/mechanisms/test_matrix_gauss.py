@@ -64,6 +64,7 @@ def test_a_sensitivity_between_two_ends_brackets_eps_by_those_of_both(tmp_path):
         assert end == pytest.approx(plain.epsilon.safe, rel=1e-9)
     (figures,) = row.as_dict()["computed"]
     expected = {"strategy_steps": 30, "strategy_sensitivity_lower": lower, "strategy_sensitivity_upper": upper}
+    expected |= {"strategy_bands": 30, "strategy_column": pytest.approx(5.799075954455684)}
     assert figures == {"step": 0, **expected}
     assert budget(mechanism, accountant="renyi").claim == "upper-bound"
     rdp, plain = (budget(m, delta=1e-5, accountant="rdp") for m in (mechanism, Gauss(40, upper)))

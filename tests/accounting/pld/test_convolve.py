@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
+from tests import nightly
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.accounting.mechanisms.laplace import LaplacePair
 from wpriv.accounting.pld import constants
@@ -188,7 +189,7 @@ def test_fast_lengths_are_long_enough_and_smooth():
         assert size == 1
 
 
-@pytest.mark.parametrize("size", [8, 225, 1800, 4096, 28_800])
+@pytest.mark.parametrize("size", nightly.sharded([1800, 8, 225, 4096, 28_800], 3))
 def test_coefficients_of_a_transform_are_exact_to_the_error_they_name(size):
     rng = np.random.default_rng(size)
     flat, spiked = rng.random(size), np.zeros(size)

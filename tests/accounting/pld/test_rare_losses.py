@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
+from tests import nightly
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.accounting.pld import rare_losses
 from wpriv.accounting.pld.composition import Composition
@@ -70,7 +71,9 @@ def composition(q: float, sigma: float, n: int) -> Composition:
 
 @pytest.mark.parametrize(
     ("q", "sigma", "eps"),
-    [(1e-6, 0.5, 0.3), (1e-3, 0.6, 2.0), (1e-8, 0.6, 1.0), (1e-12, 0.6, 1.0), (0.01, 1.0, 1.5), (0.01, 1.0, 2.5)],
+    nightly.sharded(
+        [(1e-6, 0.5, 0.3), (1e-3, 0.6, 2.0), (1e-8, 0.6, 1.0), (1e-12, 0.6, 1.0), (0.01, 1.0, 1.5), (0.01, 1.0, 2.5)], 2
+    ),
 )
 def test_brackets_of_two_steps_hold_the_truth_by_quadrature(q, sigma, eps):
     truth = two_steps(q, sigma, eps)

@@ -88,6 +88,7 @@ def test_each_end_under_fixed_size_at_a_tiny_rate_is_as_narrow_as_its_own_pair(e
     assert below * (1 - 1e-3) <= delta.lower <= below * (1 + 1e-9)
 
 
+@pytest.mark.nightly
 def test_a_claim_far_below_delta_is_refuted_at_a_tiny_rate():
     refuted = verify_claim("eps=3.9e-9,delta=1e-15", "gauss", sigma=1, sampling="poisson", rate=3e-14, n=2 * 10**9)
     assert refuted.verdict == "refuted"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import itertools
 import math
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from tests import nightly
 from tests.points import GOLDEN
 from tests.training.engine.models import case, cross_entropy, head
 from wpriv.accounting import evaluate
@@ -117,9 +119,10 @@ def agrees(model, loss, inputs, targets, penalty, **more) -> Penalised:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clipping", CLIPPINGS)
-@pytest.mark.parametrize("d", [1, 2, 3])
-@pytest.mark.parametrize("sizes", [((6, 6),), ((5, 8),), ((3, 4), (5, 2))], ids=["parity", "unequal groups", "odds"])
+@pytest.mark.parametrize(
+    ("sizes", "d", "clipping"),
+    nightly.sharded(itertools.product([((6, 6),), ((5, 8),), ((3, 4), (5, 2))], [1, 2, 3], CLIPPINGS), 3),
+)
 def test_it_is_the_gradient_of_a_literal_loop_with_the_loss_of_each_example(d, clipping, sizes):
     penalty = Penalty(0.6, 0.3, 1.5, sizes, clip=0.7, clipping=clipping)
     inputs = batch(penalty.batch)

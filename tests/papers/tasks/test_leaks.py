@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
 import yaml
 from torch import Tensor, nn
 
+from tests import nightly
 from tests.papers.tasks.test_adapt import recipe as adapting
 from tests.papers.tasks.test_fair import RECIPE as FAIR
 from tests.papers.tasks.test_sliced_tasks import AUTOENCODE, MATCH, REPRESENT
@@ -90,8 +93,7 @@ def leaking(monkeypatch, leak):
     monkeypatch.setattr(models, "build", lambda *given: with_leak(real(*given), leak))
 
 
-@pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: leak.__name__)
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize(("name", "leak"), nightly.sharded(itertools.product(RECIPES, LEAKS), 2))
 def test_a_model_that_leaks_is_refused_before_anything_is_written(name, leak, root, monkeypatch):
     if name == "adapt, dp-swd-projections" and leak is CentreInTraining:
         pytest.skip("records pass through features in evaluation mode alone")

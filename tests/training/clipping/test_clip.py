@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import weakref
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from tests import nightly
 from tests.training.engine.models import CLASSES, EXAMPLES, NAMES, case, cross_entropy, head
 from wpriv.errors import Unsupported, UsageError
 from wpriv.training.clipping import choose_method, layer_rules
@@ -49,8 +51,7 @@ def flat(parts: list[Tensor]) -> Tensor:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["ghost", "vmap", "loop"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "method"), nightly.sharded(itertools.product(NAMES, ["ghost", "vmap", "loop"]), 2))
 def test_every_method_gives_the_sum_that_a_literal_loop_gives(name, method):
     if name == "embedding, sparse" and method == "vmap":
         pytest.skip("torch.func knows no sparse gradients")
@@ -68,7 +69,8 @@ def test_every_method_gives_the_sum_that_a_literal_loop_gives(name, method):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "method"), [*((name, "ghost") for name in NAMES), ("residual", "vmap"), ("residual", "loop")]
+    ("name", "method"),
+    nightly.sharded([("residual", "vmap"), ("residual", "loop"), *((name, "ghost") for name in NAMES)], 2),
 )
 def test_no_example_adds_more_than_the_norm_in_single_precision(name, method):
     model, inputs, targets = case(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests import nightly
 from tests.training.engine.models import NAMES, case, cross_entropy
 from tests.training.engine.test_distributed import ROOT, run_two
 from wpriv.config.train_schema import Privacy
@@ -64,9 +66,15 @@ def test_a_loss_that_is_not_finite_for_one_record_leaves_that_record_out_of_ever
     assert math.isinf(found.norms[3])
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", ["conv", "linear on a short sequence", "linear"])
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e200])
+@pytest.mark.parametrize(
+    ("value", "name", "method"),
+    nightly.sharded(
+        itertools.product(
+            [math.nan, math.inf, -math.inf, 1e200], ["conv", "linear on a short sequence", "linear"], METHODS
+        ),
+        3,
+    ),
+)
 def test_an_input_that_is_not_finite_or_too_large_adds_zero_or_at_most_the_norm(name, method, value):
     model, inputs, targets = case(name)
     inputs[3].flatten()[0] = value

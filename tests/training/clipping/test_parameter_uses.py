@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
+from tests import nightly
 from tests.training.clipping.literal import require_literal
 from wpriv.errors import Unsupported
 from wpriv.training.clipping import choose_method
@@ -196,8 +199,9 @@ def flat(parts: list[Tensor]) -> Tensor:
     return torch.cat([part.flatten() for part in parts])
 
 
-@pytest.mark.parametrize("method", ["ghost", "vmap", "loop", "auto"])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    ("name", "method"), nightly.sharded(itertools.product(NETWORKS, ["ghost", "vmap", "loop", "auto"]), 3)
+)
 def test_the_sum_and_the_norms_are_those_of_a_literal_loop(name, method):
     model, inputs, targets = built(name)
     for count in (RECORDS, 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tests import nightly
 from wpriv.errors import Unsupported, UsageError
 from wpriv.training.clipping.clip import clipped_sum
 from wpriv.training.clipping.copies import Copies, mean_loss, person_loss
@@ -221,8 +223,7 @@ def alone(model: nn.Module, loss: Any) -> Callable[[Any, Any], Tensor]:
     return of_record
 
 
-@pytest.mark.parametrize("method", ["auto", "vmap", "loop"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "method"), nightly.sharded(itertools.product(NAMES, ["auto", "vmap", "loop"]), 2))
 def test_every_form_of_records_has_the_sum_of_a_literal_loop(name, method):
     model, loss, x, y = case(name)
     same = {"norm": 1.0, "adjacency": "add-remove", "method": method}

@@ -69,6 +69,7 @@ class ComparisonKeywords(ComparisonKeys, Keywords, total=False):
     records: int
     max_batch: int
     bands: int
+    bins: int
     epochs: float
     history: str | Path
     observed: Any

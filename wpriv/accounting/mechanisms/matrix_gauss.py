@@ -7,6 +7,7 @@ proofs.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wpriv.accounting.mechanisms._balls_in_bins import pair_in_bins
 from wpriv.accounting.mechanisms._validation import reading
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.core import registry
@@ -25,6 +27,7 @@ from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
 from wpriv.files import array_files
+from wpriv.hints import did_you_mean
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.numbers import text, whole
 
@@ -228,8 +231,14 @@ def _improved(scaled: Array, pattern: Array, separation: int, counts: int) -> tu
 # the largest matrix, and the largest whose columns overlap for steps of one record, which needs all their products
 MAX_STEPS, MAX_OVERLAPPING = 8192, 4096
 MAX_BYTES = 8 * MAX_STEPS**2 + 4096
-KINDS = ("identity", "prefix", "root")
-HELP = "a .npy file with a lower-triangular matrix, or identity:n=1000, prefix:n=1000 or root:n=1000,bands=100"
+# strategies by name: the first column of a Toeplitz matrix, of length 1 for the last four, and their one parameter
+COLUMNS = {"identity": None, "prefix": None, "root": "bands", "banded": "bands", "blt": "buffers", "bisr": "bands"}
+COLUMNS |= {"lambda": "value"}
+DEFAULTS = {"root": 0, "banded": 4, "blt": 4, "bisr": 4, "lambda": 0.9}
+HELP = (
+    "a .npy file with a lower-triangular matrix, or identity:n=1000, prefix:n=1000, root:n=1000,bands=100, "
+    "banded:4,n=1000, blt:4,n=1000, bisr:4,n=1000 or lambda:0.9,n=1000 (without n beside `sampling='balls-in-bins'`)"
+)
 
 
 @lru_cache(maxsize=32)
@@ -258,7 +267,7 @@ def steps(strategy: str) -> int:
 def _identity(strategy: str) -> tuple[int, ...]:
     """What changes with the content of a file; nothing for a matrix that is made by name."""
     kind, colon, _ = strategy.partition(":")
-    if colon and (kind in KINDS or Path(strategy).suffix != ".npy"):
+    if kind in COLUMNS or (colon and Path(strategy).suffix != ".npy"):
         return ()
     with reading("matrix-gauss", strategy, HELP, f"strategy must be {HELP}") as identity:
         if identity[-1] > MAX_BYTES:
@@ -299,22 +308,60 @@ def _matrix(strategy: str, identity: tuple[int, ...]) -> Array:
 
 
 def _made(strategy: str) -> Array:
-    """The identity, all ones (prefix sums), or the square root of the latter with some of its bands."""
-    kind, given = registry.split(strategy)
-    if kind not in KINDS:
-        raise UsageError(f"matrix-gauss: no strategy called {kind[:60]!r}. Give {HELP}")
-    values = registry.typed(kind, given, {"n": 0, "bands": 0} if kind == "root" else {"n": 0})
-    size, width = (whole(values.get(name, 0), f"{kind}: {name}") for name in ("n", "bands"))
-    if not 1 <= size <= MAX_STEPS or not 0 <= width <= size:
-        raise UsageError(f"{strategy}: wanted n from 1 to {MAX_STEPS}, and bands from 1 to n (left out for all)")
-    if kind == "identity":
-        return np.eye(size)
-    row = np.ones(size)
-    if kind == "root":
-        row[1:] = np.cumprod(1 - 0.5 / np.arange(1, size))
-        row[width or size :] = 0.0
+    """The Toeplitz matrix of a name: its first column (see ``_column``), repeated along the diagonals."""
+    kind, _, rest = strategy.partition(":")
+    if kind not in COLUMNS:
+        near = did_you_mean(kind, list(COLUMNS)) or "."
+        raise UsageError(f"matrix-gauss: no strategy called {kind[:60]!r}{near} Give {HELP}")
+    name = COLUMNS[kind]
+    if name and rest and "=" not in rest.partition(",")[0]:
+        rest = f"{name}={rest}"
+    given = registry.split(f"{kind}:{rest}")[1] if rest else {}
+    values = registry.typed(kind, given, {"n": 0.0} | ({name: DEFAULTS[kind]} if name else {}))
+    size = whole(values.get("n", 0), f"{kind}: n")
+    if not 1 <= size <= MAX_STEPS:
+        raise UsageError(f"{strategy}: wanted n from 1 to {MAX_STEPS}, the number of steps")
+    column = _column(kind, size, float(values.get(name or "", DEFAULTS.get(kind, 0))), strategy)
     places = np.subtract.outer(np.arange(size), np.arange(size))
-    return np.asarray(np.where(places >= 0, row[np.maximum(places, 0)], 0.0))
+    return np.asarray(np.where(places >= 0, column[np.maximum(places, 0)], 0.0))
+
+
+def _column(kind: str, size: int, value: float, strategy: str) -> Array:
+    """The first column of a strategy by name.
+
+    ``identity``; ``prefix``, all ones; ``root``, the square root of prefix, with some of its bands. Scaled to length 1:
+    ``banded``, the same bands; ``blt``, the root with its coefficients, moments of the arcsine distribution, by Gauss's
+    rule with as many nodes as buffers; ``bisr``, the inverse of so many bands of the inverse root (Kalinin et al.
+    2025); ``lambda``, powers of a number, whose noise subtracts that multiple of the noise before.
+    """
+    if kind == "lambda":
+        if not 0 <= value < 1:
+            raise UsageError(f"{strategy}: lambda is a number from 0 to below 1; found {value:g}")
+    elif COLUMNS[kind] and not (
+        value == int(value) and (0 if kind == "root" else 1) <= value <= (size if kind == "root" else MAX_STEPS)
+    ):
+        raise UsageError(f"{strategy}: wanted {COLUMNS[kind]} from 1 to n; found {value:g}")
+    width, places = int(value), np.arange(size)
+    root = np.cumprod(np.append(1.0, 1 - 0.5 / places[1:]))
+    if kind in ("identity", "prefix"):
+        return np.asarray(places == 0, dtype=float) if kind == "identity" else np.ones(size)
+    if kind == "root":
+        return np.where(places < (width or size), root, 0.0)
+    if kind == "banded":
+        column = np.where(places < width, root, 0.0)
+    elif kind == "blt":
+        nodes = (1 + np.cos((2 * np.arange(width) + 1) * np.pi / (2 * width))) / 2
+        column = (nodes[None, :] ** places[:, None]).mean(axis=1)
+    elif kind == "bisr":
+        inverse = np.cumprod(np.append(1.0, 1 - 1.5 / places[1:]))[:width]
+        column = np.zeros(size + width)
+        column[width] = 1.0
+        for place in range(width + 1, size + width):
+            column[place] = -inverse[1:] @ column[place - inverse.size + 1 : place][::-1]
+        column = column[width:]
+    else:
+        column = value ** places.astype(float)
+    return np.asarray(column / np.linalg.norm(column))
 
 
 # relative distance of the two ends of a sensitivity that is known up to rounding
@@ -340,14 +387,14 @@ class MatrixGauss(Mechanism):
     norm: ClassVar[str] = "l2"
     ratios: ClassVar[tuple[tuple[str, str], ...]] = (("sensitivity", "sigma"),)
     why_not_sampled: ClassVar[str] = (
-        "its records take part in given steps. Leave out `sampling` and `rate`; for cyclic Poisson sampling of a "
-        "banded matrix use `mech='gauss'` with `bands`"
+        "its records take part in given steps. Leave out `sampling` and `rate`, or use `sampling='balls-in-bins'` with "
+        "`bins`; for cyclic Poisson sampling of a banded matrix use `mech='gauss'` with `bands`"
     )
     source: ClassVar[str] = "Denisov et al. 2022; Choquette-Choo et al. 2023 (matrix factorization)"
     example: ClassVar[dict[str, object]] = {"strategy": "prefix:n=20", "separation": 7}
 
     sigma: float = parameter("standard deviation of Z, in the units of a contribution", exclusive_minimum=0)
-    strategy: str = parameter("strategy C: a .npy file, or identity:n=1000, prefix:n=1000, root:n=1000,bands=100")
+    strategy: str = parameter(f"strategy C: {HELP}")
     separation: int = parameter(
         "smallest distance of two steps in which a record takes part; 1 for any steps", default=1, minimum=1
     )
@@ -367,6 +414,39 @@ class MatrixGauss(Mechanism):
         """Both ends of sens(C), for contributions of norm 1."""
         bounds = bounded(self.strategy, self.separation, self.participations)
         return bounds.lower, bounds.upper
+
+    def in_bins(self, n: int, bins: int) -> Mechanism:
+        """The mechanism with a matrix of n rows, whose steps of one record lie ``bins`` apart.
+
+        Raises:
+            UsageError: the matrix has another size or a negative entry, or the separation and the participations say
+                something else.
+        """
+        strategy = self.strategy
+        kind, _, rest = strategy.partition(":")
+        if kind in COLUMNS and "n=" not in rest:
+            strategy = f"{kind}:{rest}{',' if rest else ''}n={n}"
+        matrix = _matrix(strategy, _identity(strategy))
+        if len(matrix) != n:
+            raise UsageError(f"matrix-gauss: {strategy} has {len(matrix)} steps; found n = {n} = `bins` x `epochs`")
+        if (negative := np.argwhere(matrix < 0)).size:
+            row, column = negative[0]
+            raise UsageError(
+                f"matrix-gauss: balls in bins are proven for strategies without negative entries; {strategy} has "
+                f"{matrix[row, column]:g} in row {row}, column {column} (counted from 0). Leave out `sampling`, for "
+                f"the bound without amplification"
+            )
+        if self.separation not in (1, bins) or self.participations:
+            raise UsageError(
+                "matrix-gauss: with balls in bins the steps of a record are those of its bin; leave out `separation` "
+                "and `participations`"
+            )
+        return dataclasses.replace(self, strategy=strategy, separation=bins)
+
+    def pair_in_bins(self, bins: int) -> LossPair:
+        matrix = _matrix(self.strategy, _identity(self.strategy))
+        moves = np.stack([matrix[:, place::bins].sum(axis=1) for place in range(bins)])
+        return pair_in_bins(moves, self.sensitivity / self.sigma, self.pair())
 
     def between(self, neighbours: Neighbours) -> Mechanism:
         """With twice the sensitivity where a record is replaced, which takes one pattern away and adds another."""
@@ -388,8 +468,11 @@ class MatrixGauss(Mechanism):
 
     def computed(self) -> dict[str, Any]:
         lower, upper = self.sensitivity_bounds()
+        matrix = _matrix(self.strategy, _identity(self.strategy))
         return {
-            "strategy_steps": steps(self.strategy),
+            "strategy_steps": len(matrix),
+            "strategy_bands": bands(matrix),
+            "strategy_column": float(np.sqrt((matrix**2).sum(axis=0).max())) * (1 + (len(matrix) + 8) * UNIT),
             "strategy_sensitivity_lower": lower,
             "strategy_sensitivity_upper": upper,
         }
