@@ -161,7 +161,7 @@ class Reader:
         for process, n in self._counted(about):
             plan.add(process, n)
         upper = plan.epsilon(delta)[1]
-        if len(entries) >= KEPT_EVERY:
+        if len(entries) >= KEPT_EVERY and not self.store.read_only:
             plan.drop(min(upper, eps))
             # another reader may do so, or nobody may write
             with contextlib.suppress(MissingResource), self.store.transaction() as connection:

@@ -364,20 +364,9 @@ class Store:
         return Head(seq, entry.digest)
 
     def entries(self, connection: Connection, after: int = 0) -> list[Entry]:
-        """All entries in order, from the one behind ``after`` on."""
-        query = select(ENTRY).where(ENTRY.c.seq > after).order_by(ENTRY.c.seq)
-        return [Entry(**row._mapping) for row in connection.execute(query)]
-
-    def grown(self, connection: Connection) -> tuple[int, bytes] | None:
-        """The state of what ran that was kept last, with the number of its entry; None if that entry is not there."""
-        here = ENTRY.c.seq == GROWN.c.seq, ENTRY.c.digest == GROWN.c.digest
-        row = connection.execute(select(GROWN.c.seq, GROWN.c.state).where(*here)).first()
-        return None if row is None else (row.seq, row.state)
-
-    def keep_grown(self, connection: Connection, head: Head, state: bytes) -> None:
-        """Keep the state of what ran in the place of an earlier one."""
-        connection.execute(delete(GROWN))
-        connection.execute(insert(GROWN).values(seq=head.seq, digest=head.digest, state=state))
+        """All entries in order, behind a number."""
+        rows = connection.execute(select(ENTRY).where(ENTRY.c.seq > after).order_by(ENTRY.c.seq))
+        return [Entry(**row._mapping) for row in rows]
 
     def note_refusal(self, connection: Connection, **about: Any) -> None:
         """Keep a release that was refused, for the page; it is no entry, since nothing follows from it."""
@@ -391,6 +380,20 @@ class Store:
         if not inspect(connection).has_table("refusal"):
             return []
         return list(connection.execute(select(REFUSAL).order_by(REFUSAL.c.time.desc()).limit(most)))
+
+    def grown(self, connection: Connection) -> tuple[int, bytes] | None:
+        """The state of what ran that was kept last, with the number of its entry; None if that entry is not there."""
+        if not inspect(connection).has_table(GROWN.name):
+            return None
+        here = ENTRY.c.seq == GROWN.c.seq, ENTRY.c.digest == GROWN.c.digest
+        row = connection.execute(select(GROWN.c.seq, GROWN.c.state).where(*here)).first()
+        return None if row is None else (row.seq, row.state)
+
+    def keep_grown(self, connection: Connection, head: Head, state: bytes) -> None:
+        """Keep the state of what ran in the place of an earlier one."""
+        GROWN.create(connection, checkfirst=True)
+        connection.execute(delete(GROWN))
+        connection.execute(insert(GROWN).values(seq=head.seq, digest=head.digest, state=state))
 
     def by_key(self, connection: Connection, key: str) -> Entry | None:
         """The entry with a key of its client."""
