@@ -77,8 +77,9 @@ class SecretRegressor(Secret, PrivateRegressor):
     pass
 
 
+@pytest.mark.nightly  # a control of the checks above
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", nightly.sharded([SecretClassifier, SecretRegressor], 2))
+@pytest.mark.parametrize("kind", [SecretClassifier, SecretRegressor])
 def test_the_named_checks_fail_under_secret_noise_and_no_others(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

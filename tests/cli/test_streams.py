@@ -56,12 +56,15 @@ def test_a_reader_that_leaves_ends_the_command_as_sigpipe_does(words, encoding):
 
 @pytest.mark.parametrize(
     "words",
-    [
-        BUDGET,
-        f"{BUDGET} --json",
-        f"{WPRIV} calibrate --mech gauss --eps 1 --delta 1e-5",
-        f"{WPRIV} train tiny.yaml --out run",
-    ],
+    nightly.sharded(
+        [
+            BUDGET,
+            f"{BUDGET} --json",
+            f"{WPRIV} calibrate --mech gauss --eps 1 --delta 1e-5",
+            f"{WPRIV} train tiny.yaml --out run",
+        ],
+        4,
+    ),
 )
 def test_a_reader_that_leaves_costs_no_certificate(words, tmp_path):
     (tmp_path / "tiny.yaml").write_text(TRAINING)

@@ -235,7 +235,7 @@ RULES = [
 # the first varies fastest, so that a process of pytest-xdist draws a figure for all rules
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-@pytest.mark.parametrize(("name", "kind", "style"), nightly.sharded(DRAWN, 7))
+@pytest.mark.parametrize(("name", "kind", "style"), nightly.sharded(DRAWN, 13))
 def test_every_figure_keeps_the_rules(name, kind, style, rule):
     rule(finished(name, kind, style))
 

@@ -189,6 +189,7 @@ def test_a_token_allows_to_spend_once_for_a_key(writer, ledger):
         first.json()["release"],
         True,
     )
+    assert first.headers["hx-trigger"] == "spent"  # the rest of the page is read again at once
     assert ledger.state("august").release == first.json()["release"]
     other = writer.post("/spend", data={**fields, "words": "gauss sigma=9"}, headers=headers)
     assert (other.status_code, other.json()["kind"]) == (400, "wrong")

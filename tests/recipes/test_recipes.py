@@ -68,7 +68,7 @@ def test_recipes_are_found():
     assert {path.resolve() for path in EVERY} == {path.resolve() for path in recipe_files.shipped().values()}
 
 
-@pytest.mark.parametrize("path", nightly.sharded(DRAWN, 4), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", nightly.sharded(DRAWN, 6), ids=lambda p: p.stem)
 def test_a_quick_recipe_reproduces_its_published_numbers(path, tmp_path, request):
     done = compare.run(load_recipe.read(path, quick=True), tmp_path / "out")
     done.require()

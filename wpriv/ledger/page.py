@@ -176,7 +176,7 @@ class Page:
 
     def _said(self, request: Request, status: int, kind: str, message: str, receipt: Receipt | None = None) -> Response:
         """An answer to ``POST /spend``: JSON, a part of the page for its script, or the whole page."""
-        extra = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+        extra = {"WWW-Authenticate": "Bearer"} if status == 401 else {"HX-Trigger": "spent"}
         if "application/json" in request.headers.get("accept", ""):
             about = {} if receipt is None else receipt.as_dict()
             return JSONResponse({"kind": kind, "message": message, **about}, status, headers=extra)

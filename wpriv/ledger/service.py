@@ -93,6 +93,8 @@ class Cost:
 class Ledger(Reader):
     """A ledger at a URL: ``sqlite:///b.db``, or ``postgresql://...`` for several machines.
 
+    Args:
+        read_only: whether the database refuses all writes of this object, also of computed charges.
     Raises:
         UsageError: no such URL, or no ledger there. MissingResource: the database cannot be opened.
     """

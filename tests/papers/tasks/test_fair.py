@@ -217,7 +217,7 @@ SHIPPED = ["fig1-parity", "fig2-odds", "fig9-regression", "tight-or-paper", "adu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", nightly.sharded(SHIPPED, 3))
+@pytest.mark.parametrize("name", nightly.sharded(SHIPPED, 6))
 @pytest.mark.figures
 def test_a_shipped_recipe_runs_with_its_quick_settings(name, tmp_path):
     made = load_recipe.read(f"wgrad/{name}", quick=True)

@@ -12,6 +12,7 @@ import torch
 import yaml
 from PIL import Image
 
+from tests import nightly
 from tests.points import ROOT
 from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.config.train_schema import Train
@@ -385,7 +386,7 @@ def test_the_same_seed_makes_the_same_generator_and_without_privacy_nothing_is_a
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("means", ["pending", "all"])
+@pytest.mark.parametrize("means", nightly.sharded(["pending", "all"], 2))
 def test_without_noise_classes_come_to_lie_where_they_are(bars, tmp_path, means):
     text = (
         swd(bars, "joint", "none", f", releases: 1, means: {means}")

@@ -131,7 +131,7 @@ DETECTED = [fault for name, fault in sabotage.FAULTS.items() if name != "shuffle
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", DETECTED, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("fault", nightly.sharded(DETECTED, 3), ids=lambda fault: fault.__name__)
 def test_a_fault_of_the_engine_is_detected(fault, monkeypatch):
     fault(monkeypatch)
     result = audit("quick/digits")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests import nightly
 from tests.training.engine.models import CLASSES, EXAMPLES, MODELS, cross_entropy
 from wpriv.errors import Unsupported, UsageError
 from wpriv.training.clipping.clip import choose, clipped_sum
@@ -69,7 +70,7 @@ def test_the_mean_gradient_of_a_records_copies_is_clipped_as_one(name, method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in QUICK])
+@pytest.mark.parametrize("name", nightly.sharded([name for name in MODELS if name not in QUICK], 2))
 def test_layer_rules_give_the_clipped_mean_of_copies_for_every_kind_of_layer(name):
     assert_equals_definition(name, "ghost", 0.4)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests import nightly
 from tests.training.clipping.test_networks import flat, record_by_record
 from tests.training.engine.mixers import BATCH, CLASSES, MIXING, RIGHT, bent, plain, vectors
 from tests.training.engine.networks import losses
@@ -88,7 +89,7 @@ def test_a_network_that_counts_its_calls_is_clipped_record_by_record_whatever_it
     torch.testing.assert_close(total, flat(wanted), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", nightly.sharded(RIGHT, 2))
 def test_an_unusual_network_that_mixes_nothing_stays_accepted_with_the_right_sum(name):
     model, inputs, targets = built(*RIGHT[name])
     choose(model, losses, inputs[:0], targets[:0], batch=BATCH)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from wpriv.checks.readers import _checkpoints, _documents, opacus
 from wpriv.checks.readers._documents import count, mapping
 from wpriv.checks.readers._gaussian_steps import of_history, total
 from wpriv.errors import UsageError
+from wpriv.files import csv_tables
 
 NAME, VERSION = "lightning", "pytorch-lightning_version"
 LOG = "metrics.csv"
@@ -116,11 +116,9 @@ def _checkpoint(path: Path) -> Found:
 
 def _metrics(file: Path) -> Found:
     """The last eps of a log; what it belongs to is not there."""
-    try:
-        rows = list(csv.DictReader(_documents.text_of(file).splitlines()))
-    except csv.Error as error:
-        raise UsageError(f"{file}: no CSV ({str(error)[:80]})") from None
-    for row in reversed(rows):
+    names, *rows = [cells for _, cells in csv_tables.rows(_documents.text_of(file))] or [[]]
+    for cells in reversed(rows):
+        row = dict(zip(names, cells, strict=False))
         for name in COLUMNS:
             text = (row.get(name) or "").strip()
             if not text:
