@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from wpriv.accounting.mechanisms.dp import Dp
@@ -51,17 +52,17 @@ def distinct(source: random.Random) -> Step:
     return Step(Dp(eps0=source.uniform(1e-4, 4e-4), delta0=1e-13))
 
 
-def spends(ledger: Ledger, count: int, seed: int) -> list[tuple[int, float]]:
-    """Milliseconds of a spend, the median of every tenth of them."""
-    source, times, rows = random.Random(seed), [], []
+def spends(ledger: Ledger, count: int, seed: int) -> Iterator[tuple[int, float, float]]:
+    """Milliseconds of a spend, by the clock and of CPU: the medians of every tenth of them."""
+    source, times = random.Random(seed), []
     for number in range(1, count + 1):
-        step, begin = distinct(source), time.perf_counter()
+        step, begin, cpu = distinct(source), time.perf_counter(), time.process_time()
         ledger.spend(step)
-        times.append(1e3 * (time.perf_counter() - begin))
+        times.append((1e3 * (time.perf_counter() - begin), 1e3 * (time.process_time() - cpu)))
         if number % max(count // 10, 1) == 0:
-            rows.append((number, statistics.median(times)))
+            clock, work = zip(*times, strict=True)
+            yield number, statistics.median(clock), statistics.median(work)
             times = []
-    return rows
 
 
 def start(url: str, name: str, count: int) -> subprocess.Popen[str]:
@@ -80,7 +81,9 @@ def kills(url: str, number: int, seed: int) -> tuple[int, int, int]:
     source, reported = random.Random(seed), []
     for index in range(number):
         running = start(url, f"k{index}", 100_000)
-        time.sleep(source.uniform(0.3, 1.5))
+        assert running.stdout is not None
+        reported.append(running.stdout.readline().strip())  # it is at work
+        time.sleep(source.uniform(0.0, 0.1))
         running.kill()
         reported += running.communicate()[0].split()
     with Ledger(url) as ledger, ledger.store.transaction(write=False) as connection:
@@ -109,8 +112,9 @@ def main(argv: list[str]) -> int:
         if flags.spends:
             with new(url, "spends", eps=3, delta=1e-6) as ledger:
                 try:
-                    for number, milliseconds in spends(ledger, flags.spends, flags.seed):
-                        print(f"| distinct releases, up to {number} | {milliseconds:.1f} ms a spend |", flush=True)
+                    for number, clock, work in spends(ledger, flags.spends, flags.seed):
+                        figures = f"{clock:.1f} ms a spend, {work:.1f} of CPU"
+                        print(f"| distinct releases, up to {number} | {figures} |", flush=True)
                 except (Refused, Unsupported) as error:
                     print(f"| distinct releases | {error} |")
         if flags.writers:

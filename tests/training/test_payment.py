@@ -99,3 +99,22 @@ def test_reports_are_paid_for_before_a_record_is_used(tmp_path):
     with pytest.raises(Refused):
         wpriv.privatize(records, "local-gauss", radius=1, eps=0.9, delta=1e-5, ledger=url)
     assert states(url) == {"done": 1}
+
+
+def test_a_network_of_ones_own_is_paid_for_or_refused_before_anything_is_written(tmp_path):
+    url = f"sqlite:///{tmp_path}/own.db"
+    Ledger.create(url, eps=3, delta=1e-5).close()
+    records = np.random.default_rng(0).normal(size=(200, 4)).astype("float32")
+    labels = (records[:, 0] > 0).astype("int64")
+
+    def fit(sigma: float, out: str) -> None:
+        torch = pytest.importorskip("torch")
+        terms = {"batch": 20, "steps": 2, "lr": 0.5, "clip": 1.0, "delta": 1e-5, "classes": [0, 1], "progress": False}
+        network = torch.nn.Sequential(torch.nn.Linear(4, 2))
+        wpriv.train(network, (records, labels), sigma=sigma, out=tmp_path / out, ledger=url, **terms)
+
+    fit(20.0, "paid")
+    assert states(url) == {"done": 1}
+    with pytest.raises(Refused, match="Nothing was spent"):
+        fit(0.3, "refused")
+    assert not (tmp_path / "refused").exists()

@@ -64,6 +64,7 @@ def train(
     fork: bool = False,
     fresh: bool = False,
     data_root: str | Path | None = None,
+    ledger: str | None = None,
 ) -> Trained:
     """Train a recipe, or a network of your own on records of your own, and account for the releases that happened.
 
@@ -124,6 +125,7 @@ def train(
         fork: continue from the weights in ``out`` with a changed recipe; the cost is that of both runs.
         fresh: begin again; earlier results in ``out`` are moved aside.
         data_root: folder of the data sets.
+        ledger: URL of a ``wpriv.Ledger`` that pays for the steps before the first one, or refuses.
     Returns:
         The Trained: metrics, guarantees and the statement. ``Trained.require()`` raises if an expected number was
         missed.
@@ -148,14 +150,14 @@ def train(
         owner = "a network: change keys of a recipe by `set={'privacy.eps': 2}`"
         _refuse(owner, {"data": data, **of_network, "progress": progress})
         loaded = recipe_of(recipe, quick=quick, changes=set)
-        return run(loaded, _folder(out, loaded), device=device, root=data_root, logs=logs, **start)
+        return run(loaded, _folder(out, loaded), device=device, root=data_root, logs=logs, ledger=ledger, **start)
     owner = "a recipe: give the options of a network by keyword"
     _refuse(owner, {"set": set, "quick": quick or None, "data_root": data_root})
     given = {name: value for name, value in of_network.items() if value is not None}
     training = own_training.own_training(recipe, data, **given)
     say = None if progress is False else _print_line
     with signals() as stop:
-        return training_run.own_run(training, out, device, say, stop, logs).run(**start)
+        return training_run.own_run(training, out, device, say, stop, logs, ledger).run(**start)
 
 
 def train_all(

@@ -337,11 +337,17 @@ class TrainingRun:
 
 
 def own_run(
-    training: OwnTraining, out: str | Path | None, device: str, say: progress.Say | None, stop: Stop, logs: Logs
+    training: OwnTraining,
+    out: str | Path | None,
+    device: str,
+    say: progress.Say | None,
+    stop: Stop,
+    logs: Logs,
+    ledger: str | None = None,
 ) -> TrainingRun:
     """Return the run of a network of the calling program, in a new folder unless one is named."""
     folder = own_training.free_folder(training.recipe.name) if out is None else Path(out)
-    return TrainingRun(training.recipe, folder, training.data, device, say, stop, time.time(), training, logs)
+    return TrainingRun(training.recipe, folder, training.data, device, say, stop, time.time(), training, logs, ledger)
 
 
 @dataclass(frozen=True)
