@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -130,8 +129,9 @@ def command(
 
 
 def _words(text: str) -> list[str]:
-    """Words with commas in between, in quotes where they have commas themselves."""
-    return next(csv.reader([text], skipinitialspace=True), [])
+    from wpriv.files import csv_tables
+
+    return csv_tables.words(text)
 
 
 def _counts(kinds: Sequence[str], overall: bool) -> list[Output]:

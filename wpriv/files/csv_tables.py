@@ -58,6 +58,11 @@ def rows(text: str) -> Iterator[tuple[int, list[str]]]:
         raise CsvError(f"not a CSV table ({error}){rest}", line) from None
 
 
+def words(text: str) -> list[str]:
+    """Return words with commas in between, in quotes where they have commas themselves."""
+    return next(csv.reader([text], skipinitialspace=True), [])
+
+
 class NotANumber(CsvError):
     """A cell of a numeric column that is no number."""
 

@@ -116,7 +116,10 @@ def _checkpoint(path: Path) -> Found:
 
 def _metrics(file: Path) -> Found:
     """The last eps of a log; what it belongs to is not there."""
-    names, *rows = [cells for _, cells in csv_tables.rows(_documents.text_of(file))] or [[]]
+    try:
+        names, *rows = [cells for _, cells in csv_tables.rows(_documents.text_of(file))] or [[]]
+    except csv_tables.CsvError as error:
+        raise UsageError(f"{file}: {str(error)[:120]}") from None
     for cells in reversed(rows):
         row = dict(zip(names, cells, strict=False))
         for name in COLUMNS:
