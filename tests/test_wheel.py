@@ -47,6 +47,8 @@ OPTIONAL = {
     "opacus": "opacus",
     "dp_accounting": "dp-accounting",
     "sqlalchemy": "ledger",
+    "starlette": "ledger-serve",
+    "uvicorn": "ledger-serve",
     "psycopg": "postgres",
 }  # imported behind a message that names the extra
 # modules that go by another name than their distribution
@@ -188,7 +190,7 @@ def test_the_wheel_holds_every_recipe_the_digits_and_their_licence(wheel):
     assert {f"wpriv/{name}" for name in recipes} <= names
     assert {"wpriv/training/data/digits.csv.gz", "wpriv/training/data/digits.LICENSE.txt", "wpriv/py.typed"} <= names
     data_sets = {f"wpriv/training/data/{name}.LICENSE.txt" for name in ("digits", "docstrings")}
-    assert set(licences) == {"LICENSE", *data_sets}
+    assert set(licences) == {"LICENSE", "wpriv/ledger/templates/htmx.LICENSE.txt", *data_sets}
 
 
 def test_every_import_of_the_package_is_declared_and_every_declaration_is_imported(wheel):

@@ -47,6 +47,7 @@ BEFORE = {
 FILES = {
     "people.csv": "age,income\n" + "20,0\n40,1\n" * 5,
     "ledger.json": "[[4, 0.01, 1000]]\n",
+    "stays.csv": "patient,ward,days\n1,A,3\n2,B,5\n",
     "scores.csv": "score,in\n" + "".join(f"{i * 37 % 200},{i % 2}\n" for i in range(200)),
     "premises.yaml": "kind: check\nclaim: {eps: 5, delta: 1e-5}\nprocess: {mech: gauss, sigma: 1}\n"
     "adjacency: add-remove\nmax_per_unit: 1\nrecords_public: no\n",
@@ -59,6 +60,7 @@ NOT_RUN = (
     "claims/libraries",
     "checkpoint.pt",
     "refresh",
+    "ledger serve",
 )
 
 

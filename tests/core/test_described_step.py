@@ -27,7 +27,9 @@ SAMPLINGS = [
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_a_step_comes_back_from_its_description(name, sampling):
-    for values in EXAMPLES[name]:
+    # balls in bins say themselves how far apart the steps of a record lie
+    in_bins = name == "matrix-gauss" and sampling.kind == "allocation"
+    for values in [{"sigma": 3.0, "strategy": "banded:2"}] if in_bins else EXAMPLES[name]:
         step = Step(registry.mechanism(name)(**values), 40, sampling)
         assert Step.from_dict(json.loads(json.dumps(step.describe()))) == step
 

@@ -219,7 +219,7 @@ def test_persons_come_in_the_order_of_their_first_record_and_padding_is_their_ow
         ({"person": PERSONS}, "give both; found max_per_person None"),
         ({"max_per_person": 3}, "give both; found no person"),
         ({"person": PERSONS, "max_per_person": 0}, "must be above 0"),
-        ({"person": PERSONS, "max_per_person": 2, "copies": 2}, "averages over the records of a person"),
+        ({"person": PERSONS, "max_per_person": 2, "copies": 2}, "leave `copies` and `augment` out"),
     ],
 )
 def test_a_person_without_a_public_limit_is_refused(given, word):
