@@ -180,3 +180,11 @@ def test_no_other_module_parses_or_formats_csv():
             if {"csv", "pandas"} & {name.partition(".")[0] for name in names}:
                 users.append(path.relative_to(PACKAGE).as_posix())
     assert set(users) == {"files/csv_tables.py"}
+
+
+def test_the_longest_cell_of_rows_does_not_hang_on_tables_that_were_read_before(tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text("a,b\n1," + "9" * 200_000 + "\n")
+    assert len(csv_tables.text_columns(table, ["b"])["b"][0]) == 200_000
+    with pytest.raises(csv_tables.CsvError, match="not a CSV table"):
+        list(csv_tables.rows(table.read_text()))

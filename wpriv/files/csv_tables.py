@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 LARGE = 10_000_000  # characters above which loading pandas saves time
+LONGEST_CELL = 131_072  # characters of a cell of rows(); the limit of the csv module is one for the whole process
 
 
 class CsvError(ValueError):
@@ -46,6 +47,7 @@ def decode(raw: bytes) -> str:
 
 def rows(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield each row that is not blank, with the number of its first line."""
+    csv.field_size_limit(LONGEST_CELL)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
     try:
