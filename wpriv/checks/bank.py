@@ -69,10 +69,10 @@ class Checked:
         """The JSON object of the command line, with infinities still floats."""
         about = self.about.model_dump(include={"title", "source", "seen", "breaks", "corrected", "expect"})
         ends = self.verdict.epsilon or (None, None)
-        found = {"verdict": self.verdict.verdict, "epsilon_lower": ends[0], "epsilon_upper": ends[1]}
+        verdict = {"verdict": self.verdict.verdict, "epsilon_lower": ends[0], "epsilon_upper": ends[1]}
         claim = self.verdict.judgement.claim
         claimed = {"claim": None if claim is None else claim.as_dict(), "adjacency": self.verdict.adjacency}
-        return {"name": self.name, **about, **claimed, **found, "reason": self.verdict.sentence()}
+        return {"name": self.name, **about, **claimed, **verdict, "reason": self.verdict.sentence()}
 
 
 def files_of(name: str | Path) -> list[Path]:

@@ -17,7 +17,7 @@ from wpriv.accounting.claims.decide import decide
 from wpriv.accounting.claims.decision import OPEN, PROVED, REFUTED, Decision, Question
 from wpriv.checks import what_ran
 from wpriv.checks.premises import COMPUTED, DECLARED, Fact, Found, Premises, Value
-from wpriv.checks.what_ran import ADD, ZERO, Difference, Run
+from wpriv.checks.run import ADD, ZERO, Difference, Run
 from wpriv.config.claim import Claim
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError

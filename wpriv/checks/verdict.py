@@ -20,7 +20,7 @@ from wpriv.checks.judge import (
     where_kept,
 )
 from wpriv.checks.premises import COMPUTED, DECLARED, Premises, Value
-from wpriv.checks.what_ran import ADD, ZERO, Difference
+from wpriv.checks.run import ADD, ZERO, Difference
 from wpriv.core.process import MAX_STEPS
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files.shown import Shown

@@ -103,7 +103,7 @@ class Step:
 
     @property
     def releases(self) -> int:
-        """How many pairs compose: steps, passes of steps, or one training with correlated noise and fixed bins."""
+        """The number of pairs that compose: steps, passes of steps, or one training with noise correlated over bins."""
         one = self.mechanism.release == Release.MATRIX and self.sampling.kind == "allocation"
         return 1 if one else self.n // self.sampling.pass_steps
 

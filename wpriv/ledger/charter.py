@@ -112,8 +112,8 @@ def charter(
     gates = []
     for scope, row in limited:
         limit = Limit(**row)
-        made = filters.of_limit(limit, rule, kappa, leaks, declared if scope == ROOT else None)
-        gates.append(Gate(scope, limit, made))
+        kept = filters.of_limit(limit, rule, kappa, leaks, declared if scope == ROOT else None)
+        gates.append(Gate(scope, limit, kept))
     split = tuple(map(Partition.parse, partitions))
     tree = Tree(tuple(parents), split, tuple(gates), adjacency)
     return Charter(rule, tree, group, unit, () if declared is None else declared.steps)

@@ -64,8 +64,8 @@ class Limit:
         for name, value in given.items():
             object.__setattr__(self, name, number(value, f"`{name}`"))
         if given.keys() not in ({"eps", "delta"}, {"rho"}, {"mu"}):
-            found = " and ".join(f"`{name}`" for name in given) or "nothing"
-            raise UsageError(f"a limit is `eps` with `delta`, or `rho`, or `mu`; found {found}")
+            names = " and ".join(f"`{name}`" for name in given) or "nothing"
+            raise UsageError(f"a limit is `eps` with `delta`, or `rho`, or `mu`; found {names}")
         for name, value in given.items():
             if not (number(value, name) > 0 or (name == "delta" and value == 0)):
                 raise UsageError(f"`{name}` of a limit must be greater than 0; found {short(value)}")

@@ -236,10 +236,10 @@ class Overview:
         totals = [
             (
                 name,
-                len(made),
-                [sum(each.shares.get(gate, 0.0) for each in made) for gate in range(len(self.tree.gates))],
+                len(releases),
+                [sum(each.shares.get(gate, 0.0) for each in releases) for gate in range(len(self.tree.gates))],
             )
-            for name, made in rows.items()
+            for name, releases in rows.items()
         ]
         totals.sort(key=lambda row: (-max(row[2]), row[0]))
         return [

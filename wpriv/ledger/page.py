@@ -147,17 +147,17 @@ class Page:
     async def spend(self, request: Request) -> Response:
         """Spend a release, where the token is right."""
         if self.token is None:
-            return self._said(request, 403, "wrong", "this page is read-only: it was started without --token-file")
+            return self._answered(request, 403, "wrong", "this page is read-only: it was started without --token-file")
         body = b""
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_BODY:
-                return self._said(request, 413, "wrong", f"a request has at most {MAX_BODY} bytes")
+                return self._answered(request, 413, "wrong", f"a request has at most {MAX_BODY} bytes")
         fields = dict(urllib.parse.parse_qsl(body.decode("utf-8", "replace")))
         scheme, _, word = request.headers.get("authorization", "").partition(" ")
         given = word.strip() if scheme.lower() == "bearer" else fields.get("token", "")
         if not hmac.compare_digest(given.encode(), self.token.encode()):
-            return self._said(request, 401, "wrong", "the token is missing or wrong. Nothing was spent")
+            return self._answered(request, 401, "wrong", "the token is missing or wrong. Nothing was spent")
         return await run_in_threadpool(self._spent, request, fields)
 
     def _spent(self, request: Request, fields: dict[str, str]) -> Response:
@@ -167,14 +167,16 @@ class Page:
             with Ledger(self.url) as ledger:
                 receipt = ledger.spend(words, scope=fields.get("scope") or ROOT, **about)
         except Refused as error:
-            return self._said(request, 409, "refused", str(error))
+            return self._answered(request, 409, "refused", str(error))
         except (UsageError, Unsupported) as error:
-            return self._said(request, 400, "wrong", str(error))
+            return self._answered(request, 400, "wrong", str(error))
         again = " before; nothing was spent again" if receipt.repeated else ""
         message = f"release {receipt.release}: {receipt.state}{again}, entry {receipt.seq} {receipt.digest}"
-        return self._said(request, 200, "spent", message, receipt)
+        return self._answered(request, 200, "spent", message, receipt)
 
-    def _said(self, request: Request, status: int, kind: str, message: str, receipt: Receipt | None = None) -> Response:
+    def _answered(
+        self, request: Request, status: int, kind: str, message: str, receipt: Receipt | None = None
+    ) -> Response:
         """An answer to ``POST /spend``: JSON, a part of the page for its script, or the whole page."""
         extra = {"WWW-Authenticate": "Bearer"} if status == 401 else {"HX-Trigger": "spent"}
         if "application/json" in request.headers.get("accept", ""):
@@ -182,11 +184,11 @@ class Page:
             return JSONResponse({"kind": kind, "message": message, **about}, status, headers=extra)
         answer: dict[str, object] = {"kind": kind, "message": message}
         if "hx-request" in request.headers:
-            made = self.filled("answer", {"answer": answer}, status)
+            response = self.filled("answer", {"answer": answer}, status)
         else:
-            made = self.whole("", ROOT, answer, status)
-        made.headers.update(extra)
-        return made
+            response = self.whole("", ROOT, answer, status)
+        response.headers.update(extra)
+        return response
 
     async def broken(self, request: Request, error: Exception) -> Response:
         """A ledger that cannot be read, or whose entries do not follow from each other."""

@@ -185,10 +185,12 @@ class Reader:
             self.store.row(connection, lock=False)
             began = {row.id for row in self.store.releases(connection) if row.state in SPENT}
             entries = self.store.entries(connection)
-        made = [entry.content() for entry in entries if entry.kind in ("spend", "reserve") and entry.release in began]
+        contents = [
+            entry.content() for entry in entries if entry.kind in ("spend", "reserve") and entry.release in began
+        ]
         return [
             {**step, "records": about["records"]} if about["records"] else step
-            for about in made
+            for about in contents
             for step in about["steps"]
         ]
 

@@ -59,7 +59,7 @@ class Partition:
     fixed: bool = False
 
     def counted(self, adjacency: str) -> int:
-        """How many of the largest parts are charged: under replace-one a record may move between two."""
+        """The number of the largest parts that are charged; under replace-one a record may move between two."""
         return self.most * (2 if adjacency == Adjacency.REPLACE_ONE and not self.fixed else 1)
 
     @classmethod
@@ -220,10 +220,10 @@ class Books:
             for number in range(len(self.tree.gates[gate].filters)):
                 if (gate, number) in self.closed:
                     continue
-                found = self._fitting(release, place, gate, number, tariff)
-                fits = fits or found is not None
+                bookings = self._fitting(release, place, gate, number, tariff)
+                fits = fits or bookings is not None
                 # an exceeded filter of a union is closed for good
-                changes += [Booking(release, gate, number, -1, ())] if found is None else found
+                changes += [Booking(release, gate, number, -1, ())] if bookings is None else bookings
             if not fits:
                 return Refusal(gate, self.left(gate))
         return changes

@@ -117,11 +117,11 @@ class Ledger(Reader):
         Raises:
             UsageError: a ledger is there, or a term is wrong. Unsupported: the rule has no filter for a limit.
         """
-        made = charter.charter(**terms)
-        body = made.as_text()
+        terms_kept = charter.charter(**terms)
+        body = terms_kept.as_text()
         about = {"body": {"charter": json.loads(body)}, "actor": actor}
         store = Store(url, create=True)
-        store.create(secrets.token_hex(8), made.rule, body, digest(body), about)
+        store.create(secrets.token_hex(8), terms_kept.rule, body, digest(body), about)
         store.close()
         return cls(url)
 
@@ -299,13 +299,15 @@ class Ledger(Reader):
                         both = before, books
                         return self._write(connection, head, kind, both, changes, place, body, named, expires)
                     if not dry_run:
-                        said = {"actor": actor, "reason": reason, "because": str(refused)}
-                        noted = {
-                            "time": self.store.now(connection, head),
-                            "body": canonical(about),
-                            "place": str(place),
-                        }
-                        self.store.note_refusal(connection, **noted, **said)
+                        self.store.note_refusal(
+                            connection,
+                            time=self.store.now(connection, head),
+                            body=canonical(about),
+                            place=str(place),
+                            actor=actor,
+                            reason=reason,
+                            because=str(refused),
+                        )
                 raise refused
             except _UnknownCharge:
                 self._learn(units, place)
@@ -336,7 +338,7 @@ class Ledger(Reader):
         until = None if expires is None else _later(now, expires)
         body = {**body, "bookings": [asdict(each) for each in mine], "planned_steps": taken, "expires": until}
         state = PENDING if reserved else "begun"
-        made = self.store.append(connection, head, kind, body=body, time=now, **named)
+        entry = self.store.append(connection, head, kind, body=body, time=now, **named)
         digests = {"pair_digest": body["request"], "nonce_digest": None}
         self.store.add_release(connection, name, place, state=state, expires=until, **digests)
         self.store.write_books(connection, before, books)
@@ -344,7 +346,7 @@ class Ledger(Reader):
         for charge, known in self._fresh.items():
             self.store.keep_tariff(connection, *charge, known)
         self._fresh = {}
-        return Receipt(name, state, made.seq, made.digest, expires=until)
+        return Receipt(name, state, entry.seq, entry.digest, expires=until)
 
     def _stored(self, connection: Any, entry: Entry, key: str, request: str) -> Receipt:
         """The outcome of an earlier call with this key."""

@@ -406,9 +406,9 @@ class Store:
         Raises:
             UsageError: there is none.
         """
-        made = ENTRY.c.kind.in_(("spend", "reserve"))
-        row = connection.execute(select(ENTRY).where(made, ENTRY.c.release == release)).one_or_none()
-        row = row or connection.execute(select(ENTRY).where(made, ENTRY.c.key == release)).one_or_none()
+        admitted = ENTRY.c.kind.in_(("spend", "reserve"))
+        row = connection.execute(select(ENTRY).where(admitted, ENTRY.c.release == release)).one_or_none()
+        row = row or connection.execute(select(ENTRY).where(admitted, ENTRY.c.key == release)).one_or_none()
         if row is None:
             raise UsageError(f"no release {release[:60]!r} in {self.url}. `wpriv ledger status {self.url}` lists them")
         return Entry(**row._mapping)

@@ -176,10 +176,10 @@ def _thresholds(family: str, spread: float, digits: int) -> tuple[list[int], int
     """Return the whole parts of F(k) 2^digits, k rising from the second value, which is returned as well."""
     for extra in (96, 224, 480, 992):
         p = digits + 2 * extra
-        found = _weights(family, spread, p, digits + extra)
-        half = found.weights[1:]
-        total = found.weights[0] + 2 * sum(half)
-        over = 2 * found.missing
+        table = _weights(family, spread, p, digits + extra)
+        half = table.weights[1:]
+        total = table.weights[0] + 2 * sum(half)
+        over = 2 * table.missing
         below = list(accumulate(half[::-1]))  # sum of the weights up to -K, ..., up to -1
         sums = [*below, *(total - sum_ for sum_ in below[::-1]), total]
         # what is missing at most: of the whole, and to the left of a value
