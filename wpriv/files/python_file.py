@@ -157,7 +157,8 @@ def _module(path: Path, content: str) -> ModuleType:
     beside = str(path.parent)
     sys.path.insert(0, beside)
     try:
-        spec.loader.exec_module(module)
+        # not by the loader, whose cache takes a file of the same second and size for unchanged
+        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
     except Exception as error:  # as above
         del sys.modules[name]
         raise UsageError(f"{_place(path, error)}: the file fails when it is run: {_words(error)}") from error
