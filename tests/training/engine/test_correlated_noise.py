@@ -5,7 +5,6 @@ Oracle: Z drawn by itself from the same key, and a literal loop in float64 that 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -13,10 +12,8 @@ import pytest
 import torch
 
 from tests.training.engine import toys
-from wpriv.accounting.mechanisms.matrix_gauss import MatrixGauss
 from wpriv.core.kinds import Allocation
-from wpriv.core.process import Step
-from wpriv.errors import Unsupported, UsageError
+from wpriv.errors import Interrupted, Unsupported, UsageError
 from wpriv.randomness import training_seeds
 from wpriv.strategies import strategy
 from wpriv.training.engine.sampler import AllocationSampler, sampler
@@ -115,14 +112,6 @@ def test_covariance_between_steps_is_that_of_the_inverse(name):
 # a training
 
 
-def correlated(name, epochs=2, multiplier=0.7, every=60.0):
-    """A schedule of the toy training with a strategy, and its strategy."""
-    plan = toys.schedule(3 * epochs, kind="allocation", multiplier=multiplier, every=every)
-    step = Step(MatrixGauss(multiplier, name), plan.steps, plan.sampling)
-    chosen = strategy(step.mechanism.strategy, 0, step.mechanism.separation)
-    return dataclasses.replace(plan, step=step, recursion=recursion(chosen)), chosen
-
-
 def test_every_record_takes_part_in_each_epoch_at_a_distance_of_all_bins():
     drawn = sampler(Allocation(1 / 5), 40, 8, np.random.default_rng(0), once=True)
     assert isinstance(drawn, AllocationSampler)
@@ -149,7 +138,7 @@ def test_bins_go_on_after_a_restart_and_are_uniform():
 
 @pytest.mark.parametrize("name", ["lambda:0.9", "banded:2", "blt:1", "bisr:3"])
 def test_a_training_adds_the_inverse_times_independent_noise_to_its_clipped_sums(tmp_path, name):
-    plan, chosen = correlated(name)
+    plan, chosen = toys.schedule(6, strategy=name), strategy(name, 6, 3)
     own = toys.engine(tmp_path, plan)
     sums, noisy, aggregate = [], [], own.job.aggregate
 
@@ -170,7 +159,7 @@ def test_a_training_adds_the_inverse_times_independent_noise_to_its_clipped_sums
 
 
 def test_identity_for_one_epoch_is_dp_sgd_by_random_allocation_bit_for_bit(tmp_path):
-    plan, _ = correlated("identity", epochs=1)
+    plan = toys.schedule(3, strategy="identity")
     one, other = toys.engine(tmp_path / "one", plan), toys.engine(tmp_path / "two", toys.schedule(3, kind="allocation"))
     one.run()
     other.run()
@@ -179,9 +168,7 @@ def test_identity_for_one_epoch_is_dp_sgd_by_random_allocation_bit_for_bit(tmp_p
 
 @pytest.mark.parametrize("name", ["lambda:0.9", "banded:3", "blt:2"])
 def test_a_stopped_training_goes_on_bit_for_bit(tmp_path, name):
-    from wpriv.errors import Interrupted
-
-    plan, _ = correlated(name, epochs=3)
+    plan = toys.schedule(9, strategy=name)
     whole = toys.engine(tmp_path / "whole", plan)
     whole.run()
     for stop in (1, 2, 5):
