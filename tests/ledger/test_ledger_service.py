@@ -45,6 +45,32 @@ def test_it_admits_560_gaussian_releases_and_refuses_one_more(url):
         assert ledger.check() != []
 
 
+@pytest.mark.parametrize(
+    ("what", "fits"),
+    [
+        ("laplace scale=20", 22),
+        ("gauss sigma=100", 559),
+        pytest.param("gauss sigma=1 poisson 0.01", 19, marks=pytest.mark.nightly),
+    ],
+)
+def test_what_still_fits_does_in_one_release_and_one_more_does_not(tmp_path, what, fits):
+    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+        assert ledger.fits(what) == fits
+        with pytest.raises(Refused, match=f"room for {fits} of its {fits + 1} releases"):
+            ledger.spend(f"{what} n={fits + 1}")
+        ledger.spend(f"{what} n={fits}")
+        assert ledger.fits(what) == 0
+        ledger.check()
+
+
+def test_twenty_one_releases_fit_one_by_one_by_their_floors(tmp_path):
+    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+        for _ in range(21):
+            assert ledger.fits("laplace scale=20") > 0
+            ledger.spend("laplace scale=20")
+        assert ledger.fits("laplace scale=20") == 0
+
+
 def test_the_fifty_first_leak_is_refused_by_a(tmp_path):
     with made(f"sqlite:///{tmp_path}/b.db", leaks=5e-8) as ledger:
         ledger.spend("dp eps0=0 delta0=1e-9 n=50")
