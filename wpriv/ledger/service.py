@@ -24,7 +24,7 @@ from wpriv.ledger.charges import Unit
 from wpriv.ledger.charter import What, canonical, digest, process_of
 from wpriv.ledger.filters import TOO_MUCH, UNITS, Filter, Limit
 from wpriv.ledger.reading import PLANNED, Reader
-from wpriv.ledger.scopes import ROOT, Booking, Books, Place, Refusal
+from wpriv.ledger.scopes import ROOT, Booking, Books, InForce, Place, Refusal
 from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store
 from wpriv.numerics.numbers import text
 
@@ -111,7 +111,8 @@ class Ledger(Reader):
         """Make a ledger; its rule, neighbours and limits are fixed before the first release.
 
         Args:
-            terms: eps and delta, rho, or mu of the whole; several in ``limits``, as eps=3,delta=1e-9. rule: residue
+            terms: eps and delta, rho, or mu of the whole; several in ``limits``, as eps=3,delta=1e-9. ceiling: what is
+                promised, where these are lower and may rise to it. rule: residue
                 (default), rdp, gauss, basic or union. kappa and leaks (A) of residue. plan: releases declared now, in
                 words. adjacency, group and unit: what is protected. scopes: ``sales``, ``sales:eps=1,delta=1e-6``.
                 partitions: ``sales:region=north,south``, with ``;k=2`` or ``;fixed``.
@@ -220,6 +221,50 @@ class Ledger(Reader):
     def cancel(self, release: str) -> Receipt:
         """Return the charge of a reservation that has not begun."""
         return self._end(release, "cancelled", (PENDING,))
+
+    def limit(
+        self,
+        limit: Limit,
+        *,
+        scope: str = ROOT,
+        of: Limit | None = None,
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Limit:
+        """Change the limit up to which a scope may be spent from; what is promised of it does not change.
+
+        Args:
+            limit: the new one; it may be lower than before, or rise to the ceiling that was fixed at the start.
+            of: which of several limits of the scope is meant, by its promise.
+        Returns:
+            The limit that was in force before.
+        Raises:
+            Refused: it is above the ceiling. UsageError: the scope has no such limit, or several.
+        """
+        tree = self.charter.tree
+        tree.check(Place(scope))
+        gates = [number for number, gate in enumerate(tree.gates) if gate.scope == scope]
+        meant = [number for number in gates if of in (None, tree.gates[number].limit)]
+        meant = [number for number in meant if tree.gates[number].limit.as_dict().keys() == limit.as_dict().keys()]
+        if len(meant) != 1:
+            known = ", ".join(str(tree.gates[number].limit) for number in gates) or "no limit"
+            raise UsageError(f"scope {scope} has {known}; say by `of` which one {limit} is to take the place of")
+        gate = tree.gates[meant[0]]
+        ceiling = gate.limit.as_dict()
+        if any(value > ceiling[name] for name, value in limit.as_dict().items()):
+            raise Refused(
+                f"the limit of scope {scope} may rise to {gate.limit}, which has been promised from the start; found "
+                f"{limit}. Nothing was changed"
+            )
+        plan = Process(self.charter.plan, tree.adjacency, self.charter.group) if self.charter.plan else None
+        caps = filters.caps(limit, gate.limit, gate.filters, plan if scope == ROOT else None)
+        with self._locked() as (connection, head):
+            before = self.store.books(connection, tree).in_force(meant[0]).limit
+            now = InForce(limit, caps)
+            body = {"gate": meant[0], "scope": scope, "before": before.as_dict(), "now": charter.describe(now)}
+            self.store.append(connection, head, "limit", actor=actor, reason=reason, body=body)
+            self.store.set_limit(connection, meant[0], now)
+        return before
 
     def state(self, release: str) -> Receipt:
         """Where a release stands, by its number or its key."""
@@ -331,6 +376,7 @@ class Ledger(Reader):
             row[place] = row.get(place, 0) + n
         now = self.store.now(connection, head)
         until = None if expires is None else _later(now, expires)
+        body = {**body, "limits": digest(self.charter.as_text())}
         body = {**body, "bookings": [asdict(each) for each in mine], "planned_steps": taken, "expires": until}
         state = PENDING if reserved else "begun"
         entry = self.store.append(connection, head, kind, body=body, time=now, **named)
@@ -418,9 +464,9 @@ class Ledger(Reader):
         left = ", ".join(f"{text(100 * max(share, 0), up=False, digits=4)}% of {name}" for name, share in refusal.left)
         rest = "" if fits is None else f"; there is room for {fits} of its {units[0][1]} releases"
         error = Refused(
-            f"refused by scope {gate.scope}: its limit {gate.limit} has {left} left{rest}. Nothing was spent"
+            f"refused by scope {gate.scope}: its limit {refusal.limit} has {left} left{rest}. Nothing was spent"
         )
-        error.scope, error.limit, error.left, error.fits = gate.scope, gate.limit, refusal.left, fits
+        error.scope, error.limit, error.left, error.fits = gate.scope, refusal.limit, refusal.left, fits
         return error
 
     def _room(self, connection: Any, books: Books, units: Units, place: Place) -> int | None:
@@ -429,20 +475,23 @@ class Ledger(Reader):
 
     def _fits(self, connection: Any, books: Books, unit: Unit, most: int, place: Place) -> int:
         """The largest number of releases of one kind that fits in one release, at most ``most``."""
-        kept, gates = dict(self._fresh), self.charter.tree.gates_of(place)
+        kept, room = dict(self._fresh), dict[tuple[int, int], list[int]]()
+        for gate in self.charter.tree.gates_of(place):
+            for number, caps in enumerate(books.in_force(gate).caps):
+                room[gate, number] = [cap - books.total(gate, number, account) for account, cap in enumerate(caps)]
 
         def fit(count: int) -> int:
             """About how many fit, if so many do; else 0."""
             tariff = self._tariff(connection, [(unit, count)], compute=True)
-            for gate in gates:  # the charge falls as the floor grows
-                least = [tariff(NEW, gate, k, 0)[0] for k in range(len(self.charter.tree.gates[gate].filters))]
-                if all(UNITS - books.total(gate, k, 0) < amount for k, amount in enumerate(least)):
-                    return 0
+            # the charge falls as the floor grows
+            most_of = {key: tariff(NEW, *key, 0)[0] <= left[0] for key, left in room.items()}
+            if not all(any(fits for key, fits in most_of.items() if key[0] == gate) for gate, _ in room):
+                return 0
             changes = books.admit(NEW, place, tariff)
             if isinstance(changes, Refusal):
                 return 0
             shares = [
-                Fraction(UNITS - books.total(each.gate, each.filter, account), amount)
+                Fraction(room[each.gate, each.filter][account], amount)
                 for each in changes
                 for account, amount in enumerate(each.amounts)
                 if each.release == NEW and amount
