@@ -10,7 +10,7 @@ import pytest
 
 from wpriv.errors import UsageError
 from wpriv.numerics.strategy_sensitivity import strategy_sensitivity
-from wpriv.strategies import KINDS, Problem, optimal_gaps, strategy
+from wpriv.strategies import KINDS, Problem, _products, _reciprocal, strategy
 
 NAMES = ("identity", "prefix", "root:5", "bsr:4", "banded:5", "blt:2", "blt:3", "bisr:4", "bandinv:5", "lambda:0.7")
 OPTIMAL = [("banded:5", 1), ("banded:5", 6), ("blt:2", 1), ("blt:3", 1), ("bandinv:4", 1), ("bandinv:4", 6)]
@@ -159,17 +159,27 @@ def test_the_losses_are_those_that_jax_privacy_reaches(name, steps, separation, 
     assert ours == pytest.approx(theirs, rel=1e-9)
 
 
-@pytest.mark.slow
-def test_two_buffers_for_many_steps_are_those_of_jax_privacy():
+def test_the_loss_of_two_buffers_is_stationary_where_jax_privacy_finds_its_least():
     """The golden values of its tests (buffered_toeplitz_test, test_optimize_single_participation_golden)."""
-    gaps = optimal_gaps(Problem(100_000, 100_000, 1, "max"), 2)
-    assert 1 - gaps[::2] == pytest.approx([0.9999528892, 0.9857068667], rel=1e-7)
+    size, weights, decays = 100_000, [0.0122853238, 0.1878393665], [0.9999528892, 0.9857068667]
+    powers = np.array(decays)[:, None] ** np.arange(size - 1)
+    column = np.append(1.0, weights @ powers)
+    inverse = _reciprocal(column)
+    _, relative = Problem(size, size, 1, "max").value(column, inverse)
+    # a change of the column by a direction is one of c(x) by 1 + e direction(x) / c(x)
+    by_weight = [np.append(0.0, row) for row in powers]
+    by_decay = [
+        np.append(0.0, w * np.arange(size - 1) * row / d) for w, d, row in zip(weights, decays, powers, strict=True)
+    ]
+    for scale, direction in zip([*weights, *(1 - np.array(decays))], [*by_weight, *by_decay], strict=True):
+        slope = direction @ _products(relative, inverse)
+        assert abs(slope * scale) < 1e-5
 
 
-@pytest.mark.parametrize("steps", [10, 100, 1000, 8000])
+@pytest.mark.parametrize("steps", [10, 100, 1000, 4000])
 def test_the_losses_come_near_the_known_bound(steps):
-    """1 + log(n) / pi bounds the least of all matrices (Mathias 1993; Dvijotham et al. 2024, (2.8)); the root is near."""
+    """1 + log(n) / pi bounds the least of all matrices (Mathias 1993; Dvijotham et al. 2024, (2.8))."""
     root = strategy("root", steps).loss(steps, 1, "max")
-    blt = strategy("blt:4,loss=max", steps, steps, 1).loss(steps, 1, "max")
+    blt = strategy("blt:3,loss=max", steps, steps, 1).loss(steps, 1, "max")
     assert root <= blt * (1 + 1e-12) <= 1.01 * root
     assert root <= 1.07 + math.log(steps) / math.pi
