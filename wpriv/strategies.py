@@ -28,7 +28,7 @@ from wpriv.numerics.strategy_sensitivity import strategy_sensitivity
 
 MAX_STEPS = 8192
 # most buffers of a BLT: more change the loss by less than its digits
-MAX_BUFFERS = 16
+MAX_BUFFERS = 10
 
 
 class Kind(NamedTuple):
@@ -312,7 +312,7 @@ def _minimised(
     function: Callable[[Array], tuple[float, Array]], start: Array, bounds: Sequence[tuple[float, float | None]]
 ) -> Array:
     """The point that a quasi-Newton search reaches."""
-    options = {"maxiter": 2000, "maxfun": 4000, "maxcor": 30, "ftol": 1e-14, "gtol": 1e-9}
+    options = {"maxiter": 1000, "maxcor": 30, "ftol": 1e-13, "gtol": 1e-9}
     return np.asarray(minimize(function, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x)
 
 
@@ -368,7 +368,7 @@ def optimal_gaps(problem: Problem, buffers: int) -> Array:
     c(x) is the product of (1 - d'_i x) / (1 - d_i x) with 1 > d_1 > d'_1 > d_2 > ... > 0, so that all weights are
     positive and c falls. The unknowns are the logarithms of the ratios of neighbouring gaps.
     """
-    places, signs = np.arange(problem.size - 1), np.where(np.arange(2 * buffers) % 2, -1.0, 1.0)
+    places, signs = np.arange(problem.size - 1), np.tile([1.0, -1.0], buffers)
 
     def gaps_of(logs: Array) -> Array:
         return np.asarray(np.exp(np.cumsum(logs[::-1])[::-1]))
@@ -378,17 +378,26 @@ def optimal_gaps(problem: Problem, buffers: int) -> Array:
         weights, inverse_weights = _weights(gaps)
         column = _geometric(weights, gaps[::2], problem.size)
         value, relative = problem.value(column, _geometric(-inverse_weights, gaps[1::2], problem.size))
-        by_decay = signs * ((1 - gaps)[:, None] ** places @ relative[1:])
+        by_decay = signs[: gaps.size] * (np.exp(np.outer(np.log1p(-gaps), places)) @ relative[1:])
         return value, np.cumsum(-gaps * by_decay)
 
-    reached = []
-    for memory in {problem.size, max(problem.size / problem.participations, 2.0)}:
-        # gaps from that of the longest memory to one step, evenly in their logarithms
-        start = np.geomspace(1 / memory, 0.9, 2 * buffers)
-        logs = np.log(np.append(start[:-1] / start[1:], start[-1]))
-        logs = _minimised(loss, logs, [(-12.0, -1e-6)] * (2 * buffers))
-        reached.append((loss(logs)[0], logs))
-    return gaps_of(min(reached, key=lambda pair: pair[0])[1])
+    # gaps from that of the longest memory to one step, evenly in their logarithms
+    best = np.geomspace(1 / max(problem.size / problem.participations, 2.0), 0.9, 2)
+    for count in range(1, buffers + 1):
+        wide = np.geomspace(1 / problem.size, 0.9, 2 * count)
+        starts = [wide, best] if count == 1 else [wide, _with_pair(best)]
+        reached = []
+        for start in starts:
+            logs = _minimised(loss, np.log(start / np.append(start[1:], 1.0)), [(-12.0, -1e-6)] * (2 * count))
+            reached.append((loss(logs)[0], logs))
+        best = gaps_of(min(reached, key=lambda pair: pair[0])[1])
+    return best
+
+
+def _with_pair(gaps: Array) -> Array:
+    """Gaps with one more buffer, whose pair of gaps divides the widest interval."""
+    place = int(np.argmax(np.diff(np.log(gaps)))) + 1
+    return np.insert(gaps, place, np.geomspace(gaps[place - 1], gaps[place], 4)[1:3])
 
 
 def _weights(gaps: Array) -> tuple[Array, Array]:
@@ -402,4 +411,4 @@ def _weights(gaps: Array) -> tuple[Array, Array]:
 
 def _geometric(weights: Array, gaps: Array, size: int) -> Array:
     """[n] 1, and sums of weights times powers of the decays from the power 0 on."""
-    return np.append(1.0, weights @ (1 - gaps)[:, None] ** np.arange(size - 1))
+    return np.append(1.0, weights @ np.exp(np.outer(np.log1p(-gaps), np.arange(size - 1))))
