@@ -215,7 +215,7 @@ def main(argv: list[str]) -> int:
                 )
         if flags.replayed and not flags.url and shutil.which("strace"):
             tried, missing, doubled = ledger_replay.replay(flags.replayed, Path(folder), flags.seed)
-            failed |= bool(missing or doubled)
+            failed |= bool(missing or doubled or not tried)
             figures = f"{tried} states of the files, {missing} missing, {doubled} doubled"
             print(f"| {flags.replayed} spends replayed | {figures} |")
     return int(failed)

@@ -1,9 +1,10 @@
 """Power failures of a ledger in SQLite: every write is recorded, and the files are built again as they may be found.
 
 A kill leaves what was written to the kernel, so that it shows no missing fsync. Here ``strace`` records the writes, the
-fsyncs and the reported spends of a writer. At every fsync three states of the files are built: all that was written so
-far, only what had been forced to disk, and that with a random part of the sectors written since. Each has to open, to
-pass ``check``, and to hold every spend that was reported by then, once.
+fsyncs and the reported spends of a writer. The files are built as they may be found: at every fsync all that was
+written before it, what was forced to disk with a random part of the sectors written since, and what is forced after it;
+at every report what was forced. Each has to open, to pass ``check``, and to hold every spend that was reported by then,
+once.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def text_of(word: str) -> bytes:
 
 
 def states(trace: Path, base: Path, source: random.Random) -> Iterator[tuple[dict[str, bytearray], set[str]]]:
-    """The files of a ledger as they may be found at each fsync, with the keys that were reported by then."""
+    """The files of a ledger as they may be found at each fsync and report, with the keys that were reported by then."""
     files = {"": File(bytearray(base.read_bytes()))}
     files[""].force()
     reported: set[str] = set()
@@ -97,6 +98,7 @@ def states(trace: Path, base: Path, source: random.Random) -> Iterator[tuple[dic
             place = text_of(fd_path or path or "").decode()
             if name == "write" and number == "1":
                 reported |= set(text_of(data).decode().split())
+                yield {word: each.forced for word, each in files.items()}, set(reported)
             if not place.startswith(str(base)) or place.endswith("-shm"):
                 continue
             file = files.setdefault(place.removeprefix(str(base)), File())
@@ -108,12 +110,10 @@ def states(trace: Path, base: Path, source: random.Random) -> Iterator[tuple[dic
             elif name == "unlink":
                 del files[place.removeprefix(str(base))]
             elif name in ("fsync", "fdatasync"):
-                for force in (False, True):  # before it and after it
-                    if force:
-                        file.force()
-                    yield {word: each.written for word, each in files.items()}, set(reported)
-                    yield {word: each.forced for word, each in files.items()}, set(reported)
-                    yield {word: each.torn(source) for word, each in files.items()}, set(reported)
+                yield {word: each.written for word, each in files.items()}, set(reported)
+                yield {word: each.torn(source) for word, each in files.items()}, set(reported)
+                file.force()
+                yield {word: each.forced for word, each in files.items()}, set(reported)
 
 
 def replay(count: int, folder: Path, seed: int) -> tuple[int, int, int]:
