@@ -25,12 +25,11 @@ def diagnosed(data: object, **arguments: Any) -> Facts:
     """
     source = table(data)
     question = planning.checked(planning.asked(**arguments), source)
-    columns = source.read(question.columns())
-    missing = set(question.null)
-    cells = {
-        name: [None if isinstance(cell, str) and cell in missing else cell for cell in column]
-        for name, column in columns.items()
-    }
+    cells: dict[str, list[Cell]] = {name: [] for name in question.columns()}
+    for block in source.blocks(question.columns()):
+        for name, column in block.cells.items():
+            values, codes = column.without(question.null).coded()
+            cells[name] += [None if code < 0 else values[code] for code in codes.tolist()]
     count = max(map(len, cells.values()), default=0)
     persons = _persons(question, cells, count)
     facts = [("rows", f"{count:,}"), ("persons", f"{len(set(persons) - {None}):,}")]

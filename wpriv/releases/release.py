@@ -193,7 +193,7 @@ def release(
         return Released(release_folder.answer(plan, aggregate.described_empty(plan), payment.forecast(plan)))
     key = randomness.key("release", question.seed)
     with payment.spent(plan, key) as receipt:
-        numbers = aggregate.released(plan, source.read(question.columns()), key)
+        numbers = aggregate.released(plan, source.blocks(question.columns()), key)
         answer = release_folder.answer(plan, numbers, receipt)
         files = () if folder is None else release_folder.write(folder, recipe, answer, source)
     return Released(answer, files=files)
