@@ -24,6 +24,7 @@ from wpriv.releases.quantiles import Selection
 from wpriv.releases.sampling import GAUSS, LEVEL, Noise
 
 Z = 1.959963984540054  # the .975 quantile of the normal distribution
+LONG_KEY = 10_000  # bits of a whole number, of which Python writes no decimal text from 4300 digits on
 CHOICE = 2**63  # the part of the key's stream that chooses among a person's rows
 SELECTED = "shown since its noisy count is above the threshold; near it counts are too large on average"
 CLIPPED = "clipped at 0: such counts are too large on average"
@@ -103,8 +104,9 @@ def decimal_text(value: Fraction, digits: int) -> str:
         return f"{Decimal(scaled).scaleb(-digits):f}" if scaled else ("0." + "0" * digits if digits else "0")
 
 
-def printable(text: str) -> str:
-    """A key with bytes that are no text, which a table may hold, written as escapes."""
+def printable(key: Cell) -> str:
+    """A key as text, in which bytes that are no text are escapes; in hexadecimal where it is too long for Python."""
+    text = hex(key) if isinstance(key, int) and key.bit_length() > LONG_KEY else str(key)
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -140,7 +142,7 @@ class Rows:
         codes = persons.codes.copy()
         others = [cells for name, cells in self.columns.items() if name != self.question.person]
         for row, code in enumerate(codes.tolist()):
-            mark = (code, *(repr(cells[row]) for cells in others))
+            mark = (code, *(canonical(cells[row]) or bounding.mark(cells[row]) for cells in others))
             if mark in seen:
                 codes[row] = MISSING
             seen.add(mark)
@@ -156,10 +158,12 @@ class Rows:
             other = MISSING if question.other is None else len(canonical_keys)
             codes = bounding.key_codes(cells, canonical_keys, other, question.normalise)
             return question.names, tuple(map(str, question.names)), codes
-        shown = {
-            canonical(form): printable(str(form)) for form in (normalised(cell, question.normalise) for cell in cells)
-        }
-        known = sorted(name for name in shown if name is not None)
+        shown: dict[str, str] = {}
+        for form in (normalised(cell, question.normalise) for cell in cells):
+            name = canonical(form)
+            if name is not None and name not in shown:
+                shown[name] = printable(form)
+        known = sorted(shown, key=bounding.order)
         order: dict[str | None, int] = {name: place for place, name in enumerate(known)}
         codes = bounding.key_codes(cells, order, MISSING, question.normalise)
         return tuple(shown[name] for name in known), tuple(known), codes

@@ -177,6 +177,12 @@ def canonical(cell: Cell) -> str | None:
     return f"uuid {cell}" if type(cell).__name__ == "UUID" else None
 
 
+def order(name: str) -> tuple[str, int, str]:
+    """What canonical texts are sorted by: their kind, and whole numbers by size."""
+    kind, _, text = name.partition(" ")
+    return kind, int(text, 16) if kind == "int" else 0, text
+
+
 def normalised(cell: Cell, forms: Sequence[str]) -> Cell:
     """A key with its text in normal form C, without surrounding blanks, or in folded case, as far as asked for."""
     if not isinstance(cell, str):
@@ -302,10 +308,12 @@ def cell_digests(names: Sequence[str]) -> Words:
 
 
 def mark(cell: Cell) -> Cell:
-    """What equal cells have in common, for a dictionary; None of a cell that is no value of any kind."""
+    """What equal cells have in common, for a dictionary; None of NaN, and of a cell that is no value of any kind."""
     if isinstance(cell, np.generic):
         cell = cell.item()
-    known = isinstance(cell, (str, int, float, Decimal, datetime.date))
+    if isinstance(cell, Decimal):
+        return None if cell.is_nan() else (Decimal, cell)  # a signalling NaN can be neither hashed nor compared
+    known = isinstance(cell, (str, int, float, datetime.date)) and cell == cell
     return (type(cell), cell) if known else None
 
 

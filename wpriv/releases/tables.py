@@ -87,12 +87,15 @@ class Frame:
 
     @classmethod
     def open(cls, frame: Any) -> Frame:
-        """Note the columns and their types; a column of floats is of the type number."""
+        """Note the columns, and which of them have floats or dates.
+
+        That all cells are whole numbers is often what pandas found in the cells, of which no noise may depend.
+        """
         names = tuple(frame.columns if hasattr(frame, "columns") else frame)
         if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
             raise UsageError("the columns of a table must have different names, all of them text; rename them")
         kinds = {name: getattr(getattr(frame[name], "dtype", None), "kind", "O") for name in names}
-        types = {"f": NUMBER, "c": NUMBER, "i": INTEGER, "u": INTEGER, "b": INTEGER, "M": DATE}
+        types = {"f": NUMBER, "c": NUMBER, "M": DATE}
         return cls(frame, names, {name: types.get(kind, "") for name, kind in kinds.items()})
 
     def read(self, columns: Sequence[str]) -> Columns:
