@@ -258,7 +258,9 @@ def test_a_key_of_one_person_does_not_show_that_the_person_is_there():
     assert planned.noise.threshold == 23
     shown = dict.fromkeys(people, 0)
     for seed in range(20):
-        for number in aggregate.released(planned, columns, randomness.key("release", seed)):
+        for number in aggregate.released(
+            planned, tables.table(columns).blocks(["id", "key"]), randomness.key("release", seed)
+        ):
             shown[int(str(number.key).split()[0])] += 1
     assert shown[1] == 0
     for size, chance in ((10, 7.377e-4), (23, 0.453129), (30, 0.937100)):
@@ -400,9 +402,10 @@ def test_no_two_parts_of_a_release_read_the_same_words(monkeypatch):
             self.place[2] += count
             super().fill(memory, count)
 
-    for module in (randomness, sampling, aggregate):
+    for module in (randomness, sampling):
         monkeypatch.setattr(module, "Keystream", Noted)
-    monkeypatch.setattr("wpriv.releases.quantiles.Keystream", Noted)
+    for module in ("rows", "quantiles"):
+        monkeypatch.setattr(f"wpriv.releases.{module}.Keystream", Noted)
     names = [f"k{place}" for place in range(40)]
     table = {"id": list(range(400)), "key": [names[place % 40] for place in range(400)], "x": list(range(400))}
     outputs = [
@@ -433,7 +436,7 @@ def test_each_draw_takes_one_word_whatever_it_is():
 def test_a_dry_run_opens_no_row(tmp_path, capfd, monkeypatch):
     """Rows replaced by garbage, and reading forbidden: the same output, and nothing on the disk."""
     path, seen = tmp_path / "t.csv", []
-    monkeypatch.setattr(tables.CsvFiles, "read", lambda *_: pytest.fail("a row was read"))
+    monkeypatch.setattr(tables.CsvFiles, "blocks", lambda *_: pytest.fail("a row was read"))
     words = ["release", "--data", path, "--person", "id", "--by", "key", "--keys", "unknown", "--max-groups", "2"]
     words += [
         "--mean",

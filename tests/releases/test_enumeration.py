@@ -21,7 +21,7 @@ from wpriv import BinCounts, Count, Mean, Sum
 from wpriv.accounting import evaluate
 from wpriv.accounting.mechanisms.exponential import Exponential
 from wpriv.core.process import Process, Step
-from wpriv.releases import aggregate, plan
+from wpriv.releases import aggregate, plan, tables
 from wpriv.releases.noise_plan import Budget
 from wpriv.releases.outputs import Limits
 from wpriv.releases.plan import Question
@@ -43,7 +43,7 @@ def planned(outputs, groups, rows, budget, by, keys=KEYS):
 def exact_integers(about, rows, key):
     """The integers of each number before noise, by (output, key, bin); for unknown keys, of all that someone holds."""
     columns = {name: [row[place] for row in rows] for place, name in enumerate(("id", "key", "x"))}
-    numbers = aggregate.released(about, columns, key)
+    numbers = aggregate.released(about, tables.table(columns).blocks(list(columns)), key)
     return {
         (each.name, each.key, each.bin): tuple(each.parts.values()) if each.parts else (int(each.value / grid(each)),)
         for each in numbers
@@ -54,7 +54,7 @@ def grid(number):
     return Fraction(number.grid or 1)
 
 
-def tables(others, own):
+def small_tables(others, own):
     """Rows of other people, and of one person, up to a number of each."""
     for base in range(others + 1):
         for some in itertools.combinations_with_replacement(ROWS, base):
@@ -130,7 +130,7 @@ def test_no_neighbours_lose_more_than_is_stated(noiseless, outputs, groups, rows
     others, own = (2, 3) if nightly.WHOLE else (1, 2)
     shifts = set()
     for key in (b"k" * 32, b"l" * 32):
-        for rest, persons in tables(others, own):
+        for rest, persons in small_tables(others, own):
             before = exact_integers(about, rest, key)
             for mine in persons:
                 after = exact_integers(about, [*mine[:1], *rest, *mine[1:]], key)
@@ -208,19 +208,26 @@ def test_no_neighbours_with_unknown_keys_lose_more_than_is_stated(noiseless, out
 
 def weights(selection, values):
     """The weight of each point of the grid."""
-    return np.array(
-        [float(selection.weight(distance)) for _, width, distance in selection.segments(values) for _ in range(width)]
-    )
+    stretches = list(selection.segments(values))
+    each = selection.weights([distance for _, _, distance in stretches])
+    return np.array([float(w) for w, (_, width, _) in zip(each, stretches, strict=True) for _ in range(width)])
 
 
 @pytest.mark.parametrize(
-    ("share", "rows", "points", "most"), [("1/2", 1, 5, 4), ("1/2", 2, 4, 3), ("1/4", 1, 5, 3), ("9/10", 1, 4, 3)]
+    ("share", "eps0", "rows", "points", "most"),
+    [
+        ("1/2", 1.0, 1, 5, 4),
+        ("1/2", 1.0, 2, 4, 3),
+        ("1/4", 1.0, 1, 5, 3),
+        ("9/10", 1.0, 1, 4, 3),
+        ("1/2", 90.0, 1, 4, 6),
+    ],
 )
-def test_a_quantile_loses_at_most_its_range_and_attains_it(share, rows, points, most):
-    """All tables of up to ``most`` rows on a few points, and all rows of one person more."""
-    selection = Selection(Fraction(share), 1.0, rows, 0, points - 1)
-    stated = evaluate.curve(Process((Step(Exponential(eps0=1.0)),)), "pld")
-    widest, worst = 0.0, dict.fromkeys((0.1, 0.5, 0.9), 0.0)
+def test_a_quantile_loses_at_most_its_range_and_attains_it(share, eps0, rows, points, most):
+    """All tables of up to ``most`` rows on a few points, and all rows of one person more; at 90 weights are capped."""
+    selection = Selection(Fraction(share), eps0, rows, 0, points - 1)
+    stated = evaluate.curve(Process((Step(Exponential(eps0=eps0)),)), "pld")
+    widest, worst = 0.0, dict.fromkeys((0.1 * eps0, 0.5 * eps0, 0.9 * eps0), 0.0)
     for size in range(most + 1):
         for values in itertools.combinations_with_replacement(range(points), size):
             p = weights(selection, values)
@@ -231,9 +238,9 @@ def test_a_quantile_loses_at_most_its_range_and_attains_it(share, rows, points, 
                     widest = max(widest, float(np.ptp(loss)))
                     for eps in worst:
                         worst[eps] = max(worst[eps], divergence([(p / p.sum(), q / q.sum())], eps))
-    assert widest <= 1 + 1e-12
+    assert widest <= eps0 * (1 + 1e-12)
     if share == "1/2":
-        assert widest == pytest.approx(1.0)
+        assert widest == pytest.approx(eps0)
     assert all(loss <= stated.at(eps=eps).delta.safe for eps, loss in worst.items())
 
 
@@ -249,19 +256,22 @@ def test_a_quantile_weighs_points_as_a_literal_count_of_ranks_does():
             ]
             distances = [distance for _, width, distance in selection.segments(values) for _ in range(width)]
             assert distances == literal
-            exact = np.exp(-0.7 * np.array(literal) / (2 * 3 * max(a, b - a)))
+            exact = np.exp(-0.7 * (np.array(literal) - min(literal)) / (2 * 3 * max(a, b - a)))
             assert weights(selection, values) / 2.0**200 == pytest.approx(exact, rel=1e-12)
 
 
-def test_the_error_in_ranks_holds_as_often_as_is_said():
-    """Exact probabilities: the score is within 2 Delta / eps0 ln(points / .05) of the best with .95 or more."""
-    rng = np.random.default_rng(2)
-    for share, eps0, values in (
-        ("1/2", 1.0, np.full(50, 7)), ("9/10", 0.3, rng.integers(0, 64, 300)), ("1/4", 2.0, []), ("1/2", 0.1, [3] * 5),
-    ):  # fmt: skip
-        selection = Selection(Fraction(share), eps0, 1, 0, 63)
-        stretches = list(selection.segments(sorted(map(int, values))))
-        best = min(distance for _, _, distance in stretches)
-        w = [(width * float(selection.weight(distance)), distance - best) for _, width, distance in stretches]
-        within = selection.rank_error() * selection.share.denominator
-        assert sum(mass for mass, excess in w if excess <= within) >= 0.95 * sum(mass for mass, _ in w)
+@pytest.mark.parametrize(
+    ("share", "eps0", "values"),
+    [("1/2", 1.0, [7] * 50), ("9/10", 0.3, list(range(0, 64, 3)) * 9), ("1/4", 2.0, []), ("1/2", 0.1, [3] * 5),
+     ("1/2", 1.0, [0] * 7844 + [1] * 4841 + [2] * 7315), ("9/10", 1.0, [9] * 100_000)],
+)  # fmt: skip
+def test_the_error_in_ranks_holds_as_often_as_is_said(share, eps0, values):
+    """Exact probabilities: the score is within 2 Delta / eps0 ln(points / .05) of the best with .95 or more.
+
+    With thousands of ties the best distance is itself in the thousands: a cap of distances makes all points alike.
+    """
+    selection = Selection(Fraction(share), eps0, 1, 0, 63)
+    distances = np.repeat(*zip(*((distance, width) for _, width, distance in selection.segments(values)), strict=True))
+    w = weights(selection, values)
+    near = distances - distances.min() <= selection.rank_error() * selection.share.denominator
+    assert w[near].sum() >= 0.95 * w.sum()
