@@ -20,7 +20,7 @@ FLOORS = (
     ("errors",),
     # the ground: numbers, files, the vocabulary of processes, recipes, results folders
     ("numerics", "files", "verify", "transport", "spec"),
-    ("core", "randomness"),
+    ("core", "randomness", "strategies"),
     ("config", "figures"),
     ("results",),
     # the calculator
